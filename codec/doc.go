@@ -1,0 +1,48 @@
+// Package codec reads and writes JSON text for the generated protocol types. It uses the standard library
+// only, without reflection and without package unsafe.
+//
+// # Words
+//
+// A text is the whole input: one JSON value with white space around it. A value is an object, an array, a
+// string, a number, true, false or null. An object has members, each with a name and a value; an array has
+// elements. A scalar is a string, a number or a boolean. Raw means: JSON text that was checked and not
+// decoded. An unknown member is one whose name the Go type does not know; it is kept raw in an [Extra], which
+// also keeps what the type knows but cannot hold. Malformed means that the text breaks a rule of this package
+// whatever type was wanted; a text that is well formed may still be of the wrong shape for a type.
+//
+// # Reading
+//
+// A [Reader] walks over one byte slice. Its first failure stays: from then on every method returns a zero
+// value and every loop ends, so that code which decodes checks nothing on the way and looks at [Reader.Err]
+// once. A failure is an [*Error] and says what is wrong, at which byte offset, line and column, and where in
+// the value, as a JSON pointer (RFC 6901). Nothing is tracked for that while all goes well: line, column and
+// pointer come from a second walk, made only when the error is asked for.
+//
+// # What is refused
+//
+// RFC 8259 leaves some things to the receiver. These are the choices made here; each has its own error.
+//
+//   - A text that breaks the grammar: [ErrSyntax], or a finer error that wraps it (sections 2 to 7).
+//   - Anything but white space after the value: [ErrTrailing] (section 2).
+//   - A text that ends early, the empty text included: [ErrEOF].
+//   - A byte order mark: [ErrBOM] (section 8.1 lets a receiver ignore one; nobody may send one).
+//   - Bytes that are not UTF-8: [ErrUTF8] (section 8.1). Nothing is replaced by U+FFFD.
+//   - An escape that names half of a surrogate pair: [ErrSurrogate] (section 8.2).
+//   - Two members of one object with the same name, compared after escapes are decoded: [ErrDuplicate]
+//     (section 4). That holds at every depth, in raw values too.
+//   - More than [MaxDepth], [MaxSize] or [MaxString] allow: [ErrDepth], [ErrSize], [ErrStringSize] (section 9).
+//
+// Names are compared exactly: "ID" is not "id". Numbers have no limit of their own: what does not fit an int64
+// or a float64 keeps its text (section 6).
+//
+// # Memory
+//
+// Strings never share memory with the input. They are cut from private copies that are made a block at a time,
+// so that a message costs one copy, not one per string; a string that outlives its message by far keeps its
+// block alive and is better cloned. Raw values are copies of their own, unless [NoCopy] is given.
+//
+// # Concurrency
+//
+// A Reader or a Writer belongs to one goroutine at a time. All else here may be used from many at once, an
+// [Extra] included as long as nobody changes that very variable.
+package codec

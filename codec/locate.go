@@ -1,0 +1,209 @@
+package codec
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+)
+
+// Position returns the line and the column of the byte at an offset, counted as [Error] does. An offset beyond
+// the end stands for the end.
+func Position(data []byte, offset int) (line, col int) {
+	data = data[:min(max(offset, 0), len(data))]
+	return bytes.Count(data, []byte{'\n'}) + 1, len(data) - bytes.LastIndexByte(data, '\n')
+}
+
+// Locate returns the offset of the value that a JSON pointer (RFC 6901) leads to; ok is false if there is none.
+// The text should be well formed; if a name appears twice, the first counts.
+func Locate(data []byte, pointer string) (offset int, ok bool) {
+	r := Reader{data: data}
+	i := skipSpace(data, 0)
+	if pointer != "" {
+		if pointer[0] != '/' {
+			return 0, false
+		}
+		for token := range strings.SplitSeq(pointer[1:], "/") {
+			if i, ok = r.child(i, unescapeToken(token)); !ok {
+				return 0, false
+			}
+		}
+	}
+	return i, i < len(data)
+}
+
+// child returns the offset of the member or element that token names in the value at i.
+func (r *Reader) child(i int, token string) (at int, ok bool) {
+	if i >= len(r.data) || r.data[i] != '{' && r.data[i] != '[' {
+		return 0, false
+	}
+	array := r.data[i] == '['
+	n := 0
+	for c := r.cursor(i); c.next(); n++ {
+		if array && strconv.Itoa(n) == token || !array && string(c.name) == token {
+			return c.value, true
+		}
+	}
+	return 0, false
+}
+
+// newError makes an Error for a fault at an offset of data.
+func newError(data []byte, at int, err error) *Error {
+	line, col := Position(data, at)
+	return &Error{Offset: int64(at), Line: line, Column: col, Pointer: pointerTo(data, at), Err: err}
+}
+
+// step is an array or an object on the way to a place.
+type step struct {
+	object bool
+	fresh  bool   // nothing was in it yet
+	inside bool   // the place is in a member or element of it, not between two
+	name   []byte // of the present member, between its quotes
+	index  int    // of the present element
+}
+
+// pointerTo returns the JSON pointer of what stands at an offset of data: a value, or a member whose name stands
+// there. Between values it is what is around them. The text in front of offset should be well formed.
+func pointerTo(data []byte, offset int) string {
+	var path []step
+	top := &step{} // the whole text counts as one, which adds nothing
+	root := top
+	enter := func() { // a value begins
+		if top.fresh && !top.object {
+			top.inside = true
+		}
+		top.fresh = false
+	}
+	leave := func() { top.inside = false } // a value has ended
+	i := 0
+walk:
+	for i < offset && i < len(data) {
+		switch c := data[i]; c {
+		case ' ', '\t', '\n', '\r':
+			i++
+		case '{', '[':
+			enter()
+			path = append(path, step{object: c == '{', fresh: true})
+			top = &path[len(path)-1]
+			i++
+		case '}', ']':
+			if len(path) > 0 {
+				path = path[:len(path)-1]
+			}
+			top = root
+			if len(path) > 0 {
+				top = &path[len(path)-1]
+			}
+			leave()
+			i++
+		case ',':
+			top.index++
+			top.inside = !top.object
+			i++
+		case ':':
+			top.inside = true
+			i++
+		case '"':
+			end, closed := skipString(data, i)
+			name := top.object && !top.inside
+			if !name {
+				enter()
+			}
+			if end > offset || !closed {
+				break walk
+			}
+			if name {
+				top.name = data[i+1 : end-1]
+			} else {
+				leave()
+			}
+			i = end
+		default:
+			enter()
+			if i = skipWord(data, i); i > offset || i == len(data) {
+				break walk
+			}
+			leave()
+		}
+	}
+	if i == offset && i < len(data) {
+		switch c := data[i]; {
+		case top.object && !top.inside && c == '"':
+			if end, closed := skipString(data, i); closed {
+				top.name = data[i+1 : end-1]
+				top.inside = true
+			}
+		case !top.object && c != ']' && c != ',':
+			enter()
+		}
+	}
+	var p []byte
+	for _, s := range path {
+		if !s.inside {
+			break
+		}
+		p = append(p, '/')
+		if s.object {
+			p = appendToken(p, s.name)
+		} else {
+			p = strconv.AppendInt(p, int64(s.index), 10)
+		}
+	}
+	return string(p)
+}
+
+// appendToken appends a member name, as it stands between its quotes, as a token of a JSON pointer.
+func appendToken(dst, name []byte) []byte {
+	if bytes.IndexByte(name, '\\') >= 0 {
+		quoted := append(append([]byte{'"'}, name...), '"')
+		if end, _, err := scanString(quoted, 0); err == nil && end == len(quoted) {
+			name = appendUnescaped(nil, name)
+		}
+	}
+	return escapeToken(dst, name)
+}
+
+// escapeToken appends a member name as a token of a JSON pointer.
+func escapeToken(dst, name []byte) []byte {
+	for _, c := range name {
+		switch c {
+		case '~':
+			dst = append(dst, "~0"...)
+		case '/':
+			dst = append(dst, "~1"...)
+		default:
+			dst = append(dst, c)
+		}
+	}
+	return dst
+}
+
+// unescapeToken is the way back.
+func unescapeToken(token string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(token, "~1", "/"), "~0", "~")
+}
+
+// The functions below find the end of things without checking them, for text that was checked or will be.
+
+// skipString returns the offset after the string that starts at i, and whether its closing quote is there.
+func skipString(data []byte, i int) (end int, closed bool) {
+	for i++; i < len(data); i++ {
+		switch data[i] {
+		case '"':
+			return i + 1, true
+		case '\\':
+			i++
+		}
+	}
+	return len(data), false
+}
+
+// skipWord returns the offset after the number or literal that starts at i. It always moves on.
+func skipWord(data []byte, i int) int {
+	for i++; i < len(data); i++ {
+		switch data[i] {
+		case ' ', '\t', '\n', '\r', ',', ':', '[', ']', '{', '}', '"':
+			return i
+		}
+	}
+	return i
+}

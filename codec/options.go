@@ -1,0 +1,52 @@
+package codec
+
+// The limits that hold where no option says otherwise.
+const (
+	DefaultMaxDepth = 512      // arrays and objects inside each other
+	DefaultMaxSize  = 64 << 20 // bytes of a whole text
+)
+
+// Option changes how a [Reader] reads.
+type Option func(*limits)
+
+// limits is what options set. A zero field means its default.
+type limits struct {
+	depth  int
+	size   int
+	str    int
+	noCopy bool
+}
+
+func newLimits(opts []Option) limits {
+	var l limits
+	for _, o := range opts {
+		o(&l)
+	}
+	if l.depth <= 0 {
+		l.depth = DefaultMaxDepth
+	}
+	if l.size <= 0 {
+		l.size = DefaultMaxSize
+	}
+	if l.str <= 0 {
+		l.str = l.size
+	}
+	return l
+}
+
+// MaxDepth allows n arrays and objects inside each other: with 1, [] is read and [[]] is [ErrDepth]. The
+// default, also taken for n < 1, is [DefaultMaxDepth].
+func MaxDepth(n int) Option { return func(l *limits) { l.depth = n } }
+
+// MaxSize allows a text of n bytes; a longer one is [ErrSize] before anything of it is read. The default, also
+// taken for n < 1, is [DefaultMaxSize].
+func MaxSize(n int) Option { return func(l *limits) { l.size = n } }
+
+// MaxString allows n bytes between the quotes of a string or a member name, counted as they stand in the text,
+// escapes and all; a longer one is [ErrStringSize]. The default, also taken for n < 1, is what [MaxSize]
+// allows.
+func MaxString(n int) Option { return func(l *limits) { l.str = n } }
+
+// NoCopy lets raw values share memory with the input. The input must then stay as it is for as long as
+// anything decoded from it is in use. Strings are copied all the same.
+func NoCopy() Option { return func(l *limits) { l.noCopy = true } }

@@ -1,0 +1,186 @@
+package codec
+
+// This file looks ahead without checking and without failing: whatever is wrong with the text is found when it
+// is read.
+
+// peek remembers what looking ahead has found out, so that unions inside unions do not make the same bytes be
+// walked over again at every level.
+type peek struct {
+	ends map[int]int // where arrays and objects that start at an offset end, small ones left out
+	open []int       // scratch: starts of those being walked over
+}
+
+// smallValue is the size up to which walking again is cheaper than remembering.
+const smallValue = 64
+
+func (p *peek) reset() {
+	if len(p.ends) > keepSlots {
+		p.ends = nil
+	}
+	clear(p.ends)
+	p.open = p.open[:0]
+}
+
+// PeekMember looks for the member name in the next value without consuming it. If the next value is no object or
+// has no such member, ok is false. Otherwise kind is the kind of the member's value, and text is what a string
+// says or how a number or a boolean is written; it is empty for all else.
+func (r *Reader) PeekMember(name string) (text string, kind Kind, ok bool) {
+	if r.next() != '{' {
+		return "", KindInvalid, false
+	}
+	for c := r.cursor(r.pos); c.next(); {
+		if string(c.name) == name {
+			return r.peekScalar(c.value)
+		}
+	}
+	return "", KindInvalid, false
+}
+
+func (r *Reader) peekScalar(at int) (text string, kind Kind, ok bool) {
+	switch kind = kindOf(r.data[at]); kind {
+	case KindInvalid:
+		return "", kind, false
+	case KindString:
+		end, escaped, err := scanString(r.data, at)
+		switch {
+		case err != nil:
+			return "", KindInvalid, false
+		case escaped:
+			return string(r.unescape(r.data[at+1 : end-1])), kind, true
+		}
+		return r.peekText(at+1, end-1), kind, true
+	case KindNumber, KindBool:
+		return r.peekText(at, skipWord(r.data, at)), kind, true
+	}
+	return "", kind, true
+}
+
+// peekText is cut, but leaves the block where it is: reading goes on further to the front.
+func (r *Reader) peekText(from, to int) string {
+	if from < r.blockAt || to > r.blockAt+len(r.block) {
+		return string(r.data[from:to])
+	}
+	return r.cut(from, to)
+}
+
+// PeekKeys tells which of the names the next value has as members, without consuming it: bit i of the result
+// stands for names[i]. Names from the 65th on are ignored. If the next value is no object, the result is 0.
+func (r *Reader) PeekKeys(names ...string) (found uint64) {
+	if r.next() != '{' {
+		return 0
+	}
+	for c := r.cursor(r.pos); c.next(); {
+		for i, name := range names {
+			if string(c.name) == name {
+				found |= 1 << i
+				break
+			}
+		}
+	}
+	return found
+}
+
+// cursor goes over the members of an object or the elements of an array.
+type cursor struct {
+	r     *Reader
+	begun bool
+	name  []byte // of the member, escapes decoded; valid until next
+	value int    // offset of the value
+	start int
+}
+
+// cursor returns a cursor in front of the array or object that starts at i.
+func (r *Reader) cursor(i int) cursor { return cursor{r: r, start: i} }
+
+// next goes on to the next member or element, if there is one as far as one can see without checking.
+func (c *cursor) next() bool {
+	data := c.r.data
+	i := c.start + 1
+	if c.begun {
+		i = skipSpace(data, c.r.after(c.value))
+		if i >= len(data) || data[i] != ',' {
+			return false
+		}
+		i++
+	}
+	c.begun = true
+	i = skipSpace(data, i)
+	if data[c.start] == '{' {
+		if i >= len(data) || data[i] != '"' {
+			return false
+		}
+		end, escaped, err := scanString(data, i)
+		if err != nil {
+			return false
+		}
+		c.name = data[i+1 : end-1]
+		if escaped {
+			c.name = c.r.unescape(c.name)
+		}
+		i = skipSpace(data, end)
+		if i >= len(data) || data[i] != ':' {
+			return false
+		}
+		i = skipSpace(data, i+1)
+	}
+	c.value = i
+	return i < len(data) && kindOf(data[i]) != KindInvalid
+}
+
+// after returns the offset after the value that starts at i, as far as one can see without checking.
+func (r *Reader) after(i int) int {
+	switch r.data[i] {
+	case '"':
+		end, _ := skipString(r.data, i)
+		return end
+	case '{', '[':
+		return r.peek.after(r.data, i)
+	}
+	return skipWord(r.data, i)
+}
+
+// after is Reader.after for an array or an object.
+func (p *peek) after(data []byte, i int) int {
+	p.open = p.open[:0]
+	for i < len(data) {
+		switch data[i] {
+		case '"':
+			i, _ = skipString(data, i)
+			continue
+		case '{', '[':
+			if end, ok := p.ends[i]; ok {
+				i = end
+			} else {
+				p.open = append(p.open, i)
+				i++
+			}
+		case '}', ']':
+			i++
+			p.remember(i)
+		default:
+			i++
+			continue
+		}
+		if len(p.open) == 0 {
+			return i
+		}
+	}
+	for len(p.open) > 0 {
+		p.remember(i)
+	}
+	return i
+}
+
+// remember notes that the innermost open value ends at i.
+func (p *peek) remember(i int) {
+	last := len(p.open) - 1
+	start := p.open[last]
+	p.open = p.open[:last]
+	if i-start <= smallValue {
+		return
+	}
+	if p.ends == nil {
+		p.ends = make(map[int]int)
+	}
+	p.ends[start] = i
+}

@@ -1,0 +1,639 @@
+package codec
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// Kind is what a JSON value is.
+type Kind byte
+
+// The kinds of values. KindInvalid is no value: the text has ended, or no value starts like that.
+const (
+	KindInvalid Kind = iota
+	KindNull
+	KindBool
+	KindNumber
+	KindString
+	KindArray
+	KindObject
+)
+
+// String returns the kind's name, such as "object".
+func (k Kind) String() string {
+	switch k {
+	case KindNull:
+		return "null"
+	case KindBool:
+		return "boolean"
+	case KindNumber:
+		return "number"
+	case KindString:
+		return "string"
+	case KindArray:
+		return "array"
+	case KindObject:
+		return "object"
+	}
+	return "invalid"
+}
+
+// kindOf returns the kind of the value that starts with c.
+func kindOf(c byte) Kind {
+	switch c {
+	case '{':
+		return KindObject
+	case '[':
+		return KindArray
+	case '"':
+		return KindString
+	case 't', 'f':
+		return KindBool
+	case 'n':
+		return KindNull
+	case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
+		return KindNumber
+	}
+	return KindInvalid
+}
+
+// Reader reads JSON values from one byte slice, front to back. Its first failure stays: afterwards every method
+// returns a zero value and consumes nothing, and More returns false.
+//
+// An object is read like this, and an array likewise with Array and without Key:
+//
+//	for r.Object(); r.More(); {
+//		switch key := r.Key(); key {
+//		case "name":
+//			t.Name = r.Text()
+//		default:
+//			r.Extra(&t.Extra, key)
+//		}
+//	}
+//
+// Every member name must be followed by exactly one call that consumes its value. A Reader must not be copied.
+type Reader struct {
+	src  []byte // the whole input
+	data []byte // src, or empty once reading has failed, so that the hot paths need not ask
+	pos  int    // everything in front of it is consumed
+	lim  limits
+
+	fresh  bool    // the innermost array or object was entered and More was not called yet
+	frames []frame // arrays and objects entered and not yet left
+	few    [8]frame
+
+	failure failure
+	err     *Error // failure with its place, once somebody asked
+
+	keyAt   int    // where the last member name starts
+	block   string // private copy of src[blockAt:]: strings are cut from it
+	blockAt int
+	scratch []byte // for strings with escapes
+	check   checker
+	peek    peek
+}
+
+// frame is an array or an object that the Reader is inside of.
+type frame struct {
+	close  byte
+	object int    // the object's number in Reader.check.big, once it has one
+	extra  *extra // what Reader.Extra made for this object and may therefore change in place
+}
+
+// failure is the first thing that went wrong: err is nil as long as nothing has.
+type failure struct {
+	at  int
+	err error
+}
+
+// NewReader returns a Reader for data, which must not change while it is being read.
+func NewReader(data []byte, opts ...Option) *Reader {
+	r := &Reader{lim: newLimits(opts)}
+	r.check.maxDepth, r.check.maxString = r.lim.depth, r.lim.str
+	r.Reset(data)
+	return r
+}
+
+// Reset makes r read data from its start. The options stay, all else is forgotten, and nothing keeps the former
+// input alive.
+func (r *Reader) Reset(data []byte) {
+	if r.frames == nil {
+		r.frames = r.few[:0]
+	}
+	r.src, r.data, r.pos = data, data, 0
+	r.fresh = false
+	clear(r.frames)
+	r.frames = r.frames[:0]
+	r.failure, r.err = failure{}, nil
+	r.keyAt = 0
+	r.block, r.blockAt = "", 0
+	if cap(r.scratch) > keepScratch {
+		r.scratch = nil
+	}
+	r.check.reset()
+	r.peek.reset()
+	if len(data) > r.lim.size {
+		r.fail(r.lim.size, ErrSize)
+	} else if bytes.HasPrefix(data, bom) {
+		r.fail(0, ErrBOM)
+	}
+}
+
+// keepScratch is how large a scratch buffer is worth keeping from one message to the next.
+const keepScratch = 64 << 10
+
+var bom = []byte("\xEF\xBB\xBF")
+
+// Err returns the first failure as an [*Error], or nil.
+func (r *Reader) Err() error {
+	if r.failure.err == nil {
+		return nil
+	}
+	if r.err == nil {
+		r.err = newError(r.src, r.failure.at, r.failure.err)
+	}
+	return r.err
+}
+
+// Failed reports whether there was a failure. Unlike Err it does not work out where.
+func (r *Reader) Failed() bool { return r.failure.err != nil }
+
+// Fail records a failure at an offset of the input, such as what Offset returned, unless there was one before.
+// A nil err is none.
+func (r *Reader) Fail(offset int, err error) {
+	if err != nil {
+		r.fail(offset, err)
+	}
+}
+
+func (r *Reader) fail(at int, err error) {
+	if r.failure.err != nil {
+		return
+	}
+	r.failure = failure{at, err}
+	r.data, r.pos = nil, 0
+}
+
+// Offset returns the offset of the next byte that is not white space: where the next value starts, when one is
+// due. After a failure it is the offset of that.
+func (r *Reader) Offset() int {
+	if r.failure.err != nil {
+		return r.failure.at
+	}
+	r.next()
+	return r.pos
+}
+
+// KeyOffset returns the offset of the member name that Key returned last.
+func (r *Reader) KeyOffset() int { return r.keyAt }
+
+// End demands that nothing but white space is left; otherwise it fails with [ErrTrailing].
+func (r *Reader) End() {
+	r.next()
+	if r.pos < len(r.data) {
+		r.fail(r.pos, ErrTrailing)
+	}
+}
+
+// next skips white space and returns the byte after it, which stays, or 0 if the text has ended. (A 0 byte in
+// the text is as wrong as its end in all places where next is used.)
+func (r *Reader) next() byte {
+	i := r.pos
+	for i < len(r.data) {
+		c := r.data[i]
+		if !isSpace(c) {
+			r.pos = i
+			return c
+		}
+		i++
+	}
+	r.pos = i
+	return 0
+}
+
+// Kind returns the kind of the next value and consumes nothing but white space. It does not fail: if no value is
+// next, it returns KindInvalid, and reading the value fails.
+func (r *Reader) Kind() Kind { return kindOf(r.next()) }
+
+// want fails because the next value is not what it should be.
+func (r *Reader) want(what string) {
+	if kind := r.Kind(); kind != KindInvalid {
+		r.fail(r.pos, &TypeError{Want: what, Got: kind})
+		return
+	}
+	r.fail(r.pos, unexpected(r.data, r.pos, "a value"))
+}
+
+// Null consumes a null and returns true, if that is next; otherwise it consumes nothing.
+func (r *Reader) Null() bool { return r.next() == 'n' && r.literal("null") }
+
+// Bool reads true or false.
+func (r *Reader) Bool() bool {
+	switch r.next() {
+	case 't':
+		return r.literal("true")
+	case 'f':
+		r.literal("false")
+	default:
+		r.want("boolean")
+	}
+	return false
+}
+
+// literal consumes lit, whose first byte is next.
+func (r *Reader) literal(lit string) bool {
+	end, err := scanLiteral(r.data, r.pos, lit)
+	if err != nil {
+		r.fail(end, err)
+		return false
+	}
+	r.pos = end
+	return true
+}
+
+// Text reads a string.
+func (r *Reader) Text() string {
+	content, escaped, ok := r.content("string")
+	switch {
+	case !ok:
+		return ""
+	case escaped:
+		return string(r.unescape(content))
+	}
+	return r.cut(r.pos-1-len(content), r.pos-1)
+}
+
+// TextBytes reads a string as Text does, without a copy: the bytes may be looked at until the next call on r, and
+// must not be changed. They are nil after a failure only.
+func (r *Reader) TextBytes() []byte {
+	content, escaped, ok := r.content("string")
+	switch {
+	case !ok:
+		return nil
+	case escaped:
+		return r.unescape(content)
+	}
+	return content
+}
+
+// content consumes a string and returns what stands between its quotes.
+func (r *Reader) content(what string) (content []byte, escaped, ok bool) {
+	if r.next() != '"' {
+		r.want(what)
+		return nil, false, false
+	}
+	start := r.pos
+	end, escaped, err := scanString(r.data, start)
+	if err == nil && end-start-2 > r.lim.str {
+		end, err = start, ErrStringSize
+	}
+	if err != nil {
+		r.fail(end, err)
+		return nil, false, false
+	}
+	r.pos = end
+	return r.data[start+1 : end-1 : end-1], escaped, true
+}
+
+// unescape decodes string content into the scratch buffer.
+func (r *Reader) unescape(content []byte) []byte {
+	r.scratch = appendUnescaped(r.scratch[:0], content)
+	return r.scratch
+}
+
+// blockSize is how much of the input is copied at once for strings. It bounds what a short string can keep
+// alive, and what an envelope with large raw members pays.
+const blockSize = 8 << 10
+
+// cut returns src[from:to] as a string that shares memory with its neighbours but not with src.
+func (r *Reader) cut(from, to int) string {
+	if from < r.blockAt || to > r.blockAt+len(r.block) {
+		end := max(to, from+blockSize)
+		if end+blockSize/4 > len(r.src) {
+			end = len(r.src)
+		}
+		r.block, r.blockAt = string(r.src[from:end]), from
+	}
+	return r.block[from-r.blockAt : to-r.blockAt]
+}
+
+// Number reads a number as its exact text.
+func (r *Reader) Number() Number {
+	text, _, ok := r.number("number")
+	if !ok {
+		return ""
+	}
+	return Number(r.cut(r.pos-len(text), r.pos))
+}
+
+// Int reads an integer in the sense of JSON Schema: 7, 60000.0 and 6e4 are integers, while 1.5 fails with
+// [ErrInteger]. What does not fit becomes the nearest int64, and exact is false. It is also false after a
+// failure.
+func (r *Reader) Int() (v int64, exact bool) {
+	text, digits, ok := r.number("integer")
+	if !ok {
+		return 0, false
+	}
+	v, exact, ok = parseInt(text, digits)
+	if !ok {
+		r.fail(r.pos-len(text), ErrInteger)
+	}
+	return v, exact
+}
+
+// Float reads a number as the nearest float64, or the largest of its sign where it is out of range. If the
+// shortest decimal for v is not the very number that was read, exact is false. It is also false after a
+// failure.
+func (r *Reader) Float() (v float64, exact bool) {
+	text, digits, ok := r.number("number")
+	if !ok {
+		return 0, false
+	}
+	return parseFloat(text, digits)
+}
+
+// IntExact is Int for the value of the member name, as returned by Key: where the integer does not fit, x keeps
+// its text, for [Writer.IntExact].
+func (r *Reader) IntExact(x *Extra, name string) int64 {
+	start := r.Offset()
+	v, exact := r.Int()
+	if !exact && !r.Failed() {
+		r.keepNumber(x, name, string(r.data[start:r.pos]))
+	}
+	return v
+}
+
+// FloatExact is Float for the value of the member name, as returned by Key: where the float64 is not exact, x
+// keeps its text, for [Writer.FloatExact].
+func (r *Reader) FloatExact(x *Extra, name string) float64 {
+	start := r.Offset()
+	v, exact := r.Float()
+	if !exact && !r.Failed() {
+		r.keepNumber(x, name, string(r.data[start:r.pos]))
+	}
+	return v
+}
+
+// number consumes a number. The text is part of the input.
+func (r *Reader) number(what string) (text []byte, digits, ok bool) {
+	if c := r.next(); c != '-' && !isDigit(c) {
+		r.want(what)
+		return nil, false, false
+	}
+	start := r.pos
+	end, digits, err := scanNumber(r.data, start)
+	if err != nil {
+		r.fail(end, err)
+		return nil, false, false
+	}
+	r.pos = end
+	return r.data[start:end:end], digits, true
+}
+
+// Scalar reads a value of one of the allowed kinds. Another kind fails with a [*TypeError], and a number that is
+// no integer, where only integers are allowed, with [ErrInteger].
+func (r *Reader) Scalar(allow ScalarKind) Scalar {
+	switch kind := r.Kind(); {
+	case kind == KindString && allow&ScalarString != 0:
+		return Scalar{kind: ScalarString, text: r.Text()}
+	case kind == KindBool && allow&ScalarBool != 0:
+		return BoolScalar(r.Bool())
+	case kind == KindNumber && allow&(ScalarInteger|ScalarNumber) != 0:
+		at := r.pos
+		n := r.Number()
+		s := numberScalar(n)
+		if s.kind == ScalarNumber && allow&ScalarNumber == 0 {
+			r.fail(at, ErrInteger)
+			return Scalar{}
+		}
+		return s
+	}
+	r.want(allow.String())
+	return Scalar{}
+}
+
+// Raw reads any value as checked JSON text, without the white space around it. The text is a copy, or part of
+// the input with [NoCopy]; it is nil after a failure only.
+func (r *Reader) Raw() json.RawMessage {
+	r.next()
+	start := r.pos
+	r.Skip()
+	if r.Failed() {
+		return nil
+	}
+	raw := r.data[start:r.pos:r.pos]
+	if r.lim.noCopy {
+		return raw
+	}
+	return bytes.Clone(raw)
+}
+
+// RawObject is Raw for an object.
+func (r *Reader) RawObject() json.RawMessage {
+	if r.next() != '{' {
+		r.want("object")
+		return nil
+	}
+	return r.Raw()
+}
+
+// RawArray is Raw for an array.
+func (r *Reader) RawArray() json.RawMessage {
+	if r.next() != '[' {
+		r.want("array")
+		return nil
+	}
+	return r.Raw()
+}
+
+// Skip consumes any value, and checks it as Raw does.
+func (r *Reader) Skip() {
+	if r.Failed() {
+		return
+	}
+	end, err := r.check.value(r.data, r.pos, len(r.frames))
+	if err != nil {
+		r.fail(end, err)
+		return
+	}
+	r.pos = end
+}
+
+// Object enters an object. More and Key lead through it.
+func (r *Reader) Object() { r.enter('{', "object") }
+
+// Array enters an array. More leads through it.
+func (r *Reader) Array() { r.enter('[', "array") }
+
+func (r *Reader) enter(open byte, what string) {
+	if r.next() != open {
+		r.want(what)
+		return
+	}
+	if len(r.frames) >= r.lim.depth {
+		r.fail(r.pos, ErrDepth)
+		return
+	}
+	r.pos++
+	r.frames = append(r.frames, frame{close: open + 2})
+	r.fresh = true
+}
+
+// More goes on to the next member or element and reports whether there is one. If there is none, it leaves the
+// array or object.
+func (r *Reader) More() bool {
+	c := r.next()
+	n := len(r.frames) - 1
+	if n < 0 || r.Failed() {
+		return false
+	}
+	fresh := r.fresh
+	r.fresh = false
+	switch {
+	case c == r.frames[n].close:
+		r.pos++
+		r.frames[n].extra = nil
+		r.frames = r.frames[:n]
+		return false
+	case fresh && r.pos < len(r.data):
+		return true
+	case !fresh && c == ',':
+		r.pos++
+		if r.next() != 0 {
+			return true
+		}
+		fallthrough
+	default:
+		r.fail(r.pos, unexpected(r.data, r.pos, commaOr(r.frames[n].close)))
+		return false
+	}
+}
+
+// Key reads the name of the next member and the colon after it. It must follow a More that returned true.
+func (r *Reader) Key() string {
+	start, end, escaped := r.key()
+	if escaped {
+		return string(r.unescape(r.data[start:end]))
+	}
+	return r.cut(start, end)
+}
+
+// KeyBytes reads a member name as Key does, without a copy: the bytes may be looked at until the next call on r,
+// and must not be changed.
+func (r *Reader) KeyBytes() []byte {
+	start, end, escaped := r.key()
+	if escaped {
+		return r.unescape(r.data[start:end])
+	}
+	return r.data[start:end:end]
+}
+
+// key consumes a member name and its colon. The name stands between start and end; both are 0 after a failure.
+func (r *Reader) key() (start, end int, escaped bool) {
+	if r.next() != '"' {
+		r.fail(r.pos, unexpected(r.data, r.pos, "a member name"))
+		return 0, 0, false
+	}
+	start = r.pos
+	end, escaped, err := scanString(r.data, start)
+	if err == nil && end-start-2 > r.lim.str {
+		end, err = start, ErrStringSize
+	}
+	if err != nil {
+		r.fail(end, err)
+		return 0, 0, false
+	}
+	r.keyAt = start
+	r.pos = end
+	if r.next() != ':' {
+		r.fail(r.pos, unexpected(r.data, r.pos, "':'"))
+		return 0, 0, false
+	}
+	r.pos++
+	return start + 1, end - 1, escaped
+}
+
+// Duplicate fails with [ErrDuplicate] at the member name that Key returned last. It is for decoders, which see
+// repeated names of the members they know.
+func (r *Reader) Duplicate(key string) { r.fail(r.keyAt, ErrDuplicate) }
+
+// Extra reads the value of the unknown member key, the name that Key returned last, and keeps it in x. It fails
+// with [ErrDuplicate] if this object has put that name into an Extra before.
+func (r *Reader) Extra(x *Extra, key string) {
+	if r.Failed() {
+		return
+	}
+	if r.repeated(x, key) {
+		r.fail(r.keyAt, ErrDuplicate)
+		return
+	}
+	if raw := r.Raw(); raw != nil {
+		e := r.own(x)
+		e.members = append(e.members, member{key, raw})
+	}
+}
+
+// Keep is Extra for a member that the type knows and whose value it cannot hold, such as an unexpected null or a
+// constant with another value. An encoder that writes such a member from a field must look with [Extra.Get]
+// whether x holds it; see [Writer.End].
+func (r *Reader) Keep(x *Extra, key string) { r.Extra(x, key) }
+
+// keepNumber keeps the text of a number that a field cannot hold exactly.
+func (r *Reader) keepNumber(x *Extra, name, text string) {
+	e := r.own(x)
+	e.numbers = append(e.numbers, numberText{name, text})
+}
+
+// own returns the contents of x for changing in place. What this Reader did not make itself for the object it is
+// in may be shared with other copies of x, and is copied first.
+func (r *Reader) own(x *Extra) *extra {
+	if len(r.frames) == 0 {
+		x.p = x.p.clone()
+		return x.p
+	}
+	f := &r.frames[len(r.frames)-1]
+	if x.p == nil || f.extra != x.p {
+		x.p = x.p.clone()
+		f.extra = x.p
+	}
+	return x.p
+}
+
+// repeated reports whether x has a member key. If there are many, it asks the set of names instead of looking
+// through them, so that a decode stays linear.
+func (r *Reader) repeated(x *Extra, key string) bool {
+	if x.Len() < fewNames || len(r.frames) == 0 {
+		_, ok := x.Get(key)
+		return ok
+	}
+	f := &r.frames[len(r.frames)-1]
+	if f.object == 0 || f.extra != x.p {
+		f.object = r.check.newObject()
+		for _, m := range x.p.members {
+			r.check.big.add(f.object, []byte(m.name))
+		}
+	}
+	return !r.check.big.add(f.object, []byte(key))
+}
+
+// Mark is a place in the input to go back to.
+type Mark struct {
+	pos     int
+	depth   int
+	fresh   bool
+	failure failure
+}
+
+// Mark returns the present place. It is good until the array or object it is in ends, or Reset.
+func (r *Reader) Mark() Mark { return Mark{r.pos, len(r.frames), r.fresh, r.failure} }
+
+// Rewind goes back to m and forgets a failure since. What was put into an [Extra] since stays there.
+func (r *Reader) Rewind(m Mark) {
+	if m.failure.err != nil {
+		return
+	}
+	r.data, r.pos, r.fresh = r.src, m.pos, m.fresh
+	clear(r.frames[m.depth:])
+	r.frames = r.frames[:m.depth]
+	r.failure, r.err = failure{}, nil
+}

@@ -1,0 +1,242 @@
+package codec
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/bits"
+	"unicode/utf8"
+)
+
+// The functions in this file are the grammar of RFC 8259 on bytes: they hold no state. Those that return an
+// error return with it the offset of the fault instead of the end.
+
+// skipSpace returns the offset of the first byte from i on that is not white space (section 2).
+func skipSpace(data []byte, i int) int {
+	for i < len(data) && isSpace(data[i]) {
+		i++
+	}
+	return i
+}
+
+func isSpace(c byte) bool { return c <= ' ' && (c == ' ' || c == '\n' || c == '\r' || c == '\t') }
+
+func isDigit(c byte) bool { return c-'0' < 10 }
+
+const (
+	ones  = 0x0101010101010101
+	highs = 0x8080808080808080
+)
+
+// special marks bytes of x that end a run of plain string content: quote, backslash, control characters and
+// all that is not ASCII. The lowest mark is always right; marks above it may be false.
+func special(x uint64) uint64 {
+	quote := x ^ ones*'"'
+	slash := x ^ ones*'\\'
+	return ((x-ones*0x20)&^x | (quote-ones)&^quote | (slash-ones)&^slash | x) & highs
+}
+
+// scanString checks the string that opens with the quote at i and returns the offset after its closing quote,
+// and whether there are escapes in it (section 7).
+func scanString(data []byte, i int) (end int, escaped bool, err error) {
+	i++
+	for {
+		for i+8 <= len(data) {
+			m := special(binary.LittleEndian.Uint64(data[i:]))
+			if m != 0 {
+				i += bits.TrailingZeros64(m) >> 3
+				break
+			}
+			i += 8
+		}
+		if i >= len(data) {
+			return len(data), escaped, ErrEOF
+		}
+		switch c := data[i]; {
+		case c == '"':
+			return i + 1, escaped, nil
+		case c == '\\':
+			escaped = true
+			if i, err = scanEscape(data, i); err != nil {
+				return i, escaped, err
+			}
+		case c < ' ':
+			return i, escaped, ErrControlChar
+		case c < utf8.RuneSelf:
+			i++
+		default:
+			for i < len(data) && data[i] >= utf8.RuneSelf {
+				r, n := utf8.DecodeRune(data[i:])
+				if r == utf8.RuneError && n == 1 {
+					return i, escaped, ErrUTF8
+				}
+				i += n
+			}
+		}
+	}
+}
+
+// scanEscape checks the escape whose backslash is at i and returns the offset after it. The two escapes of a
+// surrogate pair count as one.
+func scanEscape(data []byte, i int) (end int, err error) {
+	if i+1 >= len(data) {
+		return len(data), ErrEOF
+	}
+	switch data[i+1] {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return i + 2, nil
+	case 'u':
+	default:
+		return i, ErrEscape
+	}
+	r, n := hex4(data[i+2:])
+	if n < 4 {
+		if i+2+n == len(data) {
+			return len(data), ErrEOF
+		}
+		return i, ErrEscape
+	}
+	switch end = i + 6; {
+	case r < 0xD800 || r > 0xDFFF:
+		return end, nil
+	case r >= 0xDC00:
+		return i, ErrSurrogate
+	case end == len(data):
+		return end, ErrEOF
+	case data[end] != '\\':
+		return i, ErrSurrogate
+	case end+1 == len(data):
+		return end + 1, ErrEOF
+	case data[end+1] != 'u':
+		return i, ErrSurrogate
+	}
+	low, n := hex4(data[end+2:])
+	switch {
+	case n < 4 && end+2+n == len(data):
+		return len(data), ErrEOF
+	case n < 4:
+		return end, ErrEscape
+	case low < 0xDC00 || low > 0xDFFF:
+		return i, ErrSurrogate
+	}
+	return end + 6, nil
+}
+
+// hex4 reads up to four hexadecimal digits and says how many there were.
+func hex4(data []byte) (v rune, n int) {
+	for n < 4 && n < len(data) {
+		switch c := data[n]; {
+		case isDigit(c):
+			v = v<<4 | rune(c-'0')
+		case 'a' <= c|0x20 && c|0x20 <= 'f':
+			v = v<<4 | rune(c|0x20-'a'+10)
+		default:
+			return v, n
+		}
+		n++
+	}
+	return v, n
+}
+
+// appendUnescaped appends s, string content that scanString has passed, with its escapes decoded.
+func appendUnescaped(dst, s []byte) []byte {
+	for {
+		i := bytes.IndexByte(s, '\\')
+		if i < 0 {
+			return append(dst, s...)
+		}
+		dst = append(dst, s[:i]...)
+		c := s[i+1]
+		s = s[i+2:]
+		switch c {
+		case 'b':
+			c = '\b'
+		case 'f':
+			c = '\f'
+		case 'n':
+			c = '\n'
+		case 'r':
+			c = '\r'
+		case 't':
+			c = '\t'
+		case 'u':
+			r, _ := hex4(s)
+			s = s[4:]
+			if 0xD800 <= r && r <= 0xDFFF {
+				low, _ := hex4(s[2:])
+				r = (r-0xD800)<<10 | (low - 0xDC00) + 0x10000
+				s = s[6:]
+			}
+			dst = utf8.AppendRune(dst, r)
+			continue
+		}
+		dst = append(dst, c)
+	}
+}
+
+// scanNumber checks the number that starts at i and returns the offset after it, and whether it is digits
+// only, without fraction and exponent (section 6).
+func scanNumber(data []byte, i int) (end int, digits bool, err error) {
+	start := i
+	if data[i] == '-' {
+		i++
+	}
+	if i < len(data) && data[i] == '0' {
+		i++
+		if i < len(data) && isDigit(data[i]) {
+			return start, false, ErrNumber
+		}
+	} else if i, err = scanDigits(data, i); err != nil {
+		return numberFault(data, start, i)
+	}
+	digits = true
+	if i < len(data) && data[i] == '.' {
+		digits = false
+		if i, err = scanDigits(data, i+1); err != nil {
+			return numberFault(data, start, i)
+		}
+	}
+	if i < len(data) && data[i]|0x20 == 'e' {
+		digits = false
+		i++
+		if i < len(data) && (data[i] == '+' || data[i] == '-') {
+			i++
+		}
+		if i, err = scanDigits(data, i); err != nil {
+			return numberFault(data, start, i)
+		}
+	}
+	return i, digits, nil
+}
+
+// scanDigits wants at least one digit at i.
+func scanDigits(data []byte, i int) (end int, err error) {
+	start := i
+	for i < len(data) && isDigit(data[i]) {
+		i++
+	}
+	if i == start {
+		return i, ErrNumber
+	}
+	return i, nil
+}
+
+// numberFault puts the fault of a number at its start, or at the end of a text that ends in the number.
+func numberFault(data []byte, start, i int) (int, bool, error) {
+	if i == len(data) {
+		return i, false, ErrEOF
+	}
+	return start, false, ErrNumber
+}
+
+// scanLiteral wants lit at i and returns the offset after it (section 3).
+func scanLiteral(data []byte, i int, lit string) (end int, err error) {
+	rest := data[i:]
+	if len(rest) >= len(lit) {
+		if string(rest[:len(lit)]) == lit {
+			return i + len(lit), nil
+		}
+	} else if string(rest) == lit[:len(rest)] {
+		return len(data), ErrEOF
+	}
+	return i, ErrLiteral
+}

@@ -1,0 +1,368 @@
+package codec
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"math/bits"
+	"strconv"
+	"unicode/utf8"
+)
+
+// Writer appends JSON text to one byte slice. Its first failure stays, and makes all that was written void.
+//
+// An object is written like this:
+//
+//	start := w.Begin()
+//	w.Key(`"name":`)
+//	w.Text(t.Name)
+//	w.End(start, t.Extra)
+//
+// and an array like this:
+//
+//	w.BeginArray()
+//	for _, s := range list {
+//		w.Elem()
+//		w.Text(s)
+//	}
+//	w.EndArray()
+//
+// The text has no line breaks and no white space, other than inside raw values, and is UTF-8. A Writer must not
+// be copied.
+type Writer struct {
+	buf   []byte
+	base  int   // buf[:base] was there before
+	keys  []int // where the names written with Key start, of all objects begun and not ended, innermost last
+	err   *Error
+	check checker
+}
+
+// NewWriter returns a Writer that appends to dst, and owns it from then on.
+func NewWriter(dst []byte) *Writer {
+	w := new(Writer)
+	w.check.maxDepth, w.check.maxString = math.MaxInt, math.MaxInt
+	w.Reset(dst)
+	return w
+}
+
+// Reset makes w append to dst and forget all else.
+func (w *Writer) Reset(dst []byte) {
+	w.buf, w.base = dst, len(dst)
+	w.keys = w.keys[:0]
+	w.err = nil
+	w.check.reset()
+}
+
+// Bytes returns dst with all that was written. After a failure it is dst alone. The slice belongs to w until
+// Reset.
+func (w *Writer) Bytes() []byte {
+	if w.err != nil {
+		return w.buf[:w.base]
+	}
+	return w.buf
+}
+
+// Err returns the first failure as an [*Error], or nil.
+func (w *Writer) Err() error {
+	if w.err == nil {
+		return nil
+	}
+	return w.err
+}
+
+// Fail records a failure, unless there was one before. It is about the member name of the object being written,
+// or, if name is empty, about the value that is due. A nil err is none.
+func (w *Writer) Fail(name string, err error) {
+	if err == nil || w.err != nil {
+		return
+	}
+	// The byte that follows stands for the value that is due.
+	w.err = newError(append(w.buf, '0')[w.base:], len(w.buf)-w.base, err)
+	if name != "" {
+		w.err.Pointer += "/" + string(escapeToken(nil, []byte(name)))
+	}
+}
+
+// Lit writes s as it is. It must keep the text well formed.
+func (w *Writer) Lit(s string) { w.buf = append(w.buf, s...) }
+
+// Begin starts an object. What it returns is for the End that belongs to it.
+func (w *Writer) Begin() int {
+	w.buf = append(w.buf, '{')
+	return len(w.keys)
+}
+
+// Key writes the name of a member of the object being written. It is given with quotes and colon, such as
+// `"name":`, and escaped as Text would.
+func (w *Writer) Key(quoted string) {
+	w.comma('{')
+	w.keys = append(w.keys, len(w.buf))
+	w.buf = append(w.buf, quoted...)
+}
+
+// MapKey writes the name of a member, from a map with names that are not known before. Unlike one written with
+// Key, End does not know of it.
+func (w *Writer) MapKey(name string) {
+	w.comma('{')
+	w.Text(name)
+	w.buf = append(w.buf, ':')
+}
+
+// comma writes a comma, unless the last byte is open.
+func (w *Writer) comma(open byte) {
+	if w.buf[len(w.buf)-1] != open {
+		w.buf = append(w.buf, ',')
+	}
+}
+
+// End writes the members of x and ends the object, where start is what its Begin returned. A member of x whose
+// name was written with Key is left out: the field counts.
+func (w *Writer) End(start int, x Extra) {
+	if x.p != nil {
+		for _, m := range x.p.members {
+			w.extra(start, m)
+		}
+	}
+	w.keys = w.keys[:start]
+	w.buf = append(w.buf, '}')
+}
+
+func (w *Writer) extra(start int, m member) {
+	before := len(w.buf)
+	w.MapKey(m.name)
+	key := bytes.TrimPrefix(w.buf[before:], []byte{','})
+	for _, at := range w.keys[start:] {
+		if bytes.HasPrefix(w.buf[at:before], key) {
+			w.buf = w.buf[:before]
+			return
+		}
+	}
+	w.Raw(m.raw)
+}
+
+// BeginArray starts an array.
+func (w *Writer) BeginArray() { w.buf = append(w.buf, '[') }
+
+// Elem must be called in front of every element of an array.
+func (w *Writer) Elem() { w.comma('[') }
+
+// EndArray ends an array.
+func (w *Writer) EndArray() { w.buf = append(w.buf, ']') }
+
+// Null writes null.
+func (w *Writer) Null() { w.buf = append(w.buf, "null"...) }
+
+// Bool writes true or false.
+func (w *Writer) Bool(b bool) { w.buf = strconv.AppendBool(w.buf, b) }
+
+// Int writes an integer.
+func (w *Writer) Int(v int64) { w.buf = strconv.AppendInt(w.buf, v, 10) }
+
+// Float writes the shortest number that is read back as v, in the form that encoding/json uses. It fails with
+// [ErrFloat] if v is infinite or not a number.
+func (w *Writer) Float(v float64) {
+	if math.IsInf(v, 0) || math.IsNaN(v) {
+		w.Fail("", ErrFloat)
+		return
+	}
+	// As ECMAScript has it: an exponent only for what is very small or very large, and with no leading zero.
+	if abs := math.Abs(v); abs == 0 || 1e-6 <= abs && abs < 1e21 {
+		w.buf = strconv.AppendFloat(w.buf, v, 'f', -1, 64)
+		return
+	}
+	w.buf = strconv.AppendFloat(w.buf, v, 'e', -1, 64)
+	if n := len(w.buf); string(w.buf[n-4:n-1]) == "e-0" {
+		w.buf[n-2] = w.buf[n-1]
+		w.buf = w.buf[:n-1]
+	}
+}
+
+// IntExact writes the value of the member name: the text that [Reader.IntExact] kept in x, if v is still what it
+// returned for that, and v otherwise.
+func (w *Writer) IntExact(v int64, x Extra, name string) {
+	if text, ok := x.Number(name); ok {
+		if kept, _, ok := parseInt([]byte(text), false); ok && kept == v {
+			w.Lit(text)
+			return
+		}
+	}
+	w.Int(v)
+}
+
+// FloatExact writes the value of the member name: the text that [Reader.FloatExact] kept in x, if v is still
+// what it returned for that, and v otherwise.
+func (w *Writer) FloatExact(v float64, x Extra, name string) {
+	if text, ok := x.Number(name); ok {
+		if kept, _ := parseFloat([]byte(text), false); math.Float64bits(kept) == math.Float64bits(v) {
+			w.Lit(text)
+			return
+		}
+	}
+	w.Float(v)
+}
+
+// Number writes the text of a number as it is. It fails with [ErrNoValue] if that is empty, and with [ErrNumber]
+// if it is no JSON number.
+func (w *Writer) Number(n Number) {
+	_, _, ok := n.scan()
+	switch {
+	case n == "":
+		w.Fail("", ErrNoValue)
+	case !ok:
+		w.Fail("", ErrNumber)
+	default:
+		w.Lit(string(n))
+	}
+}
+
+// Scalar writes a scalar. It fails with [ErrNoValue] for the zero value.
+func (w *Writer) Scalar(s Scalar) {
+	switch s.kind {
+	case 0:
+		w.Fail("", ErrNoValue)
+	case ScalarString:
+		w.Text(s.text)
+	default:
+		w.Lit(s.text)
+	}
+}
+
+// Raw writes a raw value, or null if it is empty. It is checked as [Valid] does, without limits of depth and
+// size; the offset of a fault in it counts from the start of the output. White space inside it is kept, unless
+// there are line breaks: then all of it goes.
+func (w *Writer) Raw(m json.RawMessage) {
+	if len(m) == 0 {
+		w.Null()
+		return
+	}
+	w.raw(m)
+}
+
+// RawObject is Raw for an object; if m is empty, it writes {}.
+func (w *Writer) RawObject(m json.RawMessage) { w.rawKind(m, KindObject, "{}") }
+
+// RawArray is Raw for an array; if m is empty, it writes [].
+func (w *Writer) RawArray(m json.RawMessage) { w.rawKind(m, KindArray, "[]") }
+
+func (w *Writer) rawKind(m json.RawMessage, want Kind, empty string) {
+	if len(m) == 0 {
+		w.Lit(empty)
+		return
+	}
+	if i := skipSpace(m, 0); i < len(m) {
+		if got := kindOf(m[i]); got != want && got != KindInvalid {
+			w.Fail("", &TypeError{Want: want.String(), Got: got})
+			return
+		}
+	}
+	w.raw(m)
+}
+
+func (w *Writer) raw(m []byte) {
+	end, err := w.check.value(m, 0, 0)
+	if err == nil {
+		value := m[skipSpace(m, 0):end]
+		if end = skipSpace(m, end); end < len(m) {
+			err = ErrTrailing
+		} else if bytes.IndexByte(value, '\n') < 0 && bytes.IndexByte(value, '\r') < 0 {
+			w.buf = append(w.buf, value...)
+		} else {
+			w.buf = appendCompact(w.buf, value)
+		}
+	}
+	if err != nil && w.err == nil {
+		inner := newError(m, end, err)
+		w.Fail("", err)
+		w.err.Offset += inner.Offset
+		w.err.Column += end
+		w.err.Pointer += inner.Pointer
+	}
+}
+
+// appendCompact appends a raw value without the white space outside its strings.
+func appendCompact(dst, raw []byte) []byte {
+	for i := 0; i < len(raw); {
+		if isSpace(raw[i]) {
+			i++
+			continue
+		}
+		end := i + 1
+		if raw[i] == '"' {
+			end, _ = skipString(raw, i)
+		}
+		dst = append(dst, raw[i:end]...)
+		i = end
+	}
+	return dst
+}
+
+// Text writes a string. Only what RFC 8259, section 7 demands is escaped: quote, backslash and control
+// characters. It fails with [ErrUTF8] if s is not UTF-8.
+func (w *Writer) Text(s string) {
+	var ok bool
+	if w.buf, ok = appendText(w.buf, s); !ok {
+		w.Fail("", ErrUTF8)
+	}
+}
+
+// appendText appends s in quotes; ok is false, and nothing is appended, if s is not UTF-8.
+func appendText(dst []byte, s string) (out []byte, ok bool) {
+	before := len(dst)
+	dst = append(dst, '"')
+	from := 0 // s[:from] is done
+	for i := 0; ; {
+		for i+8 <= len(s) {
+			m := special(load64(s[i : i+8]))
+			if m != 0 {
+				i += bits.TrailingZeros64(m) >> 3
+				break
+			}
+			i += 8
+		}
+		if i >= len(s) {
+			return append(append(dst, s[from:]...), '"'), true
+		}
+		switch c := s[i]; {
+		case c >= utf8.RuneSelf:
+			for i < len(s) && s[i] >= utf8.RuneSelf {
+				r, n := utf8.DecodeRuneInString(s[i:])
+				if r == utf8.RuneError && n == 1 {
+					return dst[:before], false
+				}
+				i += n
+			}
+		case c < ' ' || c == '"' || c == '\\':
+			dst = appendEscape(append(dst, s[from:i]...), c)
+			i++
+			from = i
+		default:
+			i++
+		}
+	}
+}
+
+// load64 is binary.LittleEndian.Uint64 for a string.
+func load64(s string) uint64 {
+	_ = s[7]
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+}
+
+func appendEscape(dst []byte, c byte) []byte {
+	const hex = "0123456789abcdef"
+	switch c {
+	case '"', '\\':
+		return append(dst, '\\', c)
+	case '\b':
+		return append(dst, '\\', 'b')
+	case '\f':
+		return append(dst, '\\', 'f')
+	case '\n':
+		return append(dst, '\\', 'n')
+	case '\r':
+		return append(dst, '\\', 'r')
+	case '\t':
+		return append(dst, '\\', 't')
+	}
+	return append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+}
