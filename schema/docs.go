@@ -1,0 +1,252 @@
+package schema
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Docs is the documentation of all revisions. It is not changed once parsed, so any
+// number of goroutines may read it.
+type Docs struct {
+	rows map[row]text
+}
+
+// row is the place in the documentation of one text.
+type row struct {
+	revision string // "" for all
+	member   Member // of the definition "*": the default of all fields of that name
+}
+
+type text struct {
+	line int
+	text string
+}
+
+// everywhere is the section whose rows serve all definitions without a row of their own.
+const everywhere = "*"
+
+// Definition returns what is said of the definition called name in revision rev, or "".
+// A section for that revision comes before the one for all; with rev "" only the latter
+// counts. So it is with rows in [Docs.Field] and [Docs.Value].
+func (d *Docs) Definition(rev, name string) string {
+	return d.find(rev, Member{Definition: name})
+}
+
+// Field returns what is said of the field at path in a definition, or "". A definition
+// without a row for it takes that of the section * for the field's name, the last segment
+// of path.
+func (d *Docs) Field(rev, def, path string) string {
+	return d.find(rev, Member{Definition: def, Path: path})
+}
+
+// Value returns what is said of a value of an enum or const at path in a definition ("" if
+// the definition itself is the enum), or "". It looks where [Docs.Field] looks.
+func (d *Docs) Value(rev, def, path, value string) string {
+	return d.find(rev, Member{Definition: def, Path: path, Value: value, IsValue: true})
+}
+
+// Undocumented returns those of the members of revision rev that need a text and have
+// none. Definitions and fields need one; values may have one.
+func (d *Docs) Undocumented(rev string, members []Member) []Member {
+	var missing []Member
+	for _, m := range members {
+		if !m.IsValue && d.find(rev, m) == "" {
+			missing = append(missing, m)
+		}
+	}
+	return missing
+}
+
+func (d *Docs) find(rev string, m Member) string {
+	return d.rows[d.serving(rev, m)].text
+}
+
+// serving returns the row that serves m in revision rev, or no row's place.
+func (d *Docs) serving(rev string, m Member) row {
+	for _, r := range candidates(rev, m) {
+		if _, ok := d.rows[r]; ok {
+			return r
+		}
+	}
+	return row{}
+}
+
+// candidates lists the rows that may serve m in revision rev, the first one first.
+func candidates(rev string, m Member) []row {
+	rows := []row{{rev, m}, {"", m}}
+	if m.Path == "" {
+		return rows
+	}
+	// Names have dots too, as in _meta.io.modelcontextprotocol/related-task, so which dot
+	// the last segment starts behind is found by trying, the longest first.
+	m.Definition = everywhere
+	for {
+		rows = append(rows, row{rev, m}, row{"", m})
+		var more bool
+		if _, m.Path, more = strings.Cut(m.Path, "."); !more {
+			return rows
+		}
+	}
+}
+
+// ParseDocs reads documentation in the format of docs.md, a plain kind of Markdown:
+//
+//	# Task
+//	A unit of work that the receiver runs. The text may wrap; a blank line ends it.
+//
+//	- ttl: What is said of the field ttl. Further lines are
+//	  indented by two spaces.
+//	- ttl (2024-11-05): What is said of it in that revision.
+//	- status=working: What is said of the value working of the field status.
+//
+//	# TaskStatus
+//	A definition that is an enum has rows for its own values.
+//
+//	- =working: What is said of the value working.
+//
+//	# Task (ext-tasks)
+//	What is said of the definition in that revision alone.
+//
+//	# *
+//	- ttl: What is said of fields of that name that have no row in their section.
+//
+// Lines before the first heading are an introduction for whoever edits the file. Errors are
+// of type [*Error], with the line.
+func ParseDocs(src []byte) (*Docs, error) {
+	p := docsParser{docs: &Docs{rows: map[row]text{}}}
+	for line := range strings.Lines(string(src)) {
+		p.line++
+		if err := p.read(strings.TrimRight(line, " \t\r\n")); err != nil {
+			return nil, err
+		}
+	}
+	if err := p.finish(); err != nil {
+		return nil, err
+	}
+	return p.docs, nil
+}
+
+// docsParser reads a line at a time. The text being read belongs to at and is filed once
+// the next one begins.
+type docsParser struct {
+	docs    *Docs
+	line    int    // the line being read, from 1
+	section row    // the definition whose section it is; zero before the first heading
+	at      row    // what the text is about
+	start   int    // the line that at stands on
+	text    string // the text so far
+	closed  bool   // a blank line has ended the text
+}
+
+// errorf returns an error about the line being read.
+func (p *docsParser) errorf(format string, args ...any) error {
+	return &Error{Line: p.line, Err: fmt.Errorf(format, args...)}
+}
+
+func (p *docsParser) read(line string) error {
+	switch {
+	case strings.HasPrefix(line, "#"):
+		if err := p.finish(); err != nil {
+			return err
+		}
+		return p.heading(line)
+	case p.section == row{}:
+		return nil
+	case line == "":
+		p.closed = p.closed || p.text != ""
+		return nil
+	case strings.HasPrefix(line, "- "):
+		if err := p.finish(); err != nil {
+			return err
+		}
+		return p.bullet(line[len("- "):])
+	}
+	inRow := p.at != p.section
+	indented := strings.HasPrefix(line, "  ")
+	switch {
+	case p.closed:
+		return p.errorf("a blank line has ended the text: join the two, or start a row with a dash")
+	case inRow && !indented:
+		return p.errorf("a row's further lines are indented by two spaces")
+	case !inRow && indented:
+		return p.errorf("the text of a definition is not indented")
+	}
+	p.text = strings.TrimSpace(p.text + " " + strings.TrimSpace(line))
+	return nil
+}
+
+func (p *docsParser) heading(line string) error {
+	name, ok := strings.CutPrefix(line, "# ")
+	if !ok {
+		return p.errorf("a heading is a number sign, a space and the name of a definition, not %q", line)
+	}
+	name, revision, err := p.cutRevision(name)
+	if err != nil {
+		return err
+	}
+	if name == "" || strings.ContainsAny(name, " \t") {
+		return p.errorf("%q is not the name of a definition", name)
+	}
+	p.section = row{revision, Member{Definition: name}}
+	p.begin(p.section)
+	return nil
+}
+
+func (p *docsParser) bullet(line string) error {
+	key, rest, ok := strings.Cut(line+" ", ": ")
+	if !ok {
+		return p.errorf("a row is a dash, the path of a field, a colon and a text")
+	}
+	key, revision, err := p.cutRevision(key)
+	if err != nil {
+		return err
+	}
+	if revision != "" && p.section.revision != "" {
+		return p.errorf("the section is for %s alone: a row in it names no revision", p.section.revision)
+	}
+	at := p.section
+	if revision != "" {
+		at.revision = revision
+	}
+	at.member.Path, at.member.Value, at.member.IsValue = strings.Cut(key, "=")
+	if key == "" || strings.ContainsAny(at.member.Path, " \t") {
+		return p.errorf("%q is not the path of a field", at.member.Path)
+	}
+	p.begin(at)
+	p.text = strings.TrimSpace(rest)
+	return nil
+}
+
+// cutRevision splits "key (revision)".
+func (p *docsParser) cutRevision(s string) (key, revision string, err error) {
+	key, revision, ok := strings.Cut(s, " (")
+	if !ok {
+		return s, "", nil
+	}
+	revision, ok = strings.CutSuffix(revision, ")")
+	if !ok || revision == "" || strings.ContainsAny(revision, " ()") {
+		return "", "", p.errorf("%q does not end with a revision in parentheses", s)
+	}
+	return key, revision, nil
+}
+
+func (p *docsParser) begin(at row) { p.at, p.start, p.text, p.closed = at, p.line, "", false }
+
+// finish files the text that has been read. Only the head of a section may lack one: it
+// may be there for its rows alone.
+func (p *docsParser) finish() error {
+	if (p.at == row{}) {
+		return nil
+	}
+	if p.text == "" {
+		if p.at != p.section {
+			return &Error{Line: p.start, Err: fmt.Errorf("no text for %s", p.at.member)}
+		}
+		return nil
+	}
+	if earlier, dup := p.docs.rows[p.at]; dup {
+		return &Error{Line: p.start, Err: fmt.Errorf("%s has a text already, on line %d", p.at.member, earlier.line)}
+	}
+	p.docs.rows[p.at] = text{p.start, p.text}
+	return nil
+}
