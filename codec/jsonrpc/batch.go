@@ -1,0 +1,100 @@
+package jsonrpc
+
+import (
+	"strconv"
+
+	"github.com/mcpwire/mcpwire/codec"
+)
+
+// MaxBatch is how many messages a batch may have.
+const MaxBatch = 1000
+
+// Item is one element of a batch: a message, or why it is none, and then, as with [Parse], what could be read.
+type Item struct {
+	Message Message
+	Err     error // nil or a *codec.Error
+}
+
+// IsBatch reports whether a text starts like a batch.
+func IsBatch(data []byte) bool {
+	return codec.NewReader(data, codec.MaxSize(max(len(data), 1))).Kind() == codec.KindArray
+}
+
+// ParseBatch decodes a batch. Batches exist in protocol revision 2025-03-26 alone; elsewhere use [Parse], which
+// refuses them. If the text as a whole is wrong, the error says so: because it is malformed, or with [ErrNoBatch],
+// [ErrEmptyBatch] or [ErrBatchSize]. Otherwise every element is judged by itself.
+func ParseBatch(data []byte, opts ...codec.Option) ([]Item, error) {
+	r := codec.NewReader(data, opts...)
+	start := r.Offset()
+	if r.Kind() != codec.KindArray {
+		r.Skip()
+		r.End()
+		r.Fail(start, ErrNoBatch)
+		return nil, r.Err()
+	}
+	var spans []span
+	tooMany := -1
+	for r.Array(); r.More(); {
+		at := r.Offset()
+		r.Skip()
+		if len(spans) == MaxBatch {
+			tooMany = at
+			continue
+		}
+		spans = append(spans, span{at, r.Offset()})
+	}
+	r.End()
+	switch {
+	case tooMany >= 0:
+		r.Fail(tooMany, ErrBatchSize)
+	case len(spans) == 0:
+		r.Fail(start, ErrEmptyBatch)
+	}
+	if err := r.Err(); err != nil {
+		return nil, err
+	}
+	items := make([]Item, len(spans))
+	at := position{1, 1} // of data[done]
+	done := 0
+	for i, s := range spans {
+		at = at.plus(codec.Position(data[done:s.from], s.from-done))
+		done = s.from
+		items[i].Message, items[i].Err = Parse(data[s.from:s.to], opts...)
+		if e, ok := items[i].Err.(*codec.Error); ok {
+			p := at.plus(e.Line, e.Column)
+			e.Offset, e.Line, e.Column = e.Offset+int64(s.from), p.line, p.column
+			e.Pointer = "/" + strconv.Itoa(i) + e.Pointer
+		}
+	}
+	return items, nil
+}
+
+// AppendBatch appends messages as a batch to dst; see [codec.Append]. It fails with [ErrEmptyBatch] if there are
+// none.
+func AppendBatch(dst []byte, messages []Message) ([]byte, error) {
+	return codec.Append(dst, batch(messages))
+}
+
+// batch is a batch to be written.
+type batch []Message
+
+func (b batch) EncodeJSON(w *codec.Writer) {
+	if len(b) == 0 {
+		w.Fail("", ErrEmptyBatch)
+	}
+	codec.EncodeList(w, b)
+}
+
+// position is a line and a column, as in codec.Error.
+type position struct{ line, column int }
+
+// plus returns the position that is line and column in text which starts at p.
+func (p position) plus(line, column int) position {
+	if line == 1 {
+		return position{p.line, p.column + column - 1}
+	}
+	return position{p.line + line - 1, column}
+}
+
+// span is an element's place in the text.
+type span struct{ from, to int }

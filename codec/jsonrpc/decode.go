@@ -1,0 +1,267 @@
+package jsonrpc
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/mcpwire/mcpwire/codec"
+)
+
+// Parse decodes one message; data holds that and nothing more. The error is a [*codec.Error], see the package
+// comment for what it may wrap.
+//
+// Together with an error comes what could be read, so that one knows whether and how to answer: Kind is what the
+// message was meant to be, as far as its members tell, and ID its id, if it has a valid one. Of malformed text
+// only the members in front of the fault count.
+func Parse(data []byte, opts ...codec.Option) (Message, error) {
+	var m Message
+	r := codec.NewReader(data, opts...)
+	at, fault := m.decode(r)
+	r.End()
+	r.Fail(at, fault)
+	return m, r.Err()
+}
+
+// The members of the envelope, as bits of decoder.seen.
+const (
+	seenVersion = 1 << iota
+	seenID
+	seenMethod
+	seenParams
+	seenResult
+	seenError
+)
+
+// decoder decodes one message. It goes on after a fault of the message, so that the id is found behind it, and so
+// that malformed text is told from an invalid message.
+type decoder struct {
+	r      *codec.Reader
+	m      *Message
+	seen   uint
+	nullID bool
+	at     struct{ id, params, result, error int } // offsets of values
+	params codec.Kind
+
+	faultAt int
+	fault   error // the first one
+}
+
+// DecodeJSON reads the message; see [Parse].
+func (m *Message) DecodeJSON(r *codec.Reader) { r.Fail(m.decode(r)) }
+
+// decode reads the message. What is wrong with the text fails r, what is wrong with the message is returned with
+// its place.
+func (m *Message) decode(r *codec.Reader) (at int, fault error) {
+	*m = Message{}
+	d := decoder{r: r, m: m}
+	start := r.Offset()
+	if kind := r.Kind(); kind != codec.KindObject {
+		r.Skip()
+		if kind == codec.KindArray {
+			return start, ErrBatch
+		}
+		return start, ErrObject
+	}
+	for r.Object(); r.More(); {
+		d.member(r.KeyBytes())
+	}
+	m.Kind = d.kind()
+	d.judge(start)
+	return d.faultAt, d.fault
+}
+
+// member reads the member that the Reader has just read the name of.
+func (d *decoder) member(name []byte) {
+	r := d.r
+	switch string(name) {
+	case "jsonrpc":
+		d.see(seenVersion)
+		at := r.Offset()
+		if r.Kind() != codec.KindString {
+			d.mistyped(ErrVersion, "string")
+		} else if string(r.TextBytes()) != "2.0" {
+			d.fail(at, ErrVersion)
+		}
+	case "id":
+		d.see(seenID)
+		d.at.id = r.Offset()
+		d.id()
+	case "method":
+		d.see(seenMethod)
+		if r.Kind() != codec.KindString {
+			d.mistyped(ErrMethod, "string")
+		} else {
+			d.m.Method = string(r.TextBytes())
+		}
+	case "params":
+		d.see(seenParams)
+		d.at.params, d.params = r.Offset(), r.Kind()
+		d.m.Params = r.Raw()
+	case "result":
+		d.see(seenResult)
+		d.at.result = r.Offset()
+		if r.Kind() != codec.KindObject {
+			d.mistyped(ErrResult, "object")
+		} else {
+			d.m.Result = r.Raw()
+		}
+	case "error":
+		d.see(seenError)
+		d.at.error = r.Offset()
+		d.error()
+	default:
+		r.Extra(&d.m.Extra, string(name))
+	}
+}
+
+// see notes that a member is there, and that it is so only once.
+func (d *decoder) see(bit uint) {
+	if d.seen&bit != 0 {
+		d.r.Duplicate("")
+	}
+	d.seen |= bit
+}
+
+func (d *decoder) id() {
+	r := d.r
+	switch r.Kind() {
+	case codec.KindString, codec.KindNumber:
+		id := r.Scalar(codec.ScalarString | codec.ScalarNumber)
+		if id.Kind() == codec.ScalarNumber {
+			d.fail(d.at.id, fmt.Errorf("%w: %w", ErrID, codec.ErrInteger))
+			return
+		}
+		d.m.ID = id
+	case codec.KindNull:
+		d.nullID = true
+		r.Keep(&d.m.Extra, "id")
+	default:
+		d.mistyped(ErrID, "string or integer")
+	}
+}
+
+func (d *decoder) error() {
+	r := d.r
+	mark := r.Mark()
+	d.m.Error = new(Error)
+	d.m.Error.DecodeJSON(r)
+	if !r.Failed() {
+		return
+	}
+	failed, ok := r.Err().(*codec.Error)
+	if !ok || codec.Code(failed) == CodeParseError {
+		return
+	}
+	r.Rewind(mark)
+	rule := failed.Err
+	if !errors.Is(rule, ErrError) {
+		rule = fmt.Errorf("%w: %w", ErrError, rule)
+	}
+	d.fail(int(failed.Offset), rule)
+	r.Skip()
+}
+
+// mistyped skips the next value and notes that it should be of another kind.
+func (d *decoder) mistyped(rule error, want string) {
+	at, got := d.r.Offset(), d.r.Kind()
+	d.r.Skip()
+	d.fail(at, fmt.Errorf("%w: %w", rule, &codec.TypeError{Want: want, Got: got}))
+}
+
+// fail notes a fault of the message, unless there was one before.
+func (d *decoder) fail(at int, err error) {
+	if d.fault == nil {
+		d.faultAt, d.fault = at, err
+	}
+}
+
+// kind tells from the members what the message is meant to be.
+func (d *decoder) kind() Kind {
+	switch {
+	case d.seen&seenMethod != 0 && d.seen&seenID != 0:
+		return KindRequest
+	case d.seen&seenMethod != 0:
+		if d.r.Failed() {
+			return KindInvalid // the id may be further on
+		}
+		return KindNotification
+	case d.seen&seenError != 0:
+		return KindErrorResponse
+	case d.seen&seenResult != 0:
+		return KindResponse
+	}
+	return KindInvalid
+}
+
+// judge looks at the members together. The message starts at start.
+func (d *decoder) judge(start int) {
+	if d.r.Failed() {
+		return
+	}
+	m := d.m
+	both := d.seen & (seenResult | seenError)
+	switch {
+	case both == seenResult|seenError:
+		d.fail(max(d.at.result, d.at.error), ErrBoth)
+	case both != 0 && d.seen&seenMethod != 0:
+		d.fail(max(d.at.result, d.at.error), ErrMixed)
+	}
+	switch {
+	case d.seen&seenVersion == 0:
+		d.fail(start, ErrVersion)
+	case m.Kind == KindInvalid:
+		d.fail(start, ErrNeither)
+	case d.nullID && m.Kind != KindErrorResponse:
+		d.fail(d.at.id, fmt.Errorf("%w: %w", ErrID, &codec.TypeError{Want: "string or integer", Got: codec.KindNull}))
+	case m.Kind == KindResponse && d.seen&seenID == 0:
+		d.fail(start, ErrNoID)
+	}
+	if d.seen&seenParams == 0 {
+		return
+	}
+	switch {
+	case d.seen&seenMethod == 0:
+		m.Extra.Set("params", m.Params)
+		m.Params = nil
+	case d.params == codec.KindArray:
+		d.fail(d.at.params, ErrPositional)
+	case d.params != codec.KindObject:
+		d.fail(d.at.params, fmt.Errorf("%w: %w", ErrParams, &codec.TypeError{Want: "object", Got: d.params}))
+	}
+}
+
+// DecodeJSON reads an error object. It fails with [ErrError] if it is no object, or one without code or message.
+func (e *Error) DecodeJSON(r *codec.Reader) {
+	*e = Error{}
+	start := r.Offset()
+	if kind := r.Kind(); kind != codec.KindObject && kind != codec.KindInvalid {
+		r.Fail(start, fmt.Errorf("%w: %w", ErrError, &codec.TypeError{Want: "object", Got: kind}))
+		return
+	}
+	const code, message, data = 1, 2, 4
+	seen := 0
+	see := func(bit int) {
+		if seen&bit != 0 {
+			r.Duplicate("")
+		}
+		seen |= bit
+	}
+	for r.Object(); r.More(); {
+		switch key := r.Key(); key {
+		case "code":
+			see(code)
+			e.Code = r.IntExact(&e.Extra, key)
+		case "message":
+			see(message)
+			e.Message = r.Text()
+		case "data":
+			see(data)
+			e.Data = r.Raw()
+		default:
+			r.Extra(&e.Extra, key)
+		}
+	}
+	if seen&code == 0 || seen&message == 0 {
+		r.Fail(start, ErrError)
+	}
+}

@@ -1,0 +1,93 @@
+package jsonrpc
+
+import "github.com/mcpwire/mcpwire/codec"
+
+// EncodeJSON writes the message. It fails with the error that [Parse] would have for the result: a message that
+// lacks what its kind needs, or has what belongs to another, is not written.
+func (m *Message) EncodeJSON(w *codec.Writer) {
+	start := w.Begin()
+	w.Key(`"jsonrpc":`)
+	w.Lit(`"2.0"`)
+	m.check(w)
+	if !m.ID.IsZero() {
+		w.Key(`"id":`)
+		w.Scalar(m.ID)
+	}
+	switch m.Kind {
+	case KindRequest, KindNotification:
+		w.Key(`"method":`)
+		w.Text(m.Method)
+		if len(m.Params) > 0 {
+			w.Key(`"params":`)
+			w.RawObject(m.Params)
+		}
+	case KindResponse:
+		w.Key(`"result":`)
+		w.RawObject(m.Result)
+	case KindErrorResponse:
+		w.Key(`"error":`)
+		m.Error.EncodeJSON(w)
+	}
+	w.End(start, m.Extra)
+}
+
+// check fails unless the fields fit the kind.
+func (m *Message) check(w *codec.Writer) {
+	switch id := m.ID.Kind(); {
+	case id&^(codec.ScalarString|codec.ScalarInteger) != 0:
+		w.Fail("id", ErrID)
+	case id == 0 && (m.Kind == KindRequest || m.Kind == KindResponse):
+		w.Fail("id", ErrNoID)
+	case id != 0 && m.Kind == KindNotification:
+		w.Fail("id", ErrMixed)
+	}
+	call := m.Kind == KindRequest || m.Kind == KindNotification
+	switch {
+	case m.Kind == KindInvalid || m.Kind > KindErrorResponse:
+		w.Fail("", ErrNeither)
+	case !call && m.Method != "":
+		w.Fail("method", ErrMixed)
+	case !call && len(m.Params) > 0:
+		w.Fail("params", ErrMixed)
+	case m.Kind != KindResponse && len(m.Result) > 0:
+		w.Fail("result", ErrMixed)
+	case m.Kind == KindResponse && len(m.Result) == 0:
+		w.Fail("result", codec.ErrNoValue)
+	case m.Kind != KindErrorResponse && m.Error != nil:
+		w.Fail("error", ErrMixed)
+	case m.Kind == KindErrorResponse && m.Error == nil:
+		w.Fail("error", codec.ErrNoValue)
+	}
+	for name, value := range m.Extra.All() {
+		switch name {
+		case "id":
+			if m.Kind != KindErrorResponse || string(value) != "null" {
+				w.Fail(name, ErrMixed)
+			}
+		case "method", "result", "error":
+			w.Fail(name, ErrMixed)
+		case "params":
+			if call {
+				w.Fail(name, ErrMixed)
+			}
+		}
+	}
+}
+
+// EncodeJSON writes the error object.
+func (e *Error) EncodeJSON(w *codec.Writer) {
+	if e == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
+	start := w.Begin()
+	w.Key(`"code":`)
+	w.IntExact(e.Code, e.Extra, "code")
+	w.Key(`"message":`)
+	w.Text(e.Message)
+	if len(e.Data) > 0 {
+		w.Key(`"data":`)
+		w.Raw(e.Data)
+	}
+	w.End(start, e.Extra)
+}

@@ -1,0 +1,79 @@
+package jsonrpc
+
+import (
+	"encoding/json"
+	"errors"
+	"strconv"
+
+	"github.com/mcpwire/mcpwire/codec"
+)
+
+// The error codes of JSON-RPC 2.0, section 5.1.
+const (
+	CodeParseError     = -32700 // the text is malformed
+	CodeInvalidRequest = -32600 // the JSON is no valid message
+	CodeMethodNotFound = -32601 // the method does not exist here
+	CodeInvalidParams  = -32602 // the params do not fit the method
+	CodeInternalError  = -32603 // something failed on the receiver's side
+)
+
+// Error is what an error response carries. As a Go error it stands for "the peer said so", or for what shall be
+// said to the peer.
+type Error struct {
+	Code    int64           // saturated if it does not fit; Extra then has its text
+	Message string          // one short sentence
+	Data    json.RawMessage // anything, nil if absent
+	Extra   codec.Extra     // unknown members
+}
+
+// Error gives code and message.
+func (e *Error) Error() string {
+	return "jsonrpc: " + e.Message + " (code " + strconv.FormatInt(e.Code, 10) + ")"
+}
+
+// fault is a sentinel with the code that goes with it.
+type fault struct {
+	text string
+	code int64
+}
+
+func (f *fault) Error() string { return f.text }
+
+// Why a well-formed text is no valid message. See the package comment for the rule behind each.
+var (
+	ErrObject     error = &fault{"message is not an object", CodeInvalidRequest}
+	ErrVersion    error = &fault{`"jsonrpc" is not "2.0"`, CodeInvalidRequest}
+	ErrID         error = &fault{"id is neither a string nor an integer", CodeInvalidRequest}
+	ErrNoID       error = &fault{"no id", CodeInvalidRequest}
+	ErrMethod     error = &fault{"method is not a string", CodeInvalidRequest}
+	ErrParams     error = &fault{"params are not an object", CodeInvalidRequest}
+	ErrPositional error = &fault{"params are an array", CodeInvalidParams}
+	ErrResult     error = &fault{"result is not an object", CodeInvalidRequest}
+	ErrError      error = &fault{"error is not an error object", CodeInvalidRequest}
+	ErrBoth       error = &fault{"both result and error", CodeInvalidRequest}
+	ErrMixed      error = &fault{"members of different kinds of messages", CodeInvalidRequest}
+	ErrNeither    error = &fault{"neither method nor result nor error", CodeInvalidRequest}
+	ErrBatch      error = &fault{"batch where none is allowed", CodeInvalidRequest}
+	ErrNoBatch    error = &fault{"not a batch", CodeInvalidRequest}
+	ErrEmptyBatch error = &fault{"empty batch", CodeInvalidRequest}
+	ErrBatchSize  error = &fault{"too many messages in a batch", CodeInvalidRequest} // more than MaxBatch
+)
+
+// CodeOf returns the error code to answer with because of err: that of an [*Error] itself; that of the rule an
+// invalid message breaks; what [codec.Code] says of an error of package codec; [CodeInternalError] for any
+// other error, and 0 for nil.
+func CodeOf(err error) int64 {
+	if err == nil {
+		return 0
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Code
+	}
+	if f, ok := errors.AsType[*fault](err); ok {
+		return f.code
+	}
+	if code := codec.Code(err); code != 0 {
+		return int64(code)
+	}
+	return CodeInternalError
+}
