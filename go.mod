@@ -1,10 +1,18 @@
 module github.com/mcpwire/mcpwire
 
-go 1.26
+go 1.26.0
 
-require github.com/atombender/go-jsonschema v0.24.1
+require (
+	github.com/atombender/go-jsonschema v0.24.1
+	github.com/google/go-cmp v0.7.0
+	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
+	golang.org/x/tools v0.52.0
+)
 
 require (
 	dario.cat/mergo v1.0.2 // indirect
 	github.com/goccy/go-yaml v1.19.2 // indirect
+	golang.org/x/mod v0.42.0 // indirect
+	golang.org/x/sync v0.24.0 // indirect
+	golang.org/x/text v0.14.0 // indirect
 )
