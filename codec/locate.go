@@ -46,10 +46,10 @@ func (r *Reader) child(i int, token string) (at int, ok bool) {
 	return 0, false
 }
 
-// newError makes an Error for a fault at an offset of data.
+// newError makes an Error for a fault at an offset of data, still without its pointer.
 func newError(data []byte, at int, err error) *Error {
 	line, col := Position(data, at)
-	return &Error{Offset: int64(at), Line: line, Column: col, Pointer: pointerTo(data, at), Err: err}
+	return &Error{Offset: int64(at), Line: line, Column: col, Err: err}
 }
 
 // step is an array or an object on the way to a place.

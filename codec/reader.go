@@ -150,7 +150,11 @@ func (r *Reader) Err() error {
 		return nil
 	}
 	if r.err == nil {
-		r.err = newError(r.src, r.failure.at, r.failure.err)
+		at := r.failure.at
+		r.err = newError(r.src, at, r.failure.err)
+		if r.failure.err != ErrSize { // else nothing was read, and the path to there may be of any length
+			r.err.Pointer = pointerTo(r.src, at)
+		}
 	}
 	return r.err
 }
@@ -195,8 +199,7 @@ func (r *Reader) End() {
 	}
 }
 
-// next skips white space and returns the byte after it, which stays, or 0 if the text has ended. (A 0 byte in
-// the text is as wrong as its end in all places where next is used.)
+// next skips white space and returns the byte after it, which stays, or 0 if the text has ended.
 func (r *Reader) next() byte {
 	i := r.pos
 	for i < len(r.data) {
@@ -499,14 +502,12 @@ func (r *Reader) More() bool {
 		return true
 	case !fresh && c == ',':
 		r.pos++
-		if r.next() != 0 {
+		if r.next(); r.pos < len(r.data) {
 			return true
 		}
-		fallthrough
-	default:
-		r.fail(r.pos, unexpected(r.data, r.pos, commaOr(r.frames[n].close)))
-		return false
 	}
+	r.fail(r.pos, unexpected(r.data, r.pos, commaOr(r.frames[n].close)))
+	return false
 }
 
 // Key reads the name of the next member and the colon after it. It must follow a More that returned true.

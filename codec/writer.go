@@ -77,7 +77,9 @@ func (w *Writer) Fail(name string, err error) {
 		return
 	}
 	// The byte that follows stands for the value that is due.
-	w.err = newError(append(w.buf, '0')[w.base:], len(w.buf)-w.base, err)
+	out := append(w.buf, '0')[w.base:]
+	w.err = newError(out, len(out)-1, err)
+	w.err.Pointer = pointerTo(out, len(out)-1)
 	if name != "" {
 		w.err.Pointer += "/" + string(escapeToken(nil, []byte(name)))
 	}
@@ -271,11 +273,10 @@ func (w *Writer) raw(m []byte) {
 		}
 	}
 	if err != nil && w.err == nil {
-		inner := newError(m, end, err)
 		w.Fail("", err)
-		w.err.Offset += inner.Offset
+		w.err.Offset += int64(end)
 		w.err.Column += end
-		w.err.Pointer += inner.Pointer
+		w.err.Pointer += pointerTo(m, end)
 	}
 }
 

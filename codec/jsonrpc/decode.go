@@ -118,6 +118,9 @@ func (d *decoder) member(name []byte) {
 func (d *decoder) see(bit uint) {
 	if d.seen&bit != 0 {
 		d.r.Duplicate("")
+		if bit == seenID {
+			d.m.ID = ID{} // nobody can say which
+		}
 	}
 	d.seen |= bit
 }
