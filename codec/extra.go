@@ -156,3 +156,8 @@ func sortedNumbers(ns []numberText) []numberText {
 func sameRaw(a, b json.RawMessage) bool {
 	return bytes.Equal(a, b) || bytes.Equal(appendCompact(nil, a), appendCompact(nil, b))
 }
+
+// IsZero reports whether x holds nothing.
+func (x Extra) IsZero() bool {
+	return x.p == nil || len(x.p.members) == 0 && len(x.p.numbers) == 0 && x.p.absent == 0
+}

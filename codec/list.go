@@ -92,3 +92,53 @@ func (w *Writer) Texts(list []string) {
 	}
 	w.EndArray()
 }
+
+// DecodeListFunc is [DecodeList] for elements that read returns.
+func DecodeListFunc[T any](r *Reader, read func(*Reader) T) []T {
+	list := []T{}
+	for r.Array(); r.More(); {
+		list = append(list, read(r))
+	}
+	if r.Failed() {
+		return nil
+	}
+	return list
+}
+
+// EncodeListFunc is [EncodeList] for elements that write takes.
+func EncodeListFunc[T any](w *Writer, list []T, write func(*Writer, T)) {
+	w.BeginArray()
+	for _, v := range list {
+		w.Elem()
+		write(w, v)
+	}
+	w.EndArray()
+}
+
+// DecodeMapFunc is [DecodeMap] for values that read returns.
+func DecodeMapFunc[T any](r *Reader, read func(*Reader) T) map[string]T {
+	m := make(map[string]T)
+	for r.Object(); r.More(); {
+		Put(r, &m, r.Key(), read)
+	}
+	if r.Failed() {
+		return nil
+	}
+	return m
+}
+
+// EncodeMapFunc is [EncodeMap] for values that write takes.
+func EncodeMapFunc[T any](w *Writer, m map[string]T, write func(*Writer, T)) {
+	start := w.Begin()
+	WriteMembers(w, m, write)
+	w.End(start, Extra{})
+}
+
+// WriteMembers writes the entries of m, sorted by name, into the object that is being
+// written.
+func WriteMembers[T any](w *Writer, m map[string]T, write func(*Writer, T)) {
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		w.MapKey(name)
+		write(w, m[name])
+	}
+}

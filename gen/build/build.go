@@ -1,0 +1,733 @@
+// Package build decides the Go package for a merged graph: names, types, presence, how
+// the variants of each union are told apart, and the method table. Its result says
+// everything that package emit prints.
+package build
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/mcpwire/mcpwire/gen/ir"
+	"github.com/mcpwire/mcpwire/gen/merge"
+)
+
+// Config says what to build.
+type Config struct {
+	Name      string // package name
+	Doc       string // package comment, after "Package NAME "
+	Overrides *merge.Overrides
+	Docs      Docs     // nil for no documentation
+	Link      LinkFunc // page of the specification for a definition, or nil
+	Base      *Base    // generated package whose types are used where definitions are the same, or nil
+}
+
+// Docs supplies documentation; an empty text means that there is none.
+type Docs interface {
+	Definition(rev, name string) string
+	Field(rev, def, path string) string
+	Value(rev, def, path, value string) string
+}
+
+// LinkFunc returns the address of the page that specifies the definition in a revision.
+type LinkFunc func(rev, def string) string
+
+// Base is a package generated before.
+type Base struct {
+	Path    string                // import path
+	Package *ir.Package           //
+	Same    func(def string) bool // whether a definition says the same in both
+}
+
+// Build decides the package for g.
+func Build(g *merge.Graph, c Config) (*ir.Package, error) {
+	b := &builder{Config: c, g: g, defs: map[string]ir.Type{}, inline: map[string]ir.Type{}, taken: map[string]string{}, free: map[string]bool{}}
+	b.pkg = &ir.Package{Name: c.Name, Doc: c.Doc}
+	for _, label := range g.Revisions {
+		b.pkg.Revisions = append(b.pkg.Revisions, ir.Revision{Label: label, Const: "Revision" + strings.Join(words(label), "")})
+	}
+	b.findFree()
+	for _, name := range reserved {
+		b.taken[name] = "the generated package itself"
+	}
+	// Definitions take their names before any inline shape does.
+	for _, name := range g.Names() {
+		if !b.external(name) {
+			if err := b.claim(goName(name), g.Defs[name].Node); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, name := range g.Names() {
+		if _, err := b.def(name); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range g.Names() {
+		b.pkg.Defs = append(b.pkg.Defs, &ir.Def{Name: name, Type: b.defs[name]})
+	}
+	for old, now := range g.Renamed {
+		if err := b.renamed(old, now); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(b.pkg.Defs, func(a, b *ir.Def) int { return cmp.Compare(a.Name, b.Name) })
+	if err := b.unions(); err != nil {
+		return nil, err
+	}
+	if err := b.methods(); err != nil {
+		return nil, err
+	}
+	if err := b.picks(); err != nil {
+		return nil, err
+	}
+	b.finish()
+	return b.pkg, nil
+}
+
+// reserved are names that the generated package declares for itself.
+var reserved = []string{"Revision", "Value", "Unknown", "New", "Validate", "ValidateParams", "Definitions", "Method", "Methods", "LookupMethod",
+	"DecodeParams", "DecodeResult", "FromClient", "FromServer", "DispatchServerNotification", "DispatchClientNotification", "ServerHandler", "ClientHandler", "ServerNotificationHandler", "ClientNotificationHandler",
+	"UnimplementedServerHandler", "UnimplementedClientHandler", "UnimplementedServerNotificationHandler", "UnimplementedClientNotificationHandler",
+	"ToServer", "ToClient", "NotifyServer", "NotifyClient", "DispatchServer", "DispatchClient", "Direction"}
+
+type builder struct {
+	Config
+	g   *merge.Graph
+	pkg *ir.Package
+
+	defs   map[string]ir.Type // by definition name
+	inline map[string]ir.Type // shared inline enums and unions, by content
+	taken  map[string]string  // Go names in use, and by what
+	free   map[string]bool    // definitions that say nothing about the shape of values
+
+	// pickers are unions whose discriminator is still to be found, with their variants.
+	pending []*pendingUnion
+}
+
+type pendingUnion struct {
+	union    *ir.Union
+	node     *merge.Union
+	variants []variant
+}
+
+// variant pairs a union's alternative in the graph with its Go type.
+type variant struct {
+	node merge.Node // followed
+	name string     // definition, or ""
+	in   merge.Revs
+	out  *ir.Variant
+}
+
+// claim reserves a Go name; two owners of one name are an error.
+func (b *builder) claim(name string, n merge.Node) error {
+	at := n.At()
+	if owner, ok := b.taken[name]; ok {
+		return at.Errorf("the Go name %s is taken by %s; give one of them another with a name row in the overrides", name, owner)
+	}
+	b.taken[name] = at.Doc.File + "#" + at.Pointer
+	return nil
+}
+
+func (b *builder) external(name string) bool { return b.Base != nil && b.Base.Same(name) }
+
+// scope is where in the graph an inline shape stands.
+type scope struct {
+	def  string // definition
+	path string // documentation path below it, such as "tasks.requests" or "items[]"
+	at   string // place for name rows: "Def/member/member"
+	name string // Go name that a type declared here gets
+	in   merge.Revs
+}
+
+func (s scope) member(m *merge.Member) scope {
+	c := scope{def: s.def, at: s.at + "/" + m.Name, name: s.name + goName(m.Name), in: m.In}
+	if c.path = m.Name; s.path != "" {
+		c.path = s.path + "." + m.Name
+	}
+	return c
+}
+
+func (s scope) elem(mark, suffix string) scope {
+	s.path += mark
+	s.at += mark
+	s.name += suffix
+	return s
+}
+
+// declare settles the Go name for a type declared at s.
+func (b *builder) declare(s scope, n merge.Node) (string, error) {
+	if name, ok := b.Overrides.Name(s.at); ok {
+		return name, b.claim(name, n)
+	}
+	if s.path == "" {
+		return s.name, nil // a definition, claimed before
+	}
+	return s.name, b.claim(s.name, n)
+}
+
+// def returns the type of the definition called name, building it if need be.
+func (b *builder) def(name string) (ir.Type, error) {
+	if t := b.defs[name]; t != nil {
+		return t, nil
+	}
+	d := b.g.Defs[name]
+	if b.external(name) {
+		for _, other := range b.Base.Package.Defs {
+			if other.Name == name {
+				t := other.Type
+				switch t.(type) {
+				case *ir.Struct, *ir.Union, *ir.Enum, *ir.Alias, *ir.OneOrMany, *ir.Wrapper:
+					t = &ir.External{Package: b.Base.Package.Name, Type: t}
+				}
+				b.defs[name] = t
+				return t, nil
+			}
+		}
+		return nil, d.Node.At().Errorf("package %s has no type for it", b.Base.Path)
+	}
+	s := scope{def: name, at: name, name: goName(name), in: d.In}
+	if o, ok := d.Node.(*merge.Object); ok {
+		s.in |= o.In
+	}
+	doc := b.doc(s, d.Node)
+	switch n := d.Node.(type) {
+	case *merge.Object:
+		if !b.isFree(n) && (len(n.Members) > 0 || n.Struct) {
+			// Known before its members are built, so that they can refer back to it.
+			st := &ir.Struct{GoName: s.name, Def: name, Doc: doc}
+			b.defs[name] = st
+			return st, b.fillStruct(st, n, s)
+		}
+	case *merge.Union:
+		if !b.free[name] {
+			return b.union(n, s)
+		}
+	case *merge.Enum:
+		return b.enum(n, s)
+	}
+	alias := &ir.Alias{GoName: s.name, Def: name, Doc: doc}
+	b.defs[name] = alias
+	t, err := b.typ(d.Node, s.elem("", ""))
+	if err != nil {
+		return nil, err
+	}
+	alias.Type = t
+	b.pkg.Aliases = append(b.pkg.Aliases, alias)
+	return alias, nil
+}
+
+// renamed gives the old name of a definition to the type of the new one.
+func (b *builder) renamed(old, now string) error {
+	if b.g.Defs[old] != nil {
+		return nil
+	}
+	n := b.g.Defs[now].Node
+	if err := b.claim(goName(old), n); err != nil {
+		return err
+	}
+	var before merge.Revs
+	for i, label := range b.g.Revisions {
+		if b.docText(label, old) != "" {
+			before |= 1 << i
+		}
+	}
+	b.pkg.Aliases = append(b.pkg.Aliases, &ir.Alias{GoName: goName(old), Def: old, Type: b.defs[now],
+		Doc: ir.Doc{Text: fmt.Sprintf("%s is the name that older revisions give to %s.", goName(old), goName(now))}})
+	b.pkg.Defs = append(b.pkg.Defs, &ir.Def{Name: old, Type: b.defs[now]})
+	return nil
+}
+
+func (b *builder) docText(rev, def string) string {
+	if b.Docs == nil {
+		return ""
+	}
+	return b.Docs.Definition(rev, def)
+}
+
+// typ is the Go type for n.
+func (b *builder) typ(n merge.Node, s scope) (ir.Type, error) {
+	if b.isFree(n) {
+		return b.raw(n), nil
+	}
+	switch n := n.(type) {
+	case *merge.Ref:
+		return b.def(n.Name)
+	case *merge.Object:
+		if len(n.Members) == 0 {
+			elem, err := b.elem(n.Rest, s.elem("{}", "Value"))
+			return &ir.Map{Elem: elem}, err
+		}
+		name, err := b.declare(s, n)
+		if err != nil {
+			return nil, err
+		}
+		s.name = name
+		st := &ir.Struct{GoName: name, Doc: b.doc(s, n)}
+		return st, b.fillStruct(st, n, s)
+	case *merge.Array:
+		elem, err := b.elem(n.Elem, s.elem("[]", "Item"))
+		return &ir.List{Elem: elem}, err
+	case *merge.Union:
+		return b.union(n, s)
+	case *merge.Enum:
+		if len(n.Values) == 1 {
+			if n.Values[0].JSON[0] == '"' {
+				return ir.String, nil
+			}
+			return ir.Int, nil
+		}
+		return b.enum(n, s)
+	case *merge.Scalar:
+		return scalar(n.Kinds), nil
+	case *merge.Nullable:
+		t, err := b.typ(n.Node, s)
+		return &ir.Nullable{Elem: t}, err
+	case *merge.Any, *merge.Never:
+		return ir.RawAny, nil
+	}
+	panic(fmt.Sprintf("unreachable: %T", n))
+}
+
+// elem is typ for the elements of lists and maps, where a number has no member beside it
+// to keep its exact text in.
+func (b *builder) elem(n merge.Node, s scope) (ir.Type, error) {
+	t, err := b.typ(n, s)
+	if t == ir.Int || t == ir.Float {
+		t = ir.Number
+	}
+	return t, err
+}
+
+func scalar(k merge.Kinds) ir.Type {
+	switch k {
+	case merge.KindString:
+		return ir.String
+	case merge.KindBool:
+		return ir.Bool
+	case merge.KindInteger:
+		return ir.Int
+	case merge.KindNumber, merge.KindNumber | merge.KindInteger:
+		return ir.Float
+	}
+	return &ir.Scalar{String: k&merge.KindString != 0, Integer: k&merge.KindInteger != 0, Number: k&merge.KindNumber != 0, Bool: k&merge.KindBool != 0}
+}
+
+func (b *builder) fillStruct(st *ir.Struct, n *merge.Object, s scope) error {
+	b.pkg.Structs = append(b.pkg.Structs, st)
+	names := map[string]string{"Extra": "the struct's own field for unknown members", "Validate": "a method", "EncodeJSON": "a method",
+		"DecodeJSON": "a method", "MarshalJSON": "a method", "UnmarshalJSON": "a method", "AppendJSON": "a method"}
+	members := slices.Clone(n.Members)
+	members = slices.DeleteFunc(members, func(m *merge.Member) bool {
+		_, never := m.Node.(*merge.Never)
+		return never
+	})
+	required := func(m *merge.Member) bool { return m.Required == n.In }
+	bit := 0
+	for _, m := range members {
+		ms := s.member(m)
+		f := &ir.Field{JSON: m.Name, GoName: goName(m.Name), Doc: b.fieldDoc(ms, m, n), Bit: -1}
+		if e, ok := m.Node.(*merge.Enum); ok && len(e.Values) == 1 {
+			f.Const = e.Values[0].JSON
+			if required(m) {
+				f.GoName = ""
+			}
+		}
+		if f.GoName != "" {
+			if other := names[f.GoName]; other != "" {
+				return m.Node.At().Errorf("the member %q would have the Go name %s, which is that of %s", m.Name, f.GoName, other)
+			}
+			names[f.GoName] = fmt.Sprintf("member %q", m.Name)
+		}
+		var err error
+		if f.Type, err = b.typ(m.Node, ms); err != nil {
+			return err
+		}
+		if required(m) {
+			f.Bit = bit
+			bit++
+			if child, ok := f.Type.(*ir.Struct); ok {
+				child.Embedded = true
+			}
+		} else if f.Presence = ir.Pointer; nilMeansAbsent(f.Type) {
+			f.Presence = ir.NilEmpty
+		}
+		st.Fields = append(st.Fields, f)
+	}
+	if st.Required = bit; len(st.Fields) > 64 {
+		return n.At().Errorf("%d members: the generator tracks at most 64", len(st.Fields))
+	}
+	for _, f := range st.Fields {
+		if f.Bit < 0 {
+			f.Bit = bit
+			bit++
+		}
+	}
+	if _, never := n.Rest.(*merge.Never); !never && !b.isFree(n.Rest) {
+		if names["AdditionalProperties"] != "" {
+			return n.At().Errorf("a member is called AdditionalProperties, like the field for all other members")
+		}
+		rest, err := b.elem(n.Rest, s.elem("{}", "Value"))
+		if err != nil {
+			return err
+		}
+		st.Rest = rest
+	}
+	return nil
+}
+
+func nilMeansAbsent(t ir.Type) bool {
+	switch t := t.(type) {
+	case *ir.List, *ir.Map, ir.Raw, *ir.Scalar, *ir.Union:
+		return true
+	case *ir.Alias:
+		return nilMeansAbsent(t.Type)
+	case *ir.External:
+		return nilMeansAbsent(t.Type)
+	}
+	return false
+}
+
+func (b *builder) enum(n *merge.Enum, s scope) (ir.Type, error) {
+	key := "enum"
+	for _, v := range n.Values {
+		key += " " + v.JSON
+	}
+	if t := b.inline[key]; t != nil && s.path != "" {
+		return t, nil
+	}
+	name, err := b.declare(s, n)
+	if err != nil {
+		return nil, err
+	}
+	e := &ir.Enum{GoName: name, Doc: b.doc(s, n), String: n.Values[0].JSON[0] == '"'}
+	if s.path == "" {
+		e.Def = s.def
+		b.defs[s.def] = e
+	}
+	for _, v := range n.Values {
+		value := strings.Trim(v.JSON, `"`)
+		c := ir.EnumValue{GoName: name + goName(strings.ReplaceAll(value, "/", " ")), JSON: v.JSON}
+		if b.Docs != nil {
+			c.Doc.Text = b.Docs.Value(b.g.Revisions[v.In.Last()], s.def, s.path, value)
+		}
+		c.Doc.Revisions = b.since(v.In, s.in)
+		if err := b.claim(c.GoName, n); err != nil {
+			return nil, err
+		}
+		e.Values = append(e.Values, c)
+	}
+	b.inline[key] = e
+	b.pkg.Enums = append(b.pkg.Enums, e)
+	return e, nil
+}
+
+// union is the type for a choice: an interface, or something simpler where the choice is
+// between one value and a list of them.
+func (b *builder) union(n *merge.Union, s scope) (ir.Type, error) {
+	flat := b.flatten(n)
+	key := "union"
+	for _, v := range flat {
+		key += " " + b.shapeKey(v)
+	}
+	if t := b.inline[key]; t != nil && s.path != "" {
+		return t, nil
+	}
+	if t, err := b.oneOrMany(n, flat, s); t != nil || err != nil {
+		b.inline[key] = t
+		return t, err
+	}
+	name, err := b.declare(s, n)
+	if err != nil {
+		return nil, err
+	}
+	s.name = name
+	u := &ir.Union{GoName: name, Doc: b.doc(s, n)}
+	if s.path == "" {
+		u.Def = s.def
+		b.defs[s.def] = u
+	}
+	b.inline[key] = u
+	b.pkg.Unions = append(b.pkg.Unions, u)
+	p := &pendingUnion{union: u, node: n}
+	for _, v := range flat {
+		out, err := b.variant(v, s)
+		if err != nil {
+			return nil, err
+		}
+		v.out = &ir.Variant{Type: out, Revs: b.since(v.in, s.in)}
+		p.variants = append(p.variants, v)
+		u.Variants = append(u.Variants, v.out)
+	}
+	b.pending = append(b.pending, p)
+	return u, nil
+}
+
+// shapeKey is a text that two alternatives share exactly if they admit the same values.
+func (b *builder) shapeKey(v variant) string {
+	if v.name != "" {
+		return v.name
+	}
+	return merge.Describe(v.node)
+}
+
+// flatten lists the alternatives of u with those of unions inside it, each once. Several
+// lists become one list of everything that they hold, several scalars one scalar.
+func (b *builder) flatten(u *merge.Union) []variant {
+	var out []variant
+	var array *merge.Array
+	var scalars *merge.Scalar
+	var visit func(u *merge.Union)
+	visit = func(u *merge.Union) {
+		for _, v := range u.Variants {
+			c := variant{node: b.g.Follow(v.Node), in: v.In}
+			if r, ok := v.Node.(*merge.Ref); ok {
+				c.name = b.lastRef(r)
+			}
+			switch n := c.node.(type) {
+			case *merge.Union:
+				visit(n)
+				continue
+			case *merge.Array:
+				if array != nil {
+					array.Elem = b.join(array.Elem, n.Elem)
+					continue
+				}
+				copied := *n
+				array, c.node, c.name = &copied, &copied, ""
+			case *merge.Scalar:
+				if scalars != nil {
+					scalars.Kinds |= n.Kinds
+					continue
+				}
+				copied := *n
+				scalars, c.node, c.name = &copied, &copied, ""
+			}
+			if !slices.ContainsFunc(out, func(o variant) bool { return b.shapeKey(o) == b.shapeKey(c) }) {
+				out = append(out, c)
+			}
+		}
+	}
+	visit(u)
+	return out
+}
+
+// lastRef is the name of the definition at the end of a chain of references.
+func (b *builder) lastRef(r *merge.Ref) string {
+	for {
+		next, ok := b.g.Defs[r.Name].Node.(*merge.Ref)
+		if !ok {
+			return r.Name
+		}
+		r = next
+	}
+}
+
+// join is the union of two shapes.
+func (b *builder) join(x, y merge.Node) merge.Node {
+	u := merge.NewUnion(x.At())
+	for _, n := range []merge.Node{x, y} {
+		if sub, ok := b.g.Follow(n).(*merge.Union); ok {
+			u.Variants = append(u.Variants, sub.Variants...)
+		} else {
+			u.Variants = append(u.Variants, &merge.Variant{Node: n, In: 1})
+		}
+	}
+	return u
+}
+
+// oneOrMany recognizes a union of some shapes and of the list of just these shapes.
+func (b *builder) oneOrMany(n *merge.Union, flat []variant, s scope) (ir.Type, error) {
+	i := slices.IndexFunc(flat, func(v variant) bool { _, ok := v.node.(*merge.Array); return ok })
+	if i < 0 || len(flat) == 1 || s.path == "" {
+		return nil, nil
+	}
+	elem := flat[i].node.(*merge.Array).Elem
+	var inside []variant
+	if u, ok := b.g.Follow(elem).(*merge.Union); ok {
+		inside = b.flatten(u)
+	} else if r, ok := elem.(*merge.Ref); ok {
+		inside = []variant{{node: b.g.Follow(r), name: b.lastRef(r)}}
+	}
+	if len(inside) != len(flat)-1 {
+		return nil, nil
+	}
+	for j, v := range flat {
+		if j != i && !slices.ContainsFunc(inside, func(w variant) bool { return w.name != "" && w.name == v.name }) {
+			return nil, nil
+		}
+	}
+	name, err := b.declare(s, n)
+	if err != nil {
+		return nil, err
+	}
+	t, err := b.elem(elem, scope{def: s.def, path: s.path + "[]", at: s.at + "[]", name: name + "Item", in: s.in})
+	if err != nil {
+		return nil, err
+	}
+	o := &ir.OneOrMany{GoName: name, Doc: b.doc(s, n), Elem: t}
+	b.pkg.OneOrMany = append(b.pkg.OneOrMany, o)
+	return o, nil
+}
+
+// variant is the Go type for one alternative: a struct, or a wrapper around anything else.
+func (b *builder) variant(v variant, s scope) (ir.Type, error) {
+	if v.name != "" {
+		t, err := b.def(v.name)
+		if err != nil {
+			return nil, err
+		}
+		switch e := t.(type) {
+		case *ir.Struct:
+			return t, nil
+		case *ir.External:
+			if _, ok := e.Type.(*ir.Struct); ok {
+				return t, nil
+			}
+		}
+	}
+	if o, ok := v.node.(*merge.Object); ok && !b.isFree(o) && len(o.Members) > 0 {
+		vs := s
+		vs.name += b.variantName(o)
+		vs.at += "/" + b.variantName(o)
+		name, err := b.declareVariant(vs, o)
+		if err != nil {
+			return nil, err
+		}
+		vs.name = name
+		st := &ir.Struct{GoName: name, Doc: ir.Doc{Text: fmt.Sprintf("%s is a variant of [%s].", name, s.name)}}
+		return st, b.fillStruct(st, o, vs)
+	}
+	suffix := map[string]string{"Array": "List", "Object": "Object", "String": "String", "Number": "Number", "Bool": "Bool"}
+	kinds := b.kinds(v.node)
+	name := "Scalar"
+	if len(kinds) == 1 {
+		name = suffix[kinds[0]]
+	}
+	vs := s
+	vs.name += name
+	vs.at += "/" + name
+	name, err := b.declareVariant(vs, v.node)
+	if err != nil {
+		return nil, err
+	}
+	inner := vs
+	inner.name = name
+	t, err := b.elem(v.node, inner)
+	if err != nil {
+		return nil, err
+	}
+	w := &ir.Wrapper{GoName: name, Doc: ir.Doc{Text: fmt.Sprintf("%s is the variant of [%s] that is %s.", name, s.name, kindWords(kinds))}, Type: t}
+	b.pkg.Wrappers = append(b.pkg.Wrappers, w)
+	return w, nil
+}
+
+func (b *builder) declareVariant(s scope, n merge.Node) (string, error) {
+	if name, ok := b.Overrides.Name(s.at); ok {
+		s.name = name
+	}
+	return s.name, b.claim(s.name, n)
+}
+
+func kindWords(kinds []string) string {
+	text := map[string]string{"Array": "a list", "Object": "an object", "String": "a string", "Number": "a number", "Bool": "a boolean"}
+	var out []string
+	for _, k := range kinds {
+		out = append(out, text[k])
+	}
+	return strings.Join(out, " or ")
+}
+
+// variantName names an inline variant by its constant or by the members it requires.
+func (b *builder) variantName(o *merge.Object) string {
+	for _, m := range o.Members {
+		if e, ok := m.Node.(*merge.Enum); ok && e.Const && len(e.Values) == 1 && m.Name != "jsonrpc" && e.Values[0].JSON[0] == '"' {
+			if v := strings.Trim(e.Values[0].JSON, `"`); !slices.Contains([]string{"complete", "task"}, v) || m.Name != "resultType" {
+				return goName(v)
+			}
+		}
+	}
+	for _, m := range o.Members {
+		if m.Required != 0 {
+			return goName(m.Name)
+		}
+	}
+	return "Object"
+}
+
+// findFree marks the definitions that admit any value of their JSON type: nothing below
+// them names a member or tells kinds apart. A definition that refers to itself only in
+// such places is one too.
+func (b *builder) findFree() {
+	for name := range b.g.Defs {
+		b.free[name] = true
+	}
+	for changed := true; changed; {
+		changed = false
+		for _, name := range slices.Sorted(maps.Keys(b.g.Defs)) {
+			if b.free[name] && !b.isFree(b.g.Defs[name].Node) {
+				b.free[name] = false
+				changed = true
+			}
+		}
+	}
+}
+
+func (b *builder) isFree(n merge.Node) bool {
+	switch n := n.(type) {
+	case *merge.Any:
+		return true
+	case *merge.Ref:
+		return b.free[n.Name]
+	case *merge.Object:
+		return len(n.Members) == 0 && !n.Struct && b.isFree(n.Rest)
+	case *merge.Array:
+		return b.isFree(n.Elem)
+	case *merge.Union:
+		container := false
+		for _, v := range n.Variants {
+			if _, scalar := v.Node.(*merge.Scalar); scalar {
+				continue
+			}
+			if !b.isFree(v.Node) {
+				return false
+			}
+			container = true
+		}
+		return container
+	case *merge.Nullable:
+		return b.isFree(n.Node)
+	}
+	return false
+}
+
+// raw is the type of a free-form value.
+func (b *builder) raw(n merge.Node) ir.Type {
+	switch b.g.Follow(n).(type) {
+	case *merge.Object:
+		return ir.RawObject
+	case *merge.Array:
+		return ir.RawArray
+	}
+	return ir.RawAny
+}
+
+// finish sorts what was declared, so that the output does not depend on the order in
+// which it was found.
+func (b *builder) finish() {
+	p := b.pkg
+	slices.SortFunc(p.Structs, func(a, b *ir.Struct) int { return cmp.Compare(a.GoName, b.GoName) })
+	slices.SortFunc(p.Unions, func(a, b *ir.Union) int { return cmp.Compare(a.GoName, b.GoName) })
+	slices.SortFunc(p.Enums, func(a, b *ir.Enum) int { return cmp.Compare(a.GoName, b.GoName) })
+	slices.SortFunc(p.OneOrMany, func(a, b *ir.OneOrMany) int { return cmp.Compare(a.GoName, b.GoName) })
+	slices.SortFunc(p.Wrappers, func(a, b *ir.Wrapper) int { return cmp.Compare(a.GoName, b.GoName) })
+	slices.SortFunc(p.Aliases, func(a, b *ir.Alias) int { return cmp.Compare(a.GoName, b.GoName) })
+	for _, s := range p.Structs {
+		slices.SortFunc(s.Unions, func(a, b *ir.Union) int { return cmp.Compare(a.GoName, b.GoName) })
+	}
+	if b.Base != nil {
+		p.Imports = append(p.Imports, b.Base.Path)
+	}
+}

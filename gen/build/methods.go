@@ -1,0 +1,230 @@
+package build
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/mcpwire/mcpwire/gen/ir"
+	"github.com/mcpwire/mcpwire/gen/merge"
+)
+
+// methods makes the method table: every definition called …Request or …Notification whose
+// member "method" is a constant.
+func (b *builder) methods() error {
+	sent := map[string]ir.Direction{}
+	for union, from := range map[string]ir.Direction{"ClientRequest": ir.FromClient, "ClientNotification": ir.FromClient,
+		"ServerRequest": ir.FromServer, "ServerNotification": ir.FromServer} {
+		if d := b.g.Defs[union]; d != nil {
+			if u, ok := d.Node.(*merge.Union); ok {
+				for _, v := range b.flatten(u) {
+					sent[v.name] |= from
+				}
+			}
+		}
+	}
+	byName := map[string]string{}
+	for _, name := range b.g.Names() {
+		o, ok := b.g.Defs[name].Node.(*merge.Object)
+		if !ok || b.external(name) {
+			continue
+		}
+		stem, request := strings.CutSuffix(name, "Request")
+		if !request {
+			if stem, ok = strings.CutSuffix(name, "Notification"); !ok {
+				continue
+			}
+		}
+		mm := o.Member("method")
+		if mm == nil {
+			continue
+		}
+		e, ok := mm.Node.(*merge.Enum)
+		if !ok || len(e.Values) != 1 {
+			continue
+		}
+		m := &ir.Method{Name: strings.Trim(e.Values[0].JSON, `"`), GoName: goName(stem), Def: name, Notification: !request, From: sent[name]}
+		if other, taken := byName[m.Name]; taken {
+			return o.At().Errorf("the method %q belongs to the definition %s already", m.Name, other)
+		}
+		byName[m.Name] = name
+		m.Doc = b.doc(scope{def: name, at: name, name: m.GoName, in: o.In | b.g.Defs[name].In}, o)
+		for i := range b.g.Revisions {
+			if o.In.Has(i) {
+				m.Revisions = append(m.Revisions, i)
+			}
+		}
+		if from, ok := b.Overrides.Direction(m.Name); ok {
+			m.From = map[string]ir.Direction{"client": ir.FromClient, "server": ir.FromServer, "both": ir.FromBoth}[from]
+		}
+		if m.From == 0 {
+			m.From = ir.FromBoth
+		}
+		if p := o.Member("params"); p != nil {
+			m.OptParams = p.Required != o.In
+			m.Params = b.paramsType(name)
+		}
+		if request {
+			if err := b.result(m, stem, o); err != nil {
+				return err
+			}
+		}
+		b.pkg.Methods = append(b.pkg.Methods, m)
+	}
+	slices.SortFunc(b.pkg.Methods, func(a, b *ir.Method) int {
+		if a.Notification != b.Notification {
+			if a.Notification {
+				return 1
+			}
+			return -1
+		}
+		return cmp.Compare(a.Name, b.Name)
+	})
+	return nil
+}
+
+// paramsType is the Go type of the member params of a request or notification; nil if it
+// has no members to name.
+func (b *builder) paramsType(def string) ir.Type {
+	st, ok := b.defs[def].(*ir.Struct)
+	if !ok {
+		return nil
+	}
+	for _, f := range st.Fields {
+		if f.JSON == "params" {
+			if _, raw := f.Type.(ir.Raw); raw {
+				return nil
+			}
+			return f.Type
+		}
+	}
+	return nil
+}
+
+// result finds what answers a request: the result member of STEMResultResponse, the
+// definition STEMResult, or the empty result. Requests that may run as tasks, or may ask
+// for input first, get a union of what can come.
+func (b *builder) result(m *ir.Method, stem string, request *merge.Object) error {
+	var nodes []merge.Node
+	add := func(n merge.Node) {
+		r, ok := n.(*merge.Ref)
+		if !ok || !slices.ContainsFunc(nodes, func(o merge.Node) bool { return o.(*merge.Ref).Name == r.Name }) {
+			nodes = append(nodes, n)
+		}
+	}
+	ref := func(name string) bool {
+		if b.g.Defs[name] == nil {
+			return false
+		}
+		add(merge.NewRef(b.g.Defs[name].Node.At(), name))
+		return true
+	}
+	primary := ref(stem + "Result")
+	if d := b.g.Defs[stem+"ResultResponse"]; d != nil {
+		if o, ok := d.Node.(*merge.Object); ok && o.Member("result") != nil {
+			switch n := o.Member("result").Node.(type) {
+			case *merge.Union:
+				for _, v := range n.Variants {
+					if r, ok := v.Node.(*merge.Ref); ok {
+						add(r)
+					}
+				}
+				primary = true
+			case *merge.Ref:
+				if !primary {
+					add(n)
+				}
+				primary = true
+			}
+		}
+	}
+	if !primary && !ref("EmptyResult") && !ref("Result") {
+		return request.At().Errorf("no definition says what answers the method %q: neither %sResult nor %[2]sResultResponse nor EmptyResult nor Result exists", m.Name, stem)
+	}
+	if b.taskable(request) && ref("CreateTaskResult") {
+		m.Task = true
+	}
+	if len(nodes) == 1 {
+		t, err := b.def(nodes[0].(*merge.Ref).Name)
+		m.Result = resolveAlias(t)
+		return err
+	}
+	u := merge.NewUnion(request.At())
+	for _, n := range nodes {
+		u.Variants = append(u.Variants, &merge.Variant{Node: n, In: b.g.Defs[n.(*merge.Ref).Name].In})
+	}
+	name := m.GoName + "Outcome"
+	if err := b.claim(name, request); err != nil {
+		return err
+	}
+	union := &ir.Union{GoName: name}
+	p := &pendingUnion{union: union, node: u}
+	var names []string
+	for _, v := range b.flatten(u) {
+		t, err := b.def(v.name)
+		if err != nil {
+			return err
+		}
+		st, ok := t.(*ir.Struct)
+		if !ok {
+			return request.At().Errorf("the result %s of the method %q is not an object of this package", v.name, m.Name)
+		}
+		st.Unions = append(st.Unions, union)
+		names = append(names, "[*"+st.GoName+"]")
+		v.out = &ir.Variant{Type: st, Revs: b.since(v.in, b.all())}
+		p.variants = append(p.variants, v)
+		union.Variants = append(union.Variants, v.out)
+	}
+	union.Doc.Text = name + " is what answers the method " + m.Name + ": " + strings.Join(names, " or ") + "."
+	b.pkg.Unions = append(b.pkg.Unions, union)
+	var err error
+	if union.Pick, err = b.pick(p); err != nil {
+		return err
+	}
+	// What nothing marks as anything else is the plain result.
+	settleDefault(&union.Pick, union.Variants[0])
+	m.Result = union
+	return nil
+}
+
+// settleDefault makes v the choice wherever a decision would end with an unknown variant
+// for want of a member.
+func settleDefault(p *ir.Pick, v *ir.Variant) {
+	p.Keys = slices.DeleteFunc(p.Keys, func(k ir.KeyCase) bool { return k.Variant == v })
+	for i := range p.Tags {
+		for _, sub := range []*ir.Pick{p.Tags[i].Absent, p.Tags[i].Other} {
+			if sub != nil {
+				settleDefault(sub, v)
+			}
+		}
+	}
+	if len(p.Tags) == 0 && p.Default == nil {
+		p.Default = v
+	}
+}
+
+func resolveAlias(t ir.Type) ir.Type {
+	for {
+		a, ok := t.(*ir.Alias)
+		if !ok {
+			return t
+		}
+		t = a.Type
+	}
+}
+
+// taskable reports whether the params of a request have a member task.
+func (b *builder) taskable(request *merge.Object) bool {
+	p := request.Member("params")
+	if p == nil {
+		return false
+	}
+	has := func(n merge.Node) bool {
+		o, ok := b.g.Follow(n).(*merge.Object)
+		return ok && o.Member("task") != nil
+	}
+	if u, ok := b.g.Follow(p.Node).(*merge.Union); ok {
+		return !slices.ContainsFunc(u.Variants, func(v *merge.Variant) bool { return !has(v.Node) })
+	}
+	return has(p.Node)
+}

@@ -1,0 +1,385 @@
+package build
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/mcpwire/mcpwire/gen/ir"
+	"github.com/mcpwire/mcpwire/gen/merge"
+)
+
+// picks finds how the variants of every union are told apart.
+func (b *builder) picks() error {
+	for _, p := range b.pending {
+		if p.union.ByMethod {
+			continue
+		}
+		var err error
+		if p.union.Pick, err = b.pick(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// kinds lists the JSON types, as package codec names them, that a shape admits.
+func (b *builder) kinds(n merge.Node) []string {
+	switch n := b.g.Follow(n).(type) {
+	case *merge.Object:
+		return []string{"Object"}
+	case *merge.Array:
+		return []string{"Array"}
+	case *merge.Enum:
+		if n.Values[0].JSON[0] == '"' {
+			return []string{"String"}
+		}
+		return []string{"Number"}
+	case *merge.Scalar:
+		var out []string
+		if n.Kinds&merge.KindString != 0 {
+			out = append(out, "String")
+		}
+		if n.Kinds&(merge.KindNumber|merge.KindInteger) != 0 {
+			out = append(out, "Number")
+		}
+		if n.Kinds&merge.KindBool != 0 {
+			out = append(out, "Bool")
+		}
+		return out
+	}
+	return nil
+}
+
+// pick decides first by JSON type, and for several objects by what is in them.
+func (b *builder) pick(p *pendingUnion) (ir.Pick, error) {
+	var pick ir.Pick
+	seen := map[string]bool{}
+	var objects []variant
+	for _, v := range p.variants {
+		if _, object := v.node.(*merge.Object); object {
+			objects = append(objects, v)
+			continue
+		}
+		kinds := b.kinds(v.node)
+		if kinds == nil {
+			return pick, p.node.At().Errorf("the alternative at %s admits any value, so no other one can be told from it", v.node.At().Pointer)
+		}
+		for _, k := range kinds {
+			if seen[k] {
+				return pick, p.node.At().Errorf("two alternatives are both a JSON %s and nothing tells them apart", strings.ToLower(k))
+			}
+			seen[k] = true
+			pick.Kinds = append(pick.Kinds, ir.KindCase{Kind: k, Variant: v.out})
+		}
+	}
+	if len(objects) == 1 && len(pick.Kinds) > 0 {
+		pick.Kinds = append(pick.Kinds, ir.KindCase{Kind: "Object", Variant: objects[0].out})
+		return pick, nil
+	}
+	if len(objects) == 0 {
+		return pick, nil
+	}
+	rest, err := b.pickObject(p, objects)
+	rest.Kinds = pick.Kinds
+	return rest, err
+}
+
+// pickObject tells objects apart: by a member whose values are constants, else by the
+// members that must or can be there.
+func (b *builder) pickObject(p *pendingUnion, vs []variant) (ir.Pick, error) {
+	if tag := b.tagMember(vs); tag != "" {
+		return b.pickTag(p, vs, tag)
+	}
+	return b.pickKeys(p, vs)
+}
+
+// tagValues are the values that mark v by the member called name; free is true if v may
+// have other values there.
+func tagValues(v variant, name string) (values []string, free bool) {
+	m := v.node.(*merge.Object).Member(name)
+	if m == nil {
+		return nil, true
+	}
+	if m.Tag != nil {
+		return []string{strings.Trim(string(m.Tag), `"`)}, false
+	}
+	e, ok := m.Node.(*merge.Enum)
+	if !ok || e.Values[0].JSON[0] != '"' {
+		return nil, true
+	}
+	for _, value := range e.Values {
+		values = append(values, strings.Trim(value.JSON, `"`))
+	}
+	return values, false
+}
+
+// tagMember is the member that separates the most variants by its value, or "".
+func (b *builder) tagMember(vs []variant) string {
+	best, most := "", 0
+	names := map[string]bool{}
+	for _, v := range vs {
+		for _, m := range v.node.(*merge.Object).Members {
+			names[m.Name] = true
+		}
+	}
+	for name := range names {
+		groups := map[string]int{}
+		tagged, marked := 0, false
+		for _, v := range vs {
+			values, free := tagValues(v, name)
+			if free {
+				continue
+			}
+			tagged++
+			m := v.node.(*merge.Object).Member(name)
+			marked = marked || m.Tag != nil
+			for _, value := range values {
+				groups[value]++
+			}
+		}
+		if len(groups) < 2 && !marked {
+			continue
+		}
+		if slices.ContainsFunc(vs, func(v variant) bool { // a value that every variant admits separates nothing
+			values, free := tagValues(v, name)
+			return !free && len(values) > 0 && groups[values[0]] == len(vs)
+		}) {
+			continue
+		}
+		if !marked && tagged < 2 {
+			continue
+		}
+		if tagged > most || tagged == most && name < best {
+			best, most = name, tagged
+		}
+	}
+	return best
+}
+
+func (b *builder) pickTag(p *pendingUnion, vs []variant, name string) (ir.Pick, error) {
+	groups := map[string][]variant{}
+	var order []string
+	var absent, other []variant
+	for _, v := range vs {
+		values, free := tagValues(v, name)
+		m := v.node.(*merge.Object).Member(name)
+		if free {
+			other = append(other, v)
+		}
+		if m == nil || m.Required != v.node.(*merge.Object).In || free {
+			absent = append(absent, v)
+		}
+		for _, value := range values {
+			if groups[value] == nil {
+				order = append(order, value)
+			}
+			groups[value] = append(groups[value], v)
+		}
+	}
+	slices.Sort(order)
+	c := ir.TagCase{Member: name}
+	for _, value := range order {
+		sub, err := b.pickGroup(p, groups[value], vs)
+		if err != nil {
+			return ir.Pick{}, err
+		}
+		c.Values = append(c.Values, ir.TagValue{Value: value, Pick: sub})
+	}
+	var err error
+	if c.Absent, err = b.pickGroup(p, absent, vs); err != nil {
+		return ir.Pick{}, err
+	}
+	if c.Other, err = b.pickGroup(p, other, vs); err != nil {
+		return ir.Pick{}, err
+	}
+	return ir.Pick{Tags: []ir.TagCase{c}}, nil
+}
+
+// pickGroup goes on with the variants that a tag has left, if any.
+func (b *builder) pickGroup(p *pendingUnion, group, before []variant) (*ir.Pick, error) {
+	switch {
+	case len(group) == 0:
+		return nil, nil
+	case len(group) == 1:
+		return &ir.Pick{Default: group[0].out}, nil
+	case len(group) == len(before):
+		sub, err := b.pickKeys(p, group)
+		return &sub, err
+	}
+	sub, err := b.pickObject(p, group)
+	return &sub, err
+}
+
+// pickKeys takes the variants one by one: the next is one with a required member that no
+// other remaining variant has; failing that, one with an optional member that no other
+// has, if another variant can hold the value when that member is missing.
+func (b *builder) pickKeys(p *pendingUnion, vs []variant) (ir.Pick, error) {
+	var pick ir.Pick
+	rest := slices.Clone(vs)
+	for len(rest) > 1 {
+		i, key := b.exclusive(rest)
+		if i < 0 {
+			var names []string
+			for _, v := range rest {
+				names = append(names, v.node.At().Pointer)
+			}
+			return pick, p.node.At().Errorf("nothing tells the alternatives %s apart: no constant member, no JSON type, no member that only one of them has; "+
+				"say how with a tag row in the overrides", strings.Join(names, ", "))
+		}
+		pick.Keys = append(pick.Keys, ir.KeyCase{Path: key, Variant: rest[i].out})
+		rest = slices.Delete(rest, i, i+1)
+	}
+	last := rest[0]
+	if key := lastKey(last, vs); key != "" {
+		pick.Keys = append(pick.Keys, ir.KeyCase{Path: []string{key}, Variant: last.out})
+	} else {
+		pick.Default = last.out
+	}
+	return pick, nil
+}
+
+// exclusive finds the variant to take next and the path of the member that marks it.
+func (b *builder) exclusive(vs []variant) (int, []string) {
+	objects := make([]*merge.Object, len(vs))
+	for i, v := range vs {
+		objects[i] = v.node.(*merge.Object)
+	}
+	if i, key := exclusiveMember(objects); i >= 0 {
+		return i, []string{key}
+	}
+	// A required member of a required object.
+	for _, m := range objects[0].Members {
+		inner := make([]*merge.Object, len(vs))
+		for i, o := range objects {
+			if om := o.Member(m.Name); om != nil && om.Required == o.In {
+				inner[i], _ = b.g.Follow(om.Node).(*merge.Object)
+			}
+		}
+		if slices.Contains(inner, nil) {
+			continue
+		}
+		if i, key := exclusiveMember(inner); i >= 0 {
+			return i, []string{m.Name, key}
+		}
+	}
+	for i, v := range vs {
+		for _, m := range objects[i].Members {
+			if only(objects, i, m.Name) && slices.ContainsFunc(vs, func(w variant) bool { return w.out != v.out && holds(w, v) }) {
+				return i, []string{m.Name}
+			}
+		}
+	}
+	return -1, nil
+}
+
+// exclusiveMember finds an object with a required member that no other one has.
+func exclusiveMember(objects []*merge.Object) (int, string) {
+	for i, o := range objects {
+		for _, m := range o.Members {
+			if m.Required == o.In && only(objects, i, m.Name) {
+				return i, m.Name
+			}
+		}
+	}
+	return -1, ""
+}
+
+// only reports whether of all the objects just number i has the member name.
+func only(objects []*merge.Object, i int, name string) bool {
+	for j, o := range objects {
+		if j != i && o.Member(name) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// holds reports whether w asks for no member that v does not ask for, too.
+func holds(w, v variant) bool {
+	ov := v.node.(*merge.Object)
+	ow := w.node.(*merge.Object)
+	for _, m := range ow.Members {
+		if m.Required == ow.In {
+			if other := ov.Member(m.Name); other == nil || other.Required != ov.In {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// lastKey is the member to recognize the last variant by: a required one that is not
+// constant, best one that no other variant has.
+func lastKey(v variant, all []variant) string {
+	o := v.node.(*merge.Object)
+	best := ""
+	for _, m := range o.Members {
+		if _, constant := m.Node.(*merge.Enum); constant || m.Required != o.In {
+			continue
+		}
+		alone := !slices.ContainsFunc(all, func(w variant) bool {
+			return w.out != v.out && w.node.(*merge.Object).Member(m.Name) != nil
+		})
+		if alone {
+			return m.Name
+		}
+		if best == "" {
+			best = m.Name
+		}
+	}
+	return best
+}
+
+// unions settles what depends on all definitions: which unions only the method table can
+// decide, which structs belong to which unions, and which unions lie inside others.
+func (b *builder) unions() error {
+	for _, p := range b.pending {
+		if base := b.byMethod(p); base != nil {
+			p.union.ByMethod = true
+			p.union.Pick.Default = base
+		}
+		for _, v := range p.variants {
+			switch t := v.out.Type.(type) {
+			case *ir.Struct:
+				t.Unions = append(t.Unions, p.union)
+			case *ir.Wrapper:
+				t.Unions = append(t.Unions, p.union)
+			case *ir.External:
+				return p.node.At().Errorf("the variant %s belongs to package %s and cannot join a union here", v.name, t.Package)
+			}
+		}
+	}
+	return nil
+}
+
+// byMethod finds the base of a union of the results that one side may send: each variant
+// is a result, and the base admits all of them. It returns nil for other unions.
+func (b *builder) byMethod(p *pendingUnion) *ir.Variant {
+	for _, v := range p.variants {
+		if !strings.HasSuffix(v.name, "Result") {
+			return nil
+		}
+	}
+	for _, w := range p.variants {
+		o, ok := w.node.(*merge.Object)
+		if ok && len(p.variants) > 1 && !slices.ContainsFunc(p.variants, func(v variant) bool { return !admits(o, v.node) }) {
+			return w.out
+		}
+	}
+	return nil
+}
+
+// admits reports whether o names no member that n does not have as well.
+func admits(o *merge.Object, n merge.Node) bool {
+	other, ok := n.(*merge.Object)
+	if !ok {
+		return false
+	}
+	for _, m := range o.Members {
+		// A shape of other revisions than those that have the member does not count.
+		if other.Member(m.Name) == nil && m.In&other.In != 0 {
+			return false
+		}
+	}
+	return true
+}

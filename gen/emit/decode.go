@@ -1,0 +1,181 @@
+package emit
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/mcpwire/mcpwire/gen/ir"
+)
+
+func (w *printer) decode() {
+	for _, s := range w.p.Structs {
+		w.decodeStruct(s)
+	}
+	for _, o := range w.p.OneOrMany {
+		w.f("// DecodeJSON reads one element or a list of them.\nfunc (x *%s) DecodeJSON(r *codec.Reader) {\n", o.GoName)
+		w.f("\tif x.List = r.Kind() == codec.KindArray; x.List {\n\t\tx.Items = %s\n\t\treturn\n\t}\n", read(&ir.List{Elem: o.Elem}))
+		w.f("\tx.Items = []%s{%s}\n}\n\n", goType(o.Elem), read(o.Elem))
+	}
+	for _, x := range w.p.Wrappers {
+		w.f("// DecodeJSON reads the value.\nfunc (x *%s) DecodeJSON(r *codec.Reader) { x.Value = %s }\n\n", x.GoName, read(x.Type))
+	}
+}
+
+func (w *printer) decodeStruct(s *ir.Struct) {
+	w.f("// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is\n// what a field cannot hold.\n")
+	w.f("func (x *%s) DecodeJSON(r *codec.Reader) {\n\t*x = %[1]s{}\n", s.GoName)
+	if len(s.Fields) > 0 {
+		w.f("\tvar seen codec.Seen\n")
+	}
+	w.f("\tfor r.Object(); r.More(); {\n\t\t")
+	if len(s.Fields) > 0 {
+		w.f("switch key := r.Key(); key {\n")
+		for _, f := range s.Fields {
+			w.f("\t\tcase %q:\n", f.JSON)
+			w.decodeField(f)
+		}
+		w.f("\t\tdefault:\n\t\t\t")
+		w.decodeRest(s)
+		w.f("\t\t}\n")
+	} else {
+		w.f("key := r.Key()\n\t\t")
+		w.decodeRest(s)
+	}
+	w.f("\t}\n")
+	if s.Required > 0 {
+		w.f("\tseen.Require(&x.Extra, %d)\n", s.Required)
+	}
+	w.f("}\n\n")
+}
+
+func (w *printer) decodeRest(s *ir.Struct) {
+	if s.Rest == nil {
+		w.f("r.Extra(&x.Extra, key)\n")
+		return
+	}
+	w.f("codec.Put(r, &x.AdditionalProperties, key, %s)\n", reader(s.Rest))
+}
+
+func (w *printer) decodeField(f *ir.Field) {
+	field := "x." + f.GoName
+	t, _ := underlying(f.Type)
+	member := "Member"
+	nullable, isNullable := t.(*ir.Nullable)
+	if t == ir.RawAny || isNullable {
+		member = "MemberOrNull"
+	}
+	if f.GoName == "" {
+		if strings.HasPrefix(f.Const, `"`) {
+			w.f("\t\t\tr.ConstMember(&x.Extra, &seen, %d, key, %s)\n", f.Bit, f.Const)
+		} else {
+			w.f("\t\t\tr.ConstIntMember(&x.Extra, &seen, %d, key, %s)\n", f.Bit, f.Const)
+		}
+		return
+	}
+	w.f("\t\t\tif r.%s(&x.Extra, &seen, %d, key) {\n", member, f.Bit)
+	switch {
+	case isNullable && f.Presence == ir.Plain:
+		w.f("\t\t\t\tif r.Null() {\n\t\t\t\t\t%s = nil\n\t\t\t\t} else {\n\t\t\t\t\t%[1]s = new(%[2]s)\n\t\t\t\t}\n", field, readMember(nullable.Elem))
+	case isNullable:
+		w.f("\t\t\t\t%s = &codec.Nullable[%s]{Null: r.Null()}\n\t\t\t\tif !%[1]s.Null {\n\t\t\t\t\t%[1]s.Value = %[3]s\n\t\t\t\t}\n", field, goType(nullable.Elem), readMember(nullable.Elem))
+	case byPointer(t) && f.Presence == ir.Pointer:
+		w.f("\t\t\t\t%s = codec.New(r, (*%s).DecodeJSON)\n", field, goType(f.Type))
+	case byPointer(t):
+		w.f("\t\t\t\t%s.DecodeJSON(r)\n", field)
+	case f.Presence == ir.Pointer:
+		w.f("\t\t\t\t%s = new(%s)\n", field, readMember(f.Type))
+	default:
+		w.f("\t\t\t\t%s = %s\n", field, readMember(f.Type))
+	}
+	w.f("\t\t\t}\n")
+}
+
+// byPointer reports whether values of t decode into a place they are given.
+func byPointer(t ir.Type) bool {
+	t, _ = underlying(t)
+	switch t.(type) {
+	case *ir.Struct, *ir.OneOrMany, *ir.Wrapper:
+		return true
+	}
+	return false
+}
+
+// readMember is read for the value of the member key of x, where a number that Go cannot
+// hold exactly leaves its text.
+func readMember(t ir.Type) string {
+	under, _ := underlying(t)
+	switch u := under.(type) {
+	case ir.Prim:
+		switch u {
+		case ir.Int:
+			return "r.IntExact(&x.Extra, key)"
+		case ir.Float:
+			return "r.FloatExact(&x.Extra, key)"
+		}
+	case *ir.Enum:
+		if !u.String {
+			return goType(t) + "(r.IntExact(&x.Extra, key))"
+		}
+	}
+	return read(t)
+}
+
+// read is the expression that reads a value of type t from r.
+func read(t ir.Type) string {
+	under, pkg := underlying(t)
+	switch u := under.(type) {
+	case ir.Prim:
+		return [...]string{"r.Text()", "r.Bool()", "r.Number()", "r.Number()", "r.Number()"}[u]
+	case *ir.Scalar:
+		return "r.Scalar(" + scalarKinds(u) + ")"
+	case ir.Raw:
+		return [...]string{"r.Raw()", "r.RawObject()", "r.RawArray()"}[u]
+	case *ir.Enum:
+		if u.String {
+			return goType(t) + "(r.Text())"
+		}
+		return "codec.ReadInt[" + goType(t) + "](r)"
+	case *ir.List:
+		if byPointer(u.Elem) {
+			return fmt.Sprintf("codec.DecodeList[%s](r)", goType(u.Elem))
+		}
+		return "codec.DecodeListFunc(r, " + reader(u.Elem) + ")"
+	case *ir.Map:
+		if byPointer(u.Elem) {
+			return fmt.Sprintf("codec.DecodeMap[%s](r)", goType(u.Elem))
+		}
+		return "codec.DecodeMapFunc(r, " + reader(u.Elem) + ")"
+	case *ir.Union:
+		return pkg + "Decode" + u.GoName + "(r)"
+	case *ir.Nullable:
+		return fmt.Sprintf("codec.ReadOrNull(r, %s)", reader(u.Elem))
+	}
+	return fmt.Sprintf("codec.Read(r, (*%s).DecodeJSON)", goType(t))
+}
+
+// reader is a function that reads a value of type t.
+func reader(t ir.Type) string {
+	under, pkg := underlying(t)
+	switch u := under.(type) {
+	case ir.Prim:
+		return [...]string{"(*codec.Reader).Text", "(*codec.Reader).Bool", "(*codec.Reader).Number", "(*codec.Reader).Number", "(*codec.Reader).Number"}[u]
+	case ir.Raw:
+		return [...]string{"(*codec.Reader).Raw", "(*codec.Reader).RawObject", "(*codec.Reader).RawArray"}[u]
+	case *ir.Union:
+		return pkg + "Decode" + u.GoName
+	}
+	return fmt.Sprintf("func(r *codec.Reader) %s { return %s }", goType(t), read(t))
+}
+
+func scalarKinds(s *ir.Scalar) string {
+	var kinds []string
+	for _, k := range []struct {
+		on   bool
+		name string
+	}{{s.String, "String"}, {s.Number, "Number"}, {s.Integer && !s.Number, "Integer"}, {s.Bool, "Bool"}} {
+		if k.on {
+			kinds = append(kinds, "codec.Scalar"+k.name)
+		}
+	}
+	return strings.Join(kinds, "|")
+}

@@ -1,0 +1,392 @@
+package merge
+
+import (
+	"slices"
+
+	"github.com/mcpwire/mcpwire/gen/load"
+)
+
+// Merge resolves the documents, which stand from the oldest revision to the newest, and
+// folds them into one graph. Overrides may be nil. Shapes that cannot be reconciled are
+// an error that names both.
+func Merge(docs []*load.Document, overrides *Overrides) (*Graph, error) {
+	m := &merger{g: &Graph{Defs: map[string]*Def{}, Renamed: map[string]string{}}}
+	for i, doc := range docs {
+		m.g.Revisions = append(m.g.Revisions, doc.Revision)
+		r := &resolver{doc: doc, revs: 1 << i}
+		defs, err := r.defs()
+		if err != nil {
+			return nil, err
+		}
+		overrides.rename(defs)
+		m.add(defs)
+	}
+	if err := m.run(); err != nil {
+		return nil, err
+	}
+	for _, row := range overrides.rows("rename") {
+		if row.used {
+			m.g.Renamed[row.Def] = row.As
+		}
+	}
+	if err := overrides.refer(m); err != nil {
+		return nil, err
+	}
+	if err := overrides.merged(m.g); err != nil {
+		return nil, err
+	}
+	return m.g, nil
+}
+
+type merger struct {
+	g       *Graph
+	pending []fold
+}
+
+// fold is a shape that is still to be merged into a definition.
+type fold struct {
+	name string
+	node Node
+	in   Revs
+}
+
+// add notes the definitions of the next newer document. Definitions are all known before
+// any two shapes are merged, since merging looks through references.
+func (m *merger) add(defs map[string]*Def) {
+	for name, d := range defs {
+		m.pending = append(m.pending, fold{name, d.Node, d.In})
+	}
+}
+
+func (m *merger) run() error {
+	slices.SortStableFunc(m.pending, func(a, b fold) int {
+		if c := a.in.First() - b.in.First(); c != 0 {
+			return c
+		}
+		return compare(a.name, b.name)
+	})
+	// The newest shape of each definition first, then the others from new to old: what is
+	// merged in is always the older one.
+	var older []fold
+	for _, f := range slices.Backward(m.pending) {
+		if m.g.Defs[f.name] == nil {
+			m.g.Defs[f.name] = &Def{Name: f.name, Node: f.node, In: f.in}
+		} else {
+			older = append(older, f)
+		}
+	}
+	m.pending = nil
+	for _, f := range older {
+		m.g.Defs[f.name].In |= f.in
+		if err := m.fold(f.name, f.node, f.in); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fold merges n, as of the older revisions in, into the definition called name.
+func (m *merger) fold(name string, n Node, in Revs) error {
+	d := m.g.Defs[name]
+	merged, err := m.merge(n, d.Node)
+	if err != nil {
+		return err
+	}
+	if o, ok := m.g.Defs[name].Node.(*Object); ok {
+		o.In |= in
+	}
+	d.Node = merged
+	return nil
+}
+
+// merge is the shape that holds what the older shape a and the newer shape b hold.
+func (m *merger) merge(a, b Node) (Node, error) {
+	if _, never := a.(*Never); never {
+		return b, nil
+	}
+	if _, never := b.(*Never); never {
+		return a, nil
+	}
+	if _, any := a.(*Any); any {
+		return &Any{pos{b.At()}}, nil
+	}
+	if _, any := b.(*Any); any {
+		return b, nil
+	}
+	ra, aref := a.(*Ref)
+	rb, bref := b.(*Ref)
+	switch {
+	case aref && bref:
+		return m.refs(ra, rb)
+	case aref:
+		return m.refAndShape(ra, b, b)
+	case bref:
+		return m.refAndShape(rb, a, a)
+	}
+	na, anull := a.(*Nullable)
+	nb, bnull := b.(*Nullable)
+	if anull || bnull {
+		if anull {
+			a = na.Node
+		}
+		if bnull {
+			b = nb.Node
+		}
+		n, err := m.merge(a, b)
+		return &Nullable{pos{b.At()}, n}, err
+	}
+	ua, aunion := a.(*Union)
+	ub, bunion := b.(*Union)
+	switch {
+	case aunion && bunion:
+		return m.unions(ua, ub)
+	case aunion:
+		return m.intoUnion(ua, b, b)
+	case bunion:
+		return m.intoUnion(ub, a, a)
+	}
+	switch b := b.(type) {
+	case *Object:
+		if a, ok := a.(*Object); ok {
+			return m.objects(a, b)
+		}
+	case *Array:
+		if a, ok := a.(*Array); ok {
+			elem, err := m.merge(a.Elem, b.Elem)
+			return &Array{b.pos, elem}, err
+		}
+	case *Scalar:
+		switch a := a.(type) {
+		case *Scalar:
+			return &Scalar{b.pos, a.Kinds | b.Kinds}, nil
+		case *Enum:
+			if b.Kinds&a.kind() != 0 {
+				return b, nil
+			}
+		}
+	case *Enum:
+		switch a := a.(type) {
+		case *Scalar:
+			if a.Kinds == b.kind() { // an enum decodes unknown values too
+				return b, nil
+			}
+		case *Enum:
+			if a.kind() == b.kind() {
+				return enums(a, b), nil
+			}
+		}
+	}
+	return nil, conflict(a, b)
+}
+
+func conflict(a, b Node) error {
+	return b.At().Errorf("cannot be merged with the shape that an older revision has at %s#%s; "+
+		"if one of them is the right one for all revisions, say so with a refer or rename row in the overrides",
+		a.At().Doc.File, a.At().Pointer)
+}
+
+func (e *Enum) kind() Kinds {
+	if len(e.Values) > 0 && e.Values[0].JSON[0] == '"' {
+		return KindString
+	}
+	return KindInteger
+}
+
+// refs merges references to different definitions: the one that can hold both.
+func (m *merger) refs(a, b *Ref) (Node, error) {
+	if a.Name == b.Name {
+		return b, nil
+	}
+	na, nb := m.g.Follow(a), m.g.Follow(b)
+	oa, aobj := na.(*Object)
+	ob, bobj := nb.(*Object)
+	switch {
+	case aobj && oa.Open() && bobj:
+		return b, nil
+	case bobj && ob.Open() && aobj:
+		return a, nil
+	}
+	if u, ok := nb.(*Union); ok && refersTo(u, a.Name) {
+		return b, nil
+	}
+	if u, ok := na.(*Union); ok && refersTo(u, b.Name) {
+		return a, nil
+	}
+	if _, ok := nb.(*Scalar); ok {
+		if _, err := m.merge(na, nb); err == nil {
+			return b, nil
+		}
+	}
+	return nil, conflict(a, b)
+}
+
+func refersTo(u *Union, name string) bool {
+	return slices.ContainsFunc(u.Variants, func(v *Variant) bool {
+		r, ok := v.Node.(*Ref)
+		return ok && r.Name == name
+	})
+}
+
+// refAndShape merges an inline shape into the definition that the other revision refers to.
+func (m *merger) refAndShape(r *Ref, n, at Node) (Node, error) {
+	if u, ok := n.(*Union); ok && refersTo(u, r.Name) {
+		return u, nil
+	}
+	if _, scalar := m.g.Follow(r).(*Scalar); scalar {
+		return m.merge(m.g.Follow(r), n)
+	}
+	if err := m.fold(r.Name, n, m.revsOf(n)); err != nil {
+		return nil, err
+	}
+	return &Ref{pos{at.At()}, r.Name}, nil
+}
+
+// revsOf returns the revisions that have the shape n. One that was never merged has the
+// revision of its document.
+func (m *merger) revsOf(n Node) Revs {
+	switch n := n.(type) {
+	case *Object:
+		return n.In
+	case *Union:
+		var in Revs
+		for _, v := range n.Variants {
+			in |= v.In
+		}
+		return in
+	}
+	return 1 << slices.Index(m.g.Revisions, n.At().Doc.Revision)
+}
+
+func (m *merger) objects(a, b *Object) (Node, error) {
+	o := &Object{pos: b.pos, In: a.In | b.In, Struct: a.Struct || b.Struct}
+	var err error
+	if o.Rest, err = m.merge(a.Rest, b.Rest); err != nil {
+		return nil, err
+	}
+	for _, mb := range b.Members {
+		c := *mb
+		if ma := a.Member(mb.Name); ma != nil {
+			c.In |= ma.In
+			c.Required |= ma.Required
+			if c.Node, err = m.merge(ma.Node, mb.Node); err != nil {
+				return nil, err
+			}
+		}
+		o.Members = append(o.Members, &c)
+	}
+	for _, ma := range a.Members {
+		if b.Member(ma.Name) == nil {
+			o.Members = append(o.Members, ma)
+		}
+	}
+	slices.SortFunc(o.Members, func(a, b *Member) int { return compare(a.Name, b.Name) })
+	return o, nil
+}
+
+func (m *merger) unions(a, b *Union) (Node, error) {
+	var n Node = b
+	for _, v := range a.Variants {
+		merged, err := m.intoUnion(n.(*Union), v.Node, v.Node)
+		if err != nil {
+			return nil, err
+		}
+		n = merged
+		if r, ok := v.Node.(*Ref); ok {
+			for _, w := range n.(*Union).Variants {
+				if wr, ok := w.Node.(*Ref); ok && wr.Name == r.Name {
+					w.In |= v.In
+				}
+			}
+		}
+	}
+	return n, nil
+}
+
+// intoUnion adds the shape n to u: to the variant that can hold it, or as a new one.
+func (m *merger) intoUnion(u *Union, n, at Node) (Node, error) {
+	out := &Union{pos: u.pos}
+	for _, v := range u.Variants {
+		c := *v
+		out.Variants = append(out.Variants, &c)
+	}
+	if r, ok := n.(*Ref); ok {
+		if refersTo(u, r.Name) {
+			return out, nil
+		}
+		out.Variants = append(out.Variants, &Variant{n, m.g.Defs[r.Name].In})
+		return out, nil
+	}
+	var fits []int
+	for i, v := range u.Variants {
+		if m.fits(n, m.g.Follow(v.Node)) {
+			fits = append(fits, i)
+		}
+	}
+	if _, isObject := n.(*Object); isObject && len(fits) != 1 {
+		return nil, n.At().Errorf("this object can be merged with %d variants of the union that another revision has at %s#%s, not with exactly one; "+
+			"say which with a refer row in the overrides", len(fits), u.At().Doc.File, u.At().Pointer)
+	}
+	if len(fits) == 0 {
+		out.Variants = append(out.Variants, &Variant{n, m.revsOf(n)})
+		return out, nil
+	}
+	v := out.Variants[fits[0]]
+	v.In |= m.revsOf(n)
+	merged, err := m.merge(n, v.Node)
+	v.Node = merged
+	return out, err
+}
+
+// fits reports whether variant v is the one to hold shape n: the same JSON type, and for
+// objects every member of n.
+func (m *merger) fits(n, v Node) bool {
+	switch n := n.(type) {
+	case *Object:
+		o, ok := v.(*Object)
+		if !ok {
+			return false
+		}
+		for _, mem := range n.Members {
+			other := o.Member(mem.Name)
+			if other == nil || !compatible(m.g.Follow(mem.Node), m.g.Follow(other.Node)) {
+				return false
+			}
+		}
+		return true
+	case *Array:
+		_, ok := v.(*Array)
+		return ok
+	case *Scalar, *Enum:
+		_, ok := v.(*Scalar)
+		return ok
+	}
+	return false
+}
+
+// compatible reports whether two members can be the same one: constants must agree.
+func compatible(a, b Node) bool {
+	ea, ok := a.(*Enum)
+	if !ok || !ea.Const {
+		return true
+	}
+	eb, ok := b.(*Enum)
+	return ok && slices.ContainsFunc(eb.Values, func(v *EnumValue) bool { return v.JSON == ea.Values[0].JSON })
+}
+
+func enums(a, b *Enum) *Enum {
+	e := &Enum{pos: b.pos, Const: a.Const && b.Const}
+	for _, v := range b.Values {
+		c := *v
+		e.Values = append(e.Values, &c)
+	}
+	for _, v := range a.Values {
+		i := slices.IndexFunc(e.Values, func(w *EnumValue) bool { return w.JSON == v.JSON })
+		if i < 0 {
+			e.Values = append(e.Values, v)
+			e.Const = false
+		} else {
+			e.Values[i].In |= v.In
+		}
+	}
+	return e
+}

@@ -1,0 +1,5 @@
+// Package mcpwire is the root of the module and holds no code: see packages mcp, codec and
+// gen.
+package mcpwire
+
+//go:generate go run ./tools/generate
