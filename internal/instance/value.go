@@ -1,0 +1,179 @@
+package instance
+
+import (
+	"encoding/json"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mcpwire/mcpwire/gen/load"
+)
+
+// Value is a JSON value that was made for a schema.
+type Value struct {
+	kind    kind
+	text    string // of a scalar, as it is written
+	items   []*Value
+	members []member
+
+	schemas []*load.Schema // what the value was made to satisfy, without refs, unions and allOf
+}
+
+type member struct {
+	key   string // the name
+	text  string // the name as it is written
+	value *Value
+}
+
+// kind is the kind of a value; integers are a kind of number.
+type kind string
+
+const (
+	null    kind = "null"
+	boolean kind = "boolean"
+	number  kind = "number"
+	str     kind = "string"
+	array   kind = "array"
+	object  kind = "object"
+)
+
+// JSON returns v as JSON text.
+func (v *Value) JSON() []byte { return v.append(nil, "", "") }
+
+// Indent returns v as JSON text with line breaks and other white space.
+func (v *Value) Indent() []byte { return v.append([]byte(" "), "\r\n", "\t ") }
+
+func (v *Value) append(b []byte, line, space string) []byte {
+	switch v.kind {
+	case array:
+		b = append(b, '[')
+		for i, item := range v.items {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = append(b, line...)
+			b = item.append(b, line, space)
+		}
+		b = append(b, line...)
+		return append(b, ']')
+	case object:
+		b = append(b, '{')
+		for i, m := range v.members {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = append(b, line...)
+			b = append(b, m.text...)
+			b = append(b, space...)
+			b = append(b, ':')
+			b = append(b, space...)
+			b = m.value.append(b, line, space)
+		}
+		b = append(b, line...)
+		return append(b, '}')
+	}
+	return append(b, v.text...)
+}
+
+// clone returns a deep copy of v, and every value in it, parents first.
+func (v *Value) clone() (*Value, []*Value) {
+	c := *v
+	all := []*Value{&c}
+	c.items, c.members = nil, nil
+	for _, item := range v.items {
+		i, inner := item.clone()
+		c.items = append(c.items, i)
+		all = append(all, inner...)
+	}
+	for _, m := range v.members {
+		i, inner := m.value.clone()
+		c.members = append(c.members, member{m.key, m.text, i})
+		all = append(all, inner...)
+	}
+	return &c, all
+}
+
+func (v *Value) has(key string) bool {
+	for _, m := range v.members {
+		if m.key == key {
+			return true
+		}
+	}
+	return false
+}
+
+// parse returns the value of a const or enum, or of a default.
+func parse(raw json.RawMessage) *Value {
+	dec := json.NewDecoder(strings.NewReader(string(raw)))
+	dec.UseNumber()
+	var x any
+	if err := dec.Decode(&x); err != nil {
+		panic(err) // load has parsed the schema
+	}
+	return from(x)
+}
+
+func from(x any) *Value {
+	switch x := x.(type) {
+	case nil:
+		return &Value{kind: null, text: "null"}
+	case bool:
+		return &Value{kind: boolean, text: strconv.FormatBool(x)}
+	case json.Number:
+		return &Value{kind: number, text: x.String()}
+	case string:
+		return &Value{kind: str, text: quote(x)}
+	case []any:
+		v := &Value{kind: array}
+		for _, item := range x {
+			v.items = append(v.items, from(item))
+		}
+		return v
+	default:
+		v := &Value{kind: object}
+		members := x.(map[string]any)
+		for _, key := range slices.Sorted(maps.Keys(members)) {
+			v.members = append(v.members, member{key, quote(key), from(members[key])})
+		}
+		return v
+	}
+}
+
+// quote returns s as a JSON string.
+func quote(s string) string {
+	text, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // strings do not fail
+	}
+	return string(text)
+}
+
+// disguise returns the JSON string of s with some of it escaped that needs no escape.
+func disguise(rng *rand.Rand, s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, r := range s {
+		text := quote(string(r))
+		text = text[1 : len(text)-1]
+		switch {
+		case r == '/' && rng.IntN(2) == 0:
+			text = `\/`
+		case r < 0x10000 && rng.IntN(4) == 0:
+			text = `\u` + strings.Repeat("0", 4-len(strconv.FormatInt(int64(r), 16))) + strconv.FormatInt(int64(r), 16)
+		}
+		b.WriteString(text)
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+// unquote returns what a JSON string stands for.
+func unquote(text string) string {
+	var s string
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		panic(err) // only called on text made here
+	}
+	return s
+}
