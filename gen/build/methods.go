@@ -12,21 +12,28 @@ import (
 // methods makes the method table: every definition called …Request or …Notification whose
 // member "method" is a constant.
 func (b *builder) methods() error {
-	sent := map[string]ir.Direction{}
-	for union, from := range map[string]ir.Direction{"ClientRequest": ir.FromClient, "ClientNotification": ir.FromClient,
-		"ServerRequest": ir.FromServer, "ServerNotification": ir.FromServer} {
-		if d := b.g.Defs[union]; d != nil {
-			if u, ok := d.Node.(*merge.Union); ok {
-				for _, v := range b.flatten(u) {
-					sent[v.name] |= from
-				}
+	sent := map[string]ir.Direction{} // by method
+	for union, from := range sides {
+		d := b.g.Defs[union]
+		if d == nil {
+			continue
+		}
+		// A union of one variant may be written as that variant.
+		variants := []merge.Node{b.g.Follow(d.Node)}
+		if u, ok := variants[0].(*merge.Union); ok {
+			variants = nil
+			for _, v := range b.flatten(u) {
+				variants = append(variants, v.node)
 			}
+		}
+		for _, v := range variants {
+			sent[methodOf(v)] |= from
 		}
 	}
 	byName := map[string]string{}
 	for _, name := range b.g.Names() {
 		o, ok := b.g.Defs[name].Node.(*merge.Object)
-		if !ok || b.external(name) {
+		if _, side := sides[name]; !ok || side || b.external(name) {
 			continue
 		}
 		stem, request := strings.CutSuffix(name, "Request")
@@ -35,15 +42,11 @@ func (b *builder) methods() error {
 				continue
 			}
 		}
-		mm := o.Member("method")
-		if mm == nil {
+		method := methodOf(o)
+		if method == "" {
 			continue
 		}
-		e, ok := mm.Node.(*merge.Enum)
-		if !ok || len(e.Values) != 1 {
-			continue
-		}
-		m := &ir.Method{Name: strings.Trim(e.Values[0].JSON, `"`), GoName: goName(stem), Def: name, Notification: !request, From: sent[name]}
+		m := &ir.Method{Name: method, GoName: goName(stem), Def: name, Notification: !request, From: sent[method]}
 		if other, taken := byName[m.Name]; taken {
 			return o.At().Errorf("the method %q belongs to the definition %s already", m.Name, other)
 		}
@@ -81,6 +84,25 @@ func (b *builder) methods() error {
 		return cmp.Compare(a.Name, b.Name)
 	})
 	return nil
+}
+
+// sides are the definitions that list what one side may send.
+var sides = map[string]ir.Direction{
+	"ClientRequest": ir.FromClient, "ClientNotification": ir.FromClient,
+	"ServerRequest": ir.FromServer, "ServerNotification": ir.FromServer,
+}
+
+// methodOf returns the constant value of the member method, or "".
+func methodOf(n merge.Node) string {
+	o, ok := n.(*merge.Object)
+	if !ok || o.Member("method") == nil {
+		return ""
+	}
+	e, ok := o.Member("method").Node.(*merge.Enum)
+	if !ok || len(e.Values) != 1 {
+		return ""
+	}
+	return strings.Trim(e.Values[0].JSON, `"`)
 }
 
 // paramsType is the Go type of the member params of a request or notification; nil if it
