@@ -120,7 +120,7 @@ func (x Extra) Number(name string) (text string, ok bool) {
 	if x.p == nil {
 		return "", false
 	}
-	for _, n := range x.p.numbers {
+	for _, n := range slices.Backward(x.p.numbers) { // the last one counts
 		if n.name == name {
 			return n.text, true
 		}

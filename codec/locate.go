@@ -55,7 +55,7 @@ func newError(data []byte, at int, err error) *Error {
 // step is an array or an object on the way to a place.
 type step struct {
 	object bool
-	fresh  bool   // nothing was in it yet
+	due    bool   // it was entered, or a comma seen: a name or a value comes next
 	inside bool   // the place is in a member or element of it, not between two
 	name   []byte // of the present member, between its quotes
 	index  int    // of the present element
@@ -67,11 +67,11 @@ func pointerTo(data []byte, offset int) string {
 	var path []step
 	top := &step{} // the whole text counts as one, which adds nothing
 	root := top
-	enter := func() { // a value begins
-		if top.fresh && !top.object {
+	enter := func() { // a name or a value begins
+		if top.due && !top.object {
 			top.inside = true
 		}
-		top.fresh = false
+		top.due = false
 	}
 	leave := func() { top.inside = false } // a value has ended
 	i := 0
@@ -82,7 +82,7 @@ walk:
 			i++
 		case '{', '[':
 			enter()
-			path = append(path, step{object: c == '{', fresh: true})
+			path = append(path, step{object: c == '{', due: true})
 			top = &path[len(path)-1]
 			i++
 		case '}', ']':
@@ -97,6 +97,7 @@ walk:
 			i++
 		case ',':
 			top.index++
+			top.due = true
 			top.inside = !top.object
 			i++
 		case ':':
@@ -105,9 +106,7 @@ walk:
 		case '"':
 			end, closed := skipString(data, i)
 			name := top.object && !top.inside
-			if !name {
-				enter()
-			}
+			enter()
 			if end > offset || !closed {
 				break walk
 			}
@@ -127,7 +126,7 @@ walk:
 	}
 	if i == offset && i < len(data) {
 		switch c := data[i]; {
-		case top.object && !top.inside && c == '"':
+		case top.object && top.due && c == '"':
 			if end, closed := skipString(data, i); closed {
 				top.name = data[i+1 : end-1]
 				top.inside = true

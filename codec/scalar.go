@@ -71,6 +71,9 @@ func numberScalar(n Number) Scalar {
 	return Scalar{ScalarNumber, string(n)}
 }
 
+// Equal reports whether s == t. It is there for packages that compare by method, such as go-cmp.
+func (s Scalar) Equal(t Scalar) bool { return s == t }
+
 // IsZero reports whether s is the zero value: no scalar at all.
 func (s Scalar) IsZero() bool { return s.kind == 0 }
 

@@ -1,0 +1,101 @@
+package codec
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestPeekMemberFindsAMemberAndConsumesNothing(t *testing.T) {
+	const text = ` {"a":{"type":"inner","x":[{"type":1}]},"s":"te\"xt","esc\u0061pe":"\u0041","n":-1.50e3,"t":true,"f":false,"z":null,"l":[1],"type":"outer","type":"again"} `
+	r := NewReader([]byte(text))
+	for _, c := range []struct {
+		name, text string
+		kind       Kind
+		ok         bool
+	}{
+		{"type", "outer", KindString, true},
+		{"s", `te"xt`, KindString, true},
+		{"escape", "A", KindString, true},
+		{"n", "-1.50e3", KindNumber, true},
+		{"t", "true", KindBool, true},
+		{"f", "false", KindBool, true},
+		{"z", "", KindNull, true},
+		{"l", "", KindArray, true},
+		{"a", "", KindObject, true},
+		{"x", "", KindInvalid, false},
+		{"Type", "", KindInvalid, false},
+		{"", "", KindInvalid, false},
+	} {
+		if got, kind, ok := r.PeekMember(c.name); got != c.text || kind != c.kind || ok != c.ok || r.Offset() != 1 {
+			t.Errorf("%q: got %q, %v, %v", c.name, got, kind, ok)
+		}
+	}
+	if got := r.PeekKeys("x", "type", "escape", "nothing", "a"); got != 0b10110 {
+		t.Errorf("got %b", got)
+	}
+	if got := r.PeekKeys(); got != 0 {
+		t.Errorf("got %b for no names", got)
+	}
+	if r.Failed() {
+		t.Error(r.Err())
+	}
+	r.Skip()
+	place{ErrDuplicate, int64(strings.LastIndex(text, `"type"`)), "/type"}.check(t, text, r.Err())
+}
+
+func TestPeekOfWhatIsNoObjectFindsNothing(t *testing.T) {
+	for _, text := range []string{``, ` `, `null`, `[{"a":1}]`, `"a"`, `{}`, `{`, `x`, `{"b":1}`, `{"a"`, `{"a":`, `{"a":}`, `{"a" 1}`, `{a:1}`, `{"a":,`, `{"b":[}],"a":1}`, `{"b":"`, `{"\x":1,"a":1}`, `{"a":"\x"}`, `{"a":"`, `{1`} {
+		r := NewReader([]byte(text))
+		if got, kind, ok := r.PeekMember("a"); got != "" || kind != KindInvalid || ok {
+			t.Errorf("%s: got %q, %v", text, got, kind)
+		}
+		if r.Failed() {
+			t.Errorf("%s: %v", text, r.Err())
+		}
+		// What is wrong is found when it is read.
+		r.Skip()
+		r.End()
+		if valid := Valid([]byte(text)); (r.Err() == nil) != (valid == nil) {
+			t.Errorf("%s: %v, want %v", text, r.Err(), valid)
+		}
+	}
+}
+
+func TestPeekDoesNotJudgeWhatComesLater(t *testing.T) {
+	for _, text := range []string{`{"a":1`, `{"a":1,`, `{"a":1 "b"}`, `{"a":1]`, `{"b":[01,tru],"a":1}`, "{\"b\":\"\xff\x00\",\"a\":1}", `{"b":"\x","a":1`} {
+		r := NewReader([]byte(text))
+		if got, kind, ok := r.PeekMember("a"); got != "1" || kind != KindNumber || !ok || r.Failed() {
+			t.Errorf("%s: got %q, %v, %v", text, got, kind, r.Err())
+		}
+		if got := r.PeekKeys("a"); got != 1 {
+			t.Errorf("%s: keys %b", text, got)
+		}
+	}
+}
+
+// Values inside values that were looked into before are found all the same, in any order of asking.
+func TestPeekInsidePeekedValues(t *testing.T) {
+	const depth = 40
+	pad := strings.Repeat(" ", smallValue)
+	text := strings.Repeat(`{"pad":[`+pad+`{"deep":[{}]}],"in":`, depth) + "0" + strings.Repeat(`,"type":"t"}`, depth)
+	r := NewReader([]byte(text))
+	start := r.Mark()
+	for range 2 {
+		for range depth {
+			if got, _, _ := r.PeekMember("type"); got != "t" {
+				t.Fatalf("got %q", got)
+			}
+			r.Object()
+			for r.More() && r.Key() != "in" {
+				if got, _, _ := r.PeekMember("type"); got != "" {
+					t.Fatalf("got %q in an array", got)
+				}
+				r.Skip()
+			}
+		}
+		if v, _ := r.Int(); v != 0 || r.Err() != nil {
+			t.Fatal(r.Err())
+		}
+		r.Rewind(start)
+	}
+}
