@@ -185,17 +185,13 @@ func (c *checker) object(node *Node, i int) int {
 // find returns the place in n.Props of the member with the name that content, the
 // inside of a JSON string, stands for, or -1.
 func (n *Node) find(content []byte) int {
-	if escaped(content) {
-		var buf [64]byte
-		content = unescape(buf[:0], content)
-	}
 	low, high := 0, len(n.Props)
 	for low < high {
 		mid := int(uint(low+high) / 2)
-		switch name := n.Props[mid].Name; {
-		case name == string(content):
+		switch o := order(content, n.Props[mid].Name); {
+		case o == 0:
 			return mid
-		case name < string(content):
+		case o > 0:
 			low = mid + 1
 		default:
 			high = mid
@@ -211,12 +207,7 @@ func (c *checker) member(i int, name string) (key, value int) {
 		key = i
 		i = skipString(c.data, i)
 		at := colon(c.data, i)
-		content := c.data[key+1 : i-1]
-		if escaped(content) {
-			var buf [64]byte
-			content = unescape(buf[:0], content)
-		}
-		if string(content) == name {
+		if order(c.data[key+1:i-1], name) == 0 {
 			return key, at
 		}
 		i = next(c.data, skip(c.data, at))

@@ -1,26 +1,24 @@
 package shape
 
-import (
-	"bytes"
-	"strings"
-)
+import "strings"
 
 // equals reports whether the value at i is the one that text holds, as JSON: numbers
 // by value, strings by what they decode to, objects whatever the order of members.
 func equals(data []byte, i int, text string) bool {
-	if data[i] == '"' || text[0] == '"' { // nearly always
-		if data[i] != text[0] {
-			return false
-		}
-		end := skipString(data, i)
-		if string(data[i:end]) == text {
-			return true
-		}
-		if !escaped(data[i:end]) && strings.IndexByte(text, '\\') < 0 {
-			return false
-		}
+	switch {
+	case data[i] != '"' && text[0] != '"':
+		return same(data, i, []byte(text), 0)
+	case data[i] != text[0]:
+		return false
 	}
-	return same(data, i, []byte(text), 0)
+	end := skipString(data, i)
+	switch {
+	case string(data[i:end]) == text:
+		return true
+	case strings.IndexByte(text, '\\') < 0:
+		return order(data[i+1:end-1], text[1:len(text)-1]) == 0
+	}
+	return sameString(data[i:end], []byte(text))
 }
 
 // same reports whether the values at a[i] and b[j] are equal.
@@ -50,9 +48,18 @@ func same(a []byte, i int, b []byte, j int) bool {
 	return true // true, false and null differ in the first byte
 }
 
+// sameString reports whether two strings, quotes included, stand for the same.
 func sameString(a, b []byte) bool {
-	var bufA, bufB [64]byte
-	return bytes.Equal(unescape(bufA[:0], a[1:len(a)-1]), unescape(bufB[:0], b[1:len(b)-1]))
+	a, b = a[1:len(a)-1], b[1:len(b)-1]
+	i, j := 0, 0
+	for i < len(a) && j < len(b) {
+		var r, s rune
+		r, i = char(a, i)
+		if s, j = char(b, j); r != s {
+			return false
+		}
+	}
+	return i == len(a) && j == len(b)
 }
 
 // contains reports whether the object at a[i] has all members of the one at b[j].

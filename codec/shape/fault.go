@@ -162,14 +162,16 @@ func (c *checker) pointer() string {
 			p = strconv.AppendInt(p, int64(^step), 10)
 			continue
 		}
-		for _, b := range unescape(nil, c.data[step+1:skipString(c.data, step)-1]) {
-			switch b {
+		name := c.data[step+1 : skipString(c.data, step)-1]
+		for i := 0; i < len(name); {
+			var r rune
+			switch r, i = char(name, i); r {
 			case '~':
 				p = append(p, "~0"...)
 			case '/':
 				p = append(p, "~1"...)
 			default:
-				p = append(p, b)
+				p = utf8.AppendRune(p, r)
 			}
 		}
 	}

@@ -1,6 +1,9 @@
 package shape
 
-import "unicode/utf8"
+import (
+	"cmp"
+	"unicode/utf8"
+)
 
 // The functions in this file walk over text that is known to be well-formed: they
 // find ends and decode, and check nothing. Text that is not may make them panic, but
@@ -75,46 +78,65 @@ func escaped(content []byte) bool {
 	return false
 }
 
-// unescape appends string content to dst with its escapes decoded.
-func unescape(dst, content []byte) []byte {
-	for i := 0; i < len(content); i++ {
-		if content[i] != '\\' {
-			dst = append(dst, content[i])
-			continue
-		}
-		i++
-		switch c := content[i]; c {
-		case 'b':
-			dst = append(dst, '\b')
-		case 'f':
-			dst = append(dst, '\f')
-		case 'n':
-			dst = append(dst, '\n')
-		case 'r':
-			dst = append(dst, '\r')
-		case 't':
-			dst = append(dst, '\t')
-		case 'u':
-			r := hex(content[i+1 : i+5])
-			i += 4
-			if 0xD800 <= r && r < 0xDC00 { // the other half follows
-				r = (r-0xD800)<<10 | (hex(content[i+3:i+7]) - 0xDC00) + 0x10000
-				i += 6
-			}
-			dst = utf8.AppendRune(dst, r)
-		default:
-			dst = append(dst, c)
-		}
+// char returns the character at i of string content, its escape decoded, and the
+// offset after it.
+func char(content []byte, i int) (r rune, end int) {
+	if content[i] != '\\' {
+		r, size := utf8.DecodeRune(content[i:])
+		return r, i + size
 	}
-	return dst
+	switch c := content[i+1]; c {
+	case 'b':
+		r = '\b'
+	case 'f':
+		r = '\f'
+	case 'n':
+		r = '\n'
+	case 'r':
+		r = '\r'
+	case 't':
+		r = '\t'
+	case 'u':
+		r = hex(content[i+2 : i+6])
+		if 0xD800 <= r && r < 0xDC00 { // the other half follows
+			low := hex(content[i+8 : i+12])
+			return (r-0xD800)<<10 | (low - 0xDC00) + 0x10000, i + 12
+		}
+		return r, i + 6
+	default:
+		r = rune(c)
+	}
+	return r, i + 2
+}
+
+// order compares what string content stands for with s, as strings.Compare does.
+func order(content []byte, s string) int {
+	if !escaped(content) {
+		switch { // these conversions do not allocate; one for a function call does
+		case string(content) == s:
+			return 0
+		case string(content) < s:
+			return -1
+		}
+		return 1
+	}
+	i, j := 0, 0
+	for i < len(content) && j < len(s) {
+		a, end := char(content, i)
+		b, size := utf8.DecodeRuneInString(s[j:])
+		if a != b { // UTF-8 keeps the order of characters
+			return cmp.Compare(a, b)
+		}
+		i, j = end, j+size
+	}
+	return cmp.Compare(len(content)-i, len(s)-j)
 }
 
 func hex(digits []byte) (r rune) {
 	for _, c := range digits {
-		switch {
-		case c <= '9':
+		if c <= '9' {
 			r = r<<4 | rune(c-'0')
-		default:
+		} else {
 			r = r<<4 | rune(c|0x20-'a'+10)
 		}
 	}
@@ -123,20 +145,8 @@ func hex(digits []byte) (r rune) {
 
 // codePoints returns the length of string content.
 func codePoints(content []byte) (n int) {
-	for i := 0; i < len(content); i++ {
-		switch c := content[i]; {
-		case c == '\\':
-			i++
-			if content[i] == 'u' {
-				if r := hex(content[i+1 : i+5]); 0xD800 <= r && r < 0xDC00 {
-					i += 6
-				}
-				i += 4
-			}
-			n++
-		case utf8.RuneStart(c):
-			n++
-		}
+	for i := 0; i < len(content); n++ {
+		_, i = char(content, i)
 	}
 	return n
 }

@@ -141,3 +141,14 @@ func (t *Table) Root(revision, definition string) (int32, bool) {
 	}
 	return t.Definitions[i].Nodes[rev], true
 }
+
+// Requires reports whether a value that the node at root admits must have the member name.
+func (t *Table) Requires(root int32, name string) bool {
+	n := &t.Nodes[root]
+	for _, p := range n.Props {
+		if p.Name == name && p.Required {
+			return true
+		}
+	}
+	return slices.ContainsFunc(n.All, func(i int32) bool { return t.Requires(i, name) })
+}

@@ -48,7 +48,7 @@ func published(t *testing.T) (current, history []string) {
 	return current, history
 }
 
-func read(t *testing.T, file string) *load.Document {
+func read(t testing.TB, file string) *load.Document {
 	t.Helper()
 	src, err := os.ReadFile(file)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 
 // table compiles docs and evaluates the Go source that comes out, so that tests run
 // on what is printed and not on what was meant.
-func table(t *testing.T, docs ...*load.Document) *shape.Table {
+func table(t testing.TB, docs ...*load.Document) *shape.Table {
 	t.Helper()
 	tables, err := shapes.Compile(docs)
 	if err != nil {
@@ -27,7 +27,7 @@ func table(t *testing.T, docs ...*load.Document) *shape.Table {
 	return evaluate(t, tables.Source("table"))
 }
 
-func evaluate(t *testing.T, source string) *shape.Table {
+func evaluate(t testing.TB, source string) *shape.Table {
 	t.Helper()
 	source = "package p\n\n" + source
 	if clean, err := format.Source([]byte(source)); err != nil {
@@ -101,7 +101,7 @@ func set(v reflect.Value, expr ast.Expr) {
 }
 
 // parse loads a schema with the given definitions.
-func parse(t *testing.T, revision, defs string) *load.Document {
+func parse(t testing.TB, revision, defs string) *load.Document {
 	t.Helper()
 	doc, err := load.Parse(revision, revision+".json", []byte(`{"$defs":{`+defs+`}}`))
 	if err != nil {
