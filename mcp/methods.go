@@ -10,6 +10,7 @@
 package mcp
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/mcpwire/mcpwire/codec"
@@ -218,8 +219,11 @@ func ValidateParams(rev Revision, method string, data []byte) error {
 	if !ok || !m.In(rev) {
 		return jsonrpc.MethodNotFound(method)
 	}
-	if len(data) == 0 {
-		return nil
+	if len(data) > 0 {
+		return Validate(rev, m.definition+"/params", data)
 	}
-	return Validate(rev, m.definition+"/params", data)
+	if root, ok := table.Root(string(rev), m.definition); ok && table.Requires(root, "params") {
+		return fmt.Errorf("the method %q must have params", method)
+	}
+	return nil
 }

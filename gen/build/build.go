@@ -46,7 +46,7 @@ func Build(g *merge.Graph, c Config) (*ir.Package, error) {
 	b := &builder{Config: c, g: g, defs: map[string]ir.Type{}, inline: map[string]ir.Type{}, taken: map[string]string{}, free: map[string]bool{}}
 	b.pkg = &ir.Package{Name: c.Name, Doc: c.Doc}
 	for _, label := range g.Revisions {
-		b.pkg.Revisions = append(b.pkg.Revisions, ir.Revision{Label: label, Const: "Revision" + strings.Join(words(label), "")})
+		b.pkg.Revisions = append(b.pkg.Revisions, ir.Revision{Label: label, Const: "Revision" + strings.TrimPrefix(goName(label), "X")})
 	}
 	b.findFree()
 	for _, name := range reserved {

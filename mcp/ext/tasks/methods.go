@@ -6,6 +6,7 @@
 package tasks
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/mcpwire/mcpwire/codec"
@@ -112,8 +113,11 @@ func ValidateParams(rev Revision, method string, data []byte) error {
 	if !ok || !m.In(rev) {
 		return jsonrpc.MethodNotFound(method)
 	}
-	if len(data) == 0 {
-		return nil
+	if len(data) > 0 {
+		return Validate(rev, m.definition+"/params", data)
 	}
-	return Validate(rev, m.definition+"/params", data)
+	if root, ok := table.Root(string(rev), m.definition); ok && table.Requires(root, "params") {
+		return fmt.Errorf("the method %q must have params", method)
+	}
+	return nil
 }

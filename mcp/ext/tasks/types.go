@@ -22,7 +22,7 @@ type Revision string
 
 // The revisions that the types of this package serve.
 const (
-	Revisionexttasks Revision = "ext-tasks"
+	RevisionExtTasks Revision = "ext-tasks"
 )
 
 // Value is a value of a definition in the protocol's schemas, such as *Task: it reads and

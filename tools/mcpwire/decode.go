@@ -1,0 +1,429 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/shape"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
+	"github.com/mcpwire/mcpwire/schema"
+	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/split"
+)
+
+func decode() command {
+	return command{
+		name:  "decode",
+		args:  "[-rev REV] [-as TYPE] [-method METHOD] [-v] [FILE...]",
+		short: "decode messages or values, check them and write them again",
+		help: `
+Reads JSON documents, one behind the other or one per line, from the files or from standard
+input, decodes each into its Go type, and writes it again, one per line, to standard output.
+Each fault goes to standard error as FILE:LINE:COL: /json/pointer: what is wrong. A document
+that cannot be decoded is not written.
+
+By default a document is a JSON-RPC message. The payload of a response has the type that
+belongs to the request with its id earlier in the same file; -method says which method a
+response without request answers. With -as a document is a bare value of a definition in
+the schemas, such as CallToolResult, or ext/tasks.Task for one of the Tasks extension.
+
+With -rev every document is also checked against the schema of that revision. Batches are
+messages in revision 2025-03-26 alone.
+
+Exit status: 0 if all is well, 1 if any input had a fault, 2 for wrong usage.
+
+Example:
+
+  echo '{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"t1"}}' |
+    mcpwire decode -rev 2025-11-25 -v
+`,
+		setup: func(flags *flag.FlagSet) func(context.Context, streams, []string) error {
+			d := &decoder{}
+			flags.StringVar(&d.rev, "rev", "", "check against the schema of this `revision`")
+			flags.StringVar(&d.as, "as", "", "the `type` of bare values; default JSON-RPC messages")
+			flags.StringVar(&d.method, "method", "", "the `method` that responses without request answer")
+			flags.BoolVar(&d.verbose, "v", false, "write the Go type of each payload and a tab in front of each document")
+			return func(ctx context.Context, s streams, args []string) error {
+				if err := d.check(); err != nil {
+					return err
+				}
+				d.streams = s
+				return d.files(ctx, args)
+			}
+		},
+	}
+}
+
+// decoder is the command decode with its flags.
+type decoder struct {
+	streams
+	rev     string
+	as      string
+	method  string
+	verbose bool
+
+	ext    bool // -as names a type of the Tasks extension
+	faults bool // some document had one
+}
+
+const extPrefix = "ext/tasks."
+
+// check finds what is wrong with the flags.
+func (d *decoder) check() error {
+	revisions := append(schema.Revisions(), schema.Extensions()...)
+	if d.rev != "" && !slices.Contains(revisions, d.rev) {
+		return usagef("-rev %s: there are %s", d.rev, strings.Join(revisions, ", "))
+	}
+	if d.as != "" && d.method != "" {
+		return usagef("-as and -method exclude each other: one is for values, the other for messages")
+	}
+	if name, ok := strings.CutPrefix(d.as, extPrefix); ok {
+		d.ext = true
+		if tasks.New(name) == nil && mcp.New(name) == nil {
+			return usagef("-as %s: no such definition; there are %s", d.as, strings.Join(tasks.Definitions(), ", "))
+		}
+	} else if d.as != "" && mcp.New(d.as) == nil {
+		return usagef("-as %s: no schema has that definition%s", d.as, similar(d.as, mcp.Definitions()))
+	}
+	if d.method != "" {
+		_, core := mcp.LookupMethod(d.method)
+		if _, ext := tasks.LookupMethod(d.method); !core && !ext {
+			var names []string
+			for _, m := range mcp.Methods() {
+				names = append(names, m.Name)
+			}
+			return usagef("-method %s: no revision has that method%s", d.method, similar(d.method, names))
+		}
+	}
+	return nil
+}
+
+// similar suggests a name that differs only in case or by a part.
+func similar(name string, names []string) string {
+	for _, n := range names {
+		if strings.EqualFold(n, name) {
+			return "; did you mean " + n + "?"
+		}
+	}
+	for _, n := range names {
+		if strings.Contains(strings.ToLower(n), strings.ToLower(name)) {
+			return "; did you mean " + n + "?"
+		}
+	}
+	return ""
+}
+
+func (d *decoder) files(ctx context.Context, names []string) error {
+	if len(names) == 0 {
+		if err := d.stream(ctx, "<stdin>", d.in); err != nil {
+			return err
+		}
+	}
+	for _, name := range names {
+		f, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		err = d.stream(ctx, name, f)
+		f.Close()
+		if err != nil {
+			return err
+		}
+	}
+	if d.faults {
+		return errFaults
+	}
+	return nil
+}
+
+// stream decodes the documents of one file.
+func (d *decoder) stream(ctx context.Context, name string, r io.Reader) error {
+	in := split.NewScanner(r, codec.DefaultMaxSize)
+	talk := d.conversation()
+	for ctx.Err() == nil {
+		doc, err := in.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("%s:%d: %w", name, doc.Line, err)
+		}
+		rep := &report{decoder: d, file: name, doc: doc}
+		switch {
+		case d.as != "":
+			err = d.value(rep)
+		case d.rev == "2025-03-26" && jsonrpc.IsBatch(doc.Text):
+			err = d.batch(rep, talk)
+		default:
+			err = d.message(rep, talk)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// value decodes a bare value.
+func (d *decoder) value(rep *report) error {
+	name := strings.TrimPrefix(d.as, extPrefix)
+	var v codec.Value = mcp.New(name)
+	check := func() error { return mcp.Validate(mcp.Revision(d.rev), name, rep.doc.Text) }
+	if d.ext {
+		if own := tasks.New(name); own != nil {
+			v = own
+		}
+		check = func() error { return tasks.Validate(tasks.RevisionExtTasks, name, rep.doc.Text) }
+	}
+	err := codec.Unmarshal(rep.doc.Text, v)
+	if d.rev != "" {
+		rep.add("", check())
+	}
+	rep.add("", err)
+	if err != nil {
+		return nil
+	}
+	return d.write(rep, v, v)
+}
+
+// message decodes a JSON-RPC message.
+func (d *decoder) message(rep *report, talk *mcp.Conversation) error {
+	m, err := jsonrpc.Parse(rep.doc.Text)
+	if err != nil {
+		rep.add("", err)
+		return nil
+	}
+	t, ok := d.typed(rep, "", m, talk)
+	if !ok {
+		return nil
+	}
+	return d.write(rep, &t.Message, payload(t))
+}
+
+// batch decodes a batch. It is written again if each of its messages can be.
+func (d *decoder) batch(rep *report, talk *mcp.Conversation) error {
+	items, err := jsonrpc.ParseBatch(rep.doc.Text)
+	if err != nil {
+		rep.add("", err)
+		return nil
+	}
+	whole := true
+	var messages []jsonrpc.Message
+	for i, item := range items {
+		if item.Err != nil {
+			rep.add("", item.Err)
+			whole = false
+			continue
+		}
+		t, ok := d.typed(rep, fmt.Sprintf("/%d", i), item.Message, talk)
+		whole = whole && ok
+		messages = append(messages, t.Message)
+	}
+	if !whole {
+		return nil
+	}
+	text, err := jsonrpc.AppendBatch(nil, messages)
+	if err != nil {
+		rep.add("", err)
+		return nil
+	}
+	return d.line("[]jsonrpc.Message", text)
+}
+
+// typed decodes the payload of a message, which stands at a pointer of the document, checks
+// it, and puts the encoded payload back into the message.
+func (d *decoder) typed(rep *report, at string, m jsonrpc.Message, talk *mcp.Conversation) (mcp.Typed, bool) {
+	t, err := talk.Next(m)
+	if t.For == "" && d.method != "" && m.Kind == jsonrpc.KindResponse {
+		talk.Expect(m.ID, d.method)
+		t, err = talk.Next(m)
+	}
+	place := at + "/params"
+	raw := &t.Message.Params
+	if m.Kind == jsonrpc.KindResponse {
+		place, raw = at+"/result", &t.Message.Result
+	}
+	if _, unknown := errors.AsType[*jsonrpc.Error](err); unknown {
+		err = nil // a method of nobody's schema: its payload passes as it is
+	}
+	if d.rev != "" {
+		d.validate(rep, at, place, t)
+	}
+	rep.add(place, err)
+	if err != nil {
+		return t, false
+	}
+	if t.Payload != nil {
+		text, err := codec.Marshal(t.Payload)
+		if err != nil {
+			rep.add(place, err)
+			return t, false
+		}
+		*raw = text
+	}
+	return t, true
+}
+
+// validate checks a message against the revision: the envelope, then the payload.
+func (d *decoder) validate(rep *report, at, place string, t mcp.Typed) {
+	rev := mcp.Revision(d.rev)
+	envelope := map[jsonrpc.Kind][]string{
+		jsonrpc.KindRequest:       {"JSONRPCRequest"},
+		jsonrpc.KindNotification:  {"JSONRPCNotification"},
+		jsonrpc.KindResponse:      {"JSONRPCResultResponse", "JSONRPCResponse"},
+		jsonrpc.KindErrorResponse: {"JSONRPCErrorResponse", "JSONRPCError"},
+	}[t.Kind]
+	if text, err := t.Message.AppendJSON(nil); err == nil && d.rev != extTasks {
+		for _, name := range envelope {
+			if _, known := errors.AsType[shape.Faults](mcp.Validate(rev, name, text)); known {
+				rep.add(at, mcp.Validate(rev, name, text))
+				break
+			}
+		}
+	}
+	switch p := t.Payload.(type) {
+	case mcp.Value:
+		rep.add(place, p.Validate(rev))
+	case tasks.Value:
+		rep.add(place, p.Validate(tasks.RevisionExtTasks))
+	}
+	if t.Kind != jsonrpc.KindRequest && t.Kind != jsonrpc.KindNotification {
+		return
+	}
+	m, ok := mcp.LookupMethod(t.Method)
+	if _, ext := tasks.LookupMethod(t.Method); !(ok && m.In(rev)) && !(ext && d.extension()) {
+		rep.addAt(at+"/method", fmt.Sprintf("revision %s has no method %q", d.rev, t.Method))
+	}
+	if t.Params == nil && ok && m.In(rev) && mcp.ValidateParams(rev, t.Method, nil) != nil {
+		rep.addAt(at, `required member "params" is missing`)
+	}
+}
+
+const extTasks = "ext-tasks"
+
+// extension reports whether messages may be those of the Tasks extension.
+func (d *decoder) extension() bool { return d.rev == "2026-07-28" || d.rev == extTasks }
+
+// conversation returns a new conversation that knows the methods of the extension, too.
+func (d *decoder) conversation() *mcp.Conversation {
+	core := func(method string) bool {
+		m, ok := mcp.LookupMethod(method)
+		return ok && (d.rev == "" || d.rev == extTasks || m.In(mcp.Revision(d.rev)))
+	}
+	ext := func(method string) bool {
+		_, ok := tasks.LookupMethod(method)
+		return ok && (!core(method) || d.extension())
+	}
+	return &mcp.Conversation{
+		Params: func(method string, data []byte) (codec.Value, error) {
+			if ext(method) {
+				return tasks.DecodeParams(method, data)
+			}
+			return mcp.DecodeParams(method, data)
+		},
+		Result: func(method string, data []byte) (codec.Value, error) {
+			if ext(method) {
+				return tasks.DecodeResult(method, data)
+			}
+			if d.rev != "2025-11-25" && codec.NewReader(data).PeekText("resultType") == "task" {
+				v := tasks.New("CreateTaskResult")
+				return v, codec.Unmarshal(data, v)
+			}
+			return mcp.DecodeResult(method, data)
+		},
+	}
+}
+
+// payload is what -v names the type of.
+func payload(t mcp.Typed) any {
+	switch {
+	case t.Payload != nil:
+		return t.Payload
+	case t.Error != nil:
+		return t.Error
+	}
+	return &t.Message
+}
+
+func (d *decoder) write(rep *report, v codec.Encoder, named any) error {
+	text, err := codec.Marshal(v)
+	if err != nil {
+		rep.add("", err)
+		return nil
+	}
+	if h, ok := named.(interface{ Unwrap() any }); ok {
+		named = h.Unwrap()
+	}
+	return d.line(fmt.Sprintf("%T", named), text)
+}
+
+func (d *decoder) line(goType string, text []byte) error {
+	if d.verbose {
+		text = append([]byte(goType+"\t"), text...)
+	}
+	_, err := d.out.Write(append(text, '\n'))
+	return err
+}
+
+// report prints the faults of one document, each once.
+type report struct {
+	*decoder
+	file string
+	doc  split.Document
+	said map[string]bool
+}
+
+// add reports an error about the value at a pointer of the document. Places inside the
+// error count from there. A nil err is none.
+func (r *report) add(at string, err error) {
+	if err == nil {
+		return
+	}
+	if faults, ok := errors.AsType[shape.Faults](err); ok {
+		for _, f := range faults {
+			r.fault(at, f)
+		}
+		return
+	}
+	if e, ok := errors.AsType[*codec.Error](err); ok {
+		r.fault(at, e)
+		return
+	}
+	r.addAt(at, err.Error())
+}
+
+func (r *report) fault(at string, e *codec.Error) {
+	offset := int(e.Offset)
+	if at != "" || r.as == "" { // counted in a part of the document, or in a copy of it
+		if there, ok := codec.Locate(r.doc.Text, at+e.Pointer); ok {
+			offset = there
+		}
+	}
+	r.print(offset, at+e.Pointer, e.Err.Error())
+}
+
+func (r *report) addAt(pointer, message string) {
+	offset, _ := codec.Locate(r.doc.Text, pointer)
+	r.print(offset, pointer, message)
+}
+
+func (r *report) print(offset int, pointer, message string) {
+	r.faults = true
+	line, column := r.doc.Position(offset)
+	text := fmt.Sprintf("%s:%d:%d: %s: %s\n", r.file, line, column, pointer, message)
+	if !r.said[text] {
+		if r.said == nil {
+			r.said = map[string]bool{}
+		}
+		r.said[text] = true
+		fmt.Fprint(r.err, text)
+	}
+}

@@ -1,0 +1,433 @@
+package schemadiff_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/gen/build"
+	"github.com/mcpwire/mcpwire/gen/ir"
+	"github.com/mcpwire/mcpwire/gen/load"
+	"github.com/mcpwire/mcpwire/gen/merge"
+	"github.com/mcpwire/mcpwire/schema"
+	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/schemadiff"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func parse(t *testing.T, rev, src string) *load.Document {
+	t.Helper()
+	doc, err := load.Parse(rev, rev+".json", []byte(src))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return doc
+}
+
+// A row has the definitions of the older and the newer schema and the changes expected, as
+// "effect kind place: what". Breaking changes are checked against the generator: where one
+// is expected, merging the newer schema in must change a Go type that was there before, and
+// must not where none is.
+var rules = []struct {
+	name     string
+	a, b     string
+	want     []string
+	override bool // the generator needs a row in the overrides, so it is not asked
+}{
+	{name: "nothing", a: `"T": {"properties": {"a": {"type": "string"}}}`, b: `"T": {"properties": {"a": {"type": "string", "description": "d"}}}`},
+	{
+		name: "a definition comes",
+		a:    `"T": {"type": "string"}`,
+		b:    `"T": {"type": "string"}, "U": {"properties": {"a": {}, "b": {}}, "required": ["a"]}`,
+		want: []string{"added definition U: new: object {a, b?}"},
+	}, {
+		name: "a definition goes",
+		a:    `"T": {"type": "string"}, "U": {"properties": {"a": {}}}`,
+		b:    `"T": {"type": "string"}`,
+		want: []string{"none definition U: gone"},
+	}, {
+		name: "optional and required fields come",
+		a:    `"T": {"properties": {"a": {"type": "string"}}, "required": ["a"]}`,
+		b:    `"T": {"properties": {"a": {"type": "string"}, "b": {"type": "integer"}, "c": {"items": {"type": "number"}, "type": "array"}}, "required": ["a", "b"]}`,
+		want: []string{"added field T.b: new: integer, required, but absent in the older revision", "added field T.c: new: list of number, optional"},
+	}, {
+		name: "an optional field goes",
+		a:    `"T": {"properties": {"a": {"type": "string"}, "b": {}}}`,
+		b:    `"T": {"properties": {"a": {"type": "string"}}}`,
+		want: []string{"none field T.b: gone"},
+	}, {
+		name: "a required plain field goes",
+		a:    `"T": {"properties": {"a": {"type": "string"}, "b": {}}, "required": ["a"]}`,
+		b:    `"T": {"properties": {"b": {}}}`,
+		want: []string{"breaking field T.a: gone"},
+	}, {
+		name: "a required list goes",
+		a:    `"T": {"properties": {"a": {"type": "array", "items": {"type": "string"}}, "b": {}}, "required": ["a"]}`,
+		b:    `"T": {"properties": {"b": {}}}`,
+		want: []string{"widened field T.a: gone"},
+	}, {
+		name: "required plain fields become optional",
+		a: `"T": {"properties": {"s": {"type": "string"}, "n": {"type": "integer"}, "e": {"enum": ["x", "y"]}, "o": {"properties": {"a": {}}}, "r": {"$ref": "#/$defs/S"}},
+			"required": ["s", "n", "e", "o", "r"]}, "S": {"type": "string"}`,
+		b: `"T": {"properties": {"s": {"type": "string"}, "n": {"type": "integer"}, "e": {"enum": ["x", "y"]}, "o": {"properties": {"a": {}}}, "r": {"$ref": "#/$defs/S"}}},
+			"S": {"type": "string"}`,
+		want: []string{"breaking presence T.e: required → optional", "breaking presence T.n: required → optional", "breaking presence T.o: required → optional",
+			"breaking presence T.r: required → optional", "breaking presence T.s: required → optional"},
+	}, {
+		name: "required fields whose type has a nil become optional",
+		a: `"T": {"properties": {"any": {}, "list": {"type": "array", "items": {"type": "string"}}, "map": {"type": "object", "additionalProperties": {"type": "string"}}, "open": {"type": "object"},
+			"id": {"type": ["string", "integer"]}, "u": {"anyOf": [{"$ref": "#/$defs/A"}, {"$ref": "#/$defs/B"}]}}, "required": ["any", "id", "list", "map", "open", "u"]},
+			"A": {"properties": {"a": {}}, "required": ["a"]}, "B": {"properties": {"b": {}}, "required": ["b"]}`,
+		b: `"T": {"properties": {"any": {}, "list": {"type": "array", "items": {"type": "string"}}, "map": {"type": "object", "additionalProperties": {"type": "string"}}, "open": {"type": "object"},
+			"id": {"type": ["string", "integer"]}, "u": {"anyOf": [{"$ref": "#/$defs/A"}, {"$ref": "#/$defs/B"}]}}},
+			"A": {"properties": {"a": {}}, "required": ["a"]}, "B": {"properties": {"b": {}}, "required": ["b"]}`,
+		want: []string{"widened presence T.any: required → optional", "widened presence T.id: required → optional", "widened presence T.list: required → optional",
+			"widened presence T.map: required → optional", "widened presence T.open: required → optional", "widened presence T.u: required → optional"},
+	}, {
+		name: "a required constant becomes optional",
+		a:    `"T": {"properties": {"a": {"const": "x"}, "b": {}}, "required": ["a"]}`,
+		b:    `"T": {"properties": {"a": {"const": "x"}, "b": {}}}`,
+		want: []string{"added presence T.a: required → optional"},
+	}, {
+		name: "an optional field becomes required",
+		a:    `"T": {"properties": {"a": {"type": "string"}}}`,
+		b:    `"T": {"properties": {"a": {"type": "string"}}, "required": ["a"]}`,
+		want: []string{"none presence T.a: optional → required"},
+	}, {
+		name: "a nested field becomes optional",
+		a:    `"T": {"properties": {"a": {"items": {"properties": {"b": {"type": "string"}}, "required": ["b"]}, "type": "array"}}}`,
+		b:    `"T": {"properties": {"a": {"items": {"properties": {"b": {"type": "string"}}}, "type": "array"}}}`,
+		want: []string{"breaking presence T.a[].b: required → optional"},
+	}, {
+		name: "a field of a part of an allOf comes",
+		a:    `"S": {"properties": {"a": {}}}, "T": {"allOf": [{"$ref": "#/$defs/S"}, {"properties": {"b": {}}}]}`,
+		b:    `"S": {"properties": {"a": {}, "c": {}}}, "T": {"allOf": [{"$ref": "#/$defs/S"}, {"properties": {"b": {}}}]}`,
+		want: []string{"added field S.c: new: any value, optional", "added field T.c: new: any value, optional"},
+	}, {
+		name: "scalars change",
+		a:    `"T": {"properties": {"a": {"type": "integer"}, "b": {"type": "number"}, "c": {"type": "string"}, "d": {"type": ["string", "integer"]}, "e": {"type": ["string", "integer"]}}}`,
+		b:    `"T": {"properties": {"a": {"type": "number"}, "b": {"type": "integer"}, "c": {"type": ["string", "integer"]}, "d": {"type": "string"}, "e": {"type": ["string", "boolean"]}}}`,
+		want: []string{"breaking type T.a: integer → number", "none type T.b: number → integer", "breaking type T.c: string → string | integer",
+			"none type T.d: string | integer → string", "widened type T.e: string | integer → string | boolean"},
+	}, {
+		name: "only what does not break changes",
+		a:    `"T": {"properties": {"b": {"type": "number"}, "d": {"type": ["string", "integer"]}, "e": {"type": ["string", "integer"]}, "f": {"type": ["string", "null"]}}}`,
+		b:    `"T": {"properties": {"b": {"type": "integer"}, "d": {"type": "string"}, "e": {"type": ["string", "boolean"]}, "f": {"type": "string"}}}`,
+		want: []string{"none type T.b: number → integer", "none type T.d: string | integer → string", "widened type T.e: string | integer → string | boolean",
+			"none type T.f: must not be null any more"},
+	}, {
+		name: "null comes",
+		a:    `"T": {"properties": {"a": {"type": "integer"}}, "required": ["a"]}`,
+		b:    `"T": {"properties": {"a": {"type": ["integer", "null"]}}, "required": ["a"]}`,
+		want: []string{"breaking type T.a: may be null"},
+	}, {
+		name: "a string becomes an object",
+		a:    `"T": {"properties": {"a": {"type": "string"}}}`,
+		b:    `"T": {"properties": {"a": {"properties": {"b": {}}}}}`,
+		want: []string{"breaking type T.a: string → object {b?}"},
+	}, {
+		name: "a shape becomes any value",
+		a:    `"T": {"properties": {"a": {"type": "string"}}}`,
+		b:    `"T": {"properties": {"a": {}}}`,
+		want: []string{"breaking type T.a: string → any value"},
+	}, {
+		name: "an open object becomes any value, and any value an object",
+		a:    `"T": {"properties": {"a": {"type": "object"}, "b": {}}}`,
+		b:    `"T": {"properties": {"a": {}, "b": {"properties": {"c": {}}}}}`,
+		want: []string{"widened type T.a: any object → any value", "none type T.b: any value → object {c?}"},
+	}, {
+		name: "an open object names its members",
+		a:    `"T": {"properties": {"a": {"type": "object"}}}`,
+		b:    `"T": {"properties": {"a": {"properties": {"c": {}}}}}`,
+		want: []string{"breaking type T.a: any object → object {c?}"},
+	}, {
+		name: "an object opens",
+		a:    `"T": {"properties": {"a": {"properties": {"c": {}}}}}`,
+		b:    `"T": {"properties": {"a": {"type": "object"}}}`,
+		want: []string{"none type T.a: object {c?} → any object"},
+	}, {
+		name: "other members are forbidden",
+		a:    `"T": {"properties": {"a": {}}}, "U": {"properties": {"a": {}}, "additionalProperties": false}`,
+		b:    `"T": {"properties": {"a": {}}, "additionalProperties": false}, "U": {"properties": {"a": {}}}`,
+		want: []string{"none other members T: other members are forbidden", "widened other members U: other members are allowed"},
+	}, {
+		name: "a map's values change",
+		a:    `"T": {"properties": {"m": {"type": "object", "additionalProperties": {"type": "string"}}}}`,
+		b:    `"T": {"properties": {"m": {"type": "object", "additionalProperties": {"type": ["string", "integer"]}}}}`,
+		want: []string{"breaking type T.m{}: string → string | integer"},
+	}, {
+		name: "names of scalars are aliases",
+		a:    `"T": {"properties": {"a": {"$ref": "#/$defs/S"}, "b": {"type": "string"}}}, "S": {"type": "string"}`,
+		b:    `"T": {"properties": {"a": {"type": "string"}, "b": {"$ref": "#/$defs/S"}}}, "S": {"type": "string"}`,
+	}, {
+		name: "an inline object gets a name of its own",
+		a:    `"T": {"properties": {"params": {"properties": {"a": {}}}}}`,
+		b:    `"T": {"properties": {"params": {"$ref": "#/$defs/Other"}}}, "Other": {"properties": {"a": {}, "b": {}}}`,
+		want: []string{"added definition Other: new: object {a?, b?}", "breaking type T.params: object {a?} → Other", "added field T.params.b: new: any value, optional"},
+	}, {
+		name: "an inline object gets the name it had in Go",
+		a:    `"T": {"properties": {"params": {"properties": {"a": {}}}}}`,
+		b:    `"T": {"properties": {"params": {"$ref": "#/$defs/TParams"}}}, "TParams": {"properties": {"a": {}, "b": {}}}`,
+		want: []string{"added definition TParams: new: object {a?, b?}", "added field T.params.b: new: any value, optional"},
+	}, {
+		name: "a named object stands inline",
+		a:    `"T": {"properties": {"a": {"$ref": "#/$defs/O"}}}, "O": {"properties": {"b": {"type": "string"}}}`,
+		b:    `"T": {"properties": {"a": {"properties": {"b": {"type": "string"}}}}}, "O": {"properties": {"b": {"type": "string"}}}`,
+		want: []string{"none type T.a: O → object {b?}"},
+	}, {
+		name: "a reference leads elsewhere",
+		a:    `"T": {"properties": {"a": {"$ref": "#/$defs/O"}}}, "O": {"properties": {"b": {}}}, "P": {"properties": {"c": {}}}`,
+		b:    `"T": {"properties": {"a": {"$ref": "#/$defs/P"}}}, "O": {"properties": {"b": {}}}, "P": {"properties": {"c": {}}}`,
+		want: []string{"breaking type T.a: O → P"},
+	}, {
+		name:     "a definition is renamed",
+		a:        `"T": {"properties": {"a": {"$ref": "#/$defs/Old"}}}, "Old": {"properties": {"b": {"const": "x"}}}`,
+		b:        `"T": {"properties": {"a": {"$ref": "#/$defs/New"}}}, "New": {"properties": {"b": {"const": "x"}}}`,
+		want:     []string{"added definition Old: is called New now, with the same shape"},
+		override: true,
+	}, {
+		name: "values of an enum come and go",
+		a:    `"E": {"enum": ["a", "b"], "type": "string"}, "T": {"properties": {"e": {"enum": ["c", "d"]}}}`,
+		b:    `"E": {"enum": ["b", "c"], "type": "string"}, "T": {"properties": {"e": {"enum": ["c", "d", "e"]}}}`,
+		want: []string{`none value E: value "a" gone`, `added value E: value "c" new`, `added value T.e: value "e" new`},
+	}, {
+		name: "an enum becomes a string",
+		a:    `"T": {"properties": {"e": {"enum": ["a", "b"], "type": "string"}}}`,
+		b:    `"T": {"properties": {"e": {"type": "string"}}}`,
+		want: []string{`breaking type T.e: "a" | "b" → string`},
+	}, {
+		name: "a string becomes an enum",
+		a:    `"T": {"properties": {"e": {"type": "string"}}}`,
+		b:    `"T": {"properties": {"e": {"enum": ["a", "b"], "type": "string"}}}`,
+		want: []string{`breaking type T.e: string → "a" | "b"`},
+	}, {
+		name: "a constant changes",
+		a:    `"T": {"properties": {"e": {"const": "a"}, "f": {}}}`,
+		b:    `"T": {"properties": {"e": {"const": "b"}, "f": {}}}`,
+		want: []string{`breaking value T.e: "a" → "b"`},
+	}, {
+		name: "variants of a union come and go",
+		a: `"U": {"anyOf": [{"$ref": "#/$defs/A"}, {"$ref": "#/$defs/B"}]}, "A": {"properties": {"a": {}}, "required": ["a"]},
+			"B": {"properties": {"b": {}}, "required": ["b"]}, "C": {"properties": {"c": {}}, "required": ["c"]}`,
+		b: `"U": {"anyOf": [{"$ref": "#/$defs/A"}, {"$ref": "#/$defs/C"}]}, "A": {"properties": {"a": {}}, "required": ["a"]},
+			"B": {"properties": {"b": {}}, "required": ["b"]}, "C": {"properties": {"c": {}}, "required": ["c"]}`,
+		want: []string{"none variant U: variant B gone", "widened variant U: variant C new"},
+	}, {
+		name: "a type becomes a union, and a union a type",
+		a: `"T": {"properties": {"x": {"$ref": "#/$defs/A"}}}, "S": {"properties": {"y": {"anyOf": [{"$ref": "#/$defs/A"}, {"$ref": "#/$defs/B"}]}}},
+			"A": {"properties": {"a": {}}, "required": ["a"]}, "B": {"properties": {"b": {}}, "required": ["b"]}`,
+		b: `"T": {"properties": {"x": {"anyOf": [{"$ref": "#/$defs/A"}, {"$ref": "#/$defs/B"}]}}}, "S": {"properties": {"y": {"$ref": "#/$defs/A"}}},
+			"A": {"properties": {"a": {}}, "required": ["a"]}, "B": {"properties": {"b": {}}, "required": ["b"]}`,
+		want: []string{"none type S.y: A | B → A", "breaking type T.x: A → A | B"},
+	}, {
+		name: "a union shrinks to a type",
+		a: `"S": {"properties": {"y": {"anyOf": [{"$ref": "#/$defs/A"}, {"$ref": "#/$defs/B"}]}}},
+			"A": {"properties": {"a": {}}, "required": ["a"]}, "B": {"properties": {"b": {}}, "required": ["b"]}`,
+		b: `"S": {"properties": {"y": {"$ref": "#/$defs/A"}}},
+			"A": {"properties": {"a": {}}, "required": ["a"]}, "B": {"properties": {"b": {}}, "required": ["b"]}`,
+		want: []string{"none type S.y: A | B → A"},
+	}, {
+		name: "bounds change",
+		a: `"T": {"properties": {"a": {"type": "integer", "minimum": 0, "maximum": 5}, "b": {"type": "array", "items": {"type": "string", "maxLength": 3}},
+			"c": {"type": "string", "format": "uri", "default": "x"}}}`,
+		b: `"T": {"properties": {"a": {"type": "integer", "minimum": 1, "maximum": 6}, "b": {"type": "array", "items": {"type": "string"}, "minItems": 1},
+			"c": {"type": "string", "format": "email", "default": "y"}}}`,
+		want: []string{"widened bound T.a: maximum: 5 → 6", "none bound T.a: minimum: 0 → 1", "none bound T.b: minItems: none → 1",
+			"widened bound T.b[]: maxLength: 3 → none", `none bound T.c: default: "x" → "y"`, "none bound T.c: format: uri → email"},
+	}, {
+		name: "methods come, go and change sides",
+		a: `"Result": {"properties": {"_meta": {}}}, "ARequest": {"properties": {"method": {"const": "a"}}, "required": ["method"]}, "BRequest": {"properties": {"method": {"const": "b"}}, "required": ["method"]},
+			"ClientRequest": {"anyOf": [{"$ref": "#/$defs/ARequest"}, {"$ref": "#/$defs/BRequest"}]}`,
+		b: `"Result": {"properties": {"_meta": {}}}, "ARequest": {"properties": {"method": {"const": "a"}}, "required": ["method"]}, "CNotification": {"properties": {"method": {"const": "c"}}, "required": ["method"]},
+			"ClientRequest": {"$ref": "#/$defs/ARequest"}, "ServerRequest": {"$ref": "#/$defs/ARequest"}, "ServerNotification": {"$ref": "#/$defs/CNotification"}`,
+		want: []string{"added method a: request of the client → request of either side", "none method b: gone: request of the client (BRequest)",
+			"added method c: new: notification of the server (CNotification)", "none definition BRequest: gone", "added definition CNotification: new: object {method}",
+			"added definition ServerNotification: new: CNotification", "added definition ServerRequest: new: ARequest",
+			"none type ClientRequest: ARequest | BRequest → ARequest"},
+	}, {
+		name: "the definition of a method is renamed",
+		a:    `"Result": {"properties": {"_meta": {}}}, "ARequest": {"properties": {"method": {"const": "a"}, "params": {}}, "required": ["method"]}`,
+		b:    `"Result": {"properties": {"_meta": {}}}, "BRequest": {"properties": {"method": {"const": "a"}}, "required": ["method"]}`,
+		want: []string{"breaking method a: its definition was ARequest, is BRequest", "none definition ARequest: gone", "added definition BRequest: new: object {method}"},
+	},
+}
+
+func TestRules(t *testing.T) {
+	for _, tt := range rules {
+		t.Run(tt.name, func(t *testing.T) {
+			a := parse(t, "older", `{"$defs": {`+tt.a+`}}`)
+			b := parse(t, "newer", `{"$defs": {`+tt.b+`}}`)
+			diff, err := schemadiff.Compare(a, b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, c := range diff.Changes {
+				at := c.Definition
+				if c.Path != "" {
+					at += "." + c.Path
+				}
+				got = append(got, fmt.Sprintf("%s %s %s: %s", c.Effect, c.Kind, at, c.What))
+			}
+			if d := cmp.Diff(tt.want, got); d != "" {
+				t.Errorf("changes (-want +got):\n%s", d)
+			}
+			if tt.override {
+				return
+			}
+			if changed, how := generatorChanges(t, a, b); changed != (diff.Count(schemadiff.Breaking) > 0) {
+				t.Errorf("%d breaking changes, but in the generated package: %s", diff.Count(schemadiff.Breaking), how)
+			}
+		})
+	}
+}
+
+// generatorChanges reports whether a Go type of the package made from a is another one, or
+// gone, in the package made from a and b; how says which, for people.
+func generatorChanges(t *testing.T, a, b *load.Document) (changed bool, how string) {
+	t.Helper()
+	before, err := goTypes(a)
+	if err != nil {
+		t.Fatalf("the older schema alone: %v", err)
+	}
+	after, err := goTypes(a, b)
+	if err != nil {
+		return true, err.Error()
+	}
+	how = "no type changes"
+	for name, typ := range before {
+		if after[name] != typ {
+			changed, how = true, fmt.Sprintf("%s was %s, is %q", name, typ, after[name])
+		}
+	}
+	return changed, how
+}
+
+// goTypes lists what the package generated from docs declares: types and the types of
+// fields by name.
+func goTypes(docs ...*load.Document) (map[string]string, error) {
+	graph, err := merge.Merge(docs, nil)
+	if err != nil {
+		return nil, err
+	}
+	pkg, err := build.Build(graph, build.Config{Name: "p"})
+	if err != nil {
+		return nil, err
+	}
+	types := map[string]string{}
+	for _, s := range pkg.Structs {
+		types[s.GoName] = "struct"
+		for _, f := range s.Fields {
+			if f.GoName != "" {
+				types[s.GoName+"."+f.GoName] = strings.Repeat("*", int(f.Presence)%2) + goType(f.Type)
+			}
+		}
+	}
+	for _, u := range pkg.Unions {
+		types[u.GoName] = "union"
+	}
+	for _, e := range pkg.Enums {
+		types[e.GoName] = "enum"
+	}
+	return types, nil
+}
+
+// goType names a type; aliases are what they stand for.
+func goType(t ir.Type) string {
+	switch t := t.(type) {
+	case *ir.Struct:
+		return t.GoName
+	case *ir.Union:
+		return t.GoName
+	case *ir.Enum:
+		return t.GoName
+	case *ir.OneOrMany:
+		return t.GoName
+	case *ir.Wrapper:
+		return t.GoName
+	case *ir.Alias:
+		return goType(t.Type)
+	case *ir.List:
+		return "[]" + goType(t.Elem)
+	case *ir.Map:
+		return "map[string]" + goType(t.Elem)
+	case *ir.Nullable:
+		return "nullable " + goType(t.Elem)
+	case *ir.Scalar:
+		return "scalar"
+	case ir.Raw:
+		return "raw"
+	}
+	return fmt.Sprintf("%T %v", t, t)
+}
+
+func embedded(t *testing.T, rev string) *load.Document {
+	t.Helper()
+	src, err := schema.Read(rev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parse(t, rev, string(src))
+}
+
+func TestPrintGolden(t *testing.T) {
+	diff, err := schemadiff.Compare(embedded(t, "2025-06-18"), embedded(t, "2025-11-25"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := diff.Print(&out); err != nil {
+		t.Fatal(err)
+	}
+	golden := filepath.Join("testdata", "2025-06-18_2025-11-25.txt")
+	if *update {
+		if err := os.WriteFile(golden, []byte(out.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), out.String()); d != "" {
+		t.Errorf("printed (-want +got):\n%s\nrun go test with -update if that is right", d)
+	}
+}
+
+func TestCompareIsDeterministicAndQuietOnEqualSchemas(t *testing.T) {
+	revs := append(schema.Revisions(), schema.Extensions()...)
+	for i, rev := range revs {
+		same, err := schemadiff.Compare(embedded(t, rev), embedded(t, rev))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(same.Changes) > 0 {
+			t.Errorf("%s differs from itself: %v", rev, same.Changes[0])
+		}
+		if i == 0 {
+			continue
+		}
+		first, err := schemadiff.Compare(embedded(t, revs[i-1]), embedded(t, rev))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(first.Changes) == 0 {
+			t.Errorf("%s → %s: no changes", revs[i-1], rev)
+		}
+		for range 3 {
+			again, err := schemadiff.Compare(embedded(t, revs[i-1]), embedded(t, rev))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(first.Changes, again.Changes) {
+				t.Errorf("%s → %s: another result the second time", revs[i-1], rev)
+			}
+		}
+	}
+}

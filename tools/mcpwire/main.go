@@ -1,0 +1,167 @@
+// Command mcpwire works with messages and schemas of the Model Context Protocol. Run it
+// with -h for its commands, and any of them with -h for what it does and an example.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	os.Exit(run(ctx, streams{os.Stdin, os.Stdout, os.Stderr}, os.Args[1:]))
+}
+
+// The exit codes.
+const (
+	exitOK    = 0
+	exitFault = 1 // an input was at fault, or the work failed
+	exitUsage = 2 // the command line was wrong
+)
+
+// streams are what a command reads and writes.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+// command is one row of the command table.
+type command struct {
+	name  string // the words behind mcpwire, such as "schema diff"
+	args  string // what follows the flags, for the usage line
+	short string // what it does, in one line
+	help  string // what it does and an example, for -h
+	// setup declares the command's flags and returns what runs once they are parsed.
+	// Run gets the arguments behind the flags. It returns an error of usagef for wrong
+	// ones, errFaults if it has reported faults itself, or any other error to be printed.
+	setup func(*flag.FlagSet) func(ctx context.Context, s streams, args []string) error
+}
+
+// commands is the command table.
+func commands() []command {
+	return []command{
+		decode(),
+		generate(),
+		schemaSync(),
+		schemaDiff(),
+		version(),
+	}
+}
+
+// errFaults says that the command has reported faults in its input on standard error.
+var errFaults = errors.New("faults were found")
+
+// usageError is a wrong command line.
+type usageError struct{ msg string }
+
+func (e *usageError) Error() string { return e.msg }
+
+func usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
+
+// run runs the command that args name and returns the exit code.
+func run(ctx context.Context, s streams, args []string) int {
+	if len(args) > 0 && isHelp(args[0]) {
+		overview(s.out, commands())
+		return exitOK
+	}
+	c, rest := find(commands(), args)
+	if c == nil {
+		return unknown(s, args)
+	}
+	flags := flag.NewFlagSet(c.name, flag.ContinueOnError)
+	flags.SetOutput(io.Discard) // what is wrong is printed below
+	action := c.setup(flags)
+	err := flags.Parse(rest)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		usage(s.out, c, flags)
+		return exitOK
+	case err != nil:
+		err = usagef("%v", err)
+	default:
+		err = action(ctx, s, flags.Args())
+	}
+	var wrong *usageError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errFaults):
+		return exitFault
+	case errors.As(err, &wrong):
+		fmt.Fprintf(s.err, "mcpwire %s: %v\nusage: mcpwire %s\nRun mcpwire %s -h for more.\n", c.name, err, c.line(), c.name)
+		return exitUsage
+	default:
+		fmt.Fprintf(s.err, "mcpwire %s: %v\n", c.name, err)
+		return exitFault
+	}
+}
+
+// find returns the command that args begin with and the arguments behind its name.
+func find(commands []command, args []string) (*command, []string) {
+	for i, c := range commands {
+		words := strings.Fields(c.name)
+		if len(args) >= len(words) && strings.Join(args[:len(words)], " ") == c.name {
+			return &commands[i], args[len(words):]
+		}
+	}
+	return nil, nil
+}
+
+// unknown answers a command line that names no command: a group such as "schema", with or
+// without -h, or nothing known at all.
+func unknown(s streams, args []string) int {
+	var group []command
+	if len(args) > 0 {
+		for _, c := range commands() {
+			if strings.HasPrefix(c.name, args[0]+" ") {
+				group = append(group, c)
+			}
+		}
+	}
+	switch {
+	case len(group) > 0 && len(args) > 1 && isHelp(args[1]):
+		overview(s.out, group)
+		return exitOK
+	case len(args) == 0:
+		overview(s.err, commands())
+	case len(group) > 0:
+		overview(s.err, group)
+	default:
+		fmt.Fprintf(s.err, "mcpwire: there is no command %q; run mcpwire -h for those there are\n", args[0])
+	}
+	return exitUsage
+}
+
+func isHelp(arg string) bool {
+	return arg == "-h" || arg == "-help" || arg == "--help" || arg == "help"
+}
+
+func (c *command) line() string {
+	return strings.TrimSpace(c.name + " " + c.args)
+}
+
+func overview(w io.Writer, commands []command) {
+	fmt.Fprint(w, "mcpwire works with messages and schemas of the Model Context Protocol.\n\n")
+	for _, c := range commands {
+		fmt.Fprintf(w, "  mcpwire %-12s  %s\n", c.name, c.short)
+	}
+	fmt.Fprint(w, "\nRun mcpwire COMMAND -h for what a command does, with an example.\n")
+}
+
+func usage(w io.Writer, c *command, flags *flag.FlagSet) {
+	fmt.Fprintf(w, "usage: mcpwire %s\n\n%s\n", c.line(), strings.TrimSpace(c.help))
+	any := false
+	flags.VisitAll(func(*flag.Flag) { any = true })
+	if any {
+		fmt.Fprint(w, "\nFlags:\n")
+		flags.SetOutput(w)
+		flags.PrintDefaults()
+	}
+}

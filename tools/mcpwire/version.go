@@ -1,0 +1,40 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"runtime/debug"
+	"strings"
+
+	"github.com/mcpwire/mcpwire/schema"
+)
+
+func version() command {
+	return command{
+		name:  "version",
+		short: "print the version and the protocol revisions it knows",
+		help: `
+Prints the version of mcpwire, the Go version it was built with, and the protocol revisions
+and extensions whose schemas are built in.
+
+Example:
+
+  mcpwire version
+`,
+		setup: func(*flag.FlagSet) func(context.Context, streams, []string) error {
+			return func(_ context.Context, s streams, args []string) error {
+				if len(args) > 0 {
+					return usagef("it takes no arguments")
+				}
+				module, goVersion := "unknown", "unknown"
+				if info, ok := debug.ReadBuildInfo(); ok {
+					module, goVersion = info.Main.Version, info.GoVersion
+				}
+				_, err := fmt.Fprintf(s.out, "mcpwire %s, built with %s\nrevisions: %s\nextensions: %s\n", module, goVersion,
+					strings.Join(schema.Revisions(), " "), strings.Join(schema.Extensions(), " "))
+				return err
+			}
+		},
+	}
+}
