@@ -203,13 +203,13 @@ func leaves(e *jsonschema.ValidationError, list []string) []string {
 	switch k := e.ErrorKind.(type) {
 	case *kind.AnyOf, *kind.OneOf:
 		return list
+	case *kind.PropertyNames: // v6.0.3 lets later steps overwrite the place
+		return list
 	case *kind.AdditionalProperties: // reported at the object there, at the member here
 		for _, name := range k.Properties {
 			list = append(list, at+"/"+strings.NewReplacer("~", "~0", "/", "~1").Replace(name))
 		}
 		return list
-	case *kind.PropertyNames:
-		return append(list, at+"/"+strings.NewReplacer("~", "~0", "/", "~1").Replace(k.Property))
 	}
 	if len(e.Causes) == 0 {
 		return append(list, at)

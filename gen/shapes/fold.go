@@ -44,6 +44,9 @@ func (t *Tables) fold(docs []*load.Document, b *builder) {
 	for _, n := range t.nodes {
 		n.each(func(m *node) *node { return first[class[m]] })
 		n.all = unique(n.all)
+		if n.not == t.nodes[0] { // a circle that limits nothing; a plain {} is resolved before
+			n.not, n.all = nil, append(n.all, t.nodes[1])
+		}
 	}
 	for i := range t.definitions {
 		for j, n := range t.definitions[i].nodes {

@@ -26,7 +26,10 @@ func (b *builder) resolve() error {
 		live = append(live, n)
 		n.each(target)
 		n.all = slices.DeleteFunc(n.all, func(m *node) bool { return m == b.any })
-		if n.not == b.none {
+		switch n.not {
+		case b.any:
+			n.not, n.all = nil, append(n.all, b.none)
+		case b.none:
 			n.not = nil
 		}
 		if n.names.admitsStrings() {
@@ -58,7 +61,7 @@ func (b *builder) follow(n *node, path []*node) error {
 			}
 		}
 		switch {
-		case n.not != nil && target(n.not) == b.any:
+		case n.onlyNot() && target(n.not) == b.any:
 			n.alias = b.none
 		case n.onlyAll() && len(n.all) == 0:
 			n.alias = b.any
@@ -142,6 +145,13 @@ func (n *node) onlyAll() bool {
 	m := *n
 	m.all = nil
 	return (n.types == 0 || n.types == every) && len(n.enum) == 0 && m.bare()
+}
+
+// onlyNot reports whether n has no keyword but not.
+func (n *node) onlyNot() bool {
+	m := *n
+	m.not = nil
+	return n.not != nil && (n.types == 0 || n.types == every) && len(n.enum) == 0 && m.bare()
 }
 
 // onlyUnion reports whether n has no keyword but anyOf.
