@@ -1,0 +1,173 @@
+// Command conversation shows what mcpwire is for: it runs the whole pipeline, from the
+// protocol's schemas to Go types, in memory, and then reads a recorded conversation, in
+// which a tool runs as a task, with these types and says what it understood.
+package main
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/gen/protocol"
+	"github.com/mcpwire/mcpwire/mcp"
+)
+
+//go:embed conversation.txt
+var recording []byte
+
+func main() {
+	if err := run(os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(w io.Writer) error {
+	packages, err := protocol.Generate()
+	if err != nil {
+		return err
+	}
+	for _, p := range packages {
+		lines := 0
+		for _, f := range p.Files {
+			lines += bytes.Count(f.Src, []byte{'\n'})
+		}
+		fmt.Fprintf(w, "package %s: %d definitions of %d schema(s) -> %d structs, %d unions, %d enums, %d methods; %d lines of Go\n",
+			p.Dir, len(p.Package.Defs), len(p.Package.Revisions), len(p.Package.Structs), len(p.Package.Unions), len(p.Package.Enums), len(p.Package.Methods), lines)
+	}
+	fmt.Fprintln(w)
+
+	var talk mcp.Conversation
+	for line := range strings.Lines(string(recording)) {
+		arrow, text, _ := strings.Cut(strings.TrimSpace(line), " ")
+		message, err := jsonrpc.Parse([]byte(text))
+		if err != nil {
+			return err
+		}
+		typed, err := talk.Next(message)
+		if err != nil {
+			return err
+		}
+		from := "client -> server"
+		if arrow == "<" {
+			from = "server -> client"
+		}
+		fmt.Fprintf(w, "%s  %-14s %-26s %s\n", from, label(typed), typed.For, describe(typed))
+
+		same, err := unharmed(typed, text)
+		if err != nil || !same {
+			return fmt.Errorf("this message did not come back as it was: %s (%v)", text, err)
+		}
+	}
+	fmt.Fprintln(w, "\nEncoded again, every message is what it was, to the last digit and unknown member.")
+	return nil
+}
+
+// label is the kind of a message with its id.
+func label(t mcp.Typed) string {
+	switch t.Kind {
+	case jsonrpc.KindNotification:
+		return "notification"
+	case jsonrpc.KindErrorResponse:
+		return "error " + t.ID.String()
+	case jsonrpc.KindResponse:
+		return "result " + t.ID.String()
+	}
+	return "request " + t.ID.String()
+}
+
+// describe says what a message is about. The payload is a pointer to a struct of package mcp,
+// so that a type switch tells everything.
+func describe(t mcp.Typed) string {
+	switch p := t.Payload.(type) {
+	case *mcp.CallToolRequestParams:
+		s := fmt.Sprintf("call %q with %s", p.Name, p.Arguments)
+		if p.Task != nil && p.Task.TTL != nil {
+			s += fmt.Sprintf(", as a task kept for %d s", *p.Task.TTL/1000)
+		}
+		return s
+	case *mcp.CreateTaskResult:
+		return fmt.Sprintf("task %s is %s; look again every %d ms", p.Task.TaskID, p.Task.Status, *p.Task.PollInterval)
+	case *mcp.ProgressNotificationParams:
+		return fmt.Sprintf("%g of %g: %s", p.Progress, *p.Total, *p.Message)
+	case *mcp.GetTaskResult:
+		return fmt.Sprintf("task %s is %s: %s", p.TaskID, p.Status, *p.StatusMessage)
+	case *mcp.TaskStatusNotificationParams:
+		return fmt.Sprintf("task %s is %s", p.TaskID, p.Status)
+	case *mcp.ElicitRequestFormParams:
+		s := "asks " + p.Message
+		if light, ok := p.RequestedSchema.Properties["light"].(*mcp.UntitledSingleSelectEnumSchema); ok {
+			s += " " + strings.Join(light.Enum, ", ")
+		}
+		return s
+	case *mcp.ElicitResult:
+		light := p.Content["light"].(*mcp.ElicitResultContentValueScalar)
+		return fmt.Sprintf("%s %s", p.Action, light.Value)
+	case *mcp.CallToolResult:
+		var parts []string
+		for _, c := range p.Content {
+			switch c := c.(type) {
+			case *mcp.TextContent:
+				parts = append(parts, fmt.Sprintf("text %q", c.Text))
+			case *mcp.ResourceLink:
+				parts = append(parts, "link to "+c.Name)
+			case *mcp.Unknown:
+				parts = append(parts, "unknown content, kept: "+string(c.Raw))
+			}
+		}
+		return strings.Join(parts, ", ")
+	case *mcp.GetTaskRequestParams:
+		return "how is task " + p.TaskID
+	case *mcp.GetTaskPayloadRequestParams:
+		return "the result of task " + p.TaskID
+	case *mcp.CancelTaskRequestParams:
+		return "stop task " + p.TaskID
+	}
+	if t.Error != nil {
+		return fmt.Sprintf("code %d: %s", t.Error.Code, t.Error.Message)
+	}
+	return fmt.Sprintf("%T", t.Payload)
+}
+
+// unharmed encodes the payload and reports whether the message is still the one in text.
+func unharmed(t mcp.Typed, text string) (bool, error) {
+	if t.Payload != nil {
+		raw, err := codec.Marshal(t.Payload)
+		if err != nil {
+			return false, err
+		}
+		if t.Result != nil {
+			t.Result = raw
+		} else {
+			t.Params = raw
+		}
+	}
+	got, err := t.Message.AppendJSON(nil)
+	if err != nil {
+		return false, err
+	}
+	a, err := normal([]byte(text))
+	if err != nil {
+		return false, err
+	}
+	b, err := normal(got)
+	return a == b, err
+}
+
+// normal is text with its members in order and its numbers as they were written.
+func normal(text []byte) (string, error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return "", err
+	}
+	out, err := json.Marshal(v)
+	return string(out), err
+}

@@ -1,0 +1,73 @@
+package mcpwire_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var block = regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$")
+
+// TestReadme runs every command and every program in README.md; a block of text after a
+// program is what it must print.
+func TestReadme(t *testing.T) {
+	src, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := block.FindAllStringSubmatch(string(src), -1)
+	for i, b := range blocks {
+		lang, text := b[1], b[2]
+		t.Run(fmt.Sprintf("%d %s", i+1, lang), func(t *testing.T) {
+			switch lang {
+			case "sh":
+				if strings.TrimSpace(text) == "go test ./..." {
+					return // this very run; .ci/run takes the command from the README
+				}
+				shell(t, root, strings.ReplaceAll(text, "/tmp/", t.TempDir()+"/"))
+			case "go":
+				dir := t.TempDir()
+				write(t, dir, "main.go", text)
+				write(t, dir, "go.mod", "module readme\n\ngo 1.26\n\nrequire github.com/mcpwire/mcpwire v0.0.0\n\nreplace github.com/mcpwire/mcpwire => "+root+"\n")
+				got := shell(t, dir, "go run -mod=mod .")
+				if i+1 < len(blocks) && blocks[i+1][1] == "text" && got != blocks[i+1][2] {
+					t.Errorf("the program prints\n%s\nand the README says\n%s", got, blocks[i+1][2])
+				}
+			case "text":
+			default:
+				t.Errorf("no test runs blocks of %s", lang)
+			}
+		})
+	}
+	if len(blocks) < 8 {
+		t.Errorf("only %d blocks were found", len(blocks))
+	}
+}
+
+func shell(t *testing.T, dir, command string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "bash", "-e", "-o", "pipefail", "-c", command)
+	cmd.Dir = dir
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s%s", command, err, out, &errs)
+	}
+	return string(out)
+}
+
+func write(t *testing.T, dir, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
