@@ -127,12 +127,12 @@ func (c *checker) name(data []byte, i int) (end int, err error) {
 	if escaped {
 		name = appendUnescaped(nil, name)
 	}
-	if c.repeated(name) {
-		return i, ErrDuplicate
-	}
 	end = skipSpace(data, end)
 	if end >= len(data) || data[end] != ':' {
 		return end, unexpected(data, end, "':'")
+	}
+	if c.repeated(name) {
+		return i, ErrDuplicate
 	}
 	return end + 1, nil
 }
