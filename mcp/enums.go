@@ -165,7 +165,7 @@ const (
 	TaskStatusCompleted TaskStatus = "completed"
 	// The work ended in a JSON-RPC error or, for a tool, in a result with isError set.
 	TaskStatusFailed TaskStatus = "failed"
-	// The receiver waits for input from the requester, who should call tasks/result to receive
+	// The receiver waits for input from the requestor, who should call tasks/result to receive
 	// the requests for it.
 	TaskStatusInputRequired TaskStatus = "input_required"
 	// The work goes on.

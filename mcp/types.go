@@ -696,7 +696,7 @@ type CreateMessageResult struct {
 }
 
 // CreateTaskResult answers a request that was accepted as a task, at once and without the
-// outcome, which the requester fetches later by tasks/result. For tool calls, its _meta may
+// outcome, which the requestor fetches later by tasks/result. For tool calls, its _meta may
 // supply a text to give to the model meanwhile, as
 // "io.modelcontextprotocol/model-immediate-response".
 //
@@ -1730,7 +1730,7 @@ type ListRootsResult struct {
 }
 
 // ListTasksRequest asks the receiver for its tasks, page by page, limited to those that the
-// requester may see. A ListTasksResult answers it.
+// requestor may see. A ListTasksResult answers it.
 //
 // Revisions: in 2025-11-25 only.
 //
@@ -2388,7 +2388,7 @@ type RequestMetaObject struct {
 	// Names the task on whose behalf the message is sent. Absent when there is none. (In
 	// 2025-11-25 only.)
 	RelatedTask *RelatedTaskMetadata
-	// Asks for progress notifications about this request and labels them. The requester chooses
+	// Asks for progress notifications about this request and labels them. The requestor chooses
 	// a string or an integer that none of its other active requests uses; absent, no progress is
 	// reported. The receiver may stay silent even if asked.
 	ProgressToken ProgressToken
@@ -3030,7 +3030,7 @@ type SubscriptionsListenResultResponse struct {
 }
 
 // Task is one long-running operation, as its receiver reports it. The receiver keeps it, and
-// the requester asks for its state and outcome by taskId.
+// the requestor asks for its state and outcome by taskId.
 //
 // Revisions: in 2025-11-25 only.
 //
@@ -3041,7 +3041,7 @@ type Task struct {
 	// Dates the latest change of the task, in ISO 8601 notation.
 	LastUpdatedAt string
 	// Suggests how many milliseconds to wait between two tasks/get requests. Absent, the
-	// requester decides.
+	// requestor decides.
 	PollInterval *int64
 	// States how far the task has come.
 	Status TaskStatus
@@ -3079,7 +3079,7 @@ type TaskAugmentedRequestParams struct {
 	Extra codec.Extra
 }
 
-// TaskMetadata is the wish of a requester to have its request run as a task; an empty object
+// TaskMetadata is the wish of a requestor to have its request run as a task; an empty object
 // suffices.
 //
 // Revisions: in 2025-11-25 only.
@@ -3094,8 +3094,8 @@ type TaskMetadata struct {
 	Extra codec.Extra
 }
 
-// TaskStatusNotification tells the requester that a task has changed its status. It is
-// optional, so that requesters keep polling by tasks/get as well.
+// TaskStatusNotification tells the requestor that a task has changed its status. It is
+// optional, so that requestors keep polling by tasks/get as well.
 //
 // Revisions: in 2025-11-25 only.
 //

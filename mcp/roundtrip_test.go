@@ -1,0 +1,36 @@
+package mcp_test
+
+import (
+	"testing"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/internal/roundtrip"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/schema"
+)
+
+// Every definition of every revision goes through its Go type and back unharmed, and
+// Validate agrees with an independent validator.
+func TestEveryDefinitionSurvivesTheRoundTrip(t *testing.T) {
+	for _, rev := range schema.Revisions() {
+		t.Run(rev, func(t *testing.T) {
+			t.Parallel()
+			src, err := schema.Read(rev)
+			if err != nil {
+				t.Fatal(err)
+			}
+			roundtrip.Run(t, roundtrip.Package{
+				Revision: rev,
+				Schema:   src,
+				New: func(definition string) codec.Value {
+					if v := mcp.New(definition); v != nil {
+						return v
+					}
+					return nil
+				},
+				Validate:      func(definition string, text []byte) error { return mcp.Validate(mcp.Revision(rev), definition, text) },
+				ValidateValue: func(v codec.Value) error { return v.(mcp.Value).Validate(mcp.Revision(rev)) },
+			})
+		})
+	}
+}
