@@ -1,0 +1,170 @@
+// Package oracle holds what tests compare this module with: an independent JSON Schema
+// validator, and a comparison of JSON texts that is written the slow and plain way.
+package oracle
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// Schemas are the definitions of one schema file, as an independent validator reads them.
+// Formats are annotations. It is not safe for concurrent use.
+type Schemas struct {
+	compiler *jsonschema.Compiler
+	home     string // "$defs" or "definitions"
+	compiled map[string]*jsonschema.Schema
+}
+
+const url = "file:///schema.json"
+
+// Compile reads the schema file src.
+func Compile(src []byte) (*Schemas, error) {
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(src))
+	if err != nil {
+		return nil, err
+	}
+	s := &Schemas{compiler: jsonschema.NewCompiler(), home: "$defs", compiled: map[string]*jsonschema.Schema{}}
+	if top, ok := doc.(map[string]any); ok && top["definitions"] != nil {
+		s.home = "definitions"
+	}
+	s.annotate(doc)
+	return s, s.compiler.AddResource(url, doc)
+}
+
+// annotate makes the formats that x mentions annotations; draft 7 would assert them.
+func (s *Schemas) annotate(x any) {
+	switch x := x.(type) {
+	case []any:
+		for _, item := range x {
+			s.annotate(item)
+		}
+	case map[string]any:
+		if name, ok := x["format"].(string); ok {
+			s.compiler.RegisterFormat(&jsonschema.Format{Name: name, Validate: func(any) error { return nil }})
+		}
+		for _, item := range x {
+			s.annotate(item)
+		}
+	}
+}
+
+// Validate returns what the validator finds wrong with text as a value of the definition,
+// or nil. It panics if there is no such definition or text is not JSON.
+func (s *Schemas) Validate(definition string, text []byte) error {
+	schema := s.compiled[definition]
+	if schema == nil {
+		token := strings.NewReplacer("~", "~0", "/", "~1").Replace(definition)
+		schema = s.compiler.MustCompile(url + "#/" + s.home + "/" + token)
+		s.compiled[definition] = schema
+	}
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		panic(fmt.Sprintf("%v in %s", err, text))
+	}
+	return schema.Validate(value)
+}
+
+// Diff compares two JSON texts as values: the order of members does not count, and
+// numbers are the same if they are exactly, however they are written. It returns "" or
+// where they differ first.
+func Diff(want, got []byte) string {
+	w, err := parse(want)
+	if err != nil {
+		return fmt.Sprintf("want: %v", err)
+	}
+	g, err := parse(got)
+	if err != nil {
+		return fmt.Sprintf("got: %v", err)
+	}
+	return diff("", w, g)
+}
+
+func parse(text []byte) (any, error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	var x any
+	if err := d.Decode(&x); err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, fmt.Errorf("text after the value")
+	}
+	return x, nil
+}
+
+func diff(at string, want, got any) string {
+	switch w := want.(type) {
+	case map[string]any:
+		g, ok := got.(map[string]any)
+		if !ok {
+			break
+		}
+		for name, value := range w {
+			other, ok := g[name]
+			if !ok {
+				return fmt.Sprintf("%s: lost the member %q", at, name)
+			}
+			if d := diff(at+"/"+name, value, other); d != "" {
+				return d
+			}
+		}
+		for name := range g {
+			if _, ok := w[name]; !ok {
+				return fmt.Sprintf("%s: member %q came from nowhere", at, name)
+			}
+		}
+		return ""
+	case []any:
+		g, ok := got.([]any)
+		if !ok || len(g) != len(w) {
+			break
+		}
+		for i := range w {
+			if d := diff(fmt.Sprintf("%s/%d", at, i), w[i], g[i]); d != "" {
+				return d
+			}
+		}
+		return ""
+	case json.Number:
+		if g, ok := got.(json.Number); ok && plain(w.String()) == plain(g.String()) {
+			return ""
+		}
+	default:
+		if want == got {
+			return ""
+		}
+	}
+	return fmt.Sprintf("%s: want %v, got %v", at, want, got)
+}
+
+// plain is the one text that all ways to write a number have in common: its digits
+// without zeros at either end, and where the point is.
+func plain(text string) string {
+	text, neg := strings.CutPrefix(text, "-")
+	mantissa, exponent, _ := strings.Cut(strings.ToLower(text), "e")
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	digits := strings.TrimLeft(whole+fraction, "0")
+	if strings.Trim(digits, "0") == "" {
+		return "0" // -0 too
+	}
+	// The value is 0.DIGITS × 10^point.
+	point := len(whole) - (len(whole+fraction) - len(digits))
+	if exponent != "" {
+		e, err := strconv.Atoi(exponent)
+		if err != nil {
+			panic("an exponent too large for a test: " + text)
+		}
+		point += e
+	}
+	sign := ""
+	if neg {
+		sign = "-"
+	}
+	return fmt.Sprintf("%s0.%se%d", sign, strings.TrimRight(digits, "0"), point)
+}

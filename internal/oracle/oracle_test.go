@@ -1,0 +1,52 @@
+package oracle
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestDiff(t *testing.T) {
+	for _, tt := range []struct {
+		name, want, got string
+		at              string // where the difference is; "=" for none
+	}{
+		{"the same number written in many ways", `[60000, 6e4, 60000.0, 0.5, -0, 0.05e1]`, `[6e4, 60000.0, 60000, 5e-1, 0, 0.50]`, "="},
+		{"exponents with a sign or zeros in front", `[1e10, 100]`, `[1E+010, 10000e-02]`, "="},
+		{"members in another order", `{"a":1,"b":[{}]}`, ` {"b" : [ {} ], "\u0061":1.0}`, "="},
+		{"one digit in thirty", `{"n":[123456789012345678901234567890]}`, `{"n":[123456789012345678901234567891]}`, "/n/0:"},
+		{"digits that a float64 rounds away", `0.1`, `0.1000000000000000055511151231257827`, ":"},
+		{"a number and its text", `{"n":5}`, `{"n":"5"}`, "/n:"},
+		{"sign", `1`, `-1`, ":"},
+		{"exponent", `1e300`, `1e301`, ":"},
+		{"null and nothing", `{"a":null}`, `{}`, `: lost the member "a"`},
+		{"one member more", `{}`, `{"a":null}`, `: member "a" came`},
+		{"one item more", `[1]`, `[1,1]`, ":"},
+		{"empty list and empty object", `[]`, `{}`, ":"},
+		{"text after the value", `1`, `1 1`, "got: text after"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := Diff([]byte(tt.want), []byte(tt.got))
+			if tt.at == "=" && d != "" || tt.at != "=" && (d == "" || !strings.HasPrefix(d, tt.at)) {
+				t.Errorf("got %q, want a difference at %q", d, tt.at)
+			}
+		})
+	}
+}
+
+func TestFormatsAreAnnotations(t *testing.T) {
+	for _, src := range []string{
+		`{"$schema":"http://json-schema.org/draft-07/schema#","definitions":{"A":{"type":"string","format":"uri"}}}`,
+		`{"$schema":"https://json-schema.org/draft/2020-12/schema","$defs":{"A":{"type":"string","format":"uri"}}}`,
+	} {
+		s, err := Compile([]byte(src))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Validate("A", []byte(`"no uri at all"`)); err != nil {
+			t.Errorf("%s: %v", src, err)
+		}
+		if s.Validate("A", []byte(`1`)) == nil {
+			t.Errorf("%s admits a number", src)
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package tasks_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/internal/roundtrip"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
+	"github.com/mcpwire/mcpwire/schema"
+)
+
+const revision = "ext-tasks"
+
+// Every definition of the extension goes through its Go type and back unharmed, and
+// Validate agrees with an independent validator. Definitions that the extension shares with
+// the protocol have the type of package mcp.
+func TestEveryDefinitionSurvivesTheRoundTrip(t *testing.T) {
+	src, err := schema.Read(revision)
+	if err != nil {
+		t.Fatal(err)
+	}
+	revisions := schema.Revisions()
+	newest := mcp.Revision(slices.Max(revisions))
+	roundtrip.Run(t, roundtrip.Package{
+		Revision: revision,
+		Schema:   src,
+		New: func(definition string) codec.Value {
+			if v := tasks.New(definition); v != nil {
+				return v
+			}
+			if v := mcp.New(definition); v != nil {
+				return v
+			}
+			return nil
+		},
+		Validate: func(definition string, text []byte) error { return tasks.Validate(revision, definition, text) },
+		ValidateValue: func(v codec.Value) error {
+			if v, ok := v.(tasks.Value); ok {
+				return v.Validate(revision)
+			}
+			return v.(mcp.Value).Validate(newest)
+		},
+	})
+}
