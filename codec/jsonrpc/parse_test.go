@@ -1,0 +1,432 @@
+package jsonrpc
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/codec"
+)
+
+func number(text codec.Number) ID {
+	id, err := codec.NumberScalar(text)
+	if err != nil {
+		panic(err)
+	}
+	return id
+}
+
+func extra(pairs ...string) (x codec.Extra) {
+	for i := 0; i < len(pairs); i += 2 {
+		x.Set(pairs[i], json.RawMessage(pairs[i+1]))
+	}
+	return x
+}
+
+func TestMessageIsParsedAndWrittenAsItCame(t *testing.T) {
+	one, object := codec.IntScalar(1), json.RawMessage(`{}`)
+	for _, c := range []struct {
+		name, text string
+		want       Message
+	}{
+		{"request", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, NewRequest(one, "ping", nil)},
+		{"request with params", `{"jsonrpc":"2.0","id":"a","method":"m","params":{"x": [1.0]}}`, NewRequest(codec.StringScalar("a"), "m", json.RawMessage(`{"x": [1.0]}`))},
+		{"request with empty params", `{"jsonrpc":"2.0","id":1,"method":"m","params":{}}`, NewRequest(one, "m", object)},
+		{"request with an empty method", `{"jsonrpc":"2.0","id":1,"method":""}`, NewRequest(one, "", nil)},
+		{"notification", `{"jsonrpc":"2.0","method":"n"}`, NewNotification("n", nil)},
+		{"notification with params", `{"jsonrpc":"2.0","method":"n\u00e9","params":{"id":1}}`, NewNotification("né", json.RawMessage(`{"id":1}`))},
+		{"response", `{"jsonrpc":"2.0","id":1,"result":{}}`, NewResponse(one, object)},
+		{"response with a result", `{"jsonrpc":"2.0","id":"","result":{"error":{},"result":null}}`, NewResponse(codec.StringScalar(""), json.RawMessage(`{"error":{},"result":null}`))},
+		{"error", `{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"m"}}`, NewErrorResponse(one, &Error{Code: -32600, Message: "m"})},
+		{"error without id", `{"jsonrpc":"2.0","error":{"code":1,"message":""}}`, NewErrorResponse(ID{}, &Error{Code: 1})},
+		{"error with null id", `{"jsonrpc":"2.0","error":{"code":1,"message":""},"id":null}`,
+			Message{Kind: KindErrorResponse, Error: &Error{Code: 1}, Extra: extra("id", "null")}},
+		{"error with data", `{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m","data":[{"a":1}]}}`, NewErrorResponse(one, &Error{1, "m", json.RawMessage(`[{"a":1}]`), codec.Extra{}})},
+		{"error with null data", `{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m","data":null}}`, NewErrorResponse(one, &Error{1, "m", json.RawMessage(`null`), codec.Extra{}})},
+		{"error with unknown members", `{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m","type":"t","Code":null}}`, NewErrorResponse(one, &Error{1, "m", nil, extra("type", `"t"`, "Code", "null")})},
+		{"unknown members", `{"jsonrpc":"2.0","id":1,"method":"m","x":{"y":[]},"ID":7,"":null}`, Message{Kind: KindRequest, ID: one, Method: "m", Extra: extra("x", `{"y":[]}`, "ID", "7", "", "null")}},
+		{"response with params", `{"jsonrpc":"2.0","id":1,"result":{},"params":[1]}`, Message{Kind: KindResponse, ID: one, Result: object, Extra: extra("params", "[1]")}},
+		{"error with params", `{"jsonrpc":"2.0","error":{"code":1,"message":""},"params":null}`, Message{Kind: KindErrorResponse, Error: &Error{Code: 1}, Extra: extra("params", "null")}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := Parse([]byte(c.text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			out, err := got.AppendJSON([]byte("x"))
+			if want := "x" + strings.ReplaceAll(c.text, `\u00e9`, "é"); string(out) != want || err != nil {
+				t.Errorf("wrote %s, %v", out, err)
+			}
+			var std Message
+			if err := json.Unmarshal([]byte(c.text), &std); err != nil || cmp.Diff(c.want, std) != "" {
+				t.Errorf("by encoding/json: %v, %v", std, err)
+			}
+			if out, err := json.Marshal(&std); err != nil || len(out) == 0 {
+				t.Errorf("by encoding/json: %s, %v", out, err)
+			}
+		})
+	}
+}
+
+// The order of members makes no difference.
+func TestMessageIsTheSameInAnyOrderOfMembers(t *testing.T) {
+	for _, members := range [][]string{
+		{`"jsonrpc":"2.0"`, `"id":1`, `"method":"m"`, `"params":{}`, `"x":1`},
+		{`"jsonrpc":"2.0"`, `"id":1`, `"result":{"a":1}`, `"params":3`},
+		{`"jsonrpc":"2.0"`, `"id":null`, `"error":{"code":1,"message":"m"}`, `"x":null`},
+	} {
+		var want *Message
+		permute(members, func(members []string) {
+			text := " { " + strings.Join(members, " ,\n") + " } "
+			got, err := Parse([]byte(text))
+			if err != nil {
+				t.Fatalf("%s: %v", text, err)
+			}
+			if want == nil {
+				want = &got
+			}
+			if diff := cmp.Diff(*want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", text, diff)
+			}
+		})
+	}
+}
+
+func permute(list []string, f func([]string)) {
+	var rec func(n int)
+	rec = func(n int) {
+		if n == len(list) {
+			f(list)
+			return
+		}
+		for i := n; i < len(list); i++ {
+			list[n], list[i] = list[i], list[n]
+			rec(n + 1)
+			list[n], list[i] = list[i], list[n]
+		}
+	}
+	rec(0)
+}
+
+func TestIDKeepsItsTextAndType(t *testing.T) {
+	long := strings.Repeat("9", 1000)
+	for text, want := range map[string]ID{
+		`0`:                    codec.IntScalar(0),
+		`-0`:                   number("-0"),
+		`7`:                    codec.IntScalar(7),
+		`-7`:                   codec.IntScalar(-7),
+		`1.0`:                  number("1.0"),
+		`1e3`:                  number("1e3"),
+		`1E+3`:                 number("1E+3"),
+		`10e-1`:                number("10e-1"),
+		`9007199254740993`:     number("9007199254740993"),
+		`18446744073709551616`: number("18446744073709551616"),
+		`1e400`:                number("1e400"),
+		long:                   number(codec.Number(long)),
+		`""`:                   codec.StringScalar(""),
+		`"7"`:                  codec.StringScalar("7"),
+		`"null"`:               codec.StringScalar("null"),
+		`"\u0037\ud83d\ude00"`: codec.StringScalar("7😀"),
+	} {
+		for _, rest := range []string{`"method":"m"`, `"result":{}`, `"error":{"code":1,"message":"m"}`} {
+			got, err := Parse([]byte(`{"jsonrpc":"2.0","id":` + text + `,` + rest + `}`))
+			if err != nil || got.ID != want {
+				t.Errorf("%s: got %v, %v", text, got.ID, err)
+			}
+			out, err := got.AppendJSON(nil)
+			if again, err2 := Parse(out); err != nil || err2 != nil || again.ID != want {
+				t.Errorf("%s: written as %s, %v, %v", text, out, err, err2)
+			}
+		}
+	}
+}
+
+// refusal pins an error: which sentinel, where, at which pointer, with which code, and what was read all the same.
+type refusal struct {
+	err     error
+	offset  int64
+	pointer string
+	code    int64
+	kind    Kind
+	id      ID
+}
+
+func (f refusal) check(t *testing.T, text string, m Message, err error) {
+	t.Helper()
+	var e *codec.Error
+	if !errors.As(err, &e) || !errors.Is(err, f.err) {
+		t.Fatalf("%s: got %v, want %v", text, err, f.err)
+	}
+	line := 1 + strings.Count(text[:e.Offset], "\n")
+	column := int(e.Offset) - strings.LastIndexByte(text[:e.Offset], '\n')
+	if e.Line != line || e.Column != column {
+		t.Errorf("%s: at %d:%d, want %d:%d", text, e.Line, e.Column, line, column)
+	}
+	if got := (refusal{f.err, e.Offset, e.Pointer, CodeOf(err), m.Kind, m.ID}); got != f {
+		t.Errorf("%s: %v\n got %+v\nwant %+v", text, err, got, f)
+	}
+}
+
+var one = codec.IntScalar(1)
+
+const (
+	invalidRequest = CodeInvalidRequest
+	parseError     = CodeParseError
+)
+
+var faults = []struct {
+	name, text string
+	refusal
+}{
+	{"empty text", ``, refusal{codec.ErrEOF, 0, "", parseError, 0, ID{}}},
+	{"text that ends early", `{"jsonrpc":"2.0","id":1`, refusal{codec.ErrEOF, 23, "/id", parseError, 0, one}},
+	{"text that goes on", `{"jsonrpc":"2.0","id":1,"method":"m"}{}`, refusal{codec.ErrTrailing, 37, "", parseError, KindRequest, one}},
+	{"malformed in params", "{\"id\":1,\n\"method\":\"m\",\n\"params\":{\"a\":01}}", refusal{codec.ErrNumber, 37, "/params/a", parseError, KindRequest, one}},
+	{"malformed in a notification, as far as one sees", `{"method":"m","params":{"a":}}`, refusal{codec.ErrSyntax, 28, "/params/a", parseError, 0, ID{}}},
+	{"malformed response", `{"id":1,"result":{"a":"` + "\xff" + `"}}`, refusal{codec.ErrUTF8, 23, "/result/a", parseError, KindResponse, one}},
+	{"malformed error", `{"id":1,"error":{"code":1,"message":"\x"}}`, refusal{codec.ErrEscape, 37, "/error/message", parseError, KindErrorResponse, one}},
+	{"malformed behind an invalid message", `{"jsonrpc":"1.0","id":1,"method":3} x`, refusal{codec.ErrTrailing, 36, "", parseError, KindRequest, one}},
+	{"malformed behind another value", `[1,2]]`, refusal{codec.ErrTrailing, 5, "", parseError, 0, ID{}}},
+	{"malformed behind an invalid error", `{"error":{"code":"1"},"id":1,}`, refusal{codec.ErrSyntax, 29, "", parseError, KindErrorResponse, one}},
+	{"repeated name in params", `{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1,"a":2}}`, refusal{codec.ErrDuplicate, 53, "/params/a", parseError, KindRequest, one}},
+	{"repeated member", `{"jsonrpc":"2.0","jsonrpc":"2.0"}`, refusal{codec.ErrDuplicate, 17, "/jsonrpc", parseError, 0, ID{}}},
+	{"repeated id", `{"jsonrpc":"2.0","id":1,"method":"m","id":1}`, refusal{codec.ErrDuplicate, 37, "/id", parseError, KindRequest, ID{}}},
+	{"repeated null id", `{"jsonrpc":"2.0","id":null,"id":null}`, refusal{codec.ErrDuplicate, 27, "/id", parseError, 0, ID{}}},
+	{"repeated method", `{"jsonrpc":"2.0","id":1,"method":"m","\u006dethod":"n"}`, refusal{codec.ErrDuplicate, 37, "/method", parseError, KindRequest, one}},
+	{"repeated params", `{"params":{},"params":{}}`, refusal{codec.ErrDuplicate, 13, "/params", parseError, 0, ID{}}},
+	{"repeated result", `{"result":{},"result":{}}`, refusal{codec.ErrDuplicate, 13, "/result", parseError, KindResponse, ID{}}},
+	{"repeated error", `{"error":{"code":1,"message":"m"},"error":1}`, refusal{codec.ErrDuplicate, 34, "/error", parseError, KindErrorResponse, ID{}}},
+	{"repeated unknown member", `{"x":1,"x":1}`, refusal{codec.ErrDuplicate, 7, "/x", parseError, 0, ID{}}},
+	{"repeated code", `{"id":1,"error":{"code":1,"code":1}}`, refusal{codec.ErrDuplicate, 26, "/error/code", parseError, KindErrorResponse, one}},
+
+	{"null", `null`, refusal{ErrObject, 0, "", invalidRequest, 0, ID{}}},
+	{"string", ` "x"`, refusal{ErrObject, 1, "", invalidRequest, 0, ID{}}},
+	{"number", `1`, refusal{ErrObject, 0, "", invalidRequest, 0, ID{}}},
+	{"batch", ` [{"jsonrpc":"2.0","id":1,"method":"m"}]`, refusal{ErrBatch, 1, "", invalidRequest, 0, ID{}}},
+	{"empty batch", `[]`, refusal{ErrBatch, 0, "", invalidRequest, 0, ID{}}},
+
+	{"no version", `{"id":1,"method":"m"}`, refusal{ErrVersion, 0, "", invalidRequest, KindRequest, one}},
+	{"empty object", "\n {}", refusal{ErrVersion, 2, "", invalidRequest, 0, ID{}}},
+	{"wrong version", `{"jsonrpc":"1.0","id":1,"method":"m"}`, refusal{ErrVersion, 11, "/jsonrpc", invalidRequest, KindRequest, one}},
+	{"version as a number", `{"jsonrpc":2.0,"method":"m","id":1}`, refusal{ErrVersion, 11, "/jsonrpc", invalidRequest, KindRequest, one}},
+	{"version null", `{"jsonrpc":null}`, refusal{ErrVersion, 11, "/jsonrpc", invalidRequest, 0, ID{}}},
+	{"version with space", `{"jsonrpc":"2.0 "}`, refusal{ErrVersion, 11, "/jsonrpc", invalidRequest, 0, ID{}}},
+	{"version under a name in capitals", `{"JSONRPC":"2.0"}`, refusal{ErrVersion, 0, "", invalidRequest, 0, ID{}}},
+
+	{"fractional id", `{"jsonrpc":"2.0","id":1.5,"method":"m"}`, refusal{ErrID, 22, "/id", invalidRequest, KindRequest, ID{}}},
+	{"fractional id by exponent", `{"jsonrpc":"2.0","id":1e-3,"result":{}}`, refusal{ErrID, 22, "/id", invalidRequest, KindResponse, ID{}}},
+	{"boolean id", `{"jsonrpc":"2.0","id":true,"method":"m"}`, refusal{ErrID, 22, "/id", invalidRequest, KindRequest, ID{}}},
+	{"object for an id", `{"jsonrpc":"2.0","id":{"a":[]},"method":"m"}`, refusal{ErrID, 22, "/id", invalidRequest, KindRequest, ID{}}},
+	{"array for an id", `{"jsonrpc":"2.0","id":[1],"error":{"code":1,"message":"m"}}`, refusal{ErrID, 22, "/id", invalidRequest, KindErrorResponse, ID{}}},
+	{"null id of a request", `{"jsonrpc":"2.0","method":"m","id":null}`, refusal{ErrID, 35, "/id", invalidRequest, KindRequest, ID{}}},
+	{"null id of a response", `{"jsonrpc":"2.0","id":null,"result":{}}`, refusal{ErrID, 22, "/id", invalidRequest, KindResponse, ID{}}},
+	{"response without id", ` {"jsonrpc":"2.0","result":{}}`, refusal{ErrNoID, 1, "", invalidRequest, KindResponse, ID{}}},
+	{"id of a request in capitals", `{"jsonrpc":"2.0","ID":1,"result":{}}`, refusal{ErrNoID, 0, "", invalidRequest, KindResponse, ID{}}},
+
+	{"method as a number", `{"jsonrpc":"2.0","method":1,"id":1}`, refusal{ErrMethod, 26, "/method", invalidRequest, KindRequest, one}},
+	{"method null", `{"jsonrpc":"2.0","id":1,"method":null}`, refusal{ErrMethod, 33, "/method", invalidRequest, KindRequest, one}},
+	{"method null in a notification", `{"jsonrpc":"2.0","method":null}`, refusal{ErrMethod, 26, "/method", invalidRequest, KindNotification, ID{}}},
+	{"params null", `{"jsonrpc":"2.0","params":null,"method":"m","id":1}`, refusal{ErrParams, 26, "/params", invalidRequest, KindRequest, one}},
+	{"params a string", `{"jsonrpc":"2.0","method":"m","params":"x"}`, refusal{ErrParams, 39, "/params", invalidRequest, KindNotification, ID{}}},
+	{"params an array", `{"jsonrpc":"2.0","id":1,"params":[1,2],"method":"m"}`, refusal{ErrPositional, 33, "/params", CodeInvalidParams, KindRequest, one}},
+	{"params an array in a notification", `{"jsonrpc":"2.0","method":"m","params":[]}`, refusal{ErrPositional, 39, "/params", CodeInvalidParams, KindNotification, ID{}}},
+	{"result null", `{"jsonrpc":"2.0","id":1,"result":null}`, refusal{ErrResult, 33, "/result", invalidRequest, KindResponse, one}},
+	{"result an array", `{"jsonrpc":"2.0","id":1,"result":[]}`, refusal{ErrResult, 33, "/result", invalidRequest, KindResponse, one}},
+
+	{"error null", `{"jsonrpc":"2.0","id":1,"error":null}`, refusal{ErrError, 32, "/error", invalidRequest, KindErrorResponse, one}},
+	{"error a string", `{"jsonrpc":"2.0","error":"no","id":1}`, refusal{ErrError, 25, "/error", invalidRequest, KindErrorResponse, one}},
+	{"error without code", `{"jsonrpc":"2.0","error":{"message":"m"},"id":1}`, refusal{ErrError, 25, "/error", invalidRequest, KindErrorResponse, one}},
+	{"error without message", `{"jsonrpc":"2.0","error":{"code":1},"id":1}`, refusal{ErrError, 25, "/error", invalidRequest, KindErrorResponse, one}},
+	{"error with a fractional code", `{"jsonrpc":"2.0","error":{"code":1.5,"message":"m"},"id":1}`, refusal{ErrError, 33, "/error/code", invalidRequest, KindErrorResponse, one}},
+	{"error with a code that is a string", `{"jsonrpc":"2.0","error":{"code":"1","message":"m"},"id":1}`, refusal{ErrError, 33, "/error/code", invalidRequest, KindErrorResponse, one}},
+	{"error with a null message", `{"jsonrpc":"2.0","error":{"code":1,"message":null},"id":1}`, refusal{ErrError, 45, "/error/message", invalidRequest, KindErrorResponse, one}},
+
+	{"result and error", `{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":"m"}}`, refusal{ErrBoth, 44, "/error", invalidRequest, KindErrorResponse, one}},
+	{"error and result", `{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m"},"result":{}}`, refusal{ErrBoth, 66, "/result", invalidRequest, KindErrorResponse, one}},
+	{"method and result", `{"jsonrpc":"2.0","id":1,"method":"m","result":{}}`, refusal{ErrMixed, 46, "/result", invalidRequest, KindRequest, one}},
+	{"error and method", `{"jsonrpc":"2.0","error":{"code":1,"message":"m"},"method":"m"}`, refusal{ErrMixed, 25, "/error", invalidRequest, KindNotification, ID{}}},
+	{"nothing but an id", `{"jsonrpc":"2.0","id":1}`, refusal{ErrNeither, 0, "", invalidRequest, 0, one}},
+	{"nothing but params", `{"jsonrpc":"2.0","params":{}}`, refusal{ErrNeither, 0, "", invalidRequest, 0, ID{}}},
+	{"method in capitals", `{"jsonrpc":"2.0","id":1,"Method":"m"}`, refusal{ErrNeither, 0, "", invalidRequest, 0, one}},
+	{"the first of two faults", `{"jsonrpc":"2.0","id":[],"method":7}`, refusal{ErrID, 22, "/id", invalidRequest, KindRequest, ID{}}},
+}
+
+func TestInvalidMessageIsRefusedAtItsFault(t *testing.T) {
+	for _, c := range faults {
+		t.Run(c.name, func(t *testing.T) {
+			m, err := Parse([]byte(c.text))
+			c.check(t, c.text, m, err)
+		})
+	}
+}
+
+func TestOptionsHoldForMessages(t *testing.T) {
+	const text = `{"jsonrpc":"2.0","id":1,"method":"mm","params":{"a":[]}}`
+	for _, c := range []struct {
+		opt codec.Option
+		refusal
+	}{
+		{codec.MaxDepth(2), refusal{codec.ErrDepth, 52, "/params/a", parseError, KindRequest, one}},
+		{codec.MaxSize(20), refusal{codec.ErrSize, 20, "", parseError, 0, ID{}}},
+		{codec.MaxString(6), refusal{codec.ErrStringSize, 1, "/jsonrpc", parseError, 0, ID{}}},
+	} {
+		m, err := Parse([]byte(text), c.opt)
+		c.check(t, text, m, err)
+	}
+}
+
+func TestMessageDoesNotChangeWithTheInput(t *testing.T) {
+	for _, text := range []string{
+		`{"jsonrpc":"2.0","id":"idé","method":"m","params":{"a":"b"},"x":[1]}`,
+		`{"jsonrpc":"2.0","id":1e3,"result":{"a":"b"},"x":[1]}`,
+		`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"mm","data":[1],"x":"y"},"u":"v"}`,
+	} {
+		data := []byte(text)
+		m, err := Parse(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range data {
+			data[i] = '#'
+		}
+		if out, err := m.AppendJSON(nil); string(out) != text || err != nil {
+			t.Errorf("%s became %s, %v", text, out, err)
+		}
+		data = []byte(text)
+		m, err = Parse(data, codec.NoCopy())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, c := range data {
+			if c == 'a' {
+				data[i] = 'A'
+			}
+		}
+		if len(m.Params)+len(m.Result) > 0 && !strings.Contains(string(m.Params)+string(m.Result), `"A"`) {
+			t.Error("NoCopy copies")
+		}
+	}
+}
+
+func TestMessageThatDoesNotFitItsKindIsNotWritten(t *testing.T) {
+	object, bad := json.RawMessage(`{}`), &Error{Code: 1, Message: "m"}
+	for name, c := range map[string]struct {
+		m       Message
+		err     error
+		pointer string
+	}{
+		"zero":                       {Message{}, ErrNeither, ""},
+		"kind beyond all":            {Message{Kind: 9, ID: one}, ErrNeither, ""},
+		"request without id":         {NewRequest(ID{}, "m", nil), ErrNoID, "/id"},
+		"request with boolean id":    {NewRequest(codec.BoolScalar(true), "m", nil), ErrID, "/id"},
+		"request with fractional id": {NewRequest(number("1.5"), "m", nil), ErrID, "/id"},
+		"id that is not UTF-8":       {NewRequest(codec.StringScalar("\xff"), "m", nil), codec.ErrUTF8, "/id"},
+		"method that is not UTF-8":   {NewRequest(one, "\xff", nil), codec.ErrUTF8, "/method"},
+		"request with array":         {NewRequest(one, "m", json.RawMessage(`[]`)), nil, "/params"},
+		"request with malformed":     {NewRequest(one, "m", json.RawMessage(`{"a":}`)), codec.ErrSyntax, "/params/a"},
+		"request with result":        {Message{Kind: KindRequest, ID: one, Result: object}, ErrMixed, "/result"},
+		"request with error":         {Message{Kind: KindRequest, ID: one, Error: bad}, ErrMixed, "/error"},
+		"notification with id":       {Message{Kind: KindNotification, ID: one}, ErrMixed, "/id"},
+		"response without id":        {NewResponse(ID{}, object), ErrNoID, "/id"},
+		"response without result":    {NewResponse(one, nil), codec.ErrNoValue, "/result"},
+		"response with null":         {NewResponse(one, json.RawMessage("null")), nil, "/result"},
+		"response with method":       {Message{Kind: KindResponse, ID: one, Result: object, Method: "m"}, ErrMixed, "/method"},
+		"response with params":       {Message{Kind: KindResponse, ID: one, Result: object, Params: object}, ErrMixed, "/params"},
+		"response with error":        {Message{Kind: KindResponse, ID: one, Result: object, Error: bad}, ErrMixed, "/error"},
+		"error without error":        {NewErrorResponse(one, nil), codec.ErrNoValue, "/error"},
+		"error with result":          {Message{Kind: KindErrorResponse, Error: bad, Result: object}, ErrMixed, "/result"},
+		"error with malformed data":  {NewErrorResponse(one, &Error{Data: json.RawMessage("tru")}), codec.ErrEOF, "/error/data"},
+		"id among unknown members":   {Message{Kind: KindNotification, Extra: extra("id", "1")}, ErrMixed, "/id"},
+		"null id of a request":       {Message{Kind: KindRequest, ID: one, Extra: extra("id", "null")}, ErrMixed, "/id"},
+		"method among unknown ones":  {Message{Kind: KindResponse, ID: one, Result: object, Extra: extra("method", `"m"`)}, ErrMixed, "/method"},
+		"result among unknown ones":  {Message{Kind: KindRequest, ID: one, Extra: extra("result", `{}`)}, ErrMixed, "/result"},
+		"params among unknown ones":  {Message{Kind: KindRequest, ID: one, Extra: extra("params", `{}`)}, ErrMixed, "/params"},
+		"malformed unknown member":   {Message{Kind: KindRequest, ID: one, Extra: extra("x", `{"a":tru}`)}, codec.ErrLiteral, "/x/a"},
+		"version among unknown ones": {Message{Kind: KindRequest, ID: one, Extra: extra("jsonrpc", `"1.0"`)}, nil, "-"},
+		"id of an error, in both":    {Message{Kind: KindErrorResponse, ID: one, Error: bad, Extra: extra("id", "null")}, nil, "-"},
+		"an error response":          {NewErrorResponse(one, bad), nil, "-"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, err := c.m.AppendJSON(nil)
+			if c.pointer == "-" { // it is written, and is a message
+				if _, err2 := Parse(out); err != nil || err2 != nil {
+					t.Errorf("%s: %v, %v", out, err, err2)
+				}
+				return
+			}
+			var e *codec.Error
+			if !errors.As(err, &e) || c.err != nil && !errors.Is(err, c.err) || e.Pointer != c.pointer || out != nil {
+				t.Errorf("got %s, %v, want %v at %q", out, err, c.err, c.pointer)
+			}
+		})
+	}
+}
+
+func TestErrorCodeThatDoesNotFitKeepsItsText(t *testing.T) {
+	const text = `{"jsonrpc":"2.0","id":1,"error":{"code":-1e30,"message":"m"}}`
+	m, err := Parse([]byte(text))
+	if err != nil || m.Error.Code != -1<<63 {
+		t.Fatalf("%+v, %v", m.Error, err)
+	}
+	if out, err := m.AppendJSON(nil); string(out) != text || err != nil {
+		t.Errorf("got %s, %v", out, err)
+	}
+}
+
+func TestErrorStandsAlone(t *testing.T) {
+	var e Error
+	err := codec.Unmarshal([]byte(`{"code":-32000,"message":"no","data":{},"x":1}`), &e)
+	want := Error{-32000, "no", json.RawMessage(`{}`), extra("x", "1")}
+	if diff := cmp.Diff(want, e); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	for text, want := range map[string]error{`null`: ErrError, `[]`: ErrError, `{}`: ErrError, `{"code":1}`: ErrError, `{"code":1.5,"message":"m"}`: codec.ErrInteger, ``: codec.ErrEOF, `x`: codec.ErrSyntax} {
+		if err := codec.Unmarshal([]byte(text), &e); !errors.Is(err, want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	if _, err := codec.Marshal((*Error)(nil)); !errors.Is(err, codec.ErrNoValue) {
+		t.Errorf("nil: %v", err)
+	}
+	if got, want := (&Error{Code: -32601, Message: "no such method"}).Error(), "jsonrpc: no such method (code -32601)"; got != want {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestCodeOfEveryError(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want int64
+	}{
+		{nil, 0},
+		{&Error{Code: -32002}, -32002},
+		{fmt.Errorf("wrapped: %w", &Error{Code: 5}), 5},
+		{ErrVersion, CodeInvalidRequest},
+		{fmt.Errorf("wrapped: %w", ErrPositional), CodeInvalidParams},
+		{codec.Valid([]byte(`{`)), CodeParseError},
+		{codec.Unmarshal([]byte(`1`), new(Error)), CodeInvalidRequest},
+		{codec.Unmarshal([]byte(`{"code":"x"}`), new(Error)), CodeInvalidParams},
+		{errors.New("other"), CodeInternalError},
+	} {
+		if got := CodeOf(c.err); got != c.want {
+			t.Errorf("%v: got %d, want %d", c.err, got, c.want)
+		}
+	}
+}
+
+func TestKindHasAName(t *testing.T) {
+	var names []string
+	for k := KindInvalid; k <= KindErrorResponse+1; k++ {
+		names = append(names, k.String())
+	}
+	if diff := cmp.Diff([]string{"invalid", "request", "notification", "response", "error response", "invalid"}, names); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
