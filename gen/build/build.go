@@ -55,7 +55,7 @@ func Build(g *merge.Graph, c Config) (*ir.Package, error) {
 	// Definitions take their names before any inline shape does.
 	for _, name := range g.Names() {
 		if !b.external(name) {
-			if err := b.claim(goName(name), g.Defs[name].Node); err != nil {
+			if err := b.claim(b.defName(name), g.Defs[name].Node); err != nil {
 				return nil, err
 			}
 		}
@@ -159,13 +159,21 @@ func (s scope) elem(mark, suffix string) scope {
 
 // declare settles the Go name for a type declared at s.
 func (b *builder) declare(s scope, n merge.Node) (string, error) {
-	if name, ok := b.Overrides.Name(s.at); ok {
-		return name, b.claim(name, n)
-	}
 	if s.path == "" {
 		return s.name, nil // a definition, claimed before
 	}
+	if name, ok := b.Overrides.Name(s.at); ok {
+		return name, b.claim(name, n)
+	}
 	return s.name, b.claim(s.name, n)
+}
+
+// defName is the Go name of a definition.
+func (b *builder) defName(def string) string {
+	if name, ok := b.Overrides.Name(def); ok {
+		return name
+	}
+	return goName(def)
 }
 
 // def returns the type of the definition called name, building it if need be.
@@ -188,7 +196,7 @@ func (b *builder) def(name string) (ir.Type, error) {
 		}
 		return nil, d.Node.At().Errorf("package %s has no type for it", b.Base.Path)
 	}
-	s := scope{def: name, at: name, name: goName(name), in: d.In}
+	s := scope{def: name, at: name, name: b.defName(name), in: d.In}
 	if o, ok := d.Node.(*merge.Object); ok {
 		s.in |= o.In
 	}
@@ -202,7 +210,7 @@ func (b *builder) def(name string) (ir.Type, error) {
 			return st, b.fillStruct(st, n, s)
 		}
 	case *merge.Union:
-		if !b.free[name] {
+		if !b.free[name] && len(b.flatten(n)) > 1 {
 			return b.union(n, s)
 		}
 	case *merge.Enum:
@@ -225,7 +233,8 @@ func (b *builder) renamed(old, now string) error {
 		return nil
 	}
 	n := b.g.Defs[now].Node
-	if err := b.claim(goName(old), n); err != nil {
+	name := b.defName(old)
+	if err := b.claim(name, n); err != nil {
 		return err
 	}
 	var before merge.Revs
@@ -234,8 +243,8 @@ func (b *builder) renamed(old, now string) error {
 			before |= 1 << i
 		}
 	}
-	b.pkg.Aliases = append(b.pkg.Aliases, &ir.Alias{GoName: goName(old), Def: old, Type: b.defs[now],
-		Doc: ir.Doc{Text: fmt.Sprintf("%s is the name that older revisions give to %s.", goName(old), goName(now))}})
+	b.pkg.Aliases = append(b.pkg.Aliases, &ir.Alias{GoName: name, Def: old, Type: b.defs[now],
+		Doc: ir.Doc{Text: fmt.Sprintf("%s is the name that older revisions give to %s.", name, b.defName(now))}})
 	b.pkg.Defs = append(b.pkg.Defs, &ir.Def{Name: old, Type: b.defs[now]})
 	return nil
 }
@@ -295,10 +304,29 @@ func (b *builder) typ(n merge.Node, s scope) (ir.Type, error) {
 // to keep its exact text in.
 func (b *builder) elem(n merge.Node, s scope) (ir.Type, error) {
 	t, err := b.typ(n, s)
-	if t == ir.Int || t == ir.Float {
-		t = ir.Number
+	if t == nil || err != nil {
+		return nil, err
 	}
-	return t, err
+	return exact(t), nil
+}
+
+// exact replaces integers and floats, however named, by the type that keeps their text.
+func exact(t ir.Type) ir.Type {
+	under := resolveAlias(t)
+	if e, ok := under.(*ir.External); ok {
+		under = resolveAlias(e.Type)
+	}
+	switch u := under.(type) {
+	case ir.Prim:
+		if u == ir.Int || u == ir.Float {
+			return ir.Number
+		}
+	case *ir.Nullable:
+		if e := exact(u.Elem); e != u.Elem {
+			return &ir.Nullable{Elem: e}
+		}
+	}
+	return t
 }
 
 func scalar(k merge.Kinds) ir.Type {
@@ -428,6 +456,12 @@ func (b *builder) enum(n *merge.Enum, s scope) (ir.Type, error) {
 // between one value and a list of them.
 func (b *builder) union(n *merge.Union, s scope) (ir.Type, error) {
 	flat := b.flatten(n)
+	if len(flat) == 1 { // several scalars, say, which are one
+		if flat[0].name != "" {
+			return b.def(flat[0].name)
+		}
+		return b.typ(flat[0].node, s)
+	}
 	key := "union"
 	for _, v := range flat {
 		key += " " + b.shapeKey(v)

@@ -164,7 +164,7 @@ func reader(t ir.Type) string {
 	case *ir.Union:
 		return pkg + "Decode" + u.GoName
 	}
-	return fmt.Sprintf("func(r *codec.Reader) %s { return %s }", goType(t), read(t))
+	return fmt.Sprintf("func(r *codec.Reader) %s { return %s }", valueType(t), read(t))
 }
 
 func scalarKinds(s *ir.Scalar) string {

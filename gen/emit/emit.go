@@ -195,10 +195,32 @@ func qualify(t ir.Type, pkg string) ir.Type {
 	return t
 }
 
+// nullable looks through names for a value that may be null.
+func nullable(t ir.Type) (*ir.Nullable, bool) {
+	under, _ := underlying(t)
+	n, ok := under.(*ir.Nullable)
+	return n, ok
+}
+
+// valueType is the Go type of what read returns. It is that of t but for integers and
+// floats, which have no text beside them outside of a struct.
+func valueType(t ir.Type) string {
+	under, _ := underlying(t)
+	switch u := under.(type) {
+	case ir.Prim:
+		if u == ir.Int || u == ir.Float {
+			return goType(ir.Number)
+		}
+	case *ir.Nullable:
+		return "*" + valueType(u.Elem)
+	}
+	return goType(t)
+}
+
 // fieldType is the Go type of a struct field.
 func fieldType(f *ir.Field) string {
 	if f.Presence == ir.Pointer {
-		if n, ok := f.Type.(*ir.Nullable); ok {
+		if n, ok := nullable(f.Type); ok {
 			return "*codec.Nullable[" + goType(n.Elem) + "]"
 		}
 		return "*" + goType(f.Type)

@@ -33,14 +33,14 @@ func (w *printer) encodeStruct(s *ir.Struct) {
 			continue
 		case f.Presence == ir.Plain:
 			w.f("\tif !x.Extra.Absent(%d) || %s {\n\t\t%s\n", f.Bit, isSet(f.Type, field), key)
-			if n, ok := f.Type.(*ir.Nullable); ok {
+			if n, ok := nullable(f.Type); ok {
 				w.f("\t\tif %s == nil {\n\t\t\tw.Null()\n\t\t} else {\n\t\t\t%s\n\t\t}\n", field, writeMember(n.Elem, "*"+field, f.JSON))
 			} else {
 				w.f("\t\t%s\n", writeMember(f.Type, field, f.JSON))
 			}
 		case f.Presence == ir.Pointer:
 			w.f("\tif %s != nil {\n\t\t%s\n", field, key)
-			if n, ok := f.Type.(*ir.Nullable); ok {
+			if n, ok := nullable(f.Type); ok {
 				w.f("\t\tif %s.Null {\n\t\t\tw.Null()\n\t\t} else {\n\t\t\t%s\n\t\t}\n", field, writeMember(n.Elem, field+".Value", f.JSON))
 			} else {
 				w.f("\t\t%s\n", writeMember(f.Type, "*"+field, f.JSON))
@@ -163,7 +163,7 @@ func writer(t ir.Type) string {
 	case *ir.Union:
 		return "codec.WriteUnion[" + goType(t) + "]"
 	}
-	return fmt.Sprintf("func(w *codec.Writer, v %s) { %s }", goType(t), write(t, "v"))
+	return fmt.Sprintf("func(w *codec.Writer, v %s) { %s }", valueType(t), write(t, "v"))
 }
 
 func (w *printer) marshal() {

@@ -91,7 +91,7 @@ func (w *printer) registry() {
 			w.f("\tcase %q:\n\t\treturn new(%s)\n", d.Name, goType(d.Type))
 			continue
 		}
-		w.f("\tcase %q:\n\t\treturn &holder[%s]{definition: %[1]q, read: %[3]s, write: %s}\n", d.Name, goType(d.Type), reader(d.Type), writer(d.Type))
+		w.f("\tcase %q:\n\t\treturn &holder[%s]{definition: %[1]q, read: %[3]s, write: %s}\n", d.Name, valueType(d.Type), reader(d.Type), writer(d.Type))
 	}
 	w.f("\t}\n\treturn nil\n}\n\n")
 	w.f(`// holder makes a Value of what is no struct.
