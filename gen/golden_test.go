@@ -1,0 +1,356 @@
+package gen_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/format"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+
+	"github.com/mcpwire/mcpwire/gen"
+	"github.com/mcpwire/mcpwire/gen/load"
+	"github.com/mcpwire/mcpwire/gen/merge"
+	"github.com/mcpwire/mcpwire/schema"
+)
+
+var update = flag.Bool("update", false, "rewrite the want sections of the golden cases")
+
+// A golden case is a file testdata/NAME.txtar. Its head says in prose which rule it shows
+// and why the rule is as it is. Then come what the generator gets:
+//
+//	REV.json        schema of revision REV, from the oldest to the newest
+//	base.json       schema of a package generated before, for Config.Base
+//	overrides.json  the overrides file
+//	docs.md         documentation; without it there are the schemas' descriptions
+//
+// what is looked at:
+//
+//	show            declarations to compare, by name: "T", "T.DecodeJSON", "*.isU"
+//	in.json         lines "DEFINITION VALUE" to decode and encode again
+//	run.go          a file of the package, package p, with a func Run(w io.Writer)
+//
+// and what must come of it:
+//
+//	want.go         the declarations; constants come with their type, functions without comment
+//	want.json       for each line of in.json the Go type and the value encoded, or where decoding failed
+//	want.faults     what Validate says: line, revision, place and the keyword of the schema
+//	want.out        what Run wrote
+//	want.err        the error, in a case whose name starts with "error-"
+//
+// Every value must come back as it was, whether the case says so or not.
+type golden struct {
+	name    string
+	file    string
+	archive *txtar.Archive
+	config  gen.Config
+	base    *gen.Config
+
+	out, baseOut *gen.Output // nil if generation fails
+	err          error
+	changed      bool // a section was replaced
+}
+
+const module = "goldens" // the module that all cases are generated into
+
+func TestGolden(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []*golden
+	for _, file := range files {
+		c, err := readGolden(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.generate()
+		cases = append(cases, c)
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			if fails := strings.HasPrefix(c.name, "error-"); fails != (c.err != nil) {
+				t.Fatalf("generation ends with the error %v; that does not fit the case's name", c.err)
+			}
+			if c.err != nil {
+				var e *load.Error
+				if !errors.As(c.err, &e) {
+					t.Errorf("the error is a %T and names no place in a file: %[1]v", c.err)
+				}
+				c.compare(t, "want.err", c.err.Error()+"\n")
+				return
+			}
+			c.compare(t, "want.go", c.shown(t))
+			again, err := gen.Generate(c.config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.out.Files, again.Files); diff != "" {
+				t.Errorf("generated again, the output differs (-first +second):\n%s", diff)
+			}
+		})
+	}
+	t.Run("compiled", func(t *testing.T) {
+		sound := slices.DeleteFunc(slices.Clone(cases), func(c *golden) bool { return c.err != nil })
+		reports := run(t, sound)
+		for _, c := range sound {
+			t.Run(c.name, func(t *testing.T) {
+				r, ok := reports[c.name]
+				if !ok {
+					t.Fatal("it did not run")
+				}
+				c.compare(t, "want.json", r.JSON)
+				c.compare(t, "want.faults", r.Faults)
+				c.compare(t, "want.out", r.Out)
+			})
+		}
+	})
+	for _, c := range cases {
+		if c.changed {
+			if err := os.WriteFile(c.file, txtar.Format(c.archive), 0o644); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+func readGolden(file string) (*golden, error) {
+	a, err := txtar.ParseFile(file)
+	if err != nil {
+		return nil, err
+	}
+	c := &golden{name: strings.TrimSuffix(filepath.Base(file), ".txtar"), file: file, archive: a}
+	c.config = gen.Config{Package: "p", Path: module + "/" + c.name}
+	for _, f := range a.Files {
+		switch f.Name {
+		case "show", "in.json", "run.go", "want.go", "want.json", "want.faults", "want.out", "want.err":
+		case "overrides.json":
+			c.config.Overrides, c.err = merge.ParseOverrides(f.Name, f.Data)
+		case "docs.md":
+			if c.config.Docs, err = schema.ParseDocs(f.Data); err != nil {
+				return nil, fmt.Errorf("%s: docs.md:%w", file, err)
+			}
+		case "base.json":
+			c.base = &gen.Config{Package: "base", Path: c.config.Path + "/base",
+				Schemas: []gen.Schema{{Revision: "base", File: f.Name, Src: f.Data}}}
+		default:
+			rev, ok := strings.CutSuffix(f.Name, ".json")
+			if !ok {
+				return nil, fmt.Errorf("%s: a case has no section %q", file, f.Name)
+			}
+			c.config.Schemas = append(c.config.Schemas, gen.Schema{Revision: rev, File: f.Name, Src: f.Data})
+		}
+	}
+	return c, nil
+}
+
+func (c *golden) generate() {
+	if c.err == nil && c.base != nil {
+		c.baseOut, c.err = gen.Generate(*c.base)
+		c.config.Base = c.baseOut
+	}
+	if c.err == nil {
+		c.out, c.err = gen.Generate(c.config)
+	}
+}
+
+func (c *golden) section(name string) string {
+	for _, f := range c.archive.Files {
+		if f.Name == name {
+			return string(f.Data)
+		}
+	}
+	return ""
+}
+
+// compare reports how got differs from a section of the case, or with -update replaces it.
+func (c *golden) compare(t *testing.T, name, got string) {
+	t.Helper()
+	want := c.section(name)
+	if got == want {
+		return
+	}
+	if !*update {
+		t.Errorf("%s of %s (-want +got):\n%s", name, c.file, cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")))
+		return
+	}
+	i := slices.IndexFunc(c.archive.Files, func(f txtar.File) bool { return f.Name == name })
+	if i < 0 {
+		i = len(c.archive.Files)
+		c.archive.Files = append(c.archive.Files, txtar.File{Name: name})
+	}
+	c.archive.Files[i].Data = []byte(got)
+	if got == "" {
+		c.archive.Files = slices.Delete(c.archive.Files, i, i+1)
+	}
+	c.changed = true
+}
+
+// shown returns the declarations that the section show names, in that order.
+func (c *golden) shown(t *testing.T) string {
+	var b strings.Builder
+	before := false // whether the declaration before is a line
+	decls := c.declarations(t)
+	for pattern := range strings.FieldsSeq(c.section("show")) {
+		found := false
+		for _, d := range decls {
+			ok, err := path.Match(pattern, d.name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ok {
+				found = true
+				line := strings.Count(d.src, "\n") == 1
+				if !line || !before { // lines stand together
+					b.WriteString("\n")
+				}
+				b.WriteString(d.src)
+				before = line
+			}
+		}
+		if !found {
+			t.Errorf("the output declares no %s", pattern)
+		}
+	}
+	return strings.TrimPrefix(b.String(), "\n")
+}
+
+type declaration struct{ name, src string }
+
+// declarations lists what the output declares: types, constants under the name of their
+// type, variables, functions, and methods as "T.Name".
+func (c *golden) declarations(t *testing.T) []declaration {
+	var out []declaration
+	for _, file := range c.out.Files {
+		fset := token.NewFileSet()
+		f, err := parser.ParseFile(fset, file.Name, file.Src, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		source := func(from, to token.Pos) string {
+			return string(file.Src[fset.Position(from).Offset:fset.Position(to).Offset]) + "\n"
+		}
+		for _, d := range f.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				name := d.Name.Name
+				if d.Recv != nil {
+					recv := d.Recv.List[0].Type
+					if p, ok := recv.(*ast.StarExpr); ok {
+						recv = p.X
+					}
+					name = source(recv.Pos(), recv.End())[:recv.End()-recv.Pos()] + "." + name
+				}
+				out = append(out, declaration{name, source(d.Pos(), d.End())})
+			case *ast.GenDecl:
+				from := d.Pos()
+				if d.Doc != nil {
+					from = d.Doc.Pos()
+				}
+				switch spec := d.Specs[0].(type) {
+				case *ast.TypeSpec:
+					out = append(out, declaration{spec.Name.Name, source(from, d.End())})
+				case *ast.ValueSpec:
+					name := spec.Names[0].Name
+					if typ, ok := spec.Type.(*ast.Ident); ok {
+						name = typ.Name
+					}
+					out = append(out, declaration{name, source(from, d.End())})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// report is what the driver says of one case.
+type report struct{ JSON, Faults, Out string }
+
+// run writes all cases into one module that requires this one, checks them with go vet and
+// runs the driver over them, all with one go command.
+func run(t *testing.T, cases []*golden) map[string]report {
+	if testing.Short() {
+		t.Skip("runs the go command")
+	}
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	write := func(name string, data []byte) {
+		name = filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var list, importList bytes.Buffer
+	for i, c := range cases {
+		for _, f := range c.out.Files {
+			write(c.name+"/"+f.Name, f.Src)
+		}
+		if c.baseOut != nil {
+			for _, f := range c.baseOut.Files {
+				write(c.name+"/base/"+f.Name, f.Src)
+			}
+		}
+		fmt.Fprintf(&importList, "\tp%d %q\n", i, module+"/"+c.name)
+		fmt.Fprintf(&list, "\tof(%q, p%d.New, p%[2]d.Value.Validate", c.name, i)
+		for _, s := range c.config.Schemas {
+			fmt.Fprintf(&list, ", %q", s.Revision)
+		}
+		list.WriteString(")")
+		for _, name := range []string{"in.json", "run.go"} {
+			if src := c.section(name); src != "" {
+				write(c.name+"/"+name, []byte(src))
+			}
+		}
+		if c.section("run.go") != "" {
+			fmt.Fprintf(&list, ".with(p%d.Run)", i)
+		}
+		list.WriteString(",\n")
+	}
+	src, err := format.Source(fmt.Appendf(nil, "package %s\n\nimport (\n%s)\n\nvar cases = []golden{\n%s}\n", module, &importList, &list))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write("cases_test.go", src)
+	driver, err := os.ReadFile("testdata/driver/driver_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write("driver_test.go", driver)
+	write("go.mod", fmt.Appendf(nil, "module %s\n\ngo 1.26\n\nrequire github.com/mcpwire/mcpwire v0.0.0\n\nreplace github.com/mcpwire/mcpwire => %s\n", module, root))
+	// Without the path of the module's folder in it, what is built can be found in the build
+	// cache the next time.
+	cmd := exec.Command("go", "test", "-count=1", "-trimpath", "-vet=all", "./...")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("go test: %v\n%s", err, out)
+	}
+	var reports map[string]report
+	data, err := os.ReadFile(filepath.Join(dir, "report.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &reports); err != nil {
+		t.Fatal(err)
+	}
+	return reports
+}
