@@ -21,8 +21,9 @@ func (t *Table) Check(root int32, data []byte, opts ...codec.Option) error {
 
 // CheckValid is Check for text that is known to be well-formed: text that package
 // codec has decoded, or written. It may panic on other text. Nothing is allocated
-// for a value without faults, unless it is nested more than 32 deep or is in two
-// unions at once that only trying tells apart.
+// for a value without faults, unless it is nested more than 32 deep, or unions that
+// only trying tells apart are inside of each other, or schemas that are made of
+// several for the same value (an allOf and the like) are, five deep.
 func (t *Table) CheckValid(root int32, data []byte) error {
 	c := checker{table: t, data: data}
 	c.value(root, space(data, 0))
@@ -44,7 +45,16 @@ type checker struct {
 
 	quiet int // above zero, faults are counted, not recorded
 	count int
-	tried map[place]attempt // what unions inside of a quiet walk came to
+	tried map[place]outcome // what unions inside of a quiet walk came to
+
+	layers int // how many nodes around the current value have it walked more than once
+	walked map[place]visit
+}
+
+// place is a node at an offset.
+type place struct {
+	node int32
+	at   int
 }
 
 // push makes step the last step of the path: the offset of a member name, or the
@@ -82,6 +92,76 @@ func (c *checker) value(n int32, i int) int {
 	if n == Any {
 		return skip(c.data, i)
 	}
+	if node := &c.table.Nodes[n]; node.layered() {
+		return c.layer(n, i)
+	}
+	return c.walk(n, i)
+}
+
+// layered reports whether n has a value walked more than once.
+func (n *Node) layered() bool {
+	if len(n.All) == 0 && n.Not == 0 && len(n.Union) == 0 {
+		return false
+	}
+	walks := len(n.All)
+	for _, more := range [...]bool{n.Not != 0, len(n.Union) > 0, n.inner()} {
+		if more {
+			walks++
+		}
+	}
+	return walks > 1
+}
+
+// inner reports whether n says something of members or items.
+func (n *Node) inner() bool {
+	return len(n.Props) > 0 || n.Rest != Any || n.Names != Any || n.Items != Any
+}
+
+// freeLayers is how many layered nodes may be inside of each other before what they
+// came to is remembered. Each can double the work for all that is inside of it.
+const freeLayers = 4
+
+// visit is what a layered node came to.
+type visit struct {
+	faults   int  // in a quiet walk, or -1 if there was none
+	recorded bool // the faults are recorded
+	end      int
+}
+
+// layer is walk for a layered node.
+func (c *checker) layer(n int32, i int) int {
+	if c.layers < freeLayers {
+		c.layers++
+		end := c.walk(n, i)
+		c.layers--
+		return end
+	}
+	v, known := c.walked[place{n, i}]
+	switch {
+	case known && c.quiet > 0 && v.faults >= 0:
+		c.count += v.faults
+		return v.end
+	case known && c.quiet == 0 && v.recorded:
+		return v.end
+	case !known:
+		v.faults = -1
+	}
+	before := c.count
+	v.end = c.walk(n, i)
+	if c.quiet > 0 {
+		v.faults = c.count - before
+	} else {
+		v.recorded = true
+	}
+	if c.walked == nil {
+		c.walked = map[place]visit{}
+	}
+	c.walked[place{n, i}] = v
+	return v.end
+}
+
+// walk checks the value at i against all that node n says.
+func (c *checker) walk(n int32, i int) int {
 	node := &c.table.Nodes[n]
 	var kind Types
 	end := -1

@@ -19,14 +19,8 @@ import "math/bits"
 // has the fewest. What a union came to within such a try is remembered, so that it
 // is tried once at each place however many tries it is in.
 
-// place is a union at an offset.
-type place struct {
-	node int32
-	at   int
-}
-
-// attempt is what trying the variants of a union came to.
-type attempt struct {
+// outcome is what trying the variants of a union came to.
+type outcome struct {
 	faults  int   // of the best variant; one if several admit what just one may
 	end     int   // offset after the value
 	variant int32 // the best variant
@@ -219,7 +213,7 @@ func (c *checker) try(n int32, live uint64, i int) int {
 		a = c.trial(node, live, i)
 		if c.quiet > 0 {
 			if c.tried == nil {
-				c.tried = map[place]attempt{}
+				c.tried = map[place]outcome{}
 			}
 			c.tried[place{n, i}] = a
 		}
@@ -235,7 +229,7 @@ func (c *checker) try(n int32, live uint64, i int) int {
 	return a.end
 }
 
-func (c *checker) trial(node *Node, live uint64, i int) (best attempt) {
+func (c *checker) trial(node *Node, live uint64, i int) (best outcome) {
 	admit := 0
 	for rest := live; rest != 0; rest &= rest - 1 {
 		variant := node.Union[bits.TrailingZeros64(rest)].Node
@@ -244,7 +238,7 @@ func (c *checker) trial(node *Node, live uint64, i int) (best attempt) {
 			admit++
 		}
 		if rest == live || faults < best.faults {
-			best = attempt{faults: faults, end: end, variant: variant}
+			best = outcome{faults: faults, end: end, variant: variant}
 		}
 		if admit > 0 && !node.Exact {
 			break
