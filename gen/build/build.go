@@ -437,7 +437,10 @@ func (b *builder) enum(n *merge.Enum, s scope) (ir.Type, error) {
 	}
 	for _, v := range n.Values {
 		value := strings.Trim(v.JSON, `"`)
-		c := ir.EnumValue{GoName: name + goName(strings.ReplaceAll(value, "/", " ")), JSON: v.JSON}
+		c := ir.EnumValue{GoName: name + valueName(value), JSON: v.JSON}
+		if as, ok := b.Overrides.Name(s.at + "=" + value); ok {
+			c.GoName = as
+		}
 		if b.Docs != nil {
 			c.Doc.Text = b.Docs.Value(b.g.Revisions[v.In.Last()], s.def, s.path, value)
 		}
@@ -508,7 +511,8 @@ func (b *builder) shapeKey(v variant) string {
 }
 
 // flatten lists the alternatives of u with those of unions inside it, each once. Several
-// lists become one list of everything that they hold, several scalars one scalar.
+// lists become one list of everything that they hold, several scalars one scalar, and
+// constants that a scalar admits anyway are part of it.
 func (b *builder) flatten(u *merge.Union) []variant {
 	var out []variant
 	var array *merge.Array
@@ -545,7 +549,10 @@ func (b *builder) flatten(u *merge.Union) []variant {
 		}
 	}
 	visit(u)
-	return out
+	return slices.DeleteFunc(out, func(v variant) bool {
+		e, ok := v.node.(*merge.Enum)
+		return ok && scalars != nil && scalars.Kinds&e.Kind() != 0
+	})
 }
 
 // lastRef is the name of the definition at the end of a chain of references.

@@ -11,16 +11,34 @@ var initialisms = [...]string{"API", "HTML", "HTTP", "ID", "IDs", "JSON", "JSONR
 // goName is the exported Go name for a name in a schema. A name with slashes, such as a
 // metadata key with its prefix, counts from its last slash.
 func goName(name string) string {
-	name = name[strings.LastIndexByte(name, '/')+1:]
-	var b strings.Builder
-	for _, word := range words(name) {
-		b.WriteString(goWord(word))
-	}
-	s := b.String()
+	s := joined(name[strings.LastIndexByte(name, '/')+1:])
 	if s == "" || !unicode.IsLetter(rune(s[0])) {
 		return "X" + s
 	}
 	return s
+}
+
+// valueName is what the Go name of an enum's constant has after the name of its type.
+func valueName(value string) string {
+	s := joined(value)
+	switch {
+	case value == "":
+		return "Empty"
+	case s == "":
+		return "X"
+	case value[0] == '-' && isDigit(value[1]):
+		return "Minus" + s
+	}
+	return s
+}
+
+// joined writes the words of a name as one.
+func joined(name string) string {
+	var b strings.Builder
+	for _, word := range words(name) {
+		b.WriteString(goWord(word))
+	}
+	return b.String()
 }
 
 func goWord(word string) string {

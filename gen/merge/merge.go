@@ -160,18 +160,18 @@ func (m *merger) merge(a, b Node) (Node, error) {
 		case *Scalar:
 			return &Scalar{b.pos, a.Kinds | b.Kinds}, nil
 		case *Enum:
-			if b.Kinds&a.kind() != 0 {
+			if b.Kinds&a.Kind() != 0 {
 				return b, nil
 			}
 		}
 	case *Enum:
 		switch a := a.(type) {
 		case *Scalar:
-			if a.Kinds == b.kind() { // an enum decodes unknown values too
+			if a.Kinds == b.Kind() { // an enum decodes unknown values too
 				return b, nil
 			}
 		case *Enum:
-			if a.kind() == b.kind() {
+			if a.Kind() == b.Kind() {
 				return enums(a, b), nil
 			}
 		}
@@ -185,7 +185,8 @@ func conflict(a, b Node) error {
 		a.At().Doc.File, a.At().Pointer)
 }
 
-func (e *Enum) kind() Kinds {
+// Kind is the JSON type of the values: KindString or KindInteger.
+func (e *Enum) Kind() Kinds {
 	if len(e.Values) > 0 && e.Values[0].JSON[0] == '"' {
 		return KindString
 	}
