@@ -31,6 +31,9 @@ const fewNames = 16
 // value checks the value at or after i, which has depth arrays and objects around it, and returns the offset
 // after it, or the offset of the fault.
 func (c *checker) value(data []byte, i, depth int) (end int, err error) {
+	if c.open == nil {
+		c.open, c.names = make([]openValue, 0, 8), make([][]byte, 0, fewNames)
+	}
 	c.open, c.names = c.open[:0], c.names[:0]
 	for {
 		i = skipSpace(data, i)

@@ -27,51 +27,76 @@ const (
 	highs = 0x8080808080808080
 )
 
-// special marks bytes of x that end a run of plain string content: quote, backslash, control characters and
-// all that is not ASCII. The lowest mark is always right; marks above it may be false.
+// special marks bytes of x that end a run of plain string content: quotes, backslashes and control characters.
+// The lowest mark is always right; marks above it may be false.
 func special(x uint64) uint64 {
 	quote := x ^ ones*'"'
 	slash := x ^ ones*'\\'
-	return ((x-ones*0x20)&^x | (quote-ones)&^quote | (slash-ones)&^slash | x) & highs
+	return ((x-ones*0x20)&^x | (quote-ones)&^quote | (slash-ones)&^slash) & highs
 }
 
 // scanString checks the string that opens with the quote at i and returns the offset after its closing quote,
 // and whether there are escapes in it (section 7).
 func scanString(data []byte, i int) (end int, escaped bool, err error) {
-	i++
+	start := i + 1
+	end, beyond, escaped, err := scanContent(data, start)
+	if beyond {
+		if bad := badUTF8(data[start:end]); bad >= 0 {
+			return start + bad, escaped, ErrUTF8
+		}
+	}
+	if err == nil {
+		end++
+	}
+	return end, escaped, err
+}
+
+// scanContent checks string content, but for its encoding, and returns the offset of the closing quote, whether
+// there may be bytes beyond ASCII in front of it, and whether there are escapes.
+func scanContent(data []byte, i int) (end int, beyond, escaped bool, err error) {
+	var seen uint64 // all bytes, one over the other
 	for {
 		for i+8 <= len(data) {
-			m := special(binary.LittleEndian.Uint64(data[i:]))
-			if m != 0 {
+			x := binary.LittleEndian.Uint64(data[i:])
+			seen |= x
+			if m := special(x); m != 0 {
 				i += bits.TrailingZeros64(m) >> 3
 				break
 			}
 			i += 8
 		}
 		if i >= len(data) {
-			return len(data), escaped, ErrEOF
+			return len(data), seen&highs != 0, escaped, ErrEOF
 		}
 		switch c := data[i]; {
 		case c == '"':
-			return i + 1, escaped, nil
+			return i, seen&highs != 0, escaped, nil
 		case c == '\\':
 			escaped = true
 			if i, err = scanEscape(data, i); err != nil {
-				return i, escaped, err
+				return i, seen&highs != 0, escaped, err
 			}
 		case c < ' ':
-			return i, escaped, ErrControlChar
-		case c < utf8.RuneSelf:
-			i++
+			return i, seen&highs != 0, escaped, ErrControlChar
 		default:
-			for i < len(data) && data[i] >= utf8.RuneSelf {
-				r, n := utf8.DecodeRune(data[i:])
-				if r == utf8.RuneError && n == 1 {
-					return i, escaped, ErrUTF8
-				}
-				i += n
-			}
+			seen |= uint64(c)
+			i++
 		}
+	}
+}
+
+// badUTF8 returns the index of the first byte that is not UTF-8, or -1.
+func badUTF8(s []byte) int {
+	if utf8.Valid(s) {
+		return -1
+	}
+	i := 0
+	for {
+		r, n := utf8.DecodeRune(s[i:])
+		if r == utf8.RuneError && n <= 1 {
+			return i
+		}
+		i += n
 	}
 }
 

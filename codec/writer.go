@@ -310,36 +310,33 @@ func (w *Writer) Text(s string) {
 func appendText(dst []byte, s string) (out []byte, ok bool) {
 	before := len(dst)
 	dst = append(dst, '"')
-	from := 0 // s[:from] is done
+	var seen uint64 // all bytes, one over the other
+	from := 0       // s[:from] is done
 	for i := 0; ; {
 		for i+8 <= len(s) {
-			m := special(load64(s[i : i+8]))
-			if m != 0 {
+			x := load64(s[i : i+8])
+			seen |= x
+			if m := special(x); m != 0 {
 				i += bits.TrailingZeros64(m) >> 3
 				break
 			}
 			i += 8
 		}
 		if i >= len(s) {
-			return append(append(dst, s[from:]...), '"'), true
+			break
 		}
-		switch c := s[i]; {
-		case c >= utf8.RuneSelf:
-			for i < len(s) && s[i] >= utf8.RuneSelf {
-				r, n := utf8.DecodeRuneInString(s[i:])
-				if r == utf8.RuneError && n == 1 {
-					return dst[:before], false
-				}
-				i += n
-			}
-		case c < ' ' || c == '"' || c == '\\':
+		c := s[i]
+		if c < ' ' || c == '"' || c == '\\' {
 			dst = appendEscape(append(dst, s[from:i]...), c)
-			i++
-			from = i
-		default:
-			i++
+			from = i + 1
 		}
+		seen |= uint64(c)
+		i++
 	}
+	if seen&highs != 0 && !utf8.ValidString(s) {
+		return dst[:before], false
+	}
+	return append(append(dst, s[from:]...), '"'), true
 }
 
 // load64 is binary.LittleEndian.Uint64 for a string.

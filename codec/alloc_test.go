@@ -1,0 +1,83 @@
+package codec
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestReadingAndWritingAgainAllocatesNothingPerMember(t *testing.T) {
+	small, large := []byte(`{"a":"x"}`), []byte(`{"k0":"x"`+many(500, "", func(i int) string { return `,"k` + name(i)[2:8] + `":"some text"` })+`}`)
+	r, w := NewReader(nil), NewWriter(make([]byte, 0, 64<<10))
+	for _, c := range []struct {
+		name string
+		most float64 // for the large object
+		f    func(text []byte)
+	}{
+		{"Skip", 0, func(text []byte) {
+			r.Reset(text)
+			r.Skip()
+			r.End()
+		}},
+		{"KeyBytes and TextBytes", 0, func(text []byte) {
+			r.Reset(text)
+			for r.Object(); r.More(); {
+				r.KeyBytes()
+				r.TextBytes()
+			}
+		}},
+		{"Key and Text", 2, func(text []byte) { // blocks
+			r.Reset(text)
+			for r.Object(); r.More(); {
+				r.Key()
+				_ = r.Text()
+			}
+		}},
+		{"PeekMember and PeekKeys", 0, func(text []byte) {
+			r.Reset(text)
+			r.PeekMember("none")
+			r.PeekKeys("none", "other")
+		}},
+		{"Marshal", 0, func(text []byte) {
+			w.Reset(w.Bytes()[:0])
+			start := w.Begin()
+			for range text {
+				w.Key(`"key":`)
+				w.Text("text")
+				w.Key(`"key2":`)
+				w.Float(1.5)
+			}
+			w.End(start, Extra{})
+			w.Raw(text)
+		}},
+	} {
+		for _, text := range [][]byte{small, large} {
+			c.f(text)
+			if r.Failed() || w.Err() != nil {
+				t.Fatal(c.name, r.Err(), w.Err())
+			}
+			if got := testing.AllocsPerRun(20, func() { c.f(text) }); got > c.most && (len(text) > 100 || got > 1) {
+				t.Errorf("%s of %d bytes: %v allocations, want %v", c.name, len(text), got, c.most)
+			}
+		}
+	}
+}
+
+func TestEnvelopeWithALargeRawValueCostsOneCopyOfIt(t *testing.T) {
+	text := []byte(`{"id":1,"name":"n","free":"` + strings.Repeat("x", 1<<20) + `","tags":["a","b"]}`)
+	_, memory := cost(text, 5, func(text []byte) {
+		if err := Unmarshal(text, new(flat)); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if memory > 1<<20+64<<10 {
+		t.Errorf("%d bytes", memory)
+	}
+	_, memory = cost(text, 5, func(text []byte) {
+		if err := Unmarshal(text, new(flat), NoCopy()); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if memory > 64<<10 {
+		t.Errorf("%d bytes with NoCopy", memory)
+	}
+}
