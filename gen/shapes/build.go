@@ -3,6 +3,7 @@ package shapes
 import (
 	"bytes"
 	"encoding/json"
+	"math"
 	"slices"
 	"strconv"
 
@@ -264,9 +265,14 @@ func canonical(v json.RawMessage) (string, error) {
 }
 
 func (n *node) limit(keyword string, v *float64) {
-	if v != nil {
-		n.bounds = append(n.bounds, bound{keyword, strconv.FormatFloat(*v, 'g', -1, 64)})
+	if v == nil {
+		return
 	}
+	format := byte('f') // as people write it, unless it is very long
+	if a := math.Abs(*v); a >= 1e21 || a != 0 && a < 1e-6 {
+		format = 'g'
+	}
+	n.bounds = append(n.bounds, bound{keyword, strconv.FormatFloat(*v, format, -1, 64)})
 }
 
 func (n *node) count(keyword string, v *int) {

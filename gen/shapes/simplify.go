@@ -212,10 +212,10 @@ func (n *node) constants() {
 		kinds |= v.node.admitted()
 		for _, text := range v.node.enum {
 			switch k := kindOf(text); {
+			case k&v.node.admitted() == 0:
+				// the variant's own type rules it out
 			case k&(boolean|str|null) == 0:
 				return // 1 and 1.0 are equal: not worth the care
-			case k&v.node.admitted() == 0:
-				// another keyword of the variant rules it out
 			case !slices.Contains(texts, text):
 				texts = append(texts, text)
 			case n.exact:
