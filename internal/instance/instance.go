@@ -438,13 +438,16 @@ func (m *Maker) object(depth int, schemas []*load.Schema) *Value {
 			return nil
 		}
 	}
-	for range m.extras(depth, len(names) == 0) {
+	for i := range m.extras(depth, len(names) == 0) {
 		name := unquote(strs[m.rng.IntN(len(strs))])
 		switch m.rng.IntN(3) {
 		case 0:
 			name = "x-" + name
 		case 1:
 			name = m.names[m.rng.IntN(len(m.names))] // known elsewhere
+		}
+		if i >= 3 { // many: with a name of its own, or there would not be as many
+			name = fmt.Sprintf("%s %d", name, i)
 		}
 		if !names[name] && !v.has(name) {
 			m.add(depth, v, schemas, name)
