@@ -33,7 +33,11 @@ func Unmarshal(data []byte, v Decoder, opts ...Option) error {
 
 // Marshal returns v as JSON text without line breaks. An error is an [*Error].
 func Marshal(v Encoder) ([]byte, error) {
-	return Append(nil, v)
+	out, err := Append(make([]byte, 0, 256), v)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // Append appends v as JSON text without line breaks to dst and returns the longer slice. An error is an

@@ -23,6 +23,8 @@ type Error struct {
 	// Err is what is wrong, never nil: one of the errors below, perhaps with detail wrapped around, or what
 	// was given to Fail.
 	Err error
+
+	writing bool // it comes from a Writer
 }
 
 // Error gives place and cause in one line.
@@ -95,12 +97,12 @@ type TypeError struct {
 // Error names both kinds.
 func (e *TypeError) Error() string { return "want " + e.Want + ", got " + e.Got.String() }
 
-// Code gives the JSON-RPC 2.0 error code for an error that came from reading: -32700 (parse error) for
-// malformed text, texts over a limit included, and -32602 (invalid params) for text of the wrong shape, which is any
-// other [*Error]. It is 0 for nil and for errors that are not from this package.
+// Code gives the JSON-RPC 2.0 error code for an error that came from reading: -32700 (parse error) for malformed
+// text, texts over a limit included, and -32602 (invalid params) for text of the wrong shape, which is any other
+// [*Error]. It is 0 for nil, for errors from writing, and for those that are not from this package.
 func Code(err error) int {
-	var e *Error
-	if !errors.As(err, &e) {
+	e, ok := errors.AsType[*Error](err)
+	if !ok || e.writing {
 		return 0
 	}
 	for _, m := range malformed {

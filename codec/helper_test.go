@@ -49,11 +49,10 @@ func clip(text string) string {
 
 // tree is any JSON value, read and written one token at a time.
 type tree struct {
-	kind    Kind
-	text    string // scalars: string content, number text or true, false
-	names   []string
-	values  []tree
-	shallow bool // read what is inside with Raw
+	kind   Kind
+	text   string // scalars: string content, number text or true, false
+	names  []string
+	values []tree
 }
 
 func (v *tree) DecodeJSON(r *Reader) {

@@ -98,7 +98,7 @@ func parseFloat(text []byte, digits bool) (v float64, exact bool) {
 	if err != nil {
 		return math.Copysign(math.MaxFloat64, v), false
 	}
-	if !digits && len(text) <= 16 && bytes.IndexAny(text, "eE") < 0 {
+	if !digits && len(text) <= 16 && !bytes.ContainsAny(text, "eE") {
 		return v, true // a float64 tells numbers of up to 15 digits apart
 	}
 	var buf [32]byte

@@ -338,6 +338,9 @@ func TestCodeTellsMalformedTextFromTheWrongShape(t *testing.T) {
 	if got := Code(io.EOF); got != 0 {
 		t.Errorf("foreign error: %d", got)
 	}
+	if _, err := Marshal(StringScalar("\xff")); Code(err) != 0 {
+		t.Errorf("error from writing: %d", Code(err))
+	}
 	if !errors.Is(ErrEOF, io.ErrUnexpectedEOF) {
 		t.Error("ErrEOF is not io.ErrUnexpectedEOF")
 	}

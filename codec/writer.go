@@ -80,6 +80,7 @@ func (w *Writer) Fail(name string, err error) {
 	out := append(w.buf, '0')[w.base:]
 	w.err = newError(out, len(out)-1, err)
 	w.err.Pointer = pointerTo(out, len(out)-1)
+	w.err.writing = true
 	if name != "" {
 		w.err.Pointer += "/" + string(escapeToken(nil, []byte(name)))
 	}

@@ -60,8 +60,8 @@ var (
 )
 
 // CodeOf returns the error code to answer with because of err: that of an [*Error] itself; that of the rule an
-// invalid message breaks; what [codec.Code] says of an error of package codec; [CodeInternalError] for any
-// other error, and 0 for nil.
+// invalid message breaks; what [codec.Code] says of an error from reading; [CodeInternalError] for any other
+// error, and 0 for nil.
 func CodeOf(err error) int64 {
 	if err == nil {
 		return 0
@@ -69,11 +69,15 @@ func CodeOf(err error) int64 {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Code
 	}
+	code := int64(codec.Code(err))
+	if _, ok := errors.AsType[*codec.Error](err); ok && code == 0 {
+		return CodeInternalError // from writing: ours, whatever rule it breaks
+	}
 	if f, ok := errors.AsType[*fault](err); ok {
 		return f.code
 	}
-	if code := codec.Code(err); code != 0 {
-		return int64(code)
+	if code == 0 {
+		return CodeInternalError
 	}
-	return CodeInternalError
+	return code
 }

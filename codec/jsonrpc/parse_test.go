@@ -401,6 +401,8 @@ func TestErrorStandsAlone(t *testing.T) {
 }
 
 func TestCodeOfEveryError(t *testing.T) {
+	_, unwritable := codec.Marshal(codec.StringScalar("\xff"))
+	_, incomplete := (&Message{Kind: KindRequest}).AppendJSON(nil)
 	for _, c := range []struct {
 		err  error
 		want int64
@@ -414,6 +416,8 @@ func TestCodeOfEveryError(t *testing.T) {
 		{codec.Unmarshal([]byte(`1`), new(Error)), CodeInvalidRequest},
 		{codec.Unmarshal([]byte(`{"code":"x"}`), new(Error)), CodeInvalidParams},
 		{errors.New("other"), CodeInternalError},
+		{unwritable, CodeInternalError},
+		{incomplete, CodeInternalError},
 	} {
 		if got := CodeOf(c.err); got != c.want {
 			t.Errorf("%v: got %d, want %d", c.err, got, c.want)
