@@ -1,5 +1,10 @@
 package codec
 
+import (
+	"errors"
+	"slices"
+)
+
 // Seen records, while an object is decoded, which of the members that its type knows have
 // come. A member is known by its bit; the required members have the lowest bits.
 type Seen struct {
@@ -38,6 +43,24 @@ func (r *Reader) MemberOrNull(x *Extra, s *Seen, bit uint, key string) bool {
 	}
 	s.came |= 1 << bit
 	return !r.Failed()
+}
+
+// OrKeep is for a member that some revision leaves open, called after its value was decoded
+// from start into field. If that failed because the value does not fit the type, OrKeep takes
+// the failure back, keeps the value in x and resets field. Malformed text stays a failure.
+func OrKeep[T any](r *Reader, start Mark, x *Extra, key string, field *T) {
+	if r.failure.err == nil || start.failure.err != nil || r.malformed() {
+		return
+	}
+	r.Rewind(start)
+	r.Keep(x, key)
+	var none T
+	*field = none
+}
+
+// malformed reports whether the failure is about text that is wrong whatever type was wanted.
+func (r *Reader) malformed() bool {
+	return slices.ContainsFunc(malformed[:], func(m error) bool { return errors.Is(r.failure.err, m) })
 }
 
 // ConstMember reads a member that always has the string value want and therefore no field.

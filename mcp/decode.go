@@ -64,7 +64,9 @@ func (x *Annotations) DecodeJSON(r *codec.Reader) {
 			}
 		case "lastModified":
 			if r.Member(&x.Extra, &seen, 1, key) {
+				start := r.Mark()
 				x.LastModified = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.LastModified)
 			}
 		case "priority":
 			if r.Member(&x.Extra, &seen, 2, key) {
@@ -85,7 +87,9 @@ func (x *AudioContent) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "_meta":
 			if r.Member(&x.Extra, &seen, 3, key) {
+				start := r.Mark()
 				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
 			}
 		case "annotations":
 			if r.Member(&x.Extra, &seen, 4, key) {
@@ -139,7 +143,9 @@ func (x *BlobResourceContents) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "_meta":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
 			}
 		case "blob":
 			if r.Member(&x.Extra, &seen, 0, key) {
@@ -227,11 +233,15 @@ func (x *CallToolRequest) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "id":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+				codec.OrKeep(r, start, &x.Extra, key, &x.ID)
 			}
 		case "jsonrpc":
 			if r.Member(&x.Extra, &seen, 3, key) {
+				start := r.Mark()
 				x.JSONRPC = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
 			}
 		case "method":
 			r.ConstMember(&x.Extra, &seen, 0, key, "tools/call")
@@ -255,7 +265,9 @@ func (x *CallToolRequestParams) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "_meta":
 			if r.Member(&x.Extra, &seen, 1, key) {
+				start := r.Mark()
 				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
 			}
 		case "arguments":
 			if r.Member(&x.Extra, &seen, 2, key) {
@@ -263,7 +275,9 @@ func (x *CallToolRequestParams) DecodeJSON(r *codec.Reader) {
 			}
 		case "inputResponses":
 			if r.Member(&x.Extra, &seen, 3, key) {
+				start := r.Mark()
 				x.InputResponses = codec.DecodeMapFunc(r, DecodeInputResponse)
+				codec.OrKeep(r, start, &x.Extra, key, &x.InputResponses)
 			}
 		case "name":
 			if r.Member(&x.Extra, &seen, 0, key) {
@@ -271,11 +285,15 @@ func (x *CallToolRequestParams) DecodeJSON(r *codec.Reader) {
 			}
 		case "requestState":
 			if r.Member(&x.Extra, &seen, 4, key) {
+				start := r.Mark()
 				x.RequestState = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.RequestState)
 			}
 		case "task":
 			if r.Member(&x.Extra, &seen, 5, key) {
+				start := r.Mark()
 				x.Task = codec.New(r, (*TaskMetadata).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Task)
 			}
 		default:
 			r.Extra(&x.Extra, key)
@@ -305,7 +323,9 @@ func (x *CallToolResult) DecodeJSON(r *codec.Reader) {
 			}
 		case "resultType":
 			if r.Member(&x.Extra, &seen, 3, key) {
+				start := r.Mark()
 				x.ResultType = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.ResultType)
 			}
 		case "structuredContent":
 			if r.MemberOrNull(&x.Extra, &seen, 4, key) {
@@ -445,7 +465,9 @@ func (x *CancelledNotification) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "jsonrpc":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.JSONRPC = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
 			}
 		case "method":
 			r.ConstMember(&x.Extra, &seen, 0, key, "notifications/cancelled")
@@ -469,7 +491,9 @@ func (x *CancelledNotificationParams) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "_meta":
 			if r.Member(&x.Extra, &seen, 0, key) {
+				start := r.Mark()
 				x.Meta = codec.New(r, (*NotificationMetaObject).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
 			}
 		case "reason":
 			if r.Member(&x.Extra, &seen, 1, key) {
@@ -494,7 +518,9 @@ func (x *ClientCapabilities) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "elicitation":
 			if r.Member(&x.Extra, &seen, 0, key) {
+				start := r.Mark()
 				x.Elicitation = codec.New(r, (*ClientCapabilitiesElicitation).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Elicitation)
 			}
 		case "experimental":
 			if r.Member(&x.Extra, &seen, 1, key) {
@@ -502,7 +528,9 @@ func (x *ClientCapabilities) DecodeJSON(r *codec.Reader) {
 			}
 		case "extensions":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.Extensions = r.RawObject()
+				codec.OrKeep(r, start, &x.Extra, key, &x.Extensions)
 			}
 		case "roots":
 			if r.Member(&x.Extra, &seen, 3, key) {
@@ -514,7 +542,9 @@ func (x *ClientCapabilities) DecodeJSON(r *codec.Reader) {
 			}
 		case "tasks":
 			if r.Member(&x.Extra, &seen, 5, key) {
+				start := r.Mark()
 				x.Tasks = codec.New(r, (*ClientCapabilitiesTasks).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Tasks)
 			}
 		default:
 			r.Extra(&x.Extra, key)
@@ -531,11 +561,15 @@ func (x *ClientCapabilitiesElicitation) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "form":
 			if r.Member(&x.Extra, &seen, 0, key) {
+				start := r.Mark()
 				x.Form = r.RawObject()
+				codec.OrKeep(r, start, &x.Extra, key, &x.Form)
 			}
 		case "url":
 			if r.Member(&x.Extra, &seen, 1, key) {
+				start := r.Mark()
 				x.URL = r.RawObject()
+				codec.OrKeep(r, start, &x.Extra, key, &x.URL)
 			}
 		default:
 			r.Extra(&x.Extra, key)
@@ -552,7 +586,9 @@ func (x *ClientCapabilitiesRoots) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "listChanged":
 			if r.Member(&x.Extra, &seen, 0, key) {
+				start := r.Mark()
 				x.ListChanged = new(r.Bool())
+				codec.OrKeep(r, start, &x.Extra, key, &x.ListChanged)
 			}
 		default:
 			r.Extra(&x.Extra, key)
@@ -569,11 +605,15 @@ func (x *ClientCapabilitiesSampling) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "context":
 			if r.Member(&x.Extra, &seen, 0, key) {
+				start := r.Mark()
 				x.Context = r.RawObject()
+				codec.OrKeep(r, start, &x.Extra, key, &x.Context)
 			}
 		case "tools":
 			if r.Member(&x.Extra, &seen, 1, key) {
+				start := r.Mark()
 				x.Tools = r.RawObject()
+				codec.OrKeep(r, start, &x.Extra, key, &x.Tools)
 			}
 		default:
 			r.Extra(&x.Extra, key)
@@ -670,11 +710,15 @@ func (x *CompleteRequest) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "id":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+				codec.OrKeep(r, start, &x.Extra, key, &x.ID)
 			}
 		case "jsonrpc":
 			if r.Member(&x.Extra, &seen, 3, key) {
+				start := r.Mark()
 				x.JSONRPC = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
 			}
 		case "method":
 			r.ConstMember(&x.Extra, &seen, 0, key, "completion/complete")
@@ -698,7 +742,9 @@ func (x *CompleteRequestParams) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "_meta":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
 			}
 		case "argument":
 			if r.Member(&x.Extra, &seen, 0, key) {
@@ -706,7 +752,9 @@ func (x *CompleteRequestParams) DecodeJSON(r *codec.Reader) {
 			}
 		case "context":
 			if r.Member(&x.Extra, &seen, 3, key) {
+				start := r.Mark()
 				x.Context = codec.New(r, (*CompleteRequestParamsContext).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Context)
 			}
 		case "ref":
 			if r.Member(&x.Extra, &seen, 1, key) {
@@ -775,7 +823,9 @@ func (x *CompleteResult) DecodeJSON(r *codec.Reader) {
 			}
 		case "resultType":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.ResultType = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.ResultType)
 			}
 		default:
 			r.Extra(&x.Extra, key)
@@ -843,11 +893,15 @@ func (x *CreateMessageRequest) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "id":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+				codec.OrKeep(r, start, &x.Extra, key, &x.ID)
 			}
 		case "jsonrpc":
 			if r.Member(&x.Extra, &seen, 3, key) {
+				start := r.Mark()
 				x.JSONRPC = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
 			}
 		case "method":
 			r.ConstMember(&x.Extra, &seen, 0, key, "sampling/createMessage")
@@ -871,7 +925,9 @@ func (x *CreateMessageRequestParams) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "_meta":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
 			}
 		case "includeContext":
 			if r.Member(&x.Extra, &seen, 3, key) {
@@ -903,7 +959,9 @@ func (x *CreateMessageRequestParams) DecodeJSON(r *codec.Reader) {
 			}
 		case "task":
 			if r.Member(&x.Extra, &seen, 8, key) {
+				start := r.Mark()
 				x.Task = codec.New(r, (*TaskMetadata).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Task)
 			}
 		case "temperature":
 			if r.Member(&x.Extra, &seen, 9, key) {
@@ -911,11 +969,15 @@ func (x *CreateMessageRequestParams) DecodeJSON(r *codec.Reader) {
 			}
 		case "toolChoice":
 			if r.Member(&x.Extra, &seen, 10, key) {
+				start := r.Mark()
 				x.ToolChoice = codec.New(r, (*ToolChoice).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.ToolChoice)
 			}
 		case "tools":
 			if r.Member(&x.Extra, &seen, 11, key) {
+				start := r.Mark()
 				x.Tools = codec.DecodeList[Tool](r)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Tools)
 			}
 		default:
 			r.Extra(&x.Extra, key)
@@ -1081,11 +1143,15 @@ func (x *ElicitRequest) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "id":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+				codec.OrKeep(r, start, &x.Extra, key, &x.ID)
 			}
 		case "jsonrpc":
 			if r.Member(&x.Extra, &seen, 3, key) {
+				start := r.Mark()
 				x.JSONRPC = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
 			}
 		case "method":
 			r.ConstMember(&x.Extra, &seen, 0, key, "elicitation/create")
@@ -1109,7 +1175,9 @@ func (x *ElicitRequestFormParams) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "_meta":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
 			}
 		case "message":
 			if r.Member(&x.Extra, &seen, 0, key) {
@@ -1117,7 +1185,9 @@ func (x *ElicitRequestFormParams) DecodeJSON(r *codec.Reader) {
 			}
 		case "mode":
 			if r.Member(&x.Extra, &seen, 3, key) {
+				start := r.Mark()
 				x.Mode = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.Mode)
 			}
 		case "requestedSchema":
 			if r.Member(&x.Extra, &seen, 1, key) {
@@ -1125,7 +1195,9 @@ func (x *ElicitRequestFormParams) DecodeJSON(r *codec.Reader) {
 			}
 		case "task":
 			if r.Member(&x.Extra, &seen, 4, key) {
+				start := r.Mark()
 				x.Task = codec.New(r, (*TaskMetadata).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Task)
 			}
 		default:
 			r.Extra(&x.Extra, key)
@@ -1143,7 +1215,9 @@ func (x *ElicitRequestFormParamsRequestedSchema) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "$schema":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.Schema = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.Schema)
 			}
 		case "properties":
 			if r.Member(&x.Extra, &seen, 0, key) {
@@ -1171,11 +1245,15 @@ func (x *ElicitRequestURLParams) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "_meta":
 			if r.Member(&x.Extra, &seen, 3, key) {
+				start := r.Mark()
 				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
 			}
 		case "elicitationId":
 			if r.Member(&x.Extra, &seen, 4, key) {
+				start := r.Mark()
 				x.ElicitationID = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.ElicitationID)
 			}
 		case "message":
 			if r.Member(&x.Extra, &seen, 0, key) {
@@ -1185,7 +1263,9 @@ func (x *ElicitRequestURLParams) DecodeJSON(r *codec.Reader) {
 			r.ConstMember(&x.Extra, &seen, 1, key, "url")
 		case "task":
 			if r.Member(&x.Extra, &seen, 5, key) {
+				start := r.Mark()
 				x.Task = codec.New(r, (*TaskMetadata).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Task)
 			}
 		case "url":
 			if r.Member(&x.Extra, &seen, 2, key) {
@@ -1207,7 +1287,9 @@ func (x *ElicitResult) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "_meta":
 			if r.Member(&x.Extra, &seen, 1, key) {
+				start := r.Mark()
 				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
 			}
 		case "action":
 			if r.Member(&x.Extra, &seen, 0, key) {
@@ -1273,7 +1355,9 @@ func (x *EmbeddedResource) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "_meta":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
 			}
 		case "annotations":
 			if r.Member(&x.Extra, &seen, 3, key) {
@@ -1327,11 +1411,15 @@ func (x *GetPromptRequest) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "id":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+				codec.OrKeep(r, start, &x.Extra, key, &x.ID)
 			}
 		case "jsonrpc":
 			if r.Member(&x.Extra, &seen, 3, key) {
+				start := r.Mark()
 				x.JSONRPC = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
 			}
 		case "method":
 			r.ConstMember(&x.Extra, &seen, 0, key, "prompts/get")
@@ -1355,7 +1443,9 @@ func (x *GetPromptRequestParams) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "_meta":
 			if r.Member(&x.Extra, &seen, 1, key) {
+				start := r.Mark()
 				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
 			}
 		case "arguments":
 			if r.Member(&x.Extra, &seen, 2, key) {
@@ -1363,7 +1453,9 @@ func (x *GetPromptRequestParams) DecodeJSON(r *codec.Reader) {
 			}
 		case "inputResponses":
 			if r.Member(&x.Extra, &seen, 3, key) {
+				start := r.Mark()
 				x.InputResponses = codec.DecodeMapFunc(r, DecodeInputResponse)
+				codec.OrKeep(r, start, &x.Extra, key, &x.InputResponses)
 			}
 		case "name":
 			if r.Member(&x.Extra, &seen, 0, key) {
@@ -1371,7 +1463,9 @@ func (x *GetPromptRequestParams) DecodeJSON(r *codec.Reader) {
 			}
 		case "requestState":
 			if r.Member(&x.Extra, &seen, 4, key) {
+				start := r.Mark()
 				x.RequestState = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.RequestState)
 			}
 		default:
 			r.Extra(&x.Extra, key)
@@ -1401,7 +1495,9 @@ func (x *GetPromptResult) DecodeJSON(r *codec.Reader) {
 			}
 		case "resultType":
 			if r.Member(&x.Extra, &seen, 3, key) {
+				start := r.Mark()
 				x.ResultType = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.ResultType)
 			}
 		default:
 			r.Extra(&x.Extra, key)
@@ -1693,7 +1789,9 @@ func (x *ImageContent) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "_meta":
 			if r.Member(&x.Extra, &seen, 3, key) {
+				start := r.Mark()
 				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
 			}
 		case "annotations":
 			if r.Member(&x.Extra, &seen, 4, key) {
@@ -1725,11 +1823,15 @@ func (x *Implementation) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "description":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.Description = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.Description)
 			}
 		case "icons":
 			if r.Member(&x.Extra, &seen, 3, key) {
+				start := r.Mark()
 				x.Icons = codec.DecodeList[Icon](r)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Icons)
 			}
 		case "name":
 			if r.Member(&x.Extra, &seen, 0, key) {
@@ -1737,7 +1839,9 @@ func (x *Implementation) DecodeJSON(r *codec.Reader) {
 			}
 		case "title":
 			if r.Member(&x.Extra, &seen, 4, key) {
+				start := r.Mark()
 				x.Title = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.Title)
 			}
 		case "version":
 			if r.Member(&x.Extra, &seen, 1, key) {
@@ -1745,7 +1849,9 @@ func (x *Implementation) DecodeJSON(r *codec.Reader) {
 			}
 		case "websiteUrl":
 			if r.Member(&x.Extra, &seen, 5, key) {
+				start := r.Mark()
 				x.WebsiteURL = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.WebsiteURL)
 			}
 		default:
 			r.Extra(&x.Extra, key)
@@ -1763,11 +1869,15 @@ func (x *InitializeRequest) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "id":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+				codec.OrKeep(r, start, &x.Extra, key, &x.ID)
 			}
 		case "jsonrpc":
 			if r.Member(&x.Extra, &seen, 3, key) {
+				start := r.Mark()
 				x.JSONRPC = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
 			}
 		case "method":
 			r.ConstMember(&x.Extra, &seen, 0, key, "initialize")
@@ -1791,7 +1901,9 @@ func (x *InitializeRequestParams) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "_meta":
 			if r.Member(&x.Extra, &seen, 3, key) {
+				start := r.Mark()
 				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
 			}
 		case "capabilities":
 			if r.Member(&x.Extra, &seen, 0, key) {
@@ -1855,7 +1967,9 @@ func (x *InitializedNotification) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "jsonrpc":
 			if r.Member(&x.Extra, &seen, 1, key) {
+				start := r.Mark()
 				x.JSONRPC = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
 			}
 		case "method":
 			r.ConstMember(&x.Extra, &seen, 0, key, "notifications/initialized")
@@ -2107,7 +2221,9 @@ func (x *LegacyTitledEnumSchema) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "default":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.Default = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.Default)
 			}
 		case "description":
 			if r.Member(&x.Extra, &seen, 3, key) {
@@ -2143,11 +2259,15 @@ func (x *ListPromptsRequest) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "id":
 			if r.Member(&x.Extra, &seen, 1, key) {
+				start := r.Mark()
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+				codec.OrKeep(r, start, &x.Extra, key, &x.ID)
 			}
 		case "jsonrpc":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.JSONRPC = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
 			}
 		case "method":
 			r.ConstMember(&x.Extra, &seen, 0, key, "prompts/list")
@@ -2175,7 +2295,9 @@ func (x *ListPromptsResult) DecodeJSON(r *codec.Reader) {
 			}
 		case "cacheScope":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.CacheScope = new(CacheScope(r.Text()))
+				codec.OrKeep(r, start, &x.Extra, key, &x.CacheScope)
 			}
 		case "nextCursor":
 			if r.Member(&x.Extra, &seen, 3, key) {
@@ -2187,11 +2309,15 @@ func (x *ListPromptsResult) DecodeJSON(r *codec.Reader) {
 			}
 		case "resultType":
 			if r.Member(&x.Extra, &seen, 4, key) {
+				start := r.Mark()
 				x.ResultType = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.ResultType)
 			}
 		case "ttlMs":
 			if r.Member(&x.Extra, &seen, 5, key) {
+				start := r.Mark()
 				x.TTLMs = new(r.IntExact(&x.Extra, key))
+				codec.OrKeep(r, start, &x.Extra, key, &x.TTLMs)
 			}
 		default:
 			r.Extra(&x.Extra, key)
@@ -2233,11 +2359,15 @@ func (x *ListResourceTemplatesRequest) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "id":
 			if r.Member(&x.Extra, &seen, 1, key) {
+				start := r.Mark()
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+				codec.OrKeep(r, start, &x.Extra, key, &x.ID)
 			}
 		case "jsonrpc":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.JSONRPC = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
 			}
 		case "method":
 			r.ConstMember(&x.Extra, &seen, 0, key, "resources/templates/list")
@@ -2265,7 +2395,9 @@ func (x *ListResourceTemplatesResult) DecodeJSON(r *codec.Reader) {
 			}
 		case "cacheScope":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.CacheScope = new(CacheScope(r.Text()))
+				codec.OrKeep(r, start, &x.Extra, key, &x.CacheScope)
 			}
 		case "nextCursor":
 			if r.Member(&x.Extra, &seen, 3, key) {
@@ -2277,11 +2409,15 @@ func (x *ListResourceTemplatesResult) DecodeJSON(r *codec.Reader) {
 			}
 		case "resultType":
 			if r.Member(&x.Extra, &seen, 4, key) {
+				start := r.Mark()
 				x.ResultType = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.ResultType)
 			}
 		case "ttlMs":
 			if r.Member(&x.Extra, &seen, 5, key) {
+				start := r.Mark()
 				x.TTLMs = new(r.IntExact(&x.Extra, key))
+				codec.OrKeep(r, start, &x.Extra, key, &x.TTLMs)
 			}
 		default:
 			r.Extra(&x.Extra, key)
@@ -2323,11 +2459,15 @@ func (x *ListResourcesRequest) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "id":
 			if r.Member(&x.Extra, &seen, 1, key) {
+				start := r.Mark()
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+				codec.OrKeep(r, start, &x.Extra, key, &x.ID)
 			}
 		case "jsonrpc":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.JSONRPC = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
 			}
 		case "method":
 			r.ConstMember(&x.Extra, &seen, 0, key, "resources/list")
@@ -2355,7 +2495,9 @@ func (x *ListResourcesResult) DecodeJSON(r *codec.Reader) {
 			}
 		case "cacheScope":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.CacheScope = new(CacheScope(r.Text()))
+				codec.OrKeep(r, start, &x.Extra, key, &x.CacheScope)
 			}
 		case "nextCursor":
 			if r.Member(&x.Extra, &seen, 3, key) {
@@ -2367,11 +2509,15 @@ func (x *ListResourcesResult) DecodeJSON(r *codec.Reader) {
 			}
 		case "resultType":
 			if r.Member(&x.Extra, &seen, 4, key) {
+				start := r.Mark()
 				x.ResultType = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.ResultType)
 			}
 		case "ttlMs":
 			if r.Member(&x.Extra, &seen, 5, key) {
+				start := r.Mark()
 				x.TTLMs = new(r.IntExact(&x.Extra, key))
+				codec.OrKeep(r, start, &x.Extra, key, &x.TTLMs)
 			}
 		default:
 			r.Extra(&x.Extra, key)
@@ -2413,11 +2559,15 @@ func (x *ListRootsRequest) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "id":
 			if r.Member(&x.Extra, &seen, 1, key) {
+				start := r.Mark()
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+				codec.OrKeep(r, start, &x.Extra, key, &x.ID)
 			}
 		case "jsonrpc":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.JSONRPC = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
 			}
 		case "method":
 			r.ConstMember(&x.Extra, &seen, 0, key, "roots/list")
@@ -2441,7 +2591,9 @@ func (x *ListRootsResult) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "_meta":
 			if r.Member(&x.Extra, &seen, 1, key) {
+				start := r.Mark()
 				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
 			}
 		case "roots":
 			if r.Member(&x.Extra, &seen, 0, key) {
@@ -2515,11 +2667,15 @@ func (x *ListToolsRequest) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "id":
 			if r.Member(&x.Extra, &seen, 1, key) {
+				start := r.Mark()
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+				codec.OrKeep(r, start, &x.Extra, key, &x.ID)
 			}
 		case "jsonrpc":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.JSONRPC = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
 			}
 		case "method":
 			r.ConstMember(&x.Extra, &seen, 0, key, "tools/list")
@@ -2547,7 +2703,9 @@ func (x *ListToolsResult) DecodeJSON(r *codec.Reader) {
 			}
 		case "cacheScope":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.CacheScope = new(CacheScope(r.Text()))
+				codec.OrKeep(r, start, &x.Extra, key, &x.CacheScope)
 			}
 		case "nextCursor":
 			if r.Member(&x.Extra, &seen, 3, key) {
@@ -2555,7 +2713,9 @@ func (x *ListToolsResult) DecodeJSON(r *codec.Reader) {
 			}
 		case "resultType":
 			if r.Member(&x.Extra, &seen, 4, key) {
+				start := r.Mark()
 				x.ResultType = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.ResultType)
 			}
 		case "tools":
 			if r.Member(&x.Extra, &seen, 0, key) {
@@ -2563,7 +2723,9 @@ func (x *ListToolsResult) DecodeJSON(r *codec.Reader) {
 			}
 		case "ttlMs":
 			if r.Member(&x.Extra, &seen, 5, key) {
+				start := r.Mark()
 				x.TTLMs = new(r.IntExact(&x.Extra, key))
+				codec.OrKeep(r, start, &x.Extra, key, &x.TTLMs)
 			}
 		default:
 			r.Extra(&x.Extra, key)
@@ -2605,7 +2767,9 @@ func (x *LoggingMessageNotification) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "jsonrpc":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.JSONRPC = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
 			}
 		case "method":
 			r.ConstMember(&x.Extra, &seen, 0, key, "notifications/message")
@@ -2629,7 +2793,9 @@ func (x *LoggingMessageNotificationParams) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "_meta":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.Meta = codec.New(r, (*NotificationMetaObject).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
 			}
 		case "data":
 			if r.MemberOrNull(&x.Extra, &seen, 0, key) {
@@ -2827,11 +2993,15 @@ func (x *NotificationMetaObject) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "io.modelcontextprotocol/related-task":
 			if r.Member(&x.Extra, &seen, 0, key) {
+				start := r.Mark()
 				x.RelatedTask = codec.New(r, (*RelatedTaskMetadata).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.RelatedTask)
 			}
 		case "io.modelcontextprotocol/subscriptionId":
 			if r.Member(&x.Extra, &seen, 1, key) {
+				start := r.Mark()
 				x.SubscriptionID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+				codec.OrKeep(r, start, &x.Extra, key, &x.SubscriptionID)
 			}
 		default:
 			r.Extra(&x.Extra, key)
@@ -2865,7 +3035,9 @@ func (x *NumberSchema) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "default":
 			if r.Member(&x.Extra, &seen, 1, key) {
+				start := r.Mark()
 				x.Default = new(r.FloatExact(&x.Extra, key))
+				codec.OrKeep(r, start, &x.Extra, key, &x.Default)
 			}
 		case "description":
 			if r.Member(&x.Extra, &seen, 2, key) {
@@ -2903,11 +3075,15 @@ func (x *PaginatedRequest) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "id":
 			if r.Member(&x.Extra, &seen, 1, key) {
+				start := r.Mark()
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+				codec.OrKeep(r, start, &x.Extra, key, &x.ID)
 			}
 		case "jsonrpc":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.JSONRPC = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
 			}
 		case "method":
 			if r.Member(&x.Extra, &seen, 0, key) {
@@ -2933,7 +3109,9 @@ func (x *PaginatedRequestParams) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "_meta":
 			if r.Member(&x.Extra, &seen, 0, key) {
+				start := r.Mark()
 				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
 			}
 		case "cursor":
 			if r.Member(&x.Extra, &seen, 1, key) {
@@ -2962,7 +3140,9 @@ func (x *PaginatedResult) DecodeJSON(r *codec.Reader) {
 			}
 		case "resultType":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.ResultType = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.ResultType)
 			}
 		default:
 			r.Extra(&x.Extra, key)
@@ -3003,11 +3183,15 @@ func (x *PingRequest) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "id":
 			if r.Member(&x.Extra, &seen, 1, key) {
+				start := r.Mark()
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+				codec.OrKeep(r, start, &x.Extra, key, &x.ID)
 			}
 		case "jsonrpc":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.JSONRPC = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
 			}
 		case "method":
 			r.ConstMember(&x.Extra, &seen, 0, key, "ping")
@@ -3031,7 +3215,9 @@ func (x *ProgressNotification) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "jsonrpc":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.JSONRPC = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
 			}
 		case "method":
 			r.ConstMember(&x.Extra, &seen, 0, key, "notifications/progress")
@@ -3055,11 +3241,15 @@ func (x *ProgressNotificationParams) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "_meta":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.Meta = codec.New(r, (*NotificationMetaObject).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
 			}
 		case "message":
 			if r.Member(&x.Extra, &seen, 3, key) {
+				start := r.Mark()
 				x.Message = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.Message)
 			}
 		case "progress":
 			if r.Member(&x.Extra, &seen, 0, key) {
@@ -3089,7 +3279,9 @@ func (x *Prompt) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "_meta":
 			if r.Member(&x.Extra, &seen, 1, key) {
+				start := r.Mark()
 				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
 			}
 		case "arguments":
 			if r.Member(&x.Extra, &seen, 2, key) {
@@ -3101,7 +3293,9 @@ func (x *Prompt) DecodeJSON(r *codec.Reader) {
 			}
 		case "icons":
 			if r.Member(&x.Extra, &seen, 4, key) {
+				start := r.Mark()
 				x.Icons = codec.DecodeList[Icon](r)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Icons)
 			}
 		case "name":
 			if r.Member(&x.Extra, &seen, 0, key) {
@@ -3109,7 +3303,9 @@ func (x *Prompt) DecodeJSON(r *codec.Reader) {
 			}
 		case "title":
 			if r.Member(&x.Extra, &seen, 5, key) {
+				start := r.Mark()
 				x.Title = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.Title)
 			}
 		default:
 			r.Extra(&x.Extra, key)
@@ -3139,7 +3335,9 @@ func (x *PromptArgument) DecodeJSON(r *codec.Reader) {
 			}
 		case "title":
 			if r.Member(&x.Extra, &seen, 3, key) {
+				start := r.Mark()
 				x.Title = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.Title)
 			}
 		default:
 			r.Extra(&x.Extra, key)
@@ -3157,7 +3355,9 @@ func (x *PromptListChangedNotification) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "jsonrpc":
 			if r.Member(&x.Extra, &seen, 1, key) {
+				start := r.Mark()
 				x.JSONRPC = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
 			}
 		case "method":
 			r.ConstMember(&x.Extra, &seen, 0, key, "notifications/prompts/list_changed")
@@ -3207,7 +3407,9 @@ func (x *PromptReference) DecodeJSON(r *codec.Reader) {
 			}
 		case "title":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.Title = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.Title)
 			}
 		case "type":
 			r.ConstMember(&x.Extra, &seen, 1, key, "ref/prompt")
@@ -3227,11 +3429,15 @@ func (x *ReadResourceRequest) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "id":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+				codec.OrKeep(r, start, &x.Extra, key, &x.ID)
 			}
 		case "jsonrpc":
 			if r.Member(&x.Extra, &seen, 3, key) {
+				start := r.Mark()
 				x.JSONRPC = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
 			}
 		case "method":
 			r.ConstMember(&x.Extra, &seen, 0, key, "resources/read")
@@ -3255,15 +3461,21 @@ func (x *ReadResourceRequestParams) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "_meta":
 			if r.Member(&x.Extra, &seen, 1, key) {
+				start := r.Mark()
 				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
 			}
 		case "inputResponses":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.InputResponses = codec.DecodeMapFunc(r, DecodeInputResponse)
+				codec.OrKeep(r, start, &x.Extra, key, &x.InputResponses)
 			}
 		case "requestState":
 			if r.Member(&x.Extra, &seen, 3, key) {
+				start := r.Mark()
 				x.RequestState = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.RequestState)
 			}
 		case "uri":
 			if r.Member(&x.Extra, &seen, 0, key) {
@@ -3289,7 +3501,9 @@ func (x *ReadResourceResult) DecodeJSON(r *codec.Reader) {
 			}
 		case "cacheScope":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.CacheScope = new(CacheScope(r.Text()))
+				codec.OrKeep(r, start, &x.Extra, key, &x.CacheScope)
 			}
 		case "contents":
 			if r.Member(&x.Extra, &seen, 0, key) {
@@ -3297,11 +3511,15 @@ func (x *ReadResourceResult) DecodeJSON(r *codec.Reader) {
 			}
 		case "resultType":
 			if r.Member(&x.Extra, &seen, 3, key) {
+				start := r.Mark()
 				x.ResultType = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.ResultType)
 			}
 		case "ttlMs":
 			if r.Member(&x.Extra, &seen, 4, key) {
+				start := r.Mark()
 				x.TTLMs = new(r.IntExact(&x.Extra, key))
+				codec.OrKeep(r, start, &x.Extra, key, &x.TTLMs)
 			}
 		default:
 			r.Extra(&x.Extra, key)
@@ -3383,23 +3601,33 @@ func (x *RequestMetaObject) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "io.modelcontextprotocol/clientCapabilities":
 			if r.Member(&x.Extra, &seen, 0, key) {
+				start := r.Mark()
 				x.ClientCapabilities = codec.New(r, (*ClientCapabilities).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.ClientCapabilities)
 			}
 		case "io.modelcontextprotocol/clientInfo":
 			if r.Member(&x.Extra, &seen, 1, key) {
+				start := r.Mark()
 				x.ClientInfo = codec.New(r, (*Implementation).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.ClientInfo)
 			}
 		case "io.modelcontextprotocol/logLevel":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.LogLevel = new(LoggingLevel(r.Text()))
+				codec.OrKeep(r, start, &x.Extra, key, &x.LogLevel)
 			}
 		case "io.modelcontextprotocol/protocolVersion":
 			if r.Member(&x.Extra, &seen, 3, key) {
+				start := r.Mark()
 				x.ProtocolVersion = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.ProtocolVersion)
 			}
 		case "io.modelcontextprotocol/related-task":
 			if r.Member(&x.Extra, &seen, 4, key) {
+				start := r.Mark()
 				x.RelatedTask = codec.New(r, (*RelatedTaskMetadata).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.RelatedTask)
 			}
 		case "progressToken":
 			if r.Member(&x.Extra, &seen, 5, key) {
@@ -3437,7 +3665,9 @@ func (x *Resource) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "_meta":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
 			}
 		case "annotations":
 			if r.Member(&x.Extra, &seen, 3, key) {
@@ -3449,7 +3679,9 @@ func (x *Resource) DecodeJSON(r *codec.Reader) {
 			}
 		case "icons":
 			if r.Member(&x.Extra, &seen, 5, key) {
+				start := r.Mark()
 				x.Icons = codec.DecodeList[Icon](r)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Icons)
 			}
 		case "mimeType":
 			if r.Member(&x.Extra, &seen, 6, key) {
@@ -3465,7 +3697,9 @@ func (x *Resource) DecodeJSON(r *codec.Reader) {
 			}
 		case "title":
 			if r.Member(&x.Extra, &seen, 8, key) {
+				start := r.Mark()
 				x.Title = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.Title)
 			}
 		case "uri":
 			if r.Member(&x.Extra, &seen, 1, key) {
@@ -3487,7 +3721,9 @@ func (x *ResourceContents) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "_meta":
 			if r.Member(&x.Extra, &seen, 1, key) {
+				start := r.Mark()
 				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
 			}
 		case "mimeType":
 			if r.Member(&x.Extra, &seen, 2, key) {
@@ -3525,7 +3761,9 @@ func (x *ResourceLink) DecodeJSON(r *codec.Reader) {
 			}
 		case "icons":
 			if r.Member(&x.Extra, &seen, 6, key) {
+				start := r.Mark()
 				x.Icons = codec.DecodeList[Icon](r)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Icons)
 			}
 		case "mimeType":
 			if r.Member(&x.Extra, &seen, 7, key) {
@@ -3565,7 +3803,9 @@ func (x *ResourceListChangedNotification) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "jsonrpc":
 			if r.Member(&x.Extra, &seen, 1, key) {
+				start := r.Mark()
 				x.JSONRPC = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
 			}
 		case "method":
 			r.ConstMember(&x.Extra, &seen, 0, key, "notifications/resources/list_changed")
@@ -3611,7 +3851,9 @@ func (x *ResourceTemplate) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "_meta":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
 			}
 		case "annotations":
 			if r.Member(&x.Extra, &seen, 3, key) {
@@ -3623,7 +3865,9 @@ func (x *ResourceTemplate) DecodeJSON(r *codec.Reader) {
 			}
 		case "icons":
 			if r.Member(&x.Extra, &seen, 5, key) {
+				start := r.Mark()
 				x.Icons = codec.DecodeList[Icon](r)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Icons)
 			}
 		case "mimeType":
 			if r.Member(&x.Extra, &seen, 6, key) {
@@ -3635,7 +3879,9 @@ func (x *ResourceTemplate) DecodeJSON(r *codec.Reader) {
 			}
 		case "title":
 			if r.Member(&x.Extra, &seen, 7, key) {
+				start := r.Mark()
 				x.Title = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.Title)
 			}
 		case "uriTemplate":
 			if r.Member(&x.Extra, &seen, 1, key) {
@@ -3677,7 +3923,9 @@ func (x *ResourceUpdatedNotification) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "jsonrpc":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.JSONRPC = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
 			}
 		case "method":
 			r.ConstMember(&x.Extra, &seen, 0, key, "notifications/resources/updated")
@@ -3701,7 +3949,9 @@ func (x *ResourceUpdatedNotificationParams) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "_meta":
 			if r.Member(&x.Extra, &seen, 1, key) {
+				start := r.Mark()
 				x.Meta = codec.New(r, (*NotificationMetaObject).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
 			}
 		case "uri":
 			if r.Member(&x.Extra, &seen, 0, key) {
@@ -3727,7 +3977,9 @@ func (x *Result) DecodeJSON(r *codec.Reader) {
 			}
 		case "resultType":
 			if r.Member(&x.Extra, &seen, 1, key) {
+				start := r.Mark()
 				x.ResultType = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.ResultType)
 			}
 		default:
 			r.Extra(&x.Extra, key)
@@ -3744,15 +3996,21 @@ func (x *ResultMetaObject) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "io.modelcontextprotocol/model-immediate-response":
 			if r.Member(&x.Extra, &seen, 0, key) {
+				start := r.Mark()
 				x.ModelImmediateResponse = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.ModelImmediateResponse)
 			}
 		case "io.modelcontextprotocol/related-task":
 			if r.Member(&x.Extra, &seen, 1, key) {
+				start := r.Mark()
 				x.RelatedTask = codec.New(r, (*RelatedTaskMetadata).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.RelatedTask)
 			}
 		case "io.modelcontextprotocol/serverInfo":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.ServerInfo = codec.New(r, (*Implementation).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.ServerInfo)
 			}
 		default:
 			r.Extra(&x.Extra, key)
@@ -3769,7 +4027,9 @@ func (x *Root) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "_meta":
 			if r.Member(&x.Extra, &seen, 1, key) {
+				start := r.Mark()
 				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
 			}
 		case "name":
 			if r.Member(&x.Extra, &seen, 2, key) {
@@ -3795,7 +4055,9 @@ func (x *RootsListChangedNotification) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "jsonrpc":
 			if r.Member(&x.Extra, &seen, 1, key) {
+				start := r.Mark()
 				x.JSONRPC = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
 			}
 		case "method":
 			r.ConstMember(&x.Extra, &seen, 0, key, "notifications/roots/list_changed")
@@ -3819,7 +4081,9 @@ func (x *SamplingMessage) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "_meta":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
 			}
 		case "content":
 			if r.Member(&x.Extra, &seen, 0, key) {
@@ -3845,7 +4109,9 @@ func (x *ServerCapabilities) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "completions":
 			if r.Member(&x.Extra, &seen, 0, key) {
+				start := r.Mark()
 				x.Completions = r.RawObject()
+				codec.OrKeep(r, start, &x.Extra, key, &x.Completions)
 			}
 		case "experimental":
 			if r.Member(&x.Extra, &seen, 1, key) {
@@ -3853,7 +4119,9 @@ func (x *ServerCapabilities) DecodeJSON(r *codec.Reader) {
 			}
 		case "extensions":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.Extensions = r.RawObject()
+				codec.OrKeep(r, start, &x.Extra, key, &x.Extensions)
 			}
 		case "logging":
 			if r.Member(&x.Extra, &seen, 3, key) {
@@ -3869,7 +4137,9 @@ func (x *ServerCapabilities) DecodeJSON(r *codec.Reader) {
 			}
 		case "tasks":
 			if r.Member(&x.Extra, &seen, 6, key) {
+				start := r.Mark()
 				x.Tasks = codec.New(r, (*ServerCapabilitiesTasks).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Tasks)
 			}
 		case "tools":
 			if r.Member(&x.Extra, &seen, 7, key) {
@@ -4004,11 +4274,15 @@ func (x *SetLevelRequest) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "id":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+				codec.OrKeep(r, start, &x.Extra, key, &x.ID)
 			}
 		case "jsonrpc":
 			if r.Member(&x.Extra, &seen, 3, key) {
+				start := r.Mark()
 				x.JSONRPC = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
 			}
 		case "method":
 			r.ConstMember(&x.Extra, &seen, 0, key, "logging/setLevel")
@@ -4032,7 +4306,9 @@ func (x *SetLevelRequestParams) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "_meta":
 			if r.Member(&x.Extra, &seen, 1, key) {
+				start := r.Mark()
 				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
 			}
 		case "level":
 			if r.Member(&x.Extra, &seen, 0, key) {
@@ -4054,7 +4330,9 @@ func (x *StringSchema) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "default":
 			if r.Member(&x.Extra, &seen, 1, key) {
+				start := r.Mark()
 				x.Default = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.Default)
 			}
 		case "description":
 			if r.Member(&x.Extra, &seen, 2, key) {
@@ -4094,11 +4372,15 @@ func (x *SubscribeRequest) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "id":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+				codec.OrKeep(r, start, &x.Extra, key, &x.ID)
 			}
 		case "jsonrpc":
 			if r.Member(&x.Extra, &seen, 3, key) {
+				start := r.Mark()
 				x.JSONRPC = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
 			}
 		case "method":
 			r.ConstMember(&x.Extra, &seen, 0, key, "resources/subscribe")
@@ -4122,7 +4404,9 @@ func (x *SubscribeRequestParams) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "_meta":
 			if r.Member(&x.Extra, &seen, 1, key) {
+				start := r.Mark()
 				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
 			}
 		case "uri":
 			if r.Member(&x.Extra, &seen, 0, key) {
@@ -4489,7 +4773,9 @@ func (x *TextContent) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "_meta":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
 			}
 		case "annotations":
 			if r.Member(&x.Extra, &seen, 3, key) {
@@ -4517,7 +4803,9 @@ func (x *TextResourceContents) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "_meta":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
 			}
 		case "mimeType":
 			if r.Member(&x.Extra, &seen, 3, key) {
@@ -4681,11 +4969,15 @@ func (x *Tool) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "_meta":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
 			}
 		case "annotations":
 			if r.Member(&x.Extra, &seen, 3, key) {
+				start := r.Mark()
 				x.Annotations = codec.New(r, (*ToolAnnotations).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Annotations)
 			}
 		case "description":
 			if r.Member(&x.Extra, &seen, 4, key) {
@@ -4693,11 +4985,15 @@ func (x *Tool) DecodeJSON(r *codec.Reader) {
 			}
 		case "execution":
 			if r.Member(&x.Extra, &seen, 5, key) {
+				start := r.Mark()
 				x.Execution = codec.New(r, (*ToolExecution).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Execution)
 			}
 		case "icons":
 			if r.Member(&x.Extra, &seen, 6, key) {
+				start := r.Mark()
 				x.Icons = codec.DecodeList[Icon](r)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Icons)
 			}
 		case "inputSchema":
 			if r.Member(&x.Extra, &seen, 0, key) {
@@ -4709,11 +5005,15 @@ func (x *Tool) DecodeJSON(r *codec.Reader) {
 			}
 		case "outputSchema":
 			if r.Member(&x.Extra, &seen, 7, key) {
+				start := r.Mark()
 				x.OutputSchema = codec.New(r, (*ToolOutputSchema).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.OutputSchema)
 			}
 		case "title":
 			if r.Member(&x.Extra, &seen, 8, key) {
+				start := r.Mark()
 				x.Title = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.Title)
 			}
 		default:
 			r.Extra(&x.Extra, key)
@@ -4798,15 +5098,21 @@ func (x *ToolInputSchema) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "$schema":
 			if r.Member(&x.Extra, &seen, 1, key) {
+				start := r.Mark()
 				x.Schema = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.Schema)
 			}
 		case "properties":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.Properties = r.RawObject()
+				codec.OrKeep(r, start, &x.Extra, key, &x.Properties)
 			}
 		case "required":
 			if r.Member(&x.Extra, &seen, 3, key) {
+				start := r.Mark()
 				x.Required = codec.DecodeListFunc(r, (*codec.Reader).Text)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Required)
 			}
 		case "type":
 			r.ConstMember(&x.Extra, &seen, 0, key, "object")
@@ -4826,7 +5132,9 @@ func (x *ToolListChangedNotification) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "jsonrpc":
 			if r.Member(&x.Extra, &seen, 1, key) {
+				start := r.Mark()
 				x.JSONRPC = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
 			}
 		case "method":
 			r.ConstMember(&x.Extra, &seen, 0, key, "notifications/tools/list_changed")
@@ -4850,19 +5158,27 @@ func (x *ToolOutputSchema) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "$schema":
 			if r.Member(&x.Extra, &seen, 0, key) {
+				start := r.Mark()
 				x.Schema = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.Schema)
 			}
 		case "properties":
 			if r.Member(&x.Extra, &seen, 1, key) {
+				start := r.Mark()
 				x.Properties = r.RawObject()
+				codec.OrKeep(r, start, &x.Extra, key, &x.Properties)
 			}
 		case "required":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.Required = codec.DecodeListFunc(r, (*codec.Reader).Text)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Required)
 			}
 		case "type":
 			if r.Member(&x.Extra, &seen, 3, key) {
+				start := r.Mark()
 				x.Type = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.Type)
 			}
 		default:
 			r.Extra(&x.Extra, key)
@@ -5013,11 +5329,15 @@ func (x *UnsubscribeRequest) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "id":
 			if r.Member(&x.Extra, &seen, 2, key) {
+				start := r.Mark()
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+				codec.OrKeep(r, start, &x.Extra, key, &x.ID)
 			}
 		case "jsonrpc":
 			if r.Member(&x.Extra, &seen, 3, key) {
+				start := r.Mark()
 				x.JSONRPC = new(r.Text())
+				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
 			}
 		case "method":
 			r.ConstMember(&x.Extra, &seen, 0, key, "resources/unsubscribe")
@@ -5041,7 +5361,9 @@ func (x *UnsubscribeRequestParams) DecodeJSON(r *codec.Reader) {
 		switch key := r.Key(); key {
 		case "_meta":
 			if r.Member(&x.Extra, &seen, 1, key) {
+				start := r.Mark()
 				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
+				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
 			}
 		case "uri":
 			if r.Member(&x.Extra, &seen, 0, key) {

@@ -382,6 +382,8 @@ func (b *builder) fillStruct(st *ir.Struct, n *merge.Object, s scope) error {
 		} else if f.Presence = ir.Pointer; nilMeansAbsent(f.Type) {
 			f.Presence = ir.NilEmpty
 		}
+		_, closed := n.Rest.(*merge.Never)
+		f.Open = m.In != n.In && !closed && f.Type != ir.RawAny
 		st.Fields = append(st.Fields, f)
 	}
 	if st.Required = bit; len(st.Fields) > 64 {

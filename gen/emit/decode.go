@@ -73,6 +73,9 @@ func (w *printer) decodeField(f *ir.Field) {
 		return
 	}
 	w.f("\t\t\tif r.%s(&x.Extra, &seen, %d, key) {\n", member, f.Bit)
+	if f.Open {
+		w.f("\t\t\t\tstart := r.Mark()\n")
+	}
 	switch {
 	case isNullable && f.Presence == ir.Plain:
 		w.f("\t\t\t\tif r.Null() {\n\t\t\t\t\t%s = nil\n\t\t\t\t} else {\n\t\t\t\t\t%[1]s = new(%[2]s)\n\t\t\t\t}\n", field, readMember(nullable.Elem))
@@ -86,6 +89,9 @@ func (w *printer) decodeField(f *ir.Field) {
 		w.f("\t\t\t\t%s = new(%s)\n", field, readMember(f.Type))
 	default:
 		w.f("\t\t\t\t%s = %s\n", field, readMember(f.Type))
+	}
+	if f.Open {
+		w.f("\t\t\t\tcodec.OrKeep(r, start, &x.Extra, key, &%s)\n", field)
 	}
 	w.f("\t\t\t}\n")
 }

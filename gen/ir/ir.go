@@ -91,6 +91,9 @@ type Field struct {
 	Doc    Doc
 
 	Presence Presence
+	// Open reports that some revision has the struct but not the member, and so leaves open
+	// what the member holds. A value that does not fit the field is then kept beside it.
+	Open bool
 	// Bit is the position in the set of required members, or -1. Optional members have
 	// bits after those, which serve only to find duplicates.
 	Bit int
