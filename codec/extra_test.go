@@ -193,6 +193,22 @@ func TestExtraEqualIgnoresOrderAndWhiteSpace(t *testing.T) {
 	}
 }
 
+func TestExtraThatWasEmptiedEqualsAnEmptyOne(t *testing.T) {
+	var x, empty Extra
+	x.Set("a", json.RawMessage("1"))
+	if x.Equal(empty) || empty.Equal(x) {
+		t.Error("a member makes no difference")
+	}
+	x.Delete("a")
+	if !x.Equal(empty) || !empty.Equal(x) {
+		t.Error("it differs from an empty one")
+	}
+	x.SetAbsent(2)
+	if x.Equal(empty) || empty.Equal(x) || x.Absent(0) || !x.Absent(1) {
+		t.Error("a missing member makes no difference")
+	}
+}
+
 func TestUnknownMemberThatComesTwiceIsRefused(t *testing.T) {
 	many := func(n int, last string) string {
 		var b strings.Builder

@@ -182,6 +182,10 @@ func TestNumberKeepsItsText(t *testing.T) {
 		if out, err := Marshal(n); err != nil || string(out) != text {
 			t.Errorf("%s: wrote %s, %v", text, out, err)
 		}
+		var std []Number
+		if err := json.Unmarshal([]byte("["+text+"]"), &std); err != nil || std[0] != n {
+			t.Errorf("%s: encoding/json read %s, %v", text, std, err)
+		}
 		if out, err := json.Marshal([]Number{n}); err != nil || string(out) != "["+text+"]" {
 			t.Errorf("%s: encoding/json wrote %s, %v", text, out, err)
 		}
@@ -201,5 +205,16 @@ func TestTextThatIsNoNumberCannotBeWritten(t *testing.T) {
 		if text.IsInteger() {
 			t.Errorf("%q: is an integer", text)
 		}
+	}
+}
+
+func TestNumberAsFloat(t *testing.T) {
+	for text, want := range map[Number]float64{"1.5": 1.5, "-0.1": -0.1, "6e4": 60000, "9007199254740993": 9007199254740992, "1e-400": 0} {
+		if got, ok := text.Float(); got != want || !ok {
+			t.Errorf("%s: got %g, %v", text, got, ok)
+		}
+	}
+	if got, ok := Number("1e400").Float(); got != 0 || ok {
+		t.Errorf("out of range: got %g, %v", got, ok)
 	}
 }

@@ -70,6 +70,24 @@ func TestReadersOfTheSameKindAgree(t *testing.T) {
 			t.Errorf("%s of true: %v", name, r.Err())
 		}
 	}
+	r := NewReader([]byte(` [ {"a":1} , [ 2 ] ]`))
+	r.Array()
+	if r.More(); string(r.RawObject()) != `{"a":1}` {
+		t.Errorf("RawObject: %v", r.Err())
+	}
+	if r.More(); string(r.RawArray()) != `[ 2 ]` || r.More() || r.Err() != nil {
+		t.Errorf("RawArray: %v", r.Err())
+	}
+}
+
+func TestKindHasAName(t *testing.T) {
+	var names []string
+	for k := KindInvalid; k <= KindObject+1; k++ {
+		names = append(names, k.String())
+	}
+	if diff := cmp.Diff([]string{"invalid", "null", "boolean", "number", "string", "array", "object", "invalid"}, names); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
 }
 
 func TestEscapesAreDecoded(t *testing.T) {
@@ -452,6 +470,7 @@ func TestReaderThatIsUsedAgainForgetsTheMessageBefore(t *testing.T) {
 		"one in raw":        `{"free":` + many + `}`,
 		"one with escapes":  `{"name":"` + strings.Repeat(`\n`, 100000) + `"}`,
 		"one with BOM":      "\uFEFF{}",
+		"one of many peeks": `{"list":[` + strings.Repeat(`{"unknown":[`+strings.Repeat("1,", smallValue)+`1]},`, 2*keepSlots) + `{}]}`,
 		"a large one":       `{"name":"` + strings.Repeat(`x`, 100000) + `"}`,
 	}
 	for name, first := range firsts {

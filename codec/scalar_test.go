@@ -42,6 +42,9 @@ func TestScalarKeepsItsTextAndType(t *testing.T) {
 			t.Errorf("%s equals %s", c.text, other)
 		}
 		seen[s] = c.text
+		if out, err := json.Marshal([]any{s}); err != nil || string(out) != "["+c.text+"]" {
+			t.Errorf("%s: encoding/json writes %s, %v", c.text, out, err)
+		}
 		var u Scalar
 		if err := json.Unmarshal([]byte(c.text), &u); err != nil || u != s {
 			t.Errorf("%s: encoding/json reads %v, %v", c.text, u, err)
