@@ -32,7 +32,11 @@ const fewNames = 16
 // after it, or the offset of the fault.
 func (c *checker) value(data []byte, i, depth int) (end int, err error) {
 	if c.open == nil {
-		c.open, c.names = make([]openValue, 0, 8), make([][]byte, 0, fewNames)
+		few := new(struct {
+			open  [8]openValue
+			names [fewNames][]byte
+		})
+		c.open, c.names = few.open[:0], few.names[:0]
 	}
 	c.open, c.names = c.open[:0], c.names[:0]
 	for {

@@ -48,19 +48,11 @@ func (r *Reader) peekScalar(at int) (text string, kind Kind, ok bool) {
 		case escaped:
 			return string(r.unescape(r.data[at+1 : end-1])), kind, true
 		}
-		return r.peekText(at+1, end-1), kind, true
+		return r.cutShort(at+1, end-1), kind, true
 	case KindNumber, KindBool:
-		return r.peekText(at, skipWord(r.data, at)), kind, true
+		return r.cutShort(at, skipWord(r.data, at)), kind, true
 	}
 	return "", kind, true
-}
-
-// peekText is cut, but leaves the block where it is: reading goes on further to the front.
-func (r *Reader) peekText(from, to int) string {
-	if from < r.blockAt || to > r.blockAt+len(r.block) {
-		return string(r.data[from:to])
-	}
-	return r.cut(from, to)
 }
 
 // PeekKeys tells which of the names the next value has as members, without consuming it: bit i of the result

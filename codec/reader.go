@@ -320,6 +320,14 @@ func (r *Reader) cut(from, to int) string {
 	return r.block[from-r.blockAt : to-r.blockAt]
 }
 
+// cutShort is cut for what may be the only string that is wanted from here: it makes no block for it.
+func (r *Reader) cutShort(from, to int) string {
+	if from < r.blockAt || to > r.blockAt+len(r.block) {
+		return string(r.src[from:to])
+	}
+	return r.cut(from, to)
+}
+
 // Number reads a number as its exact text.
 func (r *Reader) Number() Number {
 	text, _, ok := r.number("number")
@@ -398,21 +406,42 @@ func (r *Reader) number(what string) (text []byte, digits, ok bool) {
 func (r *Reader) Scalar(allow ScalarKind) Scalar {
 	switch kind := r.Kind(); {
 	case kind == KindString && allow&ScalarString != 0:
-		return Scalar{kind: ScalarString, text: r.Text()}
+		return r.stringScalar()
 	case kind == KindBool && allow&ScalarBool != 0:
 		return BoolScalar(r.Bool())
 	case kind == KindNumber && allow&(ScalarInteger|ScalarNumber) != 0:
-		at := r.pos
-		n := r.Number()
-		s := numberScalar(n)
-		if s.kind == ScalarNumber && allow&ScalarNumber == 0 {
-			r.fail(at, ErrInteger)
-			return Scalar{}
-		}
-		return s
+		return r.numberScalar(allow)
 	}
 	r.want(allow.String())
 	return Scalar{}
+}
+
+func (r *Reader) stringScalar() Scalar {
+	content, escaped, ok := r.content("string")
+	switch {
+	case !ok:
+		return Scalar{}
+	case escaped:
+		return Scalar{ScalarString, string(r.unescape(content))}
+	}
+	return Scalar{ScalarString, r.cutShort(r.pos-1-len(content), r.pos-1)}
+}
+
+func (r *Reader) numberScalar(allow ScalarKind) Scalar {
+	text, digits, ok := r.number("number")
+	if !ok {
+		return Scalar{}
+	}
+	from := r.pos - len(text)
+	kind := ScalarInteger
+	if !digits && !newDecimal(text).integer() {
+		kind = ScalarNumber
+		if allow&ScalarNumber == 0 {
+			r.fail(from, ErrInteger)
+			return Scalar{}
+		}
+	}
+	return Scalar{kind, r.cutShort(from, r.pos)}
 }
 
 // Raw reads any value as checked JSON text, without the white space around it. The text is a copy, or part of
