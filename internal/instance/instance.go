@@ -340,6 +340,9 @@ func (m *Maker) number(schemas []*load.Schema, texts []string) *Value {
 }
 
 func inBounds(schemas []*load.Schema, text string) bool {
+	if !slices.ContainsFunc(schemas, bounded) {
+		return true // nearly always, and numbers are slow to parse
+	}
 	n := (&Value{kind: number, text: text}).rat()
 	beyond := func(bound *float64, bad ...int) bool {
 		return bound != nil && slices.Contains(bad, n.Cmp(new(big.Rat).SetFloat64(*bound)))
@@ -350,6 +353,10 @@ func inBounds(schemas []*load.Schema, text string) bool {
 		}
 	}
 	return true
+}
+
+func bounded(s *load.Schema) bool {
+	return s.Minimum != nil || s.Maximum != nil || s.ExclusiveMinimum != nil || s.ExclusiveMaximum != nil
 }
 
 // Strings, as JSON text, that have been read or written wrong by somebody.
