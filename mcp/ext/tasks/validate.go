@@ -344,7 +344,7 @@ var table = shape.Table{
 		/* 24 CancelTaskResult/1 */ {Types: shape.Object, Props: []shape.Prop{{Name: "resultType", Node: 25, Required: true}}},
 		/* 25 CancelTaskResult/1.resultType */ {Types: shape.String, Enum: []string{`"complete"`}},
 		/* 26 CancelledTask ext-tasks */ {Types: shape.Object, Props: []shape.Prop{{Name: "createdAt", Node: 2, Required: true}, {Name: "lastUpdatedAt", Node: 2, Required: true}, {Name: "pollIntervalMs", Node: 27}, {Name: "status", Node: 28, Required: true}, {Name: "statusMessage", Node: 2}, {Name: "taskId", Node: 2, Required: true}, {Name: "ttlMs", Node: 29, Required: true}}},
-		/* 27 CancelledTask.pollIntervalMs */ {Types: shape.Integer, Bounds: []shape.Bound{{Keyword: shape.Minimum, Limit: "-9.007199254740991e+15"}, {Keyword: shape.Maximum, Limit: "9.007199254740991e+15"}}},
+		/* 27 CancelledTask.pollIntervalMs */ {Types: shape.Integer, Bounds: []shape.Bound{{Keyword: shape.Minimum, Limit: "-9007199254740991"}, {Keyword: shape.Maximum, Limit: "9007199254740991"}}},
 		/* 28 CancelledTask.status */ {Types: shape.String, Enum: []string{`"cancelled"`}},
 		/* 29 CancelledTask.ttlMs */ {Union: []shape.Variant{{Node: 27, Kinds: shape.Integer}, {Node: 5, Kinds: shape.Null}}},
 		/* 30 CompletedTask ext-tasks */ {Types: shape.Object, Props: []shape.Prop{{Name: "createdAt", Node: 2, Required: true}, {Name: "lastUpdatedAt", Node: 2, Required: true}, {Name: "pollIntervalMs", Node: 27}, {Name: "result", Node: 4, Required: true}, {Name: "status", Node: 31, Required: true}, {Name: "statusMessage", Node: 2}, {Name: "taskId", Node: 2, Required: true}, {Name: "ttlMs", Node: 29, Required: true}}},
