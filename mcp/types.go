@@ -1873,7 +1873,6 @@ type LoggingMessageNotificationParams struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#metaobject
 type MetaObject struct {
-
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }

@@ -461,10 +461,10 @@ type EnumSchema interface {
 func DecodeEnumSchema(r *codec.Reader) EnumSchema {
 	switch r.PeekText("type") {
 	case "array":
-		switch keys := r.PeekKeys("items"); {
+		switch {
 		case r.PeekPath("items", "enum"):
 			return codec.New(r, (*UntitledMultiSelectEnumSchema).DecodeJSON)
-		case keys&0x1 != 0:
+		case r.PeekPath("items", "anyOf"):
 			return codec.New(r, (*TitledMultiSelectEnumSchema).DecodeJSON)
 		}
 	case "string":
@@ -766,10 +766,10 @@ type MultiSelectEnumSchema interface {
 // DecodeMultiSelectEnumSchema reads a [MultiSelectEnumSchema] and finds its variant by the
 // members that are there.
 func DecodeMultiSelectEnumSchema(r *codec.Reader) MultiSelectEnumSchema {
-	switch keys := r.PeekKeys("items"); {
+	switch {
 	case r.PeekPath("items", "enum"):
 		return codec.New(r, (*UntitledMultiSelectEnumSchema).DecodeJSON)
-	case keys&0x1 != 0:
+	case r.PeekPath("items", "anyOf"):
 		return codec.New(r, (*TitledMultiSelectEnumSchema).DecodeJSON)
 	}
 	return newUnknown(r)
@@ -803,10 +803,10 @@ type PrimitiveSchemaDefinition interface {
 func DecodePrimitiveSchemaDefinition(r *codec.Reader) PrimitiveSchemaDefinition {
 	switch r.PeekText("type") {
 	case "array":
-		switch keys := r.PeekKeys("items"); {
+		switch {
 		case r.PeekPath("items", "enum"):
 			return codec.New(r, (*UntitledMultiSelectEnumSchema).DecodeJSON)
-		case keys&0x1 != 0:
+		case r.PeekPath("items", "anyOf"):
 			return codec.New(r, (*TitledMultiSelectEnumSchema).DecodeJSON)
 		}
 	case "boolean":

@@ -52,6 +52,9 @@ func Build(g *merge.Graph, c Config) (*ir.Package, error) {
 	for _, name := range reserved {
 		b.taken[name] = "the generated package itself"
 	}
+	for _, r := range b.pkg.Revisions {
+		b.taken[r.Const] = "the revision " + r.Label
+	}
 	// Definitions take their names before any inline shape does.
 	for _, name := range g.Names() {
 		if !b.external(name) {
@@ -140,7 +143,12 @@ type scope struct {
 	at   string // place for name rows: "Def/member/member"
 	name string // Go name that a type declared here gets
 	in   merge.Revs
+	null bool // the definition itself, which may be null
+	part bool // a part of the definition's own shape that no member leads to
 }
+
+// isDef reports whether s is a definition, rather than a place inside of one.
+func (s scope) isDef() bool { return s.path == "" && !s.part }
 
 func (s scope) member(m *merge.Member) scope {
 	c := scope{def: s.def, at: s.at + "/" + m.Name, name: s.name + goName(m.Name), in: m.In}
@@ -159,8 +167,8 @@ func (s scope) elem(mark, suffix string) scope {
 
 // declare settles the Go name for a type declared at s.
 func (b *builder) declare(s scope, n merge.Node) (string, error) {
-	if s.path == "" {
-		return s.name, nil // a definition, claimed before
+	if s.isDef() {
+		return s.name, nil // claimed before
 	}
 	if name, ok := b.Overrides.Name(s.at); ok {
 		return name, b.claim(name, n)
@@ -185,13 +193,8 @@ func (b *builder) def(name string) (ir.Type, error) {
 	if b.external(name) {
 		for _, other := range b.Base.Package.Defs {
 			if other.Name == name {
-				t := other.Type
-				switch t.(type) {
-				case *ir.Struct, *ir.Union, *ir.Enum, *ir.Alias, *ir.OneOrMany, *ir.Wrapper:
-					t = &ir.External{Package: b.Base.Package.Name, Type: t}
-				}
-				b.defs[name] = t
-				return t, nil
+				b.defs[name] = b.fromBase(other.Type)
+				return b.defs[name], nil
 			}
 		}
 		return nil, d.Node.At().Errorf("package %s has no type for it", b.Base.Path)
@@ -201,30 +204,63 @@ func (b *builder) def(name string) (ir.Type, error) {
 		s.in |= o.In
 	}
 	doc := b.doc(s, d.Node)
-	switch n := d.Node.(type) {
+	node := d.Node
+	if n, ok := node.(*merge.Nullable); ok {
+		node, s.null = n.Node, true
+	}
+	if u, ok := node.(*merge.Union); ok {
+		if flat := b.flatten(u); len(flat) == 1 && flat[0].name == "" {
+			node = flat[0].node
+		}
+	}
+	var err error
+	switch n := node.(type) {
 	case *merge.Object:
 		if !b.isFree(n) && (len(n.Members) > 0 || n.Struct) {
 			// Known before its members are built, so that they can refer back to it.
 			st := &ir.Struct{GoName: s.name, Def: name, Doc: doc}
-			b.defs[name] = st
-			return st, b.fillStruct(st, n, s)
+			b.define(s, st)
+			err = b.fillStruct(st, n, s)
 		}
 	case *merge.Union:
-		if !b.free[name] && len(b.flatten(n)) > 1 {
-			return b.union(n, s)
+		if !b.isFree(n) && len(b.flatten(n)) > 1 {
+			_, err = b.union(n, s)
 		}
 	case *merge.Enum:
-		return b.enum(n, s)
+		_, err = b.enum(n, s)
 	}
+	if t := b.defs[name]; t != nil || err != nil {
+		return t, err
+	}
+	s.null, s.part = false, true
 	alias := &ir.Alias{GoName: s.name, Def: name, Doc: doc}
 	b.defs[name] = alias
-	t, err := b.typ(d.Node, s.elem("", ""))
+	t, err := b.typ(d.Node, s)
 	if err != nil {
 		return nil, err
 	}
 	alias.Type = t
 	b.pkg.Aliases = append(b.pkg.Aliases, alias)
 	return alias, nil
+}
+
+// define makes t the type of the definition at s.
+func (b *builder) define(s scope, t ir.Type) {
+	if s.null {
+		t = &ir.Nullable{Elem: t}
+	}
+	b.defs[s.def] = t
+}
+
+// fromBase is t, a type of the base package, as it is called here.
+func (b *builder) fromBase(t ir.Type) ir.Type {
+	switch u := t.(type) {
+	case *ir.Struct, *ir.Union, *ir.Enum, *ir.Alias, *ir.OneOrMany, *ir.Wrapper:
+		return &ir.External{Package: b.Base.Package.Name, Type: t}
+	case *ir.Nullable:
+		return &ir.Nullable{Elem: b.fromBase(u.Elem)}
+	}
+	return t
 }
 
 // renamed gives the old name of a definition to the type of the new one.
@@ -425,7 +461,7 @@ func (b *builder) enum(n *merge.Enum, s scope) (ir.Type, error) {
 	for _, v := range n.Values {
 		key += " " + v.JSON
 	}
-	if t := b.inline[key]; t != nil && s.path != "" {
+	if t := b.inline[key]; t != nil && !s.isDef() {
 		return t, nil
 	}
 	name, err := b.declare(s, n)
@@ -433,9 +469,9 @@ func (b *builder) enum(n *merge.Enum, s scope) (ir.Type, error) {
 		return nil, err
 	}
 	e := &ir.Enum{GoName: name, Doc: b.doc(s, n), String: n.Values[0].JSON[0] == '"'}
-	if s.path == "" {
+	if s.isDef() {
 		e.Def = s.def
-		b.defs[s.def] = e
+		b.define(s, e)
 	}
 	for _, v := range n.Values {
 		value := strings.Trim(v.JSON, `"`)
@@ -471,7 +507,7 @@ func (b *builder) union(n *merge.Union, s scope) (ir.Type, error) {
 	for _, v := range flat {
 		key += " " + b.shapeKey(v)
 	}
-	if t := b.inline[key]; t != nil && s.path != "" {
+	if t := b.inline[key]; t != nil && !s.isDef() {
 		return t, nil
 	}
 	if t, err := b.oneOrMany(n, flat, s); t != nil || err != nil {
@@ -482,11 +518,14 @@ func (b *builder) union(n *merge.Union, s scope) (ir.Type, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := b.claim("Decode"+name, n); err != nil {
+		return nil, err
+	}
 	s.name = name
 	u := &ir.Union{GoName: name, Doc: b.doc(s, n)}
-	if s.path == "" {
+	if s.isDef() {
 		u.Def = s.def
-		b.defs[s.def] = u
+		b.define(s, u)
 	}
 	b.inline[key] = u
 	b.pkg.Unions = append(b.pkg.Unions, u)
@@ -657,7 +696,10 @@ func (b *builder) variant(v variant, s scope) (ir.Type, error) {
 		return nil, err
 	}
 	inner := vs
-	inner.name = name
+	inner.name, inner.part = name, true
+	if _, ok := v.node.(*merge.Enum); ok {
+		inner.name += "Value"
+	}
 	t, err := b.elem(v.node, inner)
 	if err != nil {
 		return nil, err

@@ -12,7 +12,7 @@ func (b *builder) doc(s scope, n merge.Node) ir.Doc {
 	var d ir.Doc
 	rev := b.g.Revisions[s.in.Last()]
 	switch {
-	case s.path == "":
+	case s.isDef():
 		if d.Text = b.docText(rev, s.def); d.Text != "" {
 			d.Text = s.name + strings.TrimPrefix(d.Text, s.def)
 		}
@@ -24,8 +24,10 @@ func (b *builder) doc(s scope, n merge.Node) ir.Doc {
 		d.Text = b.Docs.Field(rev, s.def, s.path)
 	}
 	switch {
-	case d.Text == "" && s.path == "":
+	case d.Text == "" && s.isDef():
 		d.Text = s.name + " is the definition " + s.def + "."
+	case s.path == "" && !s.isDef():
+		d.Text = s.name + " is a part of " + s.def + "."
 	case s.path != "":
 		text := s.name + " is " + place(s.path, s.def) + "."
 		d.Text = strings.TrimSpace(text + " " + d.Text)

@@ -176,8 +176,10 @@ func (b *builder) result(m *ir.Method, stem string, request *merge.Object) error
 		u.Variants = append(u.Variants, &merge.Variant{Node: n, In: b.g.Defs[n.(*merge.Ref).Name].In})
 	}
 	name := m.GoName + "Outcome"
-	if err := b.claim(name, request); err != nil {
-		return err
+	for _, n := range []string{name, "Decode" + name} {
+		if err := b.claim(n, request); err != nil {
+			return err
+		}
 	}
 	union := &ir.Union{GoName: name}
 	p := &pendingUnion{union: union, node: u}

@@ -230,8 +230,8 @@ func (b *builder) pickKeys(p *pendingUnion, vs []variant) (ir.Pick, error) {
 		rest = slices.Delete(rest, i, i+1)
 	}
 	last := rest[0]
-	if key := lastKey(last, vs); key != "" {
-		pick.Keys = append(pick.Keys, ir.KeyCase{Path: []string{key}, Variant: last.out})
+	if key := b.lastKey(last, vs); key != nil {
+		pick.Keys = append(pick.Keys, ir.KeyCase{Path: key, Variant: last.out})
 	} else {
 		pick.Default = last.out
 	}
@@ -308,24 +308,37 @@ func holds(w, v variant) bool {
 	return true
 }
 
-// lastKey is the member to recognize the last variant by: a required one that is not
-// constant, best one that no other variant has.
-func lastKey(v variant, all []variant) string {
+// lastKey is the path of the member to recognize the last variant by: a required one that is
+// not constant, best one that no other variant has, itself or inside of it.
+func (b *builder) lastKey(v variant, all []variant) []string {
+	others := slices.DeleteFunc(slices.Clone(all), func(w variant) bool { return w.out == v.out })
 	o := v.node.(*merge.Object)
-	best := ""
+	var best, inside []string
 	for _, m := range o.Members {
 		if _, constant := m.Node.(*merge.Enum); constant || m.Required != o.In {
 			continue
 		}
-		alone := !slices.ContainsFunc(all, func(w variant) bool {
-			return w.out != v.out && w.node.(*merge.Object).Member(m.Name) != nil
-		})
-		if alone {
-			return m.Name
+		var inner []*merge.Object // what the others have there
+		for _, w := range others {
+			if wm := w.node.(*merge.Object).Member(m.Name); wm != nil {
+				wo, _ := b.g.Follow(wm.Node).(*merge.Object)
+				inner = append(inner, wo)
+			}
 		}
-		if best == "" {
-			best = m.Name
+		if inner == nil {
+			return []string{m.Name}
 		}
+		if best == nil {
+			best = []string{m.Name}
+		}
+		if mo, ok := b.g.Follow(m.Node).(*merge.Object); ok && inside == nil && !slices.Contains(inner, nil) {
+			if i, key := exclusiveMember(append([]*merge.Object{mo}, inner...)); i == 0 {
+				inside = []string{m.Name, key}
+			}
+		}
+	}
+	if inside != nil {
+		return inside
 	}
 	return best
 }

@@ -84,33 +84,17 @@ func DecodeParams(method string, data []byte, opts ...codec.Option) (Value, erro
 	if len(data) == 0 {
 		return nil, nil
 	}
-	r := codec.NewReader(data, opts...)
-	var v Value
-	switch method {
 `)
-	w.group(func(m *ir.Method) ir.Type { return m.Params })
-	w.f(`	default:
-		return nil, jsonrpc.MethodNotFound(method)
-	}
-	r.End()
-	return v, r.Err()
-}
+	w.decodeBy(func(m *ir.Method) ir.Type { return m.Params })
+	w.f(`}
 
 // DecodeResult decodes the result that answers a request into its type. Where a method has
 // several results, as with a task, it is one variant of their union. The error is a
 // [*codec.Error], or a [*jsonrpc.Error] for a method that the table does not have.
 func DecodeResult(method string, data []byte, opts ...codec.Option) (Value, error) {
-	r := codec.NewReader(data, opts...)
-	var v Value
-	switch method {
 `)
-	w.group(func(m *ir.Method) ir.Type { return m.Result })
-	w.f(`	default:
-		return nil, jsonrpc.MethodNotFound(method)
-	}
-	r.End()
-	return v, r.Err()
-}
+	w.decodeBy(func(m *ir.Method) ir.Type { return m.Result })
+	w.f(`}
 
 // ValidateParams checks the params of a request or notification against the schema of one
 // revision. Params that are absent are data of no length.
@@ -130,8 +114,9 @@ func ValidateParams(rev Revision, method string, data []byte) error {
 `)
 }
 
-// group prints a switch case for every type that some methods have in common.
-func (w *printer) group(pick func(*ir.Method) ir.Type) {
+// decodeBy prints the code that decodes data as what pick names for the method. Methods
+// with the same type share a case.
+func (w *printer) decodeBy(pick func(*ir.Method) ir.Type) {
 	var order []string
 	cases := map[string][]string{}
 	types := map[string]ir.Type{}
@@ -147,6 +132,11 @@ func (w *printer) group(pick func(*ir.Method) ir.Type) {
 		}
 		cases[name] = append(cases[name], fmt.Sprintf("%q", m.Name))
 	}
+	if order == nil {
+		w.f("\treturn nil, jsonrpc.MethodNotFound(method)\n")
+		return
+	}
+	w.f("\tr := codec.NewReader(data, opts...)\n\tvar v Value\n\tswitch method {\n")
 	for _, name := range order {
 		w.f("\tcase %s:\n", strings.Join(cases[name], ", "))
 		if under, pkg := underlying(types[name]); isUnion(under) {
@@ -155,6 +145,7 @@ func (w *printer) group(pick func(*ir.Method) ir.Type) {
 			w.f("\t\tv = codec.New(r, (*%s).DecodeJSON)\n", name)
 		}
 	}
+	w.f("\tdefault:\n\t\treturn nil, jsonrpc.MethodNotFound(method)\n\t}\n\tr.End()\n\treturn v, r.Err()\n")
 }
 
 func isUnion(t ir.Type) bool { _, ok := t.(*ir.Union); return ok }

@@ -65,7 +65,10 @@ func (w *printer) structType(s *ir.Struct) {
 			consts = append(consts, fmt.Sprintf("%q is always %s", f.JSON, f.Const))
 		}
 	}
-	w.f("\n\t// Extra keeps the members that have no field here.")
+	if len(consts) < len(s.Fields) || s.Rest != nil {
+		w.f("\n")
+	}
+	w.f("\t// Extra keeps the members that have no field here.")
 	if consts != nil {
 		w.f(" The member %s.", strings.Join(consts, ", "))
 	}

@@ -76,7 +76,7 @@ func (w *printer) paramsOf() map[*ir.Struct][]string {
 		}
 	}
 	for s, places := range out {
-		if len(places) > 1 {
+		if len(places) > 1 && s.Def != "" {
 			out[s] = nil
 		}
 	}
