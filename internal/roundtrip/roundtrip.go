@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"iter"
 	"maps"
 	"os"
 	"reflect"
@@ -26,6 +27,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/shape"
 	"github.com/mcpwire/mcpwire/gen/load"
 	"github.com/mcpwire/mcpwire/internal/instance"
 	"github.com/mcpwire/mcpwire/internal/oracle"
@@ -43,44 +45,133 @@ type Package struct {
 	ValidateValue func(codec.Value) error
 }
 
-// Run runs the suite. Counts go to the log.
+// Run runs the suite on a package of this module. Counts go to the log.
 func Run(t *testing.T, p Package) {
-	doc, err := load.Parse(p.Revision, p.Revision+".json", p.Schema)
+	s := New(t, p.Revision, p.Schema)
+	for c := range s.Cases(t, Count()) {
+		if p.New(c.Definition) == nil {
+			s.fail(t, c, errors.New("the package has no type for the definition"))
+			continue
+		}
+		v, o := p.try(c)
+		err := s.Judge(c, o)
+		if err == nil && o.Refused == "" && c.Thorough {
+			err = p.standard(c, v, o.Out)
+		}
+		if err != nil {
+			s.fail(t, c, err)
+		}
+	}
+	s.Report(t)
+}
+
+// Case is a value to try on a generated package.
+type Case struct {
+	Definition string
+	Text       []byte
+	Mutant     bool // changed at random, so that it may not be valid
+	Thorough   bool // to be looked at from more sides
+}
+
+// Outcome is what a generated package makes of a case.
+type Outcome struct {
+	Refused, Pointer string   // why and where decoding failed
+	Broken           string   // what failed that must not: encoding, or decoding again
+	Out, Again       []byte   // the value encoded, and encoded again after decoding that
+	Unknown          string   // where a union has a variant that the package does not know
+	Faults           []string // where Validate finds faults in the text
+	ValueFaults      []string // where the decoded value's Validate does
+}
+
+// Suite makes the cases for one revision and judges what comes of them.
+type Suite struct {
+	revision string
+	doc      *load.Document
+	schemas  *oracle.Schemas
+
+	valid, refused, undecoded, still int
+	ambiguous                        map[string]int // exceptions met, by reason
+	failed                           map[string]bool
+}
+
+// New returns the suite for a revision with the given schema file.
+func New(t *testing.T, revision string, schema []byte) *Suite {
+	t.Helper()
+	doc, err := load.Parse(revision, revision+".json", schema)
 	if err != nil {
 		t.Fatal(err)
 	}
-	schemas, err := oracle.Compile(p.Schema)
+	schemas, err := oracle.Compile(schema)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &run{T: t, Package: p, schemas: schemas, ambiguous: map[string]int{}}
-	seed, count := Seed(t), Count()
-	for _, name := range doc.Names() {
-		if doc.Defs[name].False {
-			continue // it admits nothing
-		}
-		r.definition(instance.New(doc, mix(seed, p.Revision, name)), name, count)
-		if r.failed >= maxFailed {
-			t.Fatal("and more")
+	return &Suite{revision: revision, doc: doc, schemas: schemas, ambiguous: map[string]int{}, failed: map[string]bool{}}
+}
+
+// Cases makes count values of every definition that admits any, and a mutant of each. It
+// leaves out the rest of a definition that failed.
+func (s *Suite) Cases(t *testing.T, count int) iter.Seq[Case] {
+	seed := Seed(t)
+	return func(yield func(Case) bool) {
+		for _, name := range s.doc.Names() {
+			if s.doc.Defs[name].False {
+				continue
+			}
+			maker := instance.New(s.doc, mix(seed, s.revision, name))
+			for i := range count {
+				v, err := maker.Value(name)
+				if err != nil {
+					t.Errorf("%s: %v", name, err)
+					break
+				}
+				text := v.JSON()
+				if i%16 == 0 {
+					text = v.Indent()
+				}
+				if !yield(Case{Definition: name, Text: text, Thorough: i%4 == 0}) {
+					return
+				}
+				if !yield(Case{Definition: name, Text: maker.Mutant(v).JSON(), Mutant: true}) {
+					return
+				}
+				if s.failed[name] {
+					break
+				}
+			}
+			if len(s.failed) >= maxFailed {
+				t.Error("and more")
+				return
+			}
 		}
 	}
+}
+
+func (s *Suite) fail(t *testing.T, c Case, err error) {
+	t.Helper()
+	s.failed[c.Definition] = true
+	t.Errorf("%s: %v\n%s", c.Definition, err, c.Text)
+}
+
+// Report writes the counts to the log and checks that the cases were worth it.
+func (s *Suite) Report(t *testing.T) {
+	t.Helper()
 	t.Logf("seed %d: %d definitions, %d valid instances; %d mutants: %d refused (%d of them on decoding), %d still valid",
-		seed, len(doc.Defs), r.valid, r.refused+r.still, r.refused, r.undecoded, r.still)
+		Seed(t), len(s.doc.Defs), s.valid, s.refused+s.still, s.refused, s.undecoded, s.still)
 	total := 0
-	for _, why := range slices.Sorted(maps.Keys(r.ambiguous)) {
-		t.Logf("valid, but not decoded, %d times: %s", r.ambiguous[why], why)
-		total += r.ambiguous[why]
+	for _, why := range slices.Sorted(maps.Keys(s.ambiguous)) {
+		t.Logf("valid, but not decoded, %d times: %s", s.ambiguous[why], why)
+		total += s.ambiguous[why]
 	}
-	if total*maxAmbiguous > r.valid+r.still {
-		t.Errorf("%d of %d valid values could not be decoded", total, r.valid+r.still)
+	if total*maxAmbiguous > s.valid+s.still {
+		t.Errorf("%d of %d valid values could not be decoded", total, s.valid+s.still)
 	}
-	if r.refused < r.valid/4 {
+	if s.refused < s.valid/4 {
 		t.Error("mutants are too tame")
 	}
 }
 
 const (
-	maxFailed    = 10  // failed values after which a run gives up
+	maxFailed    = 10  // failed definitions after which a run gives up
 	maxAmbiguous = 100 // one in so many valid values may be one of the exceptions
 )
 
@@ -138,108 +229,103 @@ func mix(seed uint64, parts ...string) uint64 {
 	return h.Sum64() + seed
 }
 
-type run struct {
-	*testing.T
-	Package
-	schemas *oracle.Schemas
-
-	valid, refused, undecoded, still int
-	ambiguous                        map[string]int // exceptions met, by reason
-	failed                           int
-}
-
-// definition makes count values of one definition, and a mutant of each. It stops at the
-// first that fails.
-func (r *run) definition(maker *instance.Maker, name string, count int) {
-	if r.New(name) == nil {
-		r.fail("%s: the package has no type for it", name)
-		return
+// Judge returns what is wrong with what came of a case, or nil.
+func (s *Suite) Judge(c Case, o Outcome) error {
+	want := s.schemas.Validate(c.Definition, c.Text)
+	switch {
+	case want != nil && !c.Mutant:
+		return fmt.Errorf("the validator refuses the instance: %v", want)
+	case (o.Faults == nil) != (want == nil):
+		return fmt.Errorf("Validate finds faults at %q, the validator says %v", o.Faults, want)
 	}
-	for i := range count {
-		v, err := maker.Value(name)
-		if err != nil {
-			r.fail("%v", err)
-			return
-		}
-		text := v.JSON()
-		if i%16 == 0 {
-			text = v.Indent()
-		}
-		if err := r.admitted(name, text, i%4 == 0); err != nil {
-			r.fail("%s, instance %d: %v\n%s", name, i, err, text)
-			return
-		}
-		r.valid++
-		text = maker.Mutant(v).JSON()
-		if err := r.mutant(name, text); err != nil {
-			r.fail("%s, mutant %d: %v\n%s", name, i, err, text)
-			return
-		}
+	switch {
+	case want != nil:
+		s.refused++
+	case c.Mutant:
+		s.still++
+	default:
+		s.valid++
 	}
-}
-
-func (r *run) fail(format string, args ...any) {
-	r.Helper()
-	r.failed++
-	r.Errorf(format, args...)
-}
-
-// admitted checks a value that the revision admits; thorough looks at it from more sides.
-func (r *run) admitted(name string, text []byte, thorough bool) error {
-	if err := r.schemas.Validate(name, text); err != nil {
-		return fmt.Errorf("the validator refuses the instance: %v", err)
-	}
-	if err := r.Validate(name, text); err != nil {
-		return fmt.Errorf("Validate refuses it: %w", err)
-	}
-	v, out, err := r.through(name, text)
-	if err != nil {
-		if r.excepted(name, text, err) {
-			return nil
-		}
-		return err
-	}
-	if err := r.ValidateValue(v); err != nil {
-		return fmt.Errorf("the decoded value's Validate refuses it: %w", err)
-	}
-	if !thorough {
+	switch {
+	case o.Broken != "":
+		return errors.New(o.Broken)
+	case o.Refused != "" && want != nil:
+		s.undecoded++
 		return nil
+	case o.Refused != "" && s.excepted(c, o.Pointer):
+		return nil
+	case o.Refused != "":
+		return fmt.Errorf("the validator admits it, but decoding fails: %s", o.Refused)
 	}
-	if at := findUnknown("", reflect.ValueOf(v)); at != "" {
-		return fmt.Errorf("a variant of this revision was decoded as unknown at %s", at)
+	if d := oracle.Diff(c.Text, o.Out); d != "" {
+		return fmt.Errorf("changed on the way: %s\n%s", d, o.Out)
 	}
-	return r.standard(name, text, v, out)
+	if !bytes.Equal(o.Out, o.Again) {
+		return fmt.Errorf("no fixed point:\n%s\n%s", o.Out, o.Again)
+	}
+	if d := gocmp.Diff(o.Faults, o.ValueFaults); d != "" {
+		return fmt.Errorf("the text and the decoded value have different faults (-text +value):\n%s", d)
+	}
+	if o.Unknown != "" && !c.Mutant {
+		return fmt.Errorf("a variant of this revision was decoded as unknown at %s", o.Unknown)
+	}
+	return nil
 }
 
-// through decodes and encodes a value twice and compares. An error of the first decoding
-// is returned as it is.
-func (r *run) through(name string, text []byte) (codec.Value, []byte, error) {
-	v := r.New(name)
-	input := bytes.Clone(text)
+// try decodes and encodes the value of a case twice.
+func (p Package) try(c Case) (v codec.Value, o Outcome) {
+	o.Faults = places(p.Validate(c.Definition, c.Text))
+	v = p.New(c.Definition)
+	input := bytes.Clone(c.Text)
 	if err := codec.Unmarshal(input, v); err != nil {
-		return nil, nil, err
+		o.Refused = err.Error()
+		if e, ok := errors.AsType[*codec.Error](err); ok {
+			o.Pointer = e.Pointer
+		} else {
+			o.Broken = fmt.Sprintf("the error is a %T: %[1]v", err)
+		}
+		return v, o
 	}
 	clear(input) // what was decoded must not share memory with it
-	out, err := codec.Marshal(v)
-	if err != nil {
-		return nil, nil, fmt.Errorf("decoded, but not encoded: %v", err)
+	var err error
+	if o.Out, err = codec.Marshal(v); err != nil {
+		o.Broken = fmt.Sprintf("decoded, but not encoded: %v", err)
+		return v, o
 	}
-	if d := oracle.Diff(text, out); d != "" {
-		return nil, nil, fmt.Errorf("changed on the way: %s\n%s", d, out)
+	again := p.New(c.Definition)
+	if err := codec.Unmarshal(o.Out, again); err != nil {
+		o.Broken = fmt.Sprintf("decoded and encoded, but not decoded again: %v\n%s", err, o.Out)
+		return v, o
 	}
-	again := r.New(name)
-	if err := codec.Unmarshal(out, again); err != nil {
-		return nil, nil, fmt.Errorf("decoded and encoded, but not decoded again: %v\n%s", err, out)
+	if o.Again, err = codec.Marshal(again); err != nil {
+		o.Broken = fmt.Sprintf("not encoded again: %v", err)
 	}
-	if out2, err := codec.Marshal(again); err != nil || !bytes.Equal(out, out2) {
-		return nil, nil, fmt.Errorf("no fixed point (%v):\n%s\n%s", err, out, out2)
+	o.ValueFaults = places(p.ValidateValue(v))
+	if c.Thorough {
+		o.Unknown = findUnknown("", reflect.ValueOf(v))
 	}
-	return v, out, nil
+	return v, o
+}
+
+// places lists where the faults are that Validate returned.
+func places(err error) (list []string) {
+	if err == nil {
+		return nil
+	}
+	var faults shape.Faults
+	if !errors.As(err, &faults) {
+		return []string{"nowhere: " + err.Error()}
+	}
+	for _, f := range faults {
+		list = append(list, f.Pointer)
+	}
+	slices.Sort(list)
+	return list
 }
 
 // standard checks that encoding/json sees the same as package codec, and that values can
-// be compared.
-func (r *run) standard(name string, text []byte, v codec.Value, out []byte) error {
+// be compared. Out is v as codec encodes it.
+func (p Package) standard(c Case, v codec.Value, out []byte) error {
 	var bare any = v
 	if h, ok := v.(interface{ Unwrap() any }); ok {
 		bare = h.Unwrap()
@@ -250,20 +336,18 @@ func (r *run) standard(name string, text []byte, v codec.Value, out []byte) erro
 	if err := e.Encode(bare); err != nil {
 		return fmt.Errorf("encoding/json: %v", err)
 	}
-	// Go's rules for null, zero values and order of plain maps and slices apply to what is no
-	// struct, so only the value must be the same there.
-	if d := oracle.Diff(text, b.Bytes()); d != "" {
+	if d := oracle.Diff(c.Text, b.Bytes()); d != "" {
 		return fmt.Errorf("changed by encoding/json: %s\n%s", d, b.Bytes())
 	}
-	again := r.New(name)
-	if err := codec.Unmarshal(text, again); err != nil {
+	again := p.New(c.Definition)
+	if err := codec.Unmarshal(c.Text, again); err != nil {
 		return err
 	}
 	if d := gocmp.Diff(any(v), any(again), compareHolders); d != "" {
 		return fmt.Errorf("two decodings differ (-first +second):\n%s", d)
 	}
-	if _, ok := bare.(json.Marshaler); !ok || bare != any(v) {
-		return nil
+	if bare != any(v) {
+		return nil // what is no struct has no methods that encoding/json could call
 	}
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, out); err != nil {
@@ -272,8 +356,8 @@ func (r *run) standard(name string, text []byte, v codec.Value, out []byte) erro
 	if got := bytes.TrimSuffix(b.Bytes(), []byte("\n")); !bytes.Equal(compact.Bytes(), got) {
 		return fmt.Errorf("encoding/json writes other text:\n%s\n%s", compact.Bytes(), got)
 	}
-	std := r.New(name)
-	if err := json.Unmarshal(text, std); err != nil {
+	std := p.New(c.Definition)
+	if err := json.Unmarshal(c.Text, std); err != nil {
 		return fmt.Errorf("encoding/json: %v", err)
 	}
 	if d := gocmp.Diff(any(v), any(std)); d != "" {
@@ -332,52 +416,16 @@ func findUnknown(at string, v reflect.Value) string {
 	return ""
 }
 
-// mutant checks a value that the revision may or may not admit: both ways of validation
-// and the independent validator agree, and nothing that decodes is changed.
-func (r *run) mutant(name string, text []byte) error {
-	want := r.schemas.Validate(name, text)
-	if got := r.Validate(name, text); (got == nil) != (want == nil) {
-		return fmt.Errorf("Validate says %v, the validator says %v", got, want)
-	}
-	if want == nil {
-		r.still++
-	} else {
-		r.refused++
-	}
-	v, _, err := r.through(name, text)
-	if err != nil {
-		var e *codec.Error
-		switch {
-		case !errors.As(err, &e):
-			return err
-		case want != nil:
-			r.undecoded++
-			return nil
-		case r.excepted(name, text, err):
-			return nil
-		}
-		return fmt.Errorf("the validator admits it, but decoding fails: %w", err)
-	}
-	if got := r.ValidateValue(v); (got == nil) != (want == nil) {
-		return fmt.Errorf("the decoded value's Validate says %v, the validator says %v", got, want)
-	}
-	return nil
-}
-
-// excepted reports whether err, from decoding a value that the revision admits, is one of
-// the exceptions, and counts it. The revision must leave the place open: the validator
-// admits every kind of value there.
-func (r *run) excepted(name string, text []byte, err error) bool {
-	var e *codec.Error
-	if !errors.As(err, &e) {
-		return false
-	}
-	tokens := strings.Split(e.Pointer, "/")[1:]
+// excepted reports whether decoding may fail in a place of a value that the revision
+// admits, and counts it. The revision must leave the place open: the validator admits every
+// kind of value there.
+func (s *Suite) excepted(c Case, pointer string) bool {
+	tokens := strings.Split(pointer, "/")[1:]
 	for n := 1; n <= len(tokens); n++ {
-		if !r.open(name, text, tokens[:n]) {
+		if !s.open(c, tokens[:n]) {
 			continue
 		}
-		place := name
+		place := c.Definition
 		for _, token := range tokens[:n] {
 			if _, err := strconv.Atoi(token); err == nil {
 				token = "*"
@@ -386,7 +434,7 @@ func (r *run) excepted(name string, text []byte, err error) bool {
 		}
 		for _, x := range exceptions {
 			if x.place.MatchString(place) {
-				r.ambiguous[x.why]++
+				s.ambiguous[x.why]++
 				return true
 			}
 		}
@@ -394,10 +442,10 @@ func (r *run) excepted(name string, text []byte, err error) bool {
 	return false
 }
 
-// open reports whether the validator admits every kind of value in a place of text.
-func (r *run) open(name string, text []byte, tokens []string) bool {
+// open reports whether the validator admits every kind of value in a place.
+func (s *Suite) open(c Case, tokens []string) bool {
 	for _, other := range []string{`null`, `true`, `1.5`, `"x"`, `[]`, `[[1]]`, `{}`, `{"x":1}`} {
-		if changed, ok := replace(text, tokens, other); !ok || r.schemas.Validate(name, changed) != nil {
+		if changed, ok := replace(c.Text, tokens, other); !ok || s.schemas.Validate(c.Definition, changed) != nil {
 			return false
 		}
 	}
