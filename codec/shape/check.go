@@ -1,6 +1,7 @@
 package shape
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/mcpwire/mcpwire/codec"
@@ -265,13 +266,20 @@ func (c *checker) object(node *Node, i int) int {
 // find returns the place in n.Props of the member with the name that content, the
 // inside of a JSON string, stands for, or -1.
 func (n *Node) find(content []byte) int {
+	if escaped(content) {
+		i, ok := slices.BinarySearchFunc(n.Props, content, func(p Prop, content []byte) int { return -order(content, p.Name) })
+		if !ok {
+			return -1
+		}
+		return i
+	}
 	low, high := 0, len(n.Props)
 	for low < high {
 		mid := int(uint(low+high) / 2)
-		switch o := order(content, n.Props[mid].Name); {
-		case o == 0:
+		switch name := n.Props[mid].Name; {
+		case name == string(content):
 			return mid
-		case o > 0:
+		case name < string(content):
 			low = mid + 1
 		default:
 			high = mid

@@ -19,7 +19,10 @@
 // breaks the schema.
 package shape
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Table is the flattened schemas of one or more revisions. A table is never
 // changed and may be used by any number of goroutines.
@@ -128,13 +131,7 @@ func (t *Table) Root(revision, definition string) (int32, bool) {
 		return None, false
 	}
 	i, ok := slices.BinarySearchFunc(t.Definitions, definition, func(d Definition, name string) int {
-		switch {
-		case d.Name < name:
-			return -1
-		case d.Name > name:
-			return 1
-		}
-		return 0
+		return strings.Compare(d.Name, name)
 	})
 	if !ok || t.Definitions[i].Nodes[rev] < 0 {
 		return None, false
