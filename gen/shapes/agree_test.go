@@ -78,7 +78,7 @@ func TestTableAgreesWithJSONSchema(t *testing.T) {
 	for _, files := range []struct {
 		names []string
 		count int
-	}{{current, 300}, {history, 40}} {
+	}{{current, 200}, {history, 30}} {
 		for _, name := range files.names {
 			doc := read(t, name)
 			count := files.count
