@@ -9,8 +9,8 @@
 
 package mcp
 
-// CacheableResultCacheScope is the value of cacheScope of CacheableResult. Limits who may
-// reuse the cached result.
+// CacheScope is the value of cacheScope of CacheableResult. Limits who may reuse the cached
+// result.
 //
 // Values that have no constant are kept as they are; Validate reports them.
 type CacheScope string

@@ -63,9 +63,16 @@ func Build(g *merge.Graph, c Config) (*ir.Package, error) {
 			}
 		}
 	}
-	for _, name := range g.Names() {
-		if _, err := b.def(name); err != nil {
-			return nil, err
+	// What is put together from other definitions comes after them, so that an inline shape
+	// is named after the definition that it stands in.
+	for _, composed := range []bool{false, true} {
+		for _, name := range g.Names() {
+			if at := g.Defs[name].Node.At(); composed != (at.Ref != "" || at.AllOf != nil) {
+				continue
+			}
+			if _, err := b.def(name); err != nil {
+				return nil, err
+			}
 		}
 	}
 	for _, name := range g.Names() {
@@ -393,6 +400,9 @@ func (b *builder) fillStruct(st *ir.Struct, n *merge.Object, s scope) error {
 	for _, m := range members {
 		ms := s.member(m)
 		f := &ir.Field{JSON: m.Name, GoName: goName(m.Name), Doc: b.fieldDoc(ms, m, n), Bit: -1}
+		if as, ok := b.Overrides.Field(ms.at); ok {
+			f.GoName = as
+		}
 		if e, ok := m.Node.(*merge.Enum); ok && len(e.Values) == 1 {
 			f.Const = e.Values[0].JSON
 			if required(m) {
@@ -401,7 +411,8 @@ func (b *builder) fillStruct(st *ir.Struct, n *merge.Object, s scope) error {
 		}
 		if f.GoName != "" {
 			if other := names[f.GoName]; other != "" {
-				return m.Node.At().Errorf("the member %q would have the Go name %s, which is that of %s", m.Name, f.GoName, other)
+				return m.Node.At().Errorf("the member %q would have the Go name %s, which is that of %s; "+
+					"give it another with a field row for %q in the overrides", m.Name, f.GoName, other, ms.at)
 			}
 			names[f.GoName] = fmt.Sprintf("member %q", m.Name)
 		}
@@ -433,7 +444,8 @@ func (b *builder) fillStruct(st *ir.Struct, n *merge.Object, s scope) error {
 	}
 	if _, never := n.Rest.(*merge.Never); !never && !b.isFree(n.Rest) {
 		if names["AdditionalProperties"] != "" {
-			return n.At().Errorf("a member is called AdditionalProperties, like the field for all other members")
+			return n.At().Errorf("%s would have the Go name AdditionalProperties, which is that of the field for all other members; "+
+				"give it another with a field row in the overrides", names["AdditionalProperties"])
 		}
 		rest, err := b.elem(n.Rest, s.elem("{}", "Value"))
 		if err != nil {
@@ -468,6 +480,7 @@ func (b *builder) enum(n *merge.Enum, s scope) (ir.Type, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.name = name
 	e := &ir.Enum{GoName: name, Doc: b.doc(s, n), String: n.Values[0].JSON[0] == '"'}
 	if s.isDef() {
 		e.Def = s.def
@@ -531,7 +544,7 @@ func (b *builder) union(n *merge.Union, s scope) (ir.Type, error) {
 	b.pkg.Unions = append(b.pkg.Unions, u)
 	p := &pendingUnion{union: u, node: n}
 	for _, v := range flat {
-		out, err := b.variant(v, s)
+		out, err := b.variant(v, flat, s)
 		if err != nil {
 			return nil, err
 		}
@@ -655,7 +668,7 @@ func (b *builder) oneOrMany(n *merge.Union, flat []variant, s scope) (ir.Type, e
 }
 
 // variant is the Go type for one alternative: a struct, or a wrapper around anything else.
-func (b *builder) variant(v variant, s scope) (ir.Type, error) {
+func (b *builder) variant(v variant, all []variant, s scope) (ir.Type, error) {
 	if v.name != "" {
 		t, err := b.def(v.name)
 		if err != nil {
@@ -672,8 +685,9 @@ func (b *builder) variant(v variant, s scope) (ir.Type, error) {
 	}
 	if o, ok := v.node.(*merge.Object); ok && !b.isFree(o) && len(o.Members) > 0 {
 		vs := s
-		vs.name += b.variantName(o)
-		vs.at += "/" + b.variantName(o)
+		own := variantName(o, all)
+		vs.name += own
+		vs.at += "/" + own
 		name, err := b.declareVariant(vs, o)
 		if err != nil {
 			return nil, err
@@ -725,8 +739,9 @@ func kindWords(kinds []string) string {
 	return strings.Join(out, " or ")
 }
 
-// variantName names an inline variant by its constant or by the members it requires.
-func (b *builder) variantName(o *merge.Object) string {
+// variantName names an inline variant by its constant, or by a member that it requires, best
+// one that no other variant does.
+func variantName(o *merge.Object, all []variant) string {
 	for _, m := range o.Members {
 		if e, ok := m.Node.(*merge.Enum); ok && e.Const && len(e.Values) == 1 && m.Name != "jsonrpc" && e.Values[0].JSON[0] == '"' {
 			if v := strings.Trim(e.Values[0].JSON, `"`); !slices.Contains([]string{"complete", "task"}, v) || m.Name != "resultType" {
@@ -734,12 +749,22 @@ func (b *builder) variantName(o *merge.Object) string {
 			}
 		}
 	}
+	required := func(o *merge.Object, name string) bool { m := o.Member(name); return m != nil && m.Required != 0 }
+	var names []string
 	for _, m := range o.Members {
-		if m.Required != 0 {
+		if m.Required == 0 {
+			continue
+		}
+		names = append(names, goName(m.Name))
+		shared := slices.ContainsFunc(all, func(v variant) bool {
+			other, ok := v.node.(*merge.Object)
+			return ok && other != o && required(other, m.Name)
+		})
+		if !shared {
 			return goName(m.Name)
 		}
 	}
-	return "Object"
+	return append(names, "Object")[0]
 }
 
 // findFree marks the definitions that admit any value of their JSON type: nothing below

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"go/token"
 	"path"
 	"slices"
 	"strings"
@@ -21,7 +22,8 @@ type Override struct {
 	//	add       definition Def has the optional member Member, of shape Ref or Type, in Revision
 	//	struct    definition Def, an open object, becomes a struct that keeps its members
 	//	tag       member Member of definition Def always has the string value Value
-	//	name      the inline shape at At gets the Go name As
+	//	name      the definition, inline shape or enum value at At ("Def", "Def/member", "Def/member=value") gets the Go name As
+	//	field     the member at At gets the Go name As
 	//	direction the method Method is sent by From: "client", "server" or "both"
 	Rule string `json:"rule"`
 
@@ -58,19 +60,22 @@ func ParseOverrides(file string, src []byte) (*Overrides, error) {
 	}
 	needs := map[string][]string{
 		"rename": {"def", "as"}, "refer": {"at", "as"}, "add": {"def", "member", "revision"}, "struct": {"def"},
-		"tag": {"def", "member", "value"}, "name": {"at", "as"}, "direction": {"method", "from"},
+		"tag": {"def", "member", "value"}, "name": {"at", "as"}, "field": {"at", "as"}, "direction": {"method", "from"},
 	}
 	for i, row := range o.Rows {
 		fields := map[string]string{"def": row.Def, "as": row.As, "at": row.At, "member": row.Member, "value": row.Value,
 			"revision": row.Revision, "method": row.Method, "from": row.From, "reason": row.Reason}
 		need, ok := needs[row.Rule]
 		if !ok {
-			return nil, o.errorf(i, "rule %q is none of rename, refer, add, struct, tag, name, direction", row.Rule)
+			return nil, o.errorf(i, "rule %q is none of rename, refer, add, struct, tag, name, field, direction", row.Rule)
 		}
 		for _, f := range append(need, "reason") {
 			if fields[f] == "" {
 				return nil, o.errorf(i, "a %s row needs %q", row.Rule, f)
 			}
+		}
+		if (row.Rule == "name" || row.Rule == "field") && (!token.IsIdentifier(row.As) || !token.IsExported(row.As)) {
+			return nil, o.errorf(i, "%q is no exported Go identifier", row.As)
 		}
 	}
 	return o, nil
@@ -107,10 +112,15 @@ func (o *Overrides) Unused() error {
 	return nil
 }
 
-// Name returns the Go name that a name row gives to the inline shape at the given place,
-// written as "Definition/member/member".
-func (o *Overrides) Name(at string) (string, bool) {
-	for _, row := range o.rows("name") {
+// Name returns the Go name that a name row gives to what is at the given place, written as
+// "Definition/member/member".
+func (o *Overrides) Name(at string) (string, bool) { return o.as("name", at) }
+
+// Field returns the Go name that a field row gives to the member at the given place.
+func (o *Overrides) Field(at string) (string, bool) { return o.as("field", at) }
+
+func (o *Overrides) as(rule, at string) (string, bool) {
+	for _, row := range o.rows(rule) {
 		if row.At == at {
 			row.used = true
 			return row.As, true

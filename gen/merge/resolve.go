@@ -444,6 +444,9 @@ func (r *resolver) each(s *load.Schema, u *Union, f func(Node) (Node, error)) (N
 			}
 			continue
 		}
+		if o, ok := n.(*Object); ok && o.At() == s { // errors are to name the alternative
+			o.pos = pos{v.Node.At()}
+		}
 		nodes = append(nodes, n)
 	}
 	if len(nodes) == 0 {
