@@ -29,18 +29,16 @@ func Validate(rev Revision, definition string, data []byte) error {
 
 // validate checks x against the first of the definitions that the revision has.
 func validate(x codec.Encoder, rev Revision, definitions ...string) error {
-	definition := definitions[0]
 	for _, d := range definitions {
-		if _, ok := table.Root(string(rev), d); ok {
-			definition = d
-			break
+		if root, ok := table.Root(string(rev), d); ok {
+			data, err := codec.Marshal(x)
+			if err != nil {
+				return err
+			}
+			return table.CheckValid(root, data)
 		}
 	}
-	data, err := codec.Marshal(x)
-	if err != nil {
-		return err
-	}
-	return Validate(rev, definition, data)
+	return fmt.Errorf("revision %q has no definition %q", rev, definitions[0])
 }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
@@ -1327,7 +1325,6 @@ func Definitions() []string {
 	}
 }
 
-// table holds the schemas of all revisions, for Validate.
 // table is what each revision's schema says, as published. Nodes carry the place where
 // they are met first.
 var table = shape.Table{

@@ -22,18 +22,16 @@ func Validate(rev Revision, definition string, data []byte) error {
 
 // validate checks x against the first of the definitions that the revision has.
 func validate(x codec.Encoder, rev Revision, definitions ...string) error {
-	definition := definitions[0]
 	for _, d := range definitions {
-		if _, ok := table.Root(string(rev), d); ok {
-			definition = d
-			break
+		if root, ok := table.Root(string(rev), d); ok {
+			data, err := codec.Marshal(x)
+			if err != nil {
+				return err
+			}
+			return table.CheckValid(root, data)
 		}
 	}
-	data, err := codec.Marshal(x)
-	if err != nil {
-		return err
-	}
-	return Validate(rev, definition, data)
+	return fmt.Errorf("revision %%q has no definition %%q", rev, definitions[0])
 }
 
 `)
@@ -55,7 +53,7 @@ func validate(x codec.Encoder, rev Revision, definitions ...string) error {
 		w.f("// Validate encodes x and checks it against the schema of revision rev; see [Value].\nfunc (x *%s) Validate(rev Revision) error { return validate(x, rev, \"%s\") }\n\n", s.GoName, strings.Join(roots, `", "`))
 	}
 	w.registry()
-	w.f("// table holds the schemas of all revisions, for Validate.\n%s\n", tables)
+	w.f("%s\n", tables)
 }
 
 // paramsOf finds for each struct the requests and notifications whose params it is. A
