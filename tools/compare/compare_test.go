@@ -1,0 +1,171 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/shape"
+)
+
+// comparison is made once: it compiles generated code.
+var comparison = sync.OnceValues(Run)
+
+func TestTheReportIsUpToDate(t *testing.T) {
+	r, err := comparison()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := r.Markdown()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := os.ReadFile("../../docs/comparison.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What becomes of a float64 that no int64 can hold depends on the processor, and go-sdk makes an id of it.
+	anyOverflow := strings.NewReplacer("`-9223372036854775808`", "`overflow`", "`9223372036854775807`", "`overflow`")
+	if diff := cmp.Diff(anyOverflow.Replace(string(want)), anyOverflow.Replace(got)); diff != "" {
+		t.Errorf("docs/comparison.md is out of date, run go run . -write ../../docs/comparison.md (-want +got):\n%s", diff)
+	}
+}
+
+func TestMCPWireKeepsWhatIsRightAndRefusesWhatIsNot(t *testing.T) {
+	p := mcpwire()
+	for _, g := range Groups() {
+		for _, in := range g.Inputs {
+			want := Exact
+			if in.Want == Refuse {
+				want = Refused
+			}
+			if c := judge(in, p.Attempt(in)); c.Verdict != want || c.Wrong {
+				t.Errorf("%s, %s: %s %q, want %s", g.Name, in.Name, c.Verdict, c.Notes, want)
+			}
+		}
+	}
+}
+
+// refusals says with which error, and where, mcpwire refuses each document that must be refused.
+var refusals = map[string]struct {
+	err     error
+	pointer string
+}{
+	"id twice":                           {codec.ErrDuplicate, "/id"},
+	"method twice":                       {codec.ErrDuplicate, "/method"},
+	"member of params twice":             {codec.ErrDuplicate, "/name"},
+	"member of arguments twice":          {codec.ErrDuplicate, "/arguments/path"},
+	"member twice, once escaped":         {codec.ErrDuplicate, "/arguments/path"},
+	"invalid UTF-8 in a string":          {codec.ErrUTF8, "/name"},
+	"invalid UTF-8 in arguments":         {codec.ErrUTF8, "/arguments/path"},
+	"half a surrogate pair":              {codec.ErrSurrogate, "/name"},
+	"half a surrogate pair in arguments": {codec.ErrSurrogate, "/arguments/path"},
+	"a second value behind the message":  {codec.ErrTrailing, ""},
+	"text behind the params":             {codec.ErrTrailing, ""},
+	"comma before the end":               {codec.ErrSyntax, ""},
+	"line feed in a string":              {codec.ErrControlChar, "/name"},
+	"number with a leading zero":         {codec.ErrNumber, "/arguments/n"},
+	"message that ends early":            {codec.ErrEOF, "/method"},
+	"id null":                            {jsonrpc.ErrID, "/id"},
+	"id 1.5":                             {jsonrpc.ErrID, "/id"},
+	"id true":                            {jsonrpc.ErrID, "/id"},
+	"version 1.0":                        {jsonrpc.ErrVersion, "/jsonrpc"},
+	"version missing":                    {jsonrpc.ErrVersion, ""},
+	"params an array":                    {jsonrpc.ErrPositional, "/params"},
+	"ID and METHOD in capitals":          {jsonrpc.ErrNeither, ""},
+	"result without id":                  {jsonrpc.ErrNoID, ""},
+	"result null":                        {jsonrpc.ErrResult, "/result"},
+	"error without code":                 {jsonrpc.ErrError, "/error"},
+	"name missing":                       {required, ""},
+	"name null":                          {mistyped, "/name"},
+	"Name for name":                      {required, ""},
+	"name a number":                      {mistyped, "/name"},
+	"arguments an array":                 {mistyped, "/arguments"},
+	"content missing":                    {required, ""},
+	"content null":                       {mistyped, "/content"},
+	"content a single block":             {mistyped, "/content"},
+	"isError a string":                   {mistyped, "/isError"},
+	"text missing":                       {required, "/content/0"},
+	"priority 1.5":                       {&shape.Error{Keyword: "maximum"}, "/content/0/annotations/priority"},
+	"embedded resource without uri":      {required, "/content/0/resource"},
+	"maxTokens 2.5":                      {codec.ErrInteger, "/maxTokens"},
+	"progress a string":                  {mistyped, "/progress"},
+	"progress token missing":             {required, ""},
+	"form without requestedSchema":       {required, ""},
+	"url mode without url":               {required, ""},
+	"task without status":                {required, ""},
+	"task without ttl":                   {required, ""},
+	"ttl 1.5":                            {codec.ErrInteger, "/ttl"},
+	"ttl a string":                       {mistyped, "/ttl"},
+}
+
+var (
+	required = &shape.Error{Keyword: "required"}
+	mistyped = &codec.TypeError{}
+)
+
+func TestMCPWireSaysWhatIsWrongAndWhere(t *testing.T) {
+	used := map[string]bool{}
+	for _, g := range Groups() {
+		for _, in := range g.Inputs {
+			if in.Want != Refuse {
+				continue
+			}
+			used[in.Name] = true
+			want, ok := refusals[in.Name]
+			if !ok {
+				t.Errorf("%s: no row in refusals", in.Name)
+				continue
+			}
+			_, err := decodeMCPWire(in, []byte(in.Doc))
+			e, ok := errors.AsType[*codec.Error](err)
+			if !ok {
+				t.Errorf("%s: %v, want a *codec.Error", in.Name, err)
+				continue
+			}
+			if !same(e.Err, want.err) || e.Pointer != want.pointer {
+				t.Errorf("%s: %v, want %#v at %q", in.Name, err, want.err, want.pointer)
+			}
+		}
+	}
+	for name := range refusals {
+		if !used[name] {
+			t.Errorf("refusals has %q, inputs have not", name)
+		}
+	}
+}
+
+// same reports whether err is want: by identity, but a TypeError by its type and a shape.Error by its keyword.
+func same(err, want error) bool {
+	switch want := want.(type) {
+	case *codec.TypeError:
+		_, ok := errors.AsType[*codec.TypeError](err)
+		return ok
+	case *shape.Error:
+		e, ok := errors.AsType[*shape.Error](err)
+		return ok && e.Keyword == want.Keyword
+	}
+	return errors.Is(err, want)
+}
+
+func TestInputsHaveNamesOfTheirOwn(t *testing.T) {
+	seen := map[string]bool{}
+	for _, g := range Groups() {
+		for _, in := range g.Inputs {
+			name := g.Name + ", " + in.Name
+			if seen[name] {
+				t.Errorf("%s is there twice", name)
+			}
+			seen[name] = true
+			if strings.Contains(in.Name, "|") {
+				t.Errorf("%s: a bar ends the cell of a table", name)
+			}
+		}
+	}
+}

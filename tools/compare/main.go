@@ -1,0 +1,42 @@
+// Command compare sends small MCP documents through the Go types of several libraries, mcpwire's among them, and
+// reports as Markdown what each of them loses, changes, refuses and accepts.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+)
+
+func main() {
+	file := flag.String("write", "", "write the report to `FILE` rather than to standard output")
+	flag.Usage = func() {
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: go run . [-write FILE]\n\nFor example: go run . -write ../../docs/comparison.md")
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	if flag.NArg() > 0 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	if err := report(*file); err != nil {
+		fmt.Fprintln(os.Stderr, "compare:", err)
+		os.Exit(1)
+	}
+}
+
+func report(file string) error {
+	r, err := Run()
+	if err != nil {
+		return err
+	}
+	text, err := r.Markdown()
+	if err != nil {
+		return err
+	}
+	if file == "" {
+		_, err = fmt.Print(text)
+		return err
+	}
+	return os.WriteFile(file, []byte(text), 0o666)
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/tools/compare/probe"
+)
+
+// Verdict is what a library does with a document.
+type Verdict string
+
+// The verdicts.
+const (
+	Exact    Verdict = "exact"    // it comes out as it went in
+	Lost     Verdict = "lost"     // something is missing from what comes out
+	Changed  Verdict = "changed"  // something is different or new in what comes out
+	Refused  Verdict = "refused"  // decoding fails
+	Accepted Verdict = "accepted" // decoding does not fail, though it should
+	NoType   Verdict = "no type"  // there is no Go type for what the document is about
+)
+
+// Cell is a verdict with its reasons.
+type Cell struct {
+	Verdict Verdict
+	Wrong   bool     // not what should become of the document
+	Notes   []string // Markdown
+}
+
+// judge compares what came out with what went in.
+func judge(in Input, t probe.Trial) Cell {
+	c := verdict(in, t)
+	switch c.Verdict {
+	case Lost, Changed, Accepted:
+		c.Wrong = true
+	case Refused:
+		c.Wrong = in.Want == Keep
+	}
+	return c
+}
+
+func verdict(in Input, t probe.Trial) Cell {
+	switch {
+	case !t.Tried:
+		return Cell{Verdict: NoType}
+	case t.Refused != "":
+		return Cell{Verdict: Refused, Notes: []string{code(t.Refused)}}
+	case t.Untyped:
+		return Cell{Verdict: NoType}
+	case t.Stuck != "" && in.Want == Refuse:
+		return Cell{Verdict: Accepted, Notes: []string{"cannot be encoded again: " + code(t.Stuck)}}
+	case t.Stuck != "":
+		return Cell{Verdict: Lost, Notes: []string{"cannot be encoded again: " + code(t.Stuck)}}
+	case in.Want == Refuse:
+		return Cell{Verdict: Accepted, Notes: outcome(in, t)}
+	}
+	if err := codec.Valid(t.Out); err != nil {
+		return Cell{Verdict: Changed, Notes: []string{fmt.Sprintf("comes out as %s: %v", code(string(t.Out)), err)}}
+	}
+	changes, err := Compare([]byte(in.Doc), t.Out)
+	if err != nil {
+		panic(err) // both are valid
+	}
+	c := Cell{Verdict: Exact}
+	for _, change := range changes {
+		c.Notes = append(c.Notes, change.String())
+		if change.New == "" {
+			c.Verdict = Lost
+		} else if c.Verdict == Exact {
+			c.Verdict = Changed
+		}
+	}
+	return c
+}
+
+// outcome says what an accepted document comes out as.
+func outcome(in Input, t probe.Trial) []string {
+	if codec.Valid([]byte(in.Doc)) == nil {
+		changes, err := Compare([]byte(in.Doc), t.Out)
+		if err == nil && len(changes) == 0 {
+			return []string{"comes out as it went in"}
+		}
+	}
+	return []string{"comes out as " + code(string(t.Out))}
+}
+
+// code sets a text as code, shortened and without line breaks.
+func code(s string) string {
+	if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == '\uFFFD' }) {
+		s = strings.Trim(fmt.Sprintf("%+q", s), `"`)
+		s = strings.ReplaceAll(s, `\"`, `"`)
+	}
+	const most = 160
+	if r := []rune(s); len(r) > most {
+		s = string(r[:most]) + "…"
+	}
+	fence := "`"
+	for strings.Contains(s, fence) {
+		fence += "`"
+	}
+	if len(fence) > 1 {
+		return fence + " " + s + " " + fence
+	}
+	return fence + s + fence
+}
