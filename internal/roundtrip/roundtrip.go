@@ -184,18 +184,20 @@ var exceptions = []struct {
 	place *regexp.Regexp
 	why   string
 }{
-	{regexp.MustCompile(`(^(Primitive|Enum|.*SelectEnum)Schema(Definition)?|/requestedSchema/properties/[^/]*)/(enum|enumNames|oneOf|items)$`),
+	{regexp.MustCompile(`(^(Primitive|Enum|.*SelectEnum)Schema(Definition)?|/requestedSchema/properties/[^/]*)/(enum|enumNames|oneOf|items|items/enum|items/anyOf)$`),
 		"a form field with the members of an enumeration is one"},
+	{regexp.MustCompile(`(^(Primitive|Enum)Schema(Definition)?|/requestedSchema/properties/[^/]*)/default$`),
+		"an enumeration without names is one of 2025-11-25, where it can have a default"},
 	{regexp.MustCompile(`^JSONRPC\w*(/\*)?/(id|method|error|result)$`),
 		"a message with an id is a request, one with a result or an error is a response"},
 	{regexp.MustCompile(`^\w+ResultResponse/result/`),
 		"a result is an InputRequiredResult if its resultType says so, else the method's own"},
-	{regexp.MustCompile(`(^EmbeddedResource|/content(/\*)?|/result|/messages/\*/content)/resource/(text|blob)$|/contents/\*/(text|blob)$`),
+	{regexp.MustCompile(`/resource/(text|blob)$|/contents/\*/(text|blob)$`),
 		"the contents of a resource are text if they have a text"},
 	{regexp.MustCompile(`(^InputResponse|^InputResponses/[^/]*|/inputResponses/[^/]*)/(roots|model|action|role|content)$`),
 		"the answer to a request for input is told by roots, model or action"},
-	{regexp.MustCompile(`^(JSONRPC)?(Request|Notification)/params/_meta$`),
-		"the overrides give base messages, whose params are open, the params that all messages have in common"},
+	{regexp.MustCompile(`/params/_meta(/progressToken)?$`),
+		"base messages, whose params are open, have the params that all messages have in common"},
 }
 
 // Count is how many values to make of each definition.
