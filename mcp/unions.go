@@ -242,7 +242,7 @@ func DecodeClientRequest(r *codec.Reader) ClientRequest {
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#clientresult
 //
 // It is one of
-//   - [*Result], until 2025-11-25
+//   - [*Result]
 //   - [*GetTaskResult], in 2025-11-25 only
 //   - [*GetTaskPayloadResult], in 2025-11-25 only
 //   - [*CancelTaskResult], in 2025-11-25 only
@@ -628,7 +628,7 @@ func DecodeJSONRPCBatchRequestItem(r *codec.Reader) JSONRPCBatchRequestItem {
 //
 // It is one of
 //   - [*JSONRPCResultResponse]
-//   - [*JSONRPCErrorResponse], since 2025-11-25
+//   - [*JSONRPCErrorResponse]
 //   - [*Unknown]
 type JSONRPCBatchResponseItem interface {
 	codec.Encoder
@@ -656,7 +656,7 @@ func DecodeJSONRPCBatchResponseItem(r *codec.Reader) JSONRPCBatchResponseItem {
 // It is one of
 //   - [*JSONRPCRequest]
 //   - [*JSONRPCNotification]
-//   - [*JSONRPCResultResponse], since 2025-11-25
+//   - [*JSONRPCResultResponse]
 //   - [*JSONRPCErrorResponse]
 //   - [*JSONRPCMessageList], in 2025-03-26 only
 //   - [*Unknown]
@@ -694,8 +694,8 @@ func DecodeJSONRPCMessage(r *codec.Reader) JSONRPCMessage {
 // It is one of
 //   - [*JSONRPCRequest], in 2025-03-26 only
 //   - [*JSONRPCNotification], in 2025-03-26 only
-//   - [*JSONRPCResultResponse]
-//   - [*JSONRPCErrorResponse], since 2025-11-25
+//   - [*JSONRPCResultResponse], in 2025-03-26 only
+//   - [*JSONRPCErrorResponse], in 2025-03-26 only
 //   - [*Unknown]
 type JSONRPCMessageListItem interface {
 	codec.Encoder
@@ -790,7 +790,7 @@ func DecodeMultiSelectEnumSchema(r *codec.Reader) MultiSelectEnumSchema {
 //   - [*TitledSingleSelectEnumSchema], since 2025-11-25
 //   - [*UntitledMultiSelectEnumSchema], since 2025-11-25
 //   - [*TitledMultiSelectEnumSchema], since 2025-11-25
-//   - [*LegacyTitledEnumSchema], since 2025-11-25
+//   - [*LegacyTitledEnumSchema]
 //   - [*Unknown]
 type PrimitiveSchemaDefinition interface {
 	codec.Encoder

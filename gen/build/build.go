@@ -571,16 +571,16 @@ func (b *builder) flatten(u *merge.Union) []variant {
 	var out []variant
 	var array *merge.Array
 	var scalars *merge.Scalar
-	var visit func(u *merge.Union)
-	visit = func(u *merge.Union) {
+	var visit func(u *merge.Union, in merge.Revs)
+	visit = func(u *merge.Union, in merge.Revs) {
 		for _, v := range u.Variants {
-			c := variant{node: b.g.Follow(v.Node), in: v.In}
+			c := variant{node: b.g.Follow(v.Node), in: v.In & in}
 			if r, ok := v.Node.(*merge.Ref); ok {
 				c.name = b.lastRef(r)
 			}
 			switch n := c.node.(type) {
 			case *merge.Union:
-				visit(n)
+				visit(n, c.in)
 				continue
 			case *merge.Array:
 				if array != nil {
@@ -597,12 +597,19 @@ func (b *builder) flatten(u *merge.Union) []variant {
 				copied := *n
 				scalars, c.node, c.name = &copied, &copied, ""
 			}
-			if !slices.ContainsFunc(out, func(o variant) bool { return b.shapeKey(o) == b.shapeKey(c) }) {
+			if i := slices.IndexFunc(out, func(o variant) bool { return b.shapeKey(o) == b.shapeKey(c) }); i >= 0 {
+				out[i].in |= c.in
+			} else {
 				out = append(out, c)
 			}
 		}
 	}
-	visit(u)
+	visit(u, b.all())
+	for i, v := range out {
+		if v.in == 0 { // a union of other revisions than those that refer to it
+			out[i].in = b.all()
+		}
+	}
 	return slices.DeleteFunc(out, func(v variant) bool {
 		e, ok := v.node.(*merge.Enum)
 		return ok && scalars != nil && scalars.Kinds&e.Kind() != 0
@@ -627,7 +634,7 @@ func (b *builder) join(x, y merge.Node) merge.Node {
 		if sub, ok := b.g.Follow(n).(*merge.Union); ok {
 			u.Variants = append(u.Variants, sub.Variants...)
 		} else {
-			u.Variants = append(u.Variants, &merge.Variant{Node: n, In: 1})
+			u.Variants = append(u.Variants, &merge.Variant{Node: n, In: b.all()})
 		}
 	}
 	return u

@@ -141,9 +141,9 @@ func (m *merger) merge(a, b Node) (Node, error) {
 	case aunion && bunion:
 		return m.unions(ua, ub)
 	case aunion:
-		return m.intoUnion(ua, b, b)
+		return m.intoUnion(ua, b, m.revsOf(b))
 	case bunion:
-		return m.intoUnion(ub, a, a)
+		return m.intoUnion(ub, a, m.revsOf(a))
 	}
 	switch b := b.(type) {
 	case *Object:
@@ -195,27 +195,28 @@ func (e *Enum) Kind() Kinds {
 
 // refs merges references to different definitions: the one that can hold both.
 func (m *merger) refs(a, b *Ref) (Node, error) {
+	in := a.In | b.In
 	if a.Name == b.Name {
-		return b, nil
+		return &Ref{b.pos, b.Name, in}, nil
 	}
 	na, nb := m.g.Follow(a), m.g.Follow(b)
 	oa, aobj := na.(*Object)
 	ob, bobj := nb.(*Object)
 	switch {
 	case aobj && oa.Open() && bobj:
-		return b, nil
+		return &Ref{b.pos, b.Name, in}, nil
 	case bobj && ob.Open() && aobj:
-		return a, nil
+		return &Ref{a.pos, a.Name, in}, nil
 	}
 	if u, ok := nb.(*Union); ok && refersTo(u, a.Name) {
-		return b, nil
+		return &Ref{b.pos, b.Name, in}, nil
 	}
 	if u, ok := na.(*Union); ok && refersTo(u, b.Name) {
-		return a, nil
+		return &Ref{a.pos, a.Name, in}, nil
 	}
 	if _, ok := nb.(*Scalar); ok {
 		if _, err := m.merge(na, nb); err == nil {
-			return b, nil
+			return &Ref{b.pos, b.Name, in}, nil
 		}
 	}
 	return nil, conflict(a, b)
@@ -231,7 +232,7 @@ func refersTo(u *Union, name string) bool {
 // refAndShape merges an inline shape into the definition that the other revision refers to.
 func (m *merger) refAndShape(r *Ref, n, at Node) (Node, error) {
 	if u, ok := n.(*Union); ok && refersTo(u, r.Name) {
-		return u, nil
+		return m.intoUnion(u, r, r.In)
 	}
 	if _, scalar := m.g.Follow(r).(*Scalar); scalar {
 		return m.merge(m.g.Follow(r), n)
@@ -239,7 +240,7 @@ func (m *merger) refAndShape(r *Ref, n, at Node) (Node, error) {
 	if err := m.fold(r.Name, n, m.revsOf(n)); err != nil {
 		return nil, err
 	}
-	return &Ref{pos{at.At()}, r.Name}, nil
+	return &Ref{pos{at.At()}, r.Name, r.In | m.revsOf(n)}, nil
 }
 
 // revsOf returns the revisions that have the shape n. One that was never merged has the
@@ -247,6 +248,8 @@ func (m *merger) refAndShape(r *Ref, n, at Node) (Node, error) {
 func (m *merger) revsOf(n Node) Revs {
 	switch n := n.(type) {
 	case *Object:
+		return n.In
+	case *Ref:
 		return n.In
 	case *Union:
 		var in Revs
@@ -285,36 +288,31 @@ func (m *merger) objects(a, b *Object) (Node, error) {
 }
 
 func (m *merger) unions(a, b *Union) (Node, error) {
-	var n Node = b
 	for _, v := range a.Variants {
-		merged, err := m.intoUnion(n.(*Union), v.Node, v.Node)
-		if err != nil {
+		var err error
+		if b, err = m.intoUnion(b, v.Node, v.In); err != nil {
 			return nil, err
 		}
-		n = merged
-		if r, ok := v.Node.(*Ref); ok {
-			for _, w := range n.(*Union).Variants {
-				if wr, ok := w.Node.(*Ref); ok && wr.Name == r.Name {
-					w.In |= v.In
-				}
-			}
-		}
 	}
-	return n, nil
+	return b, nil
 }
 
-// intoUnion adds the shape n to u: to the variant that can hold it, or as a new one.
-func (m *merger) intoUnion(u *Union, n, at Node) (Node, error) {
+// intoUnion adds the shape n, of the revisions in, to u: to the variant that can hold it, or
+// as a new one.
+func (m *merger) intoUnion(u *Union, n Node, in Revs) (*Union, error) {
 	out := &Union{pos: u.pos}
 	for _, v := range u.Variants {
 		c := *v
 		out.Variants = append(out.Variants, &c)
 	}
 	if r, ok := n.(*Ref); ok {
-		if refersTo(u, r.Name) {
-			return out, nil
+		for _, v := range out.Variants {
+			if vr, ok := v.Node.(*Ref); ok && vr.Name == r.Name {
+				v.In |= in
+				return out, nil
+			}
 		}
-		out.Variants = append(out.Variants, &Variant{n, m.g.Defs[r.Name].In})
+		out.Variants = append(out.Variants, &Variant{n, in})
 		return out, nil
 	}
 	var fits []int
@@ -328,11 +326,11 @@ func (m *merger) intoUnion(u *Union, n, at Node) (Node, error) {
 			"say which with a refer row in the overrides", len(fits), u.At().Doc.File, u.At().Pointer)
 	}
 	if len(fits) == 0 {
-		out.Variants = append(out.Variants, &Variant{n, m.revsOf(n)})
+		out.Variants = append(out.Variants, &Variant{n, in})
 		return out, nil
 	}
 	v := out.Variants[fits[0]]
-	v.In |= m.revsOf(n)
+	v.In |= in
 	merged, err := m.merge(n, v.Node)
 	v.Node = merged
 	return out, err

@@ -67,6 +67,7 @@ func (p pos) At() *load.Schema { return p.at }
 type Ref struct {
 	pos
 	Name string
+	In   Revs // revisions that refer to it here; may be empty
 }
 
 // Object is an object with named members.
@@ -193,7 +194,7 @@ func compare(a, b string) int {
 func NewUnion(at *load.Schema) *Union { return &Union{pos: pos{at}} }
 
 // NewRef returns a reference to the definition called name, read from at.
-func NewRef(at *load.Schema, name string) *Ref { return &Ref{pos{at}, name} }
+func NewRef(at *load.Schema, name string) *Ref { return &Ref{pos: pos{at}, Name: name} }
 
 // Describe writes a shape in one line, references by name. Two shapes that admit the same
 // values have the same description, whatever revisions they are from.

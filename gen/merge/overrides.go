@@ -158,7 +158,7 @@ func (o *Overrides) rename(defs map[string]*Def) {
 	for _, d := range defs {
 		d.Node = rewrite(d.Node, func(n Node) Node {
 			if r, ok := n.(*Ref); ok && to[r.Name] != "" {
-				return &Ref{r.pos, to[r.Name]}
+				return &Ref{r.pos, to[r.Name], r.In}
 			}
 			return n
 		})
@@ -200,7 +200,7 @@ func (o *Overrides) merged(g *Graph) error {
 		var n Node = &Any{at}
 		switch {
 		case row.Ref != "":
-			n = &Ref{at, row.Ref}
+			n = &Ref{at, row.Ref, 1 << rev}
 		case row.Type == "string":
 			n = &Scalar{at, KindString}
 		case row.Type != "":
@@ -255,7 +255,7 @@ func (o *Overrides) refer(m *merger) error {
 				} else if fault = m.fold(row.As, mem.Node, mem.In); fault != nil {
 					return
 				}
-				mem.Node = &Ref{pos{mem.Node.At()}, row.As}
+				mem.Node = &Ref{pos{mem.Node.At()}, row.As, mem.In}
 			}
 		}
 		visit(name, m.g.Defs[name].Node)

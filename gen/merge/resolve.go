@@ -46,7 +46,7 @@ func (r *resolver) defs() (map[string]*Def, error) {
 func (r *resolver) node(s *load.Schema) (Node, error) {
 	if len(s.Enum) > 1 || s.AllOf != nil || s.AnyOf != nil || s.OneOf != nil {
 		if name := r.same[fingerprint(s)]; name != "" {
-			return &Ref{pos{s}, name}, nil
+			return &Ref{pos{s}, name, r.revs}, nil
 		}
 	}
 	return r.flatten(s)
@@ -77,7 +77,7 @@ func (r *resolver) parts(s *load.Schema) ([]Node, error) {
 	// type may hold more.
 	var parts []Node
 	if s.Ref != "" {
-		parts = append(parts, &Ref{at, s.Ref})
+		parts = append(parts, &Ref{at, s.Ref, r.revs})
 	}
 	own, err := r.own(s)
 	if err != nil {
@@ -256,7 +256,7 @@ func (r *resolver) union(s *load.Schema, alternatives []*load.Schema) (Node, err
 	var nodes []Node
 	for _, sub := range alternatives {
 		if name := r.same[fingerprint(sub)]; name != "" && sub.Ref == "" && (sub.Properties != nil || sub.Items != nil) {
-			nodes = append(nodes, &Ref{pos{sub}, name})
+			nodes = append(nodes, &Ref{pos{sub}, name, r.revs})
 			continue
 		}
 		n, err := r.node(sub)
