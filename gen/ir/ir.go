@@ -36,7 +36,11 @@ type Revision struct {
 // Own returns the definitions whose types the package declares itself.
 func (p *Package) Own() []*Def {
 	return slices.DeleteFunc(slices.Clone(p.Defs), func(d *Def) bool {
-		_, external := d.Type.(*External)
+		t := d.Type
+		if n, ok := t.(*Nullable); ok {
+			t = n.Elem
+		}
+		_, external := t.(*External)
 		return external
 	})
 }
