@@ -1,5 +1,10 @@
 package codec
 
+import (
+	"bytes"
+	"sync"
+)
+
 // GeneratedVersion1 is mentioned by generated code that needs this version of the package. When a later
 // version of the package no longer fits, the name goes away and the mismatch is a compile error.
 const GeneratedVersion1 = true
@@ -25,38 +30,90 @@ type Value interface {
 // Unmarshal decodes data, which must be one JSON value and nothing more, into v. An error is an [*Error]; v is
 // then only partly filled. Unless [NoCopy] is among the options, v shares no memory with data afterwards.
 func Unmarshal(data []byte, v Decoder, opts ...Option) error {
-	r := NewReader(data, opts...)
+	r := borrow(data, opts)
 	v.DecodeJSON(r)
 	r.End()
-	return r.Err()
+	return r.giveBack()
+}
+
+// UnmarshalFunc is [Unmarshal] for a value that read returns, such as a variant of a union. After an error it is
+// the zero value.
+func UnmarshalFunc[T any](data []byte, read func(*Reader) T, opts ...Option) (T, error) {
+	r := borrow(data, opts)
+	v := read(r)
+	r.End()
+	err := r.giveBack()
+	if err != nil {
+		v = *new(T)
+	}
+	return v, err
+}
+
+// readers holds Readers without options that are not in use. They keep nothing of what they have read.
+var readers = sync.Pool{New: func() any { return NewReader(nil) }}
+
+func borrow(data []byte, opts []Option) *Reader {
+	if len(opts) > 0 {
+		return NewReader(data, opts...)
+	}
+	r := readers.Get().(*Reader)
+	r.Reset(data)
+	r.pooled = true
+	return r
+}
+
+// giveBack ends the use of a borrowed Reader and returns its error.
+func (r *Reader) giveBack() error {
+	err := r.Err()
+	if r.pooled {
+		r.Reset(nil)
+		readers.Put(r)
+	}
+	return err
 }
 
 // Marshal returns v as JSON text without line breaks. An error is an [*Error].
 func Marshal(v Encoder) ([]byte, error) {
-	out, err := Append(make([]byte, 0, 256), v)
-	if err != nil {
-		return nil, err
+	w := writers.Get().(*Writer)
+	w.Reset(w.buf[:0])
+	v.EncodeJSON(w)
+	var text []byte
+	err := w.Err()
+	if err == nil {
+		text = bytes.Clone(w.buf)
 	}
-	return out, nil
+	if cap(w.buf) > keepScratch {
+		w.buf = nil
+	}
+	writers.Put(w)
+	return text, err
 }
+
+// writers holds Writers that are not in use.
+var writers = sync.Pool{New: func() any { return NewWriter(nil) }}
 
 // Append appends v as JSON text without line breaks to dst and returns the longer slice. An error is an
 // [*Error], and dst comes back with the length it had, though bytes between its length and its capacity may
 // have changed.
 func Append(dst []byte, v Encoder) ([]byte, error) {
-	w := NewWriter(dst)
+	w := writers.Get().(*Writer)
+	own := w.buf
+	w.Reset(dst)
 	v.EncodeJSON(w)
-	if err := w.Err(); err != nil {
+	text, err := w.Bytes(), w.Err()
+	w.Reset(own[:0])
+	writers.Put(w)
+	if err != nil {
 		return dst, err
 	}
-	return w.Bytes(), nil
+	return text, nil
 }
 
 // Valid reports whether data is one well-formed JSON value, by the rules of this package. The error is nil or
 // an [*Error].
 func Valid(data []byte, opts ...Option) error {
-	r := NewReader(data, opts...)
+	r := borrow(data, opts)
 	r.Skip()
 	r.End()
-	return r.Err()
+	return r.giveBack()
 }

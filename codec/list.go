@@ -11,15 +11,30 @@ func DecodeList[T any, P interface {
 	Decoder
 }](r *Reader) []T {
 	list := []T{}
+	start := r.pos
 	for r.Array(); r.More(); {
-		var v T
-		P(&v).DecodeJSON(r)
-		list = append(list, v)
+		list = append(room(r, start, list), *new(T))
+		P(&list[len(list)-1]).DecodeJSON(r)
 	}
 	if r.Failed() {
 		return nil
 	}
 	return list
+}
+
+// room returns list with room for one more element at least. How many more there will be is guessed from the
+// size of those since start; a wrong guess costs no more than a few elements.
+func room[T any](r *Reader, start int, list []T) []T {
+	n := len(list)
+	if n < cap(list) {
+		return list
+	}
+	more := 1
+	if n > 0 {
+		size := max((r.pos-start)/n, 1)
+		more = min(max((len(r.data)-r.pos)/size, 1), 64, 8*n)
+	}
+	return slices.Grow(list, more)
 }
 
 // EncodeList writes list as an array; a nil slice is written as [].
@@ -96,8 +111,9 @@ func (w *Writer) Texts(list []string) {
 // DecodeListFunc is [DecodeList] for elements that read returns.
 func DecodeListFunc[T any](r *Reader, read func(*Reader) T) []T {
 	list := []T{}
+	start := r.pos
 	for r.Array(); r.More(); {
-		list = append(list, read(r))
+		list = append(room(r, start, list), read(r))
 	}
 	if r.Failed() {
 		return nil

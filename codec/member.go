@@ -20,42 +20,63 @@ func (s *Seen) Require(x *Extra, n int) {
 	}
 }
 
-// Member must be called for a member that the type knows, right after Key, and reports
-// whether its value is to be decoded into its field. If the value is null, it is kept in x
-// and the field stays unset. A repeated name fails with [ErrDuplicate].
-func (r *Reader) Member(x *Extra, s *Seen, bit uint, key string) bool {
-	if !r.MemberOrNull(x, s, bit, key) {
+// Member must be called for a member that the type knows, right after its name was read, and
+// reports whether its value is to be decoded into its field. If the value is null, it is kept
+// in x and the field stays unset. A repeated name fails with [ErrDuplicate].
+func (r *Reader) Member(x *Extra, s *Seen, bit uint, name string) bool {
+	// The common case, small enough to be inlined: a first value, not null, right here.
+	if b := uint64(1) << bit; s.came&b == 0 && r.pos < len(r.data) && r.data[r.pos] > ' ' && r.data[r.pos] != 'n' {
+		s.came |= b
+		return true
+	}
+	return r.member(x, s, bit, name)
+}
+
+func (r *Reader) member(x *Extra, s *Seen, bit uint, name string) bool {
+	if !r.MemberOrNull(s, bit) {
 		return false
 	}
 	if r.next() == 'n' {
 		s.absent |= 1 << bit
-		r.Keep(x, key)
+		r.Keep(x, name)
 		return false
 	}
 	return true
 }
 
 // MemberOrNull is Member for a field that can hold null.
-func (r *Reader) MemberOrNull(x *Extra, s *Seen, bit uint, key string) bool {
-	if s.came&(1<<bit) != 0 {
-		r.Duplicate(key)
+func (r *Reader) MemberOrNull(s *Seen, bit uint) bool {
+	b := uint64(1) << bit
+	if s.came&b != 0 {
+		r.fail(r.keyAt, ErrDuplicate)
 		return false
 	}
-	s.came |= 1 << bit
+	s.came |= b
 	return !r.Failed()
 }
+
+// Place is where a value starts, for [OrKeep].
+type Place struct{ pos, depth int }
+
+// Place returns the present place.
+func (r *Reader) Place() Place { return Place{r.pos, len(r.frames)} }
 
 // OrKeep is for a member that some revision leaves open, called after its value was decoded
 // from start into field. If that failed because the value does not fit the type, OrKeep takes
 // the failure back, keeps the value in x and resets field. Malformed text stays a failure.
-func OrKeep[T any](r *Reader, start Mark, x *Extra, key string, field *T) {
-	if r.failure.err == nil || start.failure.err != nil || r.malformed() {
-		return
+func OrKeep[T any](r *Reader, start Place, x *Extra, name string, field *T) {
+	if r.failure.err != nil && r.orKeep(start, x, name) {
+		*field = *new(T)
 	}
-	r.Rewind(start)
-	r.Keep(x, key)
-	var none T
-	*field = none
+}
+
+func (r *Reader) orKeep(start Place, x *Extra, name string) bool {
+	if r.malformed() {
+		return false
+	}
+	r.Rewind(Mark{pos: start.pos, depth: start.depth})
+	r.Keep(x, name)
+	return true
 }
 
 // malformed reports whether the failure is about text that is wrong whatever type was wanted.
@@ -65,8 +86,8 @@ func (r *Reader) malformed() bool {
 
 // ConstMember reads a member that always has the string value want and therefore no field.
 // Any other value is kept in x.
-func (r *Reader) ConstMember(x *Extra, s *Seen, bit uint, key, want string) {
-	if !r.Member(x, s, bit, key) {
+func (r *Reader) ConstMember(x *Extra, s *Seen, bit uint, name, want string) {
+	if !r.Member(x, s, bit, name) {
 		return
 	}
 	if r.Kind() == KindString {
@@ -77,12 +98,12 @@ func (r *Reader) ConstMember(x *Extra, s *Seen, bit uint, key, want string) {
 		r.Rewind(m)
 	}
 	s.absent |= 1 << bit
-	r.Keep(x, key)
+	r.Keep(x, name)
 }
 
 // ConstIntMember is ConstMember for an integer.
-func (r *Reader) ConstIntMember(x *Extra, s *Seen, bit uint, key string, want int64) {
-	if !r.Member(x, s, bit, key) {
+func (r *Reader) ConstIntMember(x *Extra, s *Seen, bit uint, name string, want int64) {
+	if !r.Member(x, s, bit, name) {
 		return
 	}
 	if r.Kind() == KindNumber {
@@ -93,18 +114,52 @@ func (r *Reader) ConstIntMember(x *Extra, s *Seen, bit uint, key string, want in
 		r.Rewind(m)
 	}
 	s.absent |= 1 << bit
-	r.Keep(x, key)
+	r.Keep(x, name)
 }
 
-// PeekText returns the string value of the member name of the object that is next, or "" if
-// the next value is no object, or has no such member, or not with a string. Nothing is
-// consumed.
-func (r *Reader) PeekText(name string) string {
+// PeekText returns the string value of the member name of the object that is next, or
+// nothing if the next value is no object, or has no such member, or not with a string. Nothing
+// is consumed. The bytes may be looked at until the next call on r.
+func (r *Reader) PeekText(name string) []byte {
+	// The common case first: it is the first member, in ASCII without escapes or white space.
+	data, i := r.data, r.pos+2
+	if i < len(data) && data[i-2] == '{' && data[i-1] == '"' {
+		if end := plain(data, i); end >= 0 && string(data[i:end]) == name && end+3 < len(data) && data[end+1] == ':' && data[end+2] == '"' {
+			if last := plain(data, end+3); last >= 0 {
+				return data[end+3 : last]
+			}
+		}
+	}
 	text, kind, _ := r.PeekMember(name)
 	if kind != KindString {
-		return ""
+		return nil
 	}
-	return text
+	return []byte(text)
+}
+
+// NewText reads a string like Text and returns a pointer to it. What the New methods return
+// for one message lies together in memory, so that optional members do not cost an allocation
+// each; as long as one is in use, a few neighbours are kept, too.
+func (r *Reader) NewText() *string { return slab(&r.texts, r.Text()) }
+
+// NewBool reads a boolean and returns a pointer to it; see [Reader.NewText].
+func (r *Reader) NewBool() *bool { return slab(&r.bools, r.Bool()) }
+
+// NewInt reads an integer like IntExact and returns a pointer to it; see [Reader.NewText].
+func (r *Reader) NewInt(x *Extra, name string) *int64 { return slab(&r.ints, r.IntExact(x, name)) }
+
+// NewFloat reads a number like FloatExact and returns a pointer to it; see [Reader.NewText].
+func (r *Reader) NewFloat(x *Extra, name string) *float64 {
+	return slab(&r.floats, r.FloatExact(x, name))
+}
+
+// slab puts v in the next free place of s and returns a pointer to it.
+func slab[T any](s *[]T, v T) *T {
+	if n := cap(*s); len(*s) == n {
+		*s = make([]T, 0, min(max(2, 2*n), 64))
+	}
+	*s = append(*s, v)
+	return &(*s)[len(*s)-1]
 }
 
 // New reads a value into a new variable of its type.

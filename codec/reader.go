@@ -60,14 +60,15 @@ func kindOf(c byte) Kind {
 // Reader reads JSON values from one byte slice, front to back. Its first failure stays: afterwards every method
 // returns a zero value and consumes nothing, and More returns false.
 //
-// An object is read like this, and an array likewise with Array and without Key:
+// An object is read like this, and an array with Array and More:
 //
-//	for r.Object(); r.More(); {
-//		switch key := r.Key(); key {
+//	r.Object()
+//	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+//		switch string(name) {
 //		case "name":
 //			t.Name = r.Text()
 //		default:
-//			r.Extra(&t.Extra, key)
+//			r.Extra(&t.Extra, string(name))
 //		}
 //	}
 //
@@ -84,6 +85,7 @@ type Reader struct {
 
 	failure failure
 	err     *Error // failure with its place, once somebody asked
+	pooled  bool   // belongs to the pool of Unmarshal
 
 	keyAt   int    // where the last member name starts
 	block   string // private copy of src[blockAt:]: strings are cut from it
@@ -91,6 +93,12 @@ type Reader struct {
 	scratch []byte // for strings with escapes
 	check   checker
 	peek    peek
+
+	// Where the New methods put what they read; never shared between messages.
+	texts  []string
+	ints   []int64
+	floats []float64
+	bools  []bool
 }
 
 // frame is an array or an object that the Reader is inside of.
@@ -127,6 +135,7 @@ func (r *Reader) Reset(data []byte) {
 	r.failure, r.err = failure{}, nil
 	r.keyAt = 0
 	r.block, r.blockAt = "", 0
+	r.texts, r.ints, r.floats, r.bools = nil, nil, nil, nil
 	if cap(r.scratch) > keepScratch {
 		r.scratch = nil
 	}
@@ -256,6 +265,17 @@ func (r *Reader) literal(lit string) bool {
 
 // Text reads a string.
 func (r *Reader) Text() string {
+	// The common case first: no white space in front, ASCII without escapes.
+	if data, start := r.data, r.pos+1; start <= len(data) && data[start-1] == '"' {
+		if end := plain(data, start); end >= 0 && end-start <= r.lim.str {
+			r.pos = end + 1
+			return r.cut(start, end)
+		}
+	}
+	return r.text()
+}
+
+func (r *Reader) text() string {
 	content, escaped, ok := r.content("string")
 	switch {
 	case !ok:
@@ -341,6 +361,17 @@ func (r *Reader) Number() Number {
 // [ErrInteger]. What does not fit becomes the nearest int64, and exact is false. It is also false after a
 // failure.
 func (r *Reader) Int() (v int64, exact bool) {
+	// The common case first: few digits, no white space in front, the end of the value behind.
+	if data, i := r.data, r.pos; i < len(data) && data[i]-'1' < 9 {
+		for i < len(data) && isDigit(data[i]) && i-r.pos < 18 {
+			v = v*10 + int64(data[i]-'0')
+			i++
+		}
+		if i < len(data) && (data[i] == ',' || data[i] == '}') {
+			r.pos = i
+			return v, true
+		}
+	}
 	text, digits, ok := r.number("integer")
 	if !ok {
 		return 0, false
@@ -502,13 +533,45 @@ func (r *Reader) enter(open byte, what string) {
 		r.want(what)
 		return
 	}
-	if len(r.frames) >= r.lim.depth {
+	n := len(r.frames)
+	if n >= r.lim.depth {
 		r.fail(r.pos, ErrDepth)
 		return
 	}
 	r.pos++
-	r.frames = append(r.frames, frame{close: open + 2})
+	if n < cap(r.frames) { // frames beyond the length are zero
+		r.frames = r.frames[:n+1]
+		r.frames[n].close = open + 2
+	} else {
+		r.frames = append(r.frames, frame{close: open + 2})
+	}
 	r.fresh = true
+}
+
+// NextKey goes on to the next member of an object and returns its name, as More and KeyBytes do in turn. If
+// there is no further member, it leaves the object and ok is false. The name may be looked at until the next
+// call on r, and must not be changed.
+func (r *Reader) NextKey() (name []byte, ok bool) {
+	// The common case first: no white space, a name in ASCII without escapes.
+	data, i := r.data, r.pos
+	if !r.fresh {
+		if i < len(data) && data[i] == ',' {
+			i++
+		} else {
+			i = len(data)
+		}
+	}
+	if i < len(data) && data[i] == '"' {
+		if end := plain(data, i+1); end >= 0 && end+1 < len(data) && data[end+1] == ':' && end-i <= r.lim.str && len(r.frames) > 0 {
+			r.fresh = false
+			r.keyAt, r.pos = i, end+2
+			return data[i+1 : end : end], true
+		}
+	}
+	if !r.More() {
+		return nil, false
+	}
+	return r.KeyBytes(), true
 }
 
 // More goes on to the next member or element and reports whether there is one. If there is none, it leaves the
@@ -524,7 +587,7 @@ func (r *Reader) More() bool {
 	switch {
 	case c == r.frames[n].close:
 		r.pos++
-		r.frames[n].extra = nil
+		r.frames[n] = frame{}
 		r.frames = r.frames[:n]
 		return false
 	case fresh && r.pos < len(r.data):

@@ -35,6 +35,44 @@ func special(x uint64) uint64 {
 	return ((x-ones*0x20)&^x | (quote-ones)&^quote | (slash-ones)&^slash) & highs
 }
 
+// plain returns the offset of the quote that ends the string content at i, if that has neither escapes nor
+// bytes beyond ASCII and does not end within the last bytes of the data; otherwise -1, which says nothing.
+func plain(data []byte, i int) int {
+	for i+32 <= len(data) {
+		a, b := binary.LittleEndian.Uint64(data[i:]), binary.LittleEndian.Uint64(data[i+8:])
+		c, d := binary.LittleEndian.Uint64(data[i+16:]), binary.LittleEndian.Uint64(data[i+24:])
+		if m := special(a) | a&highs; m != 0 {
+			return closing(data, i+bits.TrailingZeros64(m)>>3)
+		}
+		if m := special(b) | b&highs; m != 0 {
+			return closing(data, i+8+bits.TrailingZeros64(m)>>3)
+		}
+		if m := special(c) | c&highs; m != 0 {
+			return closing(data, i+16+bits.TrailingZeros64(m)>>3)
+		}
+		if m := special(d) | d&highs; m != 0 {
+			return closing(data, i+24+bits.TrailingZeros64(m)>>3)
+		}
+		i += 32
+	}
+	for i+8 <= len(data) {
+		x := binary.LittleEndian.Uint64(data[i:])
+		if m := special(x) | x&highs; m != 0 {
+			return closing(data, i+bits.TrailingZeros64(m)>>3)
+		}
+		i += 8
+	}
+	return -1
+}
+
+// closing returns i if there is a quote, else -1.
+func closing(data []byte, i int) int {
+	if data[i] == '"' {
+		return i
+	}
+	return -1
+}
+
 // scanString checks the string that opens with the quote at i and returns the offset after its closing quote,
 // and whether there are escapes in it (section 7).
 func scanString(data []byte, i int) (end int, escaped bool, err error) {

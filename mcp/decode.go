@@ -18,14 +18,15 @@ import (
 func (x *Annotated) DecodeJSON(r *codec.Reader) {
 	*x = Annotated{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "annotations":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "annotations") {
 				x.Annotations = codec.New(r, (*AnnotatedAnnotations).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 }
@@ -35,18 +36,19 @@ func (x *Annotated) DecodeJSON(r *codec.Reader) {
 func (x *AnnotatedAnnotations) DecodeJSON(r *codec.Reader) {
 	*x = AnnotatedAnnotations{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "audience":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "audience") {
 				x.Audience = codec.DecodeListFunc(r, func(r *codec.Reader) Role { return Role(r.Text()) })
 			}
 		case "priority":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				x.Priority = new(r.FloatExact(&x.Extra, key))
+			if r.Member(&x.Extra, &seen, 1, "priority") {
+				x.Priority = r.NewFloat(&x.Extra, "priority")
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 }
@@ -56,24 +58,25 @@ func (x *AnnotatedAnnotations) DecodeJSON(r *codec.Reader) {
 func (x *Annotations) DecodeJSON(r *codec.Reader) {
 	*x = Annotations{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "audience":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "audience") {
 				x.Audience = codec.DecodeListFunc(r, func(r *codec.Reader) Role { return Role(r.Text()) })
 			}
 		case "lastModified":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				start := r.Mark()
-				x.LastModified = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.LastModified)
+			if r.Member(&x.Extra, &seen, 1, "lastModified") {
+				start := r.Place()
+				x.LastModified = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "lastModified", &x.LastModified)
 			}
 		case "priority":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				x.Priority = new(r.FloatExact(&x.Extra, key))
+			if r.Member(&x.Extra, &seen, 2, "priority") {
+				x.Priority = r.NewFloat(&x.Extra, "priority")
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 }
@@ -83,30 +86,31 @@ func (x *Annotations) DecodeJSON(r *codec.Reader) {
 func (x *AudioContent) DecodeJSON(r *codec.Reader) {
 	*x = AudioContent{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 3, "_meta") {
+				start := r.Place()
 				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
+				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
 			}
 		case "annotations":
-			if r.Member(&x.Extra, &seen, 4, key) {
+			if r.Member(&x.Extra, &seen, 4, "annotations") {
 				x.Annotations = codec.New(r, (*Annotations).DecodeJSON)
 			}
 		case "data":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "data") {
 				x.Data = r.Text()
 			}
 		case "mimeType":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "mimeType") {
 				x.MIMEType = r.Text()
 			}
 		case "type":
-			r.ConstMember(&x.Extra, &seen, 2, key, "audio")
+			r.ConstMember(&x.Extra, &seen, 2, "type", "audio")
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -117,18 +121,19 @@ func (x *AudioContent) DecodeJSON(r *codec.Reader) {
 func (x *BaseMetadata) DecodeJSON(r *codec.Reader) {
 	*x = BaseMetadata{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "name":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "name") {
 				x.Name = r.Text()
 			}
 		case "title":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				x.Title = new(r.Text())
+			if r.Member(&x.Extra, &seen, 1, "title") {
+				x.Title = r.NewText()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -139,28 +144,29 @@ func (x *BaseMetadata) DecodeJSON(r *codec.Reader) {
 func (x *BlobResourceContents) DecodeJSON(r *codec.Reader) {
 	*x = BlobResourceContents{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 2, "_meta") {
+				start := r.Place()
 				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
+				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
 			}
 		case "blob":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "blob") {
 				x.Blob = r.Text()
 			}
 		case "mimeType":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				x.MIMEType = new(r.Text())
+			if r.Member(&x.Extra, &seen, 3, "mimeType") {
+				x.MIMEType = r.NewText()
 			}
 		case "uri":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "uri") {
 				x.URI = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -171,24 +177,25 @@ func (x *BlobResourceContents) DecodeJSON(r *codec.Reader) {
 func (x *BooleanSchema) DecodeJSON(r *codec.Reader) {
 	*x = BooleanSchema{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "default":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				x.Default = new(r.Bool())
+			if r.Member(&x.Extra, &seen, 1, "default") {
+				x.Default = r.NewBool()
 			}
 		case "description":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				x.Description = new(r.Text())
+			if r.Member(&x.Extra, &seen, 2, "description") {
+				x.Description = r.NewText()
 			}
 		case "title":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				x.Title = new(r.Text())
+			if r.Member(&x.Extra, &seen, 3, "title") {
+				x.Title = r.NewText()
 			}
 		case "type":
-			r.ConstMember(&x.Extra, &seen, 0, key, "boolean")
+			r.ConstMember(&x.Extra, &seen, 0, "type", "boolean")
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -199,26 +206,27 @@ func (x *BooleanSchema) DecodeJSON(r *codec.Reader) {
 func (x *CacheableResult) DecodeJSON(r *codec.Reader) {
 	*x = CacheableResult{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "_meta") {
 				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
 			}
 		case "cacheScope":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "cacheScope") {
 				x.CacheScope = CacheScope(r.Text())
 			}
 		case "resultType":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "resultType") {
 				x.ResultType = r.Text()
 			}
 		case "ttlMs":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				x.TTLMs = r.IntExact(&x.Extra, key)
+			if r.Member(&x.Extra, &seen, 2, "ttlMs") {
+				x.TTLMs = r.IntExact(&x.Extra, "ttlMs")
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -229,28 +237,29 @@ func (x *CacheableResult) DecodeJSON(r *codec.Reader) {
 func (x *CallToolRequest) DecodeJSON(r *codec.Reader) {
 	*x = CallToolRequest{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "id":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 2, "id") {
+				start := r.Place()
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-				codec.OrKeep(r, start, &x.Extra, key, &x.ID)
+				codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
 			}
 		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				start := r.Mark()
-				x.JSONRPC = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
+			if r.Member(&x.Extra, &seen, 3, "jsonrpc") {
+				start := r.Place()
+				x.JSONRPC = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
 			}
 		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, key, "tools/call")
+			r.ConstMember(&x.Extra, &seen, 0, "method", "tools/call")
 		case "params":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "params") {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -261,42 +270,43 @@ func (x *CallToolRequest) DecodeJSON(r *codec.Reader) {
 func (x *CallToolRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = CallToolRequestParams{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 1, "_meta") {
+				start := r.Place()
 				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
+				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
 			}
 		case "arguments":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "arguments") {
 				x.Arguments = r.RawObject()
 			}
 		case "inputResponses":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 3, "inputResponses") {
+				start := r.Place()
 				x.InputResponses = codec.DecodeMapFunc(r, DecodeInputResponse)
-				codec.OrKeep(r, start, &x.Extra, key, &x.InputResponses)
+				codec.OrKeep(r, start, &x.Extra, "inputResponses", &x.InputResponses)
 			}
 		case "name":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "name") {
 				x.Name = r.Text()
 			}
 		case "requestState":
-			if r.Member(&x.Extra, &seen, 4, key) {
-				start := r.Mark()
-				x.RequestState = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.RequestState)
+			if r.Member(&x.Extra, &seen, 4, "requestState") {
+				start := r.Place()
+				x.RequestState = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "requestState", &x.RequestState)
 			}
 		case "task":
-			if r.Member(&x.Extra, &seen, 5, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 5, "task") {
+				start := r.Place()
 				x.Task = codec.New(r, (*TaskMetadata).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Task)
+				codec.OrKeep(r, start, &x.Extra, "task", &x.Task)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -307,32 +317,33 @@ func (x *CallToolRequestParams) DecodeJSON(r *codec.Reader) {
 func (x *CallToolResult) DecodeJSON(r *codec.Reader) {
 	*x = CallToolResult{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "_meta") {
 				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
 			}
 		case "content":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "content") {
 				x.Content = codec.DecodeListFunc(r, DecodeContentBlock)
 			}
 		case "isError":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				x.IsError = new(r.Bool())
+			if r.Member(&x.Extra, &seen, 2, "isError") {
+				x.IsError = r.NewBool()
 			}
 		case "resultType":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				start := r.Mark()
-				x.ResultType = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.ResultType)
+			if r.Member(&x.Extra, &seen, 3, "resultType") {
+				start := r.Place()
+				x.ResultType = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
 			}
 		case "structuredContent":
-			if r.MemberOrNull(&x.Extra, &seen, 4, key) {
+			if r.MemberOrNull(&seen, 4) {
 				x.StructuredContent = r.Raw()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -343,20 +354,21 @@ func (x *CallToolResult) DecodeJSON(r *codec.Reader) {
 func (x *CallToolResultResponse) DecodeJSON(r *codec.Reader) {
 	*x = CallToolResultResponse{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "id":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "id") {
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
 			}
 		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, key, "2.0")
+			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
 		case "result":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "result") {
 				x.Result = DecodeCallToolResultResponseResult(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -367,22 +379,23 @@ func (x *CallToolResultResponse) DecodeJSON(r *codec.Reader) {
 func (x *CancelTaskRequest) DecodeJSON(r *codec.Reader) {
 	*x = CancelTaskRequest{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "id":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "id") {
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
 			}
 		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, key, "2.0")
+			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
 		case "method":
-			r.ConstMember(&x.Extra, &seen, 2, key, "tasks/cancel")
+			r.ConstMember(&x.Extra, &seen, 2, "method", "tasks/cancel")
 		case "params":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "params") {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 4)
@@ -393,14 +406,15 @@ func (x *CancelTaskRequest) DecodeJSON(r *codec.Reader) {
 func (x *CancelTaskRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = CancelTaskRequestParams{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "taskId":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "taskId") {
 				x.TaskID = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -411,46 +425,45 @@ func (x *CancelTaskRequestParams) DecodeJSON(r *codec.Reader) {
 func (x *CancelTaskResult) DecodeJSON(r *codec.Reader) {
 	*x = CancelTaskResult{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 5, key) {
+			if r.Member(&x.Extra, &seen, 5, "_meta") {
 				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
 			}
 		case "createdAt":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "createdAt") {
 				x.CreatedAt = r.Text()
 			}
 		case "lastUpdatedAt":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "lastUpdatedAt") {
 				x.LastUpdatedAt = r.Text()
 			}
 		case "pollInterval":
-			if r.Member(&x.Extra, &seen, 6, key) {
-				x.PollInterval = new(r.IntExact(&x.Extra, key))
+			if r.Member(&x.Extra, &seen, 6, "pollInterval") {
+				x.PollInterval = r.NewInt(&x.Extra, "pollInterval")
 			}
 		case "status":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "status") {
 				x.Status = TaskStatus(r.Text())
 			}
 		case "statusMessage":
-			if r.Member(&x.Extra, &seen, 7, key) {
-				x.StatusMessage = new(r.Text())
+			if r.Member(&x.Extra, &seen, 7, "statusMessage") {
+				x.StatusMessage = r.NewText()
 			}
 		case "taskId":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "taskId") {
 				x.TaskID = r.Text()
 			}
 		case "ttl":
-			if r.MemberOrNull(&x.Extra, &seen, 4, key) {
-				if r.Null() {
-					x.TTL = nil
-				} else {
-					x.TTL = new(r.IntExact(&x.Extra, key))
+			if r.MemberOrNull(&seen, 4) {
+				if !r.Null() {
+					x.TTL = r.NewInt(&x.Extra, "ttl")
 				}
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 5)
@@ -461,22 +474,23 @@ func (x *CancelTaskResult) DecodeJSON(r *codec.Reader) {
 func (x *CancelledNotification) DecodeJSON(r *codec.Reader) {
 	*x = CancelledNotification{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
-				x.JSONRPC = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
+			if r.Member(&x.Extra, &seen, 2, "jsonrpc") {
+				start := r.Place()
+				x.JSONRPC = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
 			}
 		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, key, "notifications/cancelled")
+			r.ConstMember(&x.Extra, &seen, 0, "method", "notifications/cancelled")
 		case "params":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "params") {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -487,24 +501,25 @@ func (x *CancelledNotification) DecodeJSON(r *codec.Reader) {
 func (x *CancelledNotificationParams) DecodeJSON(r *codec.Reader) {
 	*x = CancelledNotificationParams{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 0, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 0, "_meta") {
+				start := r.Place()
 				x.Meta = codec.New(r, (*NotificationMetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
+				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
 			}
 		case "reason":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				x.Reason = new(r.Text())
+			if r.Member(&x.Extra, &seen, 1, "reason") {
+				x.Reason = r.NewText()
 			}
 		case "requestId":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "requestId") {
 				x.RequestID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 }
@@ -514,40 +529,41 @@ func (x *CancelledNotificationParams) DecodeJSON(r *codec.Reader) {
 func (x *ClientCapabilities) DecodeJSON(r *codec.Reader) {
 	*x = ClientCapabilities{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "elicitation":
-			if r.Member(&x.Extra, &seen, 0, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 0, "elicitation") {
+				start := r.Place()
 				x.Elicitation = codec.New(r, (*ClientCapabilitiesElicitation).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Elicitation)
+				codec.OrKeep(r, start, &x.Extra, "elicitation", &x.Elicitation)
 			}
 		case "experimental":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "experimental") {
 				x.Experimental = r.RawObject()
 			}
 		case "extensions":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 2, "extensions") {
+				start := r.Place()
 				x.Extensions = r.RawObject()
-				codec.OrKeep(r, start, &x.Extra, key, &x.Extensions)
+				codec.OrKeep(r, start, &x.Extra, "extensions", &x.Extensions)
 			}
 		case "roots":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "roots") {
 				x.Roots = codec.New(r, (*ClientCapabilitiesRoots).DecodeJSON)
 			}
 		case "sampling":
-			if r.Member(&x.Extra, &seen, 4, key) {
+			if r.Member(&x.Extra, &seen, 4, "sampling") {
 				x.Sampling = codec.New(r, (*ClientCapabilitiesSampling).DecodeJSON)
 			}
 		case "tasks":
-			if r.Member(&x.Extra, &seen, 5, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 5, "tasks") {
+				start := r.Place()
 				x.Tasks = codec.New(r, (*ClientCapabilitiesTasks).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Tasks)
+				codec.OrKeep(r, start, &x.Extra, "tasks", &x.Tasks)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 }
@@ -557,22 +573,23 @@ func (x *ClientCapabilities) DecodeJSON(r *codec.Reader) {
 func (x *ClientCapabilitiesElicitation) DecodeJSON(r *codec.Reader) {
 	*x = ClientCapabilitiesElicitation{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "form":
-			if r.Member(&x.Extra, &seen, 0, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 0, "form") {
+				start := r.Place()
 				x.Form = r.RawObject()
-				codec.OrKeep(r, start, &x.Extra, key, &x.Form)
+				codec.OrKeep(r, start, &x.Extra, "form", &x.Form)
 			}
 		case "url":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 1, "url") {
+				start := r.Place()
 				x.URL = r.RawObject()
-				codec.OrKeep(r, start, &x.Extra, key, &x.URL)
+				codec.OrKeep(r, start, &x.Extra, "url", &x.URL)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 }
@@ -582,16 +599,17 @@ func (x *ClientCapabilitiesElicitation) DecodeJSON(r *codec.Reader) {
 func (x *ClientCapabilitiesRoots) DecodeJSON(r *codec.Reader) {
 	*x = ClientCapabilitiesRoots{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "listChanged":
-			if r.Member(&x.Extra, &seen, 0, key) {
-				start := r.Mark()
-				x.ListChanged = new(r.Bool())
-				codec.OrKeep(r, start, &x.Extra, key, &x.ListChanged)
+			if r.Member(&x.Extra, &seen, 0, "listChanged") {
+				start := r.Place()
+				x.ListChanged = r.NewBool()
+				codec.OrKeep(r, start, &x.Extra, "listChanged", &x.ListChanged)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 }
@@ -601,22 +619,23 @@ func (x *ClientCapabilitiesRoots) DecodeJSON(r *codec.Reader) {
 func (x *ClientCapabilitiesSampling) DecodeJSON(r *codec.Reader) {
 	*x = ClientCapabilitiesSampling{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "context":
-			if r.Member(&x.Extra, &seen, 0, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 0, "context") {
+				start := r.Place()
 				x.Context = r.RawObject()
-				codec.OrKeep(r, start, &x.Extra, key, &x.Context)
+				codec.OrKeep(r, start, &x.Extra, "context", &x.Context)
 			}
 		case "tools":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 1, "tools") {
+				start := r.Place()
 				x.Tools = r.RawObject()
-				codec.OrKeep(r, start, &x.Extra, key, &x.Tools)
+				codec.OrKeep(r, start, &x.Extra, "tools", &x.Tools)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 }
@@ -626,22 +645,23 @@ func (x *ClientCapabilitiesSampling) DecodeJSON(r *codec.Reader) {
 func (x *ClientCapabilitiesTasks) DecodeJSON(r *codec.Reader) {
 	*x = ClientCapabilitiesTasks{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "cancel":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "cancel") {
 				x.Cancel = r.RawObject()
 			}
 		case "list":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "list") {
 				x.List = r.RawObject()
 			}
 		case "requests":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "requests") {
 				x.Requests = codec.New(r, (*ClientCapabilitiesTasksRequests).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 }
@@ -651,18 +671,19 @@ func (x *ClientCapabilitiesTasks) DecodeJSON(r *codec.Reader) {
 func (x *ClientCapabilitiesTasksRequests) DecodeJSON(r *codec.Reader) {
 	*x = ClientCapabilitiesTasksRequests{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "elicitation":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "elicitation") {
 				x.Elicitation = codec.New(r, (*ClientCapabilitiesTasksRequestsElicitation).DecodeJSON)
 			}
 		case "sampling":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "sampling") {
 				x.Sampling = codec.New(r, (*ClientCapabilitiesTasksRequestsSampling).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 }
@@ -672,14 +693,15 @@ func (x *ClientCapabilitiesTasksRequests) DecodeJSON(r *codec.Reader) {
 func (x *ClientCapabilitiesTasksRequestsElicitation) DecodeJSON(r *codec.Reader) {
 	*x = ClientCapabilitiesTasksRequestsElicitation{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "create":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "create") {
 				x.Create = r.RawObject()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 }
@@ -689,14 +711,15 @@ func (x *ClientCapabilitiesTasksRequestsElicitation) DecodeJSON(r *codec.Reader)
 func (x *ClientCapabilitiesTasksRequestsSampling) DecodeJSON(r *codec.Reader) {
 	*x = ClientCapabilitiesTasksRequestsSampling{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "createMessage":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "createMessage") {
 				x.CreateMessage = r.RawObject()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 }
@@ -706,28 +729,29 @@ func (x *ClientCapabilitiesTasksRequestsSampling) DecodeJSON(r *codec.Reader) {
 func (x *CompleteRequest) DecodeJSON(r *codec.Reader) {
 	*x = CompleteRequest{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "id":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 2, "id") {
+				start := r.Place()
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-				codec.OrKeep(r, start, &x.Extra, key, &x.ID)
+				codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
 			}
 		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				start := r.Mark()
-				x.JSONRPC = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
+			if r.Member(&x.Extra, &seen, 3, "jsonrpc") {
+				start := r.Place()
+				x.JSONRPC = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
 			}
 		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, key, "completion/complete")
+			r.ConstMember(&x.Extra, &seen, 0, "method", "completion/complete")
 		case "params":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "params") {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -738,30 +762,31 @@ func (x *CompleteRequest) DecodeJSON(r *codec.Reader) {
 func (x *CompleteRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = CompleteRequestParams{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 2, "_meta") {
+				start := r.Place()
 				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
+				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
 			}
 		case "argument":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "argument") {
 				x.Argument.DecodeJSON(r)
 			}
 		case "context":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 3, "context") {
+				start := r.Place()
 				x.Context = codec.New(r, (*CompleteRequestParamsContext).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Context)
+				codec.OrKeep(r, start, &x.Extra, "context", &x.Context)
 			}
 		case "ref":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "ref") {
 				x.Ref = DecodeCompletionReference(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -772,18 +797,19 @@ func (x *CompleteRequestParams) DecodeJSON(r *codec.Reader) {
 func (x *CompleteRequestParamsArgument) DecodeJSON(r *codec.Reader) {
 	*x = CompleteRequestParamsArgument{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "name":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "name") {
 				x.Name = r.Text()
 			}
 		case "value":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "value") {
 				x.Value = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -794,14 +820,15 @@ func (x *CompleteRequestParamsArgument) DecodeJSON(r *codec.Reader) {
 func (x *CompleteRequestParamsContext) DecodeJSON(r *codec.Reader) {
 	*x = CompleteRequestParamsContext{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "arguments":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "arguments") {
 				x.Arguments = codec.DecodeMapFunc(r, (*codec.Reader).Text)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 }
@@ -811,24 +838,25 @@ func (x *CompleteRequestParamsContext) DecodeJSON(r *codec.Reader) {
 func (x *CompleteResult) DecodeJSON(r *codec.Reader) {
 	*x = CompleteResult{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "_meta") {
 				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
 			}
 		case "completion":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "completion") {
 				x.Completion.DecodeJSON(r)
 			}
 		case "resultType":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
-				x.ResultType = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.ResultType)
+			if r.Member(&x.Extra, &seen, 2, "resultType") {
+				start := r.Place()
+				x.ResultType = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -839,22 +867,23 @@ func (x *CompleteResult) DecodeJSON(r *codec.Reader) {
 func (x *CompleteResultCompletion) DecodeJSON(r *codec.Reader) {
 	*x = CompleteResultCompletion{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "hasMore":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				x.HasMore = new(r.Bool())
+			if r.Member(&x.Extra, &seen, 1, "hasMore") {
+				x.HasMore = r.NewBool()
 			}
 		case "total":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				x.Total = new(r.IntExact(&x.Extra, key))
+			if r.Member(&x.Extra, &seen, 2, "total") {
+				x.Total = r.NewInt(&x.Extra, "total")
 			}
 		case "values":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "values") {
 				x.Values = codec.DecodeListFunc(r, (*codec.Reader).Text)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -865,20 +894,21 @@ func (x *CompleteResultCompletion) DecodeJSON(r *codec.Reader) {
 func (x *CompleteResultResponse) DecodeJSON(r *codec.Reader) {
 	*x = CompleteResultResponse{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "id":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "id") {
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
 			}
 		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, key, "2.0")
+			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
 		case "result":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "result") {
 				x.Result.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -889,28 +919,29 @@ func (x *CompleteResultResponse) DecodeJSON(r *codec.Reader) {
 func (x *CreateMessageRequest) DecodeJSON(r *codec.Reader) {
 	*x = CreateMessageRequest{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "id":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 2, "id") {
+				start := r.Place()
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-				codec.OrKeep(r, start, &x.Extra, key, &x.ID)
+				codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
 			}
 		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				start := r.Mark()
-				x.JSONRPC = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
+			if r.Member(&x.Extra, &seen, 3, "jsonrpc") {
+				start := r.Place()
+				x.JSONRPC = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
 			}
 		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, key, "sampling/createMessage")
+			r.ConstMember(&x.Extra, &seen, 0, "method", "sampling/createMessage")
 		case "params":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "params") {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -921,66 +952,67 @@ func (x *CreateMessageRequest) DecodeJSON(r *codec.Reader) {
 func (x *CreateMessageRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = CreateMessageRequestParams{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 2, "_meta") {
+				start := r.Place()
 				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
+				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
 			}
 		case "includeContext":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "includeContext") {
 				x.IncludeContext = new(CreateMessageRequestParamsIncludeContext(r.Text()))
 			}
 		case "maxTokens":
-			if r.Member(&x.Extra, &seen, 0, key) {
-				x.MaxTokens = r.IntExact(&x.Extra, key)
+			if r.Member(&x.Extra, &seen, 0, "maxTokens") {
+				x.MaxTokens = r.IntExact(&x.Extra, "maxTokens")
 			}
 		case "messages":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "messages") {
 				x.Messages = codec.DecodeList[SamplingMessage](r)
 			}
 		case "metadata":
-			if r.Member(&x.Extra, &seen, 4, key) {
+			if r.Member(&x.Extra, &seen, 4, "metadata") {
 				x.Metadata = r.RawObject()
 			}
 		case "modelPreferences":
-			if r.Member(&x.Extra, &seen, 5, key) {
+			if r.Member(&x.Extra, &seen, 5, "modelPreferences") {
 				x.ModelPreferences = codec.New(r, (*ModelPreferences).DecodeJSON)
 			}
 		case "stopSequences":
-			if r.Member(&x.Extra, &seen, 6, key) {
+			if r.Member(&x.Extra, &seen, 6, "stopSequences") {
 				x.StopSequences = codec.DecodeListFunc(r, (*codec.Reader).Text)
 			}
 		case "systemPrompt":
-			if r.Member(&x.Extra, &seen, 7, key) {
-				x.SystemPrompt = new(r.Text())
+			if r.Member(&x.Extra, &seen, 7, "systemPrompt") {
+				x.SystemPrompt = r.NewText()
 			}
 		case "task":
-			if r.Member(&x.Extra, &seen, 8, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 8, "task") {
+				start := r.Place()
 				x.Task = codec.New(r, (*TaskMetadata).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Task)
+				codec.OrKeep(r, start, &x.Extra, "task", &x.Task)
 			}
 		case "temperature":
-			if r.Member(&x.Extra, &seen, 9, key) {
-				x.Temperature = new(r.FloatExact(&x.Extra, key))
+			if r.Member(&x.Extra, &seen, 9, "temperature") {
+				x.Temperature = r.NewFloat(&x.Extra, "temperature")
 			}
 		case "toolChoice":
-			if r.Member(&x.Extra, &seen, 10, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 10, "toolChoice") {
+				start := r.Place()
 				x.ToolChoice = codec.New(r, (*ToolChoice).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.ToolChoice)
+				codec.OrKeep(r, start, &x.Extra, "toolChoice", &x.ToolChoice)
 			}
 		case "tools":
-			if r.Member(&x.Extra, &seen, 11, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 11, "tools") {
+				start := r.Place()
 				x.Tools = codec.DecodeList[Tool](r)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Tools)
+				codec.OrKeep(r, start, &x.Extra, "tools", &x.Tools)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -991,30 +1023,31 @@ func (x *CreateMessageRequestParams) DecodeJSON(r *codec.Reader) {
 func (x *CreateMessageResult) DecodeJSON(r *codec.Reader) {
 	*x = CreateMessageResult{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "_meta") {
 				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
 			}
 		case "content":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "content") {
 				x.Content.DecodeJSON(r)
 			}
 		case "model":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "model") {
 				x.Model = r.Text()
 			}
 		case "role":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "role") {
 				x.Role = Role(r.Text())
 			}
 		case "stopReason":
-			if r.Member(&x.Extra, &seen, 4, key) {
-				x.StopReason = new(r.Text())
+			if r.Member(&x.Extra, &seen, 4, "stopReason") {
+				x.StopReason = r.NewText()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -1025,18 +1058,19 @@ func (x *CreateMessageResult) DecodeJSON(r *codec.Reader) {
 func (x *CreateTaskResult) DecodeJSON(r *codec.Reader) {
 	*x = CreateTaskResult{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "_meta") {
 				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
 			}
 		case "task":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "task") {
 				x.Task.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -1047,22 +1081,23 @@ func (x *CreateTaskResult) DecodeJSON(r *codec.Reader) {
 func (x *DiscoverRequest) DecodeJSON(r *codec.Reader) {
 	*x = DiscoverRequest{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "id":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "id") {
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
 			}
 		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, key, "2.0")
+			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
 		case "method":
-			r.ConstMember(&x.Extra, &seen, 2, key, "server/discover")
+			r.ConstMember(&x.Extra, &seen, 2, "method", "server/discover")
 		case "params":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "params") {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 4)
@@ -1073,38 +1108,39 @@ func (x *DiscoverRequest) DecodeJSON(r *codec.Reader) {
 func (x *DiscoverResult) DecodeJSON(r *codec.Reader) {
 	*x = DiscoverResult{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 5, key) {
+			if r.Member(&x.Extra, &seen, 5, "_meta") {
 				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
 			}
 		case "cacheScope":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "cacheScope") {
 				x.CacheScope = CacheScope(r.Text())
 			}
 		case "capabilities":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "capabilities") {
 				x.Capabilities.DecodeJSON(r)
 			}
 		case "instructions":
-			if r.Member(&x.Extra, &seen, 6, key) {
-				x.Instructions = new(r.Text())
+			if r.Member(&x.Extra, &seen, 6, "instructions") {
+				x.Instructions = r.NewText()
 			}
 		case "resultType":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "resultType") {
 				x.ResultType = r.Text()
 			}
 		case "supportedVersions":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "supportedVersions") {
 				x.SupportedVersions = codec.DecodeListFunc(r, (*codec.Reader).Text)
 			}
 		case "ttlMs":
-			if r.Member(&x.Extra, &seen, 4, key) {
-				x.TTLMs = r.IntExact(&x.Extra, key)
+			if r.Member(&x.Extra, &seen, 4, "ttlMs") {
+				x.TTLMs = r.IntExact(&x.Extra, "ttlMs")
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 5)
@@ -1115,20 +1151,21 @@ func (x *DiscoverResult) DecodeJSON(r *codec.Reader) {
 func (x *DiscoverResultResponse) DecodeJSON(r *codec.Reader) {
 	*x = DiscoverResultResponse{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "id":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "id") {
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
 			}
 		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, key, "2.0")
+			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
 		case "result":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "result") {
 				x.Result.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -1139,28 +1176,29 @@ func (x *DiscoverResultResponse) DecodeJSON(r *codec.Reader) {
 func (x *ElicitRequest) DecodeJSON(r *codec.Reader) {
 	*x = ElicitRequest{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "id":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 2, "id") {
+				start := r.Place()
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-				codec.OrKeep(r, start, &x.Extra, key, &x.ID)
+				codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
 			}
 		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				start := r.Mark()
-				x.JSONRPC = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
+			if r.Member(&x.Extra, &seen, 3, "jsonrpc") {
+				start := r.Place()
+				x.JSONRPC = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
 			}
 		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, key, "elicitation/create")
+			r.ConstMember(&x.Extra, &seen, 0, "method", "elicitation/create")
 		case "params":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "params") {
 				x.Params = DecodeElicitRequestParams(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -1171,36 +1209,37 @@ func (x *ElicitRequest) DecodeJSON(r *codec.Reader) {
 func (x *ElicitRequestFormParams) DecodeJSON(r *codec.Reader) {
 	*x = ElicitRequestFormParams{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 2, "_meta") {
+				start := r.Place()
 				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
+				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
 			}
 		case "message":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "message") {
 				x.Message = r.Text()
 			}
 		case "mode":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				start := r.Mark()
-				x.Mode = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.Mode)
+			if r.Member(&x.Extra, &seen, 3, "mode") {
+				start := r.Place()
+				x.Mode = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "mode", &x.Mode)
 			}
 		case "requestedSchema":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "requestedSchema") {
 				x.RequestedSchema.DecodeJSON(r)
 			}
 		case "task":
-			if r.Member(&x.Extra, &seen, 4, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 4, "task") {
+				start := r.Place()
 				x.Task = codec.New(r, (*TaskMetadata).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Task)
+				codec.OrKeep(r, start, &x.Extra, "task", &x.Task)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -1211,26 +1250,27 @@ func (x *ElicitRequestFormParams) DecodeJSON(r *codec.Reader) {
 func (x *ElicitRequestFormParamsRequestedSchema) DecodeJSON(r *codec.Reader) {
 	*x = ElicitRequestFormParamsRequestedSchema{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "$schema":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
-				x.Schema = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.Schema)
+			if r.Member(&x.Extra, &seen, 2, "$schema") {
+				start := r.Place()
+				x.Schema = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "$schema", &x.Schema)
 			}
 		case "properties":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "properties") {
 				x.Properties = codec.DecodeMapFunc(r, DecodePrimitiveSchemaDefinition)
 			}
 		case "required":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "required") {
 				x.Required = codec.DecodeListFunc(r, (*codec.Reader).Text)
 			}
 		case "type":
-			r.ConstMember(&x.Extra, &seen, 1, key, "object")
+			r.ConstMember(&x.Extra, &seen, 1, "type", "object")
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -1241,38 +1281,39 @@ func (x *ElicitRequestFormParamsRequestedSchema) DecodeJSON(r *codec.Reader) {
 func (x *ElicitRequestURLParams) DecodeJSON(r *codec.Reader) {
 	*x = ElicitRequestURLParams{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 3, "_meta") {
+				start := r.Place()
 				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
+				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
 			}
 		case "elicitationId":
-			if r.Member(&x.Extra, &seen, 4, key) {
-				start := r.Mark()
-				x.ElicitationID = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.ElicitationID)
+			if r.Member(&x.Extra, &seen, 4, "elicitationId") {
+				start := r.Place()
+				x.ElicitationID = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "elicitationId", &x.ElicitationID)
 			}
 		case "message":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "message") {
 				x.Message = r.Text()
 			}
 		case "mode":
-			r.ConstMember(&x.Extra, &seen, 1, key, "url")
+			r.ConstMember(&x.Extra, &seen, 1, "mode", "url")
 		case "task":
-			if r.Member(&x.Extra, &seen, 5, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 5, "task") {
+				start := r.Place()
 				x.Task = codec.New(r, (*TaskMetadata).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Task)
+				codec.OrKeep(r, start, &x.Extra, "task", &x.Task)
 			}
 		case "url":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "url") {
 				x.URL = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -1283,24 +1324,25 @@ func (x *ElicitRequestURLParams) DecodeJSON(r *codec.Reader) {
 func (x *ElicitResult) DecodeJSON(r *codec.Reader) {
 	*x = ElicitResult{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 1, "_meta") {
+				start := r.Place()
 				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
+				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
 			}
 		case "action":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "action") {
 				x.Action = ElicitResultAction(r.Text())
 			}
 		case "content":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "content") {
 				x.Content = codec.DecodeMapFunc(r, DecodeElicitResultContentValue)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -1311,18 +1353,19 @@ func (x *ElicitResult) DecodeJSON(r *codec.Reader) {
 func (x *ElicitationCompleteNotification) DecodeJSON(r *codec.Reader) {
 	*x = ElicitationCompleteNotification{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 0, key, "2.0")
+			r.ConstMember(&x.Extra, &seen, 0, "jsonrpc", "2.0")
 		case "method":
-			r.ConstMember(&x.Extra, &seen, 1, key, "notifications/elicitation/complete")
+			r.ConstMember(&x.Extra, &seen, 1, "method", "notifications/elicitation/complete")
 		case "params":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "params") {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -1333,14 +1376,15 @@ func (x *ElicitationCompleteNotification) DecodeJSON(r *codec.Reader) {
 func (x *ElicitationCompleteNotificationParams) DecodeJSON(r *codec.Reader) {
 	*x = ElicitationCompleteNotificationParams{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "elicitationId":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "elicitationId") {
 				x.ElicitationID = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -1351,26 +1395,27 @@ func (x *ElicitationCompleteNotificationParams) DecodeJSON(r *codec.Reader) {
 func (x *EmbeddedResource) DecodeJSON(r *codec.Reader) {
 	*x = EmbeddedResource{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 2, "_meta") {
+				start := r.Place()
 				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
+				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
 			}
 		case "annotations":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "annotations") {
 				x.Annotations = codec.New(r, (*Annotations).DecodeJSON)
 			}
 		case "resource":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "resource") {
 				x.Resource = DecodeAnyResourceContents(r)
 			}
 		case "type":
-			r.ConstMember(&x.Extra, &seen, 1, key, "resource")
+			r.ConstMember(&x.Extra, &seen, 1, "type", "resource")
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -1381,22 +1426,23 @@ func (x *EmbeddedResource) DecodeJSON(r *codec.Reader) {
 func (x *Error) DecodeJSON(r *codec.Reader) {
 	*x = Error{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "code":
-			if r.Member(&x.Extra, &seen, 0, key) {
-				x.Code = r.IntExact(&x.Extra, key)
+			if r.Member(&x.Extra, &seen, 0, "code") {
+				x.Code = r.IntExact(&x.Extra, "code")
 			}
 		case "data":
-			if r.MemberOrNull(&x.Extra, &seen, 2, key) {
+			if r.MemberOrNull(&seen, 2) {
 				x.Data = r.Raw()
 			}
 		case "message":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "message") {
 				x.Message = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -1407,28 +1453,29 @@ func (x *Error) DecodeJSON(r *codec.Reader) {
 func (x *GetPromptRequest) DecodeJSON(r *codec.Reader) {
 	*x = GetPromptRequest{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "id":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 2, "id") {
+				start := r.Place()
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-				codec.OrKeep(r, start, &x.Extra, key, &x.ID)
+				codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
 			}
 		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				start := r.Mark()
-				x.JSONRPC = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
+			if r.Member(&x.Extra, &seen, 3, "jsonrpc") {
+				start := r.Place()
+				x.JSONRPC = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
 			}
 		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, key, "prompts/get")
+			r.ConstMember(&x.Extra, &seen, 0, "method", "prompts/get")
 		case "params":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "params") {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -1439,36 +1486,37 @@ func (x *GetPromptRequest) DecodeJSON(r *codec.Reader) {
 func (x *GetPromptRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = GetPromptRequestParams{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 1, "_meta") {
+				start := r.Place()
 				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
+				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
 			}
 		case "arguments":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "arguments") {
 				x.Arguments = codec.DecodeMapFunc(r, (*codec.Reader).Text)
 			}
 		case "inputResponses":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 3, "inputResponses") {
+				start := r.Place()
 				x.InputResponses = codec.DecodeMapFunc(r, DecodeInputResponse)
-				codec.OrKeep(r, start, &x.Extra, key, &x.InputResponses)
+				codec.OrKeep(r, start, &x.Extra, "inputResponses", &x.InputResponses)
 			}
 		case "name":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "name") {
 				x.Name = r.Text()
 			}
 		case "requestState":
-			if r.Member(&x.Extra, &seen, 4, key) {
-				start := r.Mark()
-				x.RequestState = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.RequestState)
+			if r.Member(&x.Extra, &seen, 4, "requestState") {
+				start := r.Place()
+				x.RequestState = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "requestState", &x.RequestState)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -1479,28 +1527,29 @@ func (x *GetPromptRequestParams) DecodeJSON(r *codec.Reader) {
 func (x *GetPromptResult) DecodeJSON(r *codec.Reader) {
 	*x = GetPromptResult{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "_meta") {
 				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
 			}
 		case "description":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				x.Description = new(r.Text())
+			if r.Member(&x.Extra, &seen, 2, "description") {
+				x.Description = r.NewText()
 			}
 		case "messages":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "messages") {
 				x.Messages = codec.DecodeList[PromptMessage](r)
 			}
 		case "resultType":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				start := r.Mark()
-				x.ResultType = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.ResultType)
+			if r.Member(&x.Extra, &seen, 3, "resultType") {
+				start := r.Place()
+				x.ResultType = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -1511,20 +1560,21 @@ func (x *GetPromptResult) DecodeJSON(r *codec.Reader) {
 func (x *GetPromptResultResponse) DecodeJSON(r *codec.Reader) {
 	*x = GetPromptResultResponse{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "id":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "id") {
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
 			}
 		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, key, "2.0")
+			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
 		case "result":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "result") {
 				x.Result = DecodeGetPromptResultResponseResult(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -1535,22 +1585,23 @@ func (x *GetPromptResultResponse) DecodeJSON(r *codec.Reader) {
 func (x *GetTaskPayloadRequest) DecodeJSON(r *codec.Reader) {
 	*x = GetTaskPayloadRequest{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "id":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "id") {
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
 			}
 		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, key, "2.0")
+			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
 		case "method":
-			r.ConstMember(&x.Extra, &seen, 2, key, "tasks/result")
+			r.ConstMember(&x.Extra, &seen, 2, "method", "tasks/result")
 		case "params":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "params") {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 4)
@@ -1561,14 +1612,15 @@ func (x *GetTaskPayloadRequest) DecodeJSON(r *codec.Reader) {
 func (x *GetTaskPayloadRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = GetTaskPayloadRequestParams{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "taskId":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "taskId") {
 				x.TaskID = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -1579,14 +1631,15 @@ func (x *GetTaskPayloadRequestParams) DecodeJSON(r *codec.Reader) {
 func (x *GetTaskPayloadResult) DecodeJSON(r *codec.Reader) {
 	*x = GetTaskPayloadResult{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "_meta") {
 				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 }
@@ -1596,22 +1649,23 @@ func (x *GetTaskPayloadResult) DecodeJSON(r *codec.Reader) {
 func (x *GetTaskRequest) DecodeJSON(r *codec.Reader) {
 	*x = GetTaskRequest{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "id":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "id") {
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
 			}
 		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, key, "2.0")
+			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
 		case "method":
-			r.ConstMember(&x.Extra, &seen, 2, key, "tasks/get")
+			r.ConstMember(&x.Extra, &seen, 2, "method", "tasks/get")
 		case "params":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "params") {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 4)
@@ -1622,14 +1676,15 @@ func (x *GetTaskRequest) DecodeJSON(r *codec.Reader) {
 func (x *GetTaskRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = GetTaskRequestParams{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "taskId":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "taskId") {
 				x.TaskID = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -1640,46 +1695,45 @@ func (x *GetTaskRequestParams) DecodeJSON(r *codec.Reader) {
 func (x *GetTaskResult) DecodeJSON(r *codec.Reader) {
 	*x = GetTaskResult{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 5, key) {
+			if r.Member(&x.Extra, &seen, 5, "_meta") {
 				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
 			}
 		case "createdAt":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "createdAt") {
 				x.CreatedAt = r.Text()
 			}
 		case "lastUpdatedAt":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "lastUpdatedAt") {
 				x.LastUpdatedAt = r.Text()
 			}
 		case "pollInterval":
-			if r.Member(&x.Extra, &seen, 6, key) {
-				x.PollInterval = new(r.IntExact(&x.Extra, key))
+			if r.Member(&x.Extra, &seen, 6, "pollInterval") {
+				x.PollInterval = r.NewInt(&x.Extra, "pollInterval")
 			}
 		case "status":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "status") {
 				x.Status = TaskStatus(r.Text())
 			}
 		case "statusMessage":
-			if r.Member(&x.Extra, &seen, 7, key) {
-				x.StatusMessage = new(r.Text())
+			if r.Member(&x.Extra, &seen, 7, "statusMessage") {
+				x.StatusMessage = r.NewText()
 			}
 		case "taskId":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "taskId") {
 				x.TaskID = r.Text()
 			}
 		case "ttl":
-			if r.MemberOrNull(&x.Extra, &seen, 4, key) {
-				if r.Null() {
-					x.TTL = nil
-				} else {
-					x.TTL = new(r.IntExact(&x.Extra, key))
+			if r.MemberOrNull(&seen, 4) {
+				if !r.Null() {
+					x.TTL = r.NewInt(&x.Extra, "ttl")
 				}
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 5)
@@ -1690,20 +1744,21 @@ func (x *GetTaskResult) DecodeJSON(r *codec.Reader) {
 func (x *HeaderMismatchError) DecodeJSON(r *codec.Reader) {
 	*x = HeaderMismatchError{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "error":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "error") {
 				x.Error.DecodeJSON(r)
 			}
 		case "id":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "id") {
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
 			}
 		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, key, "2.0")
+			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -1714,20 +1769,21 @@ func (x *HeaderMismatchError) DecodeJSON(r *codec.Reader) {
 func (x *HeaderMismatchErrorError) DecodeJSON(r *codec.Reader) {
 	*x = HeaderMismatchErrorError{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "code":
-			r.ConstIntMember(&x.Extra, &seen, 0, key, -32020)
+			r.ConstIntMember(&x.Extra, &seen, 0, "code", -32020)
 		case "data":
-			if r.MemberOrNull(&x.Extra, &seen, 2, key) {
+			if r.MemberOrNull(&seen, 2) {
 				x.Data = r.Raw()
 			}
 		case "message":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "message") {
 				x.Message = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -1738,26 +1794,27 @@ func (x *HeaderMismatchErrorError) DecodeJSON(r *codec.Reader) {
 func (x *Icon) DecodeJSON(r *codec.Reader) {
 	*x = Icon{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "mimeType":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				x.MIMEType = new(r.Text())
+			if r.Member(&x.Extra, &seen, 1, "mimeType") {
+				x.MIMEType = r.NewText()
 			}
 		case "sizes":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "sizes") {
 				x.Sizes = codec.DecodeListFunc(r, (*codec.Reader).Text)
 			}
 		case "src":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "src") {
 				x.Src = r.Text()
 			}
 		case "theme":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "theme") {
 				x.Theme = new(IconTheme(r.Text()))
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -1768,14 +1825,15 @@ func (x *Icon) DecodeJSON(r *codec.Reader) {
 func (x *Icons) DecodeJSON(r *codec.Reader) {
 	*x = Icons{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "icons":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "icons") {
 				x.Icons = codec.DecodeList[Icon](r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 }
@@ -1785,30 +1843,31 @@ func (x *Icons) DecodeJSON(r *codec.Reader) {
 func (x *ImageContent) DecodeJSON(r *codec.Reader) {
 	*x = ImageContent{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 3, "_meta") {
+				start := r.Place()
 				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
+				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
 			}
 		case "annotations":
-			if r.Member(&x.Extra, &seen, 4, key) {
+			if r.Member(&x.Extra, &seen, 4, "annotations") {
 				x.Annotations = codec.New(r, (*Annotations).DecodeJSON)
 			}
 		case "data":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "data") {
 				x.Data = r.Text()
 			}
 		case "mimeType":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "mimeType") {
 				x.MIMEType = r.Text()
 			}
 		case "type":
-			r.ConstMember(&x.Extra, &seen, 2, key, "image")
+			r.ConstMember(&x.Extra, &seen, 2, "type", "image")
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -1819,42 +1878,43 @@ func (x *ImageContent) DecodeJSON(r *codec.Reader) {
 func (x *Implementation) DecodeJSON(r *codec.Reader) {
 	*x = Implementation{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "description":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
-				x.Description = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.Description)
+			if r.Member(&x.Extra, &seen, 2, "description") {
+				start := r.Place()
+				x.Description = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "description", &x.Description)
 			}
 		case "icons":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 3, "icons") {
+				start := r.Place()
 				x.Icons = codec.DecodeList[Icon](r)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Icons)
+				codec.OrKeep(r, start, &x.Extra, "icons", &x.Icons)
 			}
 		case "name":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "name") {
 				x.Name = r.Text()
 			}
 		case "title":
-			if r.Member(&x.Extra, &seen, 4, key) {
-				start := r.Mark()
-				x.Title = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.Title)
+			if r.Member(&x.Extra, &seen, 4, "title") {
+				start := r.Place()
+				x.Title = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "title", &x.Title)
 			}
 		case "version":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "version") {
 				x.Version = r.Text()
 			}
 		case "websiteUrl":
-			if r.Member(&x.Extra, &seen, 5, key) {
-				start := r.Mark()
-				x.WebsiteURL = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.WebsiteURL)
+			if r.Member(&x.Extra, &seen, 5, "websiteUrl") {
+				start := r.Place()
+				x.WebsiteURL = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "websiteUrl", &x.WebsiteURL)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -1865,28 +1925,29 @@ func (x *Implementation) DecodeJSON(r *codec.Reader) {
 func (x *InitializeRequest) DecodeJSON(r *codec.Reader) {
 	*x = InitializeRequest{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "id":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 2, "id") {
+				start := r.Place()
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-				codec.OrKeep(r, start, &x.Extra, key, &x.ID)
+				codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
 			}
 		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				start := r.Mark()
-				x.JSONRPC = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
+			if r.Member(&x.Extra, &seen, 3, "jsonrpc") {
+				start := r.Place()
+				x.JSONRPC = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
 			}
 		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, key, "initialize")
+			r.ConstMember(&x.Extra, &seen, 0, "method", "initialize")
 		case "params":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "params") {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -1897,28 +1958,29 @@ func (x *InitializeRequest) DecodeJSON(r *codec.Reader) {
 func (x *InitializeRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = InitializeRequestParams{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 3, "_meta") {
+				start := r.Place()
 				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
+				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
 			}
 		case "capabilities":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "capabilities") {
 				x.Capabilities.DecodeJSON(r)
 			}
 		case "clientInfo":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "clientInfo") {
 				x.ClientInfo.DecodeJSON(r)
 			}
 		case "protocolVersion":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "protocolVersion") {
 				x.ProtocolVersion = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -1929,30 +1991,31 @@ func (x *InitializeRequestParams) DecodeJSON(r *codec.Reader) {
 func (x *InitializeResult) DecodeJSON(r *codec.Reader) {
 	*x = InitializeResult{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "_meta") {
 				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
 			}
 		case "capabilities":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "capabilities") {
 				x.Capabilities.DecodeJSON(r)
 			}
 		case "instructions":
-			if r.Member(&x.Extra, &seen, 4, key) {
-				x.Instructions = new(r.Text())
+			if r.Member(&x.Extra, &seen, 4, "instructions") {
+				x.Instructions = r.NewText()
 			}
 		case "protocolVersion":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "protocolVersion") {
 				x.ProtocolVersion = r.Text()
 			}
 		case "serverInfo":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "serverInfo") {
 				x.ServerInfo.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -1963,22 +2026,23 @@ func (x *InitializeResult) DecodeJSON(r *codec.Reader) {
 func (x *InitializedNotification) DecodeJSON(r *codec.Reader) {
 	*x = InitializedNotification{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				start := r.Mark()
-				x.JSONRPC = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
+			if r.Member(&x.Extra, &seen, 1, "jsonrpc") {
+				start := r.Place()
+				x.JSONRPC = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
 			}
 		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, key, "notifications/initialized")
+			r.ConstMember(&x.Extra, &seen, 0, "method", "notifications/initialized")
 		case "params":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "params") {
 				x.Params = codec.New(r, (*NotificationParams).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -1989,26 +2053,27 @@ func (x *InitializedNotification) DecodeJSON(r *codec.Reader) {
 func (x *InputRequiredResult) DecodeJSON(r *codec.Reader) {
 	*x = InputRequiredResult{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "_meta") {
 				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
 			}
 		case "inputRequests":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "inputRequests") {
 				x.InputRequests = codec.DecodeMapFunc(r, DecodeInputRequest)
 			}
 		case "requestState":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				x.RequestState = new(r.Text())
+			if r.Member(&x.Extra, &seen, 3, "requestState") {
+				x.RequestState = r.NewText()
 			}
 		case "resultType":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "resultType") {
 				x.ResultType = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -2019,22 +2084,23 @@ func (x *InputRequiredResult) DecodeJSON(r *codec.Reader) {
 func (x *InputResponseRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = InputResponseRequestParams{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "_meta") {
 				x.Meta.DecodeJSON(r)
 			}
 		case "inputResponses":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "inputResponses") {
 				x.InputResponses = codec.DecodeMapFunc(r, DecodeInputResponse)
 			}
 		case "requestState":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				x.RequestState = new(r.Text())
+			if r.Member(&x.Extra, &seen, 2, "requestState") {
+				x.RequestState = r.NewText()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -2045,20 +2111,21 @@ func (x *InputResponseRequestParams) DecodeJSON(r *codec.Reader) {
 func (x *InternalError) DecodeJSON(r *codec.Reader) {
 	*x = InternalError{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "code":
-			r.ConstIntMember(&x.Extra, &seen, 0, key, -32603)
+			r.ConstIntMember(&x.Extra, &seen, 0, "code", -32603)
 		case "data":
-			if r.MemberOrNull(&x.Extra, &seen, 2, key) {
+			if r.MemberOrNull(&seen, 2) {
 				x.Data = r.Raw()
 			}
 		case "message":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "message") {
 				x.Message = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -2069,20 +2136,21 @@ func (x *InternalError) DecodeJSON(r *codec.Reader) {
 func (x *InvalidParamsError) DecodeJSON(r *codec.Reader) {
 	*x = InvalidParamsError{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "code":
-			r.ConstIntMember(&x.Extra, &seen, 0, key, -32602)
+			r.ConstIntMember(&x.Extra, &seen, 0, "code", -32602)
 		case "data":
-			if r.MemberOrNull(&x.Extra, &seen, 2, key) {
+			if r.MemberOrNull(&seen, 2) {
 				x.Data = r.Raw()
 			}
 		case "message":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "message") {
 				x.Message = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -2093,20 +2161,21 @@ func (x *InvalidParamsError) DecodeJSON(r *codec.Reader) {
 func (x *InvalidRequestError) DecodeJSON(r *codec.Reader) {
 	*x = InvalidRequestError{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "code":
-			r.ConstIntMember(&x.Extra, &seen, 0, key, -32600)
+			r.ConstIntMember(&x.Extra, &seen, 0, "code", -32600)
 		case "data":
-			if r.MemberOrNull(&x.Extra, &seen, 2, key) {
+			if r.MemberOrNull(&seen, 2) {
 				x.Data = r.Raw()
 			}
 		case "message":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "message") {
 				x.Message = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -2117,20 +2186,21 @@ func (x *InvalidRequestError) DecodeJSON(r *codec.Reader) {
 func (x *JSONRPCErrorResponse) DecodeJSON(r *codec.Reader) {
 	*x = JSONRPCErrorResponse{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "error":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "error") {
 				x.Error.DecodeJSON(r)
 			}
 		case "id":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "id") {
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
 			}
 		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, key, "2.0")
+			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -2141,20 +2211,21 @@ func (x *JSONRPCErrorResponse) DecodeJSON(r *codec.Reader) {
 func (x *JSONRPCNotification) DecodeJSON(r *codec.Reader) {
 	*x = JSONRPCNotification{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 0, key, "2.0")
+			r.ConstMember(&x.Extra, &seen, 0, "jsonrpc", "2.0")
 		case "method":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "method") {
 				x.Method = r.Text()
 			}
 		case "params":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "params") {
 				x.Params = codec.New(r, (*NotificationParams).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -2165,24 +2236,25 @@ func (x *JSONRPCNotification) DecodeJSON(r *codec.Reader) {
 func (x *JSONRPCRequest) DecodeJSON(r *codec.Reader) {
 	*x = JSONRPCRequest{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "id":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "id") {
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
 			}
 		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, key, "2.0")
+			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
 		case "method":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "method") {
 				x.Method = r.Text()
 			}
 		case "params":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "params") {
 				x.Params = codec.New(r, (*RequestParams).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -2193,20 +2265,21 @@ func (x *JSONRPCRequest) DecodeJSON(r *codec.Reader) {
 func (x *JSONRPCResultResponse) DecodeJSON(r *codec.Reader) {
 	*x = JSONRPCResultResponse{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "id":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "id") {
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
 			}
 		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, key, "2.0")
+			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
 		case "result":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "result") {
 				x.Result.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -2217,34 +2290,35 @@ func (x *JSONRPCResultResponse) DecodeJSON(r *codec.Reader) {
 func (x *LegacyTitledEnumSchema) DecodeJSON(r *codec.Reader) {
 	*x = LegacyTitledEnumSchema{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "default":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
-				x.Default = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.Default)
+			if r.Member(&x.Extra, &seen, 2, "default") {
+				start := r.Place()
+				x.Default = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "default", &x.Default)
 			}
 		case "description":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				x.Description = new(r.Text())
+			if r.Member(&x.Extra, &seen, 3, "description") {
+				x.Description = r.NewText()
 			}
 		case "enum":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "enum") {
 				x.Enum = codec.DecodeListFunc(r, (*codec.Reader).Text)
 			}
 		case "enumNames":
-			if r.Member(&x.Extra, &seen, 4, key) {
+			if r.Member(&x.Extra, &seen, 4, "enumNames") {
 				x.EnumNames = codec.DecodeListFunc(r, (*codec.Reader).Text)
 			}
 		case "title":
-			if r.Member(&x.Extra, &seen, 5, key) {
-				x.Title = new(r.Text())
+			if r.Member(&x.Extra, &seen, 5, "title") {
+				x.Title = r.NewText()
 			}
 		case "type":
-			r.ConstMember(&x.Extra, &seen, 1, key, "string")
+			r.ConstMember(&x.Extra, &seen, 1, "type", "string")
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -2255,28 +2329,29 @@ func (x *LegacyTitledEnumSchema) DecodeJSON(r *codec.Reader) {
 func (x *ListPromptsRequest) DecodeJSON(r *codec.Reader) {
 	*x = ListPromptsRequest{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "id":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 1, "id") {
+				start := r.Place()
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-				codec.OrKeep(r, start, &x.Extra, key, &x.ID)
+				codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
 			}
 		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
-				x.JSONRPC = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
+			if r.Member(&x.Extra, &seen, 2, "jsonrpc") {
+				start := r.Place()
+				x.JSONRPC = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
 			}
 		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, key, "prompts/list")
+			r.ConstMember(&x.Extra, &seen, 0, "method", "prompts/list")
 		case "params":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "params") {
 				x.Params = codec.New(r, (*PaginatedRequestParams).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -2287,40 +2362,41 @@ func (x *ListPromptsRequest) DecodeJSON(r *codec.Reader) {
 func (x *ListPromptsResult) DecodeJSON(r *codec.Reader) {
 	*x = ListPromptsResult{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "_meta") {
 				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
 			}
 		case "cacheScope":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 2, "cacheScope") {
+				start := r.Place()
 				x.CacheScope = new(CacheScope(r.Text()))
-				codec.OrKeep(r, start, &x.Extra, key, &x.CacheScope)
+				codec.OrKeep(r, start, &x.Extra, "cacheScope", &x.CacheScope)
 			}
 		case "nextCursor":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				x.NextCursor = new(r.Text())
+			if r.Member(&x.Extra, &seen, 3, "nextCursor") {
+				x.NextCursor = r.NewText()
 			}
 		case "prompts":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "prompts") {
 				x.Prompts = codec.DecodeList[Prompt](r)
 			}
 		case "resultType":
-			if r.Member(&x.Extra, &seen, 4, key) {
-				start := r.Mark()
-				x.ResultType = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.ResultType)
+			if r.Member(&x.Extra, &seen, 4, "resultType") {
+				start := r.Place()
+				x.ResultType = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
 			}
 		case "ttlMs":
-			if r.Member(&x.Extra, &seen, 5, key) {
-				start := r.Mark()
-				x.TTLMs = new(r.IntExact(&x.Extra, key))
-				codec.OrKeep(r, start, &x.Extra, key, &x.TTLMs)
+			if r.Member(&x.Extra, &seen, 5, "ttlMs") {
+				start := r.Place()
+				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
+				codec.OrKeep(r, start, &x.Extra, "ttlMs", &x.TTLMs)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -2331,20 +2407,21 @@ func (x *ListPromptsResult) DecodeJSON(r *codec.Reader) {
 func (x *ListPromptsResultResponse) DecodeJSON(r *codec.Reader) {
 	*x = ListPromptsResultResponse{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "id":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "id") {
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
 			}
 		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, key, "2.0")
+			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
 		case "result":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "result") {
 				x.Result.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -2355,28 +2432,29 @@ func (x *ListPromptsResultResponse) DecodeJSON(r *codec.Reader) {
 func (x *ListResourceTemplatesRequest) DecodeJSON(r *codec.Reader) {
 	*x = ListResourceTemplatesRequest{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "id":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 1, "id") {
+				start := r.Place()
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-				codec.OrKeep(r, start, &x.Extra, key, &x.ID)
+				codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
 			}
 		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
-				x.JSONRPC = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
+			if r.Member(&x.Extra, &seen, 2, "jsonrpc") {
+				start := r.Place()
+				x.JSONRPC = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
 			}
 		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, key, "resources/templates/list")
+			r.ConstMember(&x.Extra, &seen, 0, "method", "resources/templates/list")
 		case "params":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "params") {
 				x.Params = codec.New(r, (*PaginatedRequestParams).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -2387,40 +2465,41 @@ func (x *ListResourceTemplatesRequest) DecodeJSON(r *codec.Reader) {
 func (x *ListResourceTemplatesResult) DecodeJSON(r *codec.Reader) {
 	*x = ListResourceTemplatesResult{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "_meta") {
 				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
 			}
 		case "cacheScope":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 2, "cacheScope") {
+				start := r.Place()
 				x.CacheScope = new(CacheScope(r.Text()))
-				codec.OrKeep(r, start, &x.Extra, key, &x.CacheScope)
+				codec.OrKeep(r, start, &x.Extra, "cacheScope", &x.CacheScope)
 			}
 		case "nextCursor":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				x.NextCursor = new(r.Text())
+			if r.Member(&x.Extra, &seen, 3, "nextCursor") {
+				x.NextCursor = r.NewText()
 			}
 		case "resourceTemplates":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "resourceTemplates") {
 				x.ResourceTemplates = codec.DecodeList[ResourceTemplate](r)
 			}
 		case "resultType":
-			if r.Member(&x.Extra, &seen, 4, key) {
-				start := r.Mark()
-				x.ResultType = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.ResultType)
+			if r.Member(&x.Extra, &seen, 4, "resultType") {
+				start := r.Place()
+				x.ResultType = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
 			}
 		case "ttlMs":
-			if r.Member(&x.Extra, &seen, 5, key) {
-				start := r.Mark()
-				x.TTLMs = new(r.IntExact(&x.Extra, key))
-				codec.OrKeep(r, start, &x.Extra, key, &x.TTLMs)
+			if r.Member(&x.Extra, &seen, 5, "ttlMs") {
+				start := r.Place()
+				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
+				codec.OrKeep(r, start, &x.Extra, "ttlMs", &x.TTLMs)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -2431,20 +2510,21 @@ func (x *ListResourceTemplatesResult) DecodeJSON(r *codec.Reader) {
 func (x *ListResourceTemplatesResultResponse) DecodeJSON(r *codec.Reader) {
 	*x = ListResourceTemplatesResultResponse{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "id":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "id") {
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
 			}
 		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, key, "2.0")
+			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
 		case "result":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "result") {
 				x.Result.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -2455,28 +2535,29 @@ func (x *ListResourceTemplatesResultResponse) DecodeJSON(r *codec.Reader) {
 func (x *ListResourcesRequest) DecodeJSON(r *codec.Reader) {
 	*x = ListResourcesRequest{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "id":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 1, "id") {
+				start := r.Place()
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-				codec.OrKeep(r, start, &x.Extra, key, &x.ID)
+				codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
 			}
 		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
-				x.JSONRPC = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
+			if r.Member(&x.Extra, &seen, 2, "jsonrpc") {
+				start := r.Place()
+				x.JSONRPC = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
 			}
 		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, key, "resources/list")
+			r.ConstMember(&x.Extra, &seen, 0, "method", "resources/list")
 		case "params":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "params") {
 				x.Params = codec.New(r, (*PaginatedRequestParams).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -2487,40 +2568,41 @@ func (x *ListResourcesRequest) DecodeJSON(r *codec.Reader) {
 func (x *ListResourcesResult) DecodeJSON(r *codec.Reader) {
 	*x = ListResourcesResult{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "_meta") {
 				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
 			}
 		case "cacheScope":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 2, "cacheScope") {
+				start := r.Place()
 				x.CacheScope = new(CacheScope(r.Text()))
-				codec.OrKeep(r, start, &x.Extra, key, &x.CacheScope)
+				codec.OrKeep(r, start, &x.Extra, "cacheScope", &x.CacheScope)
 			}
 		case "nextCursor":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				x.NextCursor = new(r.Text())
+			if r.Member(&x.Extra, &seen, 3, "nextCursor") {
+				x.NextCursor = r.NewText()
 			}
 		case "resources":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "resources") {
 				x.Resources = codec.DecodeList[Resource](r)
 			}
 		case "resultType":
-			if r.Member(&x.Extra, &seen, 4, key) {
-				start := r.Mark()
-				x.ResultType = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.ResultType)
+			if r.Member(&x.Extra, &seen, 4, "resultType") {
+				start := r.Place()
+				x.ResultType = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
 			}
 		case "ttlMs":
-			if r.Member(&x.Extra, &seen, 5, key) {
-				start := r.Mark()
-				x.TTLMs = new(r.IntExact(&x.Extra, key))
-				codec.OrKeep(r, start, &x.Extra, key, &x.TTLMs)
+			if r.Member(&x.Extra, &seen, 5, "ttlMs") {
+				start := r.Place()
+				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
+				codec.OrKeep(r, start, &x.Extra, "ttlMs", &x.TTLMs)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -2531,20 +2613,21 @@ func (x *ListResourcesResult) DecodeJSON(r *codec.Reader) {
 func (x *ListResourcesResultResponse) DecodeJSON(r *codec.Reader) {
 	*x = ListResourcesResultResponse{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "id":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "id") {
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
 			}
 		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, key, "2.0")
+			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
 		case "result":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "result") {
 				x.Result.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -2555,28 +2638,29 @@ func (x *ListResourcesResultResponse) DecodeJSON(r *codec.Reader) {
 func (x *ListRootsRequest) DecodeJSON(r *codec.Reader) {
 	*x = ListRootsRequest{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "id":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 1, "id") {
+				start := r.Place()
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-				codec.OrKeep(r, start, &x.Extra, key, &x.ID)
+				codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
 			}
 		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
-				x.JSONRPC = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
+			if r.Member(&x.Extra, &seen, 2, "jsonrpc") {
+				start := r.Place()
+				x.JSONRPC = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
 			}
 		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, key, "roots/list")
+			r.ConstMember(&x.Extra, &seen, 0, "method", "roots/list")
 		case "params":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "params") {
 				x.Params = codec.New(r, (*RequestParams).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -2587,20 +2671,21 @@ func (x *ListRootsRequest) DecodeJSON(r *codec.Reader) {
 func (x *ListRootsResult) DecodeJSON(r *codec.Reader) {
 	*x = ListRootsResult{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 1, "_meta") {
+				start := r.Place()
 				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
+				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
 			}
 		case "roots":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "roots") {
 				x.Roots = codec.DecodeList[Root](r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -2611,22 +2696,23 @@ func (x *ListRootsResult) DecodeJSON(r *codec.Reader) {
 func (x *ListTasksRequest) DecodeJSON(r *codec.Reader) {
 	*x = ListTasksRequest{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "id":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "id") {
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
 			}
 		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, key, "2.0")
+			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
 		case "method":
-			r.ConstMember(&x.Extra, &seen, 2, key, "tasks/list")
+			r.ConstMember(&x.Extra, &seen, 2, "method", "tasks/list")
 		case "params":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "params") {
 				x.Params = codec.New(r, (*PaginatedRequestParams).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -2637,22 +2723,23 @@ func (x *ListTasksRequest) DecodeJSON(r *codec.Reader) {
 func (x *ListTasksResult) DecodeJSON(r *codec.Reader) {
 	*x = ListTasksResult{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "_meta") {
 				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
 			}
 		case "nextCursor":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				x.NextCursor = new(r.Text())
+			if r.Member(&x.Extra, &seen, 2, "nextCursor") {
+				x.NextCursor = r.NewText()
 			}
 		case "tasks":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "tasks") {
 				x.Tasks = codec.DecodeList[Task](r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -2663,28 +2750,29 @@ func (x *ListTasksResult) DecodeJSON(r *codec.Reader) {
 func (x *ListToolsRequest) DecodeJSON(r *codec.Reader) {
 	*x = ListToolsRequest{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "id":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 1, "id") {
+				start := r.Place()
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-				codec.OrKeep(r, start, &x.Extra, key, &x.ID)
+				codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
 			}
 		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
-				x.JSONRPC = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
+			if r.Member(&x.Extra, &seen, 2, "jsonrpc") {
+				start := r.Place()
+				x.JSONRPC = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
 			}
 		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, key, "tools/list")
+			r.ConstMember(&x.Extra, &seen, 0, "method", "tools/list")
 		case "params":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "params") {
 				x.Params = codec.New(r, (*PaginatedRequestParams).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -2695,40 +2783,41 @@ func (x *ListToolsRequest) DecodeJSON(r *codec.Reader) {
 func (x *ListToolsResult) DecodeJSON(r *codec.Reader) {
 	*x = ListToolsResult{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "_meta") {
 				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
 			}
 		case "cacheScope":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 2, "cacheScope") {
+				start := r.Place()
 				x.CacheScope = new(CacheScope(r.Text()))
-				codec.OrKeep(r, start, &x.Extra, key, &x.CacheScope)
+				codec.OrKeep(r, start, &x.Extra, "cacheScope", &x.CacheScope)
 			}
 		case "nextCursor":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				x.NextCursor = new(r.Text())
+			if r.Member(&x.Extra, &seen, 3, "nextCursor") {
+				x.NextCursor = r.NewText()
 			}
 		case "resultType":
-			if r.Member(&x.Extra, &seen, 4, key) {
-				start := r.Mark()
-				x.ResultType = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.ResultType)
+			if r.Member(&x.Extra, &seen, 4, "resultType") {
+				start := r.Place()
+				x.ResultType = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
 			}
 		case "tools":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "tools") {
 				x.Tools = codec.DecodeList[Tool](r)
 			}
 		case "ttlMs":
-			if r.Member(&x.Extra, &seen, 5, key) {
-				start := r.Mark()
-				x.TTLMs = new(r.IntExact(&x.Extra, key))
-				codec.OrKeep(r, start, &x.Extra, key, &x.TTLMs)
+			if r.Member(&x.Extra, &seen, 5, "ttlMs") {
+				start := r.Place()
+				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
+				codec.OrKeep(r, start, &x.Extra, "ttlMs", &x.TTLMs)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -2739,20 +2828,21 @@ func (x *ListToolsResult) DecodeJSON(r *codec.Reader) {
 func (x *ListToolsResultResponse) DecodeJSON(r *codec.Reader) {
 	*x = ListToolsResultResponse{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "id":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "id") {
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
 			}
 		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, key, "2.0")
+			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
 		case "result":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "result") {
 				x.Result.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -2763,22 +2853,23 @@ func (x *ListToolsResultResponse) DecodeJSON(r *codec.Reader) {
 func (x *LoggingMessageNotification) DecodeJSON(r *codec.Reader) {
 	*x = LoggingMessageNotification{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
-				x.JSONRPC = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
+			if r.Member(&x.Extra, &seen, 2, "jsonrpc") {
+				start := r.Place()
+				x.JSONRPC = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
 			}
 		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, key, "notifications/message")
+			r.ConstMember(&x.Extra, &seen, 0, "method", "notifications/message")
 		case "params":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "params") {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -2789,28 +2880,29 @@ func (x *LoggingMessageNotification) DecodeJSON(r *codec.Reader) {
 func (x *LoggingMessageNotificationParams) DecodeJSON(r *codec.Reader) {
 	*x = LoggingMessageNotificationParams{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 2, "_meta") {
+				start := r.Place()
 				x.Meta = codec.New(r, (*NotificationMetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
+				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
 			}
 		case "data":
-			if r.MemberOrNull(&x.Extra, &seen, 0, key) {
+			if r.MemberOrNull(&seen, 0) {
 				x.Data = r.Raw()
 			}
 		case "level":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "level") {
 				x.Level = LoggingLevel(r.Text())
 			}
 		case "logger":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				x.Logger = new(r.Text())
+			if r.Member(&x.Extra, &seen, 3, "logger") {
+				x.Logger = r.NewText()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -2820,9 +2912,9 @@ func (x *LoggingMessageNotificationParams) DecodeJSON(r *codec.Reader) {
 // what a field cannot hold.
 func (x *MetaObject) DecodeJSON(r *codec.Reader) {
 	*x = MetaObject{}
-	for r.Object(); r.More(); {
-		key := r.Key()
-		r.Extra(&x.Extra, key)
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		r.Extra(&x.Extra, string(name))
 	}
 }
 
@@ -2831,20 +2923,21 @@ func (x *MetaObject) DecodeJSON(r *codec.Reader) {
 func (x *MethodNotFoundError) DecodeJSON(r *codec.Reader) {
 	*x = MethodNotFoundError{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "code":
-			r.ConstIntMember(&x.Extra, &seen, 0, key, -32601)
+			r.ConstIntMember(&x.Extra, &seen, 0, "code", -32601)
 		case "data":
-			if r.MemberOrNull(&x.Extra, &seen, 2, key) {
+			if r.MemberOrNull(&seen, 2) {
 				x.Data = r.Raw()
 			}
 		case "message":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "message") {
 				x.Message = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -2855,20 +2948,21 @@ func (x *MethodNotFoundError) DecodeJSON(r *codec.Reader) {
 func (x *MissingRequiredClientCapabilityError) DecodeJSON(r *codec.Reader) {
 	*x = MissingRequiredClientCapabilityError{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "error":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "error") {
 				x.Error.DecodeJSON(r)
 			}
 		case "id":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "id") {
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
 			}
 		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, key, "2.0")
+			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -2879,20 +2973,21 @@ func (x *MissingRequiredClientCapabilityError) DecodeJSON(r *codec.Reader) {
 func (x *MissingRequiredClientCapabilityErrorError) DecodeJSON(r *codec.Reader) {
 	*x = MissingRequiredClientCapabilityErrorError{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "code":
-			r.ConstIntMember(&x.Extra, &seen, 0, key, -32021)
+			r.ConstIntMember(&x.Extra, &seen, 0, "code", -32021)
 		case "data":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "data") {
 				x.Data.DecodeJSON(r)
 			}
 		case "message":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "message") {
 				x.Message = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -2903,14 +2998,15 @@ func (x *MissingRequiredClientCapabilityErrorError) DecodeJSON(r *codec.Reader) 
 func (x *MissingRequiredClientCapabilityErrorErrorData) DecodeJSON(r *codec.Reader) {
 	*x = MissingRequiredClientCapabilityErrorErrorData{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "requiredCapabilities":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "requiredCapabilities") {
 				x.RequiredCapabilities.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -2921,14 +3017,15 @@ func (x *MissingRequiredClientCapabilityErrorErrorData) DecodeJSON(r *codec.Read
 func (x *ModelHint) DecodeJSON(r *codec.Reader) {
 	*x = ModelHint{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "name":
-			if r.Member(&x.Extra, &seen, 0, key) {
-				x.Name = new(r.Text())
+			if r.Member(&x.Extra, &seen, 0, "name") {
+				x.Name = r.NewText()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 }
@@ -2938,26 +3035,27 @@ func (x *ModelHint) DecodeJSON(r *codec.Reader) {
 func (x *ModelPreferences) DecodeJSON(r *codec.Reader) {
 	*x = ModelPreferences{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "costPriority":
-			if r.Member(&x.Extra, &seen, 0, key) {
-				x.CostPriority = new(r.FloatExact(&x.Extra, key))
+			if r.Member(&x.Extra, &seen, 0, "costPriority") {
+				x.CostPriority = r.NewFloat(&x.Extra, "costPriority")
 			}
 		case "hints":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "hints") {
 				x.Hints = codec.DecodeList[ModelHint](r)
 			}
 		case "intelligencePriority":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				x.IntelligencePriority = new(r.FloatExact(&x.Extra, key))
+			if r.Member(&x.Extra, &seen, 2, "intelligencePriority") {
+				x.IntelligencePriority = r.NewFloat(&x.Extra, "intelligencePriority")
 			}
 		case "speedPriority":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				x.SpeedPriority = new(r.FloatExact(&x.Extra, key))
+			if r.Member(&x.Extra, &seen, 3, "speedPriority") {
+				x.SpeedPriority = r.NewFloat(&x.Extra, "speedPriority")
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 }
@@ -2967,18 +3065,19 @@ func (x *ModelPreferences) DecodeJSON(r *codec.Reader) {
 func (x *Notification) DecodeJSON(r *codec.Reader) {
 	*x = Notification{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "method":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "method") {
 				x.Method = r.Text()
 			}
 		case "params":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "params") {
 				x.Params = codec.New(r, (*NotificationParams).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -2989,22 +3088,23 @@ func (x *Notification) DecodeJSON(r *codec.Reader) {
 func (x *NotificationMetaObject) DecodeJSON(r *codec.Reader) {
 	*x = NotificationMetaObject{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "io.modelcontextprotocol/related-task":
-			if r.Member(&x.Extra, &seen, 0, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 0, "io.modelcontextprotocol/related-task") {
+				start := r.Place()
 				x.RelatedTask = codec.New(r, (*RelatedTaskMetadata).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.RelatedTask)
+				codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/related-task", &x.RelatedTask)
 			}
 		case "io.modelcontextprotocol/subscriptionId":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 1, "io.modelcontextprotocol/subscriptionId") {
+				start := r.Place()
 				x.SubscriptionID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-				codec.OrKeep(r, start, &x.Extra, key, &x.SubscriptionID)
+				codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/subscriptionId", &x.SubscriptionID)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 }
@@ -3014,14 +3114,15 @@ func (x *NotificationMetaObject) DecodeJSON(r *codec.Reader) {
 func (x *NotificationParams) DecodeJSON(r *codec.Reader) {
 	*x = NotificationParams{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "_meta") {
 				x.Meta = codec.New(r, (*NotificationMetaObject).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 }
@@ -3031,36 +3132,37 @@ func (x *NotificationParams) DecodeJSON(r *codec.Reader) {
 func (x *NumberSchema) DecodeJSON(r *codec.Reader) {
 	*x = NumberSchema{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "default":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				start := r.Mark()
-				x.Default = new(r.FloatExact(&x.Extra, key))
-				codec.OrKeep(r, start, &x.Extra, key, &x.Default)
+			if r.Member(&x.Extra, &seen, 1, "default") {
+				start := r.Place()
+				x.Default = r.NewFloat(&x.Extra, "default")
+				codec.OrKeep(r, start, &x.Extra, "default", &x.Default)
 			}
 		case "description":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				x.Description = new(r.Text())
+			if r.Member(&x.Extra, &seen, 2, "description") {
+				x.Description = r.NewText()
 			}
 		case "maximum":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				x.Maximum = new(r.FloatExact(&x.Extra, key))
+			if r.Member(&x.Extra, &seen, 3, "maximum") {
+				x.Maximum = r.NewFloat(&x.Extra, "maximum")
 			}
 		case "minimum":
-			if r.Member(&x.Extra, &seen, 4, key) {
-				x.Minimum = new(r.FloatExact(&x.Extra, key))
+			if r.Member(&x.Extra, &seen, 4, "minimum") {
+				x.Minimum = r.NewFloat(&x.Extra, "minimum")
 			}
 		case "title":
-			if r.Member(&x.Extra, &seen, 5, key) {
-				x.Title = new(r.Text())
+			if r.Member(&x.Extra, &seen, 5, "title") {
+				x.Title = r.NewText()
 			}
 		case "type":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "type") {
 				x.Type = NumberSchemaType(r.Text())
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -3071,30 +3173,31 @@ func (x *NumberSchema) DecodeJSON(r *codec.Reader) {
 func (x *PaginatedRequest) DecodeJSON(r *codec.Reader) {
 	*x = PaginatedRequest{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "id":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 1, "id") {
+				start := r.Place()
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-				codec.OrKeep(r, start, &x.Extra, key, &x.ID)
+				codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
 			}
 		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
-				x.JSONRPC = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
+			if r.Member(&x.Extra, &seen, 2, "jsonrpc") {
+				start := r.Place()
+				x.JSONRPC = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
 			}
 		case "method":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "method") {
 				x.Method = r.Text()
 			}
 		case "params":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "params") {
 				x.Params = codec.New(r, (*PaginatedRequestParams).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -3105,20 +3208,21 @@ func (x *PaginatedRequest) DecodeJSON(r *codec.Reader) {
 func (x *PaginatedRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = PaginatedRequestParams{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 0, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 0, "_meta") {
+				start := r.Place()
 				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
+				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
 			}
 		case "cursor":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				x.Cursor = new(r.Text())
+			if r.Member(&x.Extra, &seen, 1, "cursor") {
+				x.Cursor = r.NewText()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 }
@@ -3128,24 +3232,25 @@ func (x *PaginatedRequestParams) DecodeJSON(r *codec.Reader) {
 func (x *PaginatedResult) DecodeJSON(r *codec.Reader) {
 	*x = PaginatedResult{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "_meta") {
 				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
 			}
 		case "nextCursor":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				x.NextCursor = new(r.Text())
+			if r.Member(&x.Extra, &seen, 1, "nextCursor") {
+				x.NextCursor = r.NewText()
 			}
 		case "resultType":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
-				x.ResultType = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.ResultType)
+			if r.Member(&x.Extra, &seen, 2, "resultType") {
+				start := r.Place()
+				x.ResultType = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 }
@@ -3155,20 +3260,21 @@ func (x *PaginatedResult) DecodeJSON(r *codec.Reader) {
 func (x *ParseError) DecodeJSON(r *codec.Reader) {
 	*x = ParseError{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "code":
-			r.ConstIntMember(&x.Extra, &seen, 0, key, -32700)
+			r.ConstIntMember(&x.Extra, &seen, 0, "code", -32700)
 		case "data":
-			if r.MemberOrNull(&x.Extra, &seen, 2, key) {
+			if r.MemberOrNull(&seen, 2) {
 				x.Data = r.Raw()
 			}
 		case "message":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "message") {
 				x.Message = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -3179,28 +3285,29 @@ func (x *ParseError) DecodeJSON(r *codec.Reader) {
 func (x *PingRequest) DecodeJSON(r *codec.Reader) {
 	*x = PingRequest{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "id":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 1, "id") {
+				start := r.Place()
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-				codec.OrKeep(r, start, &x.Extra, key, &x.ID)
+				codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
 			}
 		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
-				x.JSONRPC = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
+			if r.Member(&x.Extra, &seen, 2, "jsonrpc") {
+				start := r.Place()
+				x.JSONRPC = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
 			}
 		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, key, "ping")
+			r.ConstMember(&x.Extra, &seen, 0, "method", "ping")
 		case "params":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "params") {
 				x.Params = codec.New(r, (*RequestParams).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -3211,22 +3318,23 @@ func (x *PingRequest) DecodeJSON(r *codec.Reader) {
 func (x *ProgressNotification) DecodeJSON(r *codec.Reader) {
 	*x = ProgressNotification{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
-				x.JSONRPC = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
+			if r.Member(&x.Extra, &seen, 2, "jsonrpc") {
+				start := r.Place()
+				x.JSONRPC = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
 			}
 		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, key, "notifications/progress")
+			r.ConstMember(&x.Extra, &seen, 0, "method", "notifications/progress")
 		case "params":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "params") {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -3237,34 +3345,35 @@ func (x *ProgressNotification) DecodeJSON(r *codec.Reader) {
 func (x *ProgressNotificationParams) DecodeJSON(r *codec.Reader) {
 	*x = ProgressNotificationParams{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 2, "_meta") {
+				start := r.Place()
 				x.Meta = codec.New(r, (*NotificationMetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
+				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
 			}
 		case "message":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				start := r.Mark()
-				x.Message = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.Message)
+			if r.Member(&x.Extra, &seen, 3, "message") {
+				start := r.Place()
+				x.Message = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "message", &x.Message)
 			}
 		case "progress":
-			if r.Member(&x.Extra, &seen, 0, key) {
-				x.Progress = r.FloatExact(&x.Extra, key)
+			if r.Member(&x.Extra, &seen, 0, "progress") {
+				x.Progress = r.FloatExact(&x.Extra, "progress")
 			}
 		case "progressToken":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "progressToken") {
 				x.ProgressToken = r.Scalar(codec.ScalarString | codec.ScalarInteger)
 			}
 		case "total":
-			if r.Member(&x.Extra, &seen, 4, key) {
-				x.Total = new(r.FloatExact(&x.Extra, key))
+			if r.Member(&x.Extra, &seen, 4, "total") {
+				x.Total = r.NewFloat(&x.Extra, "total")
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -3275,40 +3384,41 @@ func (x *ProgressNotificationParams) DecodeJSON(r *codec.Reader) {
 func (x *Prompt) DecodeJSON(r *codec.Reader) {
 	*x = Prompt{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 1, "_meta") {
+				start := r.Place()
 				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
+				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
 			}
 		case "arguments":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "arguments") {
 				x.Arguments = codec.DecodeList[PromptArgument](r)
 			}
 		case "description":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				x.Description = new(r.Text())
+			if r.Member(&x.Extra, &seen, 3, "description") {
+				x.Description = r.NewText()
 			}
 		case "icons":
-			if r.Member(&x.Extra, &seen, 4, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 4, "icons") {
+				start := r.Place()
 				x.Icons = codec.DecodeList[Icon](r)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Icons)
+				codec.OrKeep(r, start, &x.Extra, "icons", &x.Icons)
 			}
 		case "name":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "name") {
 				x.Name = r.Text()
 			}
 		case "title":
-			if r.Member(&x.Extra, &seen, 5, key) {
-				start := r.Mark()
-				x.Title = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.Title)
+			if r.Member(&x.Extra, &seen, 5, "title") {
+				start := r.Place()
+				x.Title = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "title", &x.Title)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -3319,28 +3429,29 @@ func (x *Prompt) DecodeJSON(r *codec.Reader) {
 func (x *PromptArgument) DecodeJSON(r *codec.Reader) {
 	*x = PromptArgument{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "description":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				x.Description = new(r.Text())
+			if r.Member(&x.Extra, &seen, 1, "description") {
+				x.Description = r.NewText()
 			}
 		case "name":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "name") {
 				x.Name = r.Text()
 			}
 		case "required":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				x.Required = new(r.Bool())
+			if r.Member(&x.Extra, &seen, 2, "required") {
+				x.Required = r.NewBool()
 			}
 		case "title":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				start := r.Mark()
-				x.Title = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.Title)
+			if r.Member(&x.Extra, &seen, 3, "title") {
+				start := r.Place()
+				x.Title = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "title", &x.Title)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -3351,22 +3462,23 @@ func (x *PromptArgument) DecodeJSON(r *codec.Reader) {
 func (x *PromptListChangedNotification) DecodeJSON(r *codec.Reader) {
 	*x = PromptListChangedNotification{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				start := r.Mark()
-				x.JSONRPC = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
+			if r.Member(&x.Extra, &seen, 1, "jsonrpc") {
+				start := r.Place()
+				x.JSONRPC = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
 			}
 		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, key, "notifications/prompts/list_changed")
+			r.ConstMember(&x.Extra, &seen, 0, "method", "notifications/prompts/list_changed")
 		case "params":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "params") {
 				x.Params = codec.New(r, (*NotificationParams).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -3377,18 +3489,19 @@ func (x *PromptListChangedNotification) DecodeJSON(r *codec.Reader) {
 func (x *PromptMessage) DecodeJSON(r *codec.Reader) {
 	*x = PromptMessage{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "content":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "content") {
 				x.Content = DecodeContentBlock(r)
 			}
 		case "role":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "role") {
 				x.Role = Role(r.Text())
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -3399,22 +3512,23 @@ func (x *PromptMessage) DecodeJSON(r *codec.Reader) {
 func (x *PromptReference) DecodeJSON(r *codec.Reader) {
 	*x = PromptReference{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "name":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "name") {
 				x.Name = r.Text()
 			}
 		case "title":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
-				x.Title = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.Title)
+			if r.Member(&x.Extra, &seen, 2, "title") {
+				start := r.Place()
+				x.Title = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "title", &x.Title)
 			}
 		case "type":
-			r.ConstMember(&x.Extra, &seen, 1, key, "ref/prompt")
+			r.ConstMember(&x.Extra, &seen, 1, "type", "ref/prompt")
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -3425,28 +3539,29 @@ func (x *PromptReference) DecodeJSON(r *codec.Reader) {
 func (x *ReadResourceRequest) DecodeJSON(r *codec.Reader) {
 	*x = ReadResourceRequest{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "id":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 2, "id") {
+				start := r.Place()
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-				codec.OrKeep(r, start, &x.Extra, key, &x.ID)
+				codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
 			}
 		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				start := r.Mark()
-				x.JSONRPC = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
+			if r.Member(&x.Extra, &seen, 3, "jsonrpc") {
+				start := r.Place()
+				x.JSONRPC = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
 			}
 		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, key, "resources/read")
+			r.ConstMember(&x.Extra, &seen, 0, "method", "resources/read")
 		case "params":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "params") {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -3457,32 +3572,33 @@ func (x *ReadResourceRequest) DecodeJSON(r *codec.Reader) {
 func (x *ReadResourceRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = ReadResourceRequestParams{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 1, "_meta") {
+				start := r.Place()
 				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
+				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
 			}
 		case "inputResponses":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 2, "inputResponses") {
+				start := r.Place()
 				x.InputResponses = codec.DecodeMapFunc(r, DecodeInputResponse)
-				codec.OrKeep(r, start, &x.Extra, key, &x.InputResponses)
+				codec.OrKeep(r, start, &x.Extra, "inputResponses", &x.InputResponses)
 			}
 		case "requestState":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				start := r.Mark()
-				x.RequestState = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.RequestState)
+			if r.Member(&x.Extra, &seen, 3, "requestState") {
+				start := r.Place()
+				x.RequestState = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "requestState", &x.RequestState)
 			}
 		case "uri":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "uri") {
 				x.URI = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -3493,36 +3609,37 @@ func (x *ReadResourceRequestParams) DecodeJSON(r *codec.Reader) {
 func (x *ReadResourceResult) DecodeJSON(r *codec.Reader) {
 	*x = ReadResourceResult{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "_meta") {
 				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
 			}
 		case "cacheScope":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 2, "cacheScope") {
+				start := r.Place()
 				x.CacheScope = new(CacheScope(r.Text()))
-				codec.OrKeep(r, start, &x.Extra, key, &x.CacheScope)
+				codec.OrKeep(r, start, &x.Extra, "cacheScope", &x.CacheScope)
 			}
 		case "contents":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "contents") {
 				x.Contents = codec.DecodeListFunc(r, DecodeAnyResourceContents)
 			}
 		case "resultType":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				start := r.Mark()
-				x.ResultType = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.ResultType)
+			if r.Member(&x.Extra, &seen, 3, "resultType") {
+				start := r.Place()
+				x.ResultType = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
 			}
 		case "ttlMs":
-			if r.Member(&x.Extra, &seen, 4, key) {
-				start := r.Mark()
-				x.TTLMs = new(r.IntExact(&x.Extra, key))
-				codec.OrKeep(r, start, &x.Extra, key, &x.TTLMs)
+			if r.Member(&x.Extra, &seen, 4, "ttlMs") {
+				start := r.Place()
+				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
+				codec.OrKeep(r, start, &x.Extra, "ttlMs", &x.TTLMs)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -3533,20 +3650,21 @@ func (x *ReadResourceResult) DecodeJSON(r *codec.Reader) {
 func (x *ReadResourceResultResponse) DecodeJSON(r *codec.Reader) {
 	*x = ReadResourceResultResponse{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "id":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "id") {
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
 			}
 		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, key, "2.0")
+			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
 		case "result":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "result") {
 				x.Result = DecodeReadResourceResultResponseResult(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -3557,14 +3675,15 @@ func (x *ReadResourceResultResponse) DecodeJSON(r *codec.Reader) {
 func (x *RelatedTaskMetadata) DecodeJSON(r *codec.Reader) {
 	*x = RelatedTaskMetadata{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "taskId":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "taskId") {
 				x.TaskID = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -3575,18 +3694,19 @@ func (x *RelatedTaskMetadata) DecodeJSON(r *codec.Reader) {
 func (x *Request) DecodeJSON(r *codec.Reader) {
 	*x = Request{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "method":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "method") {
 				x.Method = r.Text()
 			}
 		case "params":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "params") {
 				x.Params = codec.New(r, (*RequestParams).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -3597,44 +3717,45 @@ func (x *Request) DecodeJSON(r *codec.Reader) {
 func (x *RequestMetaObject) DecodeJSON(r *codec.Reader) {
 	*x = RequestMetaObject{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "io.modelcontextprotocol/clientCapabilities":
-			if r.Member(&x.Extra, &seen, 0, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 0, "io.modelcontextprotocol/clientCapabilities") {
+				start := r.Place()
 				x.ClientCapabilities = codec.New(r, (*ClientCapabilities).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.ClientCapabilities)
+				codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/clientCapabilities", &x.ClientCapabilities)
 			}
 		case "io.modelcontextprotocol/clientInfo":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 1, "io.modelcontextprotocol/clientInfo") {
+				start := r.Place()
 				x.ClientInfo = codec.New(r, (*Implementation).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.ClientInfo)
+				codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/clientInfo", &x.ClientInfo)
 			}
 		case "io.modelcontextprotocol/logLevel":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 2, "io.modelcontextprotocol/logLevel") {
+				start := r.Place()
 				x.LogLevel = new(LoggingLevel(r.Text()))
-				codec.OrKeep(r, start, &x.Extra, key, &x.LogLevel)
+				codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/logLevel", &x.LogLevel)
 			}
 		case "io.modelcontextprotocol/protocolVersion":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				start := r.Mark()
-				x.ProtocolVersion = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.ProtocolVersion)
+			if r.Member(&x.Extra, &seen, 3, "io.modelcontextprotocol/protocolVersion") {
+				start := r.Place()
+				x.ProtocolVersion = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/protocolVersion", &x.ProtocolVersion)
 			}
 		case "io.modelcontextprotocol/related-task":
-			if r.Member(&x.Extra, &seen, 4, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 4, "io.modelcontextprotocol/related-task") {
+				start := r.Place()
 				x.RelatedTask = codec.New(r, (*RelatedTaskMetadata).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.RelatedTask)
+				codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/related-task", &x.RelatedTask)
 			}
 		case "progressToken":
-			if r.Member(&x.Extra, &seen, 5, key) {
+			if r.Member(&x.Extra, &seen, 5, "progressToken") {
 				x.ProgressToken = r.Scalar(codec.ScalarString | codec.ScalarInteger)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 }
@@ -3644,14 +3765,15 @@ func (x *RequestMetaObject) DecodeJSON(r *codec.Reader) {
 func (x *RequestParams) DecodeJSON(r *codec.Reader) {
 	*x = RequestParams{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "_meta") {
 				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 }
@@ -3661,52 +3783,53 @@ func (x *RequestParams) DecodeJSON(r *codec.Reader) {
 func (x *Resource) DecodeJSON(r *codec.Reader) {
 	*x = Resource{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 2, "_meta") {
+				start := r.Place()
 				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
+				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
 			}
 		case "annotations":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "annotations") {
 				x.Annotations = codec.New(r, (*Annotations).DecodeJSON)
 			}
 		case "description":
-			if r.Member(&x.Extra, &seen, 4, key) {
-				x.Description = new(r.Text())
+			if r.Member(&x.Extra, &seen, 4, "description") {
+				x.Description = r.NewText()
 			}
 		case "icons":
-			if r.Member(&x.Extra, &seen, 5, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 5, "icons") {
+				start := r.Place()
 				x.Icons = codec.DecodeList[Icon](r)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Icons)
+				codec.OrKeep(r, start, &x.Extra, "icons", &x.Icons)
 			}
 		case "mimeType":
-			if r.Member(&x.Extra, &seen, 6, key) {
-				x.MIMEType = new(r.Text())
+			if r.Member(&x.Extra, &seen, 6, "mimeType") {
+				x.MIMEType = r.NewText()
 			}
 		case "name":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "name") {
 				x.Name = r.Text()
 			}
 		case "size":
-			if r.Member(&x.Extra, &seen, 7, key) {
-				x.Size = new(r.IntExact(&x.Extra, key))
+			if r.Member(&x.Extra, &seen, 7, "size") {
+				x.Size = r.NewInt(&x.Extra, "size")
 			}
 		case "title":
-			if r.Member(&x.Extra, &seen, 8, key) {
-				start := r.Mark()
-				x.Title = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.Title)
+			if r.Member(&x.Extra, &seen, 8, "title") {
+				start := r.Place()
+				x.Title = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "title", &x.Title)
 			}
 		case "uri":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "uri") {
 				x.URI = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -3717,24 +3840,25 @@ func (x *Resource) DecodeJSON(r *codec.Reader) {
 func (x *ResourceContents) DecodeJSON(r *codec.Reader) {
 	*x = ResourceContents{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 1, "_meta") {
+				start := r.Place()
 				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
+				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
 			}
 		case "mimeType":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				x.MIMEType = new(r.Text())
+			if r.Member(&x.Extra, &seen, 2, "mimeType") {
+				x.MIMEType = r.NewText()
 			}
 		case "uri":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "uri") {
 				x.URI = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -3745,50 +3869,51 @@ func (x *ResourceContents) DecodeJSON(r *codec.Reader) {
 func (x *ResourceLink) DecodeJSON(r *codec.Reader) {
 	*x = ResourceLink{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "_meta") {
 				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
 			}
 		case "annotations":
-			if r.Member(&x.Extra, &seen, 4, key) {
+			if r.Member(&x.Extra, &seen, 4, "annotations") {
 				x.Annotations = codec.New(r, (*Annotations).DecodeJSON)
 			}
 		case "description":
-			if r.Member(&x.Extra, &seen, 5, key) {
-				x.Description = new(r.Text())
+			if r.Member(&x.Extra, &seen, 5, "description") {
+				x.Description = r.NewText()
 			}
 		case "icons":
-			if r.Member(&x.Extra, &seen, 6, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 6, "icons") {
+				start := r.Place()
 				x.Icons = codec.DecodeList[Icon](r)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Icons)
+				codec.OrKeep(r, start, &x.Extra, "icons", &x.Icons)
 			}
 		case "mimeType":
-			if r.Member(&x.Extra, &seen, 7, key) {
-				x.MIMEType = new(r.Text())
+			if r.Member(&x.Extra, &seen, 7, "mimeType") {
+				x.MIMEType = r.NewText()
 			}
 		case "name":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "name") {
 				x.Name = r.Text()
 			}
 		case "size":
-			if r.Member(&x.Extra, &seen, 8, key) {
-				x.Size = new(r.IntExact(&x.Extra, key))
+			if r.Member(&x.Extra, &seen, 8, "size") {
+				x.Size = r.NewInt(&x.Extra, "size")
 			}
 		case "title":
-			if r.Member(&x.Extra, &seen, 9, key) {
-				x.Title = new(r.Text())
+			if r.Member(&x.Extra, &seen, 9, "title") {
+				x.Title = r.NewText()
 			}
 		case "type":
-			r.ConstMember(&x.Extra, &seen, 1, key, "resource_link")
+			r.ConstMember(&x.Extra, &seen, 1, "type", "resource_link")
 		case "uri":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "uri") {
 				x.URI = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -3799,22 +3924,23 @@ func (x *ResourceLink) DecodeJSON(r *codec.Reader) {
 func (x *ResourceListChangedNotification) DecodeJSON(r *codec.Reader) {
 	*x = ResourceListChangedNotification{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				start := r.Mark()
-				x.JSONRPC = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
+			if r.Member(&x.Extra, &seen, 1, "jsonrpc") {
+				start := r.Place()
+				x.JSONRPC = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
 			}
 		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, key, "notifications/resources/list_changed")
+			r.ConstMember(&x.Extra, &seen, 0, "method", "notifications/resources/list_changed")
 		case "params":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "params") {
 				x.Params = codec.New(r, (*NotificationParams).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -3825,18 +3951,19 @@ func (x *ResourceListChangedNotification) DecodeJSON(r *codec.Reader) {
 func (x *ResourceRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = ResourceRequestParams{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "_meta") {
 				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
 			}
 		case "uri":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "uri") {
 				x.URI = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -3847,48 +3974,49 @@ func (x *ResourceRequestParams) DecodeJSON(r *codec.Reader) {
 func (x *ResourceTemplate) DecodeJSON(r *codec.Reader) {
 	*x = ResourceTemplate{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 2, "_meta") {
+				start := r.Place()
 				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
+				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
 			}
 		case "annotations":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "annotations") {
 				x.Annotations = codec.New(r, (*Annotations).DecodeJSON)
 			}
 		case "description":
-			if r.Member(&x.Extra, &seen, 4, key) {
-				x.Description = new(r.Text())
+			if r.Member(&x.Extra, &seen, 4, "description") {
+				x.Description = r.NewText()
 			}
 		case "icons":
-			if r.Member(&x.Extra, &seen, 5, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 5, "icons") {
+				start := r.Place()
 				x.Icons = codec.DecodeList[Icon](r)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Icons)
+				codec.OrKeep(r, start, &x.Extra, "icons", &x.Icons)
 			}
 		case "mimeType":
-			if r.Member(&x.Extra, &seen, 6, key) {
-				x.MIMEType = new(r.Text())
+			if r.Member(&x.Extra, &seen, 6, "mimeType") {
+				x.MIMEType = r.NewText()
 			}
 		case "name":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "name") {
 				x.Name = r.Text()
 			}
 		case "title":
-			if r.Member(&x.Extra, &seen, 7, key) {
-				start := r.Mark()
-				x.Title = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.Title)
+			if r.Member(&x.Extra, &seen, 7, "title") {
+				start := r.Place()
+				x.Title = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "title", &x.Title)
 			}
 		case "uriTemplate":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "uriTemplate") {
 				x.URITemplate = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -3899,16 +4027,17 @@ func (x *ResourceTemplate) DecodeJSON(r *codec.Reader) {
 func (x *ResourceTemplateReference) DecodeJSON(r *codec.Reader) {
 	*x = ResourceTemplateReference{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "type":
-			r.ConstMember(&x.Extra, &seen, 0, key, "ref/resource")
+			r.ConstMember(&x.Extra, &seen, 0, "type", "ref/resource")
 		case "uri":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "uri") {
 				x.URI = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -3919,22 +4048,23 @@ func (x *ResourceTemplateReference) DecodeJSON(r *codec.Reader) {
 func (x *ResourceUpdatedNotification) DecodeJSON(r *codec.Reader) {
 	*x = ResourceUpdatedNotification{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
-				x.JSONRPC = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
+			if r.Member(&x.Extra, &seen, 2, "jsonrpc") {
+				start := r.Place()
+				x.JSONRPC = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
 			}
 		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, key, "notifications/resources/updated")
+			r.ConstMember(&x.Extra, &seen, 0, "method", "notifications/resources/updated")
 		case "params":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "params") {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -3945,20 +4075,21 @@ func (x *ResourceUpdatedNotification) DecodeJSON(r *codec.Reader) {
 func (x *ResourceUpdatedNotificationParams) DecodeJSON(r *codec.Reader) {
 	*x = ResourceUpdatedNotificationParams{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 1, "_meta") {
+				start := r.Place()
 				x.Meta = codec.New(r, (*NotificationMetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
+				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
 			}
 		case "uri":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "uri") {
 				x.URI = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -3969,20 +4100,21 @@ func (x *ResourceUpdatedNotificationParams) DecodeJSON(r *codec.Reader) {
 func (x *Result) DecodeJSON(r *codec.Reader) {
 	*x = Result{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "_meta") {
 				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
 			}
 		case "resultType":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				start := r.Mark()
-				x.ResultType = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.ResultType)
+			if r.Member(&x.Extra, &seen, 1, "resultType") {
+				start := r.Place()
+				x.ResultType = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 }
@@ -3992,28 +4124,29 @@ func (x *Result) DecodeJSON(r *codec.Reader) {
 func (x *ResultMetaObject) DecodeJSON(r *codec.Reader) {
 	*x = ResultMetaObject{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "io.modelcontextprotocol/model-immediate-response":
-			if r.Member(&x.Extra, &seen, 0, key) {
-				start := r.Mark()
-				x.ModelImmediateResponse = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.ModelImmediateResponse)
+			if r.Member(&x.Extra, &seen, 0, "io.modelcontextprotocol/model-immediate-response") {
+				start := r.Place()
+				x.ModelImmediateResponse = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/model-immediate-response", &x.ModelImmediateResponse)
 			}
 		case "io.modelcontextprotocol/related-task":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 1, "io.modelcontextprotocol/related-task") {
+				start := r.Place()
 				x.RelatedTask = codec.New(r, (*RelatedTaskMetadata).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.RelatedTask)
+				codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/related-task", &x.RelatedTask)
 			}
 		case "io.modelcontextprotocol/serverInfo":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 2, "io.modelcontextprotocol/serverInfo") {
+				start := r.Place()
 				x.ServerInfo = codec.New(r, (*Implementation).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.ServerInfo)
+				codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/serverInfo", &x.ServerInfo)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 }
@@ -4023,24 +4156,25 @@ func (x *ResultMetaObject) DecodeJSON(r *codec.Reader) {
 func (x *Root) DecodeJSON(r *codec.Reader) {
 	*x = Root{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 1, "_meta") {
+				start := r.Place()
 				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
+				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
 			}
 		case "name":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				x.Name = new(r.Text())
+			if r.Member(&x.Extra, &seen, 2, "name") {
+				x.Name = r.NewText()
 			}
 		case "uri":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "uri") {
 				x.URI = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -4051,22 +4185,23 @@ func (x *Root) DecodeJSON(r *codec.Reader) {
 func (x *RootsListChangedNotification) DecodeJSON(r *codec.Reader) {
 	*x = RootsListChangedNotification{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				start := r.Mark()
-				x.JSONRPC = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
+			if r.Member(&x.Extra, &seen, 1, "jsonrpc") {
+				start := r.Place()
+				x.JSONRPC = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
 			}
 		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, key, "notifications/roots/list_changed")
+			r.ConstMember(&x.Extra, &seen, 0, "method", "notifications/roots/list_changed")
 		case "params":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "params") {
 				x.Params = codec.New(r, (*NotificationParams).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -4077,24 +4212,25 @@ func (x *RootsListChangedNotification) DecodeJSON(r *codec.Reader) {
 func (x *SamplingMessage) DecodeJSON(r *codec.Reader) {
 	*x = SamplingMessage{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 2, "_meta") {
+				start := r.Place()
 				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
+				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
 			}
 		case "content":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "content") {
 				x.Content.DecodeJSON(r)
 			}
 		case "role":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "role") {
 				x.Role = Role(r.Text())
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -4105,48 +4241,49 @@ func (x *SamplingMessage) DecodeJSON(r *codec.Reader) {
 func (x *ServerCapabilities) DecodeJSON(r *codec.Reader) {
 	*x = ServerCapabilities{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "completions":
-			if r.Member(&x.Extra, &seen, 0, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 0, "completions") {
+				start := r.Place()
 				x.Completions = r.RawObject()
-				codec.OrKeep(r, start, &x.Extra, key, &x.Completions)
+				codec.OrKeep(r, start, &x.Extra, "completions", &x.Completions)
 			}
 		case "experimental":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "experimental") {
 				x.Experimental = r.RawObject()
 			}
 		case "extensions":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 2, "extensions") {
+				start := r.Place()
 				x.Extensions = r.RawObject()
-				codec.OrKeep(r, start, &x.Extra, key, &x.Extensions)
+				codec.OrKeep(r, start, &x.Extra, "extensions", &x.Extensions)
 			}
 		case "logging":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "logging") {
 				x.Logging = r.RawObject()
 			}
 		case "prompts":
-			if r.Member(&x.Extra, &seen, 4, key) {
+			if r.Member(&x.Extra, &seen, 4, "prompts") {
 				x.Prompts = codec.New(r, (*ServerCapabilitiesPrompts).DecodeJSON)
 			}
 		case "resources":
-			if r.Member(&x.Extra, &seen, 5, key) {
+			if r.Member(&x.Extra, &seen, 5, "resources") {
 				x.Resources = codec.New(r, (*ServerCapabilitiesResources).DecodeJSON)
 			}
 		case "tasks":
-			if r.Member(&x.Extra, &seen, 6, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 6, "tasks") {
+				start := r.Place()
 				x.Tasks = codec.New(r, (*ServerCapabilitiesTasks).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Tasks)
+				codec.OrKeep(r, start, &x.Extra, "tasks", &x.Tasks)
 			}
 		case "tools":
-			if r.Member(&x.Extra, &seen, 7, key) {
+			if r.Member(&x.Extra, &seen, 7, "tools") {
 				x.Tools = codec.New(r, (*ServerCapabilitiesTools).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 }
@@ -4156,14 +4293,15 @@ func (x *ServerCapabilities) DecodeJSON(r *codec.Reader) {
 func (x *ServerCapabilitiesPrompts) DecodeJSON(r *codec.Reader) {
 	*x = ServerCapabilitiesPrompts{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "listChanged":
-			if r.Member(&x.Extra, &seen, 0, key) {
-				x.ListChanged = new(r.Bool())
+			if r.Member(&x.Extra, &seen, 0, "listChanged") {
+				x.ListChanged = r.NewBool()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 }
@@ -4173,18 +4311,19 @@ func (x *ServerCapabilitiesPrompts) DecodeJSON(r *codec.Reader) {
 func (x *ServerCapabilitiesResources) DecodeJSON(r *codec.Reader) {
 	*x = ServerCapabilitiesResources{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "listChanged":
-			if r.Member(&x.Extra, &seen, 0, key) {
-				x.ListChanged = new(r.Bool())
+			if r.Member(&x.Extra, &seen, 0, "listChanged") {
+				x.ListChanged = r.NewBool()
 			}
 		case "subscribe":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				x.Subscribe = new(r.Bool())
+			if r.Member(&x.Extra, &seen, 1, "subscribe") {
+				x.Subscribe = r.NewBool()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 }
@@ -4194,22 +4333,23 @@ func (x *ServerCapabilitiesResources) DecodeJSON(r *codec.Reader) {
 func (x *ServerCapabilitiesTasks) DecodeJSON(r *codec.Reader) {
 	*x = ServerCapabilitiesTasks{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "cancel":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "cancel") {
 				x.Cancel = r.RawObject()
 			}
 		case "list":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "list") {
 				x.List = r.RawObject()
 			}
 		case "requests":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "requests") {
 				x.Requests = codec.New(r, (*ServerCapabilitiesTasksRequests).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 }
@@ -4219,14 +4359,15 @@ func (x *ServerCapabilitiesTasks) DecodeJSON(r *codec.Reader) {
 func (x *ServerCapabilitiesTasksRequests) DecodeJSON(r *codec.Reader) {
 	*x = ServerCapabilitiesTasksRequests{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "tools":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "tools") {
 				x.Tools = codec.New(r, (*ServerCapabilitiesTasksRequestsTools).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 }
@@ -4236,14 +4377,15 @@ func (x *ServerCapabilitiesTasksRequests) DecodeJSON(r *codec.Reader) {
 func (x *ServerCapabilitiesTasksRequestsTools) DecodeJSON(r *codec.Reader) {
 	*x = ServerCapabilitiesTasksRequestsTools{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "call":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "call") {
 				x.Call = r.RawObject()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 }
@@ -4253,14 +4395,15 @@ func (x *ServerCapabilitiesTasksRequestsTools) DecodeJSON(r *codec.Reader) {
 func (x *ServerCapabilitiesTools) DecodeJSON(r *codec.Reader) {
 	*x = ServerCapabilitiesTools{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "listChanged":
-			if r.Member(&x.Extra, &seen, 0, key) {
-				x.ListChanged = new(r.Bool())
+			if r.Member(&x.Extra, &seen, 0, "listChanged") {
+				x.ListChanged = r.NewBool()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 }
@@ -4270,28 +4413,29 @@ func (x *ServerCapabilitiesTools) DecodeJSON(r *codec.Reader) {
 func (x *SetLevelRequest) DecodeJSON(r *codec.Reader) {
 	*x = SetLevelRequest{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "id":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 2, "id") {
+				start := r.Place()
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-				codec.OrKeep(r, start, &x.Extra, key, &x.ID)
+				codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
 			}
 		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				start := r.Mark()
-				x.JSONRPC = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
+			if r.Member(&x.Extra, &seen, 3, "jsonrpc") {
+				start := r.Place()
+				x.JSONRPC = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
 			}
 		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, key, "logging/setLevel")
+			r.ConstMember(&x.Extra, &seen, 0, "method", "logging/setLevel")
 		case "params":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "params") {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -4302,20 +4446,21 @@ func (x *SetLevelRequest) DecodeJSON(r *codec.Reader) {
 func (x *SetLevelRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = SetLevelRequestParams{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 1, "_meta") {
+				start := r.Place()
 				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
+				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
 			}
 		case "level":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "level") {
 				x.Level = LoggingLevel(r.Text())
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -4326,38 +4471,39 @@ func (x *SetLevelRequestParams) DecodeJSON(r *codec.Reader) {
 func (x *StringSchema) DecodeJSON(r *codec.Reader) {
 	*x = StringSchema{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "default":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				start := r.Mark()
-				x.Default = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.Default)
+			if r.Member(&x.Extra, &seen, 1, "default") {
+				start := r.Place()
+				x.Default = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "default", &x.Default)
 			}
 		case "description":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				x.Description = new(r.Text())
+			if r.Member(&x.Extra, &seen, 2, "description") {
+				x.Description = r.NewText()
 			}
 		case "format":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "format") {
 				x.Format = new(StringSchemaFormat(r.Text()))
 			}
 		case "maxLength":
-			if r.Member(&x.Extra, &seen, 4, key) {
-				x.MaxLength = new(r.IntExact(&x.Extra, key))
+			if r.Member(&x.Extra, &seen, 4, "maxLength") {
+				x.MaxLength = r.NewInt(&x.Extra, "maxLength")
 			}
 		case "minLength":
-			if r.Member(&x.Extra, &seen, 5, key) {
-				x.MinLength = new(r.IntExact(&x.Extra, key))
+			if r.Member(&x.Extra, &seen, 5, "minLength") {
+				x.MinLength = r.NewInt(&x.Extra, "minLength")
 			}
 		case "title":
-			if r.Member(&x.Extra, &seen, 6, key) {
-				x.Title = new(r.Text())
+			if r.Member(&x.Extra, &seen, 6, "title") {
+				x.Title = r.NewText()
 			}
 		case "type":
-			r.ConstMember(&x.Extra, &seen, 0, key, "string")
+			r.ConstMember(&x.Extra, &seen, 0, "type", "string")
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -4368,28 +4514,29 @@ func (x *StringSchema) DecodeJSON(r *codec.Reader) {
 func (x *SubscribeRequest) DecodeJSON(r *codec.Reader) {
 	*x = SubscribeRequest{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "id":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 2, "id") {
+				start := r.Place()
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-				codec.OrKeep(r, start, &x.Extra, key, &x.ID)
+				codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
 			}
 		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				start := r.Mark()
-				x.JSONRPC = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
+			if r.Member(&x.Extra, &seen, 3, "jsonrpc") {
+				start := r.Place()
+				x.JSONRPC = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
 			}
 		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, key, "resources/subscribe")
+			r.ConstMember(&x.Extra, &seen, 0, "method", "resources/subscribe")
 		case "params":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "params") {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -4400,20 +4547,21 @@ func (x *SubscribeRequest) DecodeJSON(r *codec.Reader) {
 func (x *SubscribeRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = SubscribeRequestParams{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 1, "_meta") {
+				start := r.Place()
 				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
+				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
 			}
 		case "uri":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "uri") {
 				x.URI = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -4424,26 +4572,27 @@ func (x *SubscribeRequestParams) DecodeJSON(r *codec.Reader) {
 func (x *SubscriptionFilter) DecodeJSON(r *codec.Reader) {
 	*x = SubscriptionFilter{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "promptsListChanged":
-			if r.Member(&x.Extra, &seen, 0, key) {
-				x.PromptsListChanged = new(r.Bool())
+			if r.Member(&x.Extra, &seen, 0, "promptsListChanged") {
+				x.PromptsListChanged = r.NewBool()
 			}
 		case "resourceSubscriptions":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "resourceSubscriptions") {
 				x.ResourceSubscriptions = codec.DecodeListFunc(r, (*codec.Reader).Text)
 			}
 		case "resourcesListChanged":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				x.ResourcesListChanged = new(r.Bool())
+			if r.Member(&x.Extra, &seen, 2, "resourcesListChanged") {
+				x.ResourcesListChanged = r.NewBool()
 			}
 		case "toolsListChanged":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				x.ToolsListChanged = new(r.Bool())
+			if r.Member(&x.Extra, &seen, 3, "toolsListChanged") {
+				x.ToolsListChanged = r.NewBool()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 }
@@ -4453,18 +4602,19 @@ func (x *SubscriptionFilter) DecodeJSON(r *codec.Reader) {
 func (x *SubscriptionsAcknowledgedNotification) DecodeJSON(r *codec.Reader) {
 	*x = SubscriptionsAcknowledgedNotification{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 0, key, "2.0")
+			r.ConstMember(&x.Extra, &seen, 0, "jsonrpc", "2.0")
 		case "method":
-			r.ConstMember(&x.Extra, &seen, 1, key, "notifications/subscriptions/acknowledged")
+			r.ConstMember(&x.Extra, &seen, 1, "method", "notifications/subscriptions/acknowledged")
 		case "params":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "params") {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -4475,18 +4625,19 @@ func (x *SubscriptionsAcknowledgedNotification) DecodeJSON(r *codec.Reader) {
 func (x *SubscriptionsAcknowledgedNotificationParams) DecodeJSON(r *codec.Reader) {
 	*x = SubscriptionsAcknowledgedNotificationParams{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "_meta") {
 				x.Meta = codec.New(r, (*NotificationMetaObject).DecodeJSON)
 			}
 		case "notifications":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "notifications") {
 				x.Notifications.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -4497,22 +4648,23 @@ func (x *SubscriptionsAcknowledgedNotificationParams) DecodeJSON(r *codec.Reader
 func (x *SubscriptionsListenRequest) DecodeJSON(r *codec.Reader) {
 	*x = SubscriptionsListenRequest{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "id":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "id") {
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
 			}
 		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, key, "2.0")
+			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
 		case "method":
-			r.ConstMember(&x.Extra, &seen, 2, key, "subscriptions/listen")
+			r.ConstMember(&x.Extra, &seen, 2, "method", "subscriptions/listen")
 		case "params":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "params") {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 4)
@@ -4523,18 +4675,19 @@ func (x *SubscriptionsListenRequest) DecodeJSON(r *codec.Reader) {
 func (x *SubscriptionsListenRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = SubscriptionsListenRequestParams{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "_meta") {
 				x.Meta.DecodeJSON(r)
 			}
 		case "notifications":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "notifications") {
 				x.Notifications.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -4545,18 +4698,19 @@ func (x *SubscriptionsListenRequestParams) DecodeJSON(r *codec.Reader) {
 func (x *SubscriptionsListenResult) DecodeJSON(r *codec.Reader) {
 	*x = SubscriptionsListenResult{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "_meta") {
 				x.Meta.DecodeJSON(r)
 			}
 		case "resultType":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "resultType") {
 				x.ResultType = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -4567,18 +4721,19 @@ func (x *SubscriptionsListenResult) DecodeJSON(r *codec.Reader) {
 func (x *SubscriptionsListenResultMetaObject) DecodeJSON(r *codec.Reader) {
 	*x = SubscriptionsListenResultMetaObject{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "io.modelcontextprotocol/serverInfo":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "io.modelcontextprotocol/serverInfo") {
 				x.ServerInfo = codec.New(r, (*Implementation).DecodeJSON)
 			}
 		case "io.modelcontextprotocol/subscriptionId":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "io.modelcontextprotocol/subscriptionId") {
 				x.SubscriptionID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -4589,20 +4744,21 @@ func (x *SubscriptionsListenResultMetaObject) DecodeJSON(r *codec.Reader) {
 func (x *SubscriptionsListenResultResponse) DecodeJSON(r *codec.Reader) {
 	*x = SubscriptionsListenResultResponse{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "id":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "id") {
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
 			}
 		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, key, "2.0")
+			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
 		case "result":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "result") {
 				x.Result.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -4613,42 +4769,41 @@ func (x *SubscriptionsListenResultResponse) DecodeJSON(r *codec.Reader) {
 func (x *Task) DecodeJSON(r *codec.Reader) {
 	*x = Task{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "createdAt":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "createdAt") {
 				x.CreatedAt = r.Text()
 			}
 		case "lastUpdatedAt":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "lastUpdatedAt") {
 				x.LastUpdatedAt = r.Text()
 			}
 		case "pollInterval":
-			if r.Member(&x.Extra, &seen, 5, key) {
-				x.PollInterval = new(r.IntExact(&x.Extra, key))
+			if r.Member(&x.Extra, &seen, 5, "pollInterval") {
+				x.PollInterval = r.NewInt(&x.Extra, "pollInterval")
 			}
 		case "status":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "status") {
 				x.Status = TaskStatus(r.Text())
 			}
 		case "statusMessage":
-			if r.Member(&x.Extra, &seen, 6, key) {
-				x.StatusMessage = new(r.Text())
+			if r.Member(&x.Extra, &seen, 6, "statusMessage") {
+				x.StatusMessage = r.NewText()
 			}
 		case "taskId":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "taskId") {
 				x.TaskID = r.Text()
 			}
 		case "ttl":
-			if r.MemberOrNull(&x.Extra, &seen, 4, key) {
-				if r.Null() {
-					x.TTL = nil
-				} else {
-					x.TTL = new(r.IntExact(&x.Extra, key))
+			if r.MemberOrNull(&seen, 4) {
+				if !r.Null() {
+					x.TTL = r.NewInt(&x.Extra, "ttl")
 				}
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 5)
@@ -4659,18 +4814,19 @@ func (x *Task) DecodeJSON(r *codec.Reader) {
 func (x *TaskAugmentedRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = TaskAugmentedRequestParams{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "_meta") {
 				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
 			}
 		case "task":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "task") {
 				x.Task = codec.New(r, (*TaskMetadata).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 }
@@ -4680,14 +4836,15 @@ func (x *TaskAugmentedRequestParams) DecodeJSON(r *codec.Reader) {
 func (x *TaskMetadata) DecodeJSON(r *codec.Reader) {
 	*x = TaskMetadata{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "ttl":
-			if r.Member(&x.Extra, &seen, 0, key) {
-				x.TTL = new(r.IntExact(&x.Extra, key))
+			if r.Member(&x.Extra, &seen, 0, "ttl") {
+				x.TTL = r.NewInt(&x.Extra, "ttl")
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 }
@@ -4697,18 +4854,19 @@ func (x *TaskMetadata) DecodeJSON(r *codec.Reader) {
 func (x *TaskStatusNotification) DecodeJSON(r *codec.Reader) {
 	*x = TaskStatusNotification{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 0, key, "2.0")
+			r.ConstMember(&x.Extra, &seen, 0, "jsonrpc", "2.0")
 		case "method":
-			r.ConstMember(&x.Extra, &seen, 1, key, "notifications/tasks/status")
+			r.ConstMember(&x.Extra, &seen, 1, "method", "notifications/tasks/status")
 		case "params":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "params") {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -4719,46 +4877,45 @@ func (x *TaskStatusNotification) DecodeJSON(r *codec.Reader) {
 func (x *TaskStatusNotificationParams) DecodeJSON(r *codec.Reader) {
 	*x = TaskStatusNotificationParams{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 5, key) {
+			if r.Member(&x.Extra, &seen, 5, "_meta") {
 				x.Meta = codec.New(r, (*NotificationMetaObject).DecodeJSON)
 			}
 		case "createdAt":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "createdAt") {
 				x.CreatedAt = r.Text()
 			}
 		case "lastUpdatedAt":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "lastUpdatedAt") {
 				x.LastUpdatedAt = r.Text()
 			}
 		case "pollInterval":
-			if r.Member(&x.Extra, &seen, 6, key) {
-				x.PollInterval = new(r.IntExact(&x.Extra, key))
+			if r.Member(&x.Extra, &seen, 6, "pollInterval") {
+				x.PollInterval = r.NewInt(&x.Extra, "pollInterval")
 			}
 		case "status":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "status") {
 				x.Status = TaskStatus(r.Text())
 			}
 		case "statusMessage":
-			if r.Member(&x.Extra, &seen, 7, key) {
-				x.StatusMessage = new(r.Text())
+			if r.Member(&x.Extra, &seen, 7, "statusMessage") {
+				x.StatusMessage = r.NewText()
 			}
 		case "taskId":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "taskId") {
 				x.TaskID = r.Text()
 			}
 		case "ttl":
-			if r.MemberOrNull(&x.Extra, &seen, 4, key) {
-				if r.Null() {
-					x.TTL = nil
-				} else {
-					x.TTL = new(r.IntExact(&x.Extra, key))
+			if r.MemberOrNull(&seen, 4) {
+				if !r.Null() {
+					x.TTL = r.NewInt(&x.Extra, "ttl")
 				}
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 5)
@@ -4769,26 +4926,27 @@ func (x *TaskStatusNotificationParams) DecodeJSON(r *codec.Reader) {
 func (x *TextContent) DecodeJSON(r *codec.Reader) {
 	*x = TextContent{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 2, "_meta") {
+				start := r.Place()
 				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
+				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
 			}
 		case "annotations":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "annotations") {
 				x.Annotations = codec.New(r, (*Annotations).DecodeJSON)
 			}
 		case "text":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "text") {
 				x.Text = r.Text()
 			}
 		case "type":
-			r.ConstMember(&x.Extra, &seen, 1, key, "text")
+			r.ConstMember(&x.Extra, &seen, 1, "type", "text")
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -4799,28 +4957,29 @@ func (x *TextContent) DecodeJSON(r *codec.Reader) {
 func (x *TextResourceContents) DecodeJSON(r *codec.Reader) {
 	*x = TextResourceContents{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 2, "_meta") {
+				start := r.Place()
 				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
+				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
 			}
 		case "mimeType":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				x.MIMEType = new(r.Text())
+			if r.Member(&x.Extra, &seen, 3, "mimeType") {
+				x.MIMEType = r.NewText()
 			}
 		case "text":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "text") {
 				x.Text = r.Text()
 			}
 		case "uri":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "uri") {
 				x.URI = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -4831,36 +4990,37 @@ func (x *TextResourceContents) DecodeJSON(r *codec.Reader) {
 func (x *TitledMultiSelectEnumSchema) DecodeJSON(r *codec.Reader) {
 	*x = TitledMultiSelectEnumSchema{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "default":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "default") {
 				x.Default = codec.DecodeListFunc(r, (*codec.Reader).Text)
 			}
 		case "description":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				x.Description = new(r.Text())
+			if r.Member(&x.Extra, &seen, 3, "description") {
+				x.Description = r.NewText()
 			}
 		case "items":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "items") {
 				x.Items.DecodeJSON(r)
 			}
 		case "maxItems":
-			if r.Member(&x.Extra, &seen, 4, key) {
-				x.MaxItems = new(r.IntExact(&x.Extra, key))
+			if r.Member(&x.Extra, &seen, 4, "maxItems") {
+				x.MaxItems = r.NewInt(&x.Extra, "maxItems")
 			}
 		case "minItems":
-			if r.Member(&x.Extra, &seen, 5, key) {
-				x.MinItems = new(r.IntExact(&x.Extra, key))
+			if r.Member(&x.Extra, &seen, 5, "minItems") {
+				x.MinItems = r.NewInt(&x.Extra, "minItems")
 			}
 		case "title":
-			if r.Member(&x.Extra, &seen, 6, key) {
-				x.Title = new(r.Text())
+			if r.Member(&x.Extra, &seen, 6, "title") {
+				x.Title = r.NewText()
 			}
 		case "type":
-			r.ConstMember(&x.Extra, &seen, 1, key, "array")
+			r.ConstMember(&x.Extra, &seen, 1, "type", "array")
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -4871,14 +5031,15 @@ func (x *TitledMultiSelectEnumSchema) DecodeJSON(r *codec.Reader) {
 func (x *TitledMultiSelectEnumSchemaItems) DecodeJSON(r *codec.Reader) {
 	*x = TitledMultiSelectEnumSchemaItems{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "anyOf":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "anyOf") {
 				x.AnyOf = codec.DecodeList[TitledMultiSelectEnumSchemaItemsAnyOfItem](r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -4889,18 +5050,19 @@ func (x *TitledMultiSelectEnumSchemaItems) DecodeJSON(r *codec.Reader) {
 func (x *TitledMultiSelectEnumSchemaItemsAnyOfItem) DecodeJSON(r *codec.Reader) {
 	*x = TitledMultiSelectEnumSchemaItemsAnyOfItem{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "const":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "const") {
 				x.Const = r.Text()
 			}
 		case "title":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "title") {
 				x.Title = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -4911,28 +5073,29 @@ func (x *TitledMultiSelectEnumSchemaItemsAnyOfItem) DecodeJSON(r *codec.Reader) 
 func (x *TitledSingleSelectEnumSchema) DecodeJSON(r *codec.Reader) {
 	*x = TitledSingleSelectEnumSchema{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "default":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				x.Default = new(r.Text())
+			if r.Member(&x.Extra, &seen, 2, "default") {
+				x.Default = r.NewText()
 			}
 		case "description":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				x.Description = new(r.Text())
+			if r.Member(&x.Extra, &seen, 3, "description") {
+				x.Description = r.NewText()
 			}
 		case "oneOf":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "oneOf") {
 				x.OneOf = codec.DecodeList[TitledSingleSelectEnumSchemaOneOfItem](r)
 			}
 		case "title":
-			if r.Member(&x.Extra, &seen, 4, key) {
-				x.Title = new(r.Text())
+			if r.Member(&x.Extra, &seen, 4, "title") {
+				x.Title = r.NewText()
 			}
 		case "type":
-			r.ConstMember(&x.Extra, &seen, 1, key, "string")
+			r.ConstMember(&x.Extra, &seen, 1, "type", "string")
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -4943,18 +5106,19 @@ func (x *TitledSingleSelectEnumSchema) DecodeJSON(r *codec.Reader) {
 func (x *TitledSingleSelectEnumSchemaOneOfItem) DecodeJSON(r *codec.Reader) {
 	*x = TitledSingleSelectEnumSchemaOneOfItem{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "const":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "const") {
 				x.Const = r.Text()
 			}
 		case "title":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "title") {
 				x.Title = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -4965,58 +5129,59 @@ func (x *TitledSingleSelectEnumSchemaOneOfItem) DecodeJSON(r *codec.Reader) {
 func (x *Tool) DecodeJSON(r *codec.Reader) {
 	*x = Tool{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 2, "_meta") {
+				start := r.Place()
 				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
+				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
 			}
 		case "annotations":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 3, "annotations") {
+				start := r.Place()
 				x.Annotations = codec.New(r, (*ToolAnnotations).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Annotations)
+				codec.OrKeep(r, start, &x.Extra, "annotations", &x.Annotations)
 			}
 		case "description":
-			if r.Member(&x.Extra, &seen, 4, key) {
-				x.Description = new(r.Text())
+			if r.Member(&x.Extra, &seen, 4, "description") {
+				x.Description = r.NewText()
 			}
 		case "execution":
-			if r.Member(&x.Extra, &seen, 5, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 5, "execution") {
+				start := r.Place()
 				x.Execution = codec.New(r, (*ToolExecution).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Execution)
+				codec.OrKeep(r, start, &x.Extra, "execution", &x.Execution)
 			}
 		case "icons":
-			if r.Member(&x.Extra, &seen, 6, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 6, "icons") {
+				start := r.Place()
 				x.Icons = codec.DecodeList[Icon](r)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Icons)
+				codec.OrKeep(r, start, &x.Extra, "icons", &x.Icons)
 			}
 		case "inputSchema":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "inputSchema") {
 				x.InputSchema.DecodeJSON(r)
 			}
 		case "name":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "name") {
 				x.Name = r.Text()
 			}
 		case "outputSchema":
-			if r.Member(&x.Extra, &seen, 7, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 7, "outputSchema") {
+				start := r.Place()
 				x.OutputSchema = codec.New(r, (*ToolOutputSchema).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.OutputSchema)
+				codec.OrKeep(r, start, &x.Extra, "outputSchema", &x.OutputSchema)
 			}
 		case "title":
-			if r.Member(&x.Extra, &seen, 8, key) {
-				start := r.Mark()
-				x.Title = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.Title)
+			if r.Member(&x.Extra, &seen, 8, "title") {
+				start := r.Place()
+				x.Title = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "title", &x.Title)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -5027,30 +5192,31 @@ func (x *Tool) DecodeJSON(r *codec.Reader) {
 func (x *ToolAnnotations) DecodeJSON(r *codec.Reader) {
 	*x = ToolAnnotations{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "destructiveHint":
-			if r.Member(&x.Extra, &seen, 0, key) {
-				x.DestructiveHint = new(r.Bool())
+			if r.Member(&x.Extra, &seen, 0, "destructiveHint") {
+				x.DestructiveHint = r.NewBool()
 			}
 		case "idempotentHint":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				x.IdempotentHint = new(r.Bool())
+			if r.Member(&x.Extra, &seen, 1, "idempotentHint") {
+				x.IdempotentHint = r.NewBool()
 			}
 		case "openWorldHint":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				x.OpenWorldHint = new(r.Bool())
+			if r.Member(&x.Extra, &seen, 2, "openWorldHint") {
+				x.OpenWorldHint = r.NewBool()
 			}
 		case "readOnlyHint":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				x.ReadOnlyHint = new(r.Bool())
+			if r.Member(&x.Extra, &seen, 3, "readOnlyHint") {
+				x.ReadOnlyHint = r.NewBool()
 			}
 		case "title":
-			if r.Member(&x.Extra, &seen, 4, key) {
-				x.Title = new(r.Text())
+			if r.Member(&x.Extra, &seen, 4, "title") {
+				x.Title = r.NewText()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 }
@@ -5060,14 +5226,15 @@ func (x *ToolAnnotations) DecodeJSON(r *codec.Reader) {
 func (x *ToolChoice) DecodeJSON(r *codec.Reader) {
 	*x = ToolChoice{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "mode":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "mode") {
 				x.Mode = new(ToolChoiceMode(r.Text()))
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 }
@@ -5077,14 +5244,15 @@ func (x *ToolChoice) DecodeJSON(r *codec.Reader) {
 func (x *ToolExecution) DecodeJSON(r *codec.Reader) {
 	*x = ToolExecution{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "taskSupport":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "taskSupport") {
 				x.TaskSupport = new(ToolExecutionTaskSupport(r.Text()))
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 }
@@ -5094,30 +5262,31 @@ func (x *ToolExecution) DecodeJSON(r *codec.Reader) {
 func (x *ToolInputSchema) DecodeJSON(r *codec.Reader) {
 	*x = ToolInputSchema{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "$schema":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				start := r.Mark()
-				x.Schema = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.Schema)
+			if r.Member(&x.Extra, &seen, 1, "$schema") {
+				start := r.Place()
+				x.Schema = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "$schema", &x.Schema)
 			}
 		case "properties":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 2, "properties") {
+				start := r.Place()
 				x.Properties = r.RawObject()
-				codec.OrKeep(r, start, &x.Extra, key, &x.Properties)
+				codec.OrKeep(r, start, &x.Extra, "properties", &x.Properties)
 			}
 		case "required":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 3, "required") {
+				start := r.Place()
 				x.Required = codec.DecodeListFunc(r, (*codec.Reader).Text)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Required)
+				codec.OrKeep(r, start, &x.Extra, "required", &x.Required)
 			}
 		case "type":
-			r.ConstMember(&x.Extra, &seen, 0, key, "object")
+			r.ConstMember(&x.Extra, &seen, 0, "type", "object")
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -5128,22 +5297,23 @@ func (x *ToolInputSchema) DecodeJSON(r *codec.Reader) {
 func (x *ToolListChangedNotification) DecodeJSON(r *codec.Reader) {
 	*x = ToolListChangedNotification{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				start := r.Mark()
-				x.JSONRPC = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
+			if r.Member(&x.Extra, &seen, 1, "jsonrpc") {
+				start := r.Place()
+				x.JSONRPC = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
 			}
 		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, key, "notifications/tools/list_changed")
+			r.ConstMember(&x.Extra, &seen, 0, "method", "notifications/tools/list_changed")
 		case "params":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "params") {
 				x.Params = codec.New(r, (*NotificationParams).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -5154,34 +5324,35 @@ func (x *ToolListChangedNotification) DecodeJSON(r *codec.Reader) {
 func (x *ToolOutputSchema) DecodeJSON(r *codec.Reader) {
 	*x = ToolOutputSchema{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "$schema":
-			if r.Member(&x.Extra, &seen, 0, key) {
-				start := r.Mark()
-				x.Schema = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.Schema)
+			if r.Member(&x.Extra, &seen, 0, "$schema") {
+				start := r.Place()
+				x.Schema = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "$schema", &x.Schema)
 			}
 		case "properties":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 1, "properties") {
+				start := r.Place()
 				x.Properties = r.RawObject()
-				codec.OrKeep(r, start, &x.Extra, key, &x.Properties)
+				codec.OrKeep(r, start, &x.Extra, "properties", &x.Properties)
 			}
 		case "required":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 2, "required") {
+				start := r.Place()
 				x.Required = codec.DecodeListFunc(r, (*codec.Reader).Text)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Required)
+				codec.OrKeep(r, start, &x.Extra, "required", &x.Required)
 			}
 		case "type":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				start := r.Mark()
-				x.Type = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.Type)
+			if r.Member(&x.Extra, &seen, 3, "type") {
+				start := r.Place()
+				x.Type = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "type", &x.Type)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 }
@@ -5191,32 +5362,33 @@ func (x *ToolOutputSchema) DecodeJSON(r *codec.Reader) {
 func (x *ToolResultContent) DecodeJSON(r *codec.Reader) {
 	*x = ToolResultContent{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "_meta") {
 				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
 			}
 		case "content":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "content") {
 				x.Content = codec.DecodeListFunc(r, DecodeContentBlock)
 			}
 		case "isError":
-			if r.Member(&x.Extra, &seen, 4, key) {
-				x.IsError = new(r.Bool())
+			if r.Member(&x.Extra, &seen, 4, "isError") {
+				x.IsError = r.NewBool()
 			}
 		case "structuredContent":
-			if r.MemberOrNull(&x.Extra, &seen, 5, key) {
+			if r.MemberOrNull(&seen, 5) {
 				x.StructuredContent = r.Raw()
 			}
 		case "toolUseId":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "toolUseId") {
 				x.ToolUseID = r.Text()
 			}
 		case "type":
-			r.ConstMember(&x.Extra, &seen, 2, key, "tool_result")
+			r.ConstMember(&x.Extra, &seen, 2, "type", "tool_result")
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -5227,28 +5399,29 @@ func (x *ToolResultContent) DecodeJSON(r *codec.Reader) {
 func (x *ToolUseContent) DecodeJSON(r *codec.Reader) {
 	*x = ToolUseContent{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 4, key) {
+			if r.Member(&x.Extra, &seen, 4, "_meta") {
 				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
 			}
 		case "id":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "id") {
 				x.ID = r.Text()
 			}
 		case "input":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "input") {
 				x.Input = r.RawObject()
 			}
 		case "name":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "name") {
 				x.Name = r.Text()
 			}
 		case "type":
-			r.ConstMember(&x.Extra, &seen, 3, key, "tool_use")
+			r.ConstMember(&x.Extra, &seen, 3, "type", "tool_use")
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 4)
@@ -5259,20 +5432,21 @@ func (x *ToolUseContent) DecodeJSON(r *codec.Reader) {
 func (x *URLElicitationRequiredError) DecodeJSON(r *codec.Reader) {
 	*x = URLElicitationRequiredError{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "error":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "error") {
 				x.Error.DecodeJSON(r)
 			}
 		case "id":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "id") {
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
 			}
 		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, key, "2.0")
+			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -5283,20 +5457,21 @@ func (x *URLElicitationRequiredError) DecodeJSON(r *codec.Reader) {
 func (x *URLElicitationRequiredErrorError) DecodeJSON(r *codec.Reader) {
 	*x = URLElicitationRequiredErrorError{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "code":
-			r.ConstIntMember(&x.Extra, &seen, 0, key, -32042)
+			r.ConstIntMember(&x.Extra, &seen, 0, "code", -32042)
 		case "data":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "data") {
 				x.Data.DecodeJSON(r)
 			}
 		case "message":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "message") {
 				x.Message = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -5307,14 +5482,15 @@ func (x *URLElicitationRequiredErrorError) DecodeJSON(r *codec.Reader) {
 func (x *URLElicitationRequiredErrorErrorData) DecodeJSON(r *codec.Reader) {
 	*x = URLElicitationRequiredErrorErrorData{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "elicitations":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "elicitations") {
 				x.Elicitations = codec.DecodeList[ElicitRequestURLParams](r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -5325,28 +5501,29 @@ func (x *URLElicitationRequiredErrorErrorData) DecodeJSON(r *codec.Reader) {
 func (x *UnsubscribeRequest) DecodeJSON(r *codec.Reader) {
 	*x = UnsubscribeRequest{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "id":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 2, "id") {
+				start := r.Place()
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-				codec.OrKeep(r, start, &x.Extra, key, &x.ID)
+				codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
 			}
 		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				start := r.Mark()
-				x.JSONRPC = new(r.Text())
-				codec.OrKeep(r, start, &x.Extra, key, &x.JSONRPC)
+			if r.Member(&x.Extra, &seen, 3, "jsonrpc") {
+				start := r.Place()
+				x.JSONRPC = r.NewText()
+				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
 			}
 		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, key, "resources/unsubscribe")
+			r.ConstMember(&x.Extra, &seen, 0, "method", "resources/unsubscribe")
 		case "params":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "params") {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -5357,20 +5534,21 @@ func (x *UnsubscribeRequest) DecodeJSON(r *codec.Reader) {
 func (x *UnsubscribeRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = UnsubscribeRequestParams{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, key) {
-				start := r.Mark()
+			if r.Member(&x.Extra, &seen, 1, "_meta") {
+				start := r.Place()
 				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, key, &x.Meta)
+				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
 			}
 		case "uri":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "uri") {
 				x.URI = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -5381,20 +5559,21 @@ func (x *UnsubscribeRequestParams) DecodeJSON(r *codec.Reader) {
 func (x *UnsupportedProtocolVersionError) DecodeJSON(r *codec.Reader) {
 	*x = UnsupportedProtocolVersionError{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "error":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "error") {
 				x.Error.DecodeJSON(r)
 			}
 		case "id":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "id") {
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
 			}
 		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, key, "2.0")
+			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -5405,20 +5584,21 @@ func (x *UnsupportedProtocolVersionError) DecodeJSON(r *codec.Reader) {
 func (x *UnsupportedProtocolVersionErrorError) DecodeJSON(r *codec.Reader) {
 	*x = UnsupportedProtocolVersionErrorError{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "code":
-			r.ConstIntMember(&x.Extra, &seen, 0, key, -32022)
+			r.ConstIntMember(&x.Extra, &seen, 0, "code", -32022)
 		case "data":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "data") {
 				x.Data.DecodeJSON(r)
 			}
 		case "message":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "message") {
 				x.Message = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -5429,18 +5609,19 @@ func (x *UnsupportedProtocolVersionErrorError) DecodeJSON(r *codec.Reader) {
 func (x *UnsupportedProtocolVersionErrorErrorData) DecodeJSON(r *codec.Reader) {
 	*x = UnsupportedProtocolVersionErrorErrorData{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "requested":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "requested") {
 				x.Requested = r.Text()
 			}
 		case "supported":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "supported") {
 				x.Supported = codec.DecodeListFunc(r, (*codec.Reader).Text)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -5451,36 +5632,37 @@ func (x *UnsupportedProtocolVersionErrorErrorData) DecodeJSON(r *codec.Reader) {
 func (x *UntitledMultiSelectEnumSchema) DecodeJSON(r *codec.Reader) {
 	*x = UntitledMultiSelectEnumSchema{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "default":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "default") {
 				x.Default = codec.DecodeListFunc(r, (*codec.Reader).Text)
 			}
 		case "description":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				x.Description = new(r.Text())
+			if r.Member(&x.Extra, &seen, 3, "description") {
+				x.Description = r.NewText()
 			}
 		case "items":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "items") {
 				x.Items.DecodeJSON(r)
 			}
 		case "maxItems":
-			if r.Member(&x.Extra, &seen, 4, key) {
-				x.MaxItems = new(r.IntExact(&x.Extra, key))
+			if r.Member(&x.Extra, &seen, 4, "maxItems") {
+				x.MaxItems = r.NewInt(&x.Extra, "maxItems")
 			}
 		case "minItems":
-			if r.Member(&x.Extra, &seen, 5, key) {
-				x.MinItems = new(r.IntExact(&x.Extra, key))
+			if r.Member(&x.Extra, &seen, 5, "minItems") {
+				x.MinItems = r.NewInt(&x.Extra, "minItems")
 			}
 		case "title":
-			if r.Member(&x.Extra, &seen, 6, key) {
-				x.Title = new(r.Text())
+			if r.Member(&x.Extra, &seen, 6, "title") {
+				x.Title = r.NewText()
 			}
 		case "type":
-			r.ConstMember(&x.Extra, &seen, 1, key, "array")
+			r.ConstMember(&x.Extra, &seen, 1, "type", "array")
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -5491,16 +5673,17 @@ func (x *UntitledMultiSelectEnumSchema) DecodeJSON(r *codec.Reader) {
 func (x *UntitledMultiSelectEnumSchemaItems) DecodeJSON(r *codec.Reader) {
 	*x = UntitledMultiSelectEnumSchemaItems{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "enum":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "enum") {
 				x.Enum = codec.DecodeListFunc(r, (*codec.Reader).Text)
 			}
 		case "type":
-			r.ConstMember(&x.Extra, &seen, 1, key, "string")
+			r.ConstMember(&x.Extra, &seen, 1, "type", "string")
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -5511,28 +5694,29 @@ func (x *UntitledMultiSelectEnumSchemaItems) DecodeJSON(r *codec.Reader) {
 func (x *UntitledSingleSelectEnumSchema) DecodeJSON(r *codec.Reader) {
 	*x = UntitledSingleSelectEnumSchema{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "default":
-			if r.Member(&x.Extra, &seen, 2, key) {
-				x.Default = new(r.Text())
+			if r.Member(&x.Extra, &seen, 2, "default") {
+				x.Default = r.NewText()
 			}
 		case "description":
-			if r.Member(&x.Extra, &seen, 3, key) {
-				x.Description = new(r.Text())
+			if r.Member(&x.Extra, &seen, 3, "description") {
+				x.Description = r.NewText()
 			}
 		case "enum":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "enum") {
 				x.Enum = codec.DecodeListFunc(r, (*codec.Reader).Text)
 			}
 		case "title":
-			if r.Member(&x.Extra, &seen, 4, key) {
-				x.Title = new(r.Text())
+			if r.Member(&x.Extra, &seen, 4, "title") {
+				x.Title = r.NewText()
 			}
 		case "type":
-			r.ConstMember(&x.Extra, &seen, 1, key, "string")
+			r.ConstMember(&x.Extra, &seen, 1, "type", "string")
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)

@@ -102,114 +102,131 @@ func DecodeParams(method string, data []byte, opts ...codec.Option) (Value, erro
 	if len(data) == 0 {
 		return nil, nil
 	}
-	r := codec.NewReader(data, opts...)
-	var v Value
-	switch method {
-	case "completion/complete":
-		v = codec.New(r, (*CompleteRequestParams).DecodeJSON)
-	case "elicitation/create":
-		v = DecodeElicitRequestParams(r).(Value)
-	case "initialize":
-		v = codec.New(r, (*InitializeRequestParams).DecodeJSON)
-	case "logging/setLevel":
-		v = codec.New(r, (*SetLevelRequestParams).DecodeJSON)
-	case "ping", "roots/list", "server/discover":
-		v = codec.New(r, (*RequestParams).DecodeJSON)
-	case "prompts/get":
-		v = codec.New(r, (*GetPromptRequestParams).DecodeJSON)
-	case "prompts/list", "resources/list", "resources/templates/list", "tasks/list", "tools/list":
-		v = codec.New(r, (*PaginatedRequestParams).DecodeJSON)
-	case "resources/read":
-		v = codec.New(r, (*ReadResourceRequestParams).DecodeJSON)
-	case "resources/subscribe":
-		v = codec.New(r, (*SubscribeRequestParams).DecodeJSON)
-	case "resources/unsubscribe":
-		v = codec.New(r, (*UnsubscribeRequestParams).DecodeJSON)
-	case "sampling/createMessage":
-		v = codec.New(r, (*CreateMessageRequestParams).DecodeJSON)
-	case "subscriptions/listen":
-		v = codec.New(r, (*SubscriptionsListenRequestParams).DecodeJSON)
-	case "tasks/cancel":
-		v = codec.New(r, (*CancelTaskRequestParams).DecodeJSON)
-	case "tasks/get":
-		v = codec.New(r, (*GetTaskRequestParams).DecodeJSON)
-	case "tasks/result":
-		v = codec.New(r, (*GetTaskPayloadRequestParams).DecodeJSON)
-	case "tools/call":
-		v = codec.New(r, (*CallToolRequestParams).DecodeJSON)
-	case "notifications/cancelled":
-		v = codec.New(r, (*CancelledNotificationParams).DecodeJSON)
-	case "notifications/elicitation/complete":
-		v = codec.New(r, (*ElicitationCompleteNotificationParams).DecodeJSON)
-	case "notifications/initialized", "notifications/prompts/list_changed", "notifications/resources/list_changed", "notifications/roots/list_changed", "notifications/tools/list_changed":
-		v = codec.New(r, (*NotificationParams).DecodeJSON)
-	case "notifications/message":
-		v = codec.New(r, (*LoggingMessageNotificationParams).DecodeJSON)
-	case "notifications/progress":
-		v = codec.New(r, (*ProgressNotificationParams).DecodeJSON)
-	case "notifications/resources/updated":
-		v = codec.New(r, (*ResourceUpdatedNotificationParams).DecodeJSON)
-	case "notifications/subscriptions/acknowledged":
-		v = codec.New(r, (*SubscriptionsAcknowledgedNotificationParams).DecodeJSON)
-	case "notifications/tasks/status":
-		v = codec.New(r, (*TaskStatusNotificationParams).DecodeJSON)
-	default:
-		return nil, jsonrpc.MethodNotFound(method)
-	}
-	r.End()
-	return v, r.Err()
+	return decode(method, data, ReadParams, opts)
 }
 
 // DecodeResult decodes the result that answers a request into its type. Where a method has
 // several results, as with a task, it is one variant of their union. The error is a
 // [*codec.Error], or a [*jsonrpc.Error] for a method that the table does not have.
 func DecodeResult(method string, data []byte, opts ...codec.Option) (Value, error) {
-	r := codec.NewReader(data, opts...)
-	var v Value
+	return decode(method, data, ReadResult, opts)
+}
+
+func decode(method string, data []byte, read func(*codec.Reader, string) Value, opts []codec.Option) (Value, error) {
+	known := true
+	v, err := codec.UnmarshalFunc(data, func(r *codec.Reader) Value {
+		v := read(r, method)
+		if known = v != nil; !known {
+			r.Skip()
+		}
+		return v
+	}, opts...)
+	if err == nil && !known {
+		err = jsonrpc.MethodNotFound(method)
+	}
+	return v, err
+}
+
+// ReadParams reads the params of a request or notification from r, as [DecodeParams] decodes
+// them. It returns nil and consumes nothing for a method that the table does not have.
+func ReadParams(r *codec.Reader, method string) Value {
 	switch method {
 	case "completion/complete":
-		v = codec.New(r, (*CompleteResult).DecodeJSON)
+		return codec.New(r, (*CompleteRequestParams).DecodeJSON)
 	case "elicitation/create":
-		v = DecodeElicitOutcome(r).(Value)
+		return codec.Encoder(DecodeElicitRequestParams(r)).(Value)
 	case "initialize":
-		v = codec.New(r, (*InitializeResult).DecodeJSON)
-	case "logging/setLevel", "ping", "resources/subscribe", "resources/unsubscribe":
-		v = codec.New(r, (*Result).DecodeJSON)
+		return codec.New(r, (*InitializeRequestParams).DecodeJSON)
+	case "logging/setLevel":
+		return codec.New(r, (*SetLevelRequestParams).DecodeJSON)
+	case "ping", "roots/list", "server/discover":
+		return codec.New(r, (*RequestParams).DecodeJSON)
 	case "prompts/get":
-		v = DecodeGetPromptOutcome(r).(Value)
-	case "prompts/list":
-		v = codec.New(r, (*ListPromptsResult).DecodeJSON)
-	case "resources/list":
-		v = codec.New(r, (*ListResourcesResult).DecodeJSON)
+		return codec.New(r, (*GetPromptRequestParams).DecodeJSON)
+	case "prompts/list", "resources/list", "resources/templates/list", "tasks/list", "tools/list":
+		return codec.New(r, (*PaginatedRequestParams).DecodeJSON)
 	case "resources/read":
-		v = DecodeReadResourceOutcome(r).(Value)
-	case "resources/templates/list":
-		v = codec.New(r, (*ListResourceTemplatesResult).DecodeJSON)
-	case "roots/list":
-		v = codec.New(r, (*ListRootsResult).DecodeJSON)
+		return codec.New(r, (*ReadResourceRequestParams).DecodeJSON)
+	case "resources/subscribe":
+		return codec.New(r, (*SubscribeRequestParams).DecodeJSON)
+	case "resources/unsubscribe":
+		return codec.New(r, (*UnsubscribeRequestParams).DecodeJSON)
 	case "sampling/createMessage":
-		v = DecodeCreateMessageOutcome(r).(Value)
-	case "server/discover":
-		v = codec.New(r, (*DiscoverResult).DecodeJSON)
+		return codec.New(r, (*CreateMessageRequestParams).DecodeJSON)
 	case "subscriptions/listen":
-		v = codec.New(r, (*SubscriptionsListenResult).DecodeJSON)
+		return codec.New(r, (*SubscriptionsListenRequestParams).DecodeJSON)
 	case "tasks/cancel":
-		v = codec.New(r, (*CancelTaskResult).DecodeJSON)
+		return codec.New(r, (*CancelTaskRequestParams).DecodeJSON)
 	case "tasks/get":
-		v = codec.New(r, (*GetTaskResult).DecodeJSON)
-	case "tasks/list":
-		v = codec.New(r, (*ListTasksResult).DecodeJSON)
+		return codec.New(r, (*GetTaskRequestParams).DecodeJSON)
 	case "tasks/result":
-		v = codec.New(r, (*GetTaskPayloadResult).DecodeJSON)
+		return codec.New(r, (*GetTaskPayloadRequestParams).DecodeJSON)
 	case "tools/call":
-		v = DecodeCallToolOutcome(r).(Value)
-	case "tools/list":
-		v = codec.New(r, (*ListToolsResult).DecodeJSON)
-	default:
-		return nil, jsonrpc.MethodNotFound(method)
+		return codec.New(r, (*CallToolRequestParams).DecodeJSON)
+	case "notifications/cancelled":
+		return codec.New(r, (*CancelledNotificationParams).DecodeJSON)
+	case "notifications/elicitation/complete":
+		return codec.New(r, (*ElicitationCompleteNotificationParams).DecodeJSON)
+	case "notifications/initialized", "notifications/prompts/list_changed", "notifications/resources/list_changed", "notifications/roots/list_changed", "notifications/tools/list_changed":
+		return codec.New(r, (*NotificationParams).DecodeJSON)
+	case "notifications/message":
+		return codec.New(r, (*LoggingMessageNotificationParams).DecodeJSON)
+	case "notifications/progress":
+		return codec.New(r, (*ProgressNotificationParams).DecodeJSON)
+	case "notifications/resources/updated":
+		return codec.New(r, (*ResourceUpdatedNotificationParams).DecodeJSON)
+	case "notifications/subscriptions/acknowledged":
+		return codec.New(r, (*SubscriptionsAcknowledgedNotificationParams).DecodeJSON)
+	case "notifications/tasks/status":
+		return codec.New(r, (*TaskStatusNotificationParams).DecodeJSON)
 	}
-	r.End()
-	return v, r.Err()
+	return nil
+}
+
+// ReadResult reads the result that answers a request from r, as [DecodeResult] decodes it. It
+// returns nil and consumes nothing for a method that the table does not have.
+func ReadResult(r *codec.Reader, method string) Value {
+	switch method {
+	case "completion/complete":
+		return codec.New(r, (*CompleteResult).DecodeJSON)
+	case "elicitation/create":
+		return codec.Encoder(DecodeElicitOutcome(r)).(Value)
+	case "initialize":
+		return codec.New(r, (*InitializeResult).DecodeJSON)
+	case "logging/setLevel", "ping", "resources/subscribe", "resources/unsubscribe":
+		return codec.New(r, (*Result).DecodeJSON)
+	case "prompts/get":
+		return codec.Encoder(DecodeGetPromptOutcome(r)).(Value)
+	case "prompts/list":
+		return codec.New(r, (*ListPromptsResult).DecodeJSON)
+	case "resources/list":
+		return codec.New(r, (*ListResourcesResult).DecodeJSON)
+	case "resources/read":
+		return codec.Encoder(DecodeReadResourceOutcome(r)).(Value)
+	case "resources/templates/list":
+		return codec.New(r, (*ListResourceTemplatesResult).DecodeJSON)
+	case "roots/list":
+		return codec.New(r, (*ListRootsResult).DecodeJSON)
+	case "sampling/createMessage":
+		return codec.Encoder(DecodeCreateMessageOutcome(r)).(Value)
+	case "server/discover":
+		return codec.New(r, (*DiscoverResult).DecodeJSON)
+	case "subscriptions/listen":
+		return codec.New(r, (*SubscriptionsListenResult).DecodeJSON)
+	case "tasks/cancel":
+		return codec.New(r, (*CancelTaskResult).DecodeJSON)
+	case "tasks/get":
+		return codec.New(r, (*GetTaskResult).DecodeJSON)
+	case "tasks/list":
+		return codec.New(r, (*ListTasksResult).DecodeJSON)
+	case "tasks/result":
+		return codec.New(r, (*GetTaskPayloadResult).DecodeJSON)
+	case "tools/call":
+		return codec.Encoder(DecodeCallToolOutcome(r)).(Value)
+	case "tools/list":
+		return codec.New(r, (*ListToolsResult).DecodeJSON)
+	}
+	return nil
 }
 
 // ValidateParams checks the params of a request or notification against the schema of one

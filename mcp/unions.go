@@ -84,7 +84,7 @@ func DecodeCallToolOutcome(r *codec.Reader) CallToolOutcome {
 	if r.Kind() != codec.KindObject {
 		return newUnknown(r)
 	}
-	switch r.PeekText("resultType") {
+	switch string(r.PeekText("resultType")) {
 	case "input_required":
 		return codec.New(r, (*InputRequiredResult).DecodeJSON)
 	default:
@@ -115,7 +115,7 @@ func DecodeCallToolResultResponseResult(r *codec.Reader) CallToolResultResponseR
 	if r.Kind() != codec.KindObject {
 		return newUnknown(r)
 	}
-	switch r.PeekText("resultType") {
+	switch string(r.PeekText("resultType")) {
 	case "input_required":
 		return codec.New(r, (*InputRequiredResult).DecodeJSON)
 	default:
@@ -144,7 +144,7 @@ type ClientNotification interface {
 // DecodeClientNotification reads a [ClientNotification] and finds its variant by its member
 // "method".
 func DecodeClientNotification(r *codec.Reader) ClientNotification {
-	switch r.PeekText("method") {
+	switch string(r.PeekText("method")) {
 	case "notifications/cancelled":
 		return codec.New(r, (*CancelledNotification).DecodeJSON)
 	case "notifications/initialized":
@@ -192,7 +192,7 @@ type ClientRequest interface {
 
 // DecodeClientRequest reads a [ClientRequest] and finds its variant by its member "method".
 func DecodeClientRequest(r *codec.Reader) ClientRequest {
-	switch r.PeekText("method") {
+	switch string(r.PeekText("method")) {
 	case "completion/complete":
 		return codec.New(r, (*CompleteRequest).DecodeJSON)
 	case "initialize":
@@ -284,7 +284,7 @@ type CompletionReference interface {
 // DecodeCompletionReference reads a [CompletionReference] and finds its variant by its
 // member "type".
 func DecodeCompletionReference(r *codec.Reader) CompletionReference {
-	switch r.PeekText("type") {
+	switch string(r.PeekText("type")) {
 	case "ref/prompt":
 		return codec.New(r, (*PromptReference).DecodeJSON)
 	case "ref/resource":
@@ -315,7 +315,7 @@ type ContentBlock interface {
 
 // DecodeContentBlock reads a [ContentBlock] and finds its variant by its member "type".
 func DecodeContentBlock(r *codec.Reader) ContentBlock {
-	switch r.PeekText("type") {
+	switch string(r.PeekText("type")) {
 	case "audio":
 		return codec.New(r, (*AudioContent).DecodeJSON)
 	case "image":
@@ -403,7 +403,7 @@ func DecodeElicitRequestParams(r *codec.Reader) ElicitRequestParams {
 	if r.Kind() != codec.KindObject {
 		return newUnknown(r)
 	}
-	switch r.PeekText("mode") {
+	switch string(r.PeekText("mode")) {
 	case "", "form":
 		return codec.New(r, (*ElicitRequestFormParams).DecodeJSON)
 	case "url":
@@ -459,7 +459,7 @@ type EnumSchema interface {
 // DecodeEnumSchema reads a [EnumSchema] and finds its variant by its member "type" and the
 // members that are there.
 func DecodeEnumSchema(r *codec.Reader) EnumSchema {
-	switch r.PeekText("type") {
+	switch string(r.PeekText("type")) {
 	case "array":
 		switch {
 		case r.PeekPath("items", "enum"):
@@ -499,7 +499,7 @@ func DecodeGetPromptOutcome(r *codec.Reader) GetPromptOutcome {
 	if r.Kind() != codec.KindObject {
 		return newUnknown(r)
 	}
-	switch r.PeekText("resultType") {
+	switch string(r.PeekText("resultType")) {
 	case "input_required":
 		return codec.New(r, (*InputRequiredResult).DecodeJSON)
 	default:
@@ -527,7 +527,7 @@ func DecodeGetPromptResultResponseResult(r *codec.Reader) GetPromptResultRespons
 	if r.Kind() != codec.KindObject {
 		return newUnknown(r)
 	}
-	switch r.PeekText("resultType") {
+	switch string(r.PeekText("resultType")) {
 	case "input_required":
 		return codec.New(r, (*InputRequiredResult).DecodeJSON)
 	default:
@@ -556,7 +556,7 @@ type InputRequest interface {
 
 // DecodeInputRequest reads a [InputRequest] and finds its variant by its member "method".
 func DecodeInputRequest(r *codec.Reader) InputRequest {
-	switch r.PeekText("method") {
+	switch string(r.PeekText("method")) {
 	case "elicitation/create":
 		return codec.New(r, (*ElicitRequest).DecodeJSON)
 	case "roots/list":
@@ -801,7 +801,7 @@ type PrimitiveSchemaDefinition interface {
 // DecodePrimitiveSchemaDefinition reads a [PrimitiveSchemaDefinition] and finds its variant
 // by its member "type" and the members that are there.
 func DecodePrimitiveSchemaDefinition(r *codec.Reader) PrimitiveSchemaDefinition {
-	switch r.PeekText("type") {
+	switch string(r.PeekText("type")) {
 	case "array":
 		switch {
 		case r.PeekPath("items", "enum"):
@@ -846,7 +846,7 @@ func DecodeReadResourceOutcome(r *codec.Reader) ReadResourceOutcome {
 	if r.Kind() != codec.KindObject {
 		return newUnknown(r)
 	}
-	switch r.PeekText("resultType") {
+	switch string(r.PeekText("resultType")) {
 	case "input_required":
 		return codec.New(r, (*InputRequiredResult).DecodeJSON)
 	default:
@@ -874,7 +874,7 @@ func DecodeReadResourceResultResponseResult(r *codec.Reader) ReadResourceResultR
 	if r.Kind() != codec.KindObject {
 		return newUnknown(r)
 	}
-	switch r.PeekText("resultType") {
+	switch string(r.PeekText("resultType")) {
 	case "input_required":
 		return codec.New(r, (*InputRequiredResult).DecodeJSON)
 	default:
@@ -905,7 +905,7 @@ type SamplingMessageContentBlock interface {
 // DecodeSamplingMessageContentBlock reads a [SamplingMessageContentBlock] and finds its
 // variant by its member "type".
 func DecodeSamplingMessageContentBlock(r *codec.Reader) SamplingMessageContentBlock {
-	switch r.PeekText("type") {
+	switch string(r.PeekText("type")) {
 	case "audio":
 		return codec.New(r, (*AudioContent).DecodeJSON)
 	case "image":
@@ -945,7 +945,7 @@ type ServerNotification interface {
 // DecodeServerNotification reads a [ServerNotification] and finds its variant by its member
 // "method".
 func DecodeServerNotification(r *codec.Reader) ServerNotification {
-	switch r.PeekText("method") {
+	switch string(r.PeekText("method")) {
 	case "notifications/cancelled":
 		return codec.New(r, (*CancelledNotification).DecodeJSON)
 	case "notifications/elicitation/complete":
@@ -994,7 +994,7 @@ type ServerRequest interface {
 
 // DecodeServerRequest reads a [ServerRequest] and finds its variant by its member "method".
 func DecodeServerRequest(r *codec.Reader) ServerRequest {
-	switch r.PeekText("method") {
+	switch string(r.PeekText("method")) {
 	case "elicitation/create":
 		return codec.New(r, (*ElicitRequest).DecodeJSON)
 	case "ping":

@@ -65,18 +65,7 @@ func CallFor[T any](ctx context.Context, c Caller, method string, params codec.E
 		var none T
 		return none, err
 	}
-	return decode(result, read)
-}
-
-func decode[T any](data []byte, read func(*codec.Reader) T) (T, error) {
-	r := codec.NewReader(data)
-	v := read(r)
-	r.End()
-	if err := r.Err(); err != nil {
-		var none T
-		return none, err
-	}
-	return v, nil
+	return codec.UnmarshalFunc(result, read)
 }
 
 // Serve decodes the params of a request and answers it with handle. Absent params are nil
@@ -137,7 +126,7 @@ func decodeParams[P any](params json.RawMessage, optional bool, read func(*codec
 		}
 		return none, &Error{Code: CodeInvalidParams, Message: "invalid params: there are none"}
 	}
-	v, err := decode(params, read)
+	v, err := codec.UnmarshalFunc(params, read)
 	if err != nil {
 		return none, InvalidParams(err)
 	}

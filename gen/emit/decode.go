@@ -27,9 +27,9 @@ func (w *printer) decodeStruct(s *ir.Struct) {
 	if len(s.Fields) > 0 {
 		w.f("\tvar seen codec.Seen\n")
 	}
-	w.f("\tfor r.Object(); r.More(); {\n\t\t")
+	w.f("\tr.Object()\n\tfor name, ok := r.NextKey(); ok; name, ok = r.NextKey() {\n\t\t")
 	if len(s.Fields) > 0 {
-		w.f("switch key := r.Key(); key {\n")
+		w.f("switch string(name) {\n")
 		for _, f := range s.Fields {
 			w.f("\t\tcase %q:\n", f.JSON)
 			w.decodeField(f)
@@ -38,7 +38,6 @@ func (w *printer) decodeStruct(s *ir.Struct) {
 		w.decodeRest(s)
 		w.f("\t\t}\n")
 	} else {
-		w.f("key := r.Key()\n\t\t")
 		w.decodeRest(s)
 	}
 	w.f("\t}\n")
@@ -50,50 +49,69 @@ func (w *printer) decodeStruct(s *ir.Struct) {
 
 func (w *printer) decodeRest(s *ir.Struct) {
 	if s.Rest == nil {
-		w.f("r.Extra(&x.Extra, key)\n")
+		w.f("r.Extra(&x.Extra, string(name))\n")
 		return
 	}
-	w.f("codec.Put(r, &x.AdditionalProperties, key, %s)\n", reader(s.Rest))
+	w.f("codec.Put(r, &x.AdditionalProperties, string(name), %s)\n", reader(s.Rest))
 }
 
 func (w *printer) decodeField(f *ir.Field) {
 	field := "x." + f.GoName
 	t, _ := underlying(f.Type)
-	member := "Member"
 	nullable, isNullable := t.(*ir.Nullable)
-	if t == ir.RawAny || isNullable {
-		member = "MemberOrNull"
-	}
 	if f.GoName == "" {
-		if strings.HasPrefix(f.Const, `"`) {
-			w.f("\t\t\tr.ConstMember(&x.Extra, &seen, %d, key, %s)\n", f.Bit, f.Const)
-		} else {
-			w.f("\t\t\tr.ConstIntMember(&x.Extra, &seen, %d, key, %s)\n", f.Bit, f.Const)
+		kind := "ConstMember"
+		if !strings.HasPrefix(f.Const, `"`) {
+			kind = "ConstIntMember"
 		}
+		w.f("\t\t\tr.%s(&x.Extra, &seen, %d, %q, %s)\n", kind, f.Bit, f.JSON, f.Const)
 		return
 	}
-	w.f("\t\t\tif r.%s(&x.Extra, &seen, %d, key) {\n", member, f.Bit)
+	if t == ir.RawAny || isNullable {
+		w.f("\t\t\tif r.MemberOrNull(&seen, %d) {\n", f.Bit)
+	} else {
+		w.f("\t\t\tif r.Member(&x.Extra, &seen, %d, %q) {\n", f.Bit, f.JSON)
+	}
 	if f.Open {
-		w.f("\t\t\t\tstart := r.Mark()\n")
+		w.f("\t\t\t\tstart := r.Place()\n")
 	}
 	switch {
 	case isNullable && f.Presence == ir.Plain:
-		w.f("\t\t\t\tif r.Null() {\n\t\t\t\t\t%s = nil\n\t\t\t\t} else {\n\t\t\t\t\t%[1]s = new(%[2]s)\n\t\t\t\t}\n", field, readMember(nullable.Elem))
+		w.f("\t\t\t\tif !r.Null() {\n\t\t\t\t\t%s = %s\n\t\t\t\t}\n", field, newMember(nullable.Elem, f.JSON))
 	case isNullable:
-		w.f("\t\t\t\t%s = &codec.Nullable[%s]{Null: r.Null()}\n\t\t\t\tif !%[1]s.Null {\n\t\t\t\t\t%[1]s.Value = %[3]s\n\t\t\t\t}\n", field, goType(nullable.Elem), readMember(nullable.Elem))
-	case byPointer(t) && f.Presence == ir.Pointer:
-		w.f("\t\t\t\t%s = codec.New(r, (*%s).DecodeJSON)\n", field, goType(f.Type))
-	case byPointer(t):
+		w.f("\t\t\t\t%s = &codec.Nullable[%s]{Null: r.Null()}\n\t\t\t\tif !%[1]s.Null {\n\t\t\t\t\t%[1]s.Value = %[3]s\n\t\t\t\t}\n", field, goType(nullable.Elem), readMember(nullable.Elem, f.JSON))
+	case byPointer(t) && f.Presence != ir.Pointer:
 		w.f("\t\t\t\t%s.DecodeJSON(r)\n", field)
 	case f.Presence == ir.Pointer:
-		w.f("\t\t\t\t%s = new(%s)\n", field, readMember(f.Type))
+		w.f("\t\t\t\t%s = %s\n", field, newMember(f.Type, f.JSON))
 	default:
-		w.f("\t\t\t\t%s = %s\n", field, readMember(f.Type))
+		w.f("\t\t\t\t%s = %s\n", field, readMember(f.Type, f.JSON))
 	}
 	if f.Open {
-		w.f("\t\t\t\tcodec.OrKeep(r, start, &x.Extra, key, &%s)\n", field)
+		w.f("\t\t\t\tcodec.OrKeep(r, start, &x.Extra, %q, &%s)\n", f.JSON, field)
 	}
 	w.f("\t\t\t}\n")
+}
+
+// newMember is the expression that reads the member name of x and returns a pointer to it.
+func newMember(t ir.Type, name string) string {
+	if byPointer(t) {
+		return fmt.Sprintf("codec.New(r, (*%s).DecodeJSON)", goType(t))
+	}
+	under, _ := underlying(t)
+	if p, ok := under.(ir.Prim); ok {
+		switch p {
+		case ir.String:
+			return "r.NewText()"
+		case ir.Bool:
+			return "r.NewBool()"
+		case ir.Int:
+			return fmt.Sprintf("r.NewInt(&x.Extra, %q)", name)
+		case ir.Float:
+			return fmt.Sprintf("r.NewFloat(&x.Extra, %q)", name)
+		}
+	}
+	return "new(" + readMember(t, name) + ")"
 }
 
 // byPointer reports whether values of t decode into a place they are given.
@@ -106,21 +124,21 @@ func byPointer(t ir.Type) bool {
 	return false
 }
 
-// readMember is read for the value of the member key of x, where a number that Go cannot
+// readMember is read for the value of the member name of x, where a number that Go cannot
 // hold exactly leaves its text.
-func readMember(t ir.Type) string {
+func readMember(t ir.Type, name string) string {
 	under, _ := underlying(t)
 	switch u := under.(type) {
 	case ir.Prim:
 		switch u {
 		case ir.Int:
-			return "r.IntExact(&x.Extra, key)"
+			return fmt.Sprintf("r.IntExact(&x.Extra, %q)", name)
 		case ir.Float:
-			return "r.FloatExact(&x.Extra, key)"
+			return fmt.Sprintf("r.FloatExact(&x.Extra, %q)", name)
 		}
 	case *ir.Enum:
 		if !u.String {
-			return goType(t) + "(r.IntExact(&x.Extra, key))"
+			return fmt.Sprintf("%s(r.IntExact(&x.Extra, %q))", goType(t), name)
 		}
 	}
 	return read(t)

@@ -84,16 +84,43 @@ func DecodeParams(method string, data []byte, opts ...codec.Option) (Value, erro
 	if len(data) == 0 {
 		return nil, nil
 	}
-`)
-	w.decodeBy(func(m *ir.Method) ir.Type { return m.Params })
-	w.f(`}
+	return decode(method, data, ReadParams, opts)
+}
 
 // DecodeResult decodes the result that answers a request into its type. Where a method has
 // several results, as with a task, it is one variant of their union. The error is a
 // [*codec.Error], or a [*jsonrpc.Error] for a method that the table does not have.
 func DecodeResult(method string, data []byte, opts ...codec.Option) (Value, error) {
+	return decode(method, data, ReadResult, opts)
+}
+
+func decode(method string, data []byte, read func(*codec.Reader, string) Value, opts []codec.Option) (Value, error) {
+	known := true
+	v, err := codec.UnmarshalFunc(data, func(r *codec.Reader) Value {
+		v := read(r, method)
+		if known = v != nil; !known {
+			r.Skip()
+		}
+		return v
+	}, opts...)
+	if err == nil && !known {
+		err = jsonrpc.MethodNotFound(method)
+	}
+	return v, err
+}
+
+// ReadParams reads the params of a request or notification from r, as [DecodeParams] decodes
+// them. It returns nil and consumes nothing for a method that the table does not have.
+func ReadParams(r *codec.Reader, method string) Value {
 `)
-	w.decodeBy(func(m *ir.Method) ir.Type { return m.Result })
+	w.readBy(func(m *ir.Method) ir.Type { return m.Params })
+	w.f(`}
+
+// ReadResult reads the result that answers a request from r, as [DecodeResult] decodes it. It
+// returns nil and consumes nothing for a method that the table does not have.
+func ReadResult(r *codec.Reader, method string) Value {
+`)
+	w.readBy(func(m *ir.Method) ir.Type { return m.Result })
 	w.f(`}
 
 // ValidateParams checks the params of a request or notification against the schema of one
@@ -114,9 +141,9 @@ func ValidateParams(rev Revision, method string, data []byte) error {
 `)
 }
 
-// decodeBy prints the code that decodes data as what pick names for the method. Methods
-// with the same type share a case.
-func (w *printer) decodeBy(pick func(*ir.Method) ir.Type) {
+// readBy prints the code that reads what pick names for the method. Methods with the same
+// type share a case.
+func (w *printer) readBy(pick func(*ir.Method) ir.Type) {
 	var order []string
 	cases := map[string][]string{}
 	types := map[string]ir.Type{}
@@ -132,20 +159,19 @@ func (w *printer) decodeBy(pick func(*ir.Method) ir.Type) {
 		}
 		cases[name] = append(cases[name], fmt.Sprintf("%q", m.Name))
 	}
-	if order == nil {
-		w.f("\treturn nil, jsonrpc.MethodNotFound(method)\n")
-		return
-	}
-	w.f("\tr := codec.NewReader(data, opts...)\n\tvar v Value\n\tswitch method {\n")
-	for _, name := range order {
-		w.f("\tcase %s:\n", strings.Join(cases[name], ", "))
-		if under, pkg := underlying(types[name]); isUnion(under) {
-			w.f("\t\tv = %sDecode%s(r).(Value)\n", pkg, goName(under))
-		} else {
-			w.f("\t\tv = codec.New(r, (*%s).DecodeJSON)\n", name)
+	if order != nil {
+		w.f("\tswitch method {\n")
+		for _, name := range order {
+			w.f("\tcase %s:\n", strings.Join(cases[name], ", "))
+			if under, pkg := underlying(types[name]); isUnion(under) {
+				w.f("\t\treturn codec.Encoder(%sDecode%s(r)).(Value)\n", pkg, goName(under))
+			} else {
+				w.f("\t\treturn codec.New(r, (*%s).DecodeJSON)\n", name)
+			}
 		}
+		w.f("\t}\n")
 	}
-	w.f("\tdefault:\n\t\treturn nil, jsonrpc.MethodNotFound(method)\n\t}\n\tr.End()\n\treturn v, r.Err()\n")
+	w.f("\treturn nil\n")
 }
 
 func isUnion(t ir.Type) bool { _, ok := t.(*ir.Union); return ok }

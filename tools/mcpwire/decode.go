@@ -333,7 +333,7 @@ func (d *decoder) conversation() *mcp.Conversation {
 			if ext(method) {
 				return tasks.DecodeResult(method, data)
 			}
-			if d.rev != "2025-11-25" && codec.NewReader(data).PeekText("resultType") == "task" {
+			if d.rev != "2025-11-25" && string(codec.NewReader(data).PeekText("resultType")) == "task" {
 				v := tasks.New("CreateTaskResult")
 				return v, codec.Unmarshal(data, v)
 			}

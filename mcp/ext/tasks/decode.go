@@ -15,22 +15,23 @@ import (
 func (x *CancelTaskRequest) DecodeJSON(r *codec.Reader) {
 	*x = CancelTaskRequest{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "id":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "id") {
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
 			}
 		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, key, "2.0")
+			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
 		case "method":
-			r.ConstMember(&x.Extra, &seen, 2, key, "tasks/cancel")
+			r.ConstMember(&x.Extra, &seen, 2, "method", "tasks/cancel")
 		case "params":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "params") {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 4)
@@ -41,14 +42,15 @@ func (x *CancelTaskRequest) DecodeJSON(r *codec.Reader) {
 func (x *CancelTaskRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = CancelTaskRequestParams{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "taskId":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "taskId") {
 				x.TaskID = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -59,16 +61,17 @@ func (x *CancelTaskRequestParams) DecodeJSON(r *codec.Reader) {
 func (x *CancelTaskResult) DecodeJSON(r *codec.Reader) {
 	*x = CancelTaskResult{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "_meta") {
 				x.Meta = codec.New(r, (*mcp.ResultMetaObject).DecodeJSON)
 			}
 		case "resultType":
-			r.ConstMember(&x.Extra, &seen, 0, key, "complete")
+			r.ConstMember(&x.Extra, &seen, 0, "resultType", "complete")
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -79,40 +82,39 @@ func (x *CancelTaskResult) DecodeJSON(r *codec.Reader) {
 func (x *CancelledTask) DecodeJSON(r *codec.Reader) {
 	*x = CancelledTask{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "createdAt":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "createdAt") {
 				x.CreatedAt = r.Text()
 			}
 		case "lastUpdatedAt":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "lastUpdatedAt") {
 				x.LastUpdatedAt = r.Text()
 			}
 		case "pollIntervalMs":
-			if r.Member(&x.Extra, &seen, 5, key) {
-				x.PollIntervalMs = new(r.IntExact(&x.Extra, key))
+			if r.Member(&x.Extra, &seen, 5, "pollIntervalMs") {
+				x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
 			}
 		case "status":
-			r.ConstMember(&x.Extra, &seen, 2, key, "cancelled")
+			r.ConstMember(&x.Extra, &seen, 2, "status", "cancelled")
 		case "statusMessage":
-			if r.Member(&x.Extra, &seen, 6, key) {
-				x.StatusMessage = new(r.Text())
+			if r.Member(&x.Extra, &seen, 6, "statusMessage") {
+				x.StatusMessage = r.NewText()
 			}
 		case "taskId":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "taskId") {
 				x.TaskID = r.Text()
 			}
 		case "ttlMs":
-			if r.MemberOrNull(&x.Extra, &seen, 4, key) {
-				if r.Null() {
-					x.TTLMs = nil
-				} else {
-					x.TTLMs = new(r.IntExact(&x.Extra, key))
+			if r.MemberOrNull(&seen, 4) {
+				if !r.Null() {
+					x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
 				}
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 5)
@@ -123,44 +125,43 @@ func (x *CancelledTask) DecodeJSON(r *codec.Reader) {
 func (x *CompletedTask) DecodeJSON(r *codec.Reader) {
 	*x = CompletedTask{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "createdAt":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "createdAt") {
 				x.CreatedAt = r.Text()
 			}
 		case "lastUpdatedAt":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "lastUpdatedAt") {
 				x.LastUpdatedAt = r.Text()
 			}
 		case "pollIntervalMs":
-			if r.Member(&x.Extra, &seen, 6, key) {
-				x.PollIntervalMs = new(r.IntExact(&x.Extra, key))
+			if r.Member(&x.Extra, &seen, 6, "pollIntervalMs") {
+				x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
 			}
 		case "result":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "result") {
 				x.Result = r.RawObject()
 			}
 		case "status":
-			r.ConstMember(&x.Extra, &seen, 3, key, "completed")
+			r.ConstMember(&x.Extra, &seen, 3, "status", "completed")
 		case "statusMessage":
-			if r.Member(&x.Extra, &seen, 7, key) {
-				x.StatusMessage = new(r.Text())
+			if r.Member(&x.Extra, &seen, 7, "statusMessage") {
+				x.StatusMessage = r.NewText()
 			}
 		case "taskId":
-			if r.Member(&x.Extra, &seen, 4, key) {
+			if r.Member(&x.Extra, &seen, 4, "taskId") {
 				x.TaskID = r.Text()
 			}
 		case "ttlMs":
-			if r.MemberOrNull(&x.Extra, &seen, 5, key) {
-				if r.Null() {
-					x.TTLMs = nil
-				} else {
-					x.TTLMs = new(r.IntExact(&x.Extra, key))
+			if r.MemberOrNull(&seen, 5) {
+				if !r.Null() {
+					x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
 				}
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 6)
@@ -171,48 +172,47 @@ func (x *CompletedTask) DecodeJSON(r *codec.Reader) {
 func (x *CreateTaskResult) DecodeJSON(r *codec.Reader) {
 	*x = CreateTaskResult{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 6, key) {
+			if r.Member(&x.Extra, &seen, 6, "_meta") {
 				x.Meta = codec.New(r, (*mcp.ResultMetaObject).DecodeJSON)
 			}
 		case "createdAt":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "createdAt") {
 				x.CreatedAt = r.Text()
 			}
 		case "lastUpdatedAt":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "lastUpdatedAt") {
 				x.LastUpdatedAt = r.Text()
 			}
 		case "pollIntervalMs":
-			if r.Member(&x.Extra, &seen, 7, key) {
-				x.PollIntervalMs = new(r.IntExact(&x.Extra, key))
+			if r.Member(&x.Extra, &seen, 7, "pollIntervalMs") {
+				x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
 			}
 		case "resultType":
-			r.ConstMember(&x.Extra, &seen, 2, key, "task")
+			r.ConstMember(&x.Extra, &seen, 2, "resultType", "task")
 		case "status":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "status") {
 				x.Status = TaskStatus(r.Text())
 			}
 		case "statusMessage":
-			if r.Member(&x.Extra, &seen, 8, key) {
-				x.StatusMessage = new(r.Text())
+			if r.Member(&x.Extra, &seen, 8, "statusMessage") {
+				x.StatusMessage = r.NewText()
 			}
 		case "taskId":
-			if r.Member(&x.Extra, &seen, 4, key) {
+			if r.Member(&x.Extra, &seen, 4, "taskId") {
 				x.TaskID = r.Text()
 			}
 		case "ttlMs":
-			if r.MemberOrNull(&x.Extra, &seen, 5, key) {
-				if r.Null() {
-					x.TTLMs = nil
-				} else {
-					x.TTLMs = new(r.IntExact(&x.Extra, key))
+			if r.MemberOrNull(&seen, 5) {
+				if !r.Null() {
+					x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
 				}
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 6)
@@ -223,44 +223,43 @@ func (x *CreateTaskResult) DecodeJSON(r *codec.Reader) {
 func (x *FailedTask) DecodeJSON(r *codec.Reader) {
 	*x = FailedTask{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "createdAt":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "createdAt") {
 				x.CreatedAt = r.Text()
 			}
 		case "error":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "error") {
 				x.Error.DecodeJSON(r)
 			}
 		case "lastUpdatedAt":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "lastUpdatedAt") {
 				x.LastUpdatedAt = r.Text()
 			}
 		case "pollIntervalMs":
-			if r.Member(&x.Extra, &seen, 6, key) {
-				x.PollIntervalMs = new(r.IntExact(&x.Extra, key))
+			if r.Member(&x.Extra, &seen, 6, "pollIntervalMs") {
+				x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
 			}
 		case "status":
-			r.ConstMember(&x.Extra, &seen, 3, key, "failed")
+			r.ConstMember(&x.Extra, &seen, 3, "status", "failed")
 		case "statusMessage":
-			if r.Member(&x.Extra, &seen, 7, key) {
-				x.StatusMessage = new(r.Text())
+			if r.Member(&x.Extra, &seen, 7, "statusMessage") {
+				x.StatusMessage = r.NewText()
 			}
 		case "taskId":
-			if r.Member(&x.Extra, &seen, 4, key) {
+			if r.Member(&x.Extra, &seen, 4, "taskId") {
 				x.TaskID = r.Text()
 			}
 		case "ttlMs":
-			if r.MemberOrNull(&x.Extra, &seen, 5, key) {
-				if r.Null() {
-					x.TTLMs = nil
-				} else {
-					x.TTLMs = new(r.IntExact(&x.Extra, key))
+			if r.MemberOrNull(&seen, 5) {
+				if !r.Null() {
+					x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
 				}
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 6)
@@ -271,22 +270,23 @@ func (x *FailedTask) DecodeJSON(r *codec.Reader) {
 func (x *GetTaskRequest) DecodeJSON(r *codec.Reader) {
 	*x = GetTaskRequest{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "id":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "id") {
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
 			}
 		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, key, "2.0")
+			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
 		case "method":
-			r.ConstMember(&x.Extra, &seen, 2, key, "tasks/get")
+			r.ConstMember(&x.Extra, &seen, 2, "method", "tasks/get")
 		case "params":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "params") {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 4)
@@ -297,14 +297,15 @@ func (x *GetTaskRequest) DecodeJSON(r *codec.Reader) {
 func (x *GetTaskRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = GetTaskRequestParams{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "taskId":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "taskId") {
 				x.TaskID = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -315,46 +316,45 @@ func (x *GetTaskRequestParams) DecodeJSON(r *codec.Reader) {
 func (x *GetTaskResultCancelled) DecodeJSON(r *codec.Reader) {
 	*x = GetTaskResultCancelled{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 6, key) {
+			if r.Member(&x.Extra, &seen, 6, "_meta") {
 				x.Meta = codec.New(r, (*mcp.ResultMetaObject).DecodeJSON)
 			}
 		case "createdAt":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "createdAt") {
 				x.CreatedAt = r.Text()
 			}
 		case "lastUpdatedAt":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "lastUpdatedAt") {
 				x.LastUpdatedAt = r.Text()
 			}
 		case "pollIntervalMs":
-			if r.Member(&x.Extra, &seen, 7, key) {
-				x.PollIntervalMs = new(r.IntExact(&x.Extra, key))
+			if r.Member(&x.Extra, &seen, 7, "pollIntervalMs") {
+				x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
 			}
 		case "resultType":
-			r.ConstMember(&x.Extra, &seen, 2, key, "complete")
+			r.ConstMember(&x.Extra, &seen, 2, "resultType", "complete")
 		case "status":
-			r.ConstMember(&x.Extra, &seen, 3, key, "cancelled")
+			r.ConstMember(&x.Extra, &seen, 3, "status", "cancelled")
 		case "statusMessage":
-			if r.Member(&x.Extra, &seen, 8, key) {
-				x.StatusMessage = new(r.Text())
+			if r.Member(&x.Extra, &seen, 8, "statusMessage") {
+				x.StatusMessage = r.NewText()
 			}
 		case "taskId":
-			if r.Member(&x.Extra, &seen, 4, key) {
+			if r.Member(&x.Extra, &seen, 4, "taskId") {
 				x.TaskID = r.Text()
 			}
 		case "ttlMs":
-			if r.MemberOrNull(&x.Extra, &seen, 5, key) {
-				if r.Null() {
-					x.TTLMs = nil
-				} else {
-					x.TTLMs = new(r.IntExact(&x.Extra, key))
+			if r.MemberOrNull(&seen, 5) {
+				if !r.Null() {
+					x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
 				}
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 6)
@@ -365,50 +365,49 @@ func (x *GetTaskResultCancelled) DecodeJSON(r *codec.Reader) {
 func (x *GetTaskResultCompleted) DecodeJSON(r *codec.Reader) {
 	*x = GetTaskResultCompleted{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 7, key) {
+			if r.Member(&x.Extra, &seen, 7, "_meta") {
 				x.Meta = codec.New(r, (*mcp.ResultMetaObject).DecodeJSON)
 			}
 		case "createdAt":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "createdAt") {
 				x.CreatedAt = r.Text()
 			}
 		case "lastUpdatedAt":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "lastUpdatedAt") {
 				x.LastUpdatedAt = r.Text()
 			}
 		case "pollIntervalMs":
-			if r.Member(&x.Extra, &seen, 8, key) {
-				x.PollIntervalMs = new(r.IntExact(&x.Extra, key))
+			if r.Member(&x.Extra, &seen, 8, "pollIntervalMs") {
+				x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
 			}
 		case "result":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "result") {
 				x.Result = r.RawObject()
 			}
 		case "resultType":
-			r.ConstMember(&x.Extra, &seen, 3, key, "complete")
+			r.ConstMember(&x.Extra, &seen, 3, "resultType", "complete")
 		case "status":
-			r.ConstMember(&x.Extra, &seen, 4, key, "completed")
+			r.ConstMember(&x.Extra, &seen, 4, "status", "completed")
 		case "statusMessage":
-			if r.Member(&x.Extra, &seen, 9, key) {
-				x.StatusMessage = new(r.Text())
+			if r.Member(&x.Extra, &seen, 9, "statusMessage") {
+				x.StatusMessage = r.NewText()
 			}
 		case "taskId":
-			if r.Member(&x.Extra, &seen, 5, key) {
+			if r.Member(&x.Extra, &seen, 5, "taskId") {
 				x.TaskID = r.Text()
 			}
 		case "ttlMs":
-			if r.MemberOrNull(&x.Extra, &seen, 6, key) {
-				if r.Null() {
-					x.TTLMs = nil
-				} else {
-					x.TTLMs = new(r.IntExact(&x.Extra, key))
+			if r.MemberOrNull(&seen, 6) {
+				if !r.Null() {
+					x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
 				}
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 7)
@@ -419,50 +418,49 @@ func (x *GetTaskResultCompleted) DecodeJSON(r *codec.Reader) {
 func (x *GetTaskResultFailed) DecodeJSON(r *codec.Reader) {
 	*x = GetTaskResultFailed{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 7, key) {
+			if r.Member(&x.Extra, &seen, 7, "_meta") {
 				x.Meta = codec.New(r, (*mcp.ResultMetaObject).DecodeJSON)
 			}
 		case "createdAt":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "createdAt") {
 				x.CreatedAt = r.Text()
 			}
 		case "error":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "error") {
 				x.Error.DecodeJSON(r)
 			}
 		case "lastUpdatedAt":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "lastUpdatedAt") {
 				x.LastUpdatedAt = r.Text()
 			}
 		case "pollIntervalMs":
-			if r.Member(&x.Extra, &seen, 8, key) {
-				x.PollIntervalMs = new(r.IntExact(&x.Extra, key))
+			if r.Member(&x.Extra, &seen, 8, "pollIntervalMs") {
+				x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
 			}
 		case "resultType":
-			r.ConstMember(&x.Extra, &seen, 3, key, "complete")
+			r.ConstMember(&x.Extra, &seen, 3, "resultType", "complete")
 		case "status":
-			r.ConstMember(&x.Extra, &seen, 4, key, "failed")
+			r.ConstMember(&x.Extra, &seen, 4, "status", "failed")
 		case "statusMessage":
-			if r.Member(&x.Extra, &seen, 9, key) {
-				x.StatusMessage = new(r.Text())
+			if r.Member(&x.Extra, &seen, 9, "statusMessage") {
+				x.StatusMessage = r.NewText()
 			}
 		case "taskId":
-			if r.Member(&x.Extra, &seen, 5, key) {
+			if r.Member(&x.Extra, &seen, 5, "taskId") {
 				x.TaskID = r.Text()
 			}
 		case "ttlMs":
-			if r.MemberOrNull(&x.Extra, &seen, 6, key) {
-				if r.Null() {
-					x.TTLMs = nil
-				} else {
-					x.TTLMs = new(r.IntExact(&x.Extra, key))
+			if r.MemberOrNull(&seen, 6) {
+				if !r.Null() {
+					x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
 				}
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 7)
@@ -473,50 +471,49 @@ func (x *GetTaskResultFailed) DecodeJSON(r *codec.Reader) {
 func (x *GetTaskResultInputRequired) DecodeJSON(r *codec.Reader) {
 	*x = GetTaskResultInputRequired{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 7, key) {
+			if r.Member(&x.Extra, &seen, 7, "_meta") {
 				x.Meta = codec.New(r, (*mcp.ResultMetaObject).DecodeJSON)
 			}
 		case "createdAt":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "createdAt") {
 				x.CreatedAt = r.Text()
 			}
 		case "inputRequests":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "inputRequests") {
 				x.InputRequests = codec.DecodeMapFunc(r, mcp.DecodeInputRequest)
 			}
 		case "lastUpdatedAt":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "lastUpdatedAt") {
 				x.LastUpdatedAt = r.Text()
 			}
 		case "pollIntervalMs":
-			if r.Member(&x.Extra, &seen, 8, key) {
-				x.PollIntervalMs = new(r.IntExact(&x.Extra, key))
+			if r.Member(&x.Extra, &seen, 8, "pollIntervalMs") {
+				x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
 			}
 		case "resultType":
-			r.ConstMember(&x.Extra, &seen, 3, key, "complete")
+			r.ConstMember(&x.Extra, &seen, 3, "resultType", "complete")
 		case "status":
-			r.ConstMember(&x.Extra, &seen, 4, key, "input_required")
+			r.ConstMember(&x.Extra, &seen, 4, "status", "input_required")
 		case "statusMessage":
-			if r.Member(&x.Extra, &seen, 9, key) {
-				x.StatusMessage = new(r.Text())
+			if r.Member(&x.Extra, &seen, 9, "statusMessage") {
+				x.StatusMessage = r.NewText()
 			}
 		case "taskId":
-			if r.Member(&x.Extra, &seen, 5, key) {
+			if r.Member(&x.Extra, &seen, 5, "taskId") {
 				x.TaskID = r.Text()
 			}
 		case "ttlMs":
-			if r.MemberOrNull(&x.Extra, &seen, 6, key) {
-				if r.Null() {
-					x.TTLMs = nil
-				} else {
-					x.TTLMs = new(r.IntExact(&x.Extra, key))
+			if r.MemberOrNull(&seen, 6) {
+				if !r.Null() {
+					x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
 				}
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 7)
@@ -527,46 +524,45 @@ func (x *GetTaskResultInputRequired) DecodeJSON(r *codec.Reader) {
 func (x *GetTaskResultWorking) DecodeJSON(r *codec.Reader) {
 	*x = GetTaskResultWorking{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 6, key) {
+			if r.Member(&x.Extra, &seen, 6, "_meta") {
 				x.Meta = codec.New(r, (*mcp.ResultMetaObject).DecodeJSON)
 			}
 		case "createdAt":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "createdAt") {
 				x.CreatedAt = r.Text()
 			}
 		case "lastUpdatedAt":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "lastUpdatedAt") {
 				x.LastUpdatedAt = r.Text()
 			}
 		case "pollIntervalMs":
-			if r.Member(&x.Extra, &seen, 7, key) {
-				x.PollIntervalMs = new(r.IntExact(&x.Extra, key))
+			if r.Member(&x.Extra, &seen, 7, "pollIntervalMs") {
+				x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
 			}
 		case "resultType":
-			r.ConstMember(&x.Extra, &seen, 2, key, "complete")
+			r.ConstMember(&x.Extra, &seen, 2, "resultType", "complete")
 		case "status":
-			r.ConstMember(&x.Extra, &seen, 3, key, "working")
+			r.ConstMember(&x.Extra, &seen, 3, "status", "working")
 		case "statusMessage":
-			if r.Member(&x.Extra, &seen, 8, key) {
-				x.StatusMessage = new(r.Text())
+			if r.Member(&x.Extra, &seen, 8, "statusMessage") {
+				x.StatusMessage = r.NewText()
 			}
 		case "taskId":
-			if r.Member(&x.Extra, &seen, 4, key) {
+			if r.Member(&x.Extra, &seen, 4, "taskId") {
 				x.TaskID = r.Text()
 			}
 		case "ttlMs":
-			if r.MemberOrNull(&x.Extra, &seen, 5, key) {
-				if r.Null() {
-					x.TTLMs = nil
-				} else {
-					x.TTLMs = new(r.IntExact(&x.Extra, key))
+			if r.MemberOrNull(&seen, 5) {
+				if !r.Null() {
+					x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
 				}
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 6)
@@ -577,44 +573,43 @@ func (x *GetTaskResultWorking) DecodeJSON(r *codec.Reader) {
 func (x *InputRequiredTask) DecodeJSON(r *codec.Reader) {
 	*x = InputRequiredTask{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "createdAt":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "createdAt") {
 				x.CreatedAt = r.Text()
 			}
 		case "inputRequests":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "inputRequests") {
 				x.InputRequests = codec.DecodeMapFunc(r, mcp.DecodeInputRequest)
 			}
 		case "lastUpdatedAt":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "lastUpdatedAt") {
 				x.LastUpdatedAt = r.Text()
 			}
 		case "pollIntervalMs":
-			if r.Member(&x.Extra, &seen, 6, key) {
-				x.PollIntervalMs = new(r.IntExact(&x.Extra, key))
+			if r.Member(&x.Extra, &seen, 6, "pollIntervalMs") {
+				x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
 			}
 		case "status":
-			r.ConstMember(&x.Extra, &seen, 3, key, "input_required")
+			r.ConstMember(&x.Extra, &seen, 3, "status", "input_required")
 		case "statusMessage":
-			if r.Member(&x.Extra, &seen, 7, key) {
-				x.StatusMessage = new(r.Text())
+			if r.Member(&x.Extra, &seen, 7, "statusMessage") {
+				x.StatusMessage = r.NewText()
 			}
 		case "taskId":
-			if r.Member(&x.Extra, &seen, 4, key) {
+			if r.Member(&x.Extra, &seen, 4, "taskId") {
 				x.TaskID = r.Text()
 			}
 		case "ttlMs":
-			if r.MemberOrNull(&x.Extra, &seen, 5, key) {
-				if r.Null() {
-					x.TTLMs = nil
-				} else {
-					x.TTLMs = new(r.IntExact(&x.Extra, key))
+			if r.MemberOrNull(&seen, 5) {
+				if !r.Null() {
+					x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
 				}
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 6)
@@ -625,42 +620,41 @@ func (x *InputRequiredTask) DecodeJSON(r *codec.Reader) {
 func (x *Task) DecodeJSON(r *codec.Reader) {
 	*x = Task{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "createdAt":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "createdAt") {
 				x.CreatedAt = r.Text()
 			}
 		case "lastUpdatedAt":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "lastUpdatedAt") {
 				x.LastUpdatedAt = r.Text()
 			}
 		case "pollIntervalMs":
-			if r.Member(&x.Extra, &seen, 5, key) {
-				x.PollIntervalMs = new(r.IntExact(&x.Extra, key))
+			if r.Member(&x.Extra, &seen, 5, "pollIntervalMs") {
+				x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
 			}
 		case "status":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "status") {
 				x.Status = TaskStatus(r.Text())
 			}
 		case "statusMessage":
-			if r.Member(&x.Extra, &seen, 6, key) {
-				x.StatusMessage = new(r.Text())
+			if r.Member(&x.Extra, &seen, 6, "statusMessage") {
+				x.StatusMessage = r.NewText()
 			}
 		case "taskId":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "taskId") {
 				x.TaskID = r.Text()
 			}
 		case "ttlMs":
-			if r.MemberOrNull(&x.Extra, &seen, 4, key) {
-				if r.Null() {
-					x.TTLMs = nil
-				} else {
-					x.TTLMs = new(r.IntExact(&x.Extra, key))
+			if r.MemberOrNull(&seen, 4) {
+				if !r.Null() {
+					x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
 				}
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 5)
@@ -671,18 +665,19 @@ func (x *Task) DecodeJSON(r *codec.Reader) {
 func (x *TaskStatusNotification) DecodeJSON(r *codec.Reader) {
 	*x = TaskStatusNotification{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 0, key, "2.0")
+			r.ConstMember(&x.Extra, &seen, 0, "jsonrpc", "2.0")
 		case "method":
-			r.ConstMember(&x.Extra, &seen, 1, key, "notifications/tasks")
+			r.ConstMember(&x.Extra, &seen, 1, "method", "notifications/tasks")
 		case "params":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "params") {
 				x.Params = DecodeTaskStatusNotificationParams(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -693,44 +688,43 @@ func (x *TaskStatusNotification) DecodeJSON(r *codec.Reader) {
 func (x *TaskStatusNotificationParamsCancelled) DecodeJSON(r *codec.Reader) {
 	*x = TaskStatusNotificationParamsCancelled{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 5, key) {
+			if r.Member(&x.Extra, &seen, 5, "_meta") {
 				x.Meta = codec.New(r, (*mcp.NotificationMetaObject).DecodeJSON)
 			}
 		case "createdAt":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "createdAt") {
 				x.CreatedAt = r.Text()
 			}
 		case "lastUpdatedAt":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "lastUpdatedAt") {
 				x.LastUpdatedAt = r.Text()
 			}
 		case "pollIntervalMs":
-			if r.Member(&x.Extra, &seen, 6, key) {
-				x.PollIntervalMs = new(r.IntExact(&x.Extra, key))
+			if r.Member(&x.Extra, &seen, 6, "pollIntervalMs") {
+				x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
 			}
 		case "status":
-			r.ConstMember(&x.Extra, &seen, 2, key, "cancelled")
+			r.ConstMember(&x.Extra, &seen, 2, "status", "cancelled")
 		case "statusMessage":
-			if r.Member(&x.Extra, &seen, 7, key) {
-				x.StatusMessage = new(r.Text())
+			if r.Member(&x.Extra, &seen, 7, "statusMessage") {
+				x.StatusMessage = r.NewText()
 			}
 		case "taskId":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "taskId") {
 				x.TaskID = r.Text()
 			}
 		case "ttlMs":
-			if r.MemberOrNull(&x.Extra, &seen, 4, key) {
-				if r.Null() {
-					x.TTLMs = nil
-				} else {
-					x.TTLMs = new(r.IntExact(&x.Extra, key))
+			if r.MemberOrNull(&seen, 4) {
+				if !r.Null() {
+					x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
 				}
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 5)
@@ -741,48 +735,47 @@ func (x *TaskStatusNotificationParamsCancelled) DecodeJSON(r *codec.Reader) {
 func (x *TaskStatusNotificationParamsCompleted) DecodeJSON(r *codec.Reader) {
 	*x = TaskStatusNotificationParamsCompleted{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 6, key) {
+			if r.Member(&x.Extra, &seen, 6, "_meta") {
 				x.Meta = codec.New(r, (*mcp.NotificationMetaObject).DecodeJSON)
 			}
 		case "createdAt":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "createdAt") {
 				x.CreatedAt = r.Text()
 			}
 		case "lastUpdatedAt":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "lastUpdatedAt") {
 				x.LastUpdatedAt = r.Text()
 			}
 		case "pollIntervalMs":
-			if r.Member(&x.Extra, &seen, 7, key) {
-				x.PollIntervalMs = new(r.IntExact(&x.Extra, key))
+			if r.Member(&x.Extra, &seen, 7, "pollIntervalMs") {
+				x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
 			}
 		case "result":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "result") {
 				x.Result = r.RawObject()
 			}
 		case "status":
-			r.ConstMember(&x.Extra, &seen, 3, key, "completed")
+			r.ConstMember(&x.Extra, &seen, 3, "status", "completed")
 		case "statusMessage":
-			if r.Member(&x.Extra, &seen, 8, key) {
-				x.StatusMessage = new(r.Text())
+			if r.Member(&x.Extra, &seen, 8, "statusMessage") {
+				x.StatusMessage = r.NewText()
 			}
 		case "taskId":
-			if r.Member(&x.Extra, &seen, 4, key) {
+			if r.Member(&x.Extra, &seen, 4, "taskId") {
 				x.TaskID = r.Text()
 			}
 		case "ttlMs":
-			if r.MemberOrNull(&x.Extra, &seen, 5, key) {
-				if r.Null() {
-					x.TTLMs = nil
-				} else {
-					x.TTLMs = new(r.IntExact(&x.Extra, key))
+			if r.MemberOrNull(&seen, 5) {
+				if !r.Null() {
+					x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
 				}
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 6)
@@ -793,48 +786,47 @@ func (x *TaskStatusNotificationParamsCompleted) DecodeJSON(r *codec.Reader) {
 func (x *TaskStatusNotificationParamsFailed) DecodeJSON(r *codec.Reader) {
 	*x = TaskStatusNotificationParamsFailed{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 6, key) {
+			if r.Member(&x.Extra, &seen, 6, "_meta") {
 				x.Meta = codec.New(r, (*mcp.NotificationMetaObject).DecodeJSON)
 			}
 		case "createdAt":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "createdAt") {
 				x.CreatedAt = r.Text()
 			}
 		case "error":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "error") {
 				x.Error.DecodeJSON(r)
 			}
 		case "lastUpdatedAt":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "lastUpdatedAt") {
 				x.LastUpdatedAt = r.Text()
 			}
 		case "pollIntervalMs":
-			if r.Member(&x.Extra, &seen, 7, key) {
-				x.PollIntervalMs = new(r.IntExact(&x.Extra, key))
+			if r.Member(&x.Extra, &seen, 7, "pollIntervalMs") {
+				x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
 			}
 		case "status":
-			r.ConstMember(&x.Extra, &seen, 3, key, "failed")
+			r.ConstMember(&x.Extra, &seen, 3, "status", "failed")
 		case "statusMessage":
-			if r.Member(&x.Extra, &seen, 8, key) {
-				x.StatusMessage = new(r.Text())
+			if r.Member(&x.Extra, &seen, 8, "statusMessage") {
+				x.StatusMessage = r.NewText()
 			}
 		case "taskId":
-			if r.Member(&x.Extra, &seen, 4, key) {
+			if r.Member(&x.Extra, &seen, 4, "taskId") {
 				x.TaskID = r.Text()
 			}
 		case "ttlMs":
-			if r.MemberOrNull(&x.Extra, &seen, 5, key) {
-				if r.Null() {
-					x.TTLMs = nil
-				} else {
-					x.TTLMs = new(r.IntExact(&x.Extra, key))
+			if r.MemberOrNull(&seen, 5) {
+				if !r.Null() {
+					x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
 				}
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 6)
@@ -845,48 +837,47 @@ func (x *TaskStatusNotificationParamsFailed) DecodeJSON(r *codec.Reader) {
 func (x *TaskStatusNotificationParamsInputRequired) DecodeJSON(r *codec.Reader) {
 	*x = TaskStatusNotificationParamsInputRequired{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 6, key) {
+			if r.Member(&x.Extra, &seen, 6, "_meta") {
 				x.Meta = codec.New(r, (*mcp.NotificationMetaObject).DecodeJSON)
 			}
 		case "createdAt":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "createdAt") {
 				x.CreatedAt = r.Text()
 			}
 		case "inputRequests":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "inputRequests") {
 				x.InputRequests = codec.DecodeMapFunc(r, mcp.DecodeInputRequest)
 			}
 		case "lastUpdatedAt":
-			if r.Member(&x.Extra, &seen, 2, key) {
+			if r.Member(&x.Extra, &seen, 2, "lastUpdatedAt") {
 				x.LastUpdatedAt = r.Text()
 			}
 		case "pollIntervalMs":
-			if r.Member(&x.Extra, &seen, 7, key) {
-				x.PollIntervalMs = new(r.IntExact(&x.Extra, key))
+			if r.Member(&x.Extra, &seen, 7, "pollIntervalMs") {
+				x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
 			}
 		case "status":
-			r.ConstMember(&x.Extra, &seen, 3, key, "input_required")
+			r.ConstMember(&x.Extra, &seen, 3, "status", "input_required")
 		case "statusMessage":
-			if r.Member(&x.Extra, &seen, 8, key) {
-				x.StatusMessage = new(r.Text())
+			if r.Member(&x.Extra, &seen, 8, "statusMessage") {
+				x.StatusMessage = r.NewText()
 			}
 		case "taskId":
-			if r.Member(&x.Extra, &seen, 4, key) {
+			if r.Member(&x.Extra, &seen, 4, "taskId") {
 				x.TaskID = r.Text()
 			}
 		case "ttlMs":
-			if r.MemberOrNull(&x.Extra, &seen, 5, key) {
-				if r.Null() {
-					x.TTLMs = nil
-				} else {
-					x.TTLMs = new(r.IntExact(&x.Extra, key))
+			if r.MemberOrNull(&seen, 5) {
+				if !r.Null() {
+					x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
 				}
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 6)
@@ -897,44 +888,43 @@ func (x *TaskStatusNotificationParamsInputRequired) DecodeJSON(r *codec.Reader) 
 func (x *TaskStatusNotificationParamsWorking) DecodeJSON(r *codec.Reader) {
 	*x = TaskStatusNotificationParamsWorking{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 5, key) {
+			if r.Member(&x.Extra, &seen, 5, "_meta") {
 				x.Meta = codec.New(r, (*mcp.NotificationMetaObject).DecodeJSON)
 			}
 		case "createdAt":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "createdAt") {
 				x.CreatedAt = r.Text()
 			}
 		case "lastUpdatedAt":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "lastUpdatedAt") {
 				x.LastUpdatedAt = r.Text()
 			}
 		case "pollIntervalMs":
-			if r.Member(&x.Extra, &seen, 6, key) {
-				x.PollIntervalMs = new(r.IntExact(&x.Extra, key))
+			if r.Member(&x.Extra, &seen, 6, "pollIntervalMs") {
+				x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
 			}
 		case "status":
-			r.ConstMember(&x.Extra, &seen, 2, key, "working")
+			r.ConstMember(&x.Extra, &seen, 2, "status", "working")
 		case "statusMessage":
-			if r.Member(&x.Extra, &seen, 7, key) {
-				x.StatusMessage = new(r.Text())
+			if r.Member(&x.Extra, &seen, 7, "statusMessage") {
+				x.StatusMessage = r.NewText()
 			}
 		case "taskId":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "taskId") {
 				x.TaskID = r.Text()
 			}
 		case "ttlMs":
-			if r.MemberOrNull(&x.Extra, &seen, 4, key) {
-				if r.Null() {
-					x.TTLMs = nil
-				} else {
-					x.TTLMs = new(r.IntExact(&x.Extra, key))
+			if r.MemberOrNull(&seen, 4) {
+				if !r.Null() {
+					x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
 				}
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 5)
@@ -945,14 +935,15 @@ func (x *TaskStatusNotificationParamsWorking) DecodeJSON(r *codec.Reader) {
 func (x *TaskSubscriptionAcknowledgedNotifications) DecodeJSON(r *codec.Reader) {
 	*x = TaskSubscriptionAcknowledgedNotifications{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "taskIds":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "taskIds") {
 				x.TaskIDs = codec.DecodeListFunc(r, (*codec.Reader).Text)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 }
@@ -962,14 +953,15 @@ func (x *TaskSubscriptionAcknowledgedNotifications) DecodeJSON(r *codec.Reader) 
 func (x *TaskSubscriptionNotifications) DecodeJSON(r *codec.Reader) {
 	*x = TaskSubscriptionNotifications{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "taskIds":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "taskIds") {
 				x.TaskIDs = codec.DecodeListFunc(r, (*codec.Reader).Text)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 }
@@ -979,22 +971,23 @@ func (x *TaskSubscriptionNotifications) DecodeJSON(r *codec.Reader) {
 func (x *UpdateTaskRequest) DecodeJSON(r *codec.Reader) {
 	*x = UpdateTaskRequest{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "id":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "id") {
 				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
 			}
 		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, key, "2.0")
+			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
 		case "method":
-			r.ConstMember(&x.Extra, &seen, 2, key, "tasks/update")
+			r.ConstMember(&x.Extra, &seen, 2, "method", "tasks/update")
 		case "params":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "params") {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 4)
@@ -1005,18 +998,19 @@ func (x *UpdateTaskRequest) DecodeJSON(r *codec.Reader) {
 func (x *UpdateTaskRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = UpdateTaskRequestParams{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "inputResponses":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "inputResponses") {
 				x.InputResponses = codec.DecodeMapFunc(r, mcp.DecodeInputResponse)
 			}
 		case "taskId":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "taskId") {
 				x.TaskID = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -1027,16 +1021,17 @@ func (x *UpdateTaskRequestParams) DecodeJSON(r *codec.Reader) {
 func (x *UpdateTaskResult) DecodeJSON(r *codec.Reader) {
 	*x = UpdateTaskResult{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "_meta") {
 				x.Meta = codec.New(r, (*mcp.ResultMetaObject).DecodeJSON)
 			}
 		case "resultType":
-			r.ConstMember(&x.Extra, &seen, 0, key, "complete")
+			r.ConstMember(&x.Extra, &seen, 0, "resultType", "complete")
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -1047,40 +1042,39 @@ func (x *UpdateTaskResult) DecodeJSON(r *codec.Reader) {
 func (x *WorkingTask) DecodeJSON(r *codec.Reader) {
 	*x = WorkingTask{}
 	var seen codec.Seen
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "createdAt":
-			if r.Member(&x.Extra, &seen, 0, key) {
+			if r.Member(&x.Extra, &seen, 0, "createdAt") {
 				x.CreatedAt = r.Text()
 			}
 		case "lastUpdatedAt":
-			if r.Member(&x.Extra, &seen, 1, key) {
+			if r.Member(&x.Extra, &seen, 1, "lastUpdatedAt") {
 				x.LastUpdatedAt = r.Text()
 			}
 		case "pollIntervalMs":
-			if r.Member(&x.Extra, &seen, 5, key) {
-				x.PollIntervalMs = new(r.IntExact(&x.Extra, key))
+			if r.Member(&x.Extra, &seen, 5, "pollIntervalMs") {
+				x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
 			}
 		case "status":
-			r.ConstMember(&x.Extra, &seen, 2, key, "working")
+			r.ConstMember(&x.Extra, &seen, 2, "status", "working")
 		case "statusMessage":
-			if r.Member(&x.Extra, &seen, 6, key) {
-				x.StatusMessage = new(r.Text())
+			if r.Member(&x.Extra, &seen, 6, "statusMessage") {
+				x.StatusMessage = r.NewText()
 			}
 		case "taskId":
-			if r.Member(&x.Extra, &seen, 3, key) {
+			if r.Member(&x.Extra, &seen, 3, "taskId") {
 				x.TaskID = r.Text()
 			}
 		case "ttlMs":
-			if r.MemberOrNull(&x.Extra, &seen, 4, key) {
-				if r.Null() {
-					x.TTLMs = nil
-				} else {
-					x.TTLMs = new(r.IntExact(&x.Extra, key))
+			if r.MemberOrNull(&seen, 4) {
+				if !r.Null() {
+					x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
 				}
 			}
 		default:
-			r.Extra(&x.Extra, key)
+			r.Extra(&x.Extra, string(name))
 		}
 	}
 	seen.Require(&x.Extra, 5)

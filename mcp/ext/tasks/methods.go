@@ -68,42 +68,59 @@ func DecodeParams(method string, data []byte, opts ...codec.Option) (Value, erro
 	if len(data) == 0 {
 		return nil, nil
 	}
-	r := codec.NewReader(data, opts...)
-	var v Value
-	switch method {
-	case "tasks/cancel":
-		v = codec.New(r, (*CancelTaskRequestParams).DecodeJSON)
-	case "tasks/get":
-		v = codec.New(r, (*GetTaskRequestParams).DecodeJSON)
-	case "tasks/update":
-		v = codec.New(r, (*UpdateTaskRequestParams).DecodeJSON)
-	case "notifications/tasks":
-		v = DecodeTaskStatusNotificationParams(r).(Value)
-	default:
-		return nil, jsonrpc.MethodNotFound(method)
-	}
-	r.End()
-	return v, r.Err()
+	return decode(method, data, ReadParams, opts)
 }
 
 // DecodeResult decodes the result that answers a request into its type. Where a method has
 // several results, as with a task, it is one variant of their union. The error is a
 // [*codec.Error], or a [*jsonrpc.Error] for a method that the table does not have.
 func DecodeResult(method string, data []byte, opts ...codec.Option) (Value, error) {
-	r := codec.NewReader(data, opts...)
-	var v Value
+	return decode(method, data, ReadResult, opts)
+}
+
+func decode(method string, data []byte, read func(*codec.Reader, string) Value, opts []codec.Option) (Value, error) {
+	known := true
+	v, err := codec.UnmarshalFunc(data, func(r *codec.Reader) Value {
+		v := read(r, method)
+		if known = v != nil; !known {
+			r.Skip()
+		}
+		return v
+	}, opts...)
+	if err == nil && !known {
+		err = jsonrpc.MethodNotFound(method)
+	}
+	return v, err
+}
+
+// ReadParams reads the params of a request or notification from r, as [DecodeParams] decodes
+// them. It returns nil and consumes nothing for a method that the table does not have.
+func ReadParams(r *codec.Reader, method string) Value {
 	switch method {
 	case "tasks/cancel":
-		v = codec.New(r, (*CancelTaskResult).DecodeJSON)
+		return codec.New(r, (*CancelTaskRequestParams).DecodeJSON)
 	case "tasks/get":
-		v = DecodeGetTaskResult(r).(Value)
+		return codec.New(r, (*GetTaskRequestParams).DecodeJSON)
 	case "tasks/update":
-		v = codec.New(r, (*UpdateTaskResult).DecodeJSON)
-	default:
-		return nil, jsonrpc.MethodNotFound(method)
+		return codec.New(r, (*UpdateTaskRequestParams).DecodeJSON)
+	case "notifications/tasks":
+		return codec.Encoder(DecodeTaskStatusNotificationParams(r)).(Value)
 	}
-	r.End()
-	return v, r.Err()
+	return nil
+}
+
+// ReadResult reads the result that answers a request from r, as [DecodeResult] decodes it. It
+// returns nil and consumes nothing for a method that the table does not have.
+func ReadResult(r *codec.Reader, method string) Value {
+	switch method {
+	case "tasks/cancel":
+		return codec.New(r, (*CancelTaskResult).DecodeJSON)
+	case "tasks/get":
+		return codec.Encoder(DecodeGetTaskResult(r)).(Value)
+	case "tasks/update":
+		return codec.New(r, (*UpdateTaskResult).DecodeJSON)
+	}
+	return nil
 }
 
 // ValidateParams checks the params of a request or notification against the schema of one

@@ -56,7 +56,7 @@ type DetailedTask interface {
 
 // DecodeDetailedTask reads a [DetailedTask] and finds its variant by its member "status".
 func DecodeDetailedTask(r *codec.Reader) DetailedTask {
-	switch r.PeekText("status") {
+	switch string(r.PeekText("status")) {
 	case "cancelled":
 		return codec.New(r, (*CancelledTask).DecodeJSON)
 	case "completed":
@@ -91,7 +91,7 @@ type GetTaskResult interface {
 
 // DecodeGetTaskResult reads a [GetTaskResult] and finds its variant by its member "status".
 func DecodeGetTaskResult(r *codec.Reader) GetTaskResult {
-	switch r.PeekText("status") {
+	switch string(r.PeekText("status")) {
 	case "cancelled":
 		return codec.New(r, (*GetTaskResultCancelled).DecodeJSON)
 	case "completed":
@@ -127,7 +127,7 @@ type TaskStatusNotificationParams interface {
 // DecodeTaskStatusNotificationParams reads a [TaskStatusNotificationParams] and finds its
 // variant by its member "status".
 func DecodeTaskStatusNotificationParams(r *codec.Reader) TaskStatusNotificationParams {
-	switch r.PeekText("status") {
+	switch string(r.PeekText("status")) {
 	case "cancelled":
 		return codec.New(r, (*TaskStatusNotificationParamsCancelled).DecodeJSON)
 	case "completed":
