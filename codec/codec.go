@@ -30,19 +30,19 @@ type Value interface {
 // Unmarshal decodes data, which must be one JSON value and nothing more, into v. An error is an [*Error]; v is
 // then only partly filled. Unless [NoCopy] is among the options, v shares no memory with data afterwards.
 func Unmarshal(data []byte, v Decoder, opts ...Option) error {
-	r := borrow(data, opts)
+	r := Borrow(data, opts...)
 	v.DecodeJSON(r)
 	r.End()
-	return r.giveBack()
+	return r.Release()
 }
 
 // UnmarshalFunc is [Unmarshal] for a value that read returns, such as a variant of a union. After an error it is
 // the zero value.
 func UnmarshalFunc[T any](data []byte, read func(*Reader) T, opts ...Option) (T, error) {
-	r := borrow(data, opts)
+	r := Borrow(data, opts...)
 	v := read(r)
 	r.End()
-	err := r.giveBack()
+	err := r.Release()
 	if err != nil {
 		v = *new(T)
 	}
@@ -52,7 +52,9 @@ func UnmarshalFunc[T any](data []byte, read func(*Reader) T, opts ...Option) (T,
 // readers holds Readers without options that are not in use. They keep nothing of what they have read.
 var readers = sync.Pool{New: func() any { return NewReader(nil) }}
 
-func borrow(data []byte, opts []Option) *Reader {
+// Borrow is [NewReader] for a Reader that is only needed for a while: it comes from a pool, if there are no
+// options, and goes back there with [Reader.Release].
+func Borrow(data []byte, opts ...Option) *Reader {
 	if len(opts) > 0 {
 		return NewReader(data, opts...)
 	}
@@ -62,10 +64,12 @@ func borrow(data []byte, opts []Option) *Reader {
 	return r
 }
 
-// giveBack ends the use of a borrowed Reader and returns its error.
-func (r *Reader) giveBack() error {
+// Release ends the use of a Reader that Borrow returned, and returns what Err does. Nothing else may be called on
+// it afterwards.
+func (r *Reader) Release() error {
 	err := r.Err()
 	if r.pooled {
+		r.pooled = false
 		r.Reset(nil)
 		readers.Put(r)
 	}
@@ -112,8 +116,8 @@ func Append(dst []byte, v Encoder) ([]byte, error) {
 // Valid reports whether data is one well-formed JSON value, by the rules of this package. The error is nil or
 // an [*Error].
 func Valid(data []byte, opts ...Option) error {
-	r := borrow(data, opts)
+	r := Borrow(data, opts...)
 	r.Skip()
 	r.End()
-	return r.giveBack()
+	return r.Release()
 }

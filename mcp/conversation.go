@@ -1,11 +1,34 @@
 package mcp
 
 import (
-	"encoding/json"
-
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 )
+
+// DecodeRequest decodes a request or notification from JSON text, its params included, in one
+// pass: they are its Payload, a pointer to a struct. Params of a method that the table does not
+// have stay raw. For a response, and for the error, see [jsonrpc.Parse].
+func DecodeRequest(data []byte, opts ...codec.Option) (jsonrpc.Message, error) {
+	return jsonrpc.ParseTyped(data, answerTo(""), opts...)
+}
+
+// DecodeResponse decodes the response to a request of the given method from JSON text, its
+// result included, in one pass: that is its Payload, as [DecodeResult] returns it. For an
+// error response and for the error see [jsonrpc.Parse].
+func DecodeResponse(method string, data []byte, opts ...codec.Option) (jsonrpc.Message, error) {
+	return jsonrpc.ParseTyped(data, answerTo(method), opts...)
+}
+
+// answerTo types requests, and responses as what answers a method.
+type answerTo string
+
+func (a answerTo) ReadParams(r *codec.Reader, method string) codec.Value {
+	return ReadParams(r, method)
+}
+
+func (a answerTo) ReadResult(r *codec.Reader, id jsonrpc.ID) codec.Value {
+	return ReadResult(r, string(a))
+}
 
 // Conversation gives types to the messages of one connection, recorded in the order they
 // went over it, both directions together. A response has no type of its own: it takes that
@@ -13,10 +36,10 @@ import (
 // created the task. The zero value is ready to use. A Conversation belongs to one goroutine
 // at a time.
 type Conversation struct {
-	// Params and Result decode payloads by method, as [DecodeParams] and [DecodeResult] do,
-	// which are used where they are nil. They are for methods of extensions.
-	Params func(method string, data []byte) (codec.Value, error)
-	Result func(method string, data []byte) (codec.Value, error)
+	// Params and Result read payloads by method, as [ReadParams] and [ReadResult] do, which
+	// are used where they are nil. They are for methods of extensions.
+	Params func(r *codec.Reader, method string) codec.Value
+	Result func(r *codec.Reader, method string) codec.Value
 
 	pending map[jsonrpc.ID][]request // requests without answer, the latest last
 	tasks   map[string]string        // method that created a task, by task id
@@ -28,53 +51,89 @@ type request struct {
 	result string // whose result answers it
 }
 
-// Typed is a message whose payload is decoded.
+// Typed is a message with its place in a conversation. Its Payload is the decoded params or
+// result: of the type that the method table names, or a *[Result] in a response whose request
+// is not known.
 type Typed struct {
 	jsonrpc.Message
 	// For is the method that the message calls or answers, or "" for a response whose
 	// request is not known.
 	For string
-	// Payload is the decoded params or result: of the type that the method table names, nil
-	// if there are no params or in an error response, and a *[Result] in a response whose
-	// request is not known.
-	Payload codec.Value
 }
 
-// Next decodes the payload of the next message. The error is that of decoding it, with
-// places counted from the start of the payload; the message counts as seen all the same.
+// Decode decodes the next message of the conversation from JSON text. The error is that of
+// [jsonrpc.ParseTyped]; a message whose payload is at fault counts as seen all the same.
+func (c *Conversation) Decode(data []byte, opts ...codec.Option) (Typed, error) {
+	m, err := jsonrpc.ParseTyped(data, payloads{c}, opts...)
+	return c.follow(m), err
+}
+
+// Next is Decode for a message that was parsed before, with its payload raw. Places in the
+// error are counted from the start of the payload.
 func (c *Conversation) Next(m jsonrpc.Message) (Typed, error) {
-	t := Typed{Message: m, For: m.Method}
 	var err error
+	raw := m.Params
+	read := func(r *codec.Reader) codec.Value { return payloads{c}.ReadParams(r, m.Method) }
+	if m.Kind == jsonrpc.KindResponse {
+		raw = m.Result
+		read = func(r *codec.Reader) codec.Value { return payloads{c}.ReadResult(r, m.ID) }
+	}
+	if len(raw) > 0 && m.Payload == nil {
+		known := true
+		m.Payload, err = codec.UnmarshalFunc(raw, func(r *codec.Reader) codec.Value {
+			v := read(r)
+			if known = v != nil; !known {
+				r.Skip()
+			}
+			return v
+		})
+		if err == nil && known {
+			m.Params, m.Result = nil, nil
+		}
+	}
+	return c.follow(m), err
+}
+
+// payloads are the types of a conversation's payloads.
+type payloads struct{ c *Conversation }
+
+func (p payloads) ReadParams(r *codec.Reader, method string) codec.Value {
+	if p.c.Params != nil {
+		return p.c.Params(r, method)
+	}
+	return ReadParams(r, method)
+}
+
+func (p payloads) ReadResult(r *codec.Reader, id jsonrpc.ID) codec.Value {
+	open := p.c.pending[id]
+	if len(open) == 0 {
+		return codec.New(r, (*Result).DecodeJSON)
+	}
+	method := open[len(open)-1].result
+	if p.c.Result != nil {
+		return p.c.Result(r, method)
+	}
+	return ReadResult(r, method)
+}
+
+// follow takes note of a message.
+func (c *Conversation) follow(m jsonrpc.Message) Typed {
+	t := Typed{Message: m, For: m.Method}
 	switch m.Kind {
-	case jsonrpc.KindRequest, jsonrpc.KindNotification:
-		if len(m.Params) > 0 {
-			t.Payload, err = c.params(m.Method, m.Params)
-		}
-		if m.Kind == jsonrpc.KindRequest {
-			c.note(t)
-		}
+	case jsonrpc.KindRequest:
+		c.note(t)
 	case jsonrpc.KindResponse:
-		req := c.answered(m.ID)
-		t.For = req.method
-		if req.method == "" {
-			result := new(Result)
-			t.Payload, err = result, codec.Unmarshal(m.Result, result)
-			break
-		}
-		t.Payload, err = c.result(req.result, m.Result)
-		if created, ok := t.Payload.(*CreateTaskResult); ok && err == nil {
+		t.For = c.answered(m.ID).method
+		if created, ok := m.Payload.(*CreateTaskResult); ok {
 			if c.tasks == nil {
 				c.tasks = map[string]string{}
 			}
-			c.tasks[created.Task.TaskID] = req.method
+			c.tasks[created.Task.TaskID] = t.For
 		}
 	case jsonrpc.KindErrorResponse:
 		t.For = c.answered(m.ID).method
 	}
-	if err != nil {
-		t.Payload = nil
-	}
-	return t, err
+	return t
 }
 
 // Expect notes a request that was not part of the record, so that the response with its id
@@ -82,6 +141,9 @@ func (c *Conversation) Next(m jsonrpc.Message) (Typed, error) {
 func (c *Conversation) Expect(id jsonrpc.ID, method string) {
 	c.note(Typed{Message: jsonrpc.Message{ID: id, Method: method}})
 }
+
+// Expects reports whether there is a request with that id and without an answer.
+func (c *Conversation) Expects(id jsonrpc.ID) bool { return len(c.pending[id]) > 0 }
 
 func (c *Conversation) note(t Typed) {
 	req := request{t.Method, t.Method}
@@ -110,18 +172,4 @@ func (c *Conversation) answered(id jsonrpc.ID) request {
 		c.pending[id] = open[:len(open)-1]
 	}
 	return req
-}
-
-func (c *Conversation) params(method string, data json.RawMessage) (codec.Value, error) {
-	if c.Params != nil {
-		return c.Params(method, data)
-	}
-	return DecodeParams(method, data)
-}
-
-func (c *Conversation) result(method string, data json.RawMessage) (codec.Value, error) {
-	if c.Result != nil {
-		return c.Result(method, data)
-	}
-	return DecodeResult(method, data)
 }

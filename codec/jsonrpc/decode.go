@@ -14,12 +14,26 @@ import (
 // message was meant to be, as far as its members tell, and ID its id, if it has a valid one. Of malformed text
 // only the members in front of the fault count.
 func Parse(data []byte, opts ...codec.Option) (Message, error) {
+	return ParseTyped(data, nil, opts...)
+}
+
+// Payloads reads params and results into types of their own. A method that returns nil has consumed nothing, and
+// leaves the payload raw.
+type Payloads interface {
+	ReadParams(r *codec.Reader, method string) codec.Value
+	ReadResult(r *codec.Reader, id ID) codec.Value
+}
+
+// ParseTyped is [Parse] with params and results decoded on the way, in one pass over the text: what p returns for
+// them is the Payload of the message, whose Params and Result are then nil. Payloads of the wrong shape are an
+// error with code -32602; the rest of the message is read all the same.
+func ParseTyped(data []byte, p Payloads, opts ...codec.Option) (Message, error) {
 	var m Message
-	r := codec.NewReader(data, opts...)
-	at, fault := m.decode(r)
+	r := codec.Borrow(data, opts...)
+	at, fault := m.decode(r, p)
 	r.End()
 	r.Fail(at, fault)
-	return m, r.Err()
+	return m, r.Release()
 }
 
 // The members of the envelope, as bits of decoder.seen.
@@ -41,19 +55,20 @@ type decoder struct {
 	nullID bool
 	at     struct{ id, params, result, error int } // offsets of values
 	params codec.Kind
+	types  Payloads // nil if payloads stay raw
 
 	faultAt int
 	fault   error // the first one
 }
 
 // DecodeJSON reads the message; see [Parse].
-func (m *Message) DecodeJSON(r *codec.Reader) { r.Fail(m.decode(r)) }
+func (m *Message) DecodeJSON(r *codec.Reader) { r.Fail(m.decode(r, nil)) }
 
 // decode reads the message. What is wrong with the text fails r, what is wrong with the message is returned with
 // its place.
-func (m *Message) decode(r *codec.Reader) (at int, fault error) {
+func (m *Message) decode(r *codec.Reader, p Payloads) (at int, fault error) {
 	*m = Message{}
-	d := decoder{r: r, m: m}
+	d := decoder{r: r, m: m, types: p}
 	start := r.Offset()
 	if kind := r.Kind(); kind != codec.KindObject {
 		r.Skip()
@@ -62,11 +77,15 @@ func (m *Message) decode(r *codec.Reader) (at int, fault error) {
 		}
 		return start, ErrObject
 	}
-	for r.Object(); r.More(); {
-		d.member(r.KeyBytes())
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		d.member(name)
 	}
 	m.Kind = d.kind()
 	d.judge(start)
+	if p != nil && d.fault == nil && !r.Failed() {
+		d.late()
+	}
 	return d.faultAt, d.fault
 }
 
@@ -96,13 +115,19 @@ func (d *decoder) member(name []byte) {
 	case "params":
 		d.see(seenParams)
 		d.at.params, d.params = r.Offset(), r.Kind()
-		d.m.Params = r.Raw()
+		mark := r.Mark()
+		if d.types == nil || d.m.Method == "" || d.params != codec.KindObject || !d.payload(mark, d.types.ReadParams(r, d.m.Method)) {
+			d.m.Params = r.Raw()
+		}
 	case "result":
 		d.see(seenResult)
 		d.at.result = r.Offset()
 		if r.Kind() != codec.KindObject {
 			d.mistyped(ErrResult, "object")
-		} else {
+			return
+		}
+		mark := r.Mark()
+		if d.types == nil || d.m.ID.IsZero() || !d.payload(mark, d.types.ReadResult(r, d.m.ID)) {
 			d.m.Result = r.Raw()
 		}
 	case "error":
@@ -111,6 +136,49 @@ func (d *decoder) member(name []byte) {
 		d.error()
 	default:
 		r.Extra(&d.m.Extra, string(name))
+	}
+}
+
+// payload takes the payload that was read from mark on, and reports whether there is one. If it has the wrong
+// shape, it is skipped instead, so that the rest of the message is read.
+func (d *decoder) payload(mark codec.Mark, v codec.Value) bool {
+	if v == nil {
+		return false
+	}
+	if !d.r.Failed() {
+		d.m.Payload = v
+		return true
+	}
+	failed, ok := d.r.Err().(*codec.Error)
+	if ok && codec.Code(failed) != CodeParseError {
+		d.r.Rewind(mark)
+		d.fail(int(failed.Offset), failed.Err)
+		d.r.Skip()
+	}
+	return true
+}
+
+// late decodes a payload that came before the method or the id that tells its type.
+func (d *decoder) late() {
+	m := d.m
+	raw, at := m.Params, d.at.params
+	read := func(r *codec.Reader) codec.Value { return d.types.ReadParams(r, m.Method) }
+	if m.Kind == KindResponse {
+		raw, at = m.Result, d.at.result
+		read = func(r *codec.Reader) codec.Value { return d.types.ReadResult(r, m.ID) }
+	}
+	if m.Payload != nil || len(raw) == 0 {
+		return
+	}
+	r := codec.Borrow(raw)
+	v := read(r)
+	if err := r.Release(); err != nil {
+		e := err.(*codec.Error)
+		d.fail(at+int(e.Offset), e.Err)
+		return
+	}
+	if v != nil {
+		m.Payload, m.Params, m.Result = v, nil, nil
 	}
 }
 

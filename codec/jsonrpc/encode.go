@@ -17,13 +17,20 @@ func (m *Message) EncodeJSON(w *codec.Writer) {
 	case KindRequest, KindNotification:
 		w.Key(`"method":`)
 		w.Text(m.Method)
-		if len(m.Params) > 0 {
+		if m.Payload != nil {
+			w.Key(`"params":`)
+			m.Payload.EncodeJSON(w)
+		} else if len(m.Params) > 0 {
 			w.Key(`"params":`)
 			w.RawObject(m.Params)
 		}
 	case KindResponse:
 		w.Key(`"result":`)
-		w.RawObject(m.Result)
+		if m.Payload != nil {
+			m.Payload.EncodeJSON(w)
+		} else {
+			w.RawObject(m.Result)
+		}
 	case KindErrorResponse:
 		w.Key(`"error":`)
 		m.Error.EncodeJSON(w)
@@ -51,7 +58,7 @@ func (m *Message) check(w *codec.Writer) {
 		w.Fail("params", ErrMixed)
 	case m.Kind != KindResponse && len(m.Result) > 0:
 		w.Fail("result", ErrMixed)
-	case m.Kind == KindResponse && len(m.Result) == 0:
+	case m.Kind == KindResponse && len(m.Result) == 0 && m.Payload == nil:
 		w.Fail("result", codec.ErrNoValue)
 	case m.Kind != KindErrorResponse && m.Error != nil:
 		w.Fail("error", ErrMixed)

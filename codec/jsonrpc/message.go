@@ -45,6 +45,9 @@ type Message struct {
 	Params json.RawMessage // of requests and notifications: an object, or nil if absent
 	Result json.RawMessage // of responses: an object
 	Error  *Error          // of error responses
+	// Payload, if it is not nil, is the params or the result as a value of its own type, in the place of Params or
+	// Result.
+	Payload codec.Value
 	// Extra holds unknown members. The id of an error response is there if it is null.
 	Extra codec.Extra
 }

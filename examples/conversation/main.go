@@ -12,7 +12,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/gen/protocol"
 	"github.com/mcpwire/mcpwire/mcp"
@@ -46,11 +45,7 @@ func run(w io.Writer) error {
 	var talk mcp.Conversation
 	for line := range strings.Lines(string(recording)) {
 		arrow, text, _ := strings.Cut(strings.TrimSpace(line), " ")
-		message, err := jsonrpc.Parse([]byte(text))
-		if err != nil {
-			return err
-		}
-		typed, err := talk.Next(message)
+		typed, err := talk.Decode([]byte(text))
 		if err != nil {
 			return err
 		}
@@ -135,19 +130,8 @@ func describe(t mcp.Typed) string {
 	return fmt.Sprintf("%T", t.Payload)
 }
 
-// unharmed encodes the payload and reports whether the message is still the one in text.
+// unharmed encodes the message and reports whether it is still the one in text.
 func unharmed(t mcp.Typed, text string) (bool, error) {
-	if t.Payload != nil {
-		raw, err := codec.Marshal(t.Payload)
-		if err != nil {
-			return false, err
-		}
-		if t.Result != nil {
-			t.Result = raw
-		} else {
-			t.Params = raw
-		}
-	}
 	got, err := t.Message.AppendJSON(nil)
 	if err != nil {
 		return false, err

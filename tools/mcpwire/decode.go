@@ -196,16 +196,25 @@ func (d *decoder) value(rep *report) error {
 
 // message decodes a JSON-RPC message.
 func (d *decoder) message(rep *report, talk *mcp.Conversation) error {
-	m, err := jsonrpc.Parse(rep.doc.Text)
-	if err != nil {
-		rep.add("", err)
-		return nil
+	if d.method != "" {
+		d.expect(rep.doc.Text, talk)
 	}
-	t, ok := d.typed(rep, "", m, talk)
-	if !ok {
+	t, err := talk.Decode(rep.doc.Text)
+	if d.rev != "" && (err == nil || t.Kind == jsonrpc.KindRequest || t.Kind == jsonrpc.KindNotification) {
+		d.validate(rep, "", t)
+	}
+	rep.add("", err)
+	if err != nil {
 		return nil
 	}
 	return d.write(rep, &t.Message, payload(t))
+}
+
+// expect tells the conversation that a response without request answers the method of -method.
+func (d *decoder) expect(text []byte, talk *mcp.Conversation) {
+	if m, err := jsonrpc.Parse(text); err == nil && m.Kind == jsonrpc.KindResponse && !talk.Expects(m.ID) {
+		talk.Expect(m.ID, d.method)
+	}
 }
 
 // batch decodes a batch. It is written again if each of its messages can be.
@@ -223,8 +232,13 @@ func (d *decoder) batch(rep *report, talk *mcp.Conversation) error {
 			whole = false
 			continue
 		}
-		t, ok := d.typed(rep, fmt.Sprintf("/%d", i), item.Message, talk)
-		whole = whole && ok
+		at := fmt.Sprintf("/%d", i)
+		t, err := talk.Next(item.Message)
+		d.validate(rep, at, t)
+		if err != nil {
+			rep.add(at+payloadPlace(t), err)
+			whole = false
+		}
 		messages = append(messages, t.Message)
 	}
 	if !whole {
@@ -238,42 +252,17 @@ func (d *decoder) batch(rep *report, talk *mcp.Conversation) error {
 	return d.line("[]jsonrpc.Message", text)
 }
 
-// typed decodes the payload of a message, which stands at a pointer of the document, checks
-// it, and puts the encoded payload back into the message.
-func (d *decoder) typed(rep *report, at string, m jsonrpc.Message, talk *mcp.Conversation) (mcp.Typed, bool) {
-	t, err := talk.Next(m)
-	if t.For == "" && d.method != "" && m.Kind == jsonrpc.KindResponse {
-		talk.Expect(m.ID, d.method)
-		t, err = talk.Next(m)
+func payloadPlace(t mcp.Typed) string {
+	if t.Kind == jsonrpc.KindResponse {
+		return "/result"
 	}
-	place := at + "/params"
-	raw := &t.Message.Params
-	if m.Kind == jsonrpc.KindResponse {
-		place, raw = at+"/result", &t.Message.Result
-	}
-	if _, unknown := errors.AsType[*jsonrpc.Error](err); unknown {
-		err = nil // a method of nobody's schema: its payload passes as it is
-	}
-	if d.rev != "" {
-		d.validate(rep, at, place, t)
-	}
-	rep.add(place, err)
-	if err != nil {
-		return t, false
-	}
-	if t.Payload != nil {
-		text, err := codec.Marshal(t.Payload)
-		if err != nil {
-			rep.add(place, err)
-			return t, false
-		}
-		*raw = text
-	}
-	return t, true
+	return "/params"
 }
 
-// validate checks a message against the revision: the envelope, then the payload.
-func (d *decoder) validate(rep *report, at, place string, t mcp.Typed) {
+// validate checks a message, which stands at a pointer of the document, against the revision:
+// the envelope, then the payload.
+func (d *decoder) validate(rep *report, at string, t mcp.Typed) {
+	place := at + payloadPlace(t)
 	rev := mcp.Revision(d.rev)
 	envelope := map[jsonrpc.Kind][]string{
 		jsonrpc.KindRequest:       {"JSONRPCRequest"},
@@ -302,7 +291,7 @@ func (d *decoder) validate(rep *report, at, place string, t mcp.Typed) {
 	if _, ext := tasks.LookupMethod(t.Method); !(ok && m.In(rev)) && !(ext && d.extension()) {
 		rep.addAt(at+"/method", fmt.Sprintf("revision %s has no method %q", d.rev, t.Method))
 	}
-	if t.Params == nil && ok && m.In(rev) && mcp.ValidateParams(rev, t.Method, nil) != nil {
+	if t.Params == nil && t.Payload == nil && ok && m.In(rev) && mcp.ValidateParams(rev, t.Method, nil) != nil {
 		rep.addAt(at, `required member "params" is missing`)
 	}
 }
@@ -323,21 +312,20 @@ func (d *decoder) conversation() *mcp.Conversation {
 		return ok && (!core(method) || d.extension())
 	}
 	return &mcp.Conversation{
-		Params: func(method string, data []byte) (codec.Value, error) {
+		Params: func(r *codec.Reader, method string) codec.Value {
 			if ext(method) {
-				return tasks.DecodeParams(method, data)
+				return tasks.ReadParams(r, method)
 			}
-			return mcp.DecodeParams(method, data)
+			return mcp.ReadParams(r, method)
 		},
-		Result: func(method string, data []byte) (codec.Value, error) {
-			if ext(method) {
-				return tasks.DecodeResult(method, data)
+		Result: func(r *codec.Reader, method string) codec.Value {
+			switch {
+			case ext(method):
+				return tasks.ReadResult(r, method)
+			case d.rev != "2025-11-25" && string(r.PeekText("resultType")) == "task":
+				return codec.New(r, (*tasks.CreateTaskResult).DecodeJSON)
 			}
-			if d.rev != "2025-11-25" && string(codec.NewReader(data).PeekText("resultType")) == "task" {
-				v := tasks.New("CreateTaskResult")
-				return v, codec.Unmarshal(data, v)
-			}
-			return mcp.DecodeResult(method, data)
+			return mcp.ReadResult(r, method)
 		},
 	}
 }
