@@ -3,6 +3,7 @@ package merge
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -60,7 +61,11 @@ func (r *resolver) flatten(s *load.Schema) (Node, error) {
 	}
 	var n Node = &Any{pos{s}}
 	for _, p := range parts {
-		if n, err = r.both(s, n, p); err != nil {
+		n, err = r.both(s, n, p)
+		switch {
+		case errors.Is(err, errNoValue):
+			return &Any{pos{s}}, nil // as good as any other shape: no value is valid
+		case err != nil:
 			return nil, err
 		}
 	}
@@ -316,7 +321,16 @@ func (r *resolver) both(s *load.Schema, a, b Node) (Node, error) {
 	if _, any := b.(*Any); any {
 		return a, nil
 	}
+	if _, never := a.(*Never); never {
+		return a, nil
+	}
+	if _, never := b.(*Never); never {
+		return b, nil
+	}
 	if ref, ok := a.(*Ref); ok {
+		if other, ok := b.(*Ref); ok && other.Name == ref.Name {
+			return ref, nil
+		}
 		return r.deref(s, ref, func(n Node) (Node, error) {
 			if objects(n) && isOpen(b) { // nothing is added to the definition
 				return ref, nil
@@ -345,7 +359,7 @@ func (r *resolver) both(s *load.Schema, a, b Node) (Node, error) {
 		}
 	case *Array:
 		if b, ok := b.(*Array); ok {
-			elem, err := r.both(s, a.Elem, b.Elem)
+			elem, err := r.either(s, a.Elem, b.Elem)
 			return &Array{pos{s}, elem}, err
 		}
 	case *Scalar:
@@ -382,8 +396,11 @@ func (r *resolver) both(s *load.Schema, a, b Node) (Node, error) {
 	if b, ok := b.(*Nullable); ok {
 		return r.both(s, a, b.Node)
 	}
-	return nil, s.Errorf("allOf (or keywords side by side) asks for two shapes at once that no value has: %s and %s", a.At().Pointer, b.At().Pointer)
+	return nil, errNoValue
 }
+
+// errNoValue says that shapes contradict each other: no value has both.
+var errNoValue = errors.New("no value has both shapes")
 
 // objects reports whether n admits objects only.
 func objects(n Node) bool {
@@ -406,7 +423,7 @@ func isOpen(n Node) bool {
 func (r *resolver) bothObjects(s *load.Schema, a, b *Object) (Node, error) {
 	o := &Object{pos: pos{s}, In: r.revs}
 	var err error
-	if o.Rest, err = r.both(s, a.Rest, b.Rest); err != nil {
+	if o.Rest, err = r.either(s, a.Rest, b.Rest); err != nil {
 		return nil, err
 	}
 	names := map[string]bool{}
@@ -417,19 +434,43 @@ func (r *resolver) bothObjects(s *load.Schema, a, b *Object) (Node, error) {
 		names[m.Name] = true
 		ma, mb := a.Member(m.Name), b.Member(m.Name)
 		if ma == nil {
-			ma = &Member{Node: a.Rest}
+			ma = &Member{Node: beside(a)}
 		}
 		if mb == nil {
-			mb = &Member{Node: b.Rest}
+			mb = &Member{Node: beside(b)}
 		}
 		c := &Member{Name: m.Name, In: r.revs, Required: ma.Required | mb.Required, Default: m.Default}
-		if c.Node, err = r.both(s, ma.Node, mb.Node); err != nil {
+		both := r.either
+		if c.Required != 0 {
+			both = r.both
+		}
+		if c.Node, err = both(s, ma.Node, mb.Node); err != nil {
 			return nil, err
 		}
 		o.Members = append(o.Members, c)
 	}
 	slices.SortFunc(o.Members, func(a, b *Member) int { return compare(a.Name, b.Name) })
 	return o, nil
+}
+
+// either is both for values that may be left out, as where a and b contradict each other
+// they must be.
+func (r *resolver) either(s *load.Schema, a, b Node) (Node, error) {
+	n, err := r.both(s, a, b)
+	if errors.Is(err, errNoValue) {
+		return &Never{pos{s}}, nil
+	}
+	return n, err
+}
+
+// beside is what o says of members that it does not name but another part of an allOf does.
+// If it forbids them, that only narrows what is valid, mostly to nothing at all; the type
+// holds the members of all parts.
+func beside(o *Object) Node {
+	if _, never := o.Rest.(*Never); never {
+		return &Any{o.pos}
+	}
+	return o.Rest
 }
 
 // each applies f to every variant of u and leaves out those that f finds impossible.
