@@ -43,7 +43,7 @@ type Base struct {
 
 // Build decides the package for g.
 func Build(g *merge.Graph, c Config) (*ir.Package, error) {
-	b := &builder{Config: c, g: g, defs: map[string]ir.Type{}, inline: map[string]ir.Type{}, taken: map[string]string{}, free: map[string]bool{}}
+	b := &builder{Config: c, g: g, defs: map[string]ir.Type{}, inline: map[string]ir.Type{}, taken: map[string]string{}, free: map[string]bool{}, named: map[string]bool{}}
 	b.pkg = &ir.Package{Name: c.Name, Doc: c.Doc}
 	for _, label := range g.Revisions {
 		b.pkg.Revisions = append(b.pkg.Revisions, ir.Revision{Label: label, Const: "Revision" + strings.TrimPrefix(goName(label), "X")})
@@ -61,6 +61,7 @@ func Build(g *merge.Graph, c Config) (*ir.Package, error) {
 			if err := b.claim(b.defName(name), g.Defs[name].Node); err != nil {
 				return nil, err
 			}
+			b.named[b.defName(name)] = true
 		}
 	}
 	// What is put together from other definitions comes after them, so that an inline shape
@@ -111,6 +112,7 @@ type builder struct {
 	defs   map[string]ir.Type // by definition name
 	inline map[string]ir.Type // shared inline enums and unions, by content
 	taken  map[string]string  // Go names in use, and by what
+	named  map[string]bool    // Go names that definitions have
 	free   map[string]bool    // definitions that say nothing about the shape of values
 
 	// pickers are unions whose discriminator is still to be found, with their variants.
@@ -179,6 +181,9 @@ func (b *builder) declare(s scope, n merge.Node) (string, error) {
 	}
 	if name, ok := b.Overrides.Name(s.at); ok {
 		return name, b.claim(name, n)
+	}
+	if b.named[s.name] { // by a definition, which may be about something else
+		s.name += "Value"
 	}
 	return s.name, b.claim(s.name, n)
 }

@@ -13,6 +13,7 @@ import (
 // member "method" is a constant.
 func (b *builder) methods() error {
 	sent := map[string]ir.Direction{} // by method
+	listed := map[merge.Node]bool{}   // what the sides say they send
 	for union, from := range sides {
 		d := b.g.Defs[union]
 		if d == nil {
@@ -28,6 +29,7 @@ func (b *builder) methods() error {
 		}
 		for _, v := range variants {
 			sent[methodOf(v)] |= from
+			listed[v] = true
 		}
 	}
 	byName := map[string]string{}
@@ -43,8 +45,8 @@ func (b *builder) methods() error {
 			}
 		}
 		method := methodOf(o)
-		if method == "" {
-			continue
+		if method == "" || sent[method] != 0 && !listed[o] {
+			continue // what is listed is the message; this one is part of another
 		}
 		m := &ir.Method{Name: method, GoName: goName(stem), Def: name, Notification: !request, From: sent[method]}
 		if other, taken := byName[m.Name]; taken {

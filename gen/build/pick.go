@@ -15,9 +15,14 @@ func (b *builder) picks() error {
 			continue
 		}
 		var err error
-		if p.union.Pick, err = b.pick(p); err != nil {
+		if p.union.Pick, err = b.pick(p); err == nil {
+			continue
+		}
+		base := b.byMethod(p, holdsAny)
+		if base == nil {
 			return err
 		}
+		p.union.ByMethod, p.union.Pick = true, ir.Pick{Default: base}
 	}
 	return nil
 }
@@ -217,7 +222,7 @@ func (b *builder) pickKeys(p *pendingUnion, vs []variant) (ir.Pick, error) {
 	var pick ir.Pick
 	rest := slices.Clone(vs)
 	for len(rest) > 1 {
-		i, key := b.exclusive(rest)
+		i, paths := b.exclusive(rest)
 		if i < 0 {
 			var names []string
 			for _, v := range rest {
@@ -226,7 +231,9 @@ func (b *builder) pickKeys(p *pendingUnion, vs []variant) (ir.Pick, error) {
 			return pick, p.node.At().Errorf("nothing tells the alternatives %s apart: no constant member, no JSON type, no member that only one of them has; "+
 				"say how with a tag row in the overrides", strings.Join(names, ", "))
 		}
-		pick.Keys = append(pick.Keys, ir.KeyCase{Path: key, Variant: rest[i].out})
+		for _, path := range paths {
+			pick.Keys = append(pick.Keys, ir.KeyCase{Path: path, Variant: rest[i].out})
+		}
 		rest = slices.Delete(rest, i, i+1)
 	}
 	last := rest[0]
@@ -238,38 +245,79 @@ func (b *builder) pickKeys(p *pendingUnion, vs []variant) (ir.Pick, error) {
 	return pick, nil
 }
 
-// exclusive finds the variant to take next and the path of the member that marks it.
-func (b *builder) exclusive(vs []variant) (int, []string) {
+// exclusive finds the variant to take next and the paths of the members that mark it.
+func (b *builder) exclusive(vs []variant) (int, [][]string) {
 	objects := make([]*merge.Object, len(vs))
 	for i, v := range vs {
 		objects[i] = v.node.(*merge.Object)
 	}
 	if i, key := exclusiveMember(objects); i >= 0 {
-		return i, []string{key}
+		return i, [][]string{{key}}
 	}
 	// A required member of a required object.
 	for _, m := range objects[0].Members {
 		inner := make([]*merge.Object, len(vs))
 		for i, o := range objects {
-			if om := o.Member(m.Name); om != nil && om.Required == o.In {
-				inner[i], _ = b.g.Follow(om.Node).(*merge.Object)
-			}
+			inner[i] = b.inner(o, m.Name)
 		}
 		if slices.Contains(inner, nil) {
 			continue
 		}
 		if i, key := exclusiveMember(inner); i >= 0 {
-			return i, []string{m.Name, key}
+			return i, [][]string{{m.Name, key}}
+		}
+	}
+	// Optional members, where another variant can hold what has none of them.
+	for i, v := range vs {
+		if !slices.ContainsFunc(vs, func(w variant) bool { return w.out != v.out && holds(w, v) }) {
+			continue
+		}
+		var paths [][]string
+		for _, m := range objects[i].Members {
+			if only(objects, i, m.Name) {
+				paths = append(paths, []string{m.Name})
+			}
+		}
+		if paths != nil {
+			return i, paths
 		}
 	}
 	for i, v := range vs {
+		if !slices.ContainsFunc(vs, func(w variant) bool { return w.out != v.out && holds(w, v) }) {
+			continue
+		}
 		for _, m := range objects[i].Members {
-			if only(objects, i, m.Name) && slices.ContainsFunc(vs, func(w variant) bool { return w.out != v.out && holds(w, v) }) {
-				return i, []string{m.Name}
+			inner := make([]*merge.Object, len(vs))
+			for j, o := range objects {
+				if inner[j] = b.inner(o, m.Name); inner[j] == nil && j != i {
+					inner[j] = new(merge.Object)
+				}
+			}
+			if inner[i] == nil {
+				continue
+			}
+			var paths [][]string
+			for _, key := range inner[i].Members {
+				if only(inner, i, key.Name) {
+					paths = append(paths, []string{m.Name, key.Name})
+				}
+			}
+			if paths != nil {
+				return i, paths
 			}
 		}
 	}
 	return -1, nil
+}
+
+// inner is the object that the required member of o called name is, or nil.
+func (b *builder) inner(o *merge.Object, name string) *merge.Object {
+	m := o.Member(name)
+	if m == nil || m.Required != o.In {
+		return nil
+	}
+	inner, _ := b.g.Follow(m.Node).(*merge.Object)
+	return inner
 }
 
 // exclusiveMember finds an object with a required member that no other one has.
@@ -347,7 +395,7 @@ func (b *builder) lastKey(v variant, all []variant) []string {
 // decide, which structs belong to which unions, and which unions lie inside others.
 func (b *builder) unions() error {
 	for _, p := range b.pending {
-		if base := b.byMethod(p); base != nil {
+		if base := b.byMethod(p, admits); base != nil {
 			p.union.ByMethod = true
 			p.union.Pick.Default = base
 		}
@@ -366,8 +414,9 @@ func (b *builder) unions() error {
 }
 
 // byMethod finds the base of a union of the results that one side may send: each variant
-// is a result, and the base admits all of them. It returns nil for other unions.
-func (b *builder) byMethod(p *pendingUnion) *ir.Variant {
+// is a result, and by the given measure the base admits all of them. It returns nil for
+// other unions.
+func (b *builder) byMethod(p *pendingUnion, admits func(o *merge.Object, n merge.Node) bool) *ir.Variant {
 	for _, v := range p.variants {
 		if !strings.HasSuffix(v.name, "Result") {
 			return nil
@@ -380,6 +429,16 @@ func (b *builder) byMethod(p *pendingUnion) *ir.Variant {
 		}
 	}
 	return nil
+}
+
+// holdsAny reports whether o requires nothing and names no member that n has with another
+// shape. It is the measure for unions that nothing tells apart.
+func holdsAny(o *merge.Object, n merge.Node) bool {
+	other, ok := n.(*merge.Object)
+	return ok && !slices.ContainsFunc(o.Members, func(m *merge.Member) bool {
+		om := other.Member(m.Name)
+		return m.Required != 0 || om != nil && merge.Describe(om.Node) != merge.Describe(m.Node)
+	})
 }
 
 // admits reports whether o names no member that n does not have as well.
