@@ -23,11 +23,11 @@ func DecodeResponse(method string, data []byte, opts ...codec.Option) (jsonrpc.M
 type answerTo string
 
 func (a answerTo) ReadParams(r *codec.Reader, method string) codec.Value {
-	return ReadParams(r, method)
+	return ReadMethodParams(r, method)
 }
 
 func (a answerTo) ReadResult(r *codec.Reader, id jsonrpc.ID) codec.Value {
-	return ReadResult(r, string(a))
+	return ReadMethodResult(r, string(a))
 }
 
 // Conversation gives types to the messages of one connection, recorded in the order they
@@ -36,7 +36,7 @@ func (a answerTo) ReadResult(r *codec.Reader, id jsonrpc.ID) codec.Value {
 // created the task. The zero value is ready to use. A Conversation belongs to one goroutine
 // at a time.
 type Conversation struct {
-	// Params and Result read payloads by method, as [ReadParams] and [ReadResult] do, which
+	// Params and Result read payloads by method, as [ReadMethodParams] and [ReadMethodResult] do, which
 	// are used where they are nil. They are for methods of extensions.
 	Params func(r *codec.Reader, method string) codec.Value
 	Result func(r *codec.Reader, method string) codec.Value
@@ -101,7 +101,7 @@ func (p payloads) ReadParams(r *codec.Reader, method string) codec.Value {
 	if p.c.Params != nil {
 		return p.c.Params(r, method)
 	}
-	return ReadParams(r, method)
+	return ReadMethodParams(r, method)
 }
 
 func (p payloads) ReadResult(r *codec.Reader, id jsonrpc.ID) codec.Value {
@@ -113,7 +113,7 @@ func (p payloads) ReadResult(r *codec.Reader, id jsonrpc.ID) codec.Value {
 	if p.c.Result != nil {
 		return p.c.Result(r, method)
 	}
-	return ReadResult(r, method)
+	return ReadMethodResult(r, method)
 }
 
 // follow takes note of a message.

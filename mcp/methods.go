@@ -102,14 +102,14 @@ func DecodeParams(method string, data []byte, opts ...codec.Option) (Value, erro
 	if len(data) == 0 {
 		return nil, nil
 	}
-	return decode(method, data, ReadParams, opts)
+	return decode(method, data, ReadMethodParams, opts)
 }
 
 // DecodeResult decodes the result that answers a request into its type. Where a method has
 // several results, as with a task, it is one variant of their union. The error is a
 // [*codec.Error], or a [*jsonrpc.Error] for a method that the table does not have.
 func DecodeResult(method string, data []byte, opts ...codec.Option) (Value, error) {
-	return decode(method, data, ReadResult, opts)
+	return decode(method, data, ReadMethodResult, opts)
 }
 
 func decode(method string, data []byte, read func(*codec.Reader, string) Value, opts []codec.Option) (Value, error) {
@@ -127,9 +127,9 @@ func decode(method string, data []byte, read func(*codec.Reader, string) Value, 
 	return v, err
 }
 
-// ReadParams reads the params of a request or notification from r, as [DecodeParams] decodes
+// ReadMethodParams reads the params of a request or notification from r, as [DecodeParams] decodes
 // them. It returns nil and consumes nothing for a method that the table does not have.
-func ReadParams(r *codec.Reader, method string) Value {
+func ReadMethodParams(r *codec.Reader, method string) Value {
 	switch method {
 	case "completion/complete":
 		return codec.New(r, (*CompleteRequestParams).DecodeJSON)
@@ -183,9 +183,9 @@ func ReadParams(r *codec.Reader, method string) Value {
 	return nil
 }
 
-// ReadResult reads the result that answers a request from r, as [DecodeResult] decodes it. It
+// ReadMethodResult reads the result that answers a request from r, as [DecodeResult] decodes it. It
 // returns nil and consumes nothing for a method that the table does not have.
-func ReadResult(r *codec.Reader, method string) Value {
+func ReadMethodResult(r *codec.Reader, method string) Value {
 	switch method {
 	case "completion/complete":
 		return codec.New(r, (*CompleteResult).DecodeJSON)

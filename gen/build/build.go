@@ -100,7 +100,7 @@ func Build(g *merge.Graph, c Config) (*ir.Package, error) {
 
 // reserved are names that the generated package declares for itself.
 var reserved = []string{"Revision", "Value", "Unknown", "New", "Validate", "ValidateParams", "Definitions", "Method", "Methods", "LookupMethod",
-	"DecodeParams", "DecodeResult", "FromClient", "FromServer", "DispatchServerNotification", "DispatchClientNotification", "ServerHandler", "ClientHandler", "ServerNotificationHandler", "ClientNotificationHandler",
+	"DecodeParams", "DecodeResult", "ReadMethodParams", "ReadMethodResult", "FromClient", "FromServer", "DispatchServerNotification", "DispatchClientNotification", "ServerHandler", "ClientHandler", "ServerNotificationHandler", "ClientNotificationHandler",
 	"UnimplementedServerHandler", "UnimplementedClientHandler", "UnimplementedServerNotificationHandler", "UnimplementedClientNotificationHandler",
 	"ToServer", "ToClient", "NotifyServer", "NotifyClient", "DispatchServer", "DispatchClient", "Direction"}
 

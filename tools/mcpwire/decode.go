@@ -314,18 +314,18 @@ func (d *decoder) conversation() *mcp.Conversation {
 	return &mcp.Conversation{
 		Params: func(r *codec.Reader, method string) codec.Value {
 			if ext(method) {
-				return tasks.ReadParams(r, method)
+				return tasks.ReadMethodParams(r, method)
 			}
-			return mcp.ReadParams(r, method)
+			return mcp.ReadMethodParams(r, method)
 		},
 		Result: func(r *codec.Reader, method string) codec.Value {
 			switch {
 			case ext(method):
-				return tasks.ReadResult(r, method)
+				return tasks.ReadMethodResult(r, method)
 			case d.rev != "2025-11-25" && string(r.PeekText("resultType")) == "task":
 				return codec.New(r, (*tasks.CreateTaskResult).DecodeJSON)
 			}
-			return mcp.ReadResult(r, method)
+			return mcp.ReadMethodResult(r, method)
 		},
 	}
 }
