@@ -14,6 +14,7 @@ type checker struct {
 	open      []openValue // arrays and objects entered and not yet left
 	names     [][]byte    // the first names of all open objects, innermost last
 	big       nameSet     // all names of objects with many
+	used      bool        // some names were put in since reset
 	objects   int         // counts objects that went into big, so that each has its own number
 }
 
@@ -148,6 +149,7 @@ func (c *checker) name(data []byte, i int) (end int, err error) {
 func (c *checker) repeated(name []byte) bool {
 	top := &c.open[len(c.open)-1]
 	top.count++
+	c.used = true
 	if top.count <= fewNames {
 		for _, n := range c.names[top.names:] {
 			if bytes.Equal(n, name) {
@@ -174,7 +176,10 @@ func (c *checker) newObject() int {
 
 // reset forgets all names, and with them the input they were part of.
 func (c *checker) reset() {
-	clear(c.names[:cap(c.names)])
+	if c.used {
+		clear(c.names[:cap(c.names)])
+		c.used = false
+	}
 	c.names = c.names[:0]
 	c.open = c.open[:0]
 	c.big.reset()

@@ -140,17 +140,34 @@ func (r *Reader) PeekText(name string) []byte {
 // NewText reads a string like Text and returns a pointer to it. What the New methods return
 // for one message lies together in memory, so that optional members do not cost an allocation
 // each; as long as one is in use, a few neighbours are kept, too.
-func (r *Reader) NewText() *string { return slab(&r.texts, r.Text()) }
+func (r *Reader) NewText() *string {
+	r.first()
+	return slab(&r.texts, r.Text())
+}
 
 // NewBool reads a boolean and returns a pointer to it; see [Reader.NewText].
 func (r *Reader) NewBool() *bool { return slab(&r.bools, r.Bool()) }
 
 // NewInt reads an integer like IntExact and returns a pointer to it; see [Reader.NewText].
-func (r *Reader) NewInt(x *Extra, name string) *int64 { return slab(&r.ints, r.IntExact(x, name)) }
+func (r *Reader) NewInt(x *Extra, name string) *int64 {
+	r.first()
+	return slab(&r.ints, r.IntExact(x, name))
+}
 
 // NewFloat reads a number like FloatExact and returns a pointer to it; see [Reader.NewText].
 func (r *Reader) NewFloat(x *Extra, name string) *float64 {
 	return slab(&r.floats, r.FloatExact(x, name))
+}
+
+// first makes room for the first few strings and integers of a message in one go.
+func (r *Reader) first() {
+	if r.texts == nil {
+		few := new(struct {
+			texts [2]string
+			ints  [2]int64
+		})
+		r.texts, r.ints = few.texts[:0], few.ints[:0]
+	}
 }
 
 // slab puts v in the next free place of s and returns a pointer to it.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"math"
 	"math/bits"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 )
@@ -31,8 +32,7 @@ import (
 // be copied.
 type Writer struct {
 	buf   []byte
-	base  int   // buf[:base] was there before
-	keys  []int // where the names written with Key start, of all objects begun and not ended, innermost last
+	base  int // buf[:base] was there before
 	err   *Error
 	check checker
 }
@@ -48,7 +48,6 @@ func NewWriter(dst []byte) *Writer {
 // Reset makes w append to dst and forget all else.
 func (w *Writer) Reset(dst []byte) {
 	w.buf, w.base = dst, len(dst)
-	w.keys = w.keys[:0]
 	w.err = nil
 	w.check.reset()
 }
@@ -92,19 +91,20 @@ func (w *Writer) Lit(s string) { w.buf = append(w.buf, s...) }
 // Begin starts an object. What it returns is for the End that belongs to it.
 func (w *Writer) Begin() int {
 	w.buf = append(w.buf, '{')
-	return len(w.keys)
+	return len(w.buf)
 }
 
 // Key writes the name of a member of the object being written. It is given with quotes and colon, such as
 // `"name":`, and escaped as Text would.
 func (w *Writer) Key(quoted string) {
-	w.comma('{')
-	w.keys = append(w.keys, len(w.buf))
-	w.buf = append(w.buf, quoted...)
+	buf := w.buf
+	if buf[len(buf)-1] != '{' {
+		buf = append(buf, ',')
+	}
+	w.buf = append(buf, quoted...)
 }
 
-// MapKey writes the name of a member, from a map with names that are not known before. Unlike one written with
-// Key, End does not know of it.
+// MapKey writes the name of a member, from a map with names that are not known before.
 func (w *Writer) MapKey(name string) {
 	w.comma('{')
 	w.Text(name)
@@ -119,28 +119,47 @@ func (w *Writer) comma(open byte) {
 }
 
 // End writes the members of x and ends the object, where start is what its Begin returned. A member of x whose
-// name was written with Key is left out: the field counts.
+// name the object has already is left out: what was written counts.
 func (w *Writer) End(start int, x Extra) {
-	if x.p != nil {
-		for _, m := range x.p.members {
-			w.extra(start, m)
-		}
+	if x.p != nil && len(x.p.members) > 0 && w.err == nil {
+		w.extra(start, x.p.members)
 	}
-	w.keys = w.keys[:start]
 	w.buf = append(w.buf, '}')
 }
 
-func (w *Writer) extra(start int, m member) {
-	before := len(w.buf)
-	w.MapKey(m.name)
-	key := bytes.TrimPrefix(w.buf[before:], []byte{','})
-	for _, at := range w.keys[start:] {
-		if bytes.HasPrefix(w.buf[at:before], key) {
+func (w *Writer) extra(start int, members []member) {
+	written := memberNames(w.buf[start:])
+	for _, m := range members {
+		before := len(w.buf)
+		w.MapKey(m.name)
+		name := bytes.TrimPrefix(w.buf[before:], []byte{','})
+		if slices.ContainsFunc(written, func(n []byte) bool { return bytes.HasPrefix(name, n) && len(name) == len(n)+1 }) {
 			w.buf = w.buf[:before]
-			return
+			continue
 		}
+		w.Raw(m.raw)
 	}
-	w.Raw(m.raw)
+}
+
+// memberNames returns the names, in quotes, of the members of an object that was written just now. It is given
+// what stands behind the opening brace.
+func memberNames(data []byte) [][]byte {
+	var names [][]byte
+	var p peek
+	for i := 0; i < len(data); {
+		end, _ := skipString(data, i)
+		names = append(names, data[i:end])
+		switch i = end + 1; data[i] { // behind the colon
+		case '"':
+			i, _ = skipString(data, i)
+		case '{', '[':
+			i = p.after(data, i)
+		default:
+			i = skipWord(data, i)
+		}
+		i++ // the comma
+	}
+	return names
 }
 
 // BeginArray starts an array.

@@ -79,6 +79,9 @@ func (x *Annotations) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *AudioContent) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(2) {
+		w.Key(`"type":"audio"`)
+	}
 	if x.Meta != nil {
 		w.Key(`"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -94,9 +97,6 @@ func (x *AudioContent) EncodeJSON(w *codec.Writer) {
 	if !x.Extra.Absent(1) || x.MIMEType != "" {
 		w.Key(`"mimeType":`)
 		w.Text(x.MIMEType)
-	}
-	if !x.Extra.Absent(2) {
-		w.Key(`"type":"audio"`)
 	}
 	w.End(start, x.Extra)
 }
@@ -165,6 +165,9 @@ func (x *BlobResourceContents) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *BooleanSchema) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(0) {
+		w.Key(`"type":"boolean"`)
+	}
 	if x.Default != nil {
 		w.Key(`"default":`)
 		w.Bool(*x.Default)
@@ -176,9 +179,6 @@ func (x *BooleanSchema) EncodeJSON(w *codec.Writer) {
 	if x.Title != nil {
 		w.Key(`"title":`)
 		w.Text(*x.Title)
-	}
-	if !x.Extra.Absent(0) {
-		w.Key(`"type":"boolean"`)
 	}
 	w.End(start, x.Extra)
 }
@@ -225,6 +225,9 @@ func (x *CacheableResult) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *CallToolRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(0) {
+		w.Key(`"method":"tools/call"`)
+	}
 	if !x.ID.IsZero() {
 		w.Key(`"id":`)
 		w.Scalar(x.ID)
@@ -232,9 +235,6 @@ func (x *CallToolRequest) EncodeJSON(w *codec.Writer) {
 	if x.JSONRPC != nil {
 		w.Key(`"jsonrpc":`)
 		w.Text(*x.JSONRPC)
-	}
-	if !x.Extra.Absent(0) {
-		w.Key(`"method":"tools/call"`)
 	}
 	if !x.Extra.Absent(1) || !x.Params.IsZero() {
 		w.Key(`"params":`)
@@ -331,12 +331,12 @@ func (x *CallToolResult) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *CallToolResultResponse) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(1) {
+		w.Key(`"jsonrpc":"2.0"`)
+	}
 	if !x.Extra.Absent(0) || !x.ID.IsZero() {
 		w.Key(`"id":`)
 		w.Scalar(x.ID)
-	}
-	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(2) || x.Result != nil {
 		w.Key(`"result":`)
@@ -355,15 +355,15 @@ func (x *CallToolResultResponse) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *CancelTaskRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
-	if !x.Extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`"id":`)
-		w.Scalar(x.ID)
-	}
 	if !x.Extra.Absent(1) {
 		w.Key(`"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(2) {
 		w.Key(`"method":"tasks/cancel"`)
+	}
+	if !x.Extra.Absent(0) || !x.ID.IsZero() {
+		w.Key(`"id":`)
+		w.Scalar(x.ID)
 	}
 	if !x.Extra.Absent(3) || !x.Params.IsZero() {
 		w.Key(`"params":`)
@@ -453,12 +453,12 @@ func (x *CancelTaskResult) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *CancelledNotification) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(0) {
+		w.Key(`"method":"notifications/cancelled"`)
+	}
 	if x.JSONRPC != nil {
 		w.Key(`"jsonrpc":`)
 		w.Text(*x.JSONRPC)
-	}
-	if !x.Extra.Absent(0) {
-		w.Key(`"method":"notifications/cancelled"`)
 	}
 	if !x.Extra.Absent(1) || !x.Params.IsZero() {
 		w.Key(`"params":`)
@@ -681,6 +681,9 @@ func (x *ClientCapabilitiesTasksRequestsSampling) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *CompleteRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(0) {
+		w.Key(`"method":"completion/complete"`)
+	}
 	if !x.ID.IsZero() {
 		w.Key(`"id":`)
 		w.Scalar(x.ID)
@@ -688,9 +691,6 @@ func (x *CompleteRequest) EncodeJSON(w *codec.Writer) {
 	if x.JSONRPC != nil {
 		w.Key(`"jsonrpc":`)
 		w.Text(*x.JSONRPC)
-	}
-	if !x.Extra.Absent(0) {
-		w.Key(`"method":"completion/complete"`)
 	}
 	if !x.Extra.Absent(1) || !x.Params.IsZero() {
 		w.Key(`"params":`)
@@ -830,12 +830,12 @@ func (x *CompleteResultCompletion) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *CompleteResultResponse) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(1) {
+		w.Key(`"jsonrpc":"2.0"`)
+	}
 	if !x.Extra.Absent(0) || !x.ID.IsZero() {
 		w.Key(`"id":`)
 		w.Scalar(x.ID)
-	}
-	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(2) || !x.Result.IsZero() {
 		w.Key(`"result":`)
@@ -854,6 +854,9 @@ func (x *CompleteResultResponse) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *CreateMessageRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(0) {
+		w.Key(`"method":"sampling/createMessage"`)
+	}
 	if !x.ID.IsZero() {
 		w.Key(`"id":`)
 		w.Scalar(x.ID)
@@ -861,9 +864,6 @@ func (x *CreateMessageRequest) EncodeJSON(w *codec.Writer) {
 	if x.JSONRPC != nil {
 		w.Key(`"jsonrpc":`)
 		w.Text(*x.JSONRPC)
-	}
-	if !x.Extra.Absent(0) {
-		w.Key(`"method":"sampling/createMessage"`)
 	}
 	if !x.Extra.Absent(1) || !x.Params.IsZero() {
 		w.Key(`"params":`)
@@ -1011,15 +1011,15 @@ func (x *CreateTaskResult) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *DiscoverRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
-	if !x.Extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`"id":`)
-		w.Scalar(x.ID)
-	}
 	if !x.Extra.Absent(1) {
 		w.Key(`"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(2) {
 		w.Key(`"method":"server/discover"`)
+	}
+	if !x.Extra.Absent(0) || !x.ID.IsZero() {
+		w.Key(`"id":`)
+		w.Scalar(x.ID)
 	}
 	if !x.Extra.Absent(3) || !x.Params.IsZero() {
 		w.Key(`"params":`)
@@ -1084,12 +1084,12 @@ func (x *DiscoverResult) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *DiscoverResultResponse) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(1) {
+		w.Key(`"jsonrpc":"2.0"`)
+	}
 	if !x.Extra.Absent(0) || !x.ID.IsZero() {
 		w.Key(`"id":`)
 		w.Scalar(x.ID)
-	}
-	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(2) || !x.Result.IsZero() {
 		w.Key(`"result":`)
@@ -1108,6 +1108,9 @@ func (x *DiscoverResultResponse) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ElicitRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(0) {
+		w.Key(`"method":"elicitation/create"`)
+	}
 	if !x.ID.IsZero() {
 		w.Key(`"id":`)
 		w.Scalar(x.ID)
@@ -1115,9 +1118,6 @@ func (x *ElicitRequest) EncodeJSON(w *codec.Writer) {
 	if x.JSONRPC != nil {
 		w.Key(`"jsonrpc":`)
 		w.Text(*x.JSONRPC)
-	}
-	if !x.Extra.Absent(0) {
-		w.Key(`"method":"elicitation/create"`)
 	}
 	if !x.Extra.Absent(1) || x.Params != nil {
 		w.Key(`"params":`)
@@ -1173,6 +1173,9 @@ func (x *ElicitRequestFormParams) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ElicitRequestFormParamsRequestedSchema) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(1) {
+		w.Key(`"type":"object"`)
+	}
 	if x.Schema != nil {
 		w.Key(`"$schema":`)
 		w.Text(*x.Schema)
@@ -1184,9 +1187,6 @@ func (x *ElicitRequestFormParamsRequestedSchema) EncodeJSON(w *codec.Writer) {
 	if x.Required != nil {
 		w.Key(`"required":`)
 		codec.EncodeListFunc(w, x.Required, (*codec.Writer).Text)
-	}
-	if !x.Extra.Absent(1) {
-		w.Key(`"type":"object"`)
 	}
 	w.End(start, x.Extra)
 }
@@ -1202,6 +1202,9 @@ func (x *ElicitRequestFormParamsRequestedSchema) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ElicitRequestURLParams) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(1) {
+		w.Key(`"mode":"url"`)
+	}
 	if x.Meta != nil {
 		w.Key(`"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1213,9 +1216,6 @@ func (x *ElicitRequestURLParams) EncodeJSON(w *codec.Writer) {
 	if !x.Extra.Absent(0) || x.Message != "" {
 		w.Key(`"message":`)
 		w.Text(x.Message)
-	}
-	if !x.Extra.Absent(1) {
-		w.Key(`"mode":"url"`)
 	}
 	if x.Task != nil {
 		w.Key(`"task":`)
@@ -1305,6 +1305,9 @@ func (x *ElicitationCompleteNotificationParams) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *EmbeddedResource) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(1) {
+		w.Key(`"type":"resource"`)
+	}
 	if x.Meta != nil {
 		w.Key(`"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1316,9 +1319,6 @@ func (x *EmbeddedResource) EncodeJSON(w *codec.Writer) {
 	if !x.Extra.Absent(0) || x.Resource != nil {
 		w.Key(`"resource":`)
 		codec.WriteUnion(w, x.Resource)
-	}
-	if !x.Extra.Absent(1) {
-		w.Key(`"type":"resource"`)
 	}
 	w.End(start, x.Extra)
 }
@@ -1360,6 +1360,9 @@ func (x *Error) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *GetPromptRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(0) {
+		w.Key(`"method":"prompts/get"`)
+	}
 	if !x.ID.IsZero() {
 		w.Key(`"id":`)
 		w.Scalar(x.ID)
@@ -1367,9 +1370,6 @@ func (x *GetPromptRequest) EncodeJSON(w *codec.Writer) {
 	if x.JSONRPC != nil {
 		w.Key(`"jsonrpc":`)
 		w.Text(*x.JSONRPC)
-	}
-	if !x.Extra.Absent(0) {
-		w.Key(`"method":"prompts/get"`)
 	}
 	if !x.Extra.Absent(1) || !x.Params.IsZero() {
 		w.Key(`"params":`)
@@ -1456,12 +1456,12 @@ func (x *GetPromptResult) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *GetPromptResultResponse) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(1) {
+		w.Key(`"jsonrpc":"2.0"`)
+	}
 	if !x.Extra.Absent(0) || !x.ID.IsZero() {
 		w.Key(`"id":`)
 		w.Scalar(x.ID)
-	}
-	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(2) || x.Result != nil {
 		w.Key(`"result":`)
@@ -1480,15 +1480,15 @@ func (x *GetPromptResultResponse) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *GetTaskPayloadRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
-	if !x.Extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`"id":`)
-		w.Scalar(x.ID)
-	}
 	if !x.Extra.Absent(1) {
 		w.Key(`"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(2) {
 		w.Key(`"method":"tasks/result"`)
+	}
+	if !x.Extra.Absent(0) || !x.ID.IsZero() {
+		w.Key(`"id":`)
+		w.Scalar(x.ID)
 	}
 	if !x.Extra.Absent(3) || !x.Params.IsZero() {
 		w.Key(`"params":`)
@@ -1539,15 +1539,15 @@ func (x *GetTaskPayloadResult) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *GetTaskRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
-	if !x.Extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`"id":`)
-		w.Scalar(x.ID)
-	}
 	if !x.Extra.Absent(1) {
 		w.Key(`"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(2) {
 		w.Key(`"method":"tasks/get"`)
+	}
+	if !x.Extra.Absent(0) || !x.ID.IsZero() {
+		w.Key(`"id":`)
+		w.Scalar(x.ID)
 	}
 	if !x.Extra.Absent(3) || !x.Params.IsZero() {
 		w.Key(`"params":`)
@@ -1637,6 +1637,9 @@ func (x *GetTaskResult) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *HeaderMismatchError) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(1) {
+		w.Key(`"jsonrpc":"2.0"`)
+	}
 	if !x.Extra.Absent(0) || !x.Error.IsZero() {
 		w.Key(`"error":`)
 		x.Error.EncodeJSON(w)
@@ -1644,9 +1647,6 @@ func (x *HeaderMismatchError) EncodeJSON(w *codec.Writer) {
 	if !x.ID.IsZero() {
 		w.Key(`"id":`)
 		w.Scalar(x.ID)
-	}
-	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
 	}
 	w.End(start, x.Extra)
 }
@@ -1732,6 +1732,9 @@ func (x *Icons) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ImageContent) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(2) {
+		w.Key(`"type":"image"`)
+	}
 	if x.Meta != nil {
 		w.Key(`"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1747,9 +1750,6 @@ func (x *ImageContent) EncodeJSON(w *codec.Writer) {
 	if !x.Extra.Absent(1) || x.MIMEType != "" {
 		w.Key(`"mimeType":`)
 		w.Text(x.MIMEType)
-	}
-	if !x.Extra.Absent(2) {
-		w.Key(`"type":"image"`)
 	}
 	w.End(start, x.Extra)
 }
@@ -1807,6 +1807,9 @@ func (x *Implementation) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *InitializeRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(0) {
+		w.Key(`"method":"initialize"`)
+	}
 	if !x.ID.IsZero() {
 		w.Key(`"id":`)
 		w.Scalar(x.ID)
@@ -1814,9 +1817,6 @@ func (x *InitializeRequest) EncodeJSON(w *codec.Writer) {
 	if x.JSONRPC != nil {
 		w.Key(`"jsonrpc":`)
 		w.Text(*x.JSONRPC)
-	}
-	if !x.Extra.Absent(0) {
-		w.Key(`"method":"initialize"`)
 	}
 	if !x.Extra.Absent(1) || !x.Params.IsZero() {
 		w.Key(`"params":`)
@@ -1903,12 +1903,12 @@ func (x *InitializeResult) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *InitializedNotification) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(0) {
+		w.Key(`"method":"notifications/initialized"`)
+	}
 	if x.JSONRPC != nil {
 		w.Key(`"jsonrpc":`)
 		w.Text(*x.JSONRPC)
-	}
-	if !x.Extra.Absent(0) {
-		w.Key(`"method":"notifications/initialized"`)
 	}
 	if x.Params != nil {
 		w.Key(`"params":`)
@@ -2056,6 +2056,9 @@ func (x *InvalidRequestError) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *JSONRPCErrorResponse) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(1) {
+		w.Key(`"jsonrpc":"2.0"`)
+	}
 	if !x.Extra.Absent(0) || !x.Error.IsZero() {
 		w.Key(`"error":`)
 		x.Error.EncodeJSON(w)
@@ -2063,9 +2066,6 @@ func (x *JSONRPCErrorResponse) EncodeJSON(w *codec.Writer) {
 	if !x.ID.IsZero() {
 		w.Key(`"id":`)
 		w.Scalar(x.ID)
-	}
-	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
 	}
 	w.End(start, x.Extra)
 }
@@ -2104,12 +2104,12 @@ func (x *JSONRPCNotification) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *JSONRPCRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(1) {
+		w.Key(`"jsonrpc":"2.0"`)
+	}
 	if !x.Extra.Absent(0) || !x.ID.IsZero() {
 		w.Key(`"id":`)
 		w.Scalar(x.ID)
-	}
-	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(2) || x.Method != "" {
 		w.Key(`"method":`)
@@ -2133,12 +2133,12 @@ func (x *JSONRPCRequest) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *JSONRPCResultResponse) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(1) {
+		w.Key(`"jsonrpc":"2.0"`)
+	}
 	if !x.Extra.Absent(0) || !x.ID.IsZero() {
 		w.Key(`"id":`)
 		w.Scalar(x.ID)
-	}
-	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(2) || !x.Result.IsZero() {
 		w.Key(`"result":`)
@@ -2157,6 +2157,9 @@ func (x *JSONRPCResultResponse) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *LegacyTitledEnumSchema) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(1) {
+		w.Key(`"type":"string"`)
+	}
 	if x.Default != nil {
 		w.Key(`"default":`)
 		w.Text(*x.Default)
@@ -2177,9 +2180,6 @@ func (x *LegacyTitledEnumSchema) EncodeJSON(w *codec.Writer) {
 		w.Key(`"title":`)
 		w.Text(*x.Title)
 	}
-	if !x.Extra.Absent(1) {
-		w.Key(`"type":"string"`)
-	}
 	w.End(start, x.Extra)
 }
 
@@ -2196,6 +2196,9 @@ func (x *LegacyTitledEnumSchema) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ListPromptsRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(0) {
+		w.Key(`"method":"prompts/list"`)
+	}
 	if !x.ID.IsZero() {
 		w.Key(`"id":`)
 		w.Scalar(x.ID)
@@ -2203,9 +2206,6 @@ func (x *ListPromptsRequest) EncodeJSON(w *codec.Writer) {
 	if x.JSONRPC != nil {
 		w.Key(`"jsonrpc":`)
 		w.Text(*x.JSONRPC)
-	}
-	if !x.Extra.Absent(0) {
-		w.Key(`"method":"prompts/list"`)
 	}
 	if x.Params != nil {
 		w.Key(`"params":`)
@@ -2266,12 +2266,12 @@ func (x *ListPromptsResult) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ListPromptsResultResponse) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(1) {
+		w.Key(`"jsonrpc":"2.0"`)
+	}
 	if !x.Extra.Absent(0) || !x.ID.IsZero() {
 		w.Key(`"id":`)
 		w.Scalar(x.ID)
-	}
-	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(2) || !x.Result.IsZero() {
 		w.Key(`"result":`)
@@ -2290,6 +2290,9 @@ func (x *ListPromptsResultResponse) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ListResourceTemplatesRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(0) {
+		w.Key(`"method":"resources/templates/list"`)
+	}
 	if !x.ID.IsZero() {
 		w.Key(`"id":`)
 		w.Scalar(x.ID)
@@ -2297,9 +2300,6 @@ func (x *ListResourceTemplatesRequest) EncodeJSON(w *codec.Writer) {
 	if x.JSONRPC != nil {
 		w.Key(`"jsonrpc":`)
 		w.Text(*x.JSONRPC)
-	}
-	if !x.Extra.Absent(0) {
-		w.Key(`"method":"resources/templates/list"`)
 	}
 	if x.Params != nil {
 		w.Key(`"params":`)
@@ -2360,12 +2360,12 @@ func (x *ListResourceTemplatesResult) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ListResourceTemplatesResultResponse) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(1) {
+		w.Key(`"jsonrpc":"2.0"`)
+	}
 	if !x.Extra.Absent(0) || !x.ID.IsZero() {
 		w.Key(`"id":`)
 		w.Scalar(x.ID)
-	}
-	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(2) || !x.Result.IsZero() {
 		w.Key(`"result":`)
@@ -2384,6 +2384,9 @@ func (x *ListResourceTemplatesResultResponse) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ListResourcesRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(0) {
+		w.Key(`"method":"resources/list"`)
+	}
 	if !x.ID.IsZero() {
 		w.Key(`"id":`)
 		w.Scalar(x.ID)
@@ -2391,9 +2394,6 @@ func (x *ListResourcesRequest) EncodeJSON(w *codec.Writer) {
 	if x.JSONRPC != nil {
 		w.Key(`"jsonrpc":`)
 		w.Text(*x.JSONRPC)
-	}
-	if !x.Extra.Absent(0) {
-		w.Key(`"method":"resources/list"`)
 	}
 	if x.Params != nil {
 		w.Key(`"params":`)
@@ -2454,12 +2454,12 @@ func (x *ListResourcesResult) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ListResourcesResultResponse) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(1) {
+		w.Key(`"jsonrpc":"2.0"`)
+	}
 	if !x.Extra.Absent(0) || !x.ID.IsZero() {
 		w.Key(`"id":`)
 		w.Scalar(x.ID)
-	}
-	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(2) || !x.Result.IsZero() {
 		w.Key(`"result":`)
@@ -2478,6 +2478,9 @@ func (x *ListResourcesResultResponse) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ListRootsRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(0) {
+		w.Key(`"method":"roots/list"`)
+	}
 	if !x.ID.IsZero() {
 		w.Key(`"id":`)
 		w.Scalar(x.ID)
@@ -2485,9 +2488,6 @@ func (x *ListRootsRequest) EncodeJSON(w *codec.Writer) {
 	if x.JSONRPC != nil {
 		w.Key(`"jsonrpc":`)
 		w.Text(*x.JSONRPC)
-	}
-	if !x.Extra.Absent(0) {
-		w.Key(`"method":"roots/list"`)
 	}
 	if x.Params != nil {
 		w.Key(`"params":`)
@@ -2528,15 +2528,15 @@ func (x *ListRootsResult) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ListTasksRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
-	if !x.Extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`"id":`)
-		w.Scalar(x.ID)
-	}
 	if !x.Extra.Absent(1) {
 		w.Key(`"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(2) {
 		w.Key(`"method":"tasks/list"`)
+	}
+	if !x.Extra.Absent(0) || !x.ID.IsZero() {
+		w.Key(`"id":`)
+		w.Scalar(x.ID)
 	}
 	if x.Params != nil {
 		w.Key(`"params":`)
@@ -2581,6 +2581,9 @@ func (x *ListTasksResult) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ListToolsRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(0) {
+		w.Key(`"method":"tools/list"`)
+	}
 	if !x.ID.IsZero() {
 		w.Key(`"id":`)
 		w.Scalar(x.ID)
@@ -2588,9 +2591,6 @@ func (x *ListToolsRequest) EncodeJSON(w *codec.Writer) {
 	if x.JSONRPC != nil {
 		w.Key(`"jsonrpc":`)
 		w.Text(*x.JSONRPC)
-	}
-	if !x.Extra.Absent(0) {
-		w.Key(`"method":"tools/list"`)
 	}
 	if x.Params != nil {
 		w.Key(`"params":`)
@@ -2651,12 +2651,12 @@ func (x *ListToolsResult) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ListToolsResultResponse) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(1) {
+		w.Key(`"jsonrpc":"2.0"`)
+	}
 	if !x.Extra.Absent(0) || !x.ID.IsZero() {
 		w.Key(`"id":`)
 		w.Scalar(x.ID)
-	}
-	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(2) || !x.Result.IsZero() {
 		w.Key(`"result":`)
@@ -2675,12 +2675,12 @@ func (x *ListToolsResultResponse) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *LoggingMessageNotification) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(0) {
+		w.Key(`"method":"notifications/message"`)
+	}
 	if x.JSONRPC != nil {
 		w.Key(`"jsonrpc":`)
 		w.Text(*x.JSONRPC)
-	}
-	if !x.Extra.Absent(0) {
-		w.Key(`"method":"notifications/message"`)
 	}
 	if !x.Extra.Absent(1) || !x.Params.IsZero() {
 		w.Key(`"params":`)
@@ -2765,6 +2765,9 @@ func (x *MethodNotFoundError) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *MissingRequiredClientCapabilityError) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(1) {
+		w.Key(`"jsonrpc":"2.0"`)
+	}
 	if !x.Extra.Absent(0) || !x.Error.IsZero() {
 		w.Key(`"error":`)
 		x.Error.EncodeJSON(w)
@@ -2772,9 +2775,6 @@ func (x *MissingRequiredClientCapabilityError) EncodeJSON(w *codec.Writer) {
 	if !x.ID.IsZero() {
 		w.Key(`"id":`)
 		w.Scalar(x.ID)
-	}
-	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
 	}
 	w.End(start, x.Extra)
 }
@@ -3077,6 +3077,9 @@ func (x *ParseError) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *PingRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(0) {
+		w.Key(`"method":"ping"`)
+	}
 	if !x.ID.IsZero() {
 		w.Key(`"id":`)
 		w.Scalar(x.ID)
@@ -3084,9 +3087,6 @@ func (x *PingRequest) EncodeJSON(w *codec.Writer) {
 	if x.JSONRPC != nil {
 		w.Key(`"jsonrpc":`)
 		w.Text(*x.JSONRPC)
-	}
-	if !x.Extra.Absent(0) {
-		w.Key(`"method":"ping"`)
 	}
 	if x.Params != nil {
 		w.Key(`"params":`)
@@ -3106,12 +3106,12 @@ func (x *PingRequest) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ProgressNotification) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(0) {
+		w.Key(`"method":"notifications/progress"`)
+	}
 	if x.JSONRPC != nil {
 		w.Key(`"jsonrpc":`)
 		w.Text(*x.JSONRPC)
-	}
-	if !x.Extra.Absent(0) {
-		w.Key(`"method":"notifications/progress"`)
 	}
 	if !x.Extra.Absent(1) || !x.Params.IsZero() {
 		w.Key(`"params":`)
@@ -3238,12 +3238,12 @@ func (x *PromptArgument) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *PromptListChangedNotification) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(0) {
+		w.Key(`"method":"notifications/prompts/list_changed"`)
+	}
 	if x.JSONRPC != nil {
 		w.Key(`"jsonrpc":`)
 		w.Text(*x.JSONRPC)
-	}
-	if !x.Extra.Absent(0) {
-		w.Key(`"method":"notifications/prompts/list_changed"`)
 	}
 	if x.Params != nil {
 		w.Key(`"params":`)
@@ -3283,6 +3283,9 @@ func (x *PromptMessage) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *PromptReference) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(1) {
+		w.Key(`"type":"ref/prompt"`)
+	}
 	if !x.Extra.Absent(0) || x.Name != "" {
 		w.Key(`"name":`)
 		w.Text(x.Name)
@@ -3290,9 +3293,6 @@ func (x *PromptReference) EncodeJSON(w *codec.Writer) {
 	if x.Title != nil {
 		w.Key(`"title":`)
 		w.Text(*x.Title)
-	}
-	if !x.Extra.Absent(1) {
-		w.Key(`"type":"ref/prompt"`)
 	}
 	w.End(start, x.Extra)
 }
@@ -3307,6 +3307,9 @@ func (x *PromptReference) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ReadResourceRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(0) {
+		w.Key(`"method":"resources/read"`)
+	}
 	if !x.ID.IsZero() {
 		w.Key(`"id":`)
 		w.Scalar(x.ID)
@@ -3314,9 +3317,6 @@ func (x *ReadResourceRequest) EncodeJSON(w *codec.Writer) {
 	if x.JSONRPC != nil {
 		w.Key(`"jsonrpc":`)
 		w.Text(*x.JSONRPC)
-	}
-	if !x.Extra.Absent(0) {
-		w.Key(`"method":"resources/read"`)
 	}
 	if !x.Extra.Absent(1) || !x.Params.IsZero() {
 		w.Key(`"params":`)
@@ -3403,12 +3403,12 @@ func (x *ReadResourceResult) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ReadResourceResultResponse) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(1) {
+		w.Key(`"jsonrpc":"2.0"`)
+	}
 	if !x.Extra.Absent(0) || !x.ID.IsZero() {
 		w.Key(`"id":`)
 		w.Scalar(x.ID)
-	}
-	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(2) || x.Result != nil {
 		w.Key(`"result":`)
@@ -3603,6 +3603,9 @@ func (x *ResourceContents) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ResourceLink) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(1) {
+		w.Key(`"type":"resource_link"`)
+	}
 	if x.Meta != nil {
 		w.Key(`"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -3635,9 +3638,6 @@ func (x *ResourceLink) EncodeJSON(w *codec.Writer) {
 		w.Key(`"title":`)
 		w.Text(*x.Title)
 	}
-	if !x.Extra.Absent(1) {
-		w.Key(`"type":"resource_link"`)
-	}
 	if !x.Extra.Absent(2) || x.URI != "" {
 		w.Key(`"uri":`)
 		w.Text(x.URI)
@@ -3662,12 +3662,12 @@ func (x *ResourceLink) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ResourceListChangedNotification) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(0) {
+		w.Key(`"method":"notifications/resources/list_changed"`)
+	}
 	if x.JSONRPC != nil {
 		w.Key(`"jsonrpc":`)
 		w.Text(*x.JSONRPC)
-	}
-	if !x.Extra.Absent(0) {
-		w.Key(`"method":"notifications/resources/list_changed"`)
 	}
 	if x.Params != nil {
 		w.Key(`"params":`)
@@ -3777,12 +3777,12 @@ func (x *ResourceTemplateReference) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ResourceUpdatedNotification) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(0) {
+		w.Key(`"method":"notifications/resources/updated"`)
+	}
 	if x.JSONRPC != nil {
 		w.Key(`"jsonrpc":`)
 		w.Text(*x.JSONRPC)
-	}
-	if !x.Extra.Absent(0) {
-		w.Key(`"method":"notifications/resources/updated"`)
 	}
 	if !x.Extra.Absent(1) || !x.Params.IsZero() {
 		w.Key(`"params":`)
@@ -3895,12 +3895,12 @@ func (x *Root) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *RootsListChangedNotification) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(0) {
+		w.Key(`"method":"notifications/roots/list_changed"`)
+	}
 	if x.JSONRPC != nil {
 		w.Key(`"jsonrpc":`)
 		w.Text(*x.JSONRPC)
-	}
-	if !x.Extra.Absent(0) {
-		w.Key(`"method":"notifications/roots/list_changed"`)
 	}
 	if x.Params != nil {
 		w.Key(`"params":`)
@@ -4107,6 +4107,9 @@ func (x *ServerCapabilitiesTools) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *SetLevelRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(0) {
+		w.Key(`"method":"logging/setLevel"`)
+	}
 	if !x.ID.IsZero() {
 		w.Key(`"id":`)
 		w.Scalar(x.ID)
@@ -4114,9 +4117,6 @@ func (x *SetLevelRequest) EncodeJSON(w *codec.Writer) {
 	if x.JSONRPC != nil {
 		w.Key(`"jsonrpc":`)
 		w.Text(*x.JSONRPC)
-	}
-	if !x.Extra.Absent(0) {
-		w.Key(`"method":"logging/setLevel"`)
 	}
 	if !x.Extra.Absent(1) || !x.Params.IsZero() {
 		w.Key(`"params":`)
@@ -4157,6 +4157,9 @@ func (x *SetLevelRequestParams) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *StringSchema) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(0) {
+		w.Key(`"type":"string"`)
+	}
 	if x.Default != nil {
 		w.Key(`"default":`)
 		w.Text(*x.Default)
@@ -4181,9 +4184,6 @@ func (x *StringSchema) EncodeJSON(w *codec.Writer) {
 		w.Key(`"title":`)
 		w.Text(*x.Title)
 	}
-	if !x.Extra.Absent(0) {
-		w.Key(`"type":"string"`)
-	}
 	w.End(start, x.Extra)
 }
 
@@ -4201,6 +4201,9 @@ func (x *StringSchema) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *SubscribeRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(0) {
+		w.Key(`"method":"resources/subscribe"`)
+	}
 	if !x.ID.IsZero() {
 		w.Key(`"id":`)
 		w.Scalar(x.ID)
@@ -4208,9 +4211,6 @@ func (x *SubscribeRequest) EncodeJSON(w *codec.Writer) {
 	if x.JSONRPC != nil {
 		w.Key(`"jsonrpc":`)
 		w.Text(*x.JSONRPC)
-	}
-	if !x.Extra.Absent(0) {
-		w.Key(`"method":"resources/subscribe"`)
 	}
 	if !x.Extra.Absent(1) || !x.Params.IsZero() {
 		w.Key(`"params":`)
@@ -4325,15 +4325,15 @@ func (x *SubscriptionsAcknowledgedNotificationParams) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *SubscriptionsListenRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
-	if !x.Extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`"id":`)
-		w.Scalar(x.ID)
-	}
 	if !x.Extra.Absent(1) {
 		w.Key(`"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(2) {
 		w.Key(`"method":"subscriptions/listen"`)
+	}
+	if !x.Extra.Absent(0) || !x.ID.IsZero() {
+		w.Key(`"id":`)
+		w.Scalar(x.ID)
 	}
 	if !x.Extra.Absent(3) || !x.Params.IsZero() {
 		w.Key(`"params":`)
@@ -4415,12 +4415,12 @@ func (x *SubscriptionsListenResultMetaObject) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *SubscriptionsListenResultResponse) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(1) {
+		w.Key(`"jsonrpc":"2.0"`)
+	}
 	if !x.Extra.Absent(0) || !x.ID.IsZero() {
 		w.Key(`"id":`)
 		w.Scalar(x.ID)
-	}
-	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(2) || !x.Result.IsZero() {
 		w.Key(`"result":`)
@@ -4603,6 +4603,9 @@ func (x *TaskStatusNotificationParams) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *TextContent) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(1) {
+		w.Key(`"type":"text"`)
+	}
 	if x.Meta != nil {
 		w.Key(`"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -4614,9 +4617,6 @@ func (x *TextContent) EncodeJSON(w *codec.Writer) {
 	if !x.Extra.Absent(0) || x.Text != "" {
 		w.Key(`"text":`)
 		w.Text(x.Text)
-	}
-	if !x.Extra.Absent(1) {
-		w.Key(`"type":"text"`)
 	}
 	w.End(start, x.Extra)
 }
@@ -4663,6 +4663,9 @@ func (x *TextResourceContents) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *TitledMultiSelectEnumSchema) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(1) {
+		w.Key(`"type":"array"`)
+	}
 	if x.Default != nil {
 		w.Key(`"default":`)
 		codec.EncodeListFunc(w, x.Default, (*codec.Writer).Text)
@@ -4686,9 +4689,6 @@ func (x *TitledMultiSelectEnumSchema) EncodeJSON(w *codec.Writer) {
 	if x.Title != nil {
 		w.Key(`"title":`)
 		w.Text(*x.Title)
-	}
-	if !x.Extra.Absent(1) {
-		w.Key(`"type":"array"`)
 	}
 	w.End(start, x.Extra)
 }
@@ -4744,6 +4744,9 @@ func (x *TitledMultiSelectEnumSchemaItemsAnyOfItem) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *TitledSingleSelectEnumSchema) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(1) {
+		w.Key(`"type":"string"`)
+	}
 	if x.Default != nil {
 		w.Key(`"default":`)
 		w.Text(*x.Default)
@@ -4759,9 +4762,6 @@ func (x *TitledSingleSelectEnumSchema) EncodeJSON(w *codec.Writer) {
 	if x.Title != nil {
 		w.Key(`"title":`)
 		w.Text(*x.Title)
-	}
-	if !x.Extra.Absent(1) {
-		w.Key(`"type":"string"`)
 	}
 	w.End(start, x.Extra)
 }
@@ -4923,6 +4923,9 @@ func (x *ToolExecution) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ToolInputSchema) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(0) {
+		w.Key(`"type":"object"`)
+	}
 	if x.Schema != nil {
 		w.Key(`"$schema":`)
 		w.Text(*x.Schema)
@@ -4934,9 +4937,6 @@ func (x *ToolInputSchema) EncodeJSON(w *codec.Writer) {
 	if x.Required != nil {
 		w.Key(`"required":`)
 		codec.EncodeListFunc(w, x.Required, (*codec.Writer).Text)
-	}
-	if !x.Extra.Absent(0) {
-		w.Key(`"type":"object"`)
 	}
 	w.End(start, x.Extra)
 }
@@ -4952,12 +4952,12 @@ func (x *ToolInputSchema) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ToolListChangedNotification) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(0) {
+		w.Key(`"method":"notifications/tools/list_changed"`)
+	}
 	if x.JSONRPC != nil {
 		w.Key(`"jsonrpc":`)
 		w.Text(*x.JSONRPC)
-	}
-	if !x.Extra.Absent(0) {
-		w.Key(`"method":"notifications/tools/list_changed"`)
 	}
 	if x.Params != nil {
 		w.Key(`"params":`)
@@ -5007,6 +5007,9 @@ func (x *ToolOutputSchema) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ToolResultContent) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(2) {
+		w.Key(`"type":"tool_result"`)
+	}
 	if x.Meta != nil {
 		w.Key(`"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -5027,9 +5030,6 @@ func (x *ToolResultContent) EncodeJSON(w *codec.Writer) {
 		w.Key(`"toolUseId":`)
 		w.Text(x.ToolUseID)
 	}
-	if !x.Extra.Absent(2) {
-		w.Key(`"type":"tool_result"`)
-	}
 	w.End(start, x.Extra)
 }
 
@@ -5046,6 +5046,9 @@ func (x *ToolResultContent) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ToolUseContent) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(3) {
+		w.Key(`"type":"tool_use"`)
+	}
 	if x.Meta != nil {
 		w.Key(`"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -5062,9 +5065,6 @@ func (x *ToolUseContent) EncodeJSON(w *codec.Writer) {
 		w.Key(`"name":`)
 		w.Text(x.Name)
 	}
-	if !x.Extra.Absent(3) {
-		w.Key(`"type":"tool_use"`)
-	}
 	w.End(start, x.Extra)
 }
 
@@ -5080,6 +5080,9 @@ func (x *ToolUseContent) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *URLElicitationRequiredError) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(1) {
+		w.Key(`"jsonrpc":"2.0"`)
+	}
 	if !x.Extra.Absent(0) || !x.Error.IsZero() {
 		w.Key(`"error":`)
 		x.Error.EncodeJSON(w)
@@ -5087,9 +5090,6 @@ func (x *URLElicitationRequiredError) EncodeJSON(w *codec.Writer) {
 	if !x.ID.IsZero() {
 		w.Key(`"id":`)
 		w.Scalar(x.ID)
-	}
-	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
 	}
 	w.End(start, x.Extra)
 }
@@ -5144,6 +5144,9 @@ func (x *URLElicitationRequiredErrorErrorData) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *UnsubscribeRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(0) {
+		w.Key(`"method":"resources/unsubscribe"`)
+	}
 	if !x.ID.IsZero() {
 		w.Key(`"id":`)
 		w.Scalar(x.ID)
@@ -5151,9 +5154,6 @@ func (x *UnsubscribeRequest) EncodeJSON(w *codec.Writer) {
 	if x.JSONRPC != nil {
 		w.Key(`"jsonrpc":`)
 		w.Text(*x.JSONRPC)
-	}
-	if !x.Extra.Absent(0) {
-		w.Key(`"method":"resources/unsubscribe"`)
 	}
 	if !x.Extra.Absent(1) || !x.Params.IsZero() {
 		w.Key(`"params":`)
@@ -5194,6 +5194,9 @@ func (x *UnsubscribeRequestParams) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *UnsupportedProtocolVersionError) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(1) {
+		w.Key(`"jsonrpc":"2.0"`)
+	}
 	if !x.Extra.Absent(0) || !x.Error.IsZero() {
 		w.Key(`"error":`)
 		x.Error.EncodeJSON(w)
@@ -5201,9 +5204,6 @@ func (x *UnsupportedProtocolVersionError) EncodeJSON(w *codec.Writer) {
 	if !x.ID.IsZero() {
 		w.Key(`"id":`)
 		w.Scalar(x.ID)
-	}
-	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
 	}
 	w.End(start, x.Extra)
 }
@@ -5263,6 +5263,9 @@ func (x *UnsupportedProtocolVersionErrorErrorData) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *UntitledMultiSelectEnumSchema) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(1) {
+		w.Key(`"type":"array"`)
+	}
 	if x.Default != nil {
 		w.Key(`"default":`)
 		codec.EncodeListFunc(w, x.Default, (*codec.Writer).Text)
@@ -5287,9 +5290,6 @@ func (x *UntitledMultiSelectEnumSchema) EncodeJSON(w *codec.Writer) {
 		w.Key(`"title":`)
 		w.Text(*x.Title)
 	}
-	if !x.Extra.Absent(1) {
-		w.Key(`"type":"array"`)
-	}
 	w.End(start, x.Extra)
 }
 
@@ -5307,12 +5307,12 @@ func (x *UntitledMultiSelectEnumSchema) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *UntitledMultiSelectEnumSchemaItems) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(1) {
+		w.Key(`"type":"string"`)
+	}
 	if !x.Extra.Absent(0) || x.Enum != nil {
 		w.Key(`"enum":`)
 		codec.EncodeListFunc(w, x.Enum, (*codec.Writer).Text)
-	}
-	if !x.Extra.Absent(1) {
-		w.Key(`"type":"string"`)
 	}
 	w.End(start, x.Extra)
 }
@@ -5326,6 +5326,9 @@ func (x *UntitledMultiSelectEnumSchemaItems) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *UntitledSingleSelectEnumSchema) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(1) {
+		w.Key(`"type":"string"`)
+	}
 	if x.Default != nil {
 		w.Key(`"default":`)
 		w.Text(*x.Default)
@@ -5341,9 +5344,6 @@ func (x *UntitledSingleSelectEnumSchema) EncodeJSON(w *codec.Writer) {
 	if x.Title != nil {
 		w.Key(`"title":`)
 		w.Text(*x.Title)
-	}
-	if !x.Extra.Absent(1) {
-		w.Key(`"type":"string"`)
 	}
 	w.End(start, x.Extra)
 }

@@ -1,7 +1,9 @@
 package emit
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/mcpwire/mcpwire/gen/ir"
@@ -24,7 +26,7 @@ func (w *printer) encode() {
 func (w *printer) encodeStruct(s *ir.Struct) {
 	w.f("// EncodeJSON writes x as an object: its fields, then what x.Extra holds.\nfunc (x *%s) EncodeJSON(w *codec.Writer) {\n\tstart := w.Begin()\n", s.GoName)
 	var zero []string
-	for _, f := range s.Fields {
+	for _, f := range tagsFirst(s.Fields) {
 		key := fmt.Sprintf("w.Key(`%q:`)", f.JSON)
 		field := "x." + f.GoName
 		switch {
@@ -62,6 +64,14 @@ func (w *printer) encodeStruct(s *ir.Struct) {
 	w.f("\tw.End(start, x.Extra)\n}\n\n")
 	zero = append(zero, "x.Extra.IsZero()")
 	w.f("// IsZero reports whether no field is set.\nfunc (x *%s) IsZero() bool {\n\treturn %s\n}\n\n", s.GoName, strings.Join(zero, " &&\n\t\t"))
+}
+
+// tagsFirst puts the constants, which tell the variants of unions apart, in front: then a
+// reader need not look for them behind a large value.
+func tagsFirst(fields []*ir.Field) []*ir.Field {
+	return slices.SortedStableFunc(slices.Values(fields), func(a, b *ir.Field) int {
+		return cmp.Compare(min(len(a.GoName), 1), min(len(b.GoName), 1))
+	})
 }
 
 // isSet is the condition under which a required field is not zero, or an optional one

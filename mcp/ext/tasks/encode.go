@@ -13,15 +13,15 @@ import (
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *CancelTaskRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
-	if !x.Extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`"id":`)
-		w.Scalar(x.ID)
-	}
 	if !x.Extra.Absent(1) {
 		w.Key(`"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(2) {
 		w.Key(`"method":"tasks/cancel"`)
+	}
+	if !x.Extra.Absent(0) || !x.ID.IsZero() {
+		w.Key(`"id":`)
+		w.Scalar(x.ID)
 	}
 	if !x.Extra.Absent(3) || !x.Params.IsZero() {
 		w.Key(`"params":`)
@@ -56,12 +56,12 @@ func (x *CancelTaskRequestParams) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *CancelTaskResult) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(0) {
+		w.Key(`"resultType":"complete"`)
+	}
 	if x.Meta != nil {
 		w.Key(`"_meta":`)
 		x.Meta.EncodeJSON(w)
-	}
-	if !x.Extra.Absent(0) {
-		w.Key(`"resultType":"complete"`)
 	}
 	w.End(start, x.Extra)
 }
@@ -75,6 +75,9 @@ func (x *CancelTaskResult) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *CancelledTask) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(2) {
+		w.Key(`"status":"cancelled"`)
+	}
 	if !x.Extra.Absent(0) || x.CreatedAt != "" {
 		w.Key(`"createdAt":`)
 		w.Text(x.CreatedAt)
@@ -86,9 +89,6 @@ func (x *CancelledTask) EncodeJSON(w *codec.Writer) {
 	if x.PollIntervalMs != nil {
 		w.Key(`"pollIntervalMs":`)
 		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
-	}
-	if !x.Extra.Absent(2) {
-		w.Key(`"status":"cancelled"`)
 	}
 	if x.StatusMessage != nil {
 		w.Key(`"statusMessage":`)
@@ -123,6 +123,9 @@ func (x *CancelledTask) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *CompletedTask) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(3) {
+		w.Key(`"status":"completed"`)
+	}
 	if !x.Extra.Absent(0) || x.CreatedAt != "" {
 		w.Key(`"createdAt":`)
 		w.Text(x.CreatedAt)
@@ -138,9 +141,6 @@ func (x *CompletedTask) EncodeJSON(w *codec.Writer) {
 	if !x.Extra.Absent(2) || x.Result != nil {
 		w.Key(`"result":`)
 		w.RawObject(x.Result)
-	}
-	if !x.Extra.Absent(3) {
-		w.Key(`"status":"completed"`)
 	}
 	if x.StatusMessage != nil {
 		w.Key(`"statusMessage":`)
@@ -176,6 +176,9 @@ func (x *CompletedTask) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *CreateTaskResult) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(2) {
+		w.Key(`"resultType":"task"`)
+	}
 	if x.Meta != nil {
 		w.Key(`"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -191,9 +194,6 @@ func (x *CreateTaskResult) EncodeJSON(w *codec.Writer) {
 	if x.PollIntervalMs != nil {
 		w.Key(`"pollIntervalMs":`)
 		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
-	}
-	if !x.Extra.Absent(2) {
-		w.Key(`"resultType":"task"`)
 	}
 	if !x.Extra.Absent(3) || x.Status != "" {
 		w.Key(`"status":`)
@@ -234,6 +234,9 @@ func (x *CreateTaskResult) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *FailedTask) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(3) {
+		w.Key(`"status":"failed"`)
+	}
 	if !x.Extra.Absent(0) || x.CreatedAt != "" {
 		w.Key(`"createdAt":`)
 		w.Text(x.CreatedAt)
@@ -249,9 +252,6 @@ func (x *FailedTask) EncodeJSON(w *codec.Writer) {
 	if x.PollIntervalMs != nil {
 		w.Key(`"pollIntervalMs":`)
 		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
-	}
-	if !x.Extra.Absent(3) {
-		w.Key(`"status":"failed"`)
 	}
 	if x.StatusMessage != nil {
 		w.Key(`"statusMessage":`)
@@ -287,15 +287,15 @@ func (x *FailedTask) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *GetTaskRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
-	if !x.Extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`"id":`)
-		w.Scalar(x.ID)
-	}
 	if !x.Extra.Absent(1) {
 		w.Key(`"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(2) {
 		w.Key(`"method":"tasks/get"`)
+	}
+	if !x.Extra.Absent(0) || !x.ID.IsZero() {
+		w.Key(`"id":`)
+		w.Scalar(x.ID)
 	}
 	if !x.Extra.Absent(3) || !x.Params.IsZero() {
 		w.Key(`"params":`)
@@ -330,6 +330,12 @@ func (x *GetTaskRequestParams) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *GetTaskResultCancelled) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(2) {
+		w.Key(`"resultType":"complete"`)
+	}
+	if !x.Extra.Absent(3) {
+		w.Key(`"status":"cancelled"`)
+	}
 	if x.Meta != nil {
 		w.Key(`"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -345,12 +351,6 @@ func (x *GetTaskResultCancelled) EncodeJSON(w *codec.Writer) {
 	if x.PollIntervalMs != nil {
 		w.Key(`"pollIntervalMs":`)
 		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
-	}
-	if !x.Extra.Absent(2) {
-		w.Key(`"resultType":"complete"`)
-	}
-	if !x.Extra.Absent(3) {
-		w.Key(`"status":"cancelled"`)
 	}
 	if x.StatusMessage != nil {
 		w.Key(`"statusMessage":`)
@@ -386,6 +386,12 @@ func (x *GetTaskResultCancelled) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *GetTaskResultCompleted) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(3) {
+		w.Key(`"resultType":"complete"`)
+	}
+	if !x.Extra.Absent(4) {
+		w.Key(`"status":"completed"`)
+	}
 	if x.Meta != nil {
 		w.Key(`"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -405,12 +411,6 @@ func (x *GetTaskResultCompleted) EncodeJSON(w *codec.Writer) {
 	if !x.Extra.Absent(2) || x.Result != nil {
 		w.Key(`"result":`)
 		w.RawObject(x.Result)
-	}
-	if !x.Extra.Absent(3) {
-		w.Key(`"resultType":"complete"`)
-	}
-	if !x.Extra.Absent(4) {
-		w.Key(`"status":"completed"`)
 	}
 	if x.StatusMessage != nil {
 		w.Key(`"statusMessage":`)
@@ -447,6 +447,12 @@ func (x *GetTaskResultCompleted) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *GetTaskResultFailed) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(3) {
+		w.Key(`"resultType":"complete"`)
+	}
+	if !x.Extra.Absent(4) {
+		w.Key(`"status":"failed"`)
+	}
 	if x.Meta != nil {
 		w.Key(`"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -466,12 +472,6 @@ func (x *GetTaskResultFailed) EncodeJSON(w *codec.Writer) {
 	if x.PollIntervalMs != nil {
 		w.Key(`"pollIntervalMs":`)
 		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
-	}
-	if !x.Extra.Absent(3) {
-		w.Key(`"resultType":"complete"`)
-	}
-	if !x.Extra.Absent(4) {
-		w.Key(`"status":"failed"`)
 	}
 	if x.StatusMessage != nil {
 		w.Key(`"statusMessage":`)
@@ -508,6 +508,12 @@ func (x *GetTaskResultFailed) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *GetTaskResultInputRequired) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(3) {
+		w.Key(`"resultType":"complete"`)
+	}
+	if !x.Extra.Absent(4) {
+		w.Key(`"status":"input_required"`)
+	}
 	if x.Meta != nil {
 		w.Key(`"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -527,12 +533,6 @@ func (x *GetTaskResultInputRequired) EncodeJSON(w *codec.Writer) {
 	if x.PollIntervalMs != nil {
 		w.Key(`"pollIntervalMs":`)
 		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
-	}
-	if !x.Extra.Absent(3) {
-		w.Key(`"resultType":"complete"`)
-	}
-	if !x.Extra.Absent(4) {
-		w.Key(`"status":"input_required"`)
 	}
 	if x.StatusMessage != nil {
 		w.Key(`"statusMessage":`)
@@ -569,6 +569,12 @@ func (x *GetTaskResultInputRequired) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *GetTaskResultWorking) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(2) {
+		w.Key(`"resultType":"complete"`)
+	}
+	if !x.Extra.Absent(3) {
+		w.Key(`"status":"working"`)
+	}
 	if x.Meta != nil {
 		w.Key(`"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -584,12 +590,6 @@ func (x *GetTaskResultWorking) EncodeJSON(w *codec.Writer) {
 	if x.PollIntervalMs != nil {
 		w.Key(`"pollIntervalMs":`)
 		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
-	}
-	if !x.Extra.Absent(2) {
-		w.Key(`"resultType":"complete"`)
-	}
-	if !x.Extra.Absent(3) {
-		w.Key(`"status":"working"`)
 	}
 	if x.StatusMessage != nil {
 		w.Key(`"statusMessage":`)
@@ -625,6 +625,9 @@ func (x *GetTaskResultWorking) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *InputRequiredTask) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(3) {
+		w.Key(`"status":"input_required"`)
+	}
 	if !x.Extra.Absent(0) || x.CreatedAt != "" {
 		w.Key(`"createdAt":`)
 		w.Text(x.CreatedAt)
@@ -640,9 +643,6 @@ func (x *InputRequiredTask) EncodeJSON(w *codec.Writer) {
 	if x.PollIntervalMs != nil {
 		w.Key(`"pollIntervalMs":`)
 		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
-	}
-	if !x.Extra.Absent(3) {
-		w.Key(`"status":"input_required"`)
 	}
 	if x.StatusMessage != nil {
 		w.Key(`"statusMessage":`)
@@ -750,6 +750,9 @@ func (x *TaskStatusNotification) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *TaskStatusNotificationParamsCancelled) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(2) {
+		w.Key(`"status":"cancelled"`)
+	}
 	if x.Meta != nil {
 		w.Key(`"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -765,9 +768,6 @@ func (x *TaskStatusNotificationParamsCancelled) EncodeJSON(w *codec.Writer) {
 	if x.PollIntervalMs != nil {
 		w.Key(`"pollIntervalMs":`)
 		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
-	}
-	if !x.Extra.Absent(2) {
-		w.Key(`"status":"cancelled"`)
 	}
 	if x.StatusMessage != nil {
 		w.Key(`"statusMessage":`)
@@ -803,6 +803,9 @@ func (x *TaskStatusNotificationParamsCancelled) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *TaskStatusNotificationParamsCompleted) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(3) {
+		w.Key(`"status":"completed"`)
+	}
 	if x.Meta != nil {
 		w.Key(`"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -822,9 +825,6 @@ func (x *TaskStatusNotificationParamsCompleted) EncodeJSON(w *codec.Writer) {
 	if !x.Extra.Absent(2) || x.Result != nil {
 		w.Key(`"result":`)
 		w.RawObject(x.Result)
-	}
-	if !x.Extra.Absent(3) {
-		w.Key(`"status":"completed"`)
 	}
 	if x.StatusMessage != nil {
 		w.Key(`"statusMessage":`)
@@ -861,6 +861,9 @@ func (x *TaskStatusNotificationParamsCompleted) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *TaskStatusNotificationParamsFailed) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(3) {
+		w.Key(`"status":"failed"`)
+	}
 	if x.Meta != nil {
 		w.Key(`"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -880,9 +883,6 @@ func (x *TaskStatusNotificationParamsFailed) EncodeJSON(w *codec.Writer) {
 	if x.PollIntervalMs != nil {
 		w.Key(`"pollIntervalMs":`)
 		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
-	}
-	if !x.Extra.Absent(3) {
-		w.Key(`"status":"failed"`)
 	}
 	if x.StatusMessage != nil {
 		w.Key(`"statusMessage":`)
@@ -919,6 +919,9 @@ func (x *TaskStatusNotificationParamsFailed) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *TaskStatusNotificationParamsInputRequired) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(3) {
+		w.Key(`"status":"input_required"`)
+	}
 	if x.Meta != nil {
 		w.Key(`"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -938,9 +941,6 @@ func (x *TaskStatusNotificationParamsInputRequired) EncodeJSON(w *codec.Writer) 
 	if x.PollIntervalMs != nil {
 		w.Key(`"pollIntervalMs":`)
 		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
-	}
-	if !x.Extra.Absent(3) {
-		w.Key(`"status":"input_required"`)
 	}
 	if x.StatusMessage != nil {
 		w.Key(`"statusMessage":`)
@@ -977,6 +977,9 @@ func (x *TaskStatusNotificationParamsInputRequired) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *TaskStatusNotificationParamsWorking) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(2) {
+		w.Key(`"status":"working"`)
+	}
 	if x.Meta != nil {
 		w.Key(`"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -992,9 +995,6 @@ func (x *TaskStatusNotificationParamsWorking) EncodeJSON(w *codec.Writer) {
 	if x.PollIntervalMs != nil {
 		w.Key(`"pollIntervalMs":`)
 		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
-	}
-	if !x.Extra.Absent(2) {
-		w.Key(`"status":"working"`)
 	}
 	if x.StatusMessage != nil {
 		w.Key(`"statusMessage":`)
@@ -1062,15 +1062,15 @@ func (x *TaskSubscriptionNotifications) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *UpdateTaskRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
-	if !x.Extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`"id":`)
-		w.Scalar(x.ID)
-	}
 	if !x.Extra.Absent(1) {
 		w.Key(`"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(2) {
 		w.Key(`"method":"tasks/update"`)
+	}
+	if !x.Extra.Absent(0) || !x.ID.IsZero() {
+		w.Key(`"id":`)
+		w.Scalar(x.ID)
 	}
 	if !x.Extra.Absent(3) || !x.Params.IsZero() {
 		w.Key(`"params":`)
@@ -1110,12 +1110,12 @@ func (x *UpdateTaskRequestParams) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *UpdateTaskResult) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(0) {
+		w.Key(`"resultType":"complete"`)
+	}
 	if x.Meta != nil {
 		w.Key(`"_meta":`)
 		x.Meta.EncodeJSON(w)
-	}
-	if !x.Extra.Absent(0) {
-		w.Key(`"resultType":"complete"`)
 	}
 	w.End(start, x.Extra)
 }
@@ -1129,6 +1129,9 @@ func (x *UpdateTaskResult) IsZero() bool {
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *WorkingTask) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
+	if !x.Extra.Absent(2) {
+		w.Key(`"status":"working"`)
+	}
 	if !x.Extra.Absent(0) || x.CreatedAt != "" {
 		w.Key(`"createdAt":`)
 		w.Text(x.CreatedAt)
@@ -1140,9 +1143,6 @@ func (x *WorkingTask) EncodeJSON(w *codec.Writer) {
 	if x.PollIntervalMs != nil {
 		w.Key(`"pollIntervalMs":`)
 		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
-	}
-	if !x.Extra.Absent(2) {
-		w.Key(`"status":"working"`)
 	}
 	if x.StatusMessage != nil {
 		w.Key(`"statusMessage":`)
