@@ -179,6 +179,17 @@ func slab[T any](s *[]T, v T) *T {
 	return &(*s)[len(*s)-1]
 }
 
+// PeekBool returns how the member name of the object that is next is written, "true" or
+// "false", or "" if the next value is no object, or has no such member, or not with a boolean.
+// Nothing is consumed.
+func (r *Reader) PeekBool(name string) string {
+	text, kind, _ := r.PeekMember(name)
+	if kind != KindBool {
+		return ""
+	}
+	return text
+}
+
 // New reads a value into a new variable of its type.
 func New[T any](r *Reader, decode func(*T, *Reader)) *T {
 	v := new(T)

@@ -239,7 +239,9 @@ func (b *builder) def(name string) (ir.Type, error) {
 			_, err = b.union(n, s)
 		}
 	case *merge.Enum:
-		_, err = b.enum(n, s)
+		if n.Kind() != merge.KindBool {
+			_, err = b.enum(n, s)
+		}
 	}
 	if t := b.defs[name]; t != nil || err != nil {
 		return t, err
@@ -330,13 +332,15 @@ func (b *builder) typ(n merge.Node, s scope) (ir.Type, error) {
 	case *merge.Union:
 		return b.union(n, s)
 	case *merge.Enum:
-		if len(n.Values) == 1 {
-			if n.Values[0].JSON[0] == '"' {
-				return ir.String, nil
-			}
-			return ir.Int, nil
+		switch kind := n.Kind(); {
+		case kind == merge.KindBool:
+			return ir.Bool, nil
+		case len(n.Values) > 1:
+			return b.enum(n, s)
+		case kind == merge.KindString:
+			return ir.String, nil
 		}
-		return b.enum(n, s)
+		return ir.Int, nil
 	case *merge.Scalar:
 		return scalar(n.Kinds), nil
 	case *merge.Nullable:
@@ -408,7 +412,7 @@ func (b *builder) fillStruct(st *ir.Struct, n *merge.Object, s scope) error {
 		if as, ok := b.Overrides.Field(ms.at); ok {
 			f.GoName = as
 		}
-		if e, ok := m.Node.(*merge.Enum); ok && len(e.Values) == 1 {
+		if e, ok := m.Node.(*merge.Enum); ok && len(e.Values) == 1 && e.Kind() != merge.KindBool {
 			f.Const = e.Values[0].JSON
 			if required(m) {
 				f.GoName = ""
@@ -751,14 +755,22 @@ func kindWords(kinds []string) string {
 	return strings.Join(out, " or ")
 }
 
-// variantName names an inline variant by its constant, or by a member that it requires, best
-// one that no other variant does.
+// variantName names an inline variant by a constant or by a member that it requires, best one
+// that no other variant has.
 func variantName(o *merge.Object, all []variant) string {
+	shared := func(name, value string) bool {
+		return slices.ContainsFunc(all, func(v variant) bool {
+			other, ok := v.node.(*merge.Object)
+			return ok && other != o && constant(other.Member(name)) == value
+		})
+	}
 	for _, m := range o.Members {
-		if e, ok := m.Node.(*merge.Enum); ok && e.Const && len(e.Values) == 1 && m.Name != "jsonrpc" && e.Values[0].JSON[0] == '"' {
-			if v := strings.Trim(e.Values[0].JSON, `"`); !slices.Contains([]string{"complete", "task"}, v) || m.Name != "resultType" {
-				return goName(v)
-			}
+		switch value := constant(m); {
+		case value == "" || shared(m.Name, value):
+		case value[0] == '"':
+			return goName(strings.Trim(value, `"`))
+		case value[0] == 't' || value[0] == 'f':
+			return goName(m.Name) + goName(value)
 		}
 	}
 	required := func(o *merge.Object, name string) bool { m := o.Member(name); return m != nil && m.Required != 0 }
@@ -777,6 +789,17 @@ func variantName(o *merge.Object, all []variant) string {
 		}
 	}
 	return append(names, "Object")[0]
+}
+
+// constant is the JSON text of the only value that m can have, or "".
+func constant(m *merge.Member) string {
+	if m == nil {
+		return ""
+	}
+	if e, ok := m.Node.(*merge.Enum); ok && e.Const && len(e.Values) == 1 {
+		return e.Values[0].JSON
+	}
+	return ""
 }
 
 // findFree marks the definitions that admit any value of their JSON type: nothing below

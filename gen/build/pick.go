@@ -35,10 +35,7 @@ func (b *builder) kinds(n merge.Node) []string {
 	case *merge.Array:
 		return []string{"Array"}
 	case *merge.Enum:
-		if n.Values[0].JSON[0] == '"' {
-			return []string{"String"}
-		}
-		return []string{"Number"}
+		return b.kinds(merge.NewScalar(n.At(), n.Kind()))
 	case *merge.Scalar:
 		var out []string
 		if n.Kinds&merge.KindString != 0 {
@@ -98,8 +95,8 @@ func (b *builder) pickObject(p *pendingUnion, vs []variant) (ir.Pick, error) {
 	return b.pickKeys(p, vs)
 }
 
-// tagValues are the values that mark v by the member called name; free is true if v may
-// have other values there.
+// tagValues are the strings or booleans that mark v by the member called name; free is true
+// if v may have other values there.
 func tagValues(v variant, name string) (values []string, free bool) {
 	m := v.node.(*merge.Object).Member(name)
 	if m == nil {
@@ -109,7 +106,7 @@ func tagValues(v variant, name string) (values []string, free bool) {
 		return []string{strings.Trim(string(m.Tag), `"`)}, false
 	}
 	e, ok := m.Node.(*merge.Enum)
-	if !ok || e.Values[0].JSON[0] != '"' {
+	if !ok || e.Kind() == merge.KindInteger {
 		return nil, true
 	}
 	for _, value := range e.Values {
@@ -161,6 +158,18 @@ func (b *builder) tagMember(vs []variant) string {
 	return best
 }
 
+// isBool reports whether the values of a tag are booleans.
+func isBool(vs []variant, name string) bool {
+	return slices.ContainsFunc(vs, func(v variant) bool {
+		m := v.node.(*merge.Object).Member(name)
+		if m == nil {
+			return false
+		}
+		e, ok := m.Node.(*merge.Enum)
+		return ok && e.Kind() == merge.KindBool
+	})
+}
+
 func (b *builder) pickTag(p *pendingUnion, vs []variant, name string) (ir.Pick, error) {
 	groups := map[string][]variant{}
 	var order []string
@@ -182,7 +191,7 @@ func (b *builder) pickTag(p *pendingUnion, vs []variant, name string) (ir.Pick, 
 		}
 	}
 	slices.Sort(order)
-	c := ir.TagCase{Member: name}
+	c := ir.TagCase{Member: name, Bool: isBool(vs, name)}
 	for _, value := range order {
 		sub, err := b.pickGroup(p, groups[value], vs)
 		if err != nil {

@@ -242,7 +242,11 @@ func pickTag(t ir.TagCase) (code string, final bool) {
 		other, otherFinal = pick(*t.Other, false)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "switch string(r.PeekText(%q)) {\n", t.Member)
+	if t.Bool {
+		fmt.Fprintf(&b, "switch r.PeekBool(%q) {\n", t.Member)
+	} else {
+		fmt.Fprintf(&b, "switch string(r.PeekText(%q)) {\n", t.Member)
+	}
 	final = otherFinal
 	for _, c := range cases {
 		if c.code != other {

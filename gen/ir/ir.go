@@ -143,9 +143,10 @@ type KindCase struct {
 	Variant *Variant
 }
 
-// TagCase selects by the string value of Member.
+// TagCase selects by the value of Member, which is a string.
 type TagCase struct {
 	Member string
+	Bool   bool // it is a boolean
 	Values []TagValue
 	// Absent is how to go on when the member is missing, or nil to go on with Keys.
 	Absent *Pick

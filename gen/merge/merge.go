@@ -185,10 +185,15 @@ func conflict(a, b Node) error {
 		a.At().Doc.File, a.At().Pointer)
 }
 
-// Kind is the JSON type of the values: KindString or KindInteger.
-func (e *Enum) Kind() Kinds {
-	if len(e.Values) > 0 && e.Values[0].JSON[0] == '"' {
+// Kind is the JSON type of the values: KindString, KindInteger or KindBool.
+func (e *Enum) Kind() Kinds { return e.Values[0].kind() }
+
+func (v *EnumValue) kind() Kinds {
+	switch v.JSON[0] {
+	case '"':
 		return KindString
+	case 't', 'f':
+		return KindBool
 	}
 	return KindInteger
 }

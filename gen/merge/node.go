@@ -109,7 +109,7 @@ type Variant struct {
 	In   Revs
 }
 
-// Enum is one of a set of strings, or one of a set of integers.
+// Enum is one of a set of strings, of integers, or of booleans.
 type Enum struct {
 	pos
 	Values []*EnumValue
@@ -192,6 +192,9 @@ func compare(a, b string) int {
 
 // NewUnion returns a union without variants, read from at.
 func NewUnion(at *load.Schema) *Union { return &Union{pos: pos{at}} }
+
+// NewScalar returns a scalar of the given types, read from at.
+func NewScalar(at *load.Schema, kinds Kinds) *Scalar { return &Scalar{pos{at}, kinds} }
 
 // NewRef returns a reference to the definition called name, read from at.
 func NewRef(at *load.Schema, name string) *Ref { return &Ref{pos: pos{at}, Name: name} }

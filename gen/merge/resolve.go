@@ -230,18 +230,20 @@ func (r *resolver) enum(s *load.Schema, values []json.RawMessage) (Node, error) 
 			e.Values = append(e.Values, &EnumValue{text, r.revs})
 		case 'n':
 			null = true
-		case 't', 'f', '[', '{':
-			return nil, s.Errorf("the value %s: only strings, integers and null are supported in const and enum", text)
+		case 't', 'f':
+			e.Values = append(e.Values, &EnumValue{text, r.revs})
+		case '[', '{':
+			return nil, s.Errorf("the value %s: only strings, integers, booleans and null are supported in const and enum", text)
 		default:
 			if bytes.ContainsAny(raw, ".eE") {
-				return nil, s.Errorf("the value %s: only strings, integers and null are supported in const and enum", text)
+				return nil, s.Errorf("the value %s: only strings, integers, booleans and null are supported in const and enum", text)
 			}
 			e.Values = append(e.Values, &EnumValue{text, r.revs})
 		}
 	}
 	for _, v := range e.Values {
-		if (v.JSON[0] == '"') != (e.Values[0].JSON[0] == '"') {
-			return nil, s.Errorf("strings and numbers are mixed in one enum; split it into an anyOf")
+		if v.kind() != e.Kind() {
+			return nil, s.Errorf("%s and %s are mixed in one enum; split it into an anyOf", e.Values[0].JSON, v.JSON)
 		}
 	}
 	if !null {
@@ -304,10 +306,9 @@ func enumOf(u *Union) *Enum {
 			return nil
 		}
 		for _, value := range sub.Values {
-			if value.JSON[0] == '"' != (sub.Values[0].JSON[0] == '"') {
+			if e.Values = append(e.Values, value); value.kind() != e.Kind() {
 				return nil
 			}
-			e.Values = append(e.Values, value)
 		}
 	}
 	return e
