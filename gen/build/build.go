@@ -43,7 +43,8 @@ type Base struct {
 
 // Build decides the package for g.
 func Build(g *merge.Graph, c Config) (*ir.Package, error) {
-	b := &builder{Config: c, g: g, defs: map[string]ir.Type{}, inline: map[string]ir.Type{}, taken: map[string]string{}, free: map[string]bool{}, named: map[string]bool{}}
+	b := &builder{Config: c, g: g, defs: map[string]ir.Type{}, inline: map[string]ir.Type{}, taken: map[string]string{}, free: map[string]bool{},
+		named: map[string]bool{}, objects: map[*ir.Struct]*merge.Object{}}
 	b.pkg = &ir.Package{Name: c.Name, Doc: c.Doc}
 	for _, label := range g.Revisions {
 		b.pkg.Revisions = append(b.pkg.Revisions, ir.Revision{Label: label, Const: "Revision" + strings.TrimPrefix(goName(label), "X")})
@@ -58,7 +59,7 @@ func Build(g *merge.Graph, c Config) (*ir.Package, error) {
 	// Definitions take their names before any inline shape does.
 	for _, name := range g.Names() {
 		if !b.external(name) {
-			if err := b.claim(b.defName(name), g.Defs[name].Node); err != nil {
+			if err := b.claim(b.defName(name), name, g.Defs[name].Node); err != nil {
 				return nil, err
 			}
 			b.named[b.defName(name)] = true
@@ -85,6 +86,12 @@ func Build(g *merge.Graph, c Config) (*ir.Package, error) {
 		}
 	}
 	slices.SortFunc(b.pkg.Defs, func(a, b *ir.Def) int { return cmp.Compare(a.Name, b.Name) })
+	finite := map[*ir.Struct]bool{}
+	for _, st := range b.pkg.Structs {
+		if err := b.finite(st, finite); err != nil {
+			return nil, err
+		}
+	}
 	if err := b.unions(); err != nil {
 		return nil, err
 	}
@@ -115,6 +122,8 @@ type builder struct {
 	named  map[string]bool    // Go names that definitions have
 	free   map[string]bool    // definitions that say nothing about the shape of values
 
+	objects map[*ir.Struct]*merge.Object // where structs come from
+
 	// pickers are unions whose discriminator is still to be found, with their variants.
 	pending []*pendingUnion
 }
@@ -133,13 +142,17 @@ type variant struct {
 	out  *ir.Variant
 }
 
-// claim reserves a Go name; two owners of one name are an error.
-func (b *builder) claim(name string, n merge.Node) error {
-	at := n.At()
+// claim reserves a Go name for n; two owners of one name are an error. At is the place that a
+// name row would give to change it, or "" if none can.
+func (b *builder) claim(name, at string, n merge.Node) error {
 	if owner, ok := b.taken[name]; ok {
-		return at.Errorf("the Go name %s is taken by %s; give one of them another with a name row in the overrides", name, owner)
+		row := ""
+		if at != "" {
+			row = fmt.Sprintf(", this one with a name row for %q in the overrides", at)
+		}
+		return n.At().Errorf("the Go name %s is taken by %s; one of them needs another%s", name, owner, row)
 	}
-	b.taken[name] = at.Doc.File + "#" + at.Pointer
+	b.taken[name] = n.At().Doc.File + "#" + n.At().Pointer
 	return nil
 }
 
@@ -180,12 +193,12 @@ func (b *builder) declare(s scope, n merge.Node) (string, error) {
 		return s.name, nil // claimed before
 	}
 	if name, ok := b.Overrides.Name(s.at); ok {
-		return name, b.claim(name, n)
+		return name, b.claim(name, s.at, n)
 	}
 	if b.named[s.name] { // by a definition, which may be about something else
 		s.name += "Value"
 	}
-	return s.name, b.claim(s.name, n)
+	return s.name, b.claim(s.name, s.at, n)
 }
 
 // defName is the Go name of a definition.
@@ -284,7 +297,7 @@ func (b *builder) renamed(old, now string) error {
 	}
 	n := b.g.Defs[now].Node
 	name := b.defName(old)
-	if err := b.claim(name, n); err != nil {
+	if err := b.claim(name, old, n); err != nil {
 		return err
 	}
 	var before merge.Revs
@@ -396,6 +409,7 @@ func scalar(k merge.Kinds) ir.Type {
 }
 
 func (b *builder) fillStruct(st *ir.Struct, n *merge.Object, s scope) error {
+	b.objects[st] = n
 	b.pkg.Structs = append(b.pkg.Structs, st)
 	names := map[string]string{"Extra": "the struct's own field for unknown members", "Validate": "a method", "EncodeJSON": "a method",
 		"DecodeJSON": "a method", "MarshalJSON": "a method", "UnmarshalJSON": "a method", "AppendJSON": "a method"}
@@ -443,7 +457,7 @@ func (b *builder) fillStruct(st *ir.Struct, n *merge.Object, s scope) error {
 		st.Fields = append(st.Fields, f)
 	}
 	if st.Required = bit; len(st.Fields) > 64 {
-		return n.At().Errorf("%d members: the generator tracks at most 64", len(st.Fields))
+		return n.At().Errorf("%d members, but the generated code can note of at most 64 whether they came", len(st.Fields))
 	}
 	for _, f := range st.Fields {
 		if f.Bit < 0 {
@@ -462,6 +476,28 @@ func (b *builder) fillStruct(st *ir.Struct, n *merge.Object, s scope) error {
 		}
 		st.Rest = rest
 	}
+	return nil
+}
+
+// finite fails if a value of st must hold another one of st. Known holds false for the
+// structs that st is inside of and true for those that are finite.
+func (b *builder) finite(st *ir.Struct, known map[*ir.Struct]bool) error {
+	if done, seen := known[st]; seen {
+		if !done {
+			return b.objects[st].At().Errorf("an object of this kind must hold another one of it, inside of its required members, and so never ends; " +
+				"one of them must be optional")
+		}
+		return nil
+	}
+	known[st] = false
+	for _, f := range st.Fields {
+		if child, ok := resolveAlias(f.Type).(*ir.Struct); ok && f.Presence == ir.Plain {
+			if err := b.finite(child, known); err != nil {
+				return err
+			}
+		}
+	}
+	known[st] = true
 	return nil
 }
 
@@ -505,7 +541,7 @@ func (b *builder) enum(n *merge.Enum, s scope) (ir.Type, error) {
 			c.Doc.Text = b.Docs.Value(b.g.Revisions[v.In.Last()], s.def, s.path, value)
 		}
 		c.Doc.Revisions = b.since(v.In, s.in)
-		if err := b.claim(c.GoName, n); err != nil {
+		if err := b.claim(c.GoName, s.at+"="+value, n); err != nil {
 			return nil, err
 		}
 		e.Values = append(e.Values, c)
@@ -540,7 +576,7 @@ func (b *builder) union(n *merge.Union, s scope) (ir.Type, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := b.claim("Decode"+name, n); err != nil {
+	if err := b.claim("Decode"+name, s.at, n); err != nil {
 		return nil, err
 	}
 	s.name = name
@@ -574,12 +610,13 @@ func (b *builder) shapeKey(v variant) string {
 }
 
 // flatten lists the alternatives of u with those of unions inside it, each once. Several
-// lists become one list of everything that they hold, several scalars one scalar, and
-// constants that a scalar admits anyway are part of it.
+// lists become one list of everything that they hold, several scalars one scalar, several
+// enums of one type one enum, and constants that a scalar admits anyway are part of it.
 func (b *builder) flatten(u *merge.Union) []variant {
 	var out []variant
 	var array *merge.Array
 	var scalars *merge.Scalar
+	enums := map[merge.Kinds]int{} // place in out
 	var visit func(u *merge.Union, in merge.Revs)
 	visit = func(u *merge.Union, in merge.Revs) {
 		for _, v := range u.Variants {
@@ -605,6 +642,15 @@ func (b *builder) flatten(u *merge.Union) []variant {
 				}
 				copied := *n
 				scalars, c.node, c.name = &copied, &copied, ""
+			case *merge.Enum:
+				if i, ok := enums[n.Kind()]; ok {
+					if b.shapeKey(out[i]) != b.shapeKey(c) {
+						out[i].node, out[i].name = n.And(out[i].node.(*merge.Enum)), ""
+					}
+					out[i].in |= c.in
+					continue
+				}
+				enums[n.Kind()] = len(out)
 			}
 			if i := slices.IndexFunc(out, func(o variant) bool { return b.shapeKey(o) == b.shapeKey(c) }); i >= 0 {
 				out[i].in |= c.in
@@ -743,7 +789,7 @@ func (b *builder) declareVariant(s scope, n merge.Node) (string, error) {
 	if name, ok := b.Overrides.Name(s.at); ok {
 		s.name = name
 	}
-	return s.name, b.claim(s.name, n)
+	return s.name, b.claim(s.name, s.at, n)
 }
 
 func kindWords(kinds []string) string {

@@ -179,7 +179,7 @@ func (b *builder) result(m *ir.Method, stem string, request *merge.Object) error
 	}
 	name := m.GoName + "Outcome"
 	for _, n := range []string{name, "Decode" + name} {
-		if err := b.claim(n, request); err != nil {
+		if err := b.claim(n, "", request); err != nil {
 			return err
 		}
 	}
@@ -187,13 +187,17 @@ func (b *builder) result(m *ir.Method, stem string, request *merge.Object) error
 	p := &pendingUnion{union: union, node: u}
 	var names []string
 	for _, v := range b.flatten(u) {
-		t, err := b.def(v.name)
-		if err != nil {
-			return err
+		var st *ir.Struct
+		if v.name != "" {
+			t, err := b.def(v.name)
+			if err != nil {
+				return err
+			}
+			st, _ = t.(*ir.Struct)
 		}
-		st, ok := t.(*ir.Struct)
-		if !ok {
-			return request.At().Errorf("the result %s of the method %q is not an object of this package", v.name, m.Name)
+		if st == nil {
+			return v.node.At().Errorf("this is one of several results of the method %q, but it is no object that this package declares; "+
+				"only such can be told apart", m.Name)
 		}
 		st.Unions = append(st.Unions, union)
 		names = append(names, "[*"+st.GoName+"]")

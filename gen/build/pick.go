@@ -55,7 +55,6 @@ func (b *builder) kinds(n merge.Node) []string {
 // pick decides first by JSON type, and for several objects by what is in them.
 func (b *builder) pick(p *pendingUnion) (ir.Pick, error) {
 	var pick ir.Pick
-	seen := map[string]bool{}
 	var objects []variant
 	for _, v := range p.variants {
 		if _, object := v.node.(*merge.Object); object {
@@ -63,14 +62,15 @@ func (b *builder) pick(p *pendingUnion) (ir.Pick, error) {
 			continue
 		}
 		kinds := b.kinds(v.node)
-		if kinds == nil {
-			return pick, p.node.At().Errorf("the alternative at %s admits any value, so no other one can be told from it", v.node.At().Pointer)
+		if _, ok := v.node.(*merge.Nullable); ok {
+			return pick, p.node.At().Errorf("the alternative %s may be null by its definition, which is not supported; "+
+				"null must stand beside the alternatives, as one of its own", v.node.At().Pointer)
 		}
-		for _, k := range kinds {
-			if seen[k] {
-				return pick, p.node.At().Errorf("two alternatives are both a JSON %s and nothing tells them apart", strings.ToLower(k))
-			}
-			seen[k] = true
+		if kinds == nil {
+			return pick, p.node.At().Errorf("the alternative %s admits any value, so no other one can be told from it; "+
+				"only the schema can say more", v.node.At().Pointer)
+		}
+		for _, k := range kinds { // flatten leaves one alternative for each
 			pick.Kinds = append(pick.Kinds, ir.KindCase{Kind: k, Variant: v.out})
 		}
 	}
@@ -238,7 +238,7 @@ func (b *builder) pickKeys(p *pendingUnion, vs []variant) (ir.Pick, error) {
 				names = append(names, v.node.At().Pointer)
 			}
 			return pick, p.node.At().Errorf("nothing tells the alternatives %s apart: no constant member, no JSON type, no member that only one of them has; "+
-				"say how with a tag row in the overrides", strings.Join(names, ", "))
+				"if one has a member that always has some string value, say so with a tag row in the overrides", strings.Join(names, ", "))
 		}
 		for _, path := range paths {
 			pick.Keys = append(pick.Keys, ir.KeyCase{Path: path, Variant: rest[i].out})
@@ -415,7 +415,8 @@ func (b *builder) unions() error {
 			case *ir.Wrapper:
 				t.Unions = append(t.Unions, p.union)
 			case *ir.External:
-				return p.node.At().Errorf("the variant %s belongs to package %s and cannot join a union here", v.name, t.Package)
+				return p.node.At().Errorf("the alternative %s is a type of package %s, which a union declared here cannot mark as its own; "+
+					"generate without that base, or put the union there, too", v.name, t.Package)
 			}
 		}
 	}

@@ -9,6 +9,7 @@ package load
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -94,13 +95,19 @@ func (s *Schema) Errorf(format string, args ...any) error {
 func Parse(revision, file string, src []byte) (*Document, error) {
 	doc := &Document{Revision: revision, File: file, Defs: map[string]*Schema{}}
 	root := &Schema{Doc: doc}
-	model, err := schemas.FromJSONReader(bytes.NewReader(src))
-	if err != nil {
-		return nil, root.Errorf("not a JSON schema: %v", err)
-	}
 	var top map[string]json.RawMessage
 	if err := json.Unmarshal(src, &top); err != nil {
-		return nil, root.Errorf("not a JSON object: %v", err)
+		var syntax *json.SyntaxError
+		if errors.As(err, &syntax) {
+			before := src[:min(int(syntax.Offset), len(src))]
+			return nil, root.Errorf("not JSON: line %d, column %d: %v",
+				1+bytes.Count(before, []byte("\n")), len(before)-1-bytes.LastIndexByte(before, '\n'), err)
+		}
+		return nil, root.Errorf("not a JSON object")
+	}
+	model, err := schemas.FromJSONReader(bytes.NewReader(src))
+	if err != nil {
+		return nil, locate(doc, "", src, err)
 	}
 	home := ""
 	for key := range top {
@@ -135,7 +142,40 @@ func Parse(revision, file string, src []byte) (*Document, error) {
 			return nil, s.Errorf("$ref names the definition %q, which does not exist", s.Ref)
 		}
 	}
+	ended := map[*Schema]bool{}
+	for _, name := range doc.Names() {
+		if err := doc.Defs[name].ends(ended); err != nil {
+			return nil, err
+		}
+	}
 	return doc, nil
+}
+
+// ends fails if s leads back to itself without going into a member or an element: then it
+// describes no value, and walking through it would not end. Ended holds false for the
+// schemas on the way to s and true for those that are known to end.
+func (s *Schema) ends(ended map[*Schema]bool) error {
+	if done, seen := ended[s]; seen {
+		if !done {
+			return s.Errorf("the schema leads back to itself through $ref, allOf, anyOf, oneOf or not, so it describes no value; break the circle")
+		}
+		return nil
+	}
+	ended[s] = false
+	below := slices.Concat(s.AllOf, s.AnyOf, s.OneOf)
+	if s.Ref != "" {
+		below = append(below, s.Doc.Defs[s.Ref])
+	}
+	if s.Not != nil {
+		below = append(below, s.Not)
+	}
+	for _, sub := range below {
+		if err := sub.ends(ended); err != nil {
+			return err
+		}
+	}
+	ended[s] = true
+	return nil
 }
 
 type loader struct {
@@ -190,7 +230,7 @@ func (l *loader) keyword(s *Schema, key string, raw json.RawMessage, t *schemas.
 	case "enum":
 		err = json.Unmarshal(raw, &s.Enum)
 		if err == nil && len(s.Enum) == 0 {
-			return s.Errorf("enum is empty: it admits nothing")
+			return s.Errorf("enum is empty, so it admits nothing; remove the keyword or name a value")
 		}
 	case "properties":
 		var props map[string]json.RawMessage
@@ -266,7 +306,7 @@ func (l *loader) types(s *Schema, raw json.RawMessage, t *schemas.Type) ([]strin
 		}
 	}
 	if len(t.Type) == 0 {
-		return nil, s.Errorf("type is empty: %s", raw)
+		return nil, s.Errorf("type is empty, so it admits nothing; remove the keyword or name a type")
 	}
 	return slices.Clone([]string(t.Type)), nil
 }
@@ -277,7 +317,7 @@ func (l *loader) list(s *Schema, at string, raw json.RawMessage, ts []*schemas.T
 		return nil, err
 	}
 	if len(raws) == 0 {
-		return nil, &Error{File: s.Doc.File, Pointer: at, Message: "the list is empty: it admits nothing"}
+		return nil, &Error{File: s.Doc.File, Pointer: at, Message: "the list is empty, so it admits nothing; remove the keyword or name a schema"}
 	}
 	out := make([]*Schema, len(raws))
 	for i := range raws {
@@ -288,6 +328,50 @@ func (l *loader) list(s *Schema, at string, raw json.RawMessage, ts []*schemas.T
 		out[i] = n
 	}
 	return out, nil
+}
+
+// locate finds the place below the schema raw, at pointer, that the model cannot read for
+// the reason cause.
+func locate(doc *Document, pointer string, raw json.RawMessage, cause error) error {
+	s := &Schema{Doc: doc, Pointer: pointer}
+	if text := string(bytes.TrimSpace(raw)); text == "true" || text == "false" {
+		return s.Errorf("not a JSON schema: %v", cause)
+	}
+	var keys map[string]json.RawMessage
+	if json.Unmarshal(raw, &keys) != nil {
+		return s.Errorf("a schema must be an object or a boolean")
+	}
+	readable := func(raw json.RawMessage) bool { return json.Unmarshal(raw, new(schemas.Type)) == nil }
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		at := pointer + "/" + escape(key)
+		switch key {
+		case "items", "not", "additionalProperties", "propertyNames":
+			if !readable(keys[key]) {
+				return locate(doc, at, keys[key], cause)
+			}
+		case "properties", "definitions", "$defs":
+			var named map[string]json.RawMessage
+			_ = json.Unmarshal(keys[key], &named) // what is no object is found below
+			for _, name := range slices.Sorted(maps.Keys(named)) {
+				if !readable(named[name]) {
+					return locate(doc, at+"/"+escape(name), named[name], cause)
+				}
+			}
+		case "allOf", "anyOf", "oneOf":
+			var list []json.RawMessage
+			_ = json.Unmarshal(keys[key], &list)
+			for i, sub := range list {
+				if !readable(sub) {
+					return locate(doc, fmt.Sprintf("%s/%d", at, i), sub, cause)
+				}
+			}
+		}
+		if alone, err := json.Marshal(map[string]json.RawMessage{key: keys[key]}); err == nil && !readable(alone) {
+			s.Pointer = at
+			return s.Errorf("%s is not what the keyword %s takes", keys[key], key)
+		}
+	}
+	return s.Errorf("not a JSON schema: %v", cause)
 }
 
 func escape(token string) string {

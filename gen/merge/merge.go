@@ -2,6 +2,7 @@ package merge
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/mcpwire/mcpwire/gen/load"
 )
@@ -10,7 +11,7 @@ import (
 // folds them into one graph. Overrides may be nil. Shapes that cannot be reconciled are
 // an error that names both.
 func Merge(docs []*load.Document, overrides *Overrides) (*Graph, error) {
-	m := &merger{g: &Graph{Defs: map[string]*Def{}, Renamed: map[string]string{}}}
+	m := &merger{g: &Graph{Defs: map[string]*Def{}, Renamed: map[string]string{}}, refers: overrides.rows("refer"), settled: map[string]bool{}}
 	for i, doc := range docs {
 		m.g.Revisions = append(m.g.Revisions, doc.Revision)
 		r := &resolver{doc: doc, revs: 1 << i}
@@ -41,6 +42,10 @@ func Merge(docs []*load.Document, overrides *Overrides) (*Graph, error) {
 type merger struct {
 	g       *Graph
 	pending []fold
+	refers  []*Override
+
+	place   []string        // what is being merged: the definition, then the members that lead there
+	settled map[string]bool // places where a refer row ended a conflict
 }
 
 // fold is a shape that is still to be merged into a definition.
@@ -88,7 +93,10 @@ func (m *merger) run() error {
 // fold merges n, as of the older revisions in, into the definition called name.
 func (m *merger) fold(name string, n Node, in Revs) error {
 	d := m.g.Defs[name]
+	outer := m.place
+	m.place = []string{name}
 	merged, err := m.merge(n, d.Node)
+	m.place = outer
 	if err != nil {
 		return err
 	}
@@ -152,7 +160,7 @@ func (m *merger) merge(a, b Node) (Node, error) {
 		}
 	case *Array:
 		if a, ok := a.(*Array); ok {
-			elem, err := m.merge(a.Elem, b.Elem)
+			elem, err := m.inside("[]", a.Elem, b.Elem)
 			return &Array{b.pos, elem}, err
 		}
 	case *Scalar:
@@ -172,17 +180,50 @@ func (m *merger) merge(a, b Node) (Node, error) {
 			}
 		case *Enum:
 			if a.Kind() == b.Kind() {
-				return enums(a, b), nil
+				return a.And(b), nil
 			}
 		}
 	}
-	return nil, conflict(a, b)
+	return nil, m.conflict(a, b)
 }
 
-func conflict(a, b Node) error {
-	return b.At().Errorf("cannot be merged with the shape that an older revision has at %s#%s; "+
-		"if one of them is the right one for all revisions, say so with a refer or rename row in the overrides",
-		a.At().Doc.File, a.At().Pointer)
+// inside merges shapes one step into the shapes being merged. A conflict there can be ended
+// by a refer row: each of the shapes is then one of the definition's.
+func (m *merger) inside(step string, a, b Node) (Node, error) {
+	m.place = append(m.place, step)
+	defer func() { m.place = m.place[:len(m.place)-1] }()
+	n, err := m.merge(a, b)
+	if err == nil {
+		return n, nil
+	}
+	row := firstMatch(m.refers, m.place[0], strings.TrimPrefix(strings.Join(m.place[1:], ""), "/"))
+	if row == nil || m.g.Defs[row.As] == nil {
+		return nil, err
+	}
+	ref := func(n Node) (Node, error) {
+		if _, ok := n.(*Object); !ok {
+			return n, nil
+		}
+		return &Ref{pos{n.At()}, row.As, m.revsOf(n)}, m.fold(row.As, n, m.revsOf(n))
+	}
+	if a, err = ref(a); err != nil {
+		return nil, err
+	}
+	if b, err = ref(b); err != nil {
+		return nil, err
+	}
+	row.used = true
+	m.settled[strings.Join(m.place, "")] = true
+	return m.merge(a, b)
+}
+
+func (m *merger) conflict(a, b Node) error {
+	if len(m.place) < 2 {
+		return b.At().Errorf("the definition cannot be merged with the shape that it has at %s#%s; generate the revisions into packages of their own",
+			a.At().Doc.File, a.At().Pointer)
+	}
+	return b.At().Errorf("cannot be merged with the shape at %s#%s; if a definition describes the one that is an object, say so with a refer row for %q in the overrides, "+
+		"or else generate the revisions into packages of their own", a.At().Doc.File, a.At().Pointer, strings.Join(m.place, ""))
 }
 
 // Kind is the JSON type of the values: KindString, KindInteger or KindBool.
@@ -224,7 +265,7 @@ func (m *merger) refs(a, b *Ref) (Node, error) {
 			return &Ref{b.pos, b.Name, in}, nil
 		}
 	}
-	return nil, conflict(a, b)
+	return nil, m.conflict(a, b)
 }
 
 func refersTo(u *Union, name string) bool {
@@ -269,7 +310,7 @@ func (m *merger) revsOf(n Node) Revs {
 func (m *merger) objects(a, b *Object) (Node, error) {
 	o := &Object{pos: b.pos, In: a.In | b.In, Struct: a.Struct || b.Struct}
 	var err error
-	if o.Rest, err = m.merge(a.Rest, b.Rest); err != nil {
+	if o.Rest, err = m.inside("{}", a.Rest, b.Rest); err != nil {
 		return nil, err
 	}
 	for _, mb := range b.Members {
@@ -277,7 +318,7 @@ func (m *merger) objects(a, b *Object) (Node, error) {
 		if ma := a.Member(mb.Name); ma != nil {
 			c.In |= ma.In
 			c.Required |= ma.Required
-			if c.Node, err = m.merge(ma.Node, mb.Node); err != nil {
+			if c.Node, err = m.inside("/"+mb.Name, ma.Node, mb.Node); err != nil {
 				return nil, err
 			}
 		}
@@ -328,7 +369,7 @@ func (m *merger) intoUnion(u *Union, n Node, in Revs) (*Union, error) {
 	}
 	if _, isObject := n.(*Object); isObject && len(fits) != 1 {
 		return nil, n.At().Errorf("this object can be merged with %d variants of the union that another revision has at %s#%s, not with exactly one; "+
-			"say which with a refer row in the overrides", len(fits), u.At().Doc.File, u.At().Pointer)
+			"say which definition describes it with a refer row for %q in the overrides", len(fits), u.At().Doc.File, u.At().Pointer, strings.Join(m.place, ""))
 	}
 	if len(fits) == 0 {
 		out.Variants = append(out.Variants, &Variant{n, in})
@@ -377,7 +418,8 @@ func compatible(a, b Node) bool {
 	return ok && slices.ContainsFunc(eb.Values, func(v *EnumValue) bool { return v.JSON == ea.Values[0].JSON })
 }
 
-func enums(a, b *Enum) *Enum {
+// And returns the enum of the values of b and of a, in that order.
+func (a *Enum) And(b *Enum) *Enum {
 	e := &Enum{pos: b.pos, Const: a.Const && b.Const}
 	for _, v := range b.Values {
 		c := *v

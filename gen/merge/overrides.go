@@ -18,7 +18,8 @@ type Override struct {
 	// Rule says what the row does:
 	//
 	//	rename    definition Def of older revisions is called As in newer ones
-	//	refer     the inline or open objects that match At have the shape of definition As
+	//	refer     the inline or open objects that match At have the shape of definition As; where
+	//	          revisions clash at At, that of its shapes which is an inline object
 	//	add       definition Def has the optional member Member, of shape Ref or Type, in Revision
 	//	struct    definition Def, an open object, becomes a struct that keeps its members
 	//	tag       member Member of definition Def always has the string value Value
@@ -53,10 +54,18 @@ type Overrides struct {
 // ParseOverrides reads an overrides file: a JSON array of rows.
 func ParseOverrides(file string, src []byte) (*Overrides, error) {
 	o := &Overrides{File: file}
-	d := json.NewDecoder(bytes.NewReader(src))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&o.Rows); err != nil {
-		return nil, &load.Error{File: file, Message: err.Error()}
+	var rows []json.RawMessage
+	if err := json.Unmarshal(src, &rows); err != nil {
+		return nil, &load.Error{File: file, Message: "not a JSON list of rows: " + err.Error()}
+	}
+	for i, raw := range rows {
+		d := json.NewDecoder(bytes.NewReader(raw))
+		d.DisallowUnknownFields()
+		row := new(Override)
+		if err := d.Decode(row); err != nil {
+			return nil, o.errorf(i, "not a row of overrides: %s", strings.TrimPrefix(err.Error(), "json: "))
+		}
+		o.Rows = append(o.Rows, row)
 	}
 	needs := map[string][]string{
 		"rename": {"def", "as"}, "refer": {"at", "as"}, "add": {"def", "member", "revision"}, "struct": {"def"},
@@ -73,6 +82,9 @@ func ParseOverrides(file string, src []byte) (*Overrides, error) {
 			if fields[f] == "" {
 				return nil, o.errorf(i, "a %s row needs %q", row.Rule, f)
 			}
+		}
+		if row.Rule == "direction" && !slices.Contains([]string{"client", "server", "both"}, row.From) {
+			return nil, o.errorf(i, "from is %q; it must be client, server or both", row.From)
 		}
 		if (row.Rule == "name" || row.Rule == "field") && (!token.IsIdentifier(row.As) || !token.IsExported(row.As)) {
 			return nil, o.errorf(i, "%q is no exported Go identifier", row.As)
@@ -170,15 +182,16 @@ func (o *Overrides) merged(g *Graph) error {
 	if o == nil {
 		return nil
 	}
-	for _, row := range o.rows("struct") {
-		if d := g.Defs[row.Def]; d != nil {
-			obj, ok := d.Node.(*Object)
-			if !ok || !obj.Open() {
-				return d.Node.At().Errorf("the overrides make %s a struct, but it is not an open object", row.Def)
-			}
-			row.used = true
-			obj.Struct = true
+	for i, row := range o.Rows {
+		if row.Rule != "struct" || g.Defs[row.Def] == nil {
+			continue
 		}
+		obj, ok := g.Defs[row.Def].Node.(*Object)
+		if !ok || !obj.Open() {
+			return o.errorf(i, "definition %q is not an object that leaves all its members open, so it needs no such row or cannot have one", row.Def)
+		}
+		row.used = true
+		obj.Struct = true
 	}
 	for i, row := range o.Rows {
 		if row.Rule != "add" || g.Defs[row.Def] == nil {
@@ -242,7 +255,7 @@ func (o *Overrides) refer(m *merger) error {
 			for _, mem := range obj.Members {
 				place := at + "/" + mem.Name
 				row := firstMatch(rows, name, strings.TrimPrefix(place, name+"/"))
-				if row == nil || m.g.Defs[row.As] == nil || name == row.As {
+				if row == nil || m.g.Defs[row.As] == nil || name == row.As || m.settled[place] {
 					visit(place, mem.Node)
 					continue
 				}
@@ -277,7 +290,7 @@ func firstMatch(rows []*Override, def, member string) *Override {
 			member = member[strings.LastIndexByte(member, '/')+1:]
 			m = last
 		}
-		if ok, _ := path.Match(m, member); ok {
+		if ok, _ := path.Match(m, member); ok || m == member {
 			return row
 		}
 	}

@@ -499,7 +499,7 @@ func (r *resolver) each(s *load.Schema, u *Union, f func(Node) (Node, error)) (N
 
 func (r *resolver) deref(s *load.Schema, ref *Ref, f func(Node) (Node, error)) (Node, error) {
 	if slices.Contains(r.busy, ref.Name) {
-		return nil, s.Errorf("the definition %q contains itself through allOf", ref.Name)
+		return nil, s.Errorf("the definition %q is narrowed here inside of itself, so that it never ends; refer to it without further keywords", ref.Name)
 	}
 	r.busy = append(r.busy, ref.Name)
 	defer func() { r.busy = r.busy[:len(r.busy)-1] }()
