@@ -149,7 +149,7 @@ func (v *flat) DecodeJSON(r *Reader) {
 		case "free":
 			v.Free = r.Raw()
 		default:
-			r.Extra(&v.Extra, key)
+			r.Keep(&v.Extra, key)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func (p *point) DecodeJSON(r *codec.Reader) {
 		case "label":
 			p.Label = new(r.Text())
 		default:
-			r.Extra(&p.Extra, key)
+			r.Keep(&p.Extra, key)
 		}
 	}
 }

@@ -121,7 +121,7 @@ func TestChangeOfAnExtraDoesNotReachCopies(t *testing.T) {
 				if key := r.Key(); key == "count" {
 					r.IntExact(&v.Extra, key)
 				} else {
-					r.Extra(&v.Extra, key)
+					r.Keep(&v.Extra, key)
 				}
 			}
 			text, _ := v.Extra.Number("count")
@@ -161,7 +161,7 @@ func TestExtraThatIsCopiedWhileItsObjectIsReadIsNotSharedWithTheNext(t *testing.
 	var copies []Extra
 	for r.Array(); r.More(); {
 		for r.Object(); r.More(); {
-			r.Extra(&x, r.Key())
+			r.Keep(&x, r.Key())
 		}
 		copies = append(copies, x)
 	}

@@ -176,7 +176,7 @@ func (v *record) DecodeJSON(r *Reader) {
 		case free:
 			v.Free = r.Raw()
 		default:
-			r.Extra(&v.Extra, key)
+			r.Keep(&v.Extra, key)
 		}
 	}
 	if missing := (id | name) &^ seen; missing != 0 {

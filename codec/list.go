@@ -134,8 +134,9 @@ func EncodeListFunc[T any](w *Writer, list []T, write func(*Writer, T)) {
 // DecodeMapFunc is [DecodeMap] for values that read returns.
 func DecodeMapFunc[T any](r *Reader, read func(*Reader) T) map[string]T {
 	m := make(map[string]T)
-	for r.Object(); r.More(); {
-		Put(r, &m, r.Key(), read)
+	r.Object()
+	for _, ok := r.NextKey(); ok; _, ok = r.NextKey() {
+		Put(r, &m, read)
 	}
 	if r.Failed() {
 		return nil

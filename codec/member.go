@@ -242,11 +242,12 @@ func WriteUnion[T Encoder](w *Writer, v T) {
 	v.EncodeJSON(w)
 }
 
-// Put reads the value of the member key into the map at m, which it makes if need be. A
-// repeated name fails with [ErrDuplicate].
-func Put[T any](r *Reader, m *map[string]T, key string, read func(*Reader) T) {
-	if _, ok := (*m)[key]; ok {
-		r.Duplicate(key)
+// Put reads the value of the member whose name NextKey returned last into the map at m, which
+// it makes if need be. A repeated name fails with [ErrDuplicate].
+func Put[T any](r *Reader, m *map[string]T, read func(*Reader) T) {
+	name := r.again()
+	if _, ok := (*m)[name]; ok {
+		r.fail(r.keyAt, ErrDuplicate)
 		return
 	}
 	v := read(r)
@@ -256,7 +257,7 @@ func Put[T any](r *Reader, m *map[string]T, key string, read func(*Reader) T) {
 	if *m == nil {
 		*m = map[string]T{}
 	}
-	(*m)[key] = v
+	(*m)[name] = v
 }
 
 // PeekPath reports whether the object that is next has the member path[0], that one, if it

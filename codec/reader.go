@@ -2,7 +2,9 @@ package codec
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
+	"math/bits"
 )
 
 // Kind is what a JSON value is.
@@ -68,7 +70,7 @@ func kindOf(c byte) Kind {
 //		case "name":
 //			t.Name = r.Text()
 //		default:
-//			r.Extra(&t.Extra, string(name))
+//			r.Extra(&t.Extra)
 //		}
 //	}
 //
@@ -548,30 +550,47 @@ func (r *Reader) enter(open byte, what string) {
 	r.fresh = true
 }
 
-// NextKey goes on to the next member of an object and returns its name, as More and KeyBytes do in turn. If
-// there is no further member, it leaves the object and ok is false. The name may be looked at until the next
-// call on r, and must not be changed.
+// NextKey goes on to the next member of an object and returns its name, for comparing it with names that the
+// decoder knows. If there is no further member, it leaves the object and ok is false. Escapes are decoded, but
+// nothing else about the name is checked: what is no known name must be read with Extra or [Put], which look again.
+// The bytes may be looked at until the next call on r, and must not be changed.
 func (r *Reader) NextKey() (name []byte, ok bool) {
-	// The common case first: no white space, a name in ASCII without escapes.
+	// The common case first: no white space, and a quote with a colon behind ends the name.
 	data, i := r.data, r.pos
-	if !r.fresh {
-		if i < len(data) && data[i] == ',' {
-			i++
-		} else {
-			i = len(data)
-		}
+	if !r.fresh && i < len(data) && data[i] == ',' {
+		i++
+	} else if !r.fresh {
+		i = len(data)
 	}
 	if i < len(data) && data[i] == '"' {
-		if end := plain(data, i+1); end >= 0 && end+1 < len(data) && data[end+1] == ':' && end-i <= r.lim.str && len(r.frames) > 0 {
-			r.fresh = false
-			r.keyAt, r.pos = i, end+2
-			return data[i+1 : end : end], true
+		for j := i + 1; j+8 <= len(data); j += 8 {
+			x := binary.LittleEndian.Uint64(data[j:])
+			quote, slash := x^ones*'"', x^ones*'\\'
+			m := ((quote-ones)&^quote | (slash-ones)&^slash) & highs // the lowest mark is one of them
+			if m == 0 {
+				continue
+			}
+			if j += bits.TrailingZeros64(m) >> 3; data[j] == '"' && j+1 < len(data) && data[j+1] == ':' && j-i <= r.lim.str {
+				r.fresh = false
+				r.keyAt, r.pos = i, j+2
+				return data[i+1 : j : j], true
+			}
+			break
 		}
 	}
 	if !r.More() {
 		return nil, false
 	}
 	return r.KeyBytes(), true
+}
+
+// again goes back to the member name that NextKey returned and reads it in full.
+func (r *Reader) again() string {
+	if r.Failed() {
+		return ""
+	}
+	r.pos = r.keyAt
+	return string(r.KeyBytes())
 }
 
 // More goes on to the next member or element and reports whether there is one. If there is none, it leaves the
@@ -650,26 +669,26 @@ func (r *Reader) key() (start, end int, escaped bool) {
 // repeated names of the members they know.
 func (r *Reader) Duplicate(key string) { r.fail(r.keyAt, ErrDuplicate) }
 
-// Extra reads the value of the unknown member key, the name that Key returned last, and keeps it in x. It fails
-// with [ErrDuplicate] if this object has put that name into an Extra before.
-func (r *Reader) Extra(x *Extra, key string) {
+// Extra reads the value of the member whose name NextKey returned last and which the type does not know, and keeps
+// it in x. It fails with [ErrDuplicate] if this object has put that name into an Extra before.
+func (r *Reader) Extra(x *Extra) { r.Keep(x, r.again()) }
+
+// Keep reads the value of the member name, whose name was read last, and keeps it in x: for a member that the type
+// knows and whose value it cannot hold, such as an unexpected null or a constant with another value. See
+// [Writer.End] for how it is written again.
+func (r *Reader) Keep(x *Extra, name string) {
 	if r.Failed() {
 		return
 	}
-	if r.repeated(x, key) {
+	if r.repeated(x, name) {
 		r.fail(r.keyAt, ErrDuplicate)
 		return
 	}
 	if raw := r.Raw(); raw != nil {
 		e := r.own(x)
-		e.members = append(e.members, member{key, raw})
+		e.members = append(e.members, member{name, raw})
 	}
 }
-
-// Keep is Extra for a member that the type knows and whose value it cannot hold, such as an unexpected null or a
-// constant with another value. An encoder that writes such a member from a field must look with [Extra.Get]
-// whether x holds it; see [Writer.End].
-func (r *Reader) Keep(x *Extra, key string) { r.Extra(x, key) }
 
 // keepNumber keeps the text of a number that a field cannot hold exactly.
 func (r *Reader) keepNumber(x *Extra, name, text string) {

@@ -139,7 +139,7 @@ func TestFirstFailureStaysAndStopsEverything(t *testing.T) {
 	var x Extra
 	r.Fail(3, io.EOF)
 	r.Duplicate("a")
-	r.Extra(&x, "a")
+	r.Keep(&x, "a")
 	r.Keep(&x, "a")
 	for r.Object(); r.More(); {
 		t.Fatal("a member after a failure")
@@ -446,11 +446,11 @@ func TestRewindLetsAnObjectBeReadTwice(t *testing.T) {
 	r.Raw()
 	r.Rewind(m)
 	for r.Object(); r.More(); {
-		r.Extra(&x, r.Key())
+		r.Keep(&x, r.Key())
 	}
 	r.Rewind(m)
 	for r.Object(); r.More(); {
-		r.Extra(&y, r.Key())
+		r.Keep(&y, r.Key())
 	}
 	if r.Err() != nil || x.Len() != 101 || !x.Equal(y) {
 		t.Errorf("%v: %d and %d members", r.Err(), x.Len(), y.Len())

@@ -26,7 +26,7 @@ func (x *Annotated) DecodeJSON(r *codec.Reader) {
 				x.Annotations = codec.New(r, (*AnnotatedAnnotations).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 }
@@ -48,7 +48,7 @@ func (x *AnnotatedAnnotations) DecodeJSON(r *codec.Reader) {
 				x.Priority = r.NewFloat(&x.Extra, "priority")
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 }
@@ -76,7 +76,7 @@ func (x *Annotations) DecodeJSON(r *codec.Reader) {
 				x.Priority = r.NewFloat(&x.Extra, "priority")
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 }
@@ -110,7 +110,7 @@ func (x *AudioContent) DecodeJSON(r *codec.Reader) {
 		case "type":
 			r.ConstMember(&x.Extra, &seen, 2, "type", "audio")
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -133,7 +133,7 @@ func (x *BaseMetadata) DecodeJSON(r *codec.Reader) {
 				x.Title = r.NewText()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -166,7 +166,7 @@ func (x *BlobResourceContents) DecodeJSON(r *codec.Reader) {
 				x.URI = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -195,7 +195,7 @@ func (x *BooleanSchema) DecodeJSON(r *codec.Reader) {
 		case "type":
 			r.ConstMember(&x.Extra, &seen, 0, "type", "boolean")
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -226,7 +226,7 @@ func (x *CacheableResult) DecodeJSON(r *codec.Reader) {
 				x.TTLMs = r.IntExact(&x.Extra, "ttlMs")
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -259,7 +259,7 @@ func (x *CallToolRequest) DecodeJSON(r *codec.Reader) {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -306,7 +306,7 @@ func (x *CallToolRequestParams) DecodeJSON(r *codec.Reader) {
 				codec.OrKeep(r, start, &x.Extra, "task", &x.Task)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -343,7 +343,7 @@ func (x *CallToolResult) DecodeJSON(r *codec.Reader) {
 				x.StructuredContent = r.Raw()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -368,7 +368,7 @@ func (x *CallToolResultResponse) DecodeJSON(r *codec.Reader) {
 				x.Result = DecodeCallToolResultResponseResult(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -395,7 +395,7 @@ func (x *CancelTaskRequest) DecodeJSON(r *codec.Reader) {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 4)
@@ -414,7 +414,7 @@ func (x *CancelTaskRequestParams) DecodeJSON(r *codec.Reader) {
 				x.TaskID = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -463,7 +463,7 @@ func (x *CancelTaskResult) DecodeJSON(r *codec.Reader) {
 				}
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 5)
@@ -490,7 +490,7 @@ func (x *CancelledNotification) DecodeJSON(r *codec.Reader) {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -519,7 +519,7 @@ func (x *CancelledNotificationParams) DecodeJSON(r *codec.Reader) {
 				x.RequestID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 }
@@ -563,7 +563,7 @@ func (x *ClientCapabilities) DecodeJSON(r *codec.Reader) {
 				codec.OrKeep(r, start, &x.Extra, "tasks", &x.Tasks)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 }
@@ -589,7 +589,7 @@ func (x *ClientCapabilitiesElicitation) DecodeJSON(r *codec.Reader) {
 				codec.OrKeep(r, start, &x.Extra, "url", &x.URL)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 }
@@ -609,7 +609,7 @@ func (x *ClientCapabilitiesRoots) DecodeJSON(r *codec.Reader) {
 				codec.OrKeep(r, start, &x.Extra, "listChanged", &x.ListChanged)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 }
@@ -635,7 +635,7 @@ func (x *ClientCapabilitiesSampling) DecodeJSON(r *codec.Reader) {
 				codec.OrKeep(r, start, &x.Extra, "tools", &x.Tools)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 }
@@ -661,7 +661,7 @@ func (x *ClientCapabilitiesTasks) DecodeJSON(r *codec.Reader) {
 				x.Requests = codec.New(r, (*ClientCapabilitiesTasksRequests).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 }
@@ -683,7 +683,7 @@ func (x *ClientCapabilitiesTasksRequests) DecodeJSON(r *codec.Reader) {
 				x.Sampling = codec.New(r, (*ClientCapabilitiesTasksRequestsSampling).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 }
@@ -701,7 +701,7 @@ func (x *ClientCapabilitiesTasksRequestsElicitation) DecodeJSON(r *codec.Reader)
 				x.Create = r.RawObject()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 }
@@ -719,7 +719,7 @@ func (x *ClientCapabilitiesTasksRequestsSampling) DecodeJSON(r *codec.Reader) {
 				x.CreateMessage = r.RawObject()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 }
@@ -751,7 +751,7 @@ func (x *CompleteRequest) DecodeJSON(r *codec.Reader) {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -786,7 +786,7 @@ func (x *CompleteRequestParams) DecodeJSON(r *codec.Reader) {
 				x.Ref = DecodeCompletionReference(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -809,7 +809,7 @@ func (x *CompleteRequestParamsArgument) DecodeJSON(r *codec.Reader) {
 				x.Value = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -828,7 +828,7 @@ func (x *CompleteRequestParamsContext) DecodeJSON(r *codec.Reader) {
 				x.Arguments = codec.DecodeMapFunc(r, (*codec.Reader).Text)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 }
@@ -856,7 +856,7 @@ func (x *CompleteResult) DecodeJSON(r *codec.Reader) {
 				codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -883,7 +883,7 @@ func (x *CompleteResultCompletion) DecodeJSON(r *codec.Reader) {
 				x.Values = codec.DecodeListFunc(r, (*codec.Reader).Text)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -908,7 +908,7 @@ func (x *CompleteResultResponse) DecodeJSON(r *codec.Reader) {
 				x.Result.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -941,7 +941,7 @@ func (x *CreateMessageRequest) DecodeJSON(r *codec.Reader) {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -1012,7 +1012,7 @@ func (x *CreateMessageRequestParams) DecodeJSON(r *codec.Reader) {
 				codec.OrKeep(r, start, &x.Extra, "tools", &x.Tools)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -1047,7 +1047,7 @@ func (x *CreateMessageResult) DecodeJSON(r *codec.Reader) {
 				x.StopReason = r.NewText()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -1070,7 +1070,7 @@ func (x *CreateTaskResult) DecodeJSON(r *codec.Reader) {
 				x.Task.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -1097,7 +1097,7 @@ func (x *DiscoverRequest) DecodeJSON(r *codec.Reader) {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 4)
@@ -1140,7 +1140,7 @@ func (x *DiscoverResult) DecodeJSON(r *codec.Reader) {
 				x.TTLMs = r.IntExact(&x.Extra, "ttlMs")
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 5)
@@ -1165,7 +1165,7 @@ func (x *DiscoverResultResponse) DecodeJSON(r *codec.Reader) {
 				x.Result.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -1198,7 +1198,7 @@ func (x *ElicitRequest) DecodeJSON(r *codec.Reader) {
 				x.Params = DecodeElicitRequestParams(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -1239,7 +1239,7 @@ func (x *ElicitRequestFormParams) DecodeJSON(r *codec.Reader) {
 				codec.OrKeep(r, start, &x.Extra, "task", &x.Task)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -1270,7 +1270,7 @@ func (x *ElicitRequestFormParamsRequestedSchema) DecodeJSON(r *codec.Reader) {
 		case "type":
 			r.ConstMember(&x.Extra, &seen, 1, "type", "object")
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -1313,7 +1313,7 @@ func (x *ElicitRequestURLParams) DecodeJSON(r *codec.Reader) {
 				x.URL = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -1342,7 +1342,7 @@ func (x *ElicitResult) DecodeJSON(r *codec.Reader) {
 				x.Content = codec.DecodeMapFunc(r, DecodeElicitResultContentValue)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -1365,7 +1365,7 @@ func (x *ElicitationCompleteNotification) DecodeJSON(r *codec.Reader) {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -1384,7 +1384,7 @@ func (x *ElicitationCompleteNotificationParams) DecodeJSON(r *codec.Reader) {
 				x.ElicitationID = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -1415,7 +1415,7 @@ func (x *EmbeddedResource) DecodeJSON(r *codec.Reader) {
 		case "type":
 			r.ConstMember(&x.Extra, &seen, 1, "type", "resource")
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -1442,7 +1442,7 @@ func (x *Error) DecodeJSON(r *codec.Reader) {
 				x.Message = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -1475,7 +1475,7 @@ func (x *GetPromptRequest) DecodeJSON(r *codec.Reader) {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -1516,7 +1516,7 @@ func (x *GetPromptRequestParams) DecodeJSON(r *codec.Reader) {
 				codec.OrKeep(r, start, &x.Extra, "requestState", &x.RequestState)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -1549,7 +1549,7 @@ func (x *GetPromptResult) DecodeJSON(r *codec.Reader) {
 				codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -1574,7 +1574,7 @@ func (x *GetPromptResultResponse) DecodeJSON(r *codec.Reader) {
 				x.Result = DecodeGetPromptResultResponseResult(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -1601,7 +1601,7 @@ func (x *GetTaskPayloadRequest) DecodeJSON(r *codec.Reader) {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 4)
@@ -1620,7 +1620,7 @@ func (x *GetTaskPayloadRequestParams) DecodeJSON(r *codec.Reader) {
 				x.TaskID = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -1639,7 +1639,7 @@ func (x *GetTaskPayloadResult) DecodeJSON(r *codec.Reader) {
 				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 }
@@ -1665,7 +1665,7 @@ func (x *GetTaskRequest) DecodeJSON(r *codec.Reader) {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 4)
@@ -1684,7 +1684,7 @@ func (x *GetTaskRequestParams) DecodeJSON(r *codec.Reader) {
 				x.TaskID = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -1733,7 +1733,7 @@ func (x *GetTaskResult) DecodeJSON(r *codec.Reader) {
 				}
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 5)
@@ -1758,7 +1758,7 @@ func (x *HeaderMismatchError) DecodeJSON(r *codec.Reader) {
 		case "jsonrpc":
 			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -1783,7 +1783,7 @@ func (x *HeaderMismatchErrorError) DecodeJSON(r *codec.Reader) {
 				x.Message = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -1814,7 +1814,7 @@ func (x *Icon) DecodeJSON(r *codec.Reader) {
 				x.Theme = new(IconTheme(r.Text()))
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -1833,7 +1833,7 @@ func (x *Icons) DecodeJSON(r *codec.Reader) {
 				x.Icons = codec.DecodeList[Icon](r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 }
@@ -1867,7 +1867,7 @@ func (x *ImageContent) DecodeJSON(r *codec.Reader) {
 		case "type":
 			r.ConstMember(&x.Extra, &seen, 2, "type", "image")
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -1914,7 +1914,7 @@ func (x *Implementation) DecodeJSON(r *codec.Reader) {
 				codec.OrKeep(r, start, &x.Extra, "websiteUrl", &x.WebsiteURL)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -1947,7 +1947,7 @@ func (x *InitializeRequest) DecodeJSON(r *codec.Reader) {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -1980,7 +1980,7 @@ func (x *InitializeRequestParams) DecodeJSON(r *codec.Reader) {
 				x.ProtocolVersion = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -2015,7 +2015,7 @@ func (x *InitializeResult) DecodeJSON(r *codec.Reader) {
 				x.ServerInfo.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -2042,7 +2042,7 @@ func (x *InitializedNotification) DecodeJSON(r *codec.Reader) {
 				x.Params = codec.New(r, (*NotificationParams).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -2073,7 +2073,7 @@ func (x *InputRequiredResult) DecodeJSON(r *codec.Reader) {
 				x.ResultType = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -2100,7 +2100,7 @@ func (x *InputResponseRequestParams) DecodeJSON(r *codec.Reader) {
 				x.RequestState = r.NewText()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -2125,7 +2125,7 @@ func (x *InternalError) DecodeJSON(r *codec.Reader) {
 				x.Message = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -2150,7 +2150,7 @@ func (x *InvalidParamsError) DecodeJSON(r *codec.Reader) {
 				x.Message = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -2175,7 +2175,7 @@ func (x *InvalidRequestError) DecodeJSON(r *codec.Reader) {
 				x.Message = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -2200,7 +2200,7 @@ func (x *JSONRPCErrorResponse) DecodeJSON(r *codec.Reader) {
 		case "jsonrpc":
 			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -2225,7 +2225,7 @@ func (x *JSONRPCNotification) DecodeJSON(r *codec.Reader) {
 				x.Params = codec.New(r, (*NotificationParams).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -2254,7 +2254,7 @@ func (x *JSONRPCRequest) DecodeJSON(r *codec.Reader) {
 				x.Params = codec.New(r, (*RequestParams).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -2279,7 +2279,7 @@ func (x *JSONRPCResultResponse) DecodeJSON(r *codec.Reader) {
 				x.Result.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -2318,7 +2318,7 @@ func (x *LegacyTitledEnumSchema) DecodeJSON(r *codec.Reader) {
 		case "type":
 			r.ConstMember(&x.Extra, &seen, 1, "type", "string")
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -2351,7 +2351,7 @@ func (x *ListPromptsRequest) DecodeJSON(r *codec.Reader) {
 				x.Params = codec.New(r, (*PaginatedRequestParams).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -2396,7 +2396,7 @@ func (x *ListPromptsResult) DecodeJSON(r *codec.Reader) {
 				codec.OrKeep(r, start, &x.Extra, "ttlMs", &x.TTLMs)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -2421,7 +2421,7 @@ func (x *ListPromptsResultResponse) DecodeJSON(r *codec.Reader) {
 				x.Result.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -2454,7 +2454,7 @@ func (x *ListResourceTemplatesRequest) DecodeJSON(r *codec.Reader) {
 				x.Params = codec.New(r, (*PaginatedRequestParams).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -2499,7 +2499,7 @@ func (x *ListResourceTemplatesResult) DecodeJSON(r *codec.Reader) {
 				codec.OrKeep(r, start, &x.Extra, "ttlMs", &x.TTLMs)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -2524,7 +2524,7 @@ func (x *ListResourceTemplatesResultResponse) DecodeJSON(r *codec.Reader) {
 				x.Result.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -2557,7 +2557,7 @@ func (x *ListResourcesRequest) DecodeJSON(r *codec.Reader) {
 				x.Params = codec.New(r, (*PaginatedRequestParams).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -2602,7 +2602,7 @@ func (x *ListResourcesResult) DecodeJSON(r *codec.Reader) {
 				codec.OrKeep(r, start, &x.Extra, "ttlMs", &x.TTLMs)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -2627,7 +2627,7 @@ func (x *ListResourcesResultResponse) DecodeJSON(r *codec.Reader) {
 				x.Result.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -2660,7 +2660,7 @@ func (x *ListRootsRequest) DecodeJSON(r *codec.Reader) {
 				x.Params = codec.New(r, (*RequestParams).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -2685,7 +2685,7 @@ func (x *ListRootsResult) DecodeJSON(r *codec.Reader) {
 				x.Roots = codec.DecodeList[Root](r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -2712,7 +2712,7 @@ func (x *ListTasksRequest) DecodeJSON(r *codec.Reader) {
 				x.Params = codec.New(r, (*PaginatedRequestParams).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -2739,7 +2739,7 @@ func (x *ListTasksResult) DecodeJSON(r *codec.Reader) {
 				x.Tasks = codec.DecodeList[Task](r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -2772,7 +2772,7 @@ func (x *ListToolsRequest) DecodeJSON(r *codec.Reader) {
 				x.Params = codec.New(r, (*PaginatedRequestParams).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -2817,7 +2817,7 @@ func (x *ListToolsResult) DecodeJSON(r *codec.Reader) {
 				codec.OrKeep(r, start, &x.Extra, "ttlMs", &x.TTLMs)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -2842,7 +2842,7 @@ func (x *ListToolsResultResponse) DecodeJSON(r *codec.Reader) {
 				x.Result.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -2869,7 +2869,7 @@ func (x *LoggingMessageNotification) DecodeJSON(r *codec.Reader) {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -2902,7 +2902,7 @@ func (x *LoggingMessageNotificationParams) DecodeJSON(r *codec.Reader) {
 				x.Logger = r.NewText()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -2913,8 +2913,8 @@ func (x *LoggingMessageNotificationParams) DecodeJSON(r *codec.Reader) {
 func (x *MetaObject) DecodeJSON(r *codec.Reader) {
 	*x = MetaObject{}
 	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		r.Extra(&x.Extra, string(name))
+	for _, ok := r.NextKey(); ok; _, ok = r.NextKey() {
+		r.Extra(&x.Extra)
 	}
 }
 
@@ -2937,7 +2937,7 @@ func (x *MethodNotFoundError) DecodeJSON(r *codec.Reader) {
 				x.Message = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -2962,7 +2962,7 @@ func (x *MissingRequiredClientCapabilityError) DecodeJSON(r *codec.Reader) {
 		case "jsonrpc":
 			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -2987,7 +2987,7 @@ func (x *MissingRequiredClientCapabilityErrorError) DecodeJSON(r *codec.Reader) 
 				x.Message = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -3006,7 +3006,7 @@ func (x *MissingRequiredClientCapabilityErrorErrorData) DecodeJSON(r *codec.Read
 				x.RequiredCapabilities.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -3025,7 +3025,7 @@ func (x *ModelHint) DecodeJSON(r *codec.Reader) {
 				x.Name = r.NewText()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 }
@@ -3055,7 +3055,7 @@ func (x *ModelPreferences) DecodeJSON(r *codec.Reader) {
 				x.SpeedPriority = r.NewFloat(&x.Extra, "speedPriority")
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 }
@@ -3077,7 +3077,7 @@ func (x *Notification) DecodeJSON(r *codec.Reader) {
 				x.Params = codec.New(r, (*NotificationParams).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -3104,7 +3104,7 @@ func (x *NotificationMetaObject) DecodeJSON(r *codec.Reader) {
 				codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/subscriptionId", &x.SubscriptionID)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 }
@@ -3122,7 +3122,7 @@ func (x *NotificationParams) DecodeJSON(r *codec.Reader) {
 				x.Meta = codec.New(r, (*NotificationMetaObject).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 }
@@ -3162,7 +3162,7 @@ func (x *NumberSchema) DecodeJSON(r *codec.Reader) {
 				x.Type = NumberSchemaType(r.Text())
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -3197,7 +3197,7 @@ func (x *PaginatedRequest) DecodeJSON(r *codec.Reader) {
 				x.Params = codec.New(r, (*PaginatedRequestParams).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -3222,7 +3222,7 @@ func (x *PaginatedRequestParams) DecodeJSON(r *codec.Reader) {
 				x.Cursor = r.NewText()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 }
@@ -3250,7 +3250,7 @@ func (x *PaginatedResult) DecodeJSON(r *codec.Reader) {
 				codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 }
@@ -3274,7 +3274,7 @@ func (x *ParseError) DecodeJSON(r *codec.Reader) {
 				x.Message = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -3307,7 +3307,7 @@ func (x *PingRequest) DecodeJSON(r *codec.Reader) {
 				x.Params = codec.New(r, (*RequestParams).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -3334,7 +3334,7 @@ func (x *ProgressNotification) DecodeJSON(r *codec.Reader) {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -3373,7 +3373,7 @@ func (x *ProgressNotificationParams) DecodeJSON(r *codec.Reader) {
 				x.Total = r.NewFloat(&x.Extra, "total")
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -3418,7 +3418,7 @@ func (x *Prompt) DecodeJSON(r *codec.Reader) {
 				codec.OrKeep(r, start, &x.Extra, "title", &x.Title)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -3451,7 +3451,7 @@ func (x *PromptArgument) DecodeJSON(r *codec.Reader) {
 				codec.OrKeep(r, start, &x.Extra, "title", &x.Title)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -3478,7 +3478,7 @@ func (x *PromptListChangedNotification) DecodeJSON(r *codec.Reader) {
 				x.Params = codec.New(r, (*NotificationParams).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -3501,7 +3501,7 @@ func (x *PromptMessage) DecodeJSON(r *codec.Reader) {
 				x.Role = Role(r.Text())
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -3528,7 +3528,7 @@ func (x *PromptReference) DecodeJSON(r *codec.Reader) {
 		case "type":
 			r.ConstMember(&x.Extra, &seen, 1, "type", "ref/prompt")
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -3561,7 +3561,7 @@ func (x *ReadResourceRequest) DecodeJSON(r *codec.Reader) {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -3598,7 +3598,7 @@ func (x *ReadResourceRequestParams) DecodeJSON(r *codec.Reader) {
 				x.URI = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -3639,7 +3639,7 @@ func (x *ReadResourceResult) DecodeJSON(r *codec.Reader) {
 				codec.OrKeep(r, start, &x.Extra, "ttlMs", &x.TTLMs)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -3664,7 +3664,7 @@ func (x *ReadResourceResultResponse) DecodeJSON(r *codec.Reader) {
 				x.Result = DecodeReadResourceResultResponseResult(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -3683,7 +3683,7 @@ func (x *RelatedTaskMetadata) DecodeJSON(r *codec.Reader) {
 				x.TaskID = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -3706,7 +3706,7 @@ func (x *Request) DecodeJSON(r *codec.Reader) {
 				x.Params = codec.New(r, (*RequestParams).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -3755,7 +3755,7 @@ func (x *RequestMetaObject) DecodeJSON(r *codec.Reader) {
 				x.ProgressToken = r.Scalar(codec.ScalarString | codec.ScalarInteger)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 }
@@ -3773,7 +3773,7 @@ func (x *RequestParams) DecodeJSON(r *codec.Reader) {
 				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 }
@@ -3829,7 +3829,7 @@ func (x *Resource) DecodeJSON(r *codec.Reader) {
 				x.URI = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -3858,7 +3858,7 @@ func (x *ResourceContents) DecodeJSON(r *codec.Reader) {
 				x.URI = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -3913,7 +3913,7 @@ func (x *ResourceLink) DecodeJSON(r *codec.Reader) {
 				x.URI = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -3940,7 +3940,7 @@ func (x *ResourceListChangedNotification) DecodeJSON(r *codec.Reader) {
 				x.Params = codec.New(r, (*NotificationParams).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -3963,7 +3963,7 @@ func (x *ResourceRequestParams) DecodeJSON(r *codec.Reader) {
 				x.URI = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -4016,7 +4016,7 @@ func (x *ResourceTemplate) DecodeJSON(r *codec.Reader) {
 				x.URITemplate = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -4037,7 +4037,7 @@ func (x *ResourceTemplateReference) DecodeJSON(r *codec.Reader) {
 				x.URI = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -4064,7 +4064,7 @@ func (x *ResourceUpdatedNotification) DecodeJSON(r *codec.Reader) {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -4089,7 +4089,7 @@ func (x *ResourceUpdatedNotificationParams) DecodeJSON(r *codec.Reader) {
 				x.URI = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -4114,7 +4114,7 @@ func (x *Result) DecodeJSON(r *codec.Reader) {
 				codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 }
@@ -4146,7 +4146,7 @@ func (x *ResultMetaObject) DecodeJSON(r *codec.Reader) {
 				codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/serverInfo", &x.ServerInfo)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 }
@@ -4174,7 +4174,7 @@ func (x *Root) DecodeJSON(r *codec.Reader) {
 				x.URI = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -4201,7 +4201,7 @@ func (x *RootsListChangedNotification) DecodeJSON(r *codec.Reader) {
 				x.Params = codec.New(r, (*NotificationParams).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -4230,7 +4230,7 @@ func (x *SamplingMessage) DecodeJSON(r *codec.Reader) {
 				x.Role = Role(r.Text())
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -4283,7 +4283,7 @@ func (x *ServerCapabilities) DecodeJSON(r *codec.Reader) {
 				x.Tools = codec.New(r, (*ServerCapabilitiesTools).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 }
@@ -4301,7 +4301,7 @@ func (x *ServerCapabilitiesPrompts) DecodeJSON(r *codec.Reader) {
 				x.ListChanged = r.NewBool()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 }
@@ -4323,7 +4323,7 @@ func (x *ServerCapabilitiesResources) DecodeJSON(r *codec.Reader) {
 				x.Subscribe = r.NewBool()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 }
@@ -4349,7 +4349,7 @@ func (x *ServerCapabilitiesTasks) DecodeJSON(r *codec.Reader) {
 				x.Requests = codec.New(r, (*ServerCapabilitiesTasksRequests).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 }
@@ -4367,7 +4367,7 @@ func (x *ServerCapabilitiesTasksRequests) DecodeJSON(r *codec.Reader) {
 				x.Tools = codec.New(r, (*ServerCapabilitiesTasksRequestsTools).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 }
@@ -4385,7 +4385,7 @@ func (x *ServerCapabilitiesTasksRequestsTools) DecodeJSON(r *codec.Reader) {
 				x.Call = r.RawObject()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 }
@@ -4403,7 +4403,7 @@ func (x *ServerCapabilitiesTools) DecodeJSON(r *codec.Reader) {
 				x.ListChanged = r.NewBool()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 }
@@ -4435,7 +4435,7 @@ func (x *SetLevelRequest) DecodeJSON(r *codec.Reader) {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -4460,7 +4460,7 @@ func (x *SetLevelRequestParams) DecodeJSON(r *codec.Reader) {
 				x.Level = LoggingLevel(r.Text())
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -4503,7 +4503,7 @@ func (x *StringSchema) DecodeJSON(r *codec.Reader) {
 		case "type":
 			r.ConstMember(&x.Extra, &seen, 0, "type", "string")
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -4536,7 +4536,7 @@ func (x *SubscribeRequest) DecodeJSON(r *codec.Reader) {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -4561,7 +4561,7 @@ func (x *SubscribeRequestParams) DecodeJSON(r *codec.Reader) {
 				x.URI = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -4592,7 +4592,7 @@ func (x *SubscriptionFilter) DecodeJSON(r *codec.Reader) {
 				x.ToolsListChanged = r.NewBool()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 }
@@ -4614,7 +4614,7 @@ func (x *SubscriptionsAcknowledgedNotification) DecodeJSON(r *codec.Reader) {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -4637,7 +4637,7 @@ func (x *SubscriptionsAcknowledgedNotificationParams) DecodeJSON(r *codec.Reader
 				x.Notifications.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -4664,7 +4664,7 @@ func (x *SubscriptionsListenRequest) DecodeJSON(r *codec.Reader) {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 4)
@@ -4687,7 +4687,7 @@ func (x *SubscriptionsListenRequestParams) DecodeJSON(r *codec.Reader) {
 				x.Notifications.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -4710,7 +4710,7 @@ func (x *SubscriptionsListenResult) DecodeJSON(r *codec.Reader) {
 				x.ResultType = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -4733,7 +4733,7 @@ func (x *SubscriptionsListenResultMetaObject) DecodeJSON(r *codec.Reader) {
 				x.SubscriptionID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -4758,7 +4758,7 @@ func (x *SubscriptionsListenResultResponse) DecodeJSON(r *codec.Reader) {
 				x.Result.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -4803,7 +4803,7 @@ func (x *Task) DecodeJSON(r *codec.Reader) {
 				}
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 5)
@@ -4826,7 +4826,7 @@ func (x *TaskAugmentedRequestParams) DecodeJSON(r *codec.Reader) {
 				x.Task = codec.New(r, (*TaskMetadata).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 }
@@ -4844,7 +4844,7 @@ func (x *TaskMetadata) DecodeJSON(r *codec.Reader) {
 				x.TTL = r.NewInt(&x.Extra, "ttl")
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 }
@@ -4866,7 +4866,7 @@ func (x *TaskStatusNotification) DecodeJSON(r *codec.Reader) {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -4915,7 +4915,7 @@ func (x *TaskStatusNotificationParams) DecodeJSON(r *codec.Reader) {
 				}
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 5)
@@ -4946,7 +4946,7 @@ func (x *TextContent) DecodeJSON(r *codec.Reader) {
 		case "type":
 			r.ConstMember(&x.Extra, &seen, 1, "type", "text")
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -4979,7 +4979,7 @@ func (x *TextResourceContents) DecodeJSON(r *codec.Reader) {
 				x.URI = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -5020,7 +5020,7 @@ func (x *TitledMultiSelectEnumSchema) DecodeJSON(r *codec.Reader) {
 		case "type":
 			r.ConstMember(&x.Extra, &seen, 1, "type", "array")
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -5039,7 +5039,7 @@ func (x *TitledMultiSelectEnumSchemaItems) DecodeJSON(r *codec.Reader) {
 				x.AnyOf = codec.DecodeList[TitledMultiSelectEnumSchemaItemsAnyOfItem](r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -5062,7 +5062,7 @@ func (x *TitledMultiSelectEnumSchemaItemsAnyOfItem) DecodeJSON(r *codec.Reader) 
 				x.Title = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -5095,7 +5095,7 @@ func (x *TitledSingleSelectEnumSchema) DecodeJSON(r *codec.Reader) {
 		case "type":
 			r.ConstMember(&x.Extra, &seen, 1, "type", "string")
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -5118,7 +5118,7 @@ func (x *TitledSingleSelectEnumSchemaOneOfItem) DecodeJSON(r *codec.Reader) {
 				x.Title = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -5181,7 +5181,7 @@ func (x *Tool) DecodeJSON(r *codec.Reader) {
 				codec.OrKeep(r, start, &x.Extra, "title", &x.Title)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -5216,7 +5216,7 @@ func (x *ToolAnnotations) DecodeJSON(r *codec.Reader) {
 				x.Title = r.NewText()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 }
@@ -5234,7 +5234,7 @@ func (x *ToolChoice) DecodeJSON(r *codec.Reader) {
 				x.Mode = new(ToolChoiceMode(r.Text()))
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 }
@@ -5252,7 +5252,7 @@ func (x *ToolExecution) DecodeJSON(r *codec.Reader) {
 				x.TaskSupport = new(ToolExecutionTaskSupport(r.Text()))
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 }
@@ -5286,7 +5286,7 @@ func (x *ToolInputSchema) DecodeJSON(r *codec.Reader) {
 		case "type":
 			r.ConstMember(&x.Extra, &seen, 0, "type", "object")
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -5313,7 +5313,7 @@ func (x *ToolListChangedNotification) DecodeJSON(r *codec.Reader) {
 				x.Params = codec.New(r, (*NotificationParams).DecodeJSON)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -5352,7 +5352,7 @@ func (x *ToolOutputSchema) DecodeJSON(r *codec.Reader) {
 				codec.OrKeep(r, start, &x.Extra, "type", &x.Type)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 }
@@ -5388,7 +5388,7 @@ func (x *ToolResultContent) DecodeJSON(r *codec.Reader) {
 		case "type":
 			r.ConstMember(&x.Extra, &seen, 2, "type", "tool_result")
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -5421,7 +5421,7 @@ func (x *ToolUseContent) DecodeJSON(r *codec.Reader) {
 		case "type":
 			r.ConstMember(&x.Extra, &seen, 3, "type", "tool_use")
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 4)
@@ -5446,7 +5446,7 @@ func (x *URLElicitationRequiredError) DecodeJSON(r *codec.Reader) {
 		case "jsonrpc":
 			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -5471,7 +5471,7 @@ func (x *URLElicitationRequiredErrorError) DecodeJSON(r *codec.Reader) {
 				x.Message = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -5490,7 +5490,7 @@ func (x *URLElicitationRequiredErrorErrorData) DecodeJSON(r *codec.Reader) {
 				x.Elicitations = codec.DecodeList[ElicitRequestURLParams](r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -5523,7 +5523,7 @@ func (x *UnsubscribeRequest) DecodeJSON(r *codec.Reader) {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -5548,7 +5548,7 @@ func (x *UnsubscribeRequestParams) DecodeJSON(r *codec.Reader) {
 				x.URI = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -5573,7 +5573,7 @@ func (x *UnsupportedProtocolVersionError) DecodeJSON(r *codec.Reader) {
 		case "jsonrpc":
 			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -5598,7 +5598,7 @@ func (x *UnsupportedProtocolVersionErrorError) DecodeJSON(r *codec.Reader) {
 				x.Message = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -5621,7 +5621,7 @@ func (x *UnsupportedProtocolVersionErrorErrorData) DecodeJSON(r *codec.Reader) {
 				x.Supported = codec.DecodeListFunc(r, (*codec.Reader).Text)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -5662,7 +5662,7 @@ func (x *UntitledMultiSelectEnumSchema) DecodeJSON(r *codec.Reader) {
 		case "type":
 			r.ConstMember(&x.Extra, &seen, 1, "type", "array")
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -5683,7 +5683,7 @@ func (x *UntitledMultiSelectEnumSchemaItems) DecodeJSON(r *codec.Reader) {
 		case "type":
 			r.ConstMember(&x.Extra, &seen, 1, "type", "string")
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -5716,7 +5716,7 @@ func (x *UntitledSingleSelectEnumSchema) DecodeJSON(r *codec.Reader) {
 		case "type":
 			r.ConstMember(&x.Extra, &seen, 1, "type", "string")
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)

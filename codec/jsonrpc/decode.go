@@ -135,7 +135,7 @@ func (d *decoder) member(name []byte) {
 		d.at.error = r.Offset()
 		d.error()
 	default:
-		r.Extra(&d.m.Extra, string(name))
+		r.Extra(&d.m.Extra)
 	}
 }
 
@@ -317,11 +317,12 @@ func (e *Error) DecodeJSON(r *codec.Reader) {
 		}
 		seen |= bit
 	}
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
 		case "code":
 			see(code)
-			e.Code = r.IntExact(&e.Extra, key)
+			e.Code = r.IntExact(&e.Extra, "code")
 		case "message":
 			see(message)
 			e.Message = r.Text()
@@ -329,7 +330,7 @@ func (e *Error) DecodeJSON(r *codec.Reader) {
 			see(data)
 			e.Data = r.Raw()
 		default:
-			r.Extra(&e.Extra, key)
+			r.Extra(&e.Extra)
 		}
 	}
 	if seen&code == 0 || seen&message == 0 {

@@ -27,7 +27,11 @@ func (w *printer) decodeStruct(s *ir.Struct) {
 	if len(s.Fields) > 0 {
 		w.f("\tvar seen codec.Seen\n")
 	}
-	w.f("\tr.Object()\n\tfor name, ok := r.NextKey(); ok; name, ok = r.NextKey() {\n\t\t")
+	name := "name"
+	if len(s.Fields) == 0 {
+		name = "_"
+	}
+	w.f("\tr.Object()\n\tfor %s, ok := r.NextKey(); ok; %[1]s, ok = r.NextKey() {\n\t\t", name)
 	if len(s.Fields) > 0 {
 		w.f("switch string(name) {\n")
 		for _, f := range s.Fields {
@@ -49,10 +53,10 @@ func (w *printer) decodeStruct(s *ir.Struct) {
 
 func (w *printer) decodeRest(s *ir.Struct) {
 	if s.Rest == nil {
-		w.f("r.Extra(&x.Extra, string(name))\n")
+		w.f("r.Extra(&x.Extra)\n")
 		return
 	}
-	w.f("codec.Put(r, &x.AdditionalProperties, string(name), %s)\n", reader(s.Rest))
+	w.f("codec.Put(r, &x.AdditionalProperties, %s)\n", reader(s.Rest))
 }
 
 func (w *printer) decodeField(f *ir.Field) {

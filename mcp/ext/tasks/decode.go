@@ -31,7 +31,7 @@ func (x *CancelTaskRequest) DecodeJSON(r *codec.Reader) {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 4)
@@ -50,7 +50,7 @@ func (x *CancelTaskRequestParams) DecodeJSON(r *codec.Reader) {
 				x.TaskID = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -71,7 +71,7 @@ func (x *CancelTaskResult) DecodeJSON(r *codec.Reader) {
 		case "resultType":
 			r.ConstMember(&x.Extra, &seen, 0, "resultType", "complete")
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -114,7 +114,7 @@ func (x *CancelledTask) DecodeJSON(r *codec.Reader) {
 				}
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 5)
@@ -161,7 +161,7 @@ func (x *CompletedTask) DecodeJSON(r *codec.Reader) {
 				}
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 6)
@@ -212,7 +212,7 @@ func (x *CreateTaskResult) DecodeJSON(r *codec.Reader) {
 				}
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 6)
@@ -259,7 +259,7 @@ func (x *FailedTask) DecodeJSON(r *codec.Reader) {
 				}
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 6)
@@ -286,7 +286,7 @@ func (x *GetTaskRequest) DecodeJSON(r *codec.Reader) {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 4)
@@ -305,7 +305,7 @@ func (x *GetTaskRequestParams) DecodeJSON(r *codec.Reader) {
 				x.TaskID = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -354,7 +354,7 @@ func (x *GetTaskResultCancelled) DecodeJSON(r *codec.Reader) {
 				}
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 6)
@@ -407,7 +407,7 @@ func (x *GetTaskResultCompleted) DecodeJSON(r *codec.Reader) {
 				}
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 7)
@@ -460,7 +460,7 @@ func (x *GetTaskResultFailed) DecodeJSON(r *codec.Reader) {
 				}
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 7)
@@ -513,7 +513,7 @@ func (x *GetTaskResultInputRequired) DecodeJSON(r *codec.Reader) {
 				}
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 7)
@@ -562,7 +562,7 @@ func (x *GetTaskResultWorking) DecodeJSON(r *codec.Reader) {
 				}
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 6)
@@ -609,7 +609,7 @@ func (x *InputRequiredTask) DecodeJSON(r *codec.Reader) {
 				}
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 6)
@@ -654,7 +654,7 @@ func (x *Task) DecodeJSON(r *codec.Reader) {
 				}
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 5)
@@ -677,7 +677,7 @@ func (x *TaskStatusNotification) DecodeJSON(r *codec.Reader) {
 				x.Params = DecodeTaskStatusNotificationParams(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
@@ -724,7 +724,7 @@ func (x *TaskStatusNotificationParamsCancelled) DecodeJSON(r *codec.Reader) {
 				}
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 5)
@@ -775,7 +775,7 @@ func (x *TaskStatusNotificationParamsCompleted) DecodeJSON(r *codec.Reader) {
 				}
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 6)
@@ -826,7 +826,7 @@ func (x *TaskStatusNotificationParamsFailed) DecodeJSON(r *codec.Reader) {
 				}
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 6)
@@ -877,7 +877,7 @@ func (x *TaskStatusNotificationParamsInputRequired) DecodeJSON(r *codec.Reader) 
 				}
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 6)
@@ -924,7 +924,7 @@ func (x *TaskStatusNotificationParamsWorking) DecodeJSON(r *codec.Reader) {
 				}
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 5)
@@ -943,7 +943,7 @@ func (x *TaskSubscriptionAcknowledgedNotifications) DecodeJSON(r *codec.Reader) 
 				x.TaskIDs = codec.DecodeListFunc(r, (*codec.Reader).Text)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 }
@@ -961,7 +961,7 @@ func (x *TaskSubscriptionNotifications) DecodeJSON(r *codec.Reader) {
 				x.TaskIDs = codec.DecodeListFunc(r, (*codec.Reader).Text)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 }
@@ -987,7 +987,7 @@ func (x *UpdateTaskRequest) DecodeJSON(r *codec.Reader) {
 				x.Params.DecodeJSON(r)
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 4)
@@ -1010,7 +1010,7 @@ func (x *UpdateTaskRequestParams) DecodeJSON(r *codec.Reader) {
 				x.TaskID = r.Text()
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
@@ -1031,7 +1031,7 @@ func (x *UpdateTaskResult) DecodeJSON(r *codec.Reader) {
 		case "resultType":
 			r.ConstMember(&x.Extra, &seen, 0, "resultType", "complete")
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
@@ -1074,7 +1074,7 @@ func (x *WorkingTask) DecodeJSON(r *codec.Reader) {
 				}
 			}
 		default:
-			r.Extra(&x.Extra, string(name))
+			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 5)
