@@ -336,9 +336,7 @@ func run(t *testing.T, cases []*golden) map[string]report {
 	}
 	write("driver_test.go", driver)
 	write("go.mod", fmt.Appendf(nil, "module %s\n\ngo 1.26\n\nrequire github.com/mcpwire/mcpwire v0.0.0\n\nreplace github.com/mcpwire/mcpwire => %s\n", module, root))
-	// Without the path of the module's folder in it, what is built can be found in the build
-	// cache the next time.
-	cmd := exec.Command("go", "test", "-count=1", "-trimpath", "-vet=all", "./...")
+	cmd := exec.Command("go", "test", "-count=1", "-vet=all", "./...")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
