@@ -41,9 +41,9 @@ func TestReadingAndWritingAgainAllocatesNothingPerMember(t *testing.T) {
 			w.Reset(w.Bytes()[:0])
 			start := w.Begin()
 			for range text {
-				w.Key(`"key":`)
+				w.Key(`,"key":`)
 				w.Text("text")
-				w.Key(`"key2":`)
+				w.Key(`,"key2":`)
 				w.Float(1.5)
 			}
 			w.End(start, Extra{})

@@ -156,28 +156,28 @@ func (v *flat) DecodeJSON(r *Reader) {
 
 func (v *flat) EncodeJSON(w *Writer) {
 	start := w.Begin()
-	w.Key(`"id":`)
+	w.Key(`,"id":`)
 	w.Scalar(v.ID)
-	w.Key(`"name":`)
+	w.Key(`,"name":`)
 	w.Text(v.Name)
-	w.Key(`"count":`)
+	w.Key(`,"count":`)
 	w.IntExact(v.Count, v.Extra, "count")
-	w.Key(`"ratio":`)
+	w.Key(`,"ratio":`)
 	w.FloatExact(v.Ratio, v.Extra, "ratio")
 	if v.Tags != nil {
-		w.Key(`"tags":`)
+		w.Key(`,"tags":`)
 		w.Texts(v.Tags)
 	}
 	if v.Inner != nil {
-		w.Key(`"inner":`)
+		w.Key(`,"inner":`)
 		v.Inner.EncodeJSON(w)
 	}
 	if v.List != nil {
-		w.Key(`"list":`)
+		w.Key(`,"list":`)
 		EncodeList(w, v.List)
 	}
 	if v.Free != nil {
-		w.Key(`"free":`)
+		w.Key(`,"free":`)
 		w.Raw(v.Free)
 	}
 	w.End(start, v.Extra)

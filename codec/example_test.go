@@ -32,12 +32,12 @@ func (p *point) DecodeJSON(r *codec.Reader) {
 
 func (p *point) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
-	w.Key(`"x":`)
+	w.Key(`,"x":`)
 	w.IntExact(p.X, p.Extra, "x")
-	w.Key(`"y":`)
+	w.Key(`,"y":`)
 	w.IntExact(p.Y, p.Extra, "y")
 	if p.Label != nil {
-		w.Key(`"label":`)
+		w.Key(`,"label":`)
 		w.Text(*p.Label)
 	}
 	w.End(start, p.Extra)

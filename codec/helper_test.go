@@ -187,35 +187,35 @@ func (v *record) DecodeJSON(r *Reader) {
 func (v *record) EncodeJSON(w *Writer) {
 	start := w.Begin()
 	if !v.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(v.ID)
 	}
 	if _, kept := v.Extra.Get("name"); !v.Extra.Absent(1) && !kept {
-		w.Key(`"name":`)
+		w.Key(`,"name":`)
 		w.Text(v.Name)
 	}
 	if v.Count != nil {
-		w.Key(`"count":`)
+		w.Key(`,"count":`)
 		w.IntExact(*v.Count, v.Extra, "count")
 	}
 	if v.Ratio != nil {
-		w.Key(`"ratio":`)
+		w.Key(`,"ratio":`)
 		w.FloatExact(*v.Ratio, v.Extra, "ratio")
 	}
 	if v.Tags != nil {
-		w.Key(`"tags":`)
+		w.Key(`,"tags":`)
 		w.Texts(v.Tags)
 	}
 	if v.Inner != nil {
-		w.Key(`"inner":`)
+		w.Key(`,"inner":`)
 		v.Inner.EncodeJSON(w)
 	}
 	if v.List != nil {
-		w.Key(`"list":`)
+		w.Key(`,"list":`)
 		EncodeList(w, v.List)
 	}
 	if v.Free != nil {
-		w.Key(`"free":`)
+		w.Key(`,"free":`)
 		w.Raw(v.Free)
 	}
 	w.End(start, v.Extra)

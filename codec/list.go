@@ -13,7 +13,7 @@ func DecodeList[T any, P interface {
 	list := []T{}
 	start := r.pos
 	for r.Array(); r.More(); {
-		list = append(room(r, start, list), *new(T))
+		list = room(r, start, list)[:len(list)+1]
 		P(&list[len(list)-1]).DecodeJSON(r)
 	}
 	if r.Failed() {
@@ -34,7 +34,9 @@ func room[T any](r *Reader, start int, list []T) []T {
 		size := max((r.pos-start)/n, 1)
 		more = min(max((len(r.data)-r.pos)/size, 1), 64, 8*n)
 	}
-	return slices.Grow(list, more)
+	grown := make([]T, n, n+more) // zero beyond its length, unlike what Grow returns
+	copy(grown, list)
+	return grown
 }
 
 // EncodeList writes list as an array; a nil slice is written as [].

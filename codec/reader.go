@@ -342,6 +342,14 @@ func (r *Reader) cut(from, to int) string {
 	return r.block[from-r.blockAt : to-r.blockAt]
 }
 
+// Share makes the strings of a small message share one private copy of it, made now. It saves allocations where
+// most of the message is decoded.
+func (r *Reader) Share() {
+	if len(r.src) <= blockSize && r.block == "" {
+		r.block, r.blockAt = string(r.src), 0
+	}
+}
+
 // cutShort is cut for what may be the only string that is wanted from here: it makes no block for it.
 func (r *Reader) cutShort(from, to int) string {
 	if from < r.blockAt || to > r.blockAt+len(r.block) {

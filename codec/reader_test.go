@@ -536,7 +536,7 @@ func TestWriterThatIsUsedAgainForgetsTheMessageBefore(t *testing.T) {
 	for range 2 {
 		w.Reset([]byte("a"))
 		w.Begin()
-		w.Key(`"x":`)
+		w.Key(`,"x":`)
 		w.BeginArray()
 		w.Elem()
 		w.Text("\xff")

@@ -15,8 +15,9 @@ import (
 // An object is written like this:
 //
 //	start := w.Begin()
-//	w.Key(`"name":`)
-//	w.Text(t.Name)
+//	w.KeyText(`,"name":"`, t.Name)
+//	w.Key(`,"tags":`)
+//	w.Texts(t.Tags)
 //	w.End(start, t.Extra)
 //
 // and an array like this:
@@ -94,14 +95,46 @@ func (w *Writer) Begin() int {
 	return len(w.buf)
 }
 
-// Key writes the name of a member of the object being written. It is given with quotes and colon, such as
-// `"name":`, and escaped as Text would.
+// Key writes the name of a member of the object being written. It is given with comma, quotes and colon, such as
+// `,"name":`, and escaped as Text would; in front of the first member the comma is left out.
 func (w *Writer) Key(quoted string) {
-	buf := w.buf
-	if buf[len(buf)-1] != '{' {
-		buf = append(buf, ',')
+	if w.buf[len(w.buf)-1] == '{' {
+		quoted = quoted[1:]
 	}
-	w.buf = append(buf, quoted...)
+	w.buf = append(w.buf, quoted...)
+}
+
+// KeyText writes the name of a member, as Key does, and a string as its value. The name comes with the quote that
+// opens the string, such as `,"name":"`.
+func (w *Writer) KeyText(quoted, s string) {
+	buf := w.buf
+	if buf[len(buf)-1] == '{' {
+		quoted = quoted[1:]
+	}
+	buf = append(buf, quoted...)
+	if plainText(s) {
+		buf = append(buf, s...)
+		w.buf = append(buf, '"')
+		return
+	}
+	w.buf = buf[:len(buf)-1]
+	w.Text(s)
+}
+
+// plainText reports whether s is written as it is: ASCII, with nothing to escape.
+func plainText(s string) bool {
+	i := 0
+	for ; i+8 <= len(s); i += 8 {
+		if stop(load64(s[i:i+8])) != 0 {
+			return false
+		}
+	}
+	for ; i < len(s); i++ {
+		if c := s[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
 }
 
 // MapKey writes the name of a member, from a map with names that are not known before.

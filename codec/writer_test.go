@@ -74,10 +74,10 @@ func TestTextAgreesWithEncodingJSONAtEveryPlace(t *testing.T) {
 func TestWriterPutsCommasWhereTheyBelong(t *testing.T) {
 	got, err := written(t, func(w *Writer) {
 		start := w.Begin()
-		w.Key(`"a":`)
+		w.Key(`,"a":`)
 		w.BeginArray()
 		w.EndArray()
-		w.Key(`"b":`)
+		w.Key(`,"b":`)
 		w.BeginArray()
 		w.Elem()
 		w.Int(-1)
@@ -141,7 +141,7 @@ func TestWriterFailsWithThePlaceInTheOutput(t *testing.T) {
 	in := func(f func(w *Writer)) func(w *Writer) {
 		return func(w *Writer) {
 			start := w.Begin()
-			w.Key(`"a/b":`)
+			w.Key(`,"a/b":`)
 			w.BeginArray()
 			w.Elem()
 			w.Int(0)

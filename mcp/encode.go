@@ -17,7 +17,7 @@ import (
 func (x *Annotated) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Annotations != nil {
-		w.Key(`"annotations":`)
+		w.Key(`,"annotations":`)
 		x.Annotations.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -33,11 +33,11 @@ func (x *Annotated) IsZero() bool {
 func (x *AnnotatedAnnotations) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Audience != nil {
-		w.Key(`"audience":`)
+		w.Key(`,"audience":`)
 		codec.EncodeListFunc(w, x.Audience, func(w *codec.Writer, v Role) { w.Text(string(v)) })
 	}
 	if x.Priority != nil {
-		w.Key(`"priority":`)
+		w.Key(`,"priority":`)
 		w.FloatExact(*x.Priority, x.Extra, "priority")
 	}
 	w.End(start, x.Extra)
@@ -54,15 +54,14 @@ func (x *AnnotatedAnnotations) IsZero() bool {
 func (x *Annotations) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Audience != nil {
-		w.Key(`"audience":`)
+		w.Key(`,"audience":`)
 		codec.EncodeListFunc(w, x.Audience, func(w *codec.Writer, v Role) { w.Text(string(v)) })
 	}
 	if x.LastModified != nil {
-		w.Key(`"lastModified":`)
-		w.Text(*x.LastModified)
+		w.KeyText(`,"lastModified":"`, *x.LastModified)
 	}
 	if x.Priority != nil {
-		w.Key(`"priority":`)
+		w.Key(`,"priority":`)
 		w.FloatExact(*x.Priority, x.Extra, "priority")
 	}
 	w.End(start, x.Extra)
@@ -80,23 +79,21 @@ func (x *Annotations) IsZero() bool {
 func (x *AudioContent) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(2) {
-		w.Key(`"type":"audio"`)
+		w.Key(`,"type":"audio"`)
 	}
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if x.Annotations != nil {
-		w.Key(`"annotations":`)
+		w.Key(`,"annotations":`)
 		x.Annotations.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(0) || x.Data != "" {
-		w.Key(`"data":`)
-		w.Text(x.Data)
+		w.KeyText(`,"data":"`, x.Data)
 	}
 	if !x.Extra.Absent(1) || x.MIMEType != "" {
-		w.Key(`"mimeType":`)
-		w.Text(x.MIMEType)
+		w.KeyText(`,"mimeType":"`, x.MIMEType)
 	}
 	w.End(start, x.Extra)
 }
@@ -114,12 +111,10 @@ func (x *AudioContent) IsZero() bool {
 func (x *BaseMetadata) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) || x.Name != "" {
-		w.Key(`"name":`)
-		w.Text(x.Name)
+		w.KeyText(`,"name":"`, x.Name)
 	}
 	if x.Title != nil {
-		w.Key(`"title":`)
-		w.Text(*x.Title)
+		w.KeyText(`,"title":"`, *x.Title)
 	}
 	w.End(start, x.Extra)
 }
@@ -135,20 +130,17 @@ func (x *BaseMetadata) IsZero() bool {
 func (x *BlobResourceContents) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(0) || x.Blob != "" {
-		w.Key(`"blob":`)
-		w.Text(x.Blob)
+		w.KeyText(`,"blob":"`, x.Blob)
 	}
 	if x.MIMEType != nil {
-		w.Key(`"mimeType":`)
-		w.Text(*x.MIMEType)
+		w.KeyText(`,"mimeType":"`, *x.MIMEType)
 	}
 	if !x.Extra.Absent(1) || x.URI != "" {
-		w.Key(`"uri":`)
-		w.Text(x.URI)
+		w.KeyText(`,"uri":"`, x.URI)
 	}
 	w.End(start, x.Extra)
 }
@@ -166,19 +158,17 @@ func (x *BlobResourceContents) IsZero() bool {
 func (x *BooleanSchema) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"type":"boolean"`)
+		w.Key(`,"type":"boolean"`)
 	}
 	if x.Default != nil {
-		w.Key(`"default":`)
+		w.Key(`,"default":`)
 		w.Bool(*x.Default)
 	}
 	if x.Description != nil {
-		w.Key(`"description":`)
-		w.Text(*x.Description)
+		w.KeyText(`,"description":"`, *x.Description)
 	}
 	if x.Title != nil {
-		w.Key(`"title":`)
-		w.Text(*x.Title)
+		w.KeyText(`,"title":"`, *x.Title)
 	}
 	w.End(start, x.Extra)
 }
@@ -195,19 +185,17 @@ func (x *BooleanSchema) IsZero() bool {
 func (x *CacheableResult) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(0) || x.CacheScope != "" {
-		w.Key(`"cacheScope":`)
-		w.Text(string(x.CacheScope))
+		w.KeyText(`,"cacheScope":"`, string(x.CacheScope))
 	}
 	if !x.Extra.Absent(1) || x.ResultType != "" {
-		w.Key(`"resultType":`)
-		w.Text(x.ResultType)
+		w.KeyText(`,"resultType":"`, x.ResultType)
 	}
 	if !x.Extra.Absent(2) || x.TTLMs != 0 {
-		w.Key(`"ttlMs":`)
+		w.Key(`,"ttlMs":`)
 		w.IntExact(x.TTLMs, x.Extra, "ttlMs")
 	}
 	w.End(start, x.Extra)
@@ -226,18 +214,17 @@ func (x *CacheableResult) IsZero() bool {
 func (x *CallToolRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"method":"tools/call"`)
+		w.Key(`,"method":"tools/call"`)
 	}
 	if !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	if x.JSONRPC != nil {
-		w.Key(`"jsonrpc":`)
-		w.Text(*x.JSONRPC)
+		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
 	}
 	if !x.Extra.Absent(1) || !x.Params.IsZero() {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -255,27 +242,25 @@ func (x *CallToolRequest) IsZero() bool {
 func (x *CallToolRequestParams) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if x.Arguments != nil {
-		w.Key(`"arguments":`)
+		w.Key(`,"arguments":`)
 		w.RawObject(x.Arguments)
 	}
 	if x.InputResponses != nil {
-		w.Key(`"inputResponses":`)
+		w.Key(`,"inputResponses":`)
 		codec.EncodeMapFunc(w, x.InputResponses, codec.WriteUnion[InputResponse])
 	}
 	if !x.Extra.Absent(0) || x.Name != "" {
-		w.Key(`"name":`)
-		w.Text(x.Name)
+		w.KeyText(`,"name":"`, x.Name)
 	}
 	if x.RequestState != nil {
-		w.Key(`"requestState":`)
-		w.Text(*x.RequestState)
+		w.KeyText(`,"requestState":"`, *x.RequestState)
 	}
 	if x.Task != nil {
-		w.Key(`"task":`)
+		w.Key(`,"task":`)
 		x.Task.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -296,23 +281,22 @@ func (x *CallToolRequestParams) IsZero() bool {
 func (x *CallToolResult) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(0) || x.Content != nil {
-		w.Key(`"content":`)
+		w.Key(`,"content":`)
 		codec.EncodeListFunc(w, x.Content, codec.WriteUnion[ContentBlock])
 	}
 	if x.IsError != nil {
-		w.Key(`"isError":`)
+		w.Key(`,"isError":`)
 		w.Bool(*x.IsError)
 	}
 	if x.ResultType != nil {
-		w.Key(`"resultType":`)
-		w.Text(*x.ResultType)
+		w.KeyText(`,"resultType":"`, *x.ResultType)
 	}
 	if x.StructuredContent != nil {
-		w.Key(`"structuredContent":`)
+		w.Key(`,"structuredContent":`)
 		w.Raw(x.StructuredContent)
 	}
 	w.End(start, x.Extra)
@@ -332,14 +316,14 @@ func (x *CallToolResult) IsZero() bool {
 func (x *CallToolResultResponse) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
+		w.Key(`,"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	if !x.Extra.Absent(2) || x.Result != nil {
-		w.Key(`"result":`)
+		w.Key(`,"result":`)
 		codec.WriteUnion(w, x.Result)
 	}
 	w.End(start, x.Extra)
@@ -356,17 +340,17 @@ func (x *CallToolResultResponse) IsZero() bool {
 func (x *CancelTaskRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
+		w.Key(`,"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(2) {
-		w.Key(`"method":"tasks/cancel"`)
+		w.Key(`,"method":"tasks/cancel"`)
 	}
 	if !x.Extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	if !x.Extra.Absent(3) || !x.Params.IsZero() {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -383,8 +367,7 @@ func (x *CancelTaskRequest) IsZero() bool {
 func (x *CancelTaskRequestParams) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) || x.TaskID != "" {
-		w.Key(`"taskId":`)
-		w.Text(x.TaskID)
+		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
 	w.End(start, x.Extra)
 }
@@ -399,35 +382,30 @@ func (x *CancelTaskRequestParams) IsZero() bool {
 func (x *CancelTaskResult) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(0) || x.CreatedAt != "" {
-		w.Key(`"createdAt":`)
-		w.Text(x.CreatedAt)
+		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
 	if !x.Extra.Absent(1) || x.LastUpdatedAt != "" {
-		w.Key(`"lastUpdatedAt":`)
-		w.Text(x.LastUpdatedAt)
+		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
 	}
 	if x.PollInterval != nil {
-		w.Key(`"pollInterval":`)
+		w.Key(`,"pollInterval":`)
 		w.IntExact(*x.PollInterval, x.Extra, "pollInterval")
 	}
 	if !x.Extra.Absent(2) || x.Status != "" {
-		w.Key(`"status":`)
-		w.Text(string(x.Status))
+		w.KeyText(`,"status":"`, string(x.Status))
 	}
 	if x.StatusMessage != nil {
-		w.Key(`"statusMessage":`)
-		w.Text(*x.StatusMessage)
+		w.KeyText(`,"statusMessage":"`, *x.StatusMessage)
 	}
 	if !x.Extra.Absent(3) || x.TaskID != "" {
-		w.Key(`"taskId":`)
-		w.Text(x.TaskID)
+		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
 	if !x.Extra.Absent(4) || x.TTL != nil {
-		w.Key(`"ttl":`)
+		w.Key(`,"ttl":`)
 		if x.TTL == nil {
 			w.Null()
 		} else {
@@ -454,14 +432,13 @@ func (x *CancelTaskResult) IsZero() bool {
 func (x *CancelledNotification) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"method":"notifications/cancelled"`)
+		w.Key(`,"method":"notifications/cancelled"`)
 	}
 	if x.JSONRPC != nil {
-		w.Key(`"jsonrpc":`)
-		w.Text(*x.JSONRPC)
+		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
 	}
 	if !x.Extra.Absent(1) || !x.Params.IsZero() {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -478,15 +455,14 @@ func (x *CancelledNotification) IsZero() bool {
 func (x *CancelledNotificationParams) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if x.Reason != nil {
-		w.Key(`"reason":`)
-		w.Text(*x.Reason)
+		w.KeyText(`,"reason":"`, *x.Reason)
 	}
 	if !x.RequestID.IsZero() {
-		w.Key(`"requestId":`)
+		w.Key(`,"requestId":`)
 		w.Scalar(x.RequestID)
 	}
 	w.End(start, x.Extra)
@@ -504,27 +480,27 @@ func (x *CancelledNotificationParams) IsZero() bool {
 func (x *ClientCapabilities) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Elicitation != nil {
-		w.Key(`"elicitation":`)
+		w.Key(`,"elicitation":`)
 		x.Elicitation.EncodeJSON(w)
 	}
 	if x.Experimental != nil {
-		w.Key(`"experimental":`)
+		w.Key(`,"experimental":`)
 		w.RawObject(x.Experimental)
 	}
 	if x.Extensions != nil {
-		w.Key(`"extensions":`)
+		w.Key(`,"extensions":`)
 		w.RawObject(x.Extensions)
 	}
 	if x.Roots != nil {
-		w.Key(`"roots":`)
+		w.Key(`,"roots":`)
 		x.Roots.EncodeJSON(w)
 	}
 	if x.Sampling != nil {
-		w.Key(`"sampling":`)
+		w.Key(`,"sampling":`)
 		x.Sampling.EncodeJSON(w)
 	}
 	if x.Tasks != nil {
-		w.Key(`"tasks":`)
+		w.Key(`,"tasks":`)
 		x.Tasks.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -545,11 +521,11 @@ func (x *ClientCapabilities) IsZero() bool {
 func (x *ClientCapabilitiesElicitation) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Form != nil {
-		w.Key(`"form":`)
+		w.Key(`,"form":`)
 		w.RawObject(x.Form)
 	}
 	if x.URL != nil {
-		w.Key(`"url":`)
+		w.Key(`,"url":`)
 		w.RawObject(x.URL)
 	}
 	w.End(start, x.Extra)
@@ -566,7 +542,7 @@ func (x *ClientCapabilitiesElicitation) IsZero() bool {
 func (x *ClientCapabilitiesRoots) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.ListChanged != nil {
-		w.Key(`"listChanged":`)
+		w.Key(`,"listChanged":`)
 		w.Bool(*x.ListChanged)
 	}
 	w.End(start, x.Extra)
@@ -582,11 +558,11 @@ func (x *ClientCapabilitiesRoots) IsZero() bool {
 func (x *ClientCapabilitiesSampling) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Context != nil {
-		w.Key(`"context":`)
+		w.Key(`,"context":`)
 		w.RawObject(x.Context)
 	}
 	if x.Tools != nil {
-		w.Key(`"tools":`)
+		w.Key(`,"tools":`)
 		w.RawObject(x.Tools)
 	}
 	w.End(start, x.Extra)
@@ -603,15 +579,15 @@ func (x *ClientCapabilitiesSampling) IsZero() bool {
 func (x *ClientCapabilitiesTasks) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Cancel != nil {
-		w.Key(`"cancel":`)
+		w.Key(`,"cancel":`)
 		w.RawObject(x.Cancel)
 	}
 	if x.List != nil {
-		w.Key(`"list":`)
+		w.Key(`,"list":`)
 		w.RawObject(x.List)
 	}
 	if x.Requests != nil {
-		w.Key(`"requests":`)
+		w.Key(`,"requests":`)
 		x.Requests.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -629,11 +605,11 @@ func (x *ClientCapabilitiesTasks) IsZero() bool {
 func (x *ClientCapabilitiesTasksRequests) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Elicitation != nil {
-		w.Key(`"elicitation":`)
+		w.Key(`,"elicitation":`)
 		x.Elicitation.EncodeJSON(w)
 	}
 	if x.Sampling != nil {
-		w.Key(`"sampling":`)
+		w.Key(`,"sampling":`)
 		x.Sampling.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -650,7 +626,7 @@ func (x *ClientCapabilitiesTasksRequests) IsZero() bool {
 func (x *ClientCapabilitiesTasksRequestsElicitation) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Create != nil {
-		w.Key(`"create":`)
+		w.Key(`,"create":`)
 		w.RawObject(x.Create)
 	}
 	w.End(start, x.Extra)
@@ -666,7 +642,7 @@ func (x *ClientCapabilitiesTasksRequestsElicitation) IsZero() bool {
 func (x *ClientCapabilitiesTasksRequestsSampling) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.CreateMessage != nil {
-		w.Key(`"createMessage":`)
+		w.Key(`,"createMessage":`)
 		w.RawObject(x.CreateMessage)
 	}
 	w.End(start, x.Extra)
@@ -682,18 +658,17 @@ func (x *ClientCapabilitiesTasksRequestsSampling) IsZero() bool {
 func (x *CompleteRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"method":"completion/complete"`)
+		w.Key(`,"method":"completion/complete"`)
 	}
 	if !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	if x.JSONRPC != nil {
-		w.Key(`"jsonrpc":`)
-		w.Text(*x.JSONRPC)
+		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
 	}
 	if !x.Extra.Absent(1) || !x.Params.IsZero() {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -711,19 +686,19 @@ func (x *CompleteRequest) IsZero() bool {
 func (x *CompleteRequestParams) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(0) || !x.Argument.IsZero() {
-		w.Key(`"argument":`)
+		w.Key(`,"argument":`)
 		x.Argument.EncodeJSON(w)
 	}
 	if x.Context != nil {
-		w.Key(`"context":`)
+		w.Key(`,"context":`)
 		x.Context.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(1) || x.Ref != nil {
-		w.Key(`"ref":`)
+		w.Key(`,"ref":`)
 		codec.WriteUnion(w, x.Ref)
 	}
 	w.End(start, x.Extra)
@@ -742,12 +717,10 @@ func (x *CompleteRequestParams) IsZero() bool {
 func (x *CompleteRequestParamsArgument) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) || x.Name != "" {
-		w.Key(`"name":`)
-		w.Text(x.Name)
+		w.KeyText(`,"name":"`, x.Name)
 	}
 	if !x.Extra.Absent(1) || x.Value != "" {
-		w.Key(`"value":`)
-		w.Text(x.Value)
+		w.KeyText(`,"value":"`, x.Value)
 	}
 	w.End(start, x.Extra)
 }
@@ -763,7 +736,7 @@ func (x *CompleteRequestParamsArgument) IsZero() bool {
 func (x *CompleteRequestParamsContext) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Arguments != nil {
-		w.Key(`"arguments":`)
+		w.Key(`,"arguments":`)
 		codec.EncodeMapFunc(w, x.Arguments, (*codec.Writer).Text)
 	}
 	w.End(start, x.Extra)
@@ -779,16 +752,15 @@ func (x *CompleteRequestParamsContext) IsZero() bool {
 func (x *CompleteResult) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(0) || !x.Completion.IsZero() {
-		w.Key(`"completion":`)
+		w.Key(`,"completion":`)
 		x.Completion.EncodeJSON(w)
 	}
 	if x.ResultType != nil {
-		w.Key(`"resultType":`)
-		w.Text(*x.ResultType)
+		w.KeyText(`,"resultType":"`, *x.ResultType)
 	}
 	w.End(start, x.Extra)
 }
@@ -805,15 +777,15 @@ func (x *CompleteResult) IsZero() bool {
 func (x *CompleteResultCompletion) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.HasMore != nil {
-		w.Key(`"hasMore":`)
+		w.Key(`,"hasMore":`)
 		w.Bool(*x.HasMore)
 	}
 	if x.Total != nil {
-		w.Key(`"total":`)
+		w.Key(`,"total":`)
 		w.IntExact(*x.Total, x.Extra, "total")
 	}
 	if !x.Extra.Absent(0) || x.Values != nil {
-		w.Key(`"values":`)
+		w.Key(`,"values":`)
 		codec.EncodeListFunc(w, x.Values, (*codec.Writer).Text)
 	}
 	w.End(start, x.Extra)
@@ -831,14 +803,14 @@ func (x *CompleteResultCompletion) IsZero() bool {
 func (x *CompleteResultResponse) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
+		w.Key(`,"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	if !x.Extra.Absent(2) || !x.Result.IsZero() {
-		w.Key(`"result":`)
+		w.Key(`,"result":`)
 		x.Result.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -855,18 +827,17 @@ func (x *CompleteResultResponse) IsZero() bool {
 func (x *CreateMessageRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"method":"sampling/createMessage"`)
+		w.Key(`,"method":"sampling/createMessage"`)
 	}
 	if !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	if x.JSONRPC != nil {
-		w.Key(`"jsonrpc":`)
-		w.Text(*x.JSONRPC)
+		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
 	}
 	if !x.Extra.Absent(1) || !x.Params.IsZero() {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -884,51 +855,49 @@ func (x *CreateMessageRequest) IsZero() bool {
 func (x *CreateMessageRequestParams) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if x.IncludeContext != nil {
-		w.Key(`"includeContext":`)
-		w.Text(string(*x.IncludeContext))
+		w.KeyText(`,"includeContext":"`, string(*x.IncludeContext))
 	}
 	if !x.Extra.Absent(0) || x.MaxTokens != 0 {
-		w.Key(`"maxTokens":`)
+		w.Key(`,"maxTokens":`)
 		w.IntExact(x.MaxTokens, x.Extra, "maxTokens")
 	}
 	if !x.Extra.Absent(1) || x.Messages != nil {
-		w.Key(`"messages":`)
+		w.Key(`,"messages":`)
 		codec.EncodeList(w, x.Messages)
 	}
 	if x.Metadata != nil {
-		w.Key(`"metadata":`)
+		w.Key(`,"metadata":`)
 		w.RawObject(x.Metadata)
 	}
 	if x.ModelPreferences != nil {
-		w.Key(`"modelPreferences":`)
+		w.Key(`,"modelPreferences":`)
 		x.ModelPreferences.EncodeJSON(w)
 	}
 	if x.StopSequences != nil {
-		w.Key(`"stopSequences":`)
+		w.Key(`,"stopSequences":`)
 		codec.EncodeListFunc(w, x.StopSequences, (*codec.Writer).Text)
 	}
 	if x.SystemPrompt != nil {
-		w.Key(`"systemPrompt":`)
-		w.Text(*x.SystemPrompt)
+		w.KeyText(`,"systemPrompt":"`, *x.SystemPrompt)
 	}
 	if x.Task != nil {
-		w.Key(`"task":`)
+		w.Key(`,"task":`)
 		x.Task.EncodeJSON(w)
 	}
 	if x.Temperature != nil {
-		w.Key(`"temperature":`)
+		w.Key(`,"temperature":`)
 		w.FloatExact(*x.Temperature, x.Extra, "temperature")
 	}
 	if x.ToolChoice != nil {
-		w.Key(`"toolChoice":`)
+		w.Key(`,"toolChoice":`)
 		x.ToolChoice.EncodeJSON(w)
 	}
 	if x.Tools != nil {
-		w.Key(`"tools":`)
+		w.Key(`,"tools":`)
 		codec.EncodeList(w, x.Tools)
 	}
 	w.End(start, x.Extra)
@@ -955,24 +924,21 @@ func (x *CreateMessageRequestParams) IsZero() bool {
 func (x *CreateMessageResult) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(0) || !x.Content.IsZero() {
-		w.Key(`"content":`)
+		w.Key(`,"content":`)
 		x.Content.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(1) || x.Model != "" {
-		w.Key(`"model":`)
-		w.Text(x.Model)
+		w.KeyText(`,"model":"`, x.Model)
 	}
 	if !x.Extra.Absent(2) || x.Role != "" {
-		w.Key(`"role":`)
-		w.Text(string(x.Role))
+		w.KeyText(`,"role":"`, string(x.Role))
 	}
 	if x.StopReason != nil {
-		w.Key(`"stopReason":`)
-		w.Text(*x.StopReason)
+		w.KeyText(`,"stopReason":"`, *x.StopReason)
 	}
 	w.End(start, x.Extra)
 }
@@ -991,11 +957,11 @@ func (x *CreateMessageResult) IsZero() bool {
 func (x *CreateTaskResult) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(0) || !x.Task.IsZero() {
-		w.Key(`"task":`)
+		w.Key(`,"task":`)
 		x.Task.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -1012,17 +978,17 @@ func (x *CreateTaskResult) IsZero() bool {
 func (x *DiscoverRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
+		w.Key(`,"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(2) {
-		w.Key(`"method":"server/discover"`)
+		w.Key(`,"method":"server/discover"`)
 	}
 	if !x.Extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	if !x.Extra.Absent(3) || !x.Params.IsZero() {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -1039,31 +1005,28 @@ func (x *DiscoverRequest) IsZero() bool {
 func (x *DiscoverResult) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(0) || x.CacheScope != "" {
-		w.Key(`"cacheScope":`)
-		w.Text(string(x.CacheScope))
+		w.KeyText(`,"cacheScope":"`, string(x.CacheScope))
 	}
 	if !x.Extra.Absent(1) || !x.Capabilities.IsZero() {
-		w.Key(`"capabilities":`)
+		w.Key(`,"capabilities":`)
 		x.Capabilities.EncodeJSON(w)
 	}
 	if x.Instructions != nil {
-		w.Key(`"instructions":`)
-		w.Text(*x.Instructions)
+		w.KeyText(`,"instructions":"`, *x.Instructions)
 	}
 	if !x.Extra.Absent(2) || x.ResultType != "" {
-		w.Key(`"resultType":`)
-		w.Text(x.ResultType)
+		w.KeyText(`,"resultType":"`, x.ResultType)
 	}
 	if !x.Extra.Absent(3) || x.SupportedVersions != nil {
-		w.Key(`"supportedVersions":`)
+		w.Key(`,"supportedVersions":`)
 		codec.EncodeListFunc(w, x.SupportedVersions, (*codec.Writer).Text)
 	}
 	if !x.Extra.Absent(4) || x.TTLMs != 0 {
-		w.Key(`"ttlMs":`)
+		w.Key(`,"ttlMs":`)
 		w.IntExact(x.TTLMs, x.Extra, "ttlMs")
 	}
 	w.End(start, x.Extra)
@@ -1085,14 +1048,14 @@ func (x *DiscoverResult) IsZero() bool {
 func (x *DiscoverResultResponse) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
+		w.Key(`,"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	if !x.Extra.Absent(2) || !x.Result.IsZero() {
-		w.Key(`"result":`)
+		w.Key(`,"result":`)
 		x.Result.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -1109,18 +1072,17 @@ func (x *DiscoverResultResponse) IsZero() bool {
 func (x *ElicitRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"method":"elicitation/create"`)
+		w.Key(`,"method":"elicitation/create"`)
 	}
 	if !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	if x.JSONRPC != nil {
-		w.Key(`"jsonrpc":`)
-		w.Text(*x.JSONRPC)
+		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
 	}
 	if !x.Extra.Absent(1) || x.Params != nil {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		codec.WriteUnion(w, x.Params)
 	}
 	w.End(start, x.Extra)
@@ -1138,23 +1100,21 @@ func (x *ElicitRequest) IsZero() bool {
 func (x *ElicitRequestFormParams) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(0) || x.Message != "" {
-		w.Key(`"message":`)
-		w.Text(x.Message)
+		w.KeyText(`,"message":"`, x.Message)
 	}
 	if x.Mode != nil {
-		w.Key(`"mode":`)
-		w.Text(*x.Mode)
+		w.KeyText(`,"mode":"`, *x.Mode)
 	}
 	if !x.Extra.Absent(1) || !x.RequestedSchema.IsZero() {
-		w.Key(`"requestedSchema":`)
+		w.Key(`,"requestedSchema":`)
 		x.RequestedSchema.EncodeJSON(w)
 	}
 	if x.Task != nil {
-		w.Key(`"task":`)
+		w.Key(`,"task":`)
 		x.Task.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -1174,18 +1134,17 @@ func (x *ElicitRequestFormParams) IsZero() bool {
 func (x *ElicitRequestFormParamsRequestedSchema) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
-		w.Key(`"type":"object"`)
+		w.Key(`,"type":"object"`)
 	}
 	if x.Schema != nil {
-		w.Key(`"$schema":`)
-		w.Text(*x.Schema)
+		w.KeyText(`,"$schema":"`, *x.Schema)
 	}
 	if !x.Extra.Absent(0) || x.Properties != nil {
-		w.Key(`"properties":`)
+		w.Key(`,"properties":`)
 		codec.EncodeMapFunc(w, x.Properties, codec.WriteUnion[PrimitiveSchemaDefinition])
 	}
 	if x.Required != nil {
-		w.Key(`"required":`)
+		w.Key(`,"required":`)
 		codec.EncodeListFunc(w, x.Required, (*codec.Writer).Text)
 	}
 	w.End(start, x.Extra)
@@ -1203,27 +1162,24 @@ func (x *ElicitRequestFormParamsRequestedSchema) IsZero() bool {
 func (x *ElicitRequestURLParams) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
-		w.Key(`"mode":"url"`)
+		w.Key(`,"mode":"url"`)
 	}
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if x.ElicitationID != nil {
-		w.Key(`"elicitationId":`)
-		w.Text(*x.ElicitationID)
+		w.KeyText(`,"elicitationId":"`, *x.ElicitationID)
 	}
 	if !x.Extra.Absent(0) || x.Message != "" {
-		w.Key(`"message":`)
-		w.Text(x.Message)
+		w.KeyText(`,"message":"`, x.Message)
 	}
 	if x.Task != nil {
-		w.Key(`"task":`)
+		w.Key(`,"task":`)
 		x.Task.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(2) || x.URL != "" {
-		w.Key(`"url":`)
-		w.Text(x.URL)
+		w.KeyText(`,"url":"`, x.URL)
 	}
 	w.End(start, x.Extra)
 }
@@ -1242,15 +1198,14 @@ func (x *ElicitRequestURLParams) IsZero() bool {
 func (x *ElicitResult) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(0) || x.Action != "" {
-		w.Key(`"action":`)
-		w.Text(string(x.Action))
+		w.KeyText(`,"action":"`, string(x.Action))
 	}
 	if x.Content != nil {
-		w.Key(`"content":`)
+		w.Key(`,"content":`)
 		codec.EncodeMapFunc(w, x.Content, codec.WriteUnion[ElicitResultContentValue])
 	}
 	w.End(start, x.Extra)
@@ -1268,13 +1223,13 @@ func (x *ElicitResult) IsZero() bool {
 func (x *ElicitationCompleteNotification) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"jsonrpc":"2.0"`)
+		w.Key(`,"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(1) {
-		w.Key(`"method":"notifications/elicitation/complete"`)
+		w.Key(`,"method":"notifications/elicitation/complete"`)
 	}
 	if !x.Extra.Absent(2) || !x.Params.IsZero() {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -1290,8 +1245,7 @@ func (x *ElicitationCompleteNotification) IsZero() bool {
 func (x *ElicitationCompleteNotificationParams) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) || x.ElicitationID != "" {
-		w.Key(`"elicitationId":`)
-		w.Text(x.ElicitationID)
+		w.KeyText(`,"elicitationId":"`, x.ElicitationID)
 	}
 	w.End(start, x.Extra)
 }
@@ -1306,18 +1260,18 @@ func (x *ElicitationCompleteNotificationParams) IsZero() bool {
 func (x *EmbeddedResource) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
-		w.Key(`"type":"resource"`)
+		w.Key(`,"type":"resource"`)
 	}
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if x.Annotations != nil {
-		w.Key(`"annotations":`)
+		w.Key(`,"annotations":`)
 		x.Annotations.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(0) || x.Resource != nil {
-		w.Key(`"resource":`)
+		w.Key(`,"resource":`)
 		codec.WriteUnion(w, x.Resource)
 	}
 	w.End(start, x.Extra)
@@ -1335,16 +1289,15 @@ func (x *EmbeddedResource) IsZero() bool {
 func (x *Error) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) || x.Code != 0 {
-		w.Key(`"code":`)
+		w.Key(`,"code":`)
 		w.IntExact(x.Code, x.Extra, "code")
 	}
 	if x.Data != nil {
-		w.Key(`"data":`)
+		w.Key(`,"data":`)
 		w.Raw(x.Data)
 	}
 	if !x.Extra.Absent(1) || x.Message != "" {
-		w.Key(`"message":`)
-		w.Text(x.Message)
+		w.KeyText(`,"message":"`, x.Message)
 	}
 	w.End(start, x.Extra)
 }
@@ -1361,18 +1314,17 @@ func (x *Error) IsZero() bool {
 func (x *GetPromptRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"method":"prompts/get"`)
+		w.Key(`,"method":"prompts/get"`)
 	}
 	if !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	if x.JSONRPC != nil {
-		w.Key(`"jsonrpc":`)
-		w.Text(*x.JSONRPC)
+		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
 	}
 	if !x.Extra.Absent(1) || !x.Params.IsZero() {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -1390,24 +1342,22 @@ func (x *GetPromptRequest) IsZero() bool {
 func (x *GetPromptRequestParams) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if x.Arguments != nil {
-		w.Key(`"arguments":`)
+		w.Key(`,"arguments":`)
 		codec.EncodeMapFunc(w, x.Arguments, (*codec.Writer).Text)
 	}
 	if x.InputResponses != nil {
-		w.Key(`"inputResponses":`)
+		w.Key(`,"inputResponses":`)
 		codec.EncodeMapFunc(w, x.InputResponses, codec.WriteUnion[InputResponse])
 	}
 	if !x.Extra.Absent(0) || x.Name != "" {
-		w.Key(`"name":`)
-		w.Text(x.Name)
+		w.KeyText(`,"name":"`, x.Name)
 	}
 	if x.RequestState != nil {
-		w.Key(`"requestState":`)
-		w.Text(*x.RequestState)
+		w.KeyText(`,"requestState":"`, *x.RequestState)
 	}
 	w.End(start, x.Extra)
 }
@@ -1426,20 +1376,18 @@ func (x *GetPromptRequestParams) IsZero() bool {
 func (x *GetPromptResult) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if x.Description != nil {
-		w.Key(`"description":`)
-		w.Text(*x.Description)
+		w.KeyText(`,"description":"`, *x.Description)
 	}
 	if !x.Extra.Absent(0) || x.Messages != nil {
-		w.Key(`"messages":`)
+		w.Key(`,"messages":`)
 		codec.EncodeList(w, x.Messages)
 	}
 	if x.ResultType != nil {
-		w.Key(`"resultType":`)
-		w.Text(*x.ResultType)
+		w.KeyText(`,"resultType":"`, *x.ResultType)
 	}
 	w.End(start, x.Extra)
 }
@@ -1457,14 +1405,14 @@ func (x *GetPromptResult) IsZero() bool {
 func (x *GetPromptResultResponse) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
+		w.Key(`,"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	if !x.Extra.Absent(2) || x.Result != nil {
-		w.Key(`"result":`)
+		w.Key(`,"result":`)
 		codec.WriteUnion(w, x.Result)
 	}
 	w.End(start, x.Extra)
@@ -1481,17 +1429,17 @@ func (x *GetPromptResultResponse) IsZero() bool {
 func (x *GetTaskPayloadRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
+		w.Key(`,"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(2) {
-		w.Key(`"method":"tasks/result"`)
+		w.Key(`,"method":"tasks/result"`)
 	}
 	if !x.Extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	if !x.Extra.Absent(3) || !x.Params.IsZero() {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -1508,8 +1456,7 @@ func (x *GetTaskPayloadRequest) IsZero() bool {
 func (x *GetTaskPayloadRequestParams) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) || x.TaskID != "" {
-		w.Key(`"taskId":`)
-		w.Text(x.TaskID)
+		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
 	w.End(start, x.Extra)
 }
@@ -1524,7 +1471,7 @@ func (x *GetTaskPayloadRequestParams) IsZero() bool {
 func (x *GetTaskPayloadResult) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -1540,17 +1487,17 @@ func (x *GetTaskPayloadResult) IsZero() bool {
 func (x *GetTaskRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
+		w.Key(`,"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(2) {
-		w.Key(`"method":"tasks/get"`)
+		w.Key(`,"method":"tasks/get"`)
 	}
 	if !x.Extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	if !x.Extra.Absent(3) || !x.Params.IsZero() {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -1567,8 +1514,7 @@ func (x *GetTaskRequest) IsZero() bool {
 func (x *GetTaskRequestParams) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) || x.TaskID != "" {
-		w.Key(`"taskId":`)
-		w.Text(x.TaskID)
+		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
 	w.End(start, x.Extra)
 }
@@ -1583,35 +1529,30 @@ func (x *GetTaskRequestParams) IsZero() bool {
 func (x *GetTaskResult) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(0) || x.CreatedAt != "" {
-		w.Key(`"createdAt":`)
-		w.Text(x.CreatedAt)
+		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
 	if !x.Extra.Absent(1) || x.LastUpdatedAt != "" {
-		w.Key(`"lastUpdatedAt":`)
-		w.Text(x.LastUpdatedAt)
+		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
 	}
 	if x.PollInterval != nil {
-		w.Key(`"pollInterval":`)
+		w.Key(`,"pollInterval":`)
 		w.IntExact(*x.PollInterval, x.Extra, "pollInterval")
 	}
 	if !x.Extra.Absent(2) || x.Status != "" {
-		w.Key(`"status":`)
-		w.Text(string(x.Status))
+		w.KeyText(`,"status":"`, string(x.Status))
 	}
 	if x.StatusMessage != nil {
-		w.Key(`"statusMessage":`)
-		w.Text(*x.StatusMessage)
+		w.KeyText(`,"statusMessage":"`, *x.StatusMessage)
 	}
 	if !x.Extra.Absent(3) || x.TaskID != "" {
-		w.Key(`"taskId":`)
-		w.Text(x.TaskID)
+		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
 	if !x.Extra.Absent(4) || x.TTL != nil {
-		w.Key(`"ttl":`)
+		w.Key(`,"ttl":`)
 		if x.TTL == nil {
 			w.Null()
 		} else {
@@ -1638,14 +1579,14 @@ func (x *GetTaskResult) IsZero() bool {
 func (x *HeaderMismatchError) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
+		w.Key(`,"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(0) || !x.Error.IsZero() {
-		w.Key(`"error":`)
+		w.Key(`,"error":`)
 		x.Error.EncodeJSON(w)
 	}
 	if !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	w.End(start, x.Extra)
@@ -1662,15 +1603,14 @@ func (x *HeaderMismatchError) IsZero() bool {
 func (x *HeaderMismatchErrorError) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"code":-32020`)
+		w.Key(`,"code":-32020`)
 	}
 	if x.Data != nil {
-		w.Key(`"data":`)
+		w.Key(`,"data":`)
 		w.Raw(x.Data)
 	}
 	if !x.Extra.Absent(1) || x.Message != "" {
-		w.Key(`"message":`)
-		w.Text(x.Message)
+		w.KeyText(`,"message":"`, x.Message)
 	}
 	w.End(start, x.Extra)
 }
@@ -1686,20 +1626,17 @@ func (x *HeaderMismatchErrorError) IsZero() bool {
 func (x *Icon) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.MIMEType != nil {
-		w.Key(`"mimeType":`)
-		w.Text(*x.MIMEType)
+		w.KeyText(`,"mimeType":"`, *x.MIMEType)
 	}
 	if x.Sizes != nil {
-		w.Key(`"sizes":`)
+		w.Key(`,"sizes":`)
 		codec.EncodeListFunc(w, x.Sizes, (*codec.Writer).Text)
 	}
 	if !x.Extra.Absent(0) || x.Src != "" {
-		w.Key(`"src":`)
-		w.Text(x.Src)
+		w.KeyText(`,"src":"`, x.Src)
 	}
 	if x.Theme != nil {
-		w.Key(`"theme":`)
-		w.Text(string(*x.Theme))
+		w.KeyText(`,"theme":"`, string(*x.Theme))
 	}
 	w.End(start, x.Extra)
 }
@@ -1717,7 +1654,7 @@ func (x *Icon) IsZero() bool {
 func (x *Icons) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Icons != nil {
-		w.Key(`"icons":`)
+		w.Key(`,"icons":`)
 		codec.EncodeList(w, x.Icons)
 	}
 	w.End(start, x.Extra)
@@ -1733,23 +1670,21 @@ func (x *Icons) IsZero() bool {
 func (x *ImageContent) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(2) {
-		w.Key(`"type":"image"`)
+		w.Key(`,"type":"image"`)
 	}
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if x.Annotations != nil {
-		w.Key(`"annotations":`)
+		w.Key(`,"annotations":`)
 		x.Annotations.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(0) || x.Data != "" {
-		w.Key(`"data":`)
-		w.Text(x.Data)
+		w.KeyText(`,"data":"`, x.Data)
 	}
 	if !x.Extra.Absent(1) || x.MIMEType != "" {
-		w.Key(`"mimeType":`)
-		w.Text(x.MIMEType)
+		w.KeyText(`,"mimeType":"`, x.MIMEType)
 	}
 	w.End(start, x.Extra)
 }
@@ -1767,28 +1702,23 @@ func (x *ImageContent) IsZero() bool {
 func (x *Implementation) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Description != nil {
-		w.Key(`"description":`)
-		w.Text(*x.Description)
+		w.KeyText(`,"description":"`, *x.Description)
 	}
 	if x.Icons != nil {
-		w.Key(`"icons":`)
+		w.Key(`,"icons":`)
 		codec.EncodeList(w, x.Icons)
 	}
 	if !x.Extra.Absent(0) || x.Name != "" {
-		w.Key(`"name":`)
-		w.Text(x.Name)
+		w.KeyText(`,"name":"`, x.Name)
 	}
 	if x.Title != nil {
-		w.Key(`"title":`)
-		w.Text(*x.Title)
+		w.KeyText(`,"title":"`, *x.Title)
 	}
 	if !x.Extra.Absent(1) || x.Version != "" {
-		w.Key(`"version":`)
-		w.Text(x.Version)
+		w.KeyText(`,"version":"`, x.Version)
 	}
 	if x.WebsiteURL != nil {
-		w.Key(`"websiteUrl":`)
-		w.Text(*x.WebsiteURL)
+		w.KeyText(`,"websiteUrl":"`, *x.WebsiteURL)
 	}
 	w.End(start, x.Extra)
 }
@@ -1808,18 +1738,17 @@ func (x *Implementation) IsZero() bool {
 func (x *InitializeRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"method":"initialize"`)
+		w.Key(`,"method":"initialize"`)
 	}
 	if !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	if x.JSONRPC != nil {
-		w.Key(`"jsonrpc":`)
-		w.Text(*x.JSONRPC)
+		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
 	}
 	if !x.Extra.Absent(1) || !x.Params.IsZero() {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -1837,20 +1766,19 @@ func (x *InitializeRequest) IsZero() bool {
 func (x *InitializeRequestParams) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(0) || !x.Capabilities.IsZero() {
-		w.Key(`"capabilities":`)
+		w.Key(`,"capabilities":`)
 		x.Capabilities.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(1) || !x.ClientInfo.IsZero() {
-		w.Key(`"clientInfo":`)
+		w.Key(`,"clientInfo":`)
 		x.ClientInfo.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(2) || x.ProtocolVersion != "" {
-		w.Key(`"protocolVersion":`)
-		w.Text(x.ProtocolVersion)
+		w.KeyText(`,"protocolVersion":"`, x.ProtocolVersion)
 	}
 	w.End(start, x.Extra)
 }
@@ -1868,23 +1796,21 @@ func (x *InitializeRequestParams) IsZero() bool {
 func (x *InitializeResult) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(0) || !x.Capabilities.IsZero() {
-		w.Key(`"capabilities":`)
+		w.Key(`,"capabilities":`)
 		x.Capabilities.EncodeJSON(w)
 	}
 	if x.Instructions != nil {
-		w.Key(`"instructions":`)
-		w.Text(*x.Instructions)
+		w.KeyText(`,"instructions":"`, *x.Instructions)
 	}
 	if !x.Extra.Absent(1) || x.ProtocolVersion != "" {
-		w.Key(`"protocolVersion":`)
-		w.Text(x.ProtocolVersion)
+		w.KeyText(`,"protocolVersion":"`, x.ProtocolVersion)
 	}
 	if !x.Extra.Absent(2) || !x.ServerInfo.IsZero() {
-		w.Key(`"serverInfo":`)
+		w.Key(`,"serverInfo":`)
 		x.ServerInfo.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -1904,14 +1830,13 @@ func (x *InitializeResult) IsZero() bool {
 func (x *InitializedNotification) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"method":"notifications/initialized"`)
+		w.Key(`,"method":"notifications/initialized"`)
 	}
 	if x.JSONRPC != nil {
-		w.Key(`"jsonrpc":`)
-		w.Text(*x.JSONRPC)
+		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
 	}
 	if x.Params != nil {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -1928,20 +1853,18 @@ func (x *InitializedNotification) IsZero() bool {
 func (x *InputRequiredResult) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if x.InputRequests != nil {
-		w.Key(`"inputRequests":`)
+		w.Key(`,"inputRequests":`)
 		codec.EncodeMapFunc(w, x.InputRequests, codec.WriteUnion[InputRequest])
 	}
 	if x.RequestState != nil {
-		w.Key(`"requestState":`)
-		w.Text(*x.RequestState)
+		w.KeyText(`,"requestState":"`, *x.RequestState)
 	}
 	if !x.Extra.Absent(0) || x.ResultType != "" {
-		w.Key(`"resultType":`)
-		w.Text(x.ResultType)
+		w.KeyText(`,"resultType":"`, x.ResultType)
 	}
 	w.End(start, x.Extra)
 }
@@ -1959,16 +1882,15 @@ func (x *InputRequiredResult) IsZero() bool {
 func (x *InputResponseRequestParams) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) || !x.Meta.IsZero() {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if x.InputResponses != nil {
-		w.Key(`"inputResponses":`)
+		w.Key(`,"inputResponses":`)
 		codec.EncodeMapFunc(w, x.InputResponses, codec.WriteUnion[InputResponse])
 	}
 	if x.RequestState != nil {
-		w.Key(`"requestState":`)
-		w.Text(*x.RequestState)
+		w.KeyText(`,"requestState":"`, *x.RequestState)
 	}
 	w.End(start, x.Extra)
 }
@@ -1985,15 +1907,14 @@ func (x *InputResponseRequestParams) IsZero() bool {
 func (x *InternalError) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"code":-32603`)
+		w.Key(`,"code":-32603`)
 	}
 	if x.Data != nil {
-		w.Key(`"data":`)
+		w.Key(`,"data":`)
 		w.Raw(x.Data)
 	}
 	if !x.Extra.Absent(1) || x.Message != "" {
-		w.Key(`"message":`)
-		w.Text(x.Message)
+		w.KeyText(`,"message":"`, x.Message)
 	}
 	w.End(start, x.Extra)
 }
@@ -2009,15 +1930,14 @@ func (x *InternalError) IsZero() bool {
 func (x *InvalidParamsError) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"code":-32602`)
+		w.Key(`,"code":-32602`)
 	}
 	if x.Data != nil {
-		w.Key(`"data":`)
+		w.Key(`,"data":`)
 		w.Raw(x.Data)
 	}
 	if !x.Extra.Absent(1) || x.Message != "" {
-		w.Key(`"message":`)
-		w.Text(x.Message)
+		w.KeyText(`,"message":"`, x.Message)
 	}
 	w.End(start, x.Extra)
 }
@@ -2033,15 +1953,14 @@ func (x *InvalidParamsError) IsZero() bool {
 func (x *InvalidRequestError) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"code":-32600`)
+		w.Key(`,"code":-32600`)
 	}
 	if x.Data != nil {
-		w.Key(`"data":`)
+		w.Key(`,"data":`)
 		w.Raw(x.Data)
 	}
 	if !x.Extra.Absent(1) || x.Message != "" {
-		w.Key(`"message":`)
-		w.Text(x.Message)
+		w.KeyText(`,"message":"`, x.Message)
 	}
 	w.End(start, x.Extra)
 }
@@ -2057,14 +1976,14 @@ func (x *InvalidRequestError) IsZero() bool {
 func (x *JSONRPCErrorResponse) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
+		w.Key(`,"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(0) || !x.Error.IsZero() {
-		w.Key(`"error":`)
+		w.Key(`,"error":`)
 		x.Error.EncodeJSON(w)
 	}
 	if !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	w.End(start, x.Extra)
@@ -2081,14 +2000,13 @@ func (x *JSONRPCErrorResponse) IsZero() bool {
 func (x *JSONRPCNotification) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"jsonrpc":"2.0"`)
+		w.Key(`,"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(1) || x.Method != "" {
-		w.Key(`"method":`)
-		w.Text(x.Method)
+		w.KeyText(`,"method":"`, x.Method)
 	}
 	if x.Params != nil {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -2105,18 +2023,17 @@ func (x *JSONRPCNotification) IsZero() bool {
 func (x *JSONRPCRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
+		w.Key(`,"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	if !x.Extra.Absent(2) || x.Method != "" {
-		w.Key(`"method":`)
-		w.Text(x.Method)
+		w.KeyText(`,"method":"`, x.Method)
 	}
 	if x.Params != nil {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -2134,14 +2051,14 @@ func (x *JSONRPCRequest) IsZero() bool {
 func (x *JSONRPCResultResponse) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
+		w.Key(`,"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	if !x.Extra.Absent(2) || !x.Result.IsZero() {
-		w.Key(`"result":`)
+		w.Key(`,"result":`)
 		x.Result.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -2158,27 +2075,24 @@ func (x *JSONRPCResultResponse) IsZero() bool {
 func (x *LegacyTitledEnumSchema) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
-		w.Key(`"type":"string"`)
+		w.Key(`,"type":"string"`)
 	}
 	if x.Default != nil {
-		w.Key(`"default":`)
-		w.Text(*x.Default)
+		w.KeyText(`,"default":"`, *x.Default)
 	}
 	if x.Description != nil {
-		w.Key(`"description":`)
-		w.Text(*x.Description)
+		w.KeyText(`,"description":"`, *x.Description)
 	}
 	if !x.Extra.Absent(0) || x.Enum != nil {
-		w.Key(`"enum":`)
+		w.Key(`,"enum":`)
 		codec.EncodeListFunc(w, x.Enum, (*codec.Writer).Text)
 	}
 	if x.EnumNames != nil {
-		w.Key(`"enumNames":`)
+		w.Key(`,"enumNames":`)
 		codec.EncodeListFunc(w, x.EnumNames, (*codec.Writer).Text)
 	}
 	if x.Title != nil {
-		w.Key(`"title":`)
-		w.Text(*x.Title)
+		w.KeyText(`,"title":"`, *x.Title)
 	}
 	w.End(start, x.Extra)
 }
@@ -2197,18 +2111,17 @@ func (x *LegacyTitledEnumSchema) IsZero() bool {
 func (x *ListPromptsRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"method":"prompts/list"`)
+		w.Key(`,"method":"prompts/list"`)
 	}
 	if !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	if x.JSONRPC != nil {
-		w.Key(`"jsonrpc":`)
-		w.Text(*x.JSONRPC)
+		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
 	}
 	if x.Params != nil {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -2226,27 +2139,24 @@ func (x *ListPromptsRequest) IsZero() bool {
 func (x *ListPromptsResult) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if x.CacheScope != nil {
-		w.Key(`"cacheScope":`)
-		w.Text(string(*x.CacheScope))
+		w.KeyText(`,"cacheScope":"`, string(*x.CacheScope))
 	}
 	if x.NextCursor != nil {
-		w.Key(`"nextCursor":`)
-		w.Text(*x.NextCursor)
+		w.KeyText(`,"nextCursor":"`, *x.NextCursor)
 	}
 	if !x.Extra.Absent(0) || x.Prompts != nil {
-		w.Key(`"prompts":`)
+		w.Key(`,"prompts":`)
 		codec.EncodeList(w, x.Prompts)
 	}
 	if x.ResultType != nil {
-		w.Key(`"resultType":`)
-		w.Text(*x.ResultType)
+		w.KeyText(`,"resultType":"`, *x.ResultType)
 	}
 	if x.TTLMs != nil {
-		w.Key(`"ttlMs":`)
+		w.Key(`,"ttlMs":`)
 		w.IntExact(*x.TTLMs, x.Extra, "ttlMs")
 	}
 	w.End(start, x.Extra)
@@ -2267,14 +2177,14 @@ func (x *ListPromptsResult) IsZero() bool {
 func (x *ListPromptsResultResponse) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
+		w.Key(`,"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	if !x.Extra.Absent(2) || !x.Result.IsZero() {
-		w.Key(`"result":`)
+		w.Key(`,"result":`)
 		x.Result.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -2291,18 +2201,17 @@ func (x *ListPromptsResultResponse) IsZero() bool {
 func (x *ListResourceTemplatesRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"method":"resources/templates/list"`)
+		w.Key(`,"method":"resources/templates/list"`)
 	}
 	if !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	if x.JSONRPC != nil {
-		w.Key(`"jsonrpc":`)
-		w.Text(*x.JSONRPC)
+		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
 	}
 	if x.Params != nil {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -2320,27 +2229,24 @@ func (x *ListResourceTemplatesRequest) IsZero() bool {
 func (x *ListResourceTemplatesResult) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if x.CacheScope != nil {
-		w.Key(`"cacheScope":`)
-		w.Text(string(*x.CacheScope))
+		w.KeyText(`,"cacheScope":"`, string(*x.CacheScope))
 	}
 	if x.NextCursor != nil {
-		w.Key(`"nextCursor":`)
-		w.Text(*x.NextCursor)
+		w.KeyText(`,"nextCursor":"`, *x.NextCursor)
 	}
 	if !x.Extra.Absent(0) || x.ResourceTemplates != nil {
-		w.Key(`"resourceTemplates":`)
+		w.Key(`,"resourceTemplates":`)
 		codec.EncodeList(w, x.ResourceTemplates)
 	}
 	if x.ResultType != nil {
-		w.Key(`"resultType":`)
-		w.Text(*x.ResultType)
+		w.KeyText(`,"resultType":"`, *x.ResultType)
 	}
 	if x.TTLMs != nil {
-		w.Key(`"ttlMs":`)
+		w.Key(`,"ttlMs":`)
 		w.IntExact(*x.TTLMs, x.Extra, "ttlMs")
 	}
 	w.End(start, x.Extra)
@@ -2361,14 +2267,14 @@ func (x *ListResourceTemplatesResult) IsZero() bool {
 func (x *ListResourceTemplatesResultResponse) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
+		w.Key(`,"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	if !x.Extra.Absent(2) || !x.Result.IsZero() {
-		w.Key(`"result":`)
+		w.Key(`,"result":`)
 		x.Result.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -2385,18 +2291,17 @@ func (x *ListResourceTemplatesResultResponse) IsZero() bool {
 func (x *ListResourcesRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"method":"resources/list"`)
+		w.Key(`,"method":"resources/list"`)
 	}
 	if !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	if x.JSONRPC != nil {
-		w.Key(`"jsonrpc":`)
-		w.Text(*x.JSONRPC)
+		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
 	}
 	if x.Params != nil {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -2414,27 +2319,24 @@ func (x *ListResourcesRequest) IsZero() bool {
 func (x *ListResourcesResult) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if x.CacheScope != nil {
-		w.Key(`"cacheScope":`)
-		w.Text(string(*x.CacheScope))
+		w.KeyText(`,"cacheScope":"`, string(*x.CacheScope))
 	}
 	if x.NextCursor != nil {
-		w.Key(`"nextCursor":`)
-		w.Text(*x.NextCursor)
+		w.KeyText(`,"nextCursor":"`, *x.NextCursor)
 	}
 	if !x.Extra.Absent(0) || x.Resources != nil {
-		w.Key(`"resources":`)
+		w.Key(`,"resources":`)
 		codec.EncodeList(w, x.Resources)
 	}
 	if x.ResultType != nil {
-		w.Key(`"resultType":`)
-		w.Text(*x.ResultType)
+		w.KeyText(`,"resultType":"`, *x.ResultType)
 	}
 	if x.TTLMs != nil {
-		w.Key(`"ttlMs":`)
+		w.Key(`,"ttlMs":`)
 		w.IntExact(*x.TTLMs, x.Extra, "ttlMs")
 	}
 	w.End(start, x.Extra)
@@ -2455,14 +2357,14 @@ func (x *ListResourcesResult) IsZero() bool {
 func (x *ListResourcesResultResponse) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
+		w.Key(`,"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	if !x.Extra.Absent(2) || !x.Result.IsZero() {
-		w.Key(`"result":`)
+		w.Key(`,"result":`)
 		x.Result.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -2479,18 +2381,17 @@ func (x *ListResourcesResultResponse) IsZero() bool {
 func (x *ListRootsRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"method":"roots/list"`)
+		w.Key(`,"method":"roots/list"`)
 	}
 	if !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	if x.JSONRPC != nil {
-		w.Key(`"jsonrpc":`)
-		w.Text(*x.JSONRPC)
+		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
 	}
 	if x.Params != nil {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -2508,11 +2409,11 @@ func (x *ListRootsRequest) IsZero() bool {
 func (x *ListRootsResult) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(0) || x.Roots != nil {
-		w.Key(`"roots":`)
+		w.Key(`,"roots":`)
 		codec.EncodeList(w, x.Roots)
 	}
 	w.End(start, x.Extra)
@@ -2529,17 +2430,17 @@ func (x *ListRootsResult) IsZero() bool {
 func (x *ListTasksRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
+		w.Key(`,"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(2) {
-		w.Key(`"method":"tasks/list"`)
+		w.Key(`,"method":"tasks/list"`)
 	}
 	if !x.Extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	if x.Params != nil {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -2556,15 +2457,14 @@ func (x *ListTasksRequest) IsZero() bool {
 func (x *ListTasksResult) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if x.NextCursor != nil {
-		w.Key(`"nextCursor":`)
-		w.Text(*x.NextCursor)
+		w.KeyText(`,"nextCursor":"`, *x.NextCursor)
 	}
 	if !x.Extra.Absent(0) || x.Tasks != nil {
-		w.Key(`"tasks":`)
+		w.Key(`,"tasks":`)
 		codec.EncodeList(w, x.Tasks)
 	}
 	w.End(start, x.Extra)
@@ -2582,18 +2482,17 @@ func (x *ListTasksResult) IsZero() bool {
 func (x *ListToolsRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"method":"tools/list"`)
+		w.Key(`,"method":"tools/list"`)
 	}
 	if !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	if x.JSONRPC != nil {
-		w.Key(`"jsonrpc":`)
-		w.Text(*x.JSONRPC)
+		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
 	}
 	if x.Params != nil {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -2611,27 +2510,24 @@ func (x *ListToolsRequest) IsZero() bool {
 func (x *ListToolsResult) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if x.CacheScope != nil {
-		w.Key(`"cacheScope":`)
-		w.Text(string(*x.CacheScope))
+		w.KeyText(`,"cacheScope":"`, string(*x.CacheScope))
 	}
 	if x.NextCursor != nil {
-		w.Key(`"nextCursor":`)
-		w.Text(*x.NextCursor)
+		w.KeyText(`,"nextCursor":"`, *x.NextCursor)
 	}
 	if x.ResultType != nil {
-		w.Key(`"resultType":`)
-		w.Text(*x.ResultType)
+		w.KeyText(`,"resultType":"`, *x.ResultType)
 	}
 	if !x.Extra.Absent(0) || x.Tools != nil {
-		w.Key(`"tools":`)
+		w.Key(`,"tools":`)
 		codec.EncodeList(w, x.Tools)
 	}
 	if x.TTLMs != nil {
-		w.Key(`"ttlMs":`)
+		w.Key(`,"ttlMs":`)
 		w.IntExact(*x.TTLMs, x.Extra, "ttlMs")
 	}
 	w.End(start, x.Extra)
@@ -2652,14 +2548,14 @@ func (x *ListToolsResult) IsZero() bool {
 func (x *ListToolsResultResponse) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
+		w.Key(`,"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	if !x.Extra.Absent(2) || !x.Result.IsZero() {
-		w.Key(`"result":`)
+		w.Key(`,"result":`)
 		x.Result.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -2676,14 +2572,13 @@ func (x *ListToolsResultResponse) IsZero() bool {
 func (x *LoggingMessageNotification) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"method":"notifications/message"`)
+		w.Key(`,"method":"notifications/message"`)
 	}
 	if x.JSONRPC != nil {
-		w.Key(`"jsonrpc":`)
-		w.Text(*x.JSONRPC)
+		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
 	}
 	if !x.Extra.Absent(1) || !x.Params.IsZero() {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -2700,20 +2595,18 @@ func (x *LoggingMessageNotification) IsZero() bool {
 func (x *LoggingMessageNotificationParams) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(0) || x.Data != nil {
-		w.Key(`"data":`)
+		w.Key(`,"data":`)
 		w.Raw(x.Data)
 	}
 	if !x.Extra.Absent(1) || x.Level != "" {
-		w.Key(`"level":`)
-		w.Text(string(x.Level))
+		w.KeyText(`,"level":"`, string(x.Level))
 	}
 	if x.Logger != nil {
-		w.Key(`"logger":`)
-		w.Text(*x.Logger)
+		w.KeyText(`,"logger":"`, *x.Logger)
 	}
 	w.End(start, x.Extra)
 }
@@ -2742,15 +2635,14 @@ func (x *MetaObject) IsZero() bool {
 func (x *MethodNotFoundError) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"code":-32601`)
+		w.Key(`,"code":-32601`)
 	}
 	if x.Data != nil {
-		w.Key(`"data":`)
+		w.Key(`,"data":`)
 		w.Raw(x.Data)
 	}
 	if !x.Extra.Absent(1) || x.Message != "" {
-		w.Key(`"message":`)
-		w.Text(x.Message)
+		w.KeyText(`,"message":"`, x.Message)
 	}
 	w.End(start, x.Extra)
 }
@@ -2766,14 +2658,14 @@ func (x *MethodNotFoundError) IsZero() bool {
 func (x *MissingRequiredClientCapabilityError) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
+		w.Key(`,"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(0) || !x.Error.IsZero() {
-		w.Key(`"error":`)
+		w.Key(`,"error":`)
 		x.Error.EncodeJSON(w)
 	}
 	if !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	w.End(start, x.Extra)
@@ -2790,15 +2682,14 @@ func (x *MissingRequiredClientCapabilityError) IsZero() bool {
 func (x *MissingRequiredClientCapabilityErrorError) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"code":-32021`)
+		w.Key(`,"code":-32021`)
 	}
 	if !x.Extra.Absent(1) || !x.Data.IsZero() {
-		w.Key(`"data":`)
+		w.Key(`,"data":`)
 		x.Data.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(2) || x.Message != "" {
-		w.Key(`"message":`)
-		w.Text(x.Message)
+		w.KeyText(`,"message":"`, x.Message)
 	}
 	w.End(start, x.Extra)
 }
@@ -2814,7 +2705,7 @@ func (x *MissingRequiredClientCapabilityErrorError) IsZero() bool {
 func (x *MissingRequiredClientCapabilityErrorErrorData) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) || !x.RequiredCapabilities.IsZero() {
-		w.Key(`"requiredCapabilities":`)
+		w.Key(`,"requiredCapabilities":`)
 		x.RequiredCapabilities.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -2830,8 +2721,7 @@ func (x *MissingRequiredClientCapabilityErrorErrorData) IsZero() bool {
 func (x *ModelHint) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Name != nil {
-		w.Key(`"name":`)
-		w.Text(*x.Name)
+		w.KeyText(`,"name":"`, *x.Name)
 	}
 	w.End(start, x.Extra)
 }
@@ -2846,19 +2736,19 @@ func (x *ModelHint) IsZero() bool {
 func (x *ModelPreferences) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.CostPriority != nil {
-		w.Key(`"costPriority":`)
+		w.Key(`,"costPriority":`)
 		w.FloatExact(*x.CostPriority, x.Extra, "costPriority")
 	}
 	if x.Hints != nil {
-		w.Key(`"hints":`)
+		w.Key(`,"hints":`)
 		codec.EncodeList(w, x.Hints)
 	}
 	if x.IntelligencePriority != nil {
-		w.Key(`"intelligencePriority":`)
+		w.Key(`,"intelligencePriority":`)
 		w.FloatExact(*x.IntelligencePriority, x.Extra, "intelligencePriority")
 	}
 	if x.SpeedPriority != nil {
-		w.Key(`"speedPriority":`)
+		w.Key(`,"speedPriority":`)
 		w.FloatExact(*x.SpeedPriority, x.Extra, "speedPriority")
 	}
 	w.End(start, x.Extra)
@@ -2877,11 +2767,10 @@ func (x *ModelPreferences) IsZero() bool {
 func (x *Notification) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) || x.Method != "" {
-		w.Key(`"method":`)
-		w.Text(x.Method)
+		w.KeyText(`,"method":"`, x.Method)
 	}
 	if x.Params != nil {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -2898,11 +2787,11 @@ func (x *Notification) IsZero() bool {
 func (x *NotificationMetaObject) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.RelatedTask != nil {
-		w.Key(`"io.modelcontextprotocol/related-task":`)
+		w.Key(`,"io.modelcontextprotocol/related-task":`)
 		x.RelatedTask.EncodeJSON(w)
 	}
 	if !x.SubscriptionID.IsZero() {
-		w.Key(`"io.modelcontextprotocol/subscriptionId":`)
+		w.Key(`,"io.modelcontextprotocol/subscriptionId":`)
 		w.Scalar(x.SubscriptionID)
 	}
 	w.End(start, x.Extra)
@@ -2919,7 +2808,7 @@ func (x *NotificationMetaObject) IsZero() bool {
 func (x *NotificationParams) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -2935,28 +2824,25 @@ func (x *NotificationParams) IsZero() bool {
 func (x *NumberSchema) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Default != nil {
-		w.Key(`"default":`)
+		w.Key(`,"default":`)
 		w.FloatExact(*x.Default, x.Extra, "default")
 	}
 	if x.Description != nil {
-		w.Key(`"description":`)
-		w.Text(*x.Description)
+		w.KeyText(`,"description":"`, *x.Description)
 	}
 	if x.Maximum != nil {
-		w.Key(`"maximum":`)
+		w.Key(`,"maximum":`)
 		w.FloatExact(*x.Maximum, x.Extra, "maximum")
 	}
 	if x.Minimum != nil {
-		w.Key(`"minimum":`)
+		w.Key(`,"minimum":`)
 		w.FloatExact(*x.Minimum, x.Extra, "minimum")
 	}
 	if x.Title != nil {
-		w.Key(`"title":`)
-		w.Text(*x.Title)
+		w.KeyText(`,"title":"`, *x.Title)
 	}
 	if !x.Extra.Absent(0) || x.Type != "" {
-		w.Key(`"type":`)
-		w.Text(string(x.Type))
+		w.KeyText(`,"type":"`, string(x.Type))
 	}
 	w.End(start, x.Extra)
 }
@@ -2976,19 +2862,17 @@ func (x *NumberSchema) IsZero() bool {
 func (x *PaginatedRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	if x.JSONRPC != nil {
-		w.Key(`"jsonrpc":`)
-		w.Text(*x.JSONRPC)
+		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
 	}
 	if !x.Extra.Absent(0) || x.Method != "" {
-		w.Key(`"method":`)
-		w.Text(x.Method)
+		w.KeyText(`,"method":"`, x.Method)
 	}
 	if x.Params != nil {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -3007,12 +2891,11 @@ func (x *PaginatedRequest) IsZero() bool {
 func (x *PaginatedRequestParams) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if x.Cursor != nil {
-		w.Key(`"cursor":`)
-		w.Text(*x.Cursor)
+		w.KeyText(`,"cursor":"`, *x.Cursor)
 	}
 	w.End(start, x.Extra)
 }
@@ -3028,16 +2911,14 @@ func (x *PaginatedRequestParams) IsZero() bool {
 func (x *PaginatedResult) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if x.NextCursor != nil {
-		w.Key(`"nextCursor":`)
-		w.Text(*x.NextCursor)
+		w.KeyText(`,"nextCursor":"`, *x.NextCursor)
 	}
 	if x.ResultType != nil {
-		w.Key(`"resultType":`)
-		w.Text(*x.ResultType)
+		w.KeyText(`,"resultType":"`, *x.ResultType)
 	}
 	w.End(start, x.Extra)
 }
@@ -3054,15 +2935,14 @@ func (x *PaginatedResult) IsZero() bool {
 func (x *ParseError) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"code":-32700`)
+		w.Key(`,"code":-32700`)
 	}
 	if x.Data != nil {
-		w.Key(`"data":`)
+		w.Key(`,"data":`)
 		w.Raw(x.Data)
 	}
 	if !x.Extra.Absent(1) || x.Message != "" {
-		w.Key(`"message":`)
-		w.Text(x.Message)
+		w.KeyText(`,"message":"`, x.Message)
 	}
 	w.End(start, x.Extra)
 }
@@ -3078,18 +2958,17 @@ func (x *ParseError) IsZero() bool {
 func (x *PingRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"method":"ping"`)
+		w.Key(`,"method":"ping"`)
 	}
 	if !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	if x.JSONRPC != nil {
-		w.Key(`"jsonrpc":`)
-		w.Text(*x.JSONRPC)
+		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
 	}
 	if x.Params != nil {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -3107,14 +2986,13 @@ func (x *PingRequest) IsZero() bool {
 func (x *ProgressNotification) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"method":"notifications/progress"`)
+		w.Key(`,"method":"notifications/progress"`)
 	}
 	if x.JSONRPC != nil {
-		w.Key(`"jsonrpc":`)
-		w.Text(*x.JSONRPC)
+		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
 	}
 	if !x.Extra.Absent(1) || !x.Params.IsZero() {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -3131,23 +3009,22 @@ func (x *ProgressNotification) IsZero() bool {
 func (x *ProgressNotificationParams) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if x.Message != nil {
-		w.Key(`"message":`)
-		w.Text(*x.Message)
+		w.KeyText(`,"message":"`, *x.Message)
 	}
 	if !x.Extra.Absent(0) || x.Progress != 0 {
-		w.Key(`"progress":`)
+		w.Key(`,"progress":`)
 		w.FloatExact(x.Progress, x.Extra, "progress")
 	}
 	if !x.Extra.Absent(1) || !x.ProgressToken.IsZero() {
-		w.Key(`"progressToken":`)
+		w.Key(`,"progressToken":`)
 		w.Scalar(x.ProgressToken)
 	}
 	if x.Total != nil {
-		w.Key(`"total":`)
+		w.Key(`,"total":`)
 		w.FloatExact(*x.Total, x.Extra, "total")
 	}
 	w.End(start, x.Extra)
@@ -3167,28 +3044,25 @@ func (x *ProgressNotificationParams) IsZero() bool {
 func (x *Prompt) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if x.Arguments != nil {
-		w.Key(`"arguments":`)
+		w.Key(`,"arguments":`)
 		codec.EncodeList(w, x.Arguments)
 	}
 	if x.Description != nil {
-		w.Key(`"description":`)
-		w.Text(*x.Description)
+		w.KeyText(`,"description":"`, *x.Description)
 	}
 	if x.Icons != nil {
-		w.Key(`"icons":`)
+		w.Key(`,"icons":`)
 		codec.EncodeList(w, x.Icons)
 	}
 	if !x.Extra.Absent(0) || x.Name != "" {
-		w.Key(`"name":`)
-		w.Text(x.Name)
+		w.KeyText(`,"name":"`, x.Name)
 	}
 	if x.Title != nil {
-		w.Key(`"title":`)
-		w.Text(*x.Title)
+		w.KeyText(`,"title":"`, *x.Title)
 	}
 	w.End(start, x.Extra)
 }
@@ -3208,20 +3082,17 @@ func (x *Prompt) IsZero() bool {
 func (x *PromptArgument) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Description != nil {
-		w.Key(`"description":`)
-		w.Text(*x.Description)
+		w.KeyText(`,"description":"`, *x.Description)
 	}
 	if !x.Extra.Absent(0) || x.Name != "" {
-		w.Key(`"name":`)
-		w.Text(x.Name)
+		w.KeyText(`,"name":"`, x.Name)
 	}
 	if x.Required != nil {
-		w.Key(`"required":`)
+		w.Key(`,"required":`)
 		w.Bool(*x.Required)
 	}
 	if x.Title != nil {
-		w.Key(`"title":`)
-		w.Text(*x.Title)
+		w.KeyText(`,"title":"`, *x.Title)
 	}
 	w.End(start, x.Extra)
 }
@@ -3239,14 +3110,13 @@ func (x *PromptArgument) IsZero() bool {
 func (x *PromptListChangedNotification) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"method":"notifications/prompts/list_changed"`)
+		w.Key(`,"method":"notifications/prompts/list_changed"`)
 	}
 	if x.JSONRPC != nil {
-		w.Key(`"jsonrpc":`)
-		w.Text(*x.JSONRPC)
+		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
 	}
 	if x.Params != nil {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -3263,12 +3133,11 @@ func (x *PromptListChangedNotification) IsZero() bool {
 func (x *PromptMessage) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) || x.Content != nil {
-		w.Key(`"content":`)
+		w.Key(`,"content":`)
 		codec.WriteUnion(w, x.Content)
 	}
 	if !x.Extra.Absent(1) || x.Role != "" {
-		w.Key(`"role":`)
-		w.Text(string(x.Role))
+		w.KeyText(`,"role":"`, string(x.Role))
 	}
 	w.End(start, x.Extra)
 }
@@ -3284,15 +3153,13 @@ func (x *PromptMessage) IsZero() bool {
 func (x *PromptReference) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
-		w.Key(`"type":"ref/prompt"`)
+		w.Key(`,"type":"ref/prompt"`)
 	}
 	if !x.Extra.Absent(0) || x.Name != "" {
-		w.Key(`"name":`)
-		w.Text(x.Name)
+		w.KeyText(`,"name":"`, x.Name)
 	}
 	if x.Title != nil {
-		w.Key(`"title":`)
-		w.Text(*x.Title)
+		w.KeyText(`,"title":"`, *x.Title)
 	}
 	w.End(start, x.Extra)
 }
@@ -3308,18 +3175,17 @@ func (x *PromptReference) IsZero() bool {
 func (x *ReadResourceRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"method":"resources/read"`)
+		w.Key(`,"method":"resources/read"`)
 	}
 	if !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	if x.JSONRPC != nil {
-		w.Key(`"jsonrpc":`)
-		w.Text(*x.JSONRPC)
+		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
 	}
 	if !x.Extra.Absent(1) || !x.Params.IsZero() {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -3337,20 +3203,18 @@ func (x *ReadResourceRequest) IsZero() bool {
 func (x *ReadResourceRequestParams) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if x.InputResponses != nil {
-		w.Key(`"inputResponses":`)
+		w.Key(`,"inputResponses":`)
 		codec.EncodeMapFunc(w, x.InputResponses, codec.WriteUnion[InputResponse])
 	}
 	if x.RequestState != nil {
-		w.Key(`"requestState":`)
-		w.Text(*x.RequestState)
+		w.KeyText(`,"requestState":"`, *x.RequestState)
 	}
 	if !x.Extra.Absent(0) || x.URI != "" {
-		w.Key(`"uri":`)
-		w.Text(x.URI)
+		w.KeyText(`,"uri":"`, x.URI)
 	}
 	w.End(start, x.Extra)
 }
@@ -3368,23 +3232,21 @@ func (x *ReadResourceRequestParams) IsZero() bool {
 func (x *ReadResourceResult) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if x.CacheScope != nil {
-		w.Key(`"cacheScope":`)
-		w.Text(string(*x.CacheScope))
+		w.KeyText(`,"cacheScope":"`, string(*x.CacheScope))
 	}
 	if !x.Extra.Absent(0) || x.Contents != nil {
-		w.Key(`"contents":`)
+		w.Key(`,"contents":`)
 		codec.EncodeListFunc(w, x.Contents, codec.WriteUnion[AnyResourceContents])
 	}
 	if x.ResultType != nil {
-		w.Key(`"resultType":`)
-		w.Text(*x.ResultType)
+		w.KeyText(`,"resultType":"`, *x.ResultType)
 	}
 	if x.TTLMs != nil {
-		w.Key(`"ttlMs":`)
+		w.Key(`,"ttlMs":`)
 		w.IntExact(*x.TTLMs, x.Extra, "ttlMs")
 	}
 	w.End(start, x.Extra)
@@ -3404,14 +3266,14 @@ func (x *ReadResourceResult) IsZero() bool {
 func (x *ReadResourceResultResponse) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
+		w.Key(`,"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	if !x.Extra.Absent(2) || x.Result != nil {
-		w.Key(`"result":`)
+		w.Key(`,"result":`)
 		codec.WriteUnion(w, x.Result)
 	}
 	w.End(start, x.Extra)
@@ -3428,8 +3290,7 @@ func (x *ReadResourceResultResponse) IsZero() bool {
 func (x *RelatedTaskMetadata) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) || x.TaskID != "" {
-		w.Key(`"taskId":`)
-		w.Text(x.TaskID)
+		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
 	w.End(start, x.Extra)
 }
@@ -3444,11 +3305,10 @@ func (x *RelatedTaskMetadata) IsZero() bool {
 func (x *Request) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) || x.Method != "" {
-		w.Key(`"method":`)
-		w.Text(x.Method)
+		w.KeyText(`,"method":"`, x.Method)
 	}
 	if x.Params != nil {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -3465,27 +3325,25 @@ func (x *Request) IsZero() bool {
 func (x *RequestMetaObject) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.ClientCapabilities != nil {
-		w.Key(`"io.modelcontextprotocol/clientCapabilities":`)
+		w.Key(`,"io.modelcontextprotocol/clientCapabilities":`)
 		x.ClientCapabilities.EncodeJSON(w)
 	}
 	if x.ClientInfo != nil {
-		w.Key(`"io.modelcontextprotocol/clientInfo":`)
+		w.Key(`,"io.modelcontextprotocol/clientInfo":`)
 		x.ClientInfo.EncodeJSON(w)
 	}
 	if x.LogLevel != nil {
-		w.Key(`"io.modelcontextprotocol/logLevel":`)
-		w.Text(string(*x.LogLevel))
+		w.KeyText(`,"io.modelcontextprotocol/logLevel":"`, string(*x.LogLevel))
 	}
 	if x.ProtocolVersion != nil {
-		w.Key(`"io.modelcontextprotocol/protocolVersion":`)
-		w.Text(*x.ProtocolVersion)
+		w.KeyText(`,"io.modelcontextprotocol/protocolVersion":"`, *x.ProtocolVersion)
 	}
 	if x.RelatedTask != nil {
-		w.Key(`"io.modelcontextprotocol/related-task":`)
+		w.Key(`,"io.modelcontextprotocol/related-task":`)
 		x.RelatedTask.EncodeJSON(w)
 	}
 	if !x.ProgressToken.IsZero() {
-		w.Key(`"progressToken":`)
+		w.Key(`,"progressToken":`)
 		w.Scalar(x.ProgressToken)
 	}
 	w.End(start, x.Extra)
@@ -3506,7 +3364,7 @@ func (x *RequestMetaObject) IsZero() bool {
 func (x *RequestParams) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -3522,40 +3380,35 @@ func (x *RequestParams) IsZero() bool {
 func (x *Resource) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if x.Annotations != nil {
-		w.Key(`"annotations":`)
+		w.Key(`,"annotations":`)
 		x.Annotations.EncodeJSON(w)
 	}
 	if x.Description != nil {
-		w.Key(`"description":`)
-		w.Text(*x.Description)
+		w.KeyText(`,"description":"`, *x.Description)
 	}
 	if x.Icons != nil {
-		w.Key(`"icons":`)
+		w.Key(`,"icons":`)
 		codec.EncodeList(w, x.Icons)
 	}
 	if x.MIMEType != nil {
-		w.Key(`"mimeType":`)
-		w.Text(*x.MIMEType)
+		w.KeyText(`,"mimeType":"`, *x.MIMEType)
 	}
 	if !x.Extra.Absent(0) || x.Name != "" {
-		w.Key(`"name":`)
-		w.Text(x.Name)
+		w.KeyText(`,"name":"`, x.Name)
 	}
 	if x.Size != nil {
-		w.Key(`"size":`)
+		w.Key(`,"size":`)
 		w.IntExact(*x.Size, x.Extra, "size")
 	}
 	if x.Title != nil {
-		w.Key(`"title":`)
-		w.Text(*x.Title)
+		w.KeyText(`,"title":"`, *x.Title)
 	}
 	if !x.Extra.Absent(1) || x.URI != "" {
-		w.Key(`"uri":`)
-		w.Text(x.URI)
+		w.KeyText(`,"uri":"`, x.URI)
 	}
 	w.End(start, x.Extra)
 }
@@ -3578,16 +3431,14 @@ func (x *Resource) IsZero() bool {
 func (x *ResourceContents) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if x.MIMEType != nil {
-		w.Key(`"mimeType":`)
-		w.Text(*x.MIMEType)
+		w.KeyText(`,"mimeType":"`, *x.MIMEType)
 	}
 	if !x.Extra.Absent(0) || x.URI != "" {
-		w.Key(`"uri":`)
-		w.Text(x.URI)
+		w.KeyText(`,"uri":"`, x.URI)
 	}
 	w.End(start, x.Extra)
 }
@@ -3604,43 +3455,38 @@ func (x *ResourceContents) IsZero() bool {
 func (x *ResourceLink) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
-		w.Key(`"type":"resource_link"`)
+		w.Key(`,"type":"resource_link"`)
 	}
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if x.Annotations != nil {
-		w.Key(`"annotations":`)
+		w.Key(`,"annotations":`)
 		x.Annotations.EncodeJSON(w)
 	}
 	if x.Description != nil {
-		w.Key(`"description":`)
-		w.Text(*x.Description)
+		w.KeyText(`,"description":"`, *x.Description)
 	}
 	if x.Icons != nil {
-		w.Key(`"icons":`)
+		w.Key(`,"icons":`)
 		codec.EncodeList(w, x.Icons)
 	}
 	if x.MIMEType != nil {
-		w.Key(`"mimeType":`)
-		w.Text(*x.MIMEType)
+		w.KeyText(`,"mimeType":"`, *x.MIMEType)
 	}
 	if !x.Extra.Absent(0) || x.Name != "" {
-		w.Key(`"name":`)
-		w.Text(x.Name)
+		w.KeyText(`,"name":"`, x.Name)
 	}
 	if x.Size != nil {
-		w.Key(`"size":`)
+		w.Key(`,"size":`)
 		w.IntExact(*x.Size, x.Extra, "size")
 	}
 	if x.Title != nil {
-		w.Key(`"title":`)
-		w.Text(*x.Title)
+		w.KeyText(`,"title":"`, *x.Title)
 	}
 	if !x.Extra.Absent(2) || x.URI != "" {
-		w.Key(`"uri":`)
-		w.Text(x.URI)
+		w.KeyText(`,"uri":"`, x.URI)
 	}
 	w.End(start, x.Extra)
 }
@@ -3663,14 +3509,13 @@ func (x *ResourceLink) IsZero() bool {
 func (x *ResourceListChangedNotification) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"method":"notifications/resources/list_changed"`)
+		w.Key(`,"method":"notifications/resources/list_changed"`)
 	}
 	if x.JSONRPC != nil {
-		w.Key(`"jsonrpc":`)
-		w.Text(*x.JSONRPC)
+		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
 	}
 	if x.Params != nil {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -3687,12 +3532,11 @@ func (x *ResourceListChangedNotification) IsZero() bool {
 func (x *ResourceRequestParams) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(0) || x.URI != "" {
-		w.Key(`"uri":`)
-		w.Text(x.URI)
+		w.KeyText(`,"uri":"`, x.URI)
 	}
 	w.End(start, x.Extra)
 }
@@ -3708,36 +3552,31 @@ func (x *ResourceRequestParams) IsZero() bool {
 func (x *ResourceTemplate) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if x.Annotations != nil {
-		w.Key(`"annotations":`)
+		w.Key(`,"annotations":`)
 		x.Annotations.EncodeJSON(w)
 	}
 	if x.Description != nil {
-		w.Key(`"description":`)
-		w.Text(*x.Description)
+		w.KeyText(`,"description":"`, *x.Description)
 	}
 	if x.Icons != nil {
-		w.Key(`"icons":`)
+		w.Key(`,"icons":`)
 		codec.EncodeList(w, x.Icons)
 	}
 	if x.MIMEType != nil {
-		w.Key(`"mimeType":`)
-		w.Text(*x.MIMEType)
+		w.KeyText(`,"mimeType":"`, *x.MIMEType)
 	}
 	if !x.Extra.Absent(0) || x.Name != "" {
-		w.Key(`"name":`)
-		w.Text(x.Name)
+		w.KeyText(`,"name":"`, x.Name)
 	}
 	if x.Title != nil {
-		w.Key(`"title":`)
-		w.Text(*x.Title)
+		w.KeyText(`,"title":"`, *x.Title)
 	}
 	if !x.Extra.Absent(1) || x.URITemplate != "" {
-		w.Key(`"uriTemplate":`)
-		w.Text(x.URITemplate)
+		w.KeyText(`,"uriTemplate":"`, x.URITemplate)
 	}
 	w.End(start, x.Extra)
 }
@@ -3759,11 +3598,10 @@ func (x *ResourceTemplate) IsZero() bool {
 func (x *ResourceTemplateReference) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"type":"ref/resource"`)
+		w.Key(`,"type":"ref/resource"`)
 	}
 	if !x.Extra.Absent(1) || x.URI != "" {
-		w.Key(`"uri":`)
-		w.Text(x.URI)
+		w.KeyText(`,"uri":"`, x.URI)
 	}
 	w.End(start, x.Extra)
 }
@@ -3778,14 +3616,13 @@ func (x *ResourceTemplateReference) IsZero() bool {
 func (x *ResourceUpdatedNotification) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"method":"notifications/resources/updated"`)
+		w.Key(`,"method":"notifications/resources/updated"`)
 	}
 	if x.JSONRPC != nil {
-		w.Key(`"jsonrpc":`)
-		w.Text(*x.JSONRPC)
+		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
 	}
 	if !x.Extra.Absent(1) || !x.Params.IsZero() {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -3802,12 +3639,11 @@ func (x *ResourceUpdatedNotification) IsZero() bool {
 func (x *ResourceUpdatedNotificationParams) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(0) || x.URI != "" {
-		w.Key(`"uri":`)
-		w.Text(x.URI)
+		w.KeyText(`,"uri":"`, x.URI)
 	}
 	w.End(start, x.Extra)
 }
@@ -3823,12 +3659,11 @@ func (x *ResourceUpdatedNotificationParams) IsZero() bool {
 func (x *Result) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if x.ResultType != nil {
-		w.Key(`"resultType":`)
-		w.Text(*x.ResultType)
+		w.KeyText(`,"resultType":"`, *x.ResultType)
 	}
 	w.End(start, x.Extra)
 }
@@ -3844,15 +3679,14 @@ func (x *Result) IsZero() bool {
 func (x *ResultMetaObject) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.ModelImmediateResponse != nil {
-		w.Key(`"io.modelcontextprotocol/model-immediate-response":`)
-		w.Text(*x.ModelImmediateResponse)
+		w.KeyText(`,"io.modelcontextprotocol/model-immediate-response":"`, *x.ModelImmediateResponse)
 	}
 	if x.RelatedTask != nil {
-		w.Key(`"io.modelcontextprotocol/related-task":`)
+		w.Key(`,"io.modelcontextprotocol/related-task":`)
 		x.RelatedTask.EncodeJSON(w)
 	}
 	if x.ServerInfo != nil {
-		w.Key(`"io.modelcontextprotocol/serverInfo":`)
+		w.Key(`,"io.modelcontextprotocol/serverInfo":`)
 		x.ServerInfo.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -3870,16 +3704,14 @@ func (x *ResultMetaObject) IsZero() bool {
 func (x *Root) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if x.Name != nil {
-		w.Key(`"name":`)
-		w.Text(*x.Name)
+		w.KeyText(`,"name":"`, *x.Name)
 	}
 	if !x.Extra.Absent(0) || x.URI != "" {
-		w.Key(`"uri":`)
-		w.Text(x.URI)
+		w.KeyText(`,"uri":"`, x.URI)
 	}
 	w.End(start, x.Extra)
 }
@@ -3896,14 +3728,13 @@ func (x *Root) IsZero() bool {
 func (x *RootsListChangedNotification) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"method":"notifications/roots/list_changed"`)
+		w.Key(`,"method":"notifications/roots/list_changed"`)
 	}
 	if x.JSONRPC != nil {
-		w.Key(`"jsonrpc":`)
-		w.Text(*x.JSONRPC)
+		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
 	}
 	if x.Params != nil {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -3920,16 +3751,15 @@ func (x *RootsListChangedNotification) IsZero() bool {
 func (x *SamplingMessage) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(0) || !x.Content.IsZero() {
-		w.Key(`"content":`)
+		w.Key(`,"content":`)
 		x.Content.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(1) || x.Role != "" {
-		w.Key(`"role":`)
-		w.Text(string(x.Role))
+		w.KeyText(`,"role":"`, string(x.Role))
 	}
 	w.End(start, x.Extra)
 }
@@ -3946,35 +3776,35 @@ func (x *SamplingMessage) IsZero() bool {
 func (x *ServerCapabilities) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Completions != nil {
-		w.Key(`"completions":`)
+		w.Key(`,"completions":`)
 		w.RawObject(x.Completions)
 	}
 	if x.Experimental != nil {
-		w.Key(`"experimental":`)
+		w.Key(`,"experimental":`)
 		w.RawObject(x.Experimental)
 	}
 	if x.Extensions != nil {
-		w.Key(`"extensions":`)
+		w.Key(`,"extensions":`)
 		w.RawObject(x.Extensions)
 	}
 	if x.Logging != nil {
-		w.Key(`"logging":`)
+		w.Key(`,"logging":`)
 		w.RawObject(x.Logging)
 	}
 	if x.Prompts != nil {
-		w.Key(`"prompts":`)
+		w.Key(`,"prompts":`)
 		x.Prompts.EncodeJSON(w)
 	}
 	if x.Resources != nil {
-		w.Key(`"resources":`)
+		w.Key(`,"resources":`)
 		x.Resources.EncodeJSON(w)
 	}
 	if x.Tasks != nil {
-		w.Key(`"tasks":`)
+		w.Key(`,"tasks":`)
 		x.Tasks.EncodeJSON(w)
 	}
 	if x.Tools != nil {
-		w.Key(`"tools":`)
+		w.Key(`,"tools":`)
 		x.Tools.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -3997,7 +3827,7 @@ func (x *ServerCapabilities) IsZero() bool {
 func (x *ServerCapabilitiesPrompts) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.ListChanged != nil {
-		w.Key(`"listChanged":`)
+		w.Key(`,"listChanged":`)
 		w.Bool(*x.ListChanged)
 	}
 	w.End(start, x.Extra)
@@ -4013,11 +3843,11 @@ func (x *ServerCapabilitiesPrompts) IsZero() bool {
 func (x *ServerCapabilitiesResources) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.ListChanged != nil {
-		w.Key(`"listChanged":`)
+		w.Key(`,"listChanged":`)
 		w.Bool(*x.ListChanged)
 	}
 	if x.Subscribe != nil {
-		w.Key(`"subscribe":`)
+		w.Key(`,"subscribe":`)
 		w.Bool(*x.Subscribe)
 	}
 	w.End(start, x.Extra)
@@ -4034,15 +3864,15 @@ func (x *ServerCapabilitiesResources) IsZero() bool {
 func (x *ServerCapabilitiesTasks) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Cancel != nil {
-		w.Key(`"cancel":`)
+		w.Key(`,"cancel":`)
 		w.RawObject(x.Cancel)
 	}
 	if x.List != nil {
-		w.Key(`"list":`)
+		w.Key(`,"list":`)
 		w.RawObject(x.List)
 	}
 	if x.Requests != nil {
-		w.Key(`"requests":`)
+		w.Key(`,"requests":`)
 		x.Requests.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -4060,7 +3890,7 @@ func (x *ServerCapabilitiesTasks) IsZero() bool {
 func (x *ServerCapabilitiesTasksRequests) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Tools != nil {
-		w.Key(`"tools":`)
+		w.Key(`,"tools":`)
 		x.Tools.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -4076,7 +3906,7 @@ func (x *ServerCapabilitiesTasksRequests) IsZero() bool {
 func (x *ServerCapabilitiesTasksRequestsTools) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Call != nil {
-		w.Key(`"call":`)
+		w.Key(`,"call":`)
 		w.RawObject(x.Call)
 	}
 	w.End(start, x.Extra)
@@ -4092,7 +3922,7 @@ func (x *ServerCapabilitiesTasksRequestsTools) IsZero() bool {
 func (x *ServerCapabilitiesTools) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.ListChanged != nil {
-		w.Key(`"listChanged":`)
+		w.Key(`,"listChanged":`)
 		w.Bool(*x.ListChanged)
 	}
 	w.End(start, x.Extra)
@@ -4108,18 +3938,17 @@ func (x *ServerCapabilitiesTools) IsZero() bool {
 func (x *SetLevelRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"method":"logging/setLevel"`)
+		w.Key(`,"method":"logging/setLevel"`)
 	}
 	if !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	if x.JSONRPC != nil {
-		w.Key(`"jsonrpc":`)
-		w.Text(*x.JSONRPC)
+		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
 	}
 	if !x.Extra.Absent(1) || !x.Params.IsZero() {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -4137,12 +3966,11 @@ func (x *SetLevelRequest) IsZero() bool {
 func (x *SetLevelRequestParams) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(0) || x.Level != "" {
-		w.Key(`"level":`)
-		w.Text(string(x.Level))
+		w.KeyText(`,"level":"`, string(x.Level))
 	}
 	w.End(start, x.Extra)
 }
@@ -4158,31 +3986,27 @@ func (x *SetLevelRequestParams) IsZero() bool {
 func (x *StringSchema) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"type":"string"`)
+		w.Key(`,"type":"string"`)
 	}
 	if x.Default != nil {
-		w.Key(`"default":`)
-		w.Text(*x.Default)
+		w.KeyText(`,"default":"`, *x.Default)
 	}
 	if x.Description != nil {
-		w.Key(`"description":`)
-		w.Text(*x.Description)
+		w.KeyText(`,"description":"`, *x.Description)
 	}
 	if x.Format != nil {
-		w.Key(`"format":`)
-		w.Text(string(*x.Format))
+		w.KeyText(`,"format":"`, string(*x.Format))
 	}
 	if x.MaxLength != nil {
-		w.Key(`"maxLength":`)
+		w.Key(`,"maxLength":`)
 		w.IntExact(*x.MaxLength, x.Extra, "maxLength")
 	}
 	if x.MinLength != nil {
-		w.Key(`"minLength":`)
+		w.Key(`,"minLength":`)
 		w.IntExact(*x.MinLength, x.Extra, "minLength")
 	}
 	if x.Title != nil {
-		w.Key(`"title":`)
-		w.Text(*x.Title)
+		w.KeyText(`,"title":"`, *x.Title)
 	}
 	w.End(start, x.Extra)
 }
@@ -4202,18 +4026,17 @@ func (x *StringSchema) IsZero() bool {
 func (x *SubscribeRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"method":"resources/subscribe"`)
+		w.Key(`,"method":"resources/subscribe"`)
 	}
 	if !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	if x.JSONRPC != nil {
-		w.Key(`"jsonrpc":`)
-		w.Text(*x.JSONRPC)
+		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
 	}
 	if !x.Extra.Absent(1) || !x.Params.IsZero() {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -4231,12 +4054,11 @@ func (x *SubscribeRequest) IsZero() bool {
 func (x *SubscribeRequestParams) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(0) || x.URI != "" {
-		w.Key(`"uri":`)
-		w.Text(x.URI)
+		w.KeyText(`,"uri":"`, x.URI)
 	}
 	w.End(start, x.Extra)
 }
@@ -4252,19 +4074,19 @@ func (x *SubscribeRequestParams) IsZero() bool {
 func (x *SubscriptionFilter) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.PromptsListChanged != nil {
-		w.Key(`"promptsListChanged":`)
+		w.Key(`,"promptsListChanged":`)
 		w.Bool(*x.PromptsListChanged)
 	}
 	if x.ResourceSubscriptions != nil {
-		w.Key(`"resourceSubscriptions":`)
+		w.Key(`,"resourceSubscriptions":`)
 		codec.EncodeListFunc(w, x.ResourceSubscriptions, (*codec.Writer).Text)
 	}
 	if x.ResourcesListChanged != nil {
-		w.Key(`"resourcesListChanged":`)
+		w.Key(`,"resourcesListChanged":`)
 		w.Bool(*x.ResourcesListChanged)
 	}
 	if x.ToolsListChanged != nil {
-		w.Key(`"toolsListChanged":`)
+		w.Key(`,"toolsListChanged":`)
 		w.Bool(*x.ToolsListChanged)
 	}
 	w.End(start, x.Extra)
@@ -4283,13 +4105,13 @@ func (x *SubscriptionFilter) IsZero() bool {
 func (x *SubscriptionsAcknowledgedNotification) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"jsonrpc":"2.0"`)
+		w.Key(`,"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(1) {
-		w.Key(`"method":"notifications/subscriptions/acknowledged"`)
+		w.Key(`,"method":"notifications/subscriptions/acknowledged"`)
 	}
 	if !x.Extra.Absent(2) || !x.Params.IsZero() {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -4305,11 +4127,11 @@ func (x *SubscriptionsAcknowledgedNotification) IsZero() bool {
 func (x *SubscriptionsAcknowledgedNotificationParams) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(0) || !x.Notifications.IsZero() {
-		w.Key(`"notifications":`)
+		w.Key(`,"notifications":`)
 		x.Notifications.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -4326,17 +4148,17 @@ func (x *SubscriptionsAcknowledgedNotificationParams) IsZero() bool {
 func (x *SubscriptionsListenRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
+		w.Key(`,"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(2) {
-		w.Key(`"method":"subscriptions/listen"`)
+		w.Key(`,"method":"subscriptions/listen"`)
 	}
 	if !x.Extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	if !x.Extra.Absent(3) || !x.Params.IsZero() {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -4353,11 +4175,11 @@ func (x *SubscriptionsListenRequest) IsZero() bool {
 func (x *SubscriptionsListenRequestParams) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) || !x.Meta.IsZero() {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(1) || !x.Notifications.IsZero() {
-		w.Key(`"notifications":`)
+		w.Key(`,"notifications":`)
 		x.Notifications.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -4374,12 +4196,11 @@ func (x *SubscriptionsListenRequestParams) IsZero() bool {
 func (x *SubscriptionsListenResult) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) || !x.Meta.IsZero() {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(1) || x.ResultType != "" {
-		w.Key(`"resultType":`)
-		w.Text(x.ResultType)
+		w.KeyText(`,"resultType":"`, x.ResultType)
 	}
 	w.End(start, x.Extra)
 }
@@ -4395,11 +4216,11 @@ func (x *SubscriptionsListenResult) IsZero() bool {
 func (x *SubscriptionsListenResultMetaObject) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.ServerInfo != nil {
-		w.Key(`"io.modelcontextprotocol/serverInfo":`)
+		w.Key(`,"io.modelcontextprotocol/serverInfo":`)
 		x.ServerInfo.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(0) || !x.SubscriptionID.IsZero() {
-		w.Key(`"io.modelcontextprotocol/subscriptionId":`)
+		w.Key(`,"io.modelcontextprotocol/subscriptionId":`)
 		w.Scalar(x.SubscriptionID)
 	}
 	w.End(start, x.Extra)
@@ -4416,14 +4237,14 @@ func (x *SubscriptionsListenResultMetaObject) IsZero() bool {
 func (x *SubscriptionsListenResultResponse) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
+		w.Key(`,"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	if !x.Extra.Absent(2) || !x.Result.IsZero() {
-		w.Key(`"result":`)
+		w.Key(`,"result":`)
 		x.Result.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -4440,31 +4261,26 @@ func (x *SubscriptionsListenResultResponse) IsZero() bool {
 func (x *Task) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) || x.CreatedAt != "" {
-		w.Key(`"createdAt":`)
-		w.Text(x.CreatedAt)
+		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
 	if !x.Extra.Absent(1) || x.LastUpdatedAt != "" {
-		w.Key(`"lastUpdatedAt":`)
-		w.Text(x.LastUpdatedAt)
+		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
 	}
 	if x.PollInterval != nil {
-		w.Key(`"pollInterval":`)
+		w.Key(`,"pollInterval":`)
 		w.IntExact(*x.PollInterval, x.Extra, "pollInterval")
 	}
 	if !x.Extra.Absent(2) || x.Status != "" {
-		w.Key(`"status":`)
-		w.Text(string(x.Status))
+		w.KeyText(`,"status":"`, string(x.Status))
 	}
 	if x.StatusMessage != nil {
-		w.Key(`"statusMessage":`)
-		w.Text(*x.StatusMessage)
+		w.KeyText(`,"statusMessage":"`, *x.StatusMessage)
 	}
 	if !x.Extra.Absent(3) || x.TaskID != "" {
-		w.Key(`"taskId":`)
-		w.Text(x.TaskID)
+		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
 	if !x.Extra.Absent(4) || x.TTL != nil {
-		w.Key(`"ttl":`)
+		w.Key(`,"ttl":`)
 		if x.TTL == nil {
 			w.Null()
 		} else {
@@ -4490,11 +4306,11 @@ func (x *Task) IsZero() bool {
 func (x *TaskAugmentedRequestParams) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if x.Task != nil {
-		w.Key(`"task":`)
+		w.Key(`,"task":`)
 		x.Task.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -4511,7 +4327,7 @@ func (x *TaskAugmentedRequestParams) IsZero() bool {
 func (x *TaskMetadata) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.TTL != nil {
-		w.Key(`"ttl":`)
+		w.Key(`,"ttl":`)
 		w.IntExact(*x.TTL, x.Extra, "ttl")
 	}
 	w.End(start, x.Extra)
@@ -4527,13 +4343,13 @@ func (x *TaskMetadata) IsZero() bool {
 func (x *TaskStatusNotification) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"jsonrpc":"2.0"`)
+		w.Key(`,"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(1) {
-		w.Key(`"method":"notifications/tasks/status"`)
+		w.Key(`,"method":"notifications/tasks/status"`)
 	}
 	if !x.Extra.Absent(2) || !x.Params.IsZero() {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -4549,35 +4365,30 @@ func (x *TaskStatusNotification) IsZero() bool {
 func (x *TaskStatusNotificationParams) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(0) || x.CreatedAt != "" {
-		w.Key(`"createdAt":`)
-		w.Text(x.CreatedAt)
+		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
 	if !x.Extra.Absent(1) || x.LastUpdatedAt != "" {
-		w.Key(`"lastUpdatedAt":`)
-		w.Text(x.LastUpdatedAt)
+		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
 	}
 	if x.PollInterval != nil {
-		w.Key(`"pollInterval":`)
+		w.Key(`,"pollInterval":`)
 		w.IntExact(*x.PollInterval, x.Extra, "pollInterval")
 	}
 	if !x.Extra.Absent(2) || x.Status != "" {
-		w.Key(`"status":`)
-		w.Text(string(x.Status))
+		w.KeyText(`,"status":"`, string(x.Status))
 	}
 	if x.StatusMessage != nil {
-		w.Key(`"statusMessage":`)
-		w.Text(*x.StatusMessage)
+		w.KeyText(`,"statusMessage":"`, *x.StatusMessage)
 	}
 	if !x.Extra.Absent(3) || x.TaskID != "" {
-		w.Key(`"taskId":`)
-		w.Text(x.TaskID)
+		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
 	if !x.Extra.Absent(4) || x.TTL != nil {
-		w.Key(`"ttl":`)
+		w.Key(`,"ttl":`)
 		if x.TTL == nil {
 			w.Null()
 		} else {
@@ -4604,19 +4415,18 @@ func (x *TaskStatusNotificationParams) IsZero() bool {
 func (x *TextContent) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
-		w.Key(`"type":"text"`)
+		w.Key(`,"type":"text"`)
 	}
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if x.Annotations != nil {
-		w.Key(`"annotations":`)
+		w.Key(`,"annotations":`)
 		x.Annotations.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(0) || x.Text != "" {
-		w.Key(`"text":`)
-		w.Text(x.Text)
+		w.KeyText(`,"text":"`, x.Text)
 	}
 	w.End(start, x.Extra)
 }
@@ -4633,20 +4443,17 @@ func (x *TextContent) IsZero() bool {
 func (x *TextResourceContents) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if x.MIMEType != nil {
-		w.Key(`"mimeType":`)
-		w.Text(*x.MIMEType)
+		w.KeyText(`,"mimeType":"`, *x.MIMEType)
 	}
 	if !x.Extra.Absent(0) || x.Text != "" {
-		w.Key(`"text":`)
-		w.Text(x.Text)
+		w.KeyText(`,"text":"`, x.Text)
 	}
 	if !x.Extra.Absent(1) || x.URI != "" {
-		w.Key(`"uri":`)
-		w.Text(x.URI)
+		w.KeyText(`,"uri":"`, x.URI)
 	}
 	w.End(start, x.Extra)
 }
@@ -4664,31 +4471,29 @@ func (x *TextResourceContents) IsZero() bool {
 func (x *TitledMultiSelectEnumSchema) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
-		w.Key(`"type":"array"`)
+		w.Key(`,"type":"array"`)
 	}
 	if x.Default != nil {
-		w.Key(`"default":`)
+		w.Key(`,"default":`)
 		codec.EncodeListFunc(w, x.Default, (*codec.Writer).Text)
 	}
 	if x.Description != nil {
-		w.Key(`"description":`)
-		w.Text(*x.Description)
+		w.KeyText(`,"description":"`, *x.Description)
 	}
 	if !x.Extra.Absent(0) || !x.Items.IsZero() {
-		w.Key(`"items":`)
+		w.Key(`,"items":`)
 		x.Items.EncodeJSON(w)
 	}
 	if x.MaxItems != nil {
-		w.Key(`"maxItems":`)
+		w.Key(`,"maxItems":`)
 		w.IntExact(*x.MaxItems, x.Extra, "maxItems")
 	}
 	if x.MinItems != nil {
-		w.Key(`"minItems":`)
+		w.Key(`,"minItems":`)
 		w.IntExact(*x.MinItems, x.Extra, "minItems")
 	}
 	if x.Title != nil {
-		w.Key(`"title":`)
-		w.Text(*x.Title)
+		w.KeyText(`,"title":"`, *x.Title)
 	}
 	w.End(start, x.Extra)
 }
@@ -4708,7 +4513,7 @@ func (x *TitledMultiSelectEnumSchema) IsZero() bool {
 func (x *TitledMultiSelectEnumSchemaItems) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) || x.AnyOf != nil {
-		w.Key(`"anyOf":`)
+		w.Key(`,"anyOf":`)
 		codec.EncodeList(w, x.AnyOf)
 	}
 	w.End(start, x.Extra)
@@ -4724,12 +4529,10 @@ func (x *TitledMultiSelectEnumSchemaItems) IsZero() bool {
 func (x *TitledMultiSelectEnumSchemaItemsAnyOfItem) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) || x.Const != "" {
-		w.Key(`"const":`)
-		w.Text(x.Const)
+		w.KeyText(`,"const":"`, x.Const)
 	}
 	if !x.Extra.Absent(1) || x.Title != "" {
-		w.Key(`"title":`)
-		w.Text(x.Title)
+		w.KeyText(`,"title":"`, x.Title)
 	}
 	w.End(start, x.Extra)
 }
@@ -4745,23 +4548,20 @@ func (x *TitledMultiSelectEnumSchemaItemsAnyOfItem) IsZero() bool {
 func (x *TitledSingleSelectEnumSchema) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
-		w.Key(`"type":"string"`)
+		w.Key(`,"type":"string"`)
 	}
 	if x.Default != nil {
-		w.Key(`"default":`)
-		w.Text(*x.Default)
+		w.KeyText(`,"default":"`, *x.Default)
 	}
 	if x.Description != nil {
-		w.Key(`"description":`)
-		w.Text(*x.Description)
+		w.KeyText(`,"description":"`, *x.Description)
 	}
 	if !x.Extra.Absent(0) || x.OneOf != nil {
-		w.Key(`"oneOf":`)
+		w.Key(`,"oneOf":`)
 		codec.EncodeList(w, x.OneOf)
 	}
 	if x.Title != nil {
-		w.Key(`"title":`)
-		w.Text(*x.Title)
+		w.KeyText(`,"title":"`, *x.Title)
 	}
 	w.End(start, x.Extra)
 }
@@ -4779,12 +4579,10 @@ func (x *TitledSingleSelectEnumSchema) IsZero() bool {
 func (x *TitledSingleSelectEnumSchemaOneOfItem) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) || x.Const != "" {
-		w.Key(`"const":`)
-		w.Text(x.Const)
+		w.KeyText(`,"const":"`, x.Const)
 	}
 	if !x.Extra.Absent(1) || x.Title != "" {
-		w.Key(`"title":`)
-		w.Text(x.Title)
+		w.KeyText(`,"title":"`, x.Title)
 	}
 	w.End(start, x.Extra)
 }
@@ -4800,40 +4598,37 @@ func (x *TitledSingleSelectEnumSchemaOneOfItem) IsZero() bool {
 func (x *Tool) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if x.Annotations != nil {
-		w.Key(`"annotations":`)
+		w.Key(`,"annotations":`)
 		x.Annotations.EncodeJSON(w)
 	}
 	if x.Description != nil {
-		w.Key(`"description":`)
-		w.Text(*x.Description)
+		w.KeyText(`,"description":"`, *x.Description)
 	}
 	if x.Execution != nil {
-		w.Key(`"execution":`)
+		w.Key(`,"execution":`)
 		x.Execution.EncodeJSON(w)
 	}
 	if x.Icons != nil {
-		w.Key(`"icons":`)
+		w.Key(`,"icons":`)
 		codec.EncodeList(w, x.Icons)
 	}
 	if !x.Extra.Absent(0) || !x.InputSchema.IsZero() {
-		w.Key(`"inputSchema":`)
+		w.Key(`,"inputSchema":`)
 		x.InputSchema.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(1) || x.Name != "" {
-		w.Key(`"name":`)
-		w.Text(x.Name)
+		w.KeyText(`,"name":"`, x.Name)
 	}
 	if x.OutputSchema != nil {
-		w.Key(`"outputSchema":`)
+		w.Key(`,"outputSchema":`)
 		x.OutputSchema.EncodeJSON(w)
 	}
 	if x.Title != nil {
-		w.Key(`"title":`)
-		w.Text(*x.Title)
+		w.KeyText(`,"title":"`, *x.Title)
 	}
 	w.End(start, x.Extra)
 }
@@ -4856,24 +4651,23 @@ func (x *Tool) IsZero() bool {
 func (x *ToolAnnotations) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.DestructiveHint != nil {
-		w.Key(`"destructiveHint":`)
+		w.Key(`,"destructiveHint":`)
 		w.Bool(*x.DestructiveHint)
 	}
 	if x.IdempotentHint != nil {
-		w.Key(`"idempotentHint":`)
+		w.Key(`,"idempotentHint":`)
 		w.Bool(*x.IdempotentHint)
 	}
 	if x.OpenWorldHint != nil {
-		w.Key(`"openWorldHint":`)
+		w.Key(`,"openWorldHint":`)
 		w.Bool(*x.OpenWorldHint)
 	}
 	if x.ReadOnlyHint != nil {
-		w.Key(`"readOnlyHint":`)
+		w.Key(`,"readOnlyHint":`)
 		w.Bool(*x.ReadOnlyHint)
 	}
 	if x.Title != nil {
-		w.Key(`"title":`)
-		w.Text(*x.Title)
+		w.KeyText(`,"title":"`, *x.Title)
 	}
 	w.End(start, x.Extra)
 }
@@ -4892,8 +4686,7 @@ func (x *ToolAnnotations) IsZero() bool {
 func (x *ToolChoice) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Mode != nil {
-		w.Key(`"mode":`)
-		w.Text(string(*x.Mode))
+		w.KeyText(`,"mode":"`, string(*x.Mode))
 	}
 	w.End(start, x.Extra)
 }
@@ -4908,8 +4701,7 @@ func (x *ToolChoice) IsZero() bool {
 func (x *ToolExecution) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.TaskSupport != nil {
-		w.Key(`"taskSupport":`)
-		w.Text(string(*x.TaskSupport))
+		w.KeyText(`,"taskSupport":"`, string(*x.TaskSupport))
 	}
 	w.End(start, x.Extra)
 }
@@ -4924,18 +4716,17 @@ func (x *ToolExecution) IsZero() bool {
 func (x *ToolInputSchema) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"type":"object"`)
+		w.Key(`,"type":"object"`)
 	}
 	if x.Schema != nil {
-		w.Key(`"$schema":`)
-		w.Text(*x.Schema)
+		w.KeyText(`,"$schema":"`, *x.Schema)
 	}
 	if x.Properties != nil {
-		w.Key(`"properties":`)
+		w.Key(`,"properties":`)
 		w.RawObject(x.Properties)
 	}
 	if x.Required != nil {
-		w.Key(`"required":`)
+		w.Key(`,"required":`)
 		codec.EncodeListFunc(w, x.Required, (*codec.Writer).Text)
 	}
 	w.End(start, x.Extra)
@@ -4953,14 +4744,13 @@ func (x *ToolInputSchema) IsZero() bool {
 func (x *ToolListChangedNotification) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"method":"notifications/tools/list_changed"`)
+		w.Key(`,"method":"notifications/tools/list_changed"`)
 	}
 	if x.JSONRPC != nil {
-		w.Key(`"jsonrpc":`)
-		w.Text(*x.JSONRPC)
+		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
 	}
 	if x.Params != nil {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -4977,20 +4767,18 @@ func (x *ToolListChangedNotification) IsZero() bool {
 func (x *ToolOutputSchema) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Schema != nil {
-		w.Key(`"$schema":`)
-		w.Text(*x.Schema)
+		w.KeyText(`,"$schema":"`, *x.Schema)
 	}
 	if x.Properties != nil {
-		w.Key(`"properties":`)
+		w.Key(`,"properties":`)
 		w.RawObject(x.Properties)
 	}
 	if x.Required != nil {
-		w.Key(`"required":`)
+		w.Key(`,"required":`)
 		codec.EncodeListFunc(w, x.Required, (*codec.Writer).Text)
 	}
 	if x.Type != nil {
-		w.Key(`"type":`)
-		w.Text(*x.Type)
+		w.KeyText(`,"type":"`, *x.Type)
 	}
 	w.End(start, x.Extra)
 }
@@ -5008,27 +4796,26 @@ func (x *ToolOutputSchema) IsZero() bool {
 func (x *ToolResultContent) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(2) {
-		w.Key(`"type":"tool_result"`)
+		w.Key(`,"type":"tool_result"`)
 	}
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(0) || x.Content != nil {
-		w.Key(`"content":`)
+		w.Key(`,"content":`)
 		codec.EncodeListFunc(w, x.Content, codec.WriteUnion[ContentBlock])
 	}
 	if x.IsError != nil {
-		w.Key(`"isError":`)
+		w.Key(`,"isError":`)
 		w.Bool(*x.IsError)
 	}
 	if x.StructuredContent != nil {
-		w.Key(`"structuredContent":`)
+		w.Key(`,"structuredContent":`)
 		w.Raw(x.StructuredContent)
 	}
 	if !x.Extra.Absent(1) || x.ToolUseID != "" {
-		w.Key(`"toolUseId":`)
-		w.Text(x.ToolUseID)
+		w.KeyText(`,"toolUseId":"`, x.ToolUseID)
 	}
 	w.End(start, x.Extra)
 }
@@ -5047,23 +4834,21 @@ func (x *ToolResultContent) IsZero() bool {
 func (x *ToolUseContent) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(3) {
-		w.Key(`"type":"tool_use"`)
+		w.Key(`,"type":"tool_use"`)
 	}
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(0) || x.ID != "" {
-		w.Key(`"id":`)
-		w.Text(x.ID)
+		w.KeyText(`,"id":"`, x.ID)
 	}
 	if !x.Extra.Absent(1) || x.Input != nil {
-		w.Key(`"input":`)
+		w.Key(`,"input":`)
 		w.RawObject(x.Input)
 	}
 	if !x.Extra.Absent(2) || x.Name != "" {
-		w.Key(`"name":`)
-		w.Text(x.Name)
+		w.KeyText(`,"name":"`, x.Name)
 	}
 	w.End(start, x.Extra)
 }
@@ -5081,14 +4866,14 @@ func (x *ToolUseContent) IsZero() bool {
 func (x *URLElicitationRequiredError) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
+		w.Key(`,"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(0) || !x.Error.IsZero() {
-		w.Key(`"error":`)
+		w.Key(`,"error":`)
 		x.Error.EncodeJSON(w)
 	}
 	if !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	w.End(start, x.Extra)
@@ -5105,15 +4890,14 @@ func (x *URLElicitationRequiredError) IsZero() bool {
 func (x *URLElicitationRequiredErrorError) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"code":-32042`)
+		w.Key(`,"code":-32042`)
 	}
 	if !x.Extra.Absent(1) || !x.Data.IsZero() {
-		w.Key(`"data":`)
+		w.Key(`,"data":`)
 		x.Data.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(2) || x.Message != "" {
-		w.Key(`"message":`)
-		w.Text(x.Message)
+		w.KeyText(`,"message":"`, x.Message)
 	}
 	w.End(start, x.Extra)
 }
@@ -5129,7 +4913,7 @@ func (x *URLElicitationRequiredErrorError) IsZero() bool {
 func (x *URLElicitationRequiredErrorErrorData) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) || x.Elicitations != nil {
-		w.Key(`"elicitations":`)
+		w.Key(`,"elicitations":`)
 		codec.EncodeList(w, x.Elicitations)
 	}
 	w.End(start, x.Extra)
@@ -5145,18 +4929,17 @@ func (x *URLElicitationRequiredErrorErrorData) IsZero() bool {
 func (x *UnsubscribeRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"method":"resources/unsubscribe"`)
+		w.Key(`,"method":"resources/unsubscribe"`)
 	}
 	if !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	if x.JSONRPC != nil {
-		w.Key(`"jsonrpc":`)
-		w.Text(*x.JSONRPC)
+		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
 	}
 	if !x.Extra.Absent(1) || !x.Params.IsZero() {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -5174,12 +4957,11 @@ func (x *UnsubscribeRequest) IsZero() bool {
 func (x *UnsubscribeRequestParams) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(0) || x.URI != "" {
-		w.Key(`"uri":`)
-		w.Text(x.URI)
+		w.KeyText(`,"uri":"`, x.URI)
 	}
 	w.End(start, x.Extra)
 }
@@ -5195,14 +4977,14 @@ func (x *UnsubscribeRequestParams) IsZero() bool {
 func (x *UnsupportedProtocolVersionError) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
+		w.Key(`,"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(0) || !x.Error.IsZero() {
-		w.Key(`"error":`)
+		w.Key(`,"error":`)
 		x.Error.EncodeJSON(w)
 	}
 	if !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	w.End(start, x.Extra)
@@ -5219,15 +5001,14 @@ func (x *UnsupportedProtocolVersionError) IsZero() bool {
 func (x *UnsupportedProtocolVersionErrorError) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"code":-32022`)
+		w.Key(`,"code":-32022`)
 	}
 	if !x.Extra.Absent(1) || !x.Data.IsZero() {
-		w.Key(`"data":`)
+		w.Key(`,"data":`)
 		x.Data.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(2) || x.Message != "" {
-		w.Key(`"message":`)
-		w.Text(x.Message)
+		w.KeyText(`,"message":"`, x.Message)
 	}
 	w.End(start, x.Extra)
 }
@@ -5243,11 +5024,10 @@ func (x *UnsupportedProtocolVersionErrorError) IsZero() bool {
 func (x *UnsupportedProtocolVersionErrorErrorData) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) || x.Requested != "" {
-		w.Key(`"requested":`)
-		w.Text(x.Requested)
+		w.KeyText(`,"requested":"`, x.Requested)
 	}
 	if !x.Extra.Absent(1) || x.Supported != nil {
-		w.Key(`"supported":`)
+		w.Key(`,"supported":`)
 		codec.EncodeListFunc(w, x.Supported, (*codec.Writer).Text)
 	}
 	w.End(start, x.Extra)
@@ -5264,31 +5044,29 @@ func (x *UnsupportedProtocolVersionErrorErrorData) IsZero() bool {
 func (x *UntitledMultiSelectEnumSchema) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
-		w.Key(`"type":"array"`)
+		w.Key(`,"type":"array"`)
 	}
 	if x.Default != nil {
-		w.Key(`"default":`)
+		w.Key(`,"default":`)
 		codec.EncodeListFunc(w, x.Default, (*codec.Writer).Text)
 	}
 	if x.Description != nil {
-		w.Key(`"description":`)
-		w.Text(*x.Description)
+		w.KeyText(`,"description":"`, *x.Description)
 	}
 	if !x.Extra.Absent(0) || !x.Items.IsZero() {
-		w.Key(`"items":`)
+		w.Key(`,"items":`)
 		x.Items.EncodeJSON(w)
 	}
 	if x.MaxItems != nil {
-		w.Key(`"maxItems":`)
+		w.Key(`,"maxItems":`)
 		w.IntExact(*x.MaxItems, x.Extra, "maxItems")
 	}
 	if x.MinItems != nil {
-		w.Key(`"minItems":`)
+		w.Key(`,"minItems":`)
 		w.IntExact(*x.MinItems, x.Extra, "minItems")
 	}
 	if x.Title != nil {
-		w.Key(`"title":`)
-		w.Text(*x.Title)
+		w.KeyText(`,"title":"`, *x.Title)
 	}
 	w.End(start, x.Extra)
 }
@@ -5308,10 +5086,10 @@ func (x *UntitledMultiSelectEnumSchema) IsZero() bool {
 func (x *UntitledMultiSelectEnumSchemaItems) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
-		w.Key(`"type":"string"`)
+		w.Key(`,"type":"string"`)
 	}
 	if !x.Extra.Absent(0) || x.Enum != nil {
-		w.Key(`"enum":`)
+		w.Key(`,"enum":`)
 		codec.EncodeListFunc(w, x.Enum, (*codec.Writer).Text)
 	}
 	w.End(start, x.Extra)
@@ -5327,23 +5105,20 @@ func (x *UntitledMultiSelectEnumSchemaItems) IsZero() bool {
 func (x *UntitledSingleSelectEnumSchema) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
-		w.Key(`"type":"string"`)
+		w.Key(`,"type":"string"`)
 	}
 	if x.Default != nil {
-		w.Key(`"default":`)
-		w.Text(*x.Default)
+		w.KeyText(`,"default":"`, *x.Default)
 	}
 	if x.Description != nil {
-		w.Key(`"description":`)
-		w.Text(*x.Description)
+		w.KeyText(`,"description":"`, *x.Description)
 	}
 	if !x.Extra.Absent(0) || x.Enum != nil {
-		w.Key(`"enum":`)
+		w.Key(`,"enum":`)
 		codec.EncodeListFunc(w, x.Enum, (*codec.Writer).Text)
 	}
 	if x.Title != nil {
-		w.Key(`"title":`)
-		w.Text(*x.Title)
+		w.KeyText(`,"title":"`, *x.Title)
 	}
 	w.End(start, x.Extra)
 }

@@ -30,6 +30,9 @@ type Payloads interface {
 func ParseTyped(data []byte, p Payloads, opts ...codec.Option) (Message, error) {
 	var m Message
 	r := codec.Borrow(data, opts...)
+	if p != nil {
+		r.Share()
+	}
 	at, fault := m.decode(r, p)
 	r.End()
 	r.Fail(at, fault)
@@ -110,7 +113,7 @@ func (d *decoder) member(name []byte) {
 		if r.Kind() != codec.KindString {
 			d.mistyped(ErrMethod, "string")
 		} else {
-			d.m.Method = string(r.TextBytes())
+			d.m.Method = d.text()
 		}
 	case "params":
 		d.see(seenParams)
@@ -137,6 +140,14 @@ func (d *decoder) member(name []byte) {
 	default:
 		r.Extra(&d.m.Extra)
 	}
+}
+
+// text reads a string: one that shares the message's copy if there is one, else on its own.
+func (d *decoder) text() string {
+	if d.types != nil {
+		return d.r.Text()
+	}
+	return string(d.r.TextBytes())
 }
 
 // payload takes the payload that was read from mark on, and reports whether there is one. If it has the wrong

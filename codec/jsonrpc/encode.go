@@ -6,33 +6,33 @@ import "github.com/mcpwire/mcpwire/codec"
 // lacks what its kind needs, or has what belongs to another, is not written.
 func (m *Message) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
-	w.Key(`"jsonrpc":`)
+	w.Key(`,"jsonrpc":`)
 	w.Lit(`"2.0"`)
 	m.check(w)
 	if !m.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(m.ID)
 	}
 	switch m.Kind {
 	case KindRequest, KindNotification:
-		w.Key(`"method":`)
+		w.Key(`,"method":`)
 		w.Text(m.Method)
 		if m.Payload != nil {
-			w.Key(`"params":`)
+			w.Key(`,"params":`)
 			m.Payload.EncodeJSON(w)
 		} else if len(m.Params) > 0 {
-			w.Key(`"params":`)
+			w.Key(`,"params":`)
 			w.RawObject(m.Params)
 		}
 	case KindResponse:
-		w.Key(`"result":`)
+		w.Key(`,"result":`)
 		if m.Payload != nil {
 			m.Payload.EncodeJSON(w)
 		} else {
 			w.RawObject(m.Result)
 		}
 	case KindErrorResponse:
-		w.Key(`"error":`)
+		w.Key(`,"error":`)
 		m.Error.EncodeJSON(w)
 	}
 	w.End(start, m.Extra)
@@ -88,12 +88,12 @@ func (e *Error) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	w.Key(`"code":`)
+	w.Key(`,"code":`)
 	w.IntExact(e.Code, e.Extra, "code")
-	w.Key(`"message":`)
+	w.Key(`,"message":`)
 	w.Text(e.Message)
 	if len(e.Data) > 0 {
-		w.Key(`"data":`)
+		w.Key(`,"data":`)
 		w.Raw(e.Data)
 	}
 	w.End(start, e.Extra)

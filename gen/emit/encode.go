@@ -27,28 +27,30 @@ func (w *printer) encodeStruct(s *ir.Struct) {
 	w.f("// EncodeJSON writes x as an object: its fields, then what x.Extra holds.\nfunc (x *%s) EncodeJSON(w *codec.Writer) {\n\tstart := w.Begin()\n", s.GoName)
 	var zero []string
 	for _, f := range tagsFirst(s.Fields) {
-		key := fmt.Sprintf("w.Key(`%q:`)", f.JSON)
+		key := fmt.Sprintf("w.Key(`,%q:`)", f.JSON)
 		field := "x." + f.GoName
 		switch {
 		case f.GoName == "":
-			w.f("\tif !x.Extra.Absent(%d) {\n\t\tw.Key(`%q:%s`)\n\t}\n", f.Bit, f.JSON, f.Const)
+			w.f("\tif !x.Extra.Absent(%d) {\n\t\tw.Key(`,%q:%s`)\n\t}\n", f.Bit, f.JSON, f.Const)
 			continue
 		case f.Presence == ir.Plain:
-			w.f("\tif !x.Extra.Absent(%d) || %s {\n\t\t%s\n", f.Bit, isSet(f.Type, field), key)
+			w.f("\tif !x.Extra.Absent(%d) || %s {\n", f.Bit, isSet(f.Type, field))
 			if n, ok := nullable(f.Type); ok {
+				w.f("\t\t%s\n", key)
 				w.f("\t\tif %s == nil {\n\t\t\tw.Null()\n\t\t} else {\n\t\t\t%s\n\t\t}\n", field, writeMember(n.Elem, "*"+field, f.JSON))
 			} else {
-				w.f("\t\t%s\n", writeMember(f.Type, field, f.JSON))
+				w.f("\t\t%s\n", writeKeyed(f.Type, field, f.JSON))
 			}
 		case f.Presence == ir.Pointer:
-			w.f("\tif %s != nil {\n\t\t%s\n", field, key)
+			w.f("\tif %s != nil {\n", field)
 			if n, ok := nullable(f.Type); ok {
+				w.f("\t\t%s\n", key)
 				w.f("\t\tif %s.Null {\n\t\t\tw.Null()\n\t\t} else {\n\t\t\t%s\n\t\t}\n", field, writeMember(n.Elem, field+".Value", f.JSON))
 			} else {
-				w.f("\t\t%s\n", writeMember(f.Type, "*"+field, f.JSON))
+				w.f("\t\t%s\n", writeKeyed(f.Type, "*"+field, f.JSON))
 			}
 		default:
-			w.f("\tif %s {\n\t\t%s\n\t\t%s\n", isSet(f.Type, field), key, writeMember(f.Type, field, f.JSON))
+			w.f("\tif %s {\n\t\t%s\n", isSet(f.Type, field), writeKeyed(f.Type, field, f.JSON))
 		}
 		w.f("\t}\n")
 		if f.Presence == ir.Pointer {
@@ -64,6 +66,18 @@ func (w *printer) encodeStruct(s *ir.Struct) {
 	w.f("\tw.End(start, x.Extra)\n}\n\n")
 	zero = append(zero, "x.Extra.IsZero()")
 	w.f("// IsZero reports whether no field is set.\nfunc (x *%s) IsZero() bool {\n\treturn %s\n}\n\n", s.GoName, strings.Join(zero, " &&\n\t\t"))
+}
+
+// writeKeyed is the code that writes the member name with the value v.
+func writeKeyed(t ir.Type, v, name string) string {
+	under, _ := underlying(t)
+	if under == ir.Type(ir.String) {
+		return fmt.Sprintf("w.KeyText(`,%q:\"`, %s)", name, v)
+	}
+	if e, ok := under.(*ir.Enum); ok && e.String {
+		return fmt.Sprintf("w.KeyText(`,%q:\"`, string(%s))", name, v)
+	}
+	return fmt.Sprintf("w.Key(`,%q:`)\n\t\t%s", name, writeMember(t, v, name))
 }
 
 // tagsFirst puts the constants, which tell the variants of unions apart, in front: then a

@@ -14,17 +14,17 @@ import (
 func (x *CancelTaskRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
+		w.Key(`,"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(2) {
-		w.Key(`"method":"tasks/cancel"`)
+		w.Key(`,"method":"tasks/cancel"`)
 	}
 	if !x.Extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	if !x.Extra.Absent(3) || !x.Params.IsZero() {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -41,8 +41,7 @@ func (x *CancelTaskRequest) IsZero() bool {
 func (x *CancelTaskRequestParams) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) || x.TaskID != "" {
-		w.Key(`"taskId":`)
-		w.Text(x.TaskID)
+		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
 	w.End(start, x.Extra)
 }
@@ -57,10 +56,10 @@ func (x *CancelTaskRequestParams) IsZero() bool {
 func (x *CancelTaskResult) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"resultType":"complete"`)
+		w.Key(`,"resultType":"complete"`)
 	}
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -76,30 +75,26 @@ func (x *CancelTaskResult) IsZero() bool {
 func (x *CancelledTask) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(2) {
-		w.Key(`"status":"cancelled"`)
+		w.Key(`,"status":"cancelled"`)
 	}
 	if !x.Extra.Absent(0) || x.CreatedAt != "" {
-		w.Key(`"createdAt":`)
-		w.Text(x.CreatedAt)
+		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
 	if !x.Extra.Absent(1) || x.LastUpdatedAt != "" {
-		w.Key(`"lastUpdatedAt":`)
-		w.Text(x.LastUpdatedAt)
+		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
 	}
 	if x.PollIntervalMs != nil {
-		w.Key(`"pollIntervalMs":`)
+		w.Key(`,"pollIntervalMs":`)
 		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
 	}
 	if x.StatusMessage != nil {
-		w.Key(`"statusMessage":`)
-		w.Text(*x.StatusMessage)
+		w.KeyText(`,"statusMessage":"`, *x.StatusMessage)
 	}
 	if !x.Extra.Absent(3) || x.TaskID != "" {
-		w.Key(`"taskId":`)
-		w.Text(x.TaskID)
+		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
 	if !x.Extra.Absent(4) || x.TTLMs != nil {
-		w.Key(`"ttlMs":`)
+		w.Key(`,"ttlMs":`)
 		if x.TTLMs == nil {
 			w.Null()
 		} else {
@@ -124,34 +119,30 @@ func (x *CancelledTask) IsZero() bool {
 func (x *CompletedTask) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(3) {
-		w.Key(`"status":"completed"`)
+		w.Key(`,"status":"completed"`)
 	}
 	if !x.Extra.Absent(0) || x.CreatedAt != "" {
-		w.Key(`"createdAt":`)
-		w.Text(x.CreatedAt)
+		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
 	if !x.Extra.Absent(1) || x.LastUpdatedAt != "" {
-		w.Key(`"lastUpdatedAt":`)
-		w.Text(x.LastUpdatedAt)
+		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
 	}
 	if x.PollIntervalMs != nil {
-		w.Key(`"pollIntervalMs":`)
+		w.Key(`,"pollIntervalMs":`)
 		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
 	}
 	if !x.Extra.Absent(2) || x.Result != nil {
-		w.Key(`"result":`)
+		w.Key(`,"result":`)
 		w.RawObject(x.Result)
 	}
 	if x.StatusMessage != nil {
-		w.Key(`"statusMessage":`)
-		w.Text(*x.StatusMessage)
+		w.KeyText(`,"statusMessage":"`, *x.StatusMessage)
 	}
 	if !x.Extra.Absent(4) || x.TaskID != "" {
-		w.Key(`"taskId":`)
-		w.Text(x.TaskID)
+		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
 	if !x.Extra.Absent(5) || x.TTLMs != nil {
-		w.Key(`"ttlMs":`)
+		w.Key(`,"ttlMs":`)
 		if x.TTLMs == nil {
 			w.Null()
 		} else {
@@ -177,38 +168,33 @@ func (x *CompletedTask) IsZero() bool {
 func (x *CreateTaskResult) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(2) {
-		w.Key(`"resultType":"task"`)
+		w.Key(`,"resultType":"task"`)
 	}
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(0) || x.CreatedAt != "" {
-		w.Key(`"createdAt":`)
-		w.Text(x.CreatedAt)
+		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
 	if !x.Extra.Absent(1) || x.LastUpdatedAt != "" {
-		w.Key(`"lastUpdatedAt":`)
-		w.Text(x.LastUpdatedAt)
+		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
 	}
 	if x.PollIntervalMs != nil {
-		w.Key(`"pollIntervalMs":`)
+		w.Key(`,"pollIntervalMs":`)
 		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
 	}
 	if !x.Extra.Absent(3) || x.Status != "" {
-		w.Key(`"status":`)
-		w.Text(string(x.Status))
+		w.KeyText(`,"status":"`, string(x.Status))
 	}
 	if x.StatusMessage != nil {
-		w.Key(`"statusMessage":`)
-		w.Text(*x.StatusMessage)
+		w.KeyText(`,"statusMessage":"`, *x.StatusMessage)
 	}
 	if !x.Extra.Absent(4) || x.TaskID != "" {
-		w.Key(`"taskId":`)
-		w.Text(x.TaskID)
+		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
 	if !x.Extra.Absent(5) || x.TTLMs != nil {
-		w.Key(`"ttlMs":`)
+		w.Key(`,"ttlMs":`)
 		if x.TTLMs == nil {
 			w.Null()
 		} else {
@@ -235,34 +221,30 @@ func (x *CreateTaskResult) IsZero() bool {
 func (x *FailedTask) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(3) {
-		w.Key(`"status":"failed"`)
+		w.Key(`,"status":"failed"`)
 	}
 	if !x.Extra.Absent(0) || x.CreatedAt != "" {
-		w.Key(`"createdAt":`)
-		w.Text(x.CreatedAt)
+		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
 	if !x.Extra.Absent(1) || !x.Error.IsZero() {
-		w.Key(`"error":`)
+		w.Key(`,"error":`)
 		x.Error.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(2) || x.LastUpdatedAt != "" {
-		w.Key(`"lastUpdatedAt":`)
-		w.Text(x.LastUpdatedAt)
+		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
 	}
 	if x.PollIntervalMs != nil {
-		w.Key(`"pollIntervalMs":`)
+		w.Key(`,"pollIntervalMs":`)
 		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
 	}
 	if x.StatusMessage != nil {
-		w.Key(`"statusMessage":`)
-		w.Text(*x.StatusMessage)
+		w.KeyText(`,"statusMessage":"`, *x.StatusMessage)
 	}
 	if !x.Extra.Absent(4) || x.TaskID != "" {
-		w.Key(`"taskId":`)
-		w.Text(x.TaskID)
+		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
 	if !x.Extra.Absent(5) || x.TTLMs != nil {
-		w.Key(`"ttlMs":`)
+		w.Key(`,"ttlMs":`)
 		if x.TTLMs == nil {
 			w.Null()
 		} else {
@@ -288,17 +270,17 @@ func (x *FailedTask) IsZero() bool {
 func (x *GetTaskRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
+		w.Key(`,"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(2) {
-		w.Key(`"method":"tasks/get"`)
+		w.Key(`,"method":"tasks/get"`)
 	}
 	if !x.Extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	if !x.Extra.Absent(3) || !x.Params.IsZero() {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -315,8 +297,7 @@ func (x *GetTaskRequest) IsZero() bool {
 func (x *GetTaskRequestParams) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) || x.TaskID != "" {
-		w.Key(`"taskId":`)
-		w.Text(x.TaskID)
+		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
 	w.End(start, x.Extra)
 }
@@ -331,37 +312,33 @@ func (x *GetTaskRequestParams) IsZero() bool {
 func (x *GetTaskResultCancelled) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(2) {
-		w.Key(`"resultType":"complete"`)
+		w.Key(`,"resultType":"complete"`)
 	}
 	if !x.Extra.Absent(3) {
-		w.Key(`"status":"cancelled"`)
+		w.Key(`,"status":"cancelled"`)
 	}
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(0) || x.CreatedAt != "" {
-		w.Key(`"createdAt":`)
-		w.Text(x.CreatedAt)
+		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
 	if !x.Extra.Absent(1) || x.LastUpdatedAt != "" {
-		w.Key(`"lastUpdatedAt":`)
-		w.Text(x.LastUpdatedAt)
+		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
 	}
 	if x.PollIntervalMs != nil {
-		w.Key(`"pollIntervalMs":`)
+		w.Key(`,"pollIntervalMs":`)
 		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
 	}
 	if x.StatusMessage != nil {
-		w.Key(`"statusMessage":`)
-		w.Text(*x.StatusMessage)
+		w.KeyText(`,"statusMessage":"`, *x.StatusMessage)
 	}
 	if !x.Extra.Absent(4) || x.TaskID != "" {
-		w.Key(`"taskId":`)
-		w.Text(x.TaskID)
+		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
 	if !x.Extra.Absent(5) || x.TTLMs != nil {
-		w.Key(`"ttlMs":`)
+		w.Key(`,"ttlMs":`)
 		if x.TTLMs == nil {
 			w.Null()
 		} else {
@@ -387,41 +364,37 @@ func (x *GetTaskResultCancelled) IsZero() bool {
 func (x *GetTaskResultCompleted) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(3) {
-		w.Key(`"resultType":"complete"`)
+		w.Key(`,"resultType":"complete"`)
 	}
 	if !x.Extra.Absent(4) {
-		w.Key(`"status":"completed"`)
+		w.Key(`,"status":"completed"`)
 	}
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(0) || x.CreatedAt != "" {
-		w.Key(`"createdAt":`)
-		w.Text(x.CreatedAt)
+		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
 	if !x.Extra.Absent(1) || x.LastUpdatedAt != "" {
-		w.Key(`"lastUpdatedAt":`)
-		w.Text(x.LastUpdatedAt)
+		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
 	}
 	if x.PollIntervalMs != nil {
-		w.Key(`"pollIntervalMs":`)
+		w.Key(`,"pollIntervalMs":`)
 		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
 	}
 	if !x.Extra.Absent(2) || x.Result != nil {
-		w.Key(`"result":`)
+		w.Key(`,"result":`)
 		w.RawObject(x.Result)
 	}
 	if x.StatusMessage != nil {
-		w.Key(`"statusMessage":`)
-		w.Text(*x.StatusMessage)
+		w.KeyText(`,"statusMessage":"`, *x.StatusMessage)
 	}
 	if !x.Extra.Absent(5) || x.TaskID != "" {
-		w.Key(`"taskId":`)
-		w.Text(x.TaskID)
+		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
 	if !x.Extra.Absent(6) || x.TTLMs != nil {
-		w.Key(`"ttlMs":`)
+		w.Key(`,"ttlMs":`)
 		if x.TTLMs == nil {
 			w.Null()
 		} else {
@@ -448,41 +421,37 @@ func (x *GetTaskResultCompleted) IsZero() bool {
 func (x *GetTaskResultFailed) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(3) {
-		w.Key(`"resultType":"complete"`)
+		w.Key(`,"resultType":"complete"`)
 	}
 	if !x.Extra.Absent(4) {
-		w.Key(`"status":"failed"`)
+		w.Key(`,"status":"failed"`)
 	}
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(0) || x.CreatedAt != "" {
-		w.Key(`"createdAt":`)
-		w.Text(x.CreatedAt)
+		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
 	if !x.Extra.Absent(1) || !x.Error.IsZero() {
-		w.Key(`"error":`)
+		w.Key(`,"error":`)
 		x.Error.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(2) || x.LastUpdatedAt != "" {
-		w.Key(`"lastUpdatedAt":`)
-		w.Text(x.LastUpdatedAt)
+		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
 	}
 	if x.PollIntervalMs != nil {
-		w.Key(`"pollIntervalMs":`)
+		w.Key(`,"pollIntervalMs":`)
 		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
 	}
 	if x.StatusMessage != nil {
-		w.Key(`"statusMessage":`)
-		w.Text(*x.StatusMessage)
+		w.KeyText(`,"statusMessage":"`, *x.StatusMessage)
 	}
 	if !x.Extra.Absent(5) || x.TaskID != "" {
-		w.Key(`"taskId":`)
-		w.Text(x.TaskID)
+		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
 	if !x.Extra.Absent(6) || x.TTLMs != nil {
-		w.Key(`"ttlMs":`)
+		w.Key(`,"ttlMs":`)
 		if x.TTLMs == nil {
 			w.Null()
 		} else {
@@ -509,41 +478,37 @@ func (x *GetTaskResultFailed) IsZero() bool {
 func (x *GetTaskResultInputRequired) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(3) {
-		w.Key(`"resultType":"complete"`)
+		w.Key(`,"resultType":"complete"`)
 	}
 	if !x.Extra.Absent(4) {
-		w.Key(`"status":"input_required"`)
+		w.Key(`,"status":"input_required"`)
 	}
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(0) || x.CreatedAt != "" {
-		w.Key(`"createdAt":`)
-		w.Text(x.CreatedAt)
+		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
 	if !x.Extra.Absent(1) || x.InputRequests != nil {
-		w.Key(`"inputRequests":`)
+		w.Key(`,"inputRequests":`)
 		codec.EncodeMapFunc(w, x.InputRequests, codec.WriteUnion[mcp.InputRequest])
 	}
 	if !x.Extra.Absent(2) || x.LastUpdatedAt != "" {
-		w.Key(`"lastUpdatedAt":`)
-		w.Text(x.LastUpdatedAt)
+		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
 	}
 	if x.PollIntervalMs != nil {
-		w.Key(`"pollIntervalMs":`)
+		w.Key(`,"pollIntervalMs":`)
 		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
 	}
 	if x.StatusMessage != nil {
-		w.Key(`"statusMessage":`)
-		w.Text(*x.StatusMessage)
+		w.KeyText(`,"statusMessage":"`, *x.StatusMessage)
 	}
 	if !x.Extra.Absent(5) || x.TaskID != "" {
-		w.Key(`"taskId":`)
-		w.Text(x.TaskID)
+		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
 	if !x.Extra.Absent(6) || x.TTLMs != nil {
-		w.Key(`"ttlMs":`)
+		w.Key(`,"ttlMs":`)
 		if x.TTLMs == nil {
 			w.Null()
 		} else {
@@ -570,37 +535,33 @@ func (x *GetTaskResultInputRequired) IsZero() bool {
 func (x *GetTaskResultWorking) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(2) {
-		w.Key(`"resultType":"complete"`)
+		w.Key(`,"resultType":"complete"`)
 	}
 	if !x.Extra.Absent(3) {
-		w.Key(`"status":"working"`)
+		w.Key(`,"status":"working"`)
 	}
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(0) || x.CreatedAt != "" {
-		w.Key(`"createdAt":`)
-		w.Text(x.CreatedAt)
+		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
 	if !x.Extra.Absent(1) || x.LastUpdatedAt != "" {
-		w.Key(`"lastUpdatedAt":`)
-		w.Text(x.LastUpdatedAt)
+		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
 	}
 	if x.PollIntervalMs != nil {
-		w.Key(`"pollIntervalMs":`)
+		w.Key(`,"pollIntervalMs":`)
 		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
 	}
 	if x.StatusMessage != nil {
-		w.Key(`"statusMessage":`)
-		w.Text(*x.StatusMessage)
+		w.KeyText(`,"statusMessage":"`, *x.StatusMessage)
 	}
 	if !x.Extra.Absent(4) || x.TaskID != "" {
-		w.Key(`"taskId":`)
-		w.Text(x.TaskID)
+		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
 	if !x.Extra.Absent(5) || x.TTLMs != nil {
-		w.Key(`"ttlMs":`)
+		w.Key(`,"ttlMs":`)
 		if x.TTLMs == nil {
 			w.Null()
 		} else {
@@ -626,34 +587,30 @@ func (x *GetTaskResultWorking) IsZero() bool {
 func (x *InputRequiredTask) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(3) {
-		w.Key(`"status":"input_required"`)
+		w.Key(`,"status":"input_required"`)
 	}
 	if !x.Extra.Absent(0) || x.CreatedAt != "" {
-		w.Key(`"createdAt":`)
-		w.Text(x.CreatedAt)
+		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
 	if !x.Extra.Absent(1) || x.InputRequests != nil {
-		w.Key(`"inputRequests":`)
+		w.Key(`,"inputRequests":`)
 		codec.EncodeMapFunc(w, x.InputRequests, codec.WriteUnion[mcp.InputRequest])
 	}
 	if !x.Extra.Absent(2) || x.LastUpdatedAt != "" {
-		w.Key(`"lastUpdatedAt":`)
-		w.Text(x.LastUpdatedAt)
+		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
 	}
 	if x.PollIntervalMs != nil {
-		w.Key(`"pollIntervalMs":`)
+		w.Key(`,"pollIntervalMs":`)
 		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
 	}
 	if x.StatusMessage != nil {
-		w.Key(`"statusMessage":`)
-		w.Text(*x.StatusMessage)
+		w.KeyText(`,"statusMessage":"`, *x.StatusMessage)
 	}
 	if !x.Extra.Absent(4) || x.TaskID != "" {
-		w.Key(`"taskId":`)
-		w.Text(x.TaskID)
+		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
 	if !x.Extra.Absent(5) || x.TTLMs != nil {
-		w.Key(`"ttlMs":`)
+		w.Key(`,"ttlMs":`)
 		if x.TTLMs == nil {
 			w.Null()
 		} else {
@@ -679,31 +636,26 @@ func (x *InputRequiredTask) IsZero() bool {
 func (x *Task) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) || x.CreatedAt != "" {
-		w.Key(`"createdAt":`)
-		w.Text(x.CreatedAt)
+		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
 	if !x.Extra.Absent(1) || x.LastUpdatedAt != "" {
-		w.Key(`"lastUpdatedAt":`)
-		w.Text(x.LastUpdatedAt)
+		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
 	}
 	if x.PollIntervalMs != nil {
-		w.Key(`"pollIntervalMs":`)
+		w.Key(`,"pollIntervalMs":`)
 		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
 	}
 	if !x.Extra.Absent(2) || x.Status != "" {
-		w.Key(`"status":`)
-		w.Text(string(x.Status))
+		w.KeyText(`,"status":"`, string(x.Status))
 	}
 	if x.StatusMessage != nil {
-		w.Key(`"statusMessage":`)
-		w.Text(*x.StatusMessage)
+		w.KeyText(`,"statusMessage":"`, *x.StatusMessage)
 	}
 	if !x.Extra.Absent(3) || x.TaskID != "" {
-		w.Key(`"taskId":`)
-		w.Text(x.TaskID)
+		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
 	if !x.Extra.Absent(4) || x.TTLMs != nil {
-		w.Key(`"ttlMs":`)
+		w.Key(`,"ttlMs":`)
 		if x.TTLMs == nil {
 			w.Null()
 		} else {
@@ -729,13 +681,13 @@ func (x *Task) IsZero() bool {
 func (x *TaskStatusNotification) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"jsonrpc":"2.0"`)
+		w.Key(`,"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(1) {
-		w.Key(`"method":"notifications/tasks"`)
+		w.Key(`,"method":"notifications/tasks"`)
 	}
 	if !x.Extra.Absent(2) || x.Params != nil {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		codec.WriteUnion(w, x.Params)
 	}
 	w.End(start, x.Extra)
@@ -751,34 +703,30 @@ func (x *TaskStatusNotification) IsZero() bool {
 func (x *TaskStatusNotificationParamsCancelled) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(2) {
-		w.Key(`"status":"cancelled"`)
+		w.Key(`,"status":"cancelled"`)
 	}
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(0) || x.CreatedAt != "" {
-		w.Key(`"createdAt":`)
-		w.Text(x.CreatedAt)
+		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
 	if !x.Extra.Absent(1) || x.LastUpdatedAt != "" {
-		w.Key(`"lastUpdatedAt":`)
-		w.Text(x.LastUpdatedAt)
+		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
 	}
 	if x.PollIntervalMs != nil {
-		w.Key(`"pollIntervalMs":`)
+		w.Key(`,"pollIntervalMs":`)
 		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
 	}
 	if x.StatusMessage != nil {
-		w.Key(`"statusMessage":`)
-		w.Text(*x.StatusMessage)
+		w.KeyText(`,"statusMessage":"`, *x.StatusMessage)
 	}
 	if !x.Extra.Absent(3) || x.TaskID != "" {
-		w.Key(`"taskId":`)
-		w.Text(x.TaskID)
+		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
 	if !x.Extra.Absent(4) || x.TTLMs != nil {
-		w.Key(`"ttlMs":`)
+		w.Key(`,"ttlMs":`)
 		if x.TTLMs == nil {
 			w.Null()
 		} else {
@@ -804,38 +752,34 @@ func (x *TaskStatusNotificationParamsCancelled) IsZero() bool {
 func (x *TaskStatusNotificationParamsCompleted) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(3) {
-		w.Key(`"status":"completed"`)
+		w.Key(`,"status":"completed"`)
 	}
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(0) || x.CreatedAt != "" {
-		w.Key(`"createdAt":`)
-		w.Text(x.CreatedAt)
+		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
 	if !x.Extra.Absent(1) || x.LastUpdatedAt != "" {
-		w.Key(`"lastUpdatedAt":`)
-		w.Text(x.LastUpdatedAt)
+		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
 	}
 	if x.PollIntervalMs != nil {
-		w.Key(`"pollIntervalMs":`)
+		w.Key(`,"pollIntervalMs":`)
 		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
 	}
 	if !x.Extra.Absent(2) || x.Result != nil {
-		w.Key(`"result":`)
+		w.Key(`,"result":`)
 		w.RawObject(x.Result)
 	}
 	if x.StatusMessage != nil {
-		w.Key(`"statusMessage":`)
-		w.Text(*x.StatusMessage)
+		w.KeyText(`,"statusMessage":"`, *x.StatusMessage)
 	}
 	if !x.Extra.Absent(4) || x.TaskID != "" {
-		w.Key(`"taskId":`)
-		w.Text(x.TaskID)
+		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
 	if !x.Extra.Absent(5) || x.TTLMs != nil {
-		w.Key(`"ttlMs":`)
+		w.Key(`,"ttlMs":`)
 		if x.TTLMs == nil {
 			w.Null()
 		} else {
@@ -862,38 +806,34 @@ func (x *TaskStatusNotificationParamsCompleted) IsZero() bool {
 func (x *TaskStatusNotificationParamsFailed) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(3) {
-		w.Key(`"status":"failed"`)
+		w.Key(`,"status":"failed"`)
 	}
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(0) || x.CreatedAt != "" {
-		w.Key(`"createdAt":`)
-		w.Text(x.CreatedAt)
+		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
 	if !x.Extra.Absent(1) || !x.Error.IsZero() {
-		w.Key(`"error":`)
+		w.Key(`,"error":`)
 		x.Error.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(2) || x.LastUpdatedAt != "" {
-		w.Key(`"lastUpdatedAt":`)
-		w.Text(x.LastUpdatedAt)
+		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
 	}
 	if x.PollIntervalMs != nil {
-		w.Key(`"pollIntervalMs":`)
+		w.Key(`,"pollIntervalMs":`)
 		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
 	}
 	if x.StatusMessage != nil {
-		w.Key(`"statusMessage":`)
-		w.Text(*x.StatusMessage)
+		w.KeyText(`,"statusMessage":"`, *x.StatusMessage)
 	}
 	if !x.Extra.Absent(4) || x.TaskID != "" {
-		w.Key(`"taskId":`)
-		w.Text(x.TaskID)
+		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
 	if !x.Extra.Absent(5) || x.TTLMs != nil {
-		w.Key(`"ttlMs":`)
+		w.Key(`,"ttlMs":`)
 		if x.TTLMs == nil {
 			w.Null()
 		} else {
@@ -920,38 +860,34 @@ func (x *TaskStatusNotificationParamsFailed) IsZero() bool {
 func (x *TaskStatusNotificationParamsInputRequired) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(3) {
-		w.Key(`"status":"input_required"`)
+		w.Key(`,"status":"input_required"`)
 	}
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(0) || x.CreatedAt != "" {
-		w.Key(`"createdAt":`)
-		w.Text(x.CreatedAt)
+		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
 	if !x.Extra.Absent(1) || x.InputRequests != nil {
-		w.Key(`"inputRequests":`)
+		w.Key(`,"inputRequests":`)
 		codec.EncodeMapFunc(w, x.InputRequests, codec.WriteUnion[mcp.InputRequest])
 	}
 	if !x.Extra.Absent(2) || x.LastUpdatedAt != "" {
-		w.Key(`"lastUpdatedAt":`)
-		w.Text(x.LastUpdatedAt)
+		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
 	}
 	if x.PollIntervalMs != nil {
-		w.Key(`"pollIntervalMs":`)
+		w.Key(`,"pollIntervalMs":`)
 		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
 	}
 	if x.StatusMessage != nil {
-		w.Key(`"statusMessage":`)
-		w.Text(*x.StatusMessage)
+		w.KeyText(`,"statusMessage":"`, *x.StatusMessage)
 	}
 	if !x.Extra.Absent(4) || x.TaskID != "" {
-		w.Key(`"taskId":`)
-		w.Text(x.TaskID)
+		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
 	if !x.Extra.Absent(5) || x.TTLMs != nil {
-		w.Key(`"ttlMs":`)
+		w.Key(`,"ttlMs":`)
 		if x.TTLMs == nil {
 			w.Null()
 		} else {
@@ -978,34 +914,30 @@ func (x *TaskStatusNotificationParamsInputRequired) IsZero() bool {
 func (x *TaskStatusNotificationParamsWorking) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(2) {
-		w.Key(`"status":"working"`)
+		w.Key(`,"status":"working"`)
 	}
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if !x.Extra.Absent(0) || x.CreatedAt != "" {
-		w.Key(`"createdAt":`)
-		w.Text(x.CreatedAt)
+		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
 	if !x.Extra.Absent(1) || x.LastUpdatedAt != "" {
-		w.Key(`"lastUpdatedAt":`)
-		w.Text(x.LastUpdatedAt)
+		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
 	}
 	if x.PollIntervalMs != nil {
-		w.Key(`"pollIntervalMs":`)
+		w.Key(`,"pollIntervalMs":`)
 		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
 	}
 	if x.StatusMessage != nil {
-		w.Key(`"statusMessage":`)
-		w.Text(*x.StatusMessage)
+		w.KeyText(`,"statusMessage":"`, *x.StatusMessage)
 	}
 	if !x.Extra.Absent(3) || x.TaskID != "" {
-		w.Key(`"taskId":`)
-		w.Text(x.TaskID)
+		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
 	if !x.Extra.Absent(4) || x.TTLMs != nil {
-		w.Key(`"ttlMs":`)
+		w.Key(`,"ttlMs":`)
 		if x.TTLMs == nil {
 			w.Null()
 		} else {
@@ -1031,7 +963,7 @@ func (x *TaskStatusNotificationParamsWorking) IsZero() bool {
 func (x *TaskSubscriptionAcknowledgedNotifications) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.TaskIDs != nil {
-		w.Key(`"taskIds":`)
+		w.Key(`,"taskIds":`)
 		codec.EncodeListFunc(w, x.TaskIDs, (*codec.Writer).Text)
 	}
 	w.End(start, x.Extra)
@@ -1047,7 +979,7 @@ func (x *TaskSubscriptionAcknowledgedNotifications) IsZero() bool {
 func (x *TaskSubscriptionNotifications) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.TaskIDs != nil {
-		w.Key(`"taskIds":`)
+		w.Key(`,"taskIds":`)
 		codec.EncodeListFunc(w, x.TaskIDs, (*codec.Writer).Text)
 	}
 	w.End(start, x.Extra)
@@ -1063,17 +995,17 @@ func (x *TaskSubscriptionNotifications) IsZero() bool {
 func (x *UpdateTaskRequest) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
-		w.Key(`"jsonrpc":"2.0"`)
+		w.Key(`,"jsonrpc":"2.0"`)
 	}
 	if !x.Extra.Absent(2) {
-		w.Key(`"method":"tasks/update"`)
+		w.Key(`,"method":"tasks/update"`)
 	}
 	if !x.Extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`"id":`)
+		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
 	if !x.Extra.Absent(3) || !x.Params.IsZero() {
-		w.Key(`"params":`)
+		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -1090,12 +1022,11 @@ func (x *UpdateTaskRequest) IsZero() bool {
 func (x *UpdateTaskRequestParams) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) || x.InputResponses != nil {
-		w.Key(`"inputResponses":`)
+		w.Key(`,"inputResponses":`)
 		codec.EncodeMapFunc(w, x.InputResponses, codec.WriteUnion[mcp.InputResponse])
 	}
 	if !x.Extra.Absent(1) || x.TaskID != "" {
-		w.Key(`"taskId":`)
-		w.Text(x.TaskID)
+		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
 	w.End(start, x.Extra)
 }
@@ -1111,10 +1042,10 @@ func (x *UpdateTaskRequestParams) IsZero() bool {
 func (x *UpdateTaskResult) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
-		w.Key(`"resultType":"complete"`)
+		w.Key(`,"resultType":"complete"`)
 	}
 	if x.Meta != nil {
-		w.Key(`"_meta":`)
+		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	w.End(start, x.Extra)
@@ -1130,30 +1061,26 @@ func (x *UpdateTaskResult) IsZero() bool {
 func (x *WorkingTask) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if !x.Extra.Absent(2) {
-		w.Key(`"status":"working"`)
+		w.Key(`,"status":"working"`)
 	}
 	if !x.Extra.Absent(0) || x.CreatedAt != "" {
-		w.Key(`"createdAt":`)
-		w.Text(x.CreatedAt)
+		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
 	if !x.Extra.Absent(1) || x.LastUpdatedAt != "" {
-		w.Key(`"lastUpdatedAt":`)
-		w.Text(x.LastUpdatedAt)
+		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
 	}
 	if x.PollIntervalMs != nil {
-		w.Key(`"pollIntervalMs":`)
+		w.Key(`,"pollIntervalMs":`)
 		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
 	}
 	if x.StatusMessage != nil {
-		w.Key(`"statusMessage":`)
-		w.Text(*x.StatusMessage)
+		w.KeyText(`,"statusMessage":"`, *x.StatusMessage)
 	}
 	if !x.Extra.Absent(3) || x.TaskID != "" {
-		w.Key(`"taskId":`)
-		w.Text(x.TaskID)
+		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
 	if !x.Extra.Absent(4) || x.TTLMs != nil {
-		w.Key(`"ttlMs":`)
+		w.Key(`,"ttlMs":`)
 		if x.TTLMs == nil {
 			w.Null()
 		} else {
