@@ -57,7 +57,7 @@ func TestDecode(t *testing.T) {
 			name: "-as reads bare values, unions by the type of their variant",
 			args: []string{"-v", "-as", "ContentBlock"},
 			in:   `{"type":"text","text":"a"} {"type":"smell"}`,
-			out:  `*mcp.TextContent	{"text":"a","type":"text"}` + "\n" + `*mcp.Unknown	{"type":"smell"}` + "\n",
+			out:  `*mcp.TextContent	{"type":"text","text":"a"}` + "\n" + `*mcp.Unknown	{"type":"smell"}` + "\n",
 		},
 		{
 			name: "-as reads values of the Tasks extension",
