@@ -1,0 +1,190 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bytedance/sonic"
+)
+
+// report is what the command codec prints.
+type report struct {
+	Go      string            `json:"go"`
+	System  string            `json:"system"`
+	CPU     string            `json:"cpu,omitempty"`
+	CPUs    int               `json:"cpus"`
+	Rounds  int               `json:"rounds"`
+	Turn    string            `json:"turn"`
+	Clock   string            `json:"clock"`
+	Modules map[string]string `json:"modules"` // versions of the contestants, by name
+	Rows    []row             `json:"rows"`
+}
+
+// row is one operation on one message.
+type row struct {
+	Operation string   `json:"operation"`
+	Message   string   `json:"message"`
+	Title     string   `json:"title"`
+	Size      int      `json:"bytes"`
+	Unseen    bool     `json:"unseen,omitempty"`
+	Samples   []sample `json:"samples"`
+	// How many times as fast as others mcpwire is: medians over the rounds, not quotients of the medians.
+	Ratios []versus `json:"ratios"`
+}
+
+// versus is how mcpwire compares with one other contestant.
+type versus struct {
+	With  string  `json:"with"`
+	Times float64 `json:"times"`
+	Best  bool    `json:"bestEngine,omitempty"` // the fastest engine for this row
+}
+
+func runCodec(args []string, stdout, stderr io.Writer) error {
+	flags := flag.NewFlagSet("codec", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	asJSON := flags.Bool("json", false, "print JSON for machines")
+	filter := flags.String("filter", "", "measure only what matches this `regexp`; names are OPERATION/MESSAGE/CONTESTANT")
+	rounds := flags.Int("rounds", 30, "how often each contestant has its turn")
+	turn := flags.Duration("turn", 10*time.Millisecond, "how long a turn is")
+	wall := flags.Bool("wall", false, "take the time of day rather than the time that the process has a processor")
+	fastest := flags.Bool("min", false, "print the fastest turn, not the median one")
+	variants := flags.Bool("variants", false, "measure other ways to use mcpwire, too")
+	quiet := flags.Bool("quiet", false, "do not say on standard error what is being measured")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	pattern, err := regexp.Compile(*filter)
+	switch {
+	case err != nil:
+		return fmt.Errorf("-filter: %w", err)
+	case flags.NArg() > 0:
+		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	case *rounds < 1 || *turn <= 0:
+		return fmt.Errorf("-rounds and -turn must be positive")
+	}
+	who := contestants()
+	if !*variants {
+		who = slices.DeleteFunc(who, func(c contestant) bool { return c.role == roleVariant })
+	}
+	now, name := clock(*wall)
+	progress := stderr
+	if *quiet {
+		progress = io.Discard
+	}
+	r, err := measureAll(plan{*rounds, *turn, now}, who, pattern, progress)
+	if err != nil {
+		return err
+	}
+	r.Clock = name
+	if *asJSON {
+		e := json.NewEncoder(stdout)
+		e.SetIndent("", "\t")
+		return e.Encode(r)
+	}
+	_, err = io.WriteString(stdout, r.markdown(*fastest))
+	return err
+}
+
+// measureAll measures what the pattern matches.
+func measureAll(p plan, who []contestant, pattern *regexp.Regexp, progress io.Writer) (*report, error) {
+	r := newReport(p)
+	for _, m := range messages() {
+		entries := make([]entry, 0, len(who))
+		for _, c := range who {
+			e, err := c.enter(m)
+			if err != nil {
+				return nil, fmt.Errorf("%s/%s: %w", m.name, c.name, err)
+			}
+			entries = append(entries, e)
+		}
+		for _, o := range operations() {
+			var runners []runner
+			for i, c := range who {
+				if run := o.of(entries[i]); run != nil && pattern.MatchString(o.name+"/"+m.name+"/"+c.name) {
+					runners = append(runners, runner{c, run})
+				}
+			}
+			if len(runners) == 0 {
+				continue
+			}
+			fmt.Fprintf(progress, "%s/%s\n", o.name, m.name)
+			samples, err := p.measure(runners)
+			if err != nil {
+				return nil, fmt.Errorf("%s/%s: %w", o.name, m.name, err)
+			}
+			r.Rows = append(r.Rows, row{o.name, m.name, m.title, len(m.data), m.unseen, samples, compare(samples)})
+		}
+	}
+	return r, nil
+}
+
+func newReport(p plan) *report {
+	r := &report{
+		Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH, CPU: cpu(), CPUs: runtime.GOMAXPROCS(0),
+		Rounds: p.rounds, Turn: p.turn.String(), Modules: map[string]string{},
+	}
+	built, _ := debug.ReadBuildInfo()
+	for _, c := range contestants() {
+		if c.module == "" || built == nil {
+			continue
+		}
+		for _, d := range built.Deps {
+			if d.Path == c.module {
+				r.Modules[c.name] = d.Version
+			}
+		}
+	}
+	if sonic.APIKind != sonic.UseSonicJSON {
+		r.Modules["sonic"] += " (falls back to encoding/json here)"
+	}
+	return r
+}
+
+// cpu returns the name of the processor where the system tells it.
+func cpu() string {
+	file, err := os.Open("/proc/cpuinfo")
+	if err != nil {
+		return ""
+	}
+	defer file.Close()
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		if name, value, ok := strings.Cut(lines.Text(), ":"); ok && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// compare returns the ratios of a row: none if mcpwire was not measured.
+func compare(samples []sample) []versus {
+	var list []versus
+	best := -1
+	for _, us := range samples {
+		if us.role != roleOurs {
+			continue
+		}
+		for _, s := range samples {
+			if s.role == roleOurs || s.role == roleVariant {
+				continue
+			}
+			list = append(list, versus{With: s.Contestant, Times: ratio(us, s)})
+			if i := len(list) - 1; s.role == roleEngine && (best < 0 || list[i].Times < list[best].Times) {
+				best = i
+			}
+		}
+	}
+	if best >= 0 {
+		list[best].Best = true
+	}
+	return list
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	segmentio "github.com/segmentio/encoding/json"
+)
+
+// enterOfficial decodes as the sessions of the official SDK do: the envelope with jsonrpc.DecodeMessage, then the
+// payload into the type of its package mcp, with the decoder of segmentio/encoding and the setting of the SDK's
+// internal package json. The SDK's walk over the payload to limit its depth is left out. Encoding is marshalling the
+// payload without HTML escapes, then jsonrpc.EncodeMessage.
+func enterOfficial(m message) (entry, error) {
+	var e entry
+	var err error
+	if zero := officialType(m); zero != nil {
+		e, err = enter(m, func(text []byte) (jsonrpc.Message, any, error) {
+			envelope, err := jsonrpc.DecodeMessage(text)
+			if err != nil {
+				return nil, nil, err
+			}
+			value := zero()
+			return envelope, value, officialUnmarshal(officialPayload(envelope), value)
+		}, func(envelope *jsonrpc.Message, value any) ([]byte, error) {
+			payload, err := officialMarshal(value)
+			if err != nil {
+				return nil, err
+			}
+			if r, ok := (*envelope).(*jsonrpc.Request); ok {
+				return jsonrpc.EncodeMessage(&jsonrpc.Request{ID: r.ID, Method: r.Method, Params: payload})
+			}
+			return jsonrpc.EncodeMessage(&jsonrpc.Response{ID: (*envelope).(*jsonrpc.Response).ID, Result: payload})
+		})
+	}
+	if m.form != bareTask {
+		e.envelope = func() error {
+			_, err := jsonrpc.DecodeMessage(m.data)
+			return err
+		}
+	}
+	return e, err
+}
+
+// officialType returns a function that makes the SDK's type for the payload of m, or nil if it has none, as for
+// tasks.
+func officialType(m message) func() any {
+	switch {
+	case m.form == bareTask || m.asTask:
+		return nil
+	case m.form == response:
+		return map[string]func() any{
+			"initialize":     func() any { return new(mcp.InitializeResult) },
+			"prompts/get":    func() any { return new(mcp.GetPromptResult) },
+			"resources/list": func() any { return new(mcp.ListResourcesResult) },
+			"tools/call":     func() any { return new(mcp.CallToolResult) },
+			"tools/list":     func() any { return new(mcp.ListToolsResult) },
+		}[m.method]
+	}
+	return map[string]func() any{
+		"elicitation/create":     func() any { return new(mcp.ElicitParams) },
+		"initialize":             func() any { return new(mcp.InitializeParams) },
+		"notifications/progress": func() any { return new(mcp.ProgressNotificationParams) },
+		//lint:ignore SA1019 clients decode sampling requests into it as long as there are any
+		"sampling/createMessage": func() any { return new(mcp.CreateMessageWithToolsParams) },
+		"tools/call":             func() any { return new(mcp.CallToolParamsRaw) },
+	}[m.method]
+}
+
+func officialPayload(envelope jsonrpc.Message) json.RawMessage {
+	if r, ok := envelope.(*jsonrpc.Request); ok {
+		return r.Params
+	}
+	return envelope.(*jsonrpc.Response).Result
+}
+
+func officialUnmarshal(text []byte, v any) error {
+	d := segmentio.NewDecoder(bytes.NewReader(text))
+	d.DontMatchCaseInsensitiveStructFields()
+	return d.Decode(v)
+}
+
+func officialMarshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return bytes.TrimRight(b.Bytes(), "\n"), err
+}
