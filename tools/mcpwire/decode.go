@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -406,7 +407,7 @@ func (r *report) addAt(pointer, message string) {
 func (r *report) print(offset int, pointer, message string) {
 	r.faults = true
 	line, column := r.doc.Position(offset)
-	text := fmt.Sprintf("%s:%d:%d: %s: %s\n", r.file, line, column, pointer, message)
+	text := fmt.Sprintf("%s:%d:%d: %s: %s\n", r.file, line, column, oneLine(pointer), oneLine(message))
 	if !r.said[text] {
 		if r.said == nil {
 			r.said = map[string]bool{}
@@ -414,4 +415,14 @@ func (r *report) print(offset int, pointer, message string) {
 		r.said[text] = true
 		fmt.Fprint(r.err, text)
 	}
+}
+
+// oneLine escapes what would break a line or a terminal, as Go strings do.
+func oneLine(s string) string {
+	return strings.Map(func(c rune) rune {
+		if !unicode.IsControl(c) {
+			return c
+		}
+		return -1
+	}, strings.NewReplacer("\n", `\n`, "\r", `\r`, "\t", `\t`, "\x1b", `\x1b`).Replace(s))
 }
