@@ -54,13 +54,27 @@ func (s *Schemas) annotate(x any) {
 	}
 }
 
+// Sound returns an error if a definition cannot be compiled, as one that refers to another
+// which does not exist.
+func (s *Schemas) Sound(definitions []string) error {
+	for _, name := range definitions {
+		if _, err := s.compiler.Compile(location(name, s.home)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func location(definition, home string) string {
+	return url + "#/" + home + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(definition)
+}
+
 // Validate returns what the validator finds wrong with text as a value of the definition,
 // or nil. It panics if there is no such definition or text is not JSON.
 func (s *Schemas) Validate(definition string, text []byte) error {
 	schema := s.compiled[definition]
 	if schema == nil {
-		token := strings.NewReplacer("~", "~0", "/", "~1").Replace(definition)
-		schema = s.compiler.MustCompile(url + "#/" + s.home + "/" + token)
+		schema = s.compiler.MustCompile(location(definition, s.home))
 		s.compiled[definition] = schema
 	}
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))

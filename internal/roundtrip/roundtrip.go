@@ -198,7 +198,7 @@ var exceptions = []struct {
 		"a form field with the members of an enumeration is one"},
 	{regexp.MustCompile(`(^(Primitive|Enum)Schema(Definition)?|/requestedSchema/properties/[^/]*)/default$`),
 		"an enumeration without names is one of 2025-11-25, where it can have a default"},
-	{regexp.MustCompile(`^JSONRPC\w*(/\*)?/(id|method|error|result)$`),
+	{regexp.MustCompile(`^JSONRPC\w*(/\*)?/(id|method|error|result|result/inputRequests|result/requestState)$`),
 		"a message with an id is a request, one with a result or an error is a response"},
 	{regexp.MustCompile(`^\w+ResultResponse/result/`),
 		"a result is an InputRequiredResult if its resultType says so, else the method's own"},
