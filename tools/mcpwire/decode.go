@@ -186,9 +186,9 @@ func (d *decoder) value(rep *report) error {
 	}
 	err := codec.Unmarshal(rep.doc.Text, v)
 	if d.rev != "" {
-		rep.add("", check())
+		rep.add(check())
 	}
-	rep.add("", err)
+	rep.add(err)
 	if err != nil {
 		return nil
 	}
@@ -204,7 +204,7 @@ func (d *decoder) message(rep *report, talk *mcp.Conversation) error {
 	if d.rev != "" && (err == nil || t.Kind == jsonrpc.KindRequest || t.Kind == jsonrpc.KindNotification) {
 		d.validate(rep, "", t)
 	}
-	rep.add("", err)
+	rep.add(err)
 	if err != nil {
 		return nil
 	}
@@ -222,14 +222,14 @@ func (d *decoder) expect(text []byte, talk *mcp.Conversation) {
 func (d *decoder) batch(rep *report, talk *mcp.Conversation) error {
 	items, err := jsonrpc.ParseBatch(rep.doc.Text)
 	if err != nil {
-		rep.add("", err)
+		rep.add(err)
 		return nil
 	}
 	whole := true
 	var messages []jsonrpc.Message
 	for i, item := range items {
 		if item.Err != nil {
-			rep.add("", item.Err)
+			rep.add(item.Err)
 			whole = false
 			continue
 		}
@@ -237,7 +237,7 @@ func (d *decoder) batch(rep *report, talk *mcp.Conversation) error {
 		t, err := talk.Next(item.Message)
 		d.validate(rep, at, t)
 		if err != nil {
-			rep.add(at+payloadPlace(t), err)
+			rep.addBelow(at+payloadPlace(t), err)
 			whole = false
 		}
 		messages = append(messages, t.Message)
@@ -247,7 +247,7 @@ func (d *decoder) batch(rep *report, talk *mcp.Conversation) error {
 	}
 	text, err := jsonrpc.AppendBatch(nil, messages)
 	if err != nil {
-		rep.add("", err)
+		rep.addBelow("", err)
 		return nil
 	}
 	return d.line("[]jsonrpc.Message", text)
@@ -274,16 +274,16 @@ func (d *decoder) validate(rep *report, at string, t mcp.Typed) {
 	if text, err := t.Message.AppendJSON(nil); err == nil && d.rev != extTasks {
 		for _, name := range envelope {
 			if _, known := errors.AsType[shape.Faults](mcp.Validate(rev, name, text)); known {
-				rep.add(at, mcp.Validate(rev, name, text))
+				rep.addBelow(at, mcp.Validate(rev, name, text))
 				break
 			}
 		}
 	}
 	switch p := t.Payload.(type) {
 	case mcp.Value:
-		rep.add(place, p.Validate(rev))
+		rep.addBelow(place, p.Validate(rev))
 	case tasks.Value:
-		rep.add(place, p.Validate(tasks.RevisionExtTasks))
+		rep.addBelow(place, p.Validate(tasks.RevisionExtTasks))
 	}
 	if t.Kind != jsonrpc.KindRequest && t.Kind != jsonrpc.KindNotification {
 		return
@@ -345,7 +345,7 @@ func payload(t mcp.Typed) any {
 func (d *decoder) write(rep *report, v codec.Encoder, named any) error {
 	text, err := codec.Marshal(v)
 	if err != nil {
-		rep.add("", err)
+		rep.addBelow("", err)
 		return nil
 	}
 	if h, ok := named.(interface{ Unwrap() any }); ok {
@@ -370,33 +370,34 @@ type report struct {
 	said map[string]bool
 }
 
-// add reports an error about the value at a pointer of the document. Places inside the
-// error count from there. A nil err is none.
-func (r *report) add(at string, err error) {
-	if err == nil {
-		return
+// add reports an error whose places are those in the document. A nil err is none.
+func (r *report) add(err error) {
+	for _, e := range places(err) {
+		r.print(int(e.Offset), e.Pointer, e.Err.Error())
 	}
-	if faults, ok := errors.AsType[shape.Faults](err); ok {
-		for _, f := range faults {
-			r.fault(at, f)
-		}
-		return
-	}
-	if e, ok := errors.AsType[*codec.Error](err); ok {
-		r.fault(at, e)
-		return
-	}
-	r.addAt(at, err.Error())
 }
 
-func (r *report) fault(at string, e *codec.Error) {
-	offset := int(e.Offset)
-	if at != "" || r.as == "" { // counted in a part of the document, or in a copy of it
-		if there, ok := codec.Locate(r.doc.Text, at+e.Pointer); ok {
-			offset = there
-		}
+// addBelow reports an error about what stands at a pointer of the document, or about a copy of
+// that: only the pointers inside the error, which go on from there, say where. A nil err is
+// none.
+func (r *report) addBelow(at string, err error) {
+	for _, e := range places(err) {
+		r.addAt(at+e.Pointer, e.Err.Error())
 	}
-	r.print(offset, at+e.Pointer, e.Err.Error())
+}
+
+// places lists what an error consists of. What has no place is about the whole.
+func places(err error) []*codec.Error {
+	if err == nil {
+		return nil
+	}
+	if faults, ok := errors.AsType[shape.Faults](err); ok {
+		return faults
+	}
+	if e, ok := errors.AsType[*codec.Error](err); ok {
+		return []*codec.Error{e}
+	}
+	return []*codec.Error{{Err: err}}
 }
 
 func (r *report) addAt(pointer, message string) {

@@ -95,6 +95,14 @@ func TestDecode(t *testing.T) {
 			code: 1,
 		},
 		{
+			name: "malformed text is at fault where it breaks off, not where the value starts",
+			in:   "{\"jsonrpc\":\"2.0\",\n \"id\":1 x}\n{\"id\":1,\"id\":2}\n[{\"jsonrpc\":",
+			errs: "<stdin>:2:9: : syntax error: want ',' or '}', got \"x\"\n" +
+				"<stdin>:3:9: /id: member name appears twice\n" +
+				"<stdin>:4:13: /0/jsonrpc: text ends early\n",
+			code: 1,
+		},
+		{
 			name: "a batch is a message in one revision alone",
 			args: []string{"-rev", "2025-03-26"},
 			in:   `[{"jsonrpc":"2.0","method":"ping","id":1},{"jsonrpc":"2.0","method":"notifications/initialized"}]`,
