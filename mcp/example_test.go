@@ -1,0 +1,169 @@
+package mcp_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/shape"
+	"github.com/mcpwire/mcpwire/mcp"
+)
+
+// A tool that looks at messages decodes each with its params. What it does not know survives
+// when it passes the message on.
+func ExampleDecodeRequest() {
+	const line = `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"render","arguments":{"scene":3},"task":{"ttl":6e4},"trace":"on"}}`
+
+	m, err := mcp.DecodeRequest([]byte(line))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	call := m.Payload.(*mcp.CallToolRequestParams)
+	fmt.Println(m.Method, call.Name, string(call.Arguments))
+	fmt.Println("as a task for", *call.Task.TTL, "ms")
+
+	out, err := codec.Marshal(call)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(string(out))
+	// Output:
+	// tools/call render {"scene":3}
+	// as a task for 60000 ms
+	// {"arguments":{"scene":3},"name":"render","task":{"ttl":60000},"trace":"on"}
+}
+
+// A server answers with a task. Members that may be left out are pointers; new takes their
+// value.
+func ExampleTask() {
+	result := mcp.CreateTaskResult{
+		Meta: &mcp.ResultMetaObject{ModelImmediateResponse: new("Rendering, about a minute.")},
+		Task: mcp.Task{
+			TaskID:        "786512e2",
+			Status:        mcp.TaskStatusWorking,
+			CreatedAt:     "2025-11-25T10:30:00Z",
+			LastUpdatedAt: "2025-11-25T10:30:00Z",
+			TTL:           new(int64(60000)), // nil is null: it is kept without limit
+			PollInterval:  new(int64(5000)),
+		},
+	}
+	if err := result.Validate(mcp.Revision20251125); err != nil {
+		fmt.Println(err)
+		return
+	}
+	out, err := codec.Marshal(&result)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(string(out))
+	// Output:
+	// {"_meta":{"io.modelcontextprotocol/model-immediate-response":"Rendering, about a minute."},"task":{"createdAt":"2025-11-25T10:30:00Z","lastUpdatedAt":"2025-11-25T10:30:00Z","pollInterval":5000,"status":"working","taskId":"786512e2","ttl":60000}}
+}
+
+// A client switches on what a tool gave it. What is no variant yet comes as Unknown.
+func ExampleContentBlock() {
+	var result mcp.CallToolResult
+	err := codec.Unmarshal([]byte(`{"content":[
+		{"type":"text","text":"Done."},
+		{"type":"image","mimeType":"image/png","data":"iVBORw0KGgo="},
+		{"type":"hologram","depth":3}
+	]}`), &result)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, c := range result.Content {
+		switch c := c.(type) {
+		case *mcp.TextContent:
+			fmt.Println("text:", c.Text)
+		case *mcp.ImageContent:
+			fmt.Println("image:", c.MIMEType, len(c.Data))
+		case *mcp.Unknown:
+			fmt.Println("unknown:", string(c.Raw))
+		}
+	}
+	// Output:
+	// text: Done.
+	// image: image/png 12
+	// unknown: {"type":"hologram","depth":3}
+}
+
+// What answers a tool call is one of several results; the method says which they are.
+func ExampleDecodeResult() {
+	for _, text := range []string{
+		`{"content":[{"type":"text","text":"Done."}]}`,
+		`{"task":{"taskId":"786512e2","status":"working","createdAt":"2025-11-25T10:30:00Z","lastUpdatedAt":"2025-11-25T10:30:00Z","ttl":null}}`,
+	} {
+		v, err := mcp.DecodeResult("tools/call", []byte(text))
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		switch result := v.(type) {
+		case *mcp.CallToolResult:
+			fmt.Println("result with", len(result.Content), "block")
+		case *mcp.CreateTaskResult:
+			fmt.Println("task", result.Task.TaskID, "is", result.Task.Status)
+		}
+	}
+	// Output:
+	// result with 1 block
+	// task 786512e2 is working
+}
+
+// Validate says all that one revision finds wrong, each fault with its place.
+func ExampleValidate() {
+	err := mcp.Validate(mcp.Revision20251125, "Task", []byte(`{"taskId":7,"status":"asleep","createdAt":"","lastUpdatedAt":""}`))
+	var faults shape.Faults
+	if errors.As(err, &faults) {
+		for _, f := range faults {
+			fmt.Printf("%q: %v\n", f.Pointer, f.Err)
+		}
+	}
+	// Output:
+	// "": required member "ttl" is missing
+	// "/taskId": want string, got number
+	// "/status": "asleep" is not one of "cancelled", "completed", "failed", "input_required", "working"
+}
+
+// adder answers one method; the embedded struct refuses all others.
+type adder struct{ mcp.UnimplementedServerHandler }
+
+func (adder) CallTool(ctx context.Context, params *mcp.CallToolRequestParams) (mcp.CallToolOutcome, error) {
+	var numbers []int
+	if err := json.Unmarshal(params.Arguments, &struct{ Numbers *[]int }{&numbers}); err != nil {
+		return nil, jsonrpc.InvalidParams(err)
+	}
+	sum := 0
+	for _, n := range numbers {
+		sum += n
+	}
+	return &mcp.CallToolResult{Content: []mcp.ContentBlock{&mcp.TextContent{Text: fmt.Sprint(sum)}}}, nil
+}
+
+// A server gets its requests by method, checked against the revision that it speaks.
+func ExampleDispatchServer() {
+	ctx := context.Background()
+	for _, params := range []string{`{"name":"add","arguments":{"numbers":[1,2,39]}}`, `{"arguments":[]}`} {
+		result, err := mcp.DispatchServer(ctx, adder{}, mcp.Revision20251125, "tools/call", []byte(params))
+		if err != nil {
+			fmt.Println(jsonrpc.CodeOf(err))
+			continue
+		}
+		out, err := codec.Marshal(result)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(string(out))
+	}
+	// Output:
+	// {"content":[{"type":"text","text":"42"}]}
+	// -32602
+}
