@@ -713,6 +713,9 @@ func (x *UntitledSingleSelectEnumSchema) Validate(rev Revision) error {
 	return validate(x, rev, "UntitledSingleSelectEnumSchema")
 }
 
+// Validate encodes x and checks it against the schema of revision rev; see [Value].
+func (x *JSONRPCMessageList) Validate(rev Revision) error { return validate(x, rev, "JSONRPCMessage") }
+
 // New returns a new value for a definition of the schemas, by the name it has there, or nil
 // if there is none of that name. For a struct it is a pointer to it; for anything else it is
 // a holder whose method Unwrap returns the value.

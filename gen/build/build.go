@@ -49,6 +49,7 @@ func Build(g *merge.Graph, c Config) (*ir.Package, error) {
 	for _, label := range g.Revisions {
 		b.pkg.Revisions = append(b.pkg.Revisions, ir.Revision{Label: label, Const: "Revision" + strings.TrimPrefix(goName(label), "X")})
 	}
+	b.messages()
 	b.findFree()
 	for _, name := range reserved {
 		b.taken[name] = "the generated package itself"
@@ -234,6 +235,7 @@ func (b *builder) def(name string) (ir.Type, error) {
 		node, s.null = n.Node, true
 	}
 	if u, ok := node.(*merge.Union); ok {
+		s.null = s.null || b.mayBeNull(u)
 		if flat := b.flatten(u); len(flat) == 1 && flat[0].name == "" {
 			node = flat[0].node
 		}
@@ -328,7 +330,7 @@ func (b *builder) typ(n merge.Node, s scope) (ir.Type, error) {
 	case *merge.Ref:
 		return b.def(n.Name)
 	case *merge.Object:
-		if len(n.Members) == 0 {
+		if len(n.Members) == 0 && !n.Struct {
 			elem, err := b.elem(n.Rest, s.elem("{}", "Value"))
 			return &ir.Map{Elem: elem}, err
 		}
@@ -343,7 +345,11 @@ func (b *builder) typ(n merge.Node, s scope) (ir.Type, error) {
 		elem, err := b.elem(n.Elem, s.elem("[]", "Item"))
 		return &ir.List{Elem: elem}, err
 	case *merge.Union:
-		return b.union(n, s)
+		t, err := b.union(n, s)
+		if err == nil && b.mayBeNull(n) {
+			t = &ir.Nullable{Elem: notNull(t)}
+		}
+		return t, err
 	case *merge.Enum:
 		switch kind := n.Kind(); {
 		case kind == merge.KindBool:
@@ -358,7 +364,7 @@ func (b *builder) typ(n merge.Node, s scope) (ir.Type, error) {
 		return scalar(n.Kinds), nil
 	case *merge.Nullable:
 		t, err := b.typ(n.Node, s)
-		return &ir.Nullable{Elem: t}, err
+		return &ir.Nullable{Elem: notNull(t)}, err
 	case *merge.Any, *merge.Never:
 		return ir.RawAny, nil
 	}
@@ -390,6 +396,14 @@ func exact(t ir.Type) ir.Type {
 		if e := exact(u.Elem); e != u.Elem {
 			return &ir.Nullable{Elem: e}
 		}
+	}
+	return t
+}
+
+// notNull is t without the null that it may be.
+func notNull(t ir.Type) ir.Type {
+	if n, ok := resolveAlias(t).(*ir.Nullable); ok {
+		return n.Elem
 	}
 	return t
 }
@@ -532,7 +546,7 @@ func (b *builder) enum(n *merge.Enum, s scope) (ir.Type, error) {
 		b.define(s, e)
 	}
 	for _, v := range n.Values {
-		value := strings.Trim(v.JSON, `"`)
+		value := v.Text()
 		c := ir.EnumValue{GoName: name + valueName(value), JSON: v.JSON}
 		if as, ok := b.Overrides.Name(s.at + "=" + value); ok {
 			c.GoName = as
@@ -555,10 +569,13 @@ func (b *builder) enum(n *merge.Enum, s scope) (ir.Type, error) {
 // between one value and a list of them.
 func (b *builder) union(n *merge.Union, s scope) (ir.Type, error) {
 	flat := b.flatten(n)
-	if len(flat) == 1 { // several scalars, say, which are one
-		if flat[0].name != "" {
-			return b.def(flat[0].name)
-		}
+	switch {
+	case len(flat) == 0: // nothing but null
+		return ir.RawAny, nil
+	case len(flat) == 1 && flat[0].name != "":
+		t, err := b.def(flat[0].name)
+		return notNull(t), err
+	case len(flat) == 1: // several scalars, say, which are one
 		return b.typ(flat[0].node, s)
 	}
 	key := "union"
@@ -624,13 +641,24 @@ func (b *builder) flatten(u *merge.Union) []variant {
 			if r, ok := v.Node.(*merge.Ref); ok {
 				c.name = b.lastRef(r)
 			}
+			if n, ok := c.node.(*merge.Nullable); ok { // see mayBeNull
+				c.node = b.g.Follow(n.Node)
+			}
+			// also says that the alternative for node is one of these revisions, too.
+			also := func(node merge.Node) {
+				i := slices.IndexFunc(out, func(o variant) bool { return o.node == node })
+				out[i].in |= c.in
+			}
 			switch n := c.node.(type) {
+			case *merge.Never:
+				continue
 			case *merge.Union:
 				visit(n, c.in)
 				continue
 			case *merge.Array:
 				if array != nil {
 					array.Elem = b.join(array.Elem, n.Elem)
+					also(array)
 					continue
 				}
 				copied := *n
@@ -638,6 +666,7 @@ func (b *builder) flatten(u *merge.Union) []variant {
 			case *merge.Scalar:
 				if scalars != nil {
 					scalars.Kinds |= n.Kinds
+					also(scalars)
 					continue
 				}
 				copied := *n
@@ -668,6 +697,20 @@ func (b *builder) flatten(u *merge.Union) []variant {
 	return slices.DeleteFunc(out, func(v variant) bool {
 		e, ok := v.node.(*merge.Enum)
 		return ok && scalars != nil && scalars.Kinds&e.Kind() != 0
+	})
+}
+
+// mayBeNull reports whether an alternative of u is a definition that may be null. Null is
+// then a value of the whole union.
+func (b *builder) mayBeNull(u *merge.Union) bool {
+	return slices.ContainsFunc(u.Variants, func(v *merge.Variant) bool {
+		switch n := b.g.Follow(v.Node).(type) {
+		case *merge.Nullable:
+			return true
+		case *merge.Union:
+			return b.mayBeNull(n)
+		}
+		return false
 	})
 }
 
@@ -736,6 +779,7 @@ func (b *builder) variant(v variant, all []variant, s scope) (ir.Type, error) {
 		if err != nil {
 			return nil, err
 		}
+		t = notNull(t)
 		switch e := t.(type) {
 		case *ir.Struct:
 			return t, nil
@@ -814,7 +858,7 @@ func variantName(o *merge.Object, all []variant) string {
 		switch value := constant(m); {
 		case value == "" || shared(m.Name, value):
 		case value[0] == '"':
-			return goName(strings.Trim(value, `"`))
+			return goName(m.Node.(*merge.Enum).Values[0].Text())
 		case value[0] == 't' || value[0] == 'f':
 			return goName(m.Name) + goName(value)
 		}

@@ -9,6 +9,30 @@ import (
 	"github.com/mcpwire/mcpwire/gen/merge"
 )
 
+// messages makes structs of params and results that name no members, so that handlers can
+// be given them like any other.
+func (b *builder) messages() {
+	mark := func(n merge.Node) {
+		if r, ok := n.(*merge.Ref); ok && !strings.HasSuffix(r.Name, "Params") && !strings.HasSuffix(r.Name, "Result") {
+			return // a definition with uses of its own
+		}
+		if o, ok := b.g.Follow(n).(*merge.Object); ok && len(o.Members) == 0 {
+			o.Struct = true
+		}
+	}
+	for name, d := range b.g.Defs {
+		if methodOf(d.Node) == "" || b.external(name) {
+			continue
+		}
+		if p := d.Node.(*merge.Object).Member("params"); p != nil {
+			mark(p.Node)
+		}
+		if r := strings.TrimSuffix(name, "Request") + "Result"; b.g.Defs[r] != nil && !b.external(r) {
+			mark(merge.NewRef(d.Node.At(), r))
+		}
+	}
+}
+
 // methods makes the method table: every definition called …Request or …Notification whose
 // member "method" is a constant.
 func (b *builder) methods() error {
@@ -68,10 +92,18 @@ func (b *builder) methods() error {
 		if p := o.Member("params"); p != nil {
 			m.OptParams = p.Required != o.In
 			m.Params = b.paramsType(name)
+			if m.Params != nil && !isMessage(m.Params) {
+				return p.Node.At().Errorf("the params of the method %q are no object that handlers could be given as a struct; "+
+					"if they refer to an open object, a struct row in the overrides makes one of it", m.Name)
+			}
 		}
 		if request {
 			if err := b.result(m, stem, o); err != nil {
 				return err
+			}
+			if !isMessage(m.Result) {
+				return o.At().Errorf("the result of the method %q is no object that handlers could return as a struct; "+
+					"if it is an open object, a struct row in the overrides makes one of it", m.Name)
 			}
 		}
 		b.pkg.Methods = append(b.pkg.Methods, m)
@@ -104,11 +136,24 @@ func methodOf(n merge.Node) string {
 	if !ok || len(e.Values) != 1 {
 		return ""
 	}
-	return strings.Trim(e.Values[0].JSON, `"`)
+	return e.Values[0].Text()
+}
+
+// isMessage reports whether t can be the params or the result of a method.
+func isMessage(t ir.Type) bool {
+	t = resolveAlias(t)
+	if e, ok := t.(*ir.External); ok {
+		t = resolveAlias(e.Type)
+	}
+	switch t.(type) {
+	case *ir.Struct, *ir.Union:
+		return true
+	}
+	return false
 }
 
 // paramsType is the Go type of the member params of a request or notification; nil if it
-// has no members to name.
+// has none.
 func (b *builder) paramsType(def string) ir.Type {
 	st, ok := b.defs[def].(*ir.Struct)
 	if !ok {
@@ -116,9 +161,6 @@ func (b *builder) paramsType(def string) ir.Type {
 	}
 	for _, f := range st.Fields {
 		if f.JSON == "params" {
-			if _, raw := f.Type.(ir.Raw); raw {
-				return nil
-			}
 			return f.Type
 		}
 	}

@@ -62,10 +62,6 @@ func (b *builder) pick(p *pendingUnion) (ir.Pick, error) {
 			continue
 		}
 		kinds := b.kinds(v.node)
-		if _, ok := v.node.(*merge.Nullable); ok {
-			return pick, p.node.At().Errorf("the alternative %s may be null by its definition, which is not supported; "+
-				"null must stand beside the alternatives, as one of its own", v.node.At().Pointer)
-		}
 		if kinds == nil {
 			return pick, p.node.At().Errorf("the alternative %s admits any value, so no other one can be told from it; "+
 				"only the schema can say more", v.node.At().Pointer)
@@ -103,14 +99,14 @@ func tagValues(v variant, name string) (values []string, free bool) {
 		return nil, true
 	}
 	if m.Tag != nil {
-		return []string{strings.Trim(string(m.Tag), `"`)}, false
+		return []string{(&merge.EnumValue{JSON: string(m.Tag)}).Text()}, false
 	}
 	e, ok := m.Node.(*merge.Enum)
 	if !ok || e.Kind() == merge.KindInteger {
 		return nil, true
 	}
 	for _, value := range e.Values {
-		values = append(values, strings.Trim(value.JSON, `"`))
+		values = append(values, value.Text())
 	}
 	return values, false
 }

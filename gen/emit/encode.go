@@ -2,8 +2,10 @@ package emit
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/mcpwire/mcpwire/gen/ir"
@@ -27,11 +29,11 @@ func (w *printer) encodeStruct(s *ir.Struct) {
 	w.f("// EncodeJSON writes x as an object: its fields, then what x.Extra holds.\nfunc (x *%s) EncodeJSON(w *codec.Writer) {\n\tstart := w.Begin()\n", s.GoName)
 	var zero []string
 	for _, f := range tagsFirst(s.Fields) {
-		key := fmt.Sprintf("w.Key(`,%q:`)", f.JSON)
+		key := "w.Key(" + literal(","+quote(f.JSON)+":") + ")"
 		field := "x." + f.GoName
 		switch {
 		case f.GoName == "":
-			w.f("\tif !x.Extra.Absent(%d) {\n\t\tw.Key(`,%q:%s`)\n\t}\n", f.Bit, f.JSON, f.Const)
+			w.f("\tif !x.Extra.Absent(%d) {\n\t\tw.Key(%s)\n\t}\n", f.Bit, literal(","+quote(f.JSON)+":"+f.Const))
 			continue
 		case f.Presence == ir.Plain:
 			w.f("\tif !x.Extra.Absent(%d) || %s {\n", f.Bit, isSet(f.Type, field))
@@ -72,12 +74,12 @@ func (w *printer) encodeStruct(s *ir.Struct) {
 func writeKeyed(t ir.Type, v, name string) string {
 	under, _ := underlying(t)
 	if under == ir.Type(ir.String) {
-		return fmt.Sprintf("w.KeyText(`,%q:\"`, %s)", name, v)
+		return fmt.Sprintf("w.KeyText(%s, %s)", literal(","+quote(name)+":\""), v)
 	}
 	if e, ok := under.(*ir.Enum); ok && e.String {
-		return fmt.Sprintf("w.KeyText(`,%q:\"`, string(%s))", name, v)
+		return fmt.Sprintf("w.KeyText(%s, string(%s))", literal(","+quote(name)+":\""), v)
 	}
-	return fmt.Sprintf("w.Key(`,%q:`)\n\t\t%s", name, writeMember(t, v, name))
+	return fmt.Sprintf("w.Key(%s)\n\t\t%s", literal(","+quote(name)+":"), writeMember(t, v, name))
 }
 
 // tagsFirst puts the constants, which tell the variants of unions apart, in front: then a
@@ -86,6 +88,23 @@ func tagsFirst(fields []*ir.Field) []*ir.Field {
 	return slices.SortedStableFunc(slices.Values(fields), func(a, b *ir.Field) int {
 		return cmp.Compare(min(len(a.GoName), 1), min(len(b.GoName), 1))
 	})
+}
+
+// quote is s as JSON text.
+func quote(s string) string {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(s) // a string has a text, and a Builder takes it
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// literal is s as a Go literal, between backquotes if it can be.
+func literal(s string) string {
+	if strconv.CanBackquote(s) {
+		return "`" + s + "`"
+	}
+	return strconv.Quote(s)
 }
 
 // isSet is the condition under which a required field is not zero, or an optional one

@@ -48,12 +48,35 @@ func validate(x codec.Encoder, rev Revision, definitions ...string) error {
 		}
 		roots = append(roots, params[s]...)
 		if len(roots) == 0 {
-			continue
+			roots = unionsOf(s.Unions)
 		}
-		w.f("// Validate encodes x and checks it against the schema of revision rev; see [Value].\nfunc (x *%s) Validate(rev Revision) error { return validate(x, rev, \"%s\") }\n\n", s.GoName, strings.Join(roots, `", "`))
+		w.validateMethod(s.GoName, roots)
+	}
+	for _, x := range w.p.Wrappers {
+		w.validateMethod(x.GoName, unionsOf(x.Unions))
 	}
 	w.registry()
 	w.f("%s\n", tables)
+}
+
+// validateMethod prints the method of a type that is checked against one of the definitions
+// called roots; there is none if there are none.
+func (w *printer) validateMethod(name string, roots []string) {
+	if len(roots) > 0 {
+		w.f("// Validate encodes x and checks it against the schema of revision rev; see [Value].\nfunc (x *%s) Validate(rev Revision) error { return validate(x, rev, \"%s\") }\n\n", name, strings.Join(roots, `", "`))
+	}
+}
+
+// unionsOf lists the unions that are definitions: a variant without a definition of its own
+// is checked against them.
+func unionsOf(unions []*ir.Union) []string {
+	var defs []string
+	for _, u := range unions {
+		if u.Def != "" {
+			defs = append(defs, u.Def)
+		}
+	}
+	return defs
 }
 
 // paramsOf finds for each struct the requests and notifications whose params it is. A

@@ -1,6 +1,7 @@
 package merge
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 
@@ -228,6 +229,15 @@ func (m *merger) conflict(a, b Node) error {
 
 // Kind is the JSON type of the values: KindString, KindInteger or KindBool.
 func (e *Enum) Kind() Kinds { return e.Values[0].kind() }
+
+// Text is what a string says, and the JSON text of any other value.
+func (v *EnumValue) Text() string {
+	var text string
+	if json.Unmarshal([]byte(v.JSON), &text) != nil {
+		return v.JSON
+	}
+	return text
+}
 
 func (v *EnumValue) kind() Kinds {
 	switch v.JSON[0] {

@@ -227,7 +227,7 @@ func (r *resolver) enum(s *load.Schema, values []json.RawMessage) (Node, error) 
 		}
 		switch text := b.String(); text[0] {
 		case '"':
-			e.Values = append(e.Values, &EnumValue{text, r.revs})
+			e.Values = append(e.Values, &EnumValue{quote((&EnumValue{JSON: text}).Text()), r.revs})
 		case 'n':
 			null = true
 		case 't', 'f':
@@ -253,6 +253,15 @@ func (r *resolver) enum(s *load.Schema, values []json.RawMessage) (Node, error) 
 		return &Nullable{pos{s}, &Never{pos{s}}}, nil
 	}
 	return &Nullable{pos{s}, e}, nil
+}
+
+// quote is the JSON text of a string, the same for all its spellings.
+func quote(text string) string {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(text) // a string has a text, and a Builder takes it
+	return strings.TrimSuffix(b.String(), "\n")
 }
 
 // union resolves anyOf and oneOf. Alternatives that are all constants make an enum, and

@@ -71,6 +71,27 @@ func (x *GetTaskRequestParams) Validate(rev Revision) error {
 }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
+func (x *GetTaskResultCancelled) Validate(rev Revision) error {
+	return validate(x, rev, "GetTaskResult")
+}
+
+// Validate encodes x and checks it against the schema of revision rev; see [Value].
+func (x *GetTaskResultCompleted) Validate(rev Revision) error {
+	return validate(x, rev, "GetTaskResult")
+}
+
+// Validate encodes x and checks it against the schema of revision rev; see [Value].
+func (x *GetTaskResultFailed) Validate(rev Revision) error { return validate(x, rev, "GetTaskResult") }
+
+// Validate encodes x and checks it against the schema of revision rev; see [Value].
+func (x *GetTaskResultInputRequired) Validate(rev Revision) error {
+	return validate(x, rev, "GetTaskResult")
+}
+
+// Validate encodes x and checks it against the schema of revision rev; see [Value].
+func (x *GetTaskResultWorking) Validate(rev Revision) error { return validate(x, rev, "GetTaskResult") }
+
+// Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *InputRequiredTask) Validate(rev Revision) error {
 	return validate(x, rev, "InputRequiredTask")
 }

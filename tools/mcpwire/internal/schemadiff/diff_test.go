@@ -252,7 +252,7 @@ var rules = []struct {
 			"none type ClientRequest: ARequest | BRequest → ARequest"},
 	}, {
 		name: "the definition of a method is renamed",
-		a:    `"Result": {"properties": {"_meta": {}}}, "ARequest": {"properties": {"method": {"const": "a"}, "params": {}}, "required": ["method"]}`,
+		a:    `"Result": {"properties": {"_meta": {}}}, "ARequest": {"properties": {"method": {"const": "a"}, "params": {"type": "object"}}, "required": ["method"]}`,
 		b:    `"Result": {"properties": {"_meta": {}}}, "BRequest": {"properties": {"method": {"const": "a"}}, "required": ["method"]}`,
 		want: []string{"breaking method a: its definition was ARequest, is BRequest", "none definition ARequest: gone", "added definition BRequest: new: object {method}"},
 	},
