@@ -69,16 +69,23 @@ func CallFor[T any](ctx context.Context, c Caller, method string, params codec.E
 }
 
 // Serve decodes the params of a request and answers it with handle. Absent params are nil
-// if they are optional, and refused otherwise.
+// if they are optional, and refused otherwise. No result, which is a nil pointer or interface,
+// without an error is an [*Error] with [CodeInternalError].
 func Serve[P any, D interface {
 	*P
 	codec.Decoder
-}, R codec.Encoder](ctx context.Context, params json.RawMessage, optional bool, handle func(context.Context, D) (R, error)) (codec.Encoder, error) {
+}, R interface {
+	comparable
+	codec.Encoder
+}](ctx context.Context, params json.RawMessage, optional bool, handle func(context.Context, D) (R, error)) (codec.Encoder, error) {
 	return ServeFor(ctx, params, optional, read[P, D], handle)
 }
 
 // ServeFor is [Serve] for params that read returns.
-func ServeFor[P any, R codec.Encoder](ctx context.Context, params json.RawMessage, optional bool, read func(*codec.Reader) P, handle func(context.Context, P) (R, error)) (codec.Encoder, error) {
+func ServeFor[P any, R interface {
+	comparable
+	codec.Encoder
+}](ctx context.Context, params json.RawMessage, optional bool, read func(*codec.Reader) P, handle func(context.Context, P) (R, error)) (codec.Encoder, error) {
 	v, err := decodeParams(params, optional, read)
 	if err != nil {
 		return nil, err
@@ -86,6 +93,10 @@ func ServeFor[P any, R codec.Encoder](ctx context.Context, params json.RawMessag
 	result, err := handle(ctx, v)
 	if err != nil {
 		return nil, err
+	}
+	var none R
+	if result == none {
+		return nil, &Error{Code: CodeInternalError, Message: "internal error: the handler returned no result"}
 	}
 	return result, nil
 }
