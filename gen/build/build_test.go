@@ -56,7 +56,7 @@ func TestRulesThatDraftsNeed(t *testing.T) {
 			"PartRequest": {"type": "object", "properties": {"method": {"const": "ping"}}, "required": ["method"]},
 			"ClientRequest": {"anyOf": [{"$ref": "#/$defs/PingRequest"}]},
 			"Result": {"type": "object", "properties": {"_meta": {"type": "object"}}}`,
-			[]string{"PartRequest{method}", "PingRequest{id string, method}", "Result{_meta? raw}", "method ping is PingRequest"},
+			[]string{"ClientRequest = PingRequest", "PartRequest{method}", "PingRequest{id string, method}", "Result{_meta? raw}", "method ping is PingRequest"},
 		},
 		{
 			"messages are told apart by optional members of their results",
