@@ -65,6 +65,16 @@ func (m *Message) check(w *codec.Writer) {
 	case m.Kind == KindErrorResponse && m.Error == nil:
 		w.Fail("error", codec.ErrNoValue)
 	}
+	if m.Payload != nil {
+		switch {
+		case len(m.Params) > 0:
+			w.Fail("params", ErrMixed)
+		case len(m.Result) > 0:
+			w.Fail("result", ErrMixed)
+		case m.Kind == KindErrorResponse:
+			w.Fail("error", ErrMixed)
+		}
+	}
 	for name, value := range m.Extra.All() {
 		switch name {
 		case "id":

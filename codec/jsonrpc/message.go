@@ -46,7 +46,7 @@ type Message struct {
 	Result json.RawMessage // of responses: an object
 	Error  *Error          // of error responses
 	// Payload, if it is not nil, is the params or the result as a value of its own type, in the place of Params or
-	// Result.
+	// Result, which must then be nil.
 	Payload codec.Value
 	// Extra holds unknown members. The id of an error response is there if it is null.
 	Extra codec.Extra
