@@ -23,7 +23,7 @@ func DecodeList[T any, P interface {
 }
 
 // room returns list with room for one more element at least. How many more there will be is guessed from the
-// size of those since start; a wrong guess costs no more than a few elements.
+// size of those since start; a wrong guess costs no more than a few elements, or what append wastes on a long list.
 func room[T any](r *Reader, start int, list []T) []T {
 	n := len(list)
 	if n < cap(list) {
@@ -32,7 +32,10 @@ func room[T any](r *Reader, start int, list []T) []T {
 	more := 1
 	if n > 0 {
 		size := max((r.pos-start)/n, 1)
-		more = min(max((len(r.data)-r.pos)/size, 1), 64, 8*n)
+		more = max((len(r.data)-r.pos)/size, 1)
+		// Not much at once for a short list, and by a part of itself for a long one: growing by steps of the same
+		// size would copy it over and over.
+		more = max(min(more, 8*n, max(n, 64)), n/4)
 	}
 	grown := make([]T, n, n+more) // zero beyond its length, unlike what Grow returns
 	copy(grown, list)
