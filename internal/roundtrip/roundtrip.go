@@ -4,7 +4,7 @@
 // reported, and nothing else.
 //
 // Two environment variables change it: MCPWIRE_LONG=1 makes a few thousand values of
-// every definition instead of a few dozen, and MCPWIRE_SEED=N makes other ones.
+// every definition instead of a hundred, and MCPWIRE_SEED=N makes other ones.
 package roundtrip
 
 import (
@@ -186,10 +186,10 @@ const (
 )
 
 // exceptions are the places where a value that a revision admits may fail to decode, each
-// with the reason. In all of them the schema names no member there, so that a stray one of
-// that name may hold anything, but the member's presence is the only thing that tells the
-// variants of a union apart. The value is then taken for the variant that has the member,
-// and refused if it does not fit there.
+// with the reason. In all of them the schema names no member, so that a stray one of that
+// name may hold anything, and yet it is taken for one that has a shape: mostly since its
+// presence is all that tells the variants of a union apart, so that the value is read as the
+// variant with that member.
 var exceptions = []struct {
 	place *regexp.Regexp
 	why   string
