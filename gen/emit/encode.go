@@ -187,10 +187,7 @@ func write(t ir.Type, v string) string {
 	case *ir.Nullable:
 		return fmt.Sprintf("codec.WriteOrNull(w, %s, %s)", v, writer(u.Elem))
 	}
-	if strings.HasPrefix(v, "*") {
-		v = v[1:]
-	}
-	return v + ".EncodeJSON(w)"
+	return strings.TrimPrefix(v, "*") + ".EncodeJSON(w)"
 }
 
 // writer is a function that writes a value of type t.

@@ -54,9 +54,7 @@ func Compile(docs []*load.Document) (*Tables, error) {
 			names[name] = true
 		}
 	}
-	if err := b.resolve(); err != nil {
-		return nil, err
-	}
+	b.resolve()
 	for _, n := range b.nodes {
 		if err := n.simplify(); err != nil {
 			return nil, err

@@ -6,12 +6,11 @@ import (
 )
 
 // resolve replaces nodes that say no more than another node does, a bare $ref above
-// all, by that other node, everywhere.
-func (b *builder) resolve() error {
+// all, by that other node, everywhere. It ends because package load refuses schemas that
+// lead back to themselves.
+func (b *builder) resolve() {
 	for _, n := range b.nodes {
-		if err := b.follow(n, nil); err != nil {
-			return err
-		}
+		b.follow(n)
 	}
 	for _, defs := range b.defs {
 		for name, n := range defs {
@@ -37,28 +36,16 @@ func (b *builder) resolve() error {
 		}
 	}
 	b.nodes = live
-	for _, n := range b.nodes {
-		if err := n.grounded(map[*node]bool{}); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
-// follow sets the alias of n, to the end of the chain. Path holds the nodes that
-// led to n.
-func (b *builder) follow(n *node, path []*node) error {
-	if slices.Contains(path, n) {
-		return n.from.Errorf("$ref leads back to itself: the schema says nothing; break the circle")
-	}
+// follow sets the alias of n, to the end of the chain.
+func (b *builder) follow(n *node) {
 	if n == b.any || n == b.none {
-		return nil
+		return
 	}
 	if n.alias == nil {
 		if n.not != nil {
-			if err := b.follow(n.not, append(path, n)); err != nil {
-				return err
-			}
+			b.follow(n.not)
 		}
 		switch {
 		case n.onlyNot() && target(n.not) == b.any:
@@ -68,14 +55,11 @@ func (b *builder) follow(n *node, path []*node) error {
 		case n.onlyAll() && len(n.all) == 1:
 			n.alias = n.all[0]
 		default:
-			return nil
+			return
 		}
 	}
-	if err := b.follow(n.alias, append(path, n)); err != nil {
-		return err
-	}
+	b.follow(n.alias)
 	n.alias = target(n.alias)
-	return nil
 }
 
 // target returns the node that stands for n.
@@ -102,35 +86,6 @@ func (n *node) each(f func(*node) *node) {
 	for i := range n.union {
 		n.union[i].node = f(n.union[i].node)
 	}
-}
-
-// grounded fails if n can be reached from itself without going into a member or an
-// item: then checking a value would never end.
-func (n *node) grounded(above map[*node]bool) error {
-	if above[n] {
-		return n.from.Errorf("the schema contains itself at the same place of the value; break the circle")
-	}
-	if len(n.all) == 0 && n.not == nil && len(n.union) == 0 {
-		return nil
-	}
-	above[n] = true
-	defer delete(above, n)
-	for _, m := range n.all {
-		if err := m.grounded(above); err != nil {
-			return err
-		}
-	}
-	if n.not != nil {
-		if err := n.not.grounded(above); err != nil {
-			return err
-		}
-	}
-	for _, v := range n.union {
-		if err := v.node.grounded(above); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // bare reports whether n limits nothing but kinds, and values one by one.
