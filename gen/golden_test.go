@@ -93,6 +93,9 @@ func TestGolden(t *testing.T) {
 				c.compare(t, "want.err", c.err.Error()+"\n")
 				return
 			}
+			if c.section("show") == "" {
+				t.Error("the case has no section show")
+			}
 			c.compare(t, "want.go", c.shown(t))
 			again, err := gen.Generate(c.config)
 			if err != nil {
