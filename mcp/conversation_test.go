@@ -212,3 +212,47 @@ func TestNotifyClient(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// Both sides number their requests from 1, and the answers cross.
+func TestConversationWithCrossingAnswers(t *testing.T) {
+	type step struct {
+		from mcp.Direction
+		text string
+		want string // method and type
+	}
+	steps := []step{
+		{mcp.FromClient, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"f"}}`, "tools/call *mcp.CallToolRequestParams"},
+		{mcp.FromServer, `{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{}}}}`, "elicitation/create *mcp.ElicitRequestFormParams"},
+		{mcp.FromServer, `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`, "tools/call *mcp.CallToolResult"},
+		{mcp.FromClient, `{"jsonrpc":"2.0","id":1,"result":{"action":"decline"}}`, "elicitation/create *mcp.ElicitResult"},
+	}
+	var told, untold mcp.Conversation
+	for _, s := range steps {
+		for name, decode := range map[string]func() (mcp.Typed, error){
+			"DecodeFrom": func() (mcp.Typed, error) { return told.DecodeFrom(s.from, []byte(s.text)) },
+			"Decode":     func() (mcp.Typed, error) { return untold.Decode([]byte(s.text)) },
+		} {
+			m, err := decode()
+			if got := fmt.Sprintf("%s %T", m.For, m.Payload); err != nil || got != s.want {
+				t.Errorf("%s of %s: %s, %v; want %s", name, s.text, got, err, s.want)
+			}
+		}
+	}
+
+	// Where the results say nothing, Decode does not guess.
+	var c mcp.Conversation
+	for _, text := range []string{
+		`{"jsonrpc":"2.0","id":1,"method":"ping"}`,
+		`{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"info"}}`,
+		`{"jsonrpc":"2.0","id":1,"result":{}}`,
+		`{"jsonrpc":"2.0","id":1,"result":{}}`,
+	} {
+		m, err := c.Decode([]byte(text))
+		if _, ok := m.Payload.(*mcp.Result); err != nil || m.Kind == jsonrpc.KindResponse && (!ok || m.For != "") {
+			t.Errorf("%s: for %q, %T, %v", text, m.For, m.Payload, err)
+		}
+	}
+	if id := codec.IntScalar(1); c.Expects(id) {
+		t.Error("a request is left over")
+	}
+}

@@ -45,15 +45,15 @@ func run(w io.Writer) error {
 	var talk mcp.Conversation
 	for line := range strings.Lines(string(recording)) {
 		arrow, text, _ := strings.Cut(strings.TrimSpace(line), " ")
-		typed, err := talk.Decode([]byte(text))
+		side, way := mcp.FromClient, "client -> server"
+		if arrow == "<" {
+			side, way = mcp.FromServer, "server -> client"
+		}
+		typed, err := talk.DecodeFrom(side, []byte(text))
 		if err != nil {
 			return err
 		}
-		from := "client -> server"
-		if arrow == "<" {
-			from = "server -> client"
-		}
-		fmt.Fprintf(w, "%s  %-14s %-26s %s\n", from, label(typed), typed.For, describe(typed))
+		fmt.Fprintf(w, "%s  %-14s %-26s %s\n", way, label(typed), typed.For, describe(typed))
 
 		same, err := unharmed(typed, text)
 		if err != nil || !same {
