@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"time"
@@ -46,9 +47,13 @@ type runner struct {
 }
 
 // measure lets the runners have their turns: one each in every round, so that what slows the machine down for a
-// while slows them all, and each round starts with another one. Every turn begins with a garbage collection and a
-// few operations that do not count, so that nobody pays for what others left behind. All work is done on one
-// processor, that of the garbage collector included, which otherwise an idle one would do for free.
+// while slows them all, and in another order each time, so that nobody always follows the same one. A turn begins
+// with a few operations that do not count. All work is done on one processor, that of the garbage collector included,
+// which otherwise an idle one would do for free.
+//
+// No turn begins with a collection of garbage, for that has the heap shrink after turns that allocate nothing; to get
+// the memory back from the system takes whoever is next milliseconds. What one leaves behind may so be collected in
+// the turn of another, but everybody causes as many collections as follow from what he allocates.
 func (p plan) measure(runners []runner) ([]sample, error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	samples := make([]sample, len(runners))
@@ -62,10 +67,9 @@ func (p plan) measure(runners []runner) ([]sample, error) {
 		}
 		s.Allocs, s.Bytes = allocations(r.run, min(counts[i], 100))
 	}
-	for round := range p.rounds {
-		for i := range runners {
-			i = (i + round) % len(runners)
-			runtime.GC()
+	order := rand.New(rand.NewPCG(1, 2)) // the same for everybody who measures
+	for range p.rounds {
+		for _, i := range order.Perm(len(runners)) {
 			p.repeat(runners[i].run, 1+counts[i]/20)
 			samples[i].turns = append(samples[i].turns, p.repeat(runners[i].run, counts[i]))
 		}
