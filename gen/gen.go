@@ -8,6 +8,7 @@ package gen
 import (
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/mcpwire/mcpwire/gen/build"
@@ -35,10 +36,11 @@ type Config struct {
 	// schemas.
 	Docs build.Docs
 	Link build.LinkFunc // where a definition is specified, or nil
-	// Base is a package generated before: definitions that say the same there, in its
-	// newest schema, are not generated again.
-	Base *Output
-	Path string // import path of the output; needed if it is to be a Base
+	// Base is a package generated before: definitions that say the same in its schema of
+	// BaseRevision are not generated again. An empty BaseRevision is its newest.
+	Base         *Output
+	BaseRevision string
+	Path         string // import path of the output; needed if it is to be a Base
 }
 
 // Output is a generated package.
@@ -78,7 +80,15 @@ func Generate(c Config) (*Output, error) {
 		bc.Doc = "holds the messages of the Model Context Protocol."
 	}
 	if c.Base != nil {
-		same := merge.Same(out.docs[len(out.docs)-1], c.Base.docs[len(c.Base.docs)-1])
+		base := c.Base.docs[len(c.Base.docs)-1]
+		if c.BaseRevision != "" {
+			i := slices.IndexFunc(c.Base.docs, func(d *load.Document) bool { return d.Revision == c.BaseRevision })
+			if i < 0 {
+				return nil, fmt.Errorf("the base has no revision %q", c.BaseRevision)
+			}
+			base = c.Base.docs[i]
+		}
+		same := merge.Same(out.docs[len(out.docs)-1], base)
 		bc.Base = &build.Base{Path: c.Base.path, Package: c.Base.Package, Same: func(def string) bool { return same[def] }}
 	}
 	if out.Package, err = build.Build(graph, bc); err != nil {

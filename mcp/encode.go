@@ -15,6 +15,10 @@ import (
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *Annotated) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Annotations != nil {
 		w.Key(`,"annotations":`)
@@ -31,6 +35,10 @@ func (x *Annotated) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *AnnotatedAnnotations) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Audience != nil {
 		w.Key(`,"audience":`)
@@ -52,6 +60,10 @@ func (x *AnnotatedAnnotations) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *Annotations) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Audience != nil {
 		w.Key(`,"audience":`)
@@ -77,6 +89,10 @@ func (x *Annotations) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *AudioContent) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(2) {
 		w.Key(`,"type":"audio"`)
@@ -109,6 +125,10 @@ func (x *AudioContent) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *BaseMetadata) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) || x.Name != "" {
 		w.KeyText(`,"name":"`, x.Name)
@@ -128,6 +148,10 @@ func (x *BaseMetadata) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *BlobResourceContents) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -156,6 +180,10 @@ func (x *BlobResourceContents) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *BooleanSchema) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"type":"boolean"`)
@@ -183,6 +211,10 @@ func (x *BooleanSchema) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *CacheableResult) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -212,6 +244,10 @@ func (x *CacheableResult) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *CallToolRequest) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"method":"tools/call"`)
@@ -240,6 +276,10 @@ func (x *CallToolRequest) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *CallToolRequestParams) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -279,6 +319,10 @@ func (x *CallToolRequestParams) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *CallToolResult) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -314,6 +358,10 @@ func (x *CallToolResult) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *CallToolResultResponse) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
@@ -338,6 +386,10 @@ func (x *CallToolResultResponse) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *CancelTaskRequest) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
@@ -365,6 +417,10 @@ func (x *CancelTaskRequest) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *CancelTaskRequestParams) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
@@ -380,6 +436,10 @@ func (x *CancelTaskRequestParams) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *CancelTaskResult) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -430,6 +490,10 @@ func (x *CancelTaskResult) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *CancelledNotification) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"method":"notifications/cancelled"`)
@@ -453,6 +517,10 @@ func (x *CancelledNotification) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *CancelledNotificationParams) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -478,6 +546,10 @@ func (x *CancelledNotificationParams) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ClientCapabilities) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Elicitation != nil {
 		w.Key(`,"elicitation":`)
@@ -519,6 +591,10 @@ func (x *ClientCapabilities) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ClientCapabilitiesElicitation) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Form != nil {
 		w.Key(`,"form":`)
@@ -540,6 +616,10 @@ func (x *ClientCapabilitiesElicitation) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ClientCapabilitiesRoots) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.ListChanged != nil {
 		w.Key(`,"listChanged":`)
@@ -556,6 +636,10 @@ func (x *ClientCapabilitiesRoots) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ClientCapabilitiesSampling) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Context != nil {
 		w.Key(`,"context":`)
@@ -577,6 +661,10 @@ func (x *ClientCapabilitiesSampling) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ClientCapabilitiesTasks) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Cancel != nil {
 		w.Key(`,"cancel":`)
@@ -603,6 +691,10 @@ func (x *ClientCapabilitiesTasks) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ClientCapabilitiesTasksRequests) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Elicitation != nil {
 		w.Key(`,"elicitation":`)
@@ -624,6 +716,10 @@ func (x *ClientCapabilitiesTasksRequests) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ClientCapabilitiesTasksRequestsElicitation) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Create != nil {
 		w.Key(`,"create":`)
@@ -640,6 +736,10 @@ func (x *ClientCapabilitiesTasksRequestsElicitation) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ClientCapabilitiesTasksRequestsSampling) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.CreateMessage != nil {
 		w.Key(`,"createMessage":`)
@@ -656,6 +756,10 @@ func (x *ClientCapabilitiesTasksRequestsSampling) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *CompleteRequest) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"method":"completion/complete"`)
@@ -684,6 +788,10 @@ func (x *CompleteRequest) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *CompleteRequestParams) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -715,6 +823,10 @@ func (x *CompleteRequestParams) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *CompleteRequestParamsArgument) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) || x.Name != "" {
 		w.KeyText(`,"name":"`, x.Name)
@@ -734,6 +846,10 @@ func (x *CompleteRequestParamsArgument) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *CompleteRequestParamsContext) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Arguments != nil {
 		w.Key(`,"arguments":`)
@@ -750,6 +866,10 @@ func (x *CompleteRequestParamsContext) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *CompleteResult) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -775,6 +895,10 @@ func (x *CompleteResult) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *CompleteResultCompletion) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.HasMore != nil {
 		w.Key(`,"hasMore":`)
@@ -801,6 +925,10 @@ func (x *CompleteResultCompletion) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *CompleteResultResponse) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
@@ -825,6 +953,10 @@ func (x *CompleteResultResponse) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *CreateMessageRequest) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"method":"sampling/createMessage"`)
@@ -853,6 +985,10 @@ func (x *CreateMessageRequest) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *CreateMessageRequestParams) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -922,6 +1058,10 @@ func (x *CreateMessageRequestParams) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *CreateMessageResult) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -955,6 +1095,10 @@ func (x *CreateMessageResult) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *CreateTaskResult) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -976,6 +1120,10 @@ func (x *CreateTaskResult) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *DiscoverRequest) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
@@ -1003,6 +1151,10 @@ func (x *DiscoverRequest) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *DiscoverResult) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -1046,6 +1198,10 @@ func (x *DiscoverResult) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *DiscoverResultResponse) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
@@ -1070,6 +1226,10 @@ func (x *DiscoverResultResponse) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ElicitRequest) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"method":"elicitation/create"`)
@@ -1098,6 +1258,10 @@ func (x *ElicitRequest) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ElicitRequestFormParams) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -1132,6 +1296,10 @@ func (x *ElicitRequestFormParams) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ElicitRequestFormParamsRequestedSchema) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
 		w.Key(`,"type":"object"`)
@@ -1160,6 +1328,10 @@ func (x *ElicitRequestFormParamsRequestedSchema) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ElicitRequestURLParams) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
 		w.Key(`,"mode":"url"`)
@@ -1196,6 +1368,10 @@ func (x *ElicitRequestURLParams) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ElicitResult) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -1221,6 +1397,10 @@ func (x *ElicitResult) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ElicitationCompleteNotification) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"jsonrpc":"2.0"`)
@@ -1243,6 +1423,10 @@ func (x *ElicitationCompleteNotification) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ElicitationCompleteNotificationParams) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) || x.ElicitationID != "" {
 		w.KeyText(`,"elicitationId":"`, x.ElicitationID)
@@ -1258,6 +1442,10 @@ func (x *ElicitationCompleteNotificationParams) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *EmbeddedResource) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
 		w.Key(`,"type":"resource"`)
@@ -1287,6 +1475,10 @@ func (x *EmbeddedResource) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *Error) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) || x.Code != 0 {
 		w.Key(`,"code":`)
@@ -1312,6 +1504,10 @@ func (x *Error) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *GetPromptRequest) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"method":"prompts/get"`)
@@ -1340,6 +1536,10 @@ func (x *GetPromptRequest) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *GetPromptRequestParams) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -1374,6 +1574,10 @@ func (x *GetPromptRequestParams) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *GetPromptResult) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -1403,6 +1607,10 @@ func (x *GetPromptResult) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *GetPromptResultResponse) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
@@ -1427,6 +1635,10 @@ func (x *GetPromptResultResponse) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *GetTaskPayloadRequest) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
@@ -1454,6 +1666,10 @@ func (x *GetTaskPayloadRequest) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *GetTaskPayloadRequestParams) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
@@ -1469,6 +1685,10 @@ func (x *GetTaskPayloadRequestParams) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *GetTaskPayloadResult) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -1485,6 +1705,10 @@ func (x *GetTaskPayloadResult) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *GetTaskRequest) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
@@ -1512,6 +1736,10 @@ func (x *GetTaskRequest) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *GetTaskRequestParams) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
@@ -1527,6 +1755,10 @@ func (x *GetTaskRequestParams) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *GetTaskResult) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -1577,6 +1809,10 @@ func (x *GetTaskResult) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *HeaderMismatchError) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
@@ -1601,6 +1837,10 @@ func (x *HeaderMismatchError) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *HeaderMismatchErrorError) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"code":-32020`)
@@ -1624,6 +1864,10 @@ func (x *HeaderMismatchErrorError) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *Icon) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.MIMEType != nil {
 		w.KeyText(`,"mimeType":"`, *x.MIMEType)
@@ -1652,6 +1896,10 @@ func (x *Icon) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *Icons) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Icons != nil {
 		w.Key(`,"icons":`)
@@ -1668,6 +1916,10 @@ func (x *Icons) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ImageContent) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(2) {
 		w.Key(`,"type":"image"`)
@@ -1700,6 +1952,10 @@ func (x *ImageContent) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *Implementation) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Description != nil {
 		w.KeyText(`,"description":"`, *x.Description)
@@ -1736,6 +1992,10 @@ func (x *Implementation) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *InitializeRequest) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"method":"initialize"`)
@@ -1764,6 +2024,10 @@ func (x *InitializeRequest) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *InitializeRequestParams) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -1794,6 +2058,10 @@ func (x *InitializeRequestParams) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *InitializeResult) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -1828,6 +2096,10 @@ func (x *InitializeResult) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *InitializedNotification) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"method":"notifications/initialized"`)
@@ -1851,6 +2123,10 @@ func (x *InitializedNotification) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *InputRequiredResult) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -1880,6 +2156,10 @@ func (x *InputRequiredResult) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *InputResponseRequestParams) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) || !x.Meta.IsZero() {
 		w.Key(`,"_meta":`)
@@ -1905,6 +2185,10 @@ func (x *InputResponseRequestParams) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *InternalError) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"code":-32603`)
@@ -1928,6 +2212,10 @@ func (x *InternalError) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *InvalidParamsError) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"code":-32602`)
@@ -1951,6 +2239,10 @@ func (x *InvalidParamsError) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *InvalidRequestError) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"code":-32600`)
@@ -1974,6 +2266,10 @@ func (x *InvalidRequestError) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *JSONRPCErrorResponse) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
@@ -1998,6 +2294,10 @@ func (x *JSONRPCErrorResponse) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *JSONRPCNotification) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"jsonrpc":"2.0"`)
@@ -2021,6 +2321,10 @@ func (x *JSONRPCNotification) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *JSONRPCRequest) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
@@ -2049,6 +2353,10 @@ func (x *JSONRPCRequest) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *JSONRPCResultResponse) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
@@ -2073,6 +2381,10 @@ func (x *JSONRPCResultResponse) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *LegacyTitledEnumSchema) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
 		w.Key(`,"type":"string"`)
@@ -2109,6 +2421,10 @@ func (x *LegacyTitledEnumSchema) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ListPromptsRequest) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"method":"prompts/list"`)
@@ -2137,6 +2453,10 @@ func (x *ListPromptsRequest) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ListPromptsResult) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -2175,6 +2495,10 @@ func (x *ListPromptsResult) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ListPromptsResultResponse) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
@@ -2199,6 +2523,10 @@ func (x *ListPromptsResultResponse) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ListResourceTemplatesRequest) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"method":"resources/templates/list"`)
@@ -2227,6 +2555,10 @@ func (x *ListResourceTemplatesRequest) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ListResourceTemplatesResult) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -2265,6 +2597,10 @@ func (x *ListResourceTemplatesResult) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ListResourceTemplatesResultResponse) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
@@ -2289,6 +2625,10 @@ func (x *ListResourceTemplatesResultResponse) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ListResourcesRequest) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"method":"resources/list"`)
@@ -2317,6 +2657,10 @@ func (x *ListResourcesRequest) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ListResourcesResult) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -2355,6 +2699,10 @@ func (x *ListResourcesResult) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ListResourcesResultResponse) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
@@ -2379,6 +2727,10 @@ func (x *ListResourcesResultResponse) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ListRootsRequest) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"method":"roots/list"`)
@@ -2407,6 +2759,10 @@ func (x *ListRootsRequest) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ListRootsResult) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -2428,6 +2784,10 @@ func (x *ListRootsResult) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ListTasksRequest) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
@@ -2455,6 +2815,10 @@ func (x *ListTasksRequest) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ListTasksResult) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -2480,6 +2844,10 @@ func (x *ListTasksResult) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ListToolsRequest) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"method":"tools/list"`)
@@ -2508,6 +2876,10 @@ func (x *ListToolsRequest) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ListToolsResult) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -2546,6 +2918,10 @@ func (x *ListToolsResult) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ListToolsResultResponse) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
@@ -2570,6 +2946,10 @@ func (x *ListToolsResultResponse) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *LoggingMessageNotification) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"method":"notifications/message"`)
@@ -2593,6 +2973,10 @@ func (x *LoggingMessageNotification) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *LoggingMessageNotificationParams) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -2622,6 +3006,10 @@ func (x *LoggingMessageNotificationParams) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *MetaObject) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	w.End(start, x.Extra)
 }
@@ -2633,6 +3021,10 @@ func (x *MetaObject) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *MethodNotFoundError) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"code":-32601`)
@@ -2656,6 +3048,10 @@ func (x *MethodNotFoundError) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *MissingRequiredClientCapabilityError) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
@@ -2680,6 +3076,10 @@ func (x *MissingRequiredClientCapabilityError) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *MissingRequiredClientCapabilityErrorError) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"code":-32021`)
@@ -2703,6 +3103,10 @@ func (x *MissingRequiredClientCapabilityErrorError) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *MissingRequiredClientCapabilityErrorErrorData) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) || !x.RequiredCapabilities.IsZero() {
 		w.Key(`,"requiredCapabilities":`)
@@ -2719,6 +3123,10 @@ func (x *MissingRequiredClientCapabilityErrorErrorData) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ModelHint) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Name != nil {
 		w.KeyText(`,"name":"`, *x.Name)
@@ -2734,6 +3142,10 @@ func (x *ModelHint) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ModelPreferences) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.CostPriority != nil {
 		w.Key(`,"costPriority":`)
@@ -2765,6 +3177,10 @@ func (x *ModelPreferences) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *Notification) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) || x.Method != "" {
 		w.KeyText(`,"method":"`, x.Method)
@@ -2785,6 +3201,10 @@ func (x *Notification) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *NotificationMetaObject) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.RelatedTask != nil {
 		w.Key(`,"io.modelcontextprotocol/related-task":`)
@@ -2806,6 +3226,10 @@ func (x *NotificationMetaObject) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *NotificationParams) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -2822,6 +3246,10 @@ func (x *NotificationParams) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *NumberSchema) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Default != nil {
 		w.Key(`,"default":`)
@@ -2860,6 +3288,10 @@ func (x *NumberSchema) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *PaginatedRequest) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.ID.IsZero() {
 		w.Key(`,"id":`)
@@ -2889,6 +3321,10 @@ func (x *PaginatedRequest) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *PaginatedRequestParams) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -2909,6 +3345,10 @@ func (x *PaginatedRequestParams) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *PaginatedResult) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -2933,6 +3373,10 @@ func (x *PaginatedResult) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ParseError) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"code":-32700`)
@@ -2956,6 +3400,10 @@ func (x *ParseError) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *PingRequest) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"method":"ping"`)
@@ -2984,6 +3432,10 @@ func (x *PingRequest) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ProgressNotification) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"method":"notifications/progress"`)
@@ -3007,6 +3459,10 @@ func (x *ProgressNotification) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ProgressNotificationParams) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -3042,6 +3498,10 @@ func (x *ProgressNotificationParams) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *Prompt) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -3080,6 +3540,10 @@ func (x *Prompt) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *PromptArgument) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Description != nil {
 		w.KeyText(`,"description":"`, *x.Description)
@@ -3108,6 +3572,10 @@ func (x *PromptArgument) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *PromptListChangedNotification) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"method":"notifications/prompts/list_changed"`)
@@ -3131,6 +3599,10 @@ func (x *PromptListChangedNotification) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *PromptMessage) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) || x.Content != nil {
 		w.Key(`,"content":`)
@@ -3151,6 +3623,10 @@ func (x *PromptMessage) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *PromptReference) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
 		w.Key(`,"type":"ref/prompt"`)
@@ -3173,6 +3649,10 @@ func (x *PromptReference) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ReadResourceRequest) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"method":"resources/read"`)
@@ -3201,6 +3681,10 @@ func (x *ReadResourceRequest) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ReadResourceRequestParams) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -3230,6 +3714,10 @@ func (x *ReadResourceRequestParams) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ReadResourceResult) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -3264,6 +3752,10 @@ func (x *ReadResourceResult) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ReadResourceResultResponse) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
@@ -3288,6 +3780,10 @@ func (x *ReadResourceResultResponse) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *RelatedTaskMetadata) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
@@ -3303,6 +3799,10 @@ func (x *RelatedTaskMetadata) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *Request) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) || x.Method != "" {
 		w.KeyText(`,"method":"`, x.Method)
@@ -3323,6 +3823,10 @@ func (x *Request) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *RequestMetaObject) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.ClientCapabilities != nil {
 		w.Key(`,"io.modelcontextprotocol/clientCapabilities":`)
@@ -3362,6 +3866,10 @@ func (x *RequestMetaObject) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *RequestParams) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -3378,6 +3886,10 @@ func (x *RequestParams) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *Resource) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -3429,6 +3941,10 @@ func (x *Resource) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ResourceContents) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -3453,6 +3969,10 @@ func (x *ResourceContents) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ResourceLink) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
 		w.Key(`,"type":"resource_link"`)
@@ -3507,6 +4027,10 @@ func (x *ResourceLink) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ResourceListChangedNotification) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"method":"notifications/resources/list_changed"`)
@@ -3530,6 +4054,10 @@ func (x *ResourceListChangedNotification) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ResourceRequestParams) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -3550,6 +4078,10 @@ func (x *ResourceRequestParams) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ResourceTemplate) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -3596,6 +4128,10 @@ func (x *ResourceTemplate) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ResourceTemplateReference) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"type":"ref/resource"`)
@@ -3614,6 +4150,10 @@ func (x *ResourceTemplateReference) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ResourceUpdatedNotification) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"method":"notifications/resources/updated"`)
@@ -3637,6 +4177,10 @@ func (x *ResourceUpdatedNotification) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ResourceUpdatedNotificationParams) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -3657,6 +4201,10 @@ func (x *ResourceUpdatedNotificationParams) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *Result) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -3677,6 +4225,10 @@ func (x *Result) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ResultMetaObject) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.ModelImmediateResponse != nil {
 		w.KeyText(`,"io.modelcontextprotocol/model-immediate-response":"`, *x.ModelImmediateResponse)
@@ -3702,6 +4254,10 @@ func (x *ResultMetaObject) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *Root) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -3726,6 +4282,10 @@ func (x *Root) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *RootsListChangedNotification) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"method":"notifications/roots/list_changed"`)
@@ -3749,6 +4309,10 @@ func (x *RootsListChangedNotification) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *SamplingMessage) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -3774,6 +4338,10 @@ func (x *SamplingMessage) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ServerCapabilities) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Completions != nil {
 		w.Key(`,"completions":`)
@@ -3825,6 +4393,10 @@ func (x *ServerCapabilities) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ServerCapabilitiesPrompts) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.ListChanged != nil {
 		w.Key(`,"listChanged":`)
@@ -3841,6 +4413,10 @@ func (x *ServerCapabilitiesPrompts) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ServerCapabilitiesResources) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.ListChanged != nil {
 		w.Key(`,"listChanged":`)
@@ -3862,6 +4438,10 @@ func (x *ServerCapabilitiesResources) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ServerCapabilitiesTasks) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Cancel != nil {
 		w.Key(`,"cancel":`)
@@ -3888,6 +4468,10 @@ func (x *ServerCapabilitiesTasks) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ServerCapabilitiesTasksRequests) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Tools != nil {
 		w.Key(`,"tools":`)
@@ -3904,6 +4488,10 @@ func (x *ServerCapabilitiesTasksRequests) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ServerCapabilitiesTasksRequestsTools) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Call != nil {
 		w.Key(`,"call":`)
@@ -3920,6 +4508,10 @@ func (x *ServerCapabilitiesTasksRequestsTools) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ServerCapabilitiesTools) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.ListChanged != nil {
 		w.Key(`,"listChanged":`)
@@ -3936,6 +4528,10 @@ func (x *ServerCapabilitiesTools) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *SetLevelRequest) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"method":"logging/setLevel"`)
@@ -3964,6 +4560,10 @@ func (x *SetLevelRequest) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *SetLevelRequestParams) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -3984,6 +4584,10 @@ func (x *SetLevelRequestParams) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *StringSchema) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"type":"string"`)
@@ -4024,6 +4628,10 @@ func (x *StringSchema) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *SubscribeRequest) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"method":"resources/subscribe"`)
@@ -4052,6 +4660,10 @@ func (x *SubscribeRequest) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *SubscribeRequestParams) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -4072,6 +4684,10 @@ func (x *SubscribeRequestParams) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *SubscriptionFilter) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.PromptsListChanged != nil {
 		w.Key(`,"promptsListChanged":`)
@@ -4103,6 +4719,10 @@ func (x *SubscriptionFilter) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *SubscriptionsAcknowledgedNotification) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"jsonrpc":"2.0"`)
@@ -4125,6 +4745,10 @@ func (x *SubscriptionsAcknowledgedNotification) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *SubscriptionsAcknowledgedNotificationParams) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -4146,6 +4770,10 @@ func (x *SubscriptionsAcknowledgedNotificationParams) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *SubscriptionsListenRequest) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
@@ -4173,6 +4801,10 @@ func (x *SubscriptionsListenRequest) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *SubscriptionsListenRequestParams) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) || !x.Meta.IsZero() {
 		w.Key(`,"_meta":`)
@@ -4194,6 +4826,10 @@ func (x *SubscriptionsListenRequestParams) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *SubscriptionsListenResult) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) || !x.Meta.IsZero() {
 		w.Key(`,"_meta":`)
@@ -4214,6 +4850,10 @@ func (x *SubscriptionsListenResult) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *SubscriptionsListenResultMetaObject) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.ServerInfo != nil {
 		w.Key(`,"io.modelcontextprotocol/serverInfo":`)
@@ -4235,6 +4875,10 @@ func (x *SubscriptionsListenResultMetaObject) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *SubscriptionsListenResultResponse) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
@@ -4259,6 +4903,10 @@ func (x *SubscriptionsListenResultResponse) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *Task) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) || x.CreatedAt != "" {
 		w.KeyText(`,"createdAt":"`, x.CreatedAt)
@@ -4304,6 +4952,10 @@ func (x *Task) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *TaskAugmentedRequestParams) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -4325,6 +4977,10 @@ func (x *TaskAugmentedRequestParams) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *TaskMetadata) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.TTL != nil {
 		w.Key(`,"ttl":`)
@@ -4341,6 +4997,10 @@ func (x *TaskMetadata) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *TaskStatusNotification) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"jsonrpc":"2.0"`)
@@ -4363,6 +5023,10 @@ func (x *TaskStatusNotification) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *TaskStatusNotificationParams) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -4413,6 +5077,10 @@ func (x *TaskStatusNotificationParams) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *TextContent) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
 		w.Key(`,"type":"text"`)
@@ -4441,6 +5109,10 @@ func (x *TextContent) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *TextResourceContents) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -4469,6 +5141,10 @@ func (x *TextResourceContents) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *TitledMultiSelectEnumSchema) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
 		w.Key(`,"type":"array"`)
@@ -4511,6 +5187,10 @@ func (x *TitledMultiSelectEnumSchema) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *TitledMultiSelectEnumSchemaItems) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) || x.AnyOf != nil {
 		w.Key(`,"anyOf":`)
@@ -4527,6 +5207,10 @@ func (x *TitledMultiSelectEnumSchemaItems) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *TitledMultiSelectEnumSchemaItemsAnyOfItem) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) || x.Const != "" {
 		w.KeyText(`,"const":"`, x.Const)
@@ -4546,6 +5230,10 @@ func (x *TitledMultiSelectEnumSchemaItemsAnyOfItem) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *TitledSingleSelectEnumSchema) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
 		w.Key(`,"type":"string"`)
@@ -4577,6 +5265,10 @@ func (x *TitledSingleSelectEnumSchema) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *TitledSingleSelectEnumSchemaOneOfItem) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) || x.Const != "" {
 		w.KeyText(`,"const":"`, x.Const)
@@ -4596,6 +5288,10 @@ func (x *TitledSingleSelectEnumSchemaOneOfItem) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *Tool) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -4649,6 +5345,10 @@ func (x *Tool) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ToolAnnotations) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.DestructiveHint != nil {
 		w.Key(`,"destructiveHint":`)
@@ -4684,6 +5384,10 @@ func (x *ToolAnnotations) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ToolChoice) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Mode != nil {
 		w.KeyText(`,"mode":"`, string(*x.Mode))
@@ -4699,6 +5403,10 @@ func (x *ToolChoice) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ToolExecution) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.TaskSupport != nil {
 		w.KeyText(`,"taskSupport":"`, string(*x.TaskSupport))
@@ -4714,6 +5422,10 @@ func (x *ToolExecution) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ToolInputSchema) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"type":"object"`)
@@ -4742,6 +5454,10 @@ func (x *ToolInputSchema) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ToolListChangedNotification) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"method":"notifications/tools/list_changed"`)
@@ -4765,6 +5481,10 @@ func (x *ToolListChangedNotification) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ToolOutputSchema) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Schema != nil {
 		w.KeyText(`,"$schema":"`, *x.Schema)
@@ -4794,6 +5514,10 @@ func (x *ToolOutputSchema) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ToolResultContent) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(2) {
 		w.Key(`,"type":"tool_result"`)
@@ -4832,6 +5556,10 @@ func (x *ToolResultContent) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *ToolUseContent) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(3) {
 		w.Key(`,"type":"tool_use"`)
@@ -4864,6 +5592,10 @@ func (x *ToolUseContent) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *URLElicitationRequiredError) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
@@ -4888,6 +5620,10 @@ func (x *URLElicitationRequiredError) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *URLElicitationRequiredErrorError) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"code":-32042`)
@@ -4911,6 +5647,10 @@ func (x *URLElicitationRequiredErrorError) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *URLElicitationRequiredErrorErrorData) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) || x.Elicitations != nil {
 		w.Key(`,"elicitations":`)
@@ -4927,6 +5667,10 @@ func (x *URLElicitationRequiredErrorErrorData) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *UnsubscribeRequest) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"method":"resources/unsubscribe"`)
@@ -4955,6 +5699,10 @@ func (x *UnsubscribeRequest) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *UnsubscribeRequestParams) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
@@ -4975,6 +5723,10 @@ func (x *UnsubscribeRequestParams) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *UnsupportedProtocolVersionError) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
@@ -4999,6 +5751,10 @@ func (x *UnsupportedProtocolVersionError) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *UnsupportedProtocolVersionErrorError) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"code":-32022`)
@@ -5022,6 +5778,10 @@ func (x *UnsupportedProtocolVersionErrorError) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *UnsupportedProtocolVersionErrorErrorData) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) || x.Requested != "" {
 		w.KeyText(`,"requested":"`, x.Requested)
@@ -5042,6 +5802,10 @@ func (x *UnsupportedProtocolVersionErrorErrorData) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *UntitledMultiSelectEnumSchema) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
 		w.Key(`,"type":"array"`)
@@ -5084,6 +5848,10 @@ func (x *UntitledMultiSelectEnumSchema) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *UntitledMultiSelectEnumSchemaItems) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
 		w.Key(`,"type":"string"`)
@@ -5103,6 +5871,10 @@ func (x *UntitledMultiSelectEnumSchemaItems) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *UntitledSingleSelectEnumSchema) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
 		w.Key(`,"type":"string"`)

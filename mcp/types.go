@@ -205,10 +205,9 @@ type CacheableResult struct {
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#calltoolrequest
 type CallToolRequest struct {
 	// Pairs a request with its response: the sender of the request chooses it, and the response
-	// repeats it unchanged. (Since 2025-11-25; required since 2025-11-25.)
+	// repeats it unchanged. (Since 2025-11-25, required.)
 	ID RequestID
-	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25; required since
-	// 2025-11-25.)
+	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25, required.)
 	JSONRPC *string
 	// Carries the arguments of the message, whose shape depends on the method.
 	Params CallToolRequestParams
@@ -262,8 +261,7 @@ type CallToolResult struct {
 	IsError *bool
 	// Says how to read the result: "complete" for a final one, "input_required" for an
 	// InputRequiredResult, or a value defined by a negotiated extension. Older servers leave it
-	// out, which a client reads as "complete". (In 2026-07-28 only; required in 2026-07-28
-	// only.)
+	// out, which a client reads as "complete". (In 2026-07-28 only, required.)
 	ResultType *string
 	// Holds the output as JSON, in the form that outputSchema of the tool prescribes if there is
 	// one: an object or, from 2026-07-28 on, a value of any kind. A null is output too, unlike
@@ -349,8 +347,7 @@ type CancelTaskResult struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#cancellednotification
 type CancelledNotification struct {
-	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25; required since
-	// 2025-11-25.)
+	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25, required.)
 	JSONRPC *string
 	// Carries the arguments of the message, whose shape depends on the method.
 	Params CancelledNotificationParams
@@ -501,10 +498,9 @@ type ClientCapabilitiesTasksRequestsSampling struct {
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#completerequest
 type CompleteRequest struct {
 	// Pairs a request with its response: the sender of the request chooses it, and the response
-	// repeats it unchanged. (Since 2025-11-25; required since 2025-11-25.)
+	// repeats it unchanged. (Since 2025-11-25, required.)
 	ID RequestID
-	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25; required since
-	// 2025-11-25.)
+	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25, required.)
 	JSONRPC *string
 	// Carries the arguments of the message, whose shape depends on the method.
 	Params CompleteRequestParams
@@ -566,8 +562,7 @@ type CompleteResult struct {
 	Completion CompleteResultCompletion
 	// Says how to read the result: "complete" for a final one, "input_required" for an
 	// InputRequiredResult, or a value defined by a negotiated extension. Older servers leave it
-	// out, which a client reads as "complete". (In 2026-07-28 only; required in 2026-07-28
-	// only.)
+	// out, which a client reads as "complete". (In 2026-07-28 only, required.)
 	ResultType *string
 
 	// Extra keeps the members that have no field here.
@@ -614,10 +609,9 @@ type CompleteResultResponse struct {
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#createmessagerequest
 type CreateMessageRequest struct {
 	// Pairs a request with its response: the sender of the request chooses it, and the response
-	// repeats it unchanged. (In 2025-11-25 only; required in 2025-11-25 only.)
+	// repeats it unchanged. (In 2025-11-25 only, required.)
 	ID RequestID
-	// Names the JSON-RPC version, which is always "2.0". (In 2025-11-25 only; required in
-	// 2025-11-25 only.)
+	// Names the JSON-RPC version, which is always "2.0". (In 2025-11-25 only, required.)
 	JSONRPC *string
 	// Carries the arguments of the message, whose shape depends on the method.
 	Params CreateMessageRequestParams
@@ -791,10 +785,9 @@ type DiscoverResultResponse struct {
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#elicitrequest
 type ElicitRequest struct {
 	// Pairs a request with its response: the sender of the request chooses it, and the response
-	// repeats it unchanged. (In 2025-11-25 only; required in 2025-11-25 only.)
+	// repeats it unchanged. (In 2025-11-25 only, required.)
 	ID RequestID
-	// Names the JSON-RPC version, which is always "2.0". (In 2025-11-25 only; required in
-	// 2025-11-25 only.)
+	// Names the JSON-RPC version, which is always "2.0". (In 2025-11-25 only, required.)
 	JSONRPC *string
 	// Says what to ask the user, by way of a form or, from 2025-11-25 on, a web page.
 	Params ElicitRequestParams
@@ -857,8 +850,8 @@ type ElicitRequestURLParams struct {
 	// attached nothing. (In 2025-11-25 only.)
 	Meta *RequestMetaObject
 	// Identifies the elicitation in a later ElicitationCompleteNotification. The server chooses
-	// it, unique among its own, and the client does not interpret it. (In 2025-11-25 only;
-	// required in 2025-11-25 only.)
+	// it, unique among its own, and the client does not interpret it. (In 2025-11-25 only,
+	// required.)
 	ElicitationID *string
 	// Tells the user why the visit is necessary.
 	Message string
@@ -962,10 +955,9 @@ type Error struct {
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#getpromptrequest
 type GetPromptRequest struct {
 	// Pairs a request with its response: the sender of the request chooses it, and the response
-	// repeats it unchanged. (Since 2025-11-25; required since 2025-11-25.)
+	// repeats it unchanged. (Since 2025-11-25, required.)
 	ID RequestID
-	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25; required since
-	// 2025-11-25.)
+	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25, required.)
 	JSONRPC *string
 	// Carries the arguments of the message, whose shape depends on the method.
 	Params GetPromptRequestParams
@@ -1011,8 +1003,7 @@ type GetPromptResult struct {
 	Messages []PromptMessage
 	// Says how to read the result: "complete" for a final one, "input_required" for an
 	// InputRequiredResult, or a value defined by a negotiated extension. Older servers leave it
-	// out, which a client reads as "complete". (In 2026-07-28 only; required in 2026-07-28
-	// only.)
+	// out, which a client reads as "complete". (In 2026-07-28 only, required.)
 	ResultType *string
 
 	// Extra keeps the members that have no field here.
@@ -1249,10 +1240,9 @@ type Implementation struct {
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#initializerequest
 type InitializeRequest struct {
 	// Pairs a request with its response: the sender of the request chooses it, and the response
-	// repeats it unchanged. (In 2025-11-25 only; required in 2025-11-25 only.)
+	// repeats it unchanged. (In 2025-11-25 only, required.)
 	ID RequestID
-	// Names the JSON-RPC version, which is always "2.0". (In 2025-11-25 only; required in
-	// 2025-11-25 only.)
+	// Names the JSON-RPC version, which is always "2.0". (In 2025-11-25 only, required.)
 	JSONRPC *string
 	// Carries the arguments of the message, whose shape depends on the method.
 	Params InitializeRequestParams
@@ -1315,8 +1305,7 @@ type InitializeResult struct {
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#initializednotification
 type InitializedNotification struct {
-	// Names the JSON-RPC version, which is always "2.0". (In 2025-11-25 only; required in
-	// 2025-11-25 only.)
+	// Names the JSON-RPC version, which is always "2.0". (In 2025-11-25 only, required.)
 	JSONRPC *string
 	// Carries the arguments of the message, whose shape depends on the method.
 	Params *NotificationParams
@@ -1507,10 +1496,9 @@ type LegacyTitledEnumSchema struct {
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#listpromptsrequest
 type ListPromptsRequest struct {
 	// Pairs a request with its response: the sender of the request chooses it, and the response
-	// repeats it unchanged. (Since 2025-11-25; required since 2025-11-25.)
+	// repeats it unchanged. (Since 2025-11-25, required.)
 	ID RequestID
-	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25; required since
-	// 2025-11-25.)
+	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25, required.)
 	JSONRPC *string
 	// Carries the arguments of the message, whose shape depends on the method. (Required in
 	// 2026-07-28 only.)
@@ -1528,7 +1516,7 @@ type ListPromptsResult struct {
 	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
 	// attached nothing.
 	Meta *ResultMetaObject
-	// Limits who may reuse the cached result. (In 2026-07-28 only; required in 2026-07-28 only.)
+	// Limits who may reuse the cached result. (In 2026-07-28 only, required.)
 	CacheScope *CacheScope
 	// Resumes the listing after this page when sent back as cursor of the same request. Absent
 	// on the last page.
@@ -1537,12 +1525,10 @@ type ListPromptsResult struct {
 	Prompts []Prompt
 	// Says how to read the result: "complete" for a final one, "input_required" for an
 	// InputRequiredResult, or a value defined by a negotiated extension. Older servers leave it
-	// out, which a client reads as "complete". (In 2026-07-28 only; required in 2026-07-28
-	// only.)
+	// out, which a client reads as "complete". (In 2026-07-28 only, required.)
 	ResultType *string
 	// Says for how many milliseconds after receipt the client may reuse the result without
-	// asking again. Zero makes it stale at once. (In 2026-07-28 only; required in 2026-07-28
-	// only.)
+	// asking again. Zero makes it stale at once. (In 2026-07-28 only, required.)
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here.
@@ -1571,10 +1557,9 @@ type ListPromptsResultResponse struct {
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#listresourcetemplatesrequest
 type ListResourceTemplatesRequest struct {
 	// Pairs a request with its response: the sender of the request chooses it, and the response
-	// repeats it unchanged. (Since 2025-11-25; required since 2025-11-25.)
+	// repeats it unchanged. (Since 2025-11-25, required.)
 	ID RequestID
-	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25; required since
-	// 2025-11-25.)
+	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25, required.)
 	JSONRPC *string
 	// Carries the arguments of the message, whose shape depends on the method. (Required in
 	// 2026-07-28 only.)
@@ -1592,7 +1577,7 @@ type ListResourceTemplatesResult struct {
 	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
 	// attached nothing.
 	Meta *ResultMetaObject
-	// Limits who may reuse the cached result. (In 2026-07-28 only; required in 2026-07-28 only.)
+	// Limits who may reuse the cached result. (In 2026-07-28 only, required.)
 	CacheScope *CacheScope
 	// Resumes the listing after this page when sent back as cursor of the same request. Absent
 	// on the last page.
@@ -1601,12 +1586,10 @@ type ListResourceTemplatesResult struct {
 	ResourceTemplates []ResourceTemplate
 	// Says how to read the result: "complete" for a final one, "input_required" for an
 	// InputRequiredResult, or a value defined by a negotiated extension. Older servers leave it
-	// out, which a client reads as "complete". (In 2026-07-28 only; required in 2026-07-28
-	// only.)
+	// out, which a client reads as "complete". (In 2026-07-28 only, required.)
 	ResultType *string
 	// Says for how many milliseconds after receipt the client may reuse the result without
-	// asking again. Zero makes it stale at once. (In 2026-07-28 only; required in 2026-07-28
-	// only.)
+	// asking again. Zero makes it stale at once. (In 2026-07-28 only, required.)
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here.
@@ -1636,10 +1619,9 @@ type ListResourceTemplatesResultResponse struct {
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#listresourcesrequest
 type ListResourcesRequest struct {
 	// Pairs a request with its response: the sender of the request chooses it, and the response
-	// repeats it unchanged. (Since 2025-11-25; required since 2025-11-25.)
+	// repeats it unchanged. (Since 2025-11-25, required.)
 	ID RequestID
-	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25; required since
-	// 2025-11-25.)
+	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25, required.)
 	JSONRPC *string
 	// Carries the arguments of the message, whose shape depends on the method. (Required in
 	// 2026-07-28 only.)
@@ -1658,7 +1640,7 @@ type ListResourcesResult struct {
 	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
 	// attached nothing.
 	Meta *ResultMetaObject
-	// Limits who may reuse the cached result. (In 2026-07-28 only; required in 2026-07-28 only.)
+	// Limits who may reuse the cached result. (In 2026-07-28 only, required.)
 	CacheScope *CacheScope
 	// Resumes the listing after this page when sent back as cursor of the same request. Absent
 	// on the last page.
@@ -1667,12 +1649,10 @@ type ListResourcesResult struct {
 	Resources []Resource
 	// Says how to read the result: "complete" for a final one, "input_required" for an
 	// InputRequiredResult, or a value defined by a negotiated extension. Older servers leave it
-	// out, which a client reads as "complete". (In 2026-07-28 only; required in 2026-07-28
-	// only.)
+	// out, which a client reads as "complete". (In 2026-07-28 only, required.)
 	ResultType *string
 	// Says for how many milliseconds after receipt the client may reuse the result without
-	// asking again. Zero makes it stale at once. (In 2026-07-28 only; required in 2026-07-28
-	// only.)
+	// asking again. Zero makes it stale at once. (In 2026-07-28 only, required.)
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here.
@@ -1702,10 +1682,9 @@ type ListResourcesResultResponse struct {
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#listrootsrequest
 type ListRootsRequest struct {
 	// Pairs a request with its response: the sender of the request chooses it, and the response
-	// repeats it unchanged. (In 2025-11-25 only; required in 2025-11-25 only.)
+	// repeats it unchanged. (In 2025-11-25 only, required.)
 	ID RequestID
-	// Names the JSON-RPC version, which is always "2.0". (In 2025-11-25 only; required in
-	// 2025-11-25 only.)
+	// Names the JSON-RPC version, which is always "2.0". (In 2025-11-25 only, required.)
 	JSONRPC *string
 	// Carries metadata at most, because the operation takes no arguments.
 	Params *RequestParams
@@ -1772,10 +1751,9 @@ type ListTasksResult struct {
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#listtoolsrequest
 type ListToolsRequest struct {
 	// Pairs a request with its response: the sender of the request chooses it, and the response
-	// repeats it unchanged. (Since 2025-11-25; required since 2025-11-25.)
+	// repeats it unchanged. (Since 2025-11-25, required.)
 	ID RequestID
-	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25; required since
-	// 2025-11-25.)
+	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25, required.)
 	JSONRPC *string
 	// Carries the arguments of the message, whose shape depends on the method. (Required in
 	// 2026-07-28 only.)
@@ -1793,21 +1771,19 @@ type ListToolsResult struct {
 	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
 	// attached nothing.
 	Meta *ResultMetaObject
-	// Limits who may reuse the cached result. (In 2026-07-28 only; required in 2026-07-28 only.)
+	// Limits who may reuse the cached result. (In 2026-07-28 only, required.)
 	CacheScope *CacheScope
 	// Resumes the listing after this page when sent back as cursor of the same request. Absent
 	// on the last page.
 	NextCursor *string
 	// Says how to read the result: "complete" for a final one, "input_required" for an
 	// InputRequiredResult, or a value defined by a negotiated extension. Older servers leave it
-	// out, which a client reads as "complete". (In 2026-07-28 only; required in 2026-07-28
-	// only.)
+	// out, which a client reads as "complete". (In 2026-07-28 only, required.)
 	ResultType *string
 	// Lists the tools of this page, in an order that stays stable as long as the set does.
 	Tools []Tool
 	// Says for how many milliseconds after receipt the client may reuse the result without
-	// asking again. Zero makes it stale at once. (In 2026-07-28 only; required in 2026-07-28
-	// only.)
+	// asking again. Zero makes it stale at once. (In 2026-07-28 only, required.)
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here.
@@ -1837,8 +1813,7 @@ type ListToolsResultResponse struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#loggingmessagenotification
 type LoggingMessageNotification struct {
-	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25; required since
-	// 2025-11-25.)
+	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25, required.)
 	JSONRPC *string
 	// Carries the arguments of the message, whose shape depends on the method.
 	Params LoggingMessageNotificationParams
@@ -2039,10 +2014,9 @@ type NumberSchema struct {
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#paginatedrequest
 type PaginatedRequest struct {
 	// Pairs a request with its response: the sender of the request chooses it, and the response
-	// repeats it unchanged. (Since 2025-11-25; required since 2025-11-25.)
+	// repeats it unchanged. (Since 2025-11-25, required.)
 	ID RequestID
-	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25; required since
-	// 2025-11-25.)
+	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25, required.)
 	JSONRPC *string
 	// Names the operation or event, and so determines what params holds. Each specific message
 	// type has one fixed value.
@@ -2083,8 +2057,7 @@ type PaginatedResult struct {
 	NextCursor *string
 	// Says how to read the result: "complete" for a final one, "input_required" for an
 	// InputRequiredResult, or a value defined by a negotiated extension. Older servers leave it
-	// out, which a client reads as "complete". (In 2026-07-28 only; required in 2026-07-28
-	// only.)
+	// out, which a client reads as "complete". (In 2026-07-28 only, required.)
 	ResultType *string
 
 	// Extra keeps the members that have no field here.
@@ -2114,10 +2087,9 @@ type ParseError struct {
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#pingrequest
 type PingRequest struct {
 	// Pairs a request with its response: the sender of the request chooses it, and the response
-	// repeats it unchanged. (In 2025-11-25 only; required in 2025-11-25 only.)
+	// repeats it unchanged. (In 2025-11-25 only, required.)
 	ID RequestID
-	// Names the JSON-RPC version, which is always "2.0". (In 2025-11-25 only; required in
-	// 2025-11-25 only.)
+	// Names the JSON-RPC version, which is always "2.0". (In 2025-11-25 only, required.)
 	JSONRPC *string
 	// Carries metadata at most, because the operation takes no arguments.
 	Params *RequestParams
@@ -2131,8 +2103,7 @@ type PingRequest struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#progressnotification
 type ProgressNotification struct {
-	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25; required since
-	// 2025-11-25.)
+	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25, required.)
 	JSONRPC *string
 	// Carries the arguments of the message, whose shape depends on the method.
 	Params ProgressNotificationParams
@@ -2214,8 +2185,7 @@ type PromptArgument struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#promptlistchangednotification
 type PromptListChangedNotification struct {
-	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25; required since
-	// 2025-11-25.)
+	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25, required.)
 	JSONRPC *string
 	// Carries metadata at most, such as the subscription that the notification belongs to.
 	Params *NotificationParams
@@ -2258,10 +2228,9 @@ type PromptReference struct {
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#readresourcerequest
 type ReadResourceRequest struct {
 	// Pairs a request with its response: the sender of the request chooses it, and the response
-	// repeats it unchanged. (Since 2025-11-25; required since 2025-11-25.)
+	// repeats it unchanged. (Since 2025-11-25, required.)
 	ID RequestID
-	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25; required since
-	// 2025-11-25.)
+	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25, required.)
 	JSONRPC *string
 	// Carries the arguments of the message, whose shape depends on the method.
 	Params ReadResourceRequestParams
@@ -2298,19 +2267,17 @@ type ReadResourceResult struct {
 	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
 	// attached nothing.
 	Meta *ResultMetaObject
-	// Limits who may reuse the cached result. (In 2026-07-28 only; required in 2026-07-28 only.)
+	// Limits who may reuse the cached result. (In 2026-07-28 only, required.)
 	CacheScope *CacheScope
 	// Lists the parts of the resource, each as text or as base64 bytes with a URI of its own; a
 	// directory, say, may give one part per file.
 	Contents []AnyResourceContents
 	// Says how to read the result: "complete" for a final one, "input_required" for an
 	// InputRequiredResult, or a value defined by a negotiated extension. Older servers leave it
-	// out, which a client reads as "complete". (In 2026-07-28 only; required in 2026-07-28
-	// only.)
+	// out, which a client reads as "complete". (In 2026-07-28 only, required.)
 	ResultType *string
 	// Says for how many milliseconds after receipt the client may reuse the result without
-	// asking again. Zero makes it stale at once. (In 2026-07-28 only; required in 2026-07-28
-	// only.)
+	// asking again. Zero makes it stale at once. (In 2026-07-28 only, required.)
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here.
@@ -2370,8 +2337,8 @@ type Request struct {
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#requestmetaobject
 type RequestMetaObject struct {
 	// Lists the optional features that the client offers for this request; an empty object means
-	// none. The server relies on nothing that other requests declared. (In 2026-07-28 only;
-	// required in 2026-07-28 only.)
+	// none. The server relies on nothing that other requests declared. (In 2026-07-28 only,
+	// required.)
 	ClientCapabilities *ClientCapabilities
 	// Identifies the client software, as it describes itself. Clients should send it unless told
 	// otherwise; it serves display and logging and must not influence behaviour. (In 2026-07-28
@@ -2382,7 +2349,7 @@ type RequestMetaObject struct {
 	LogLevel *LoggingLevel
 	// States the version that the request is written in, such as "2026-07-28". Over HTTP it
 	// equals the MCP-Protocol-Version header. A server that does not speak it answers with an
-	// UnsupportedProtocolVersionError. (In 2026-07-28 only; required in 2026-07-28 only.)
+	// UnsupportedProtocolVersionError. (In 2026-07-28 only, required.)
 	ProtocolVersion *string
 	// Names the task on whose behalf the message is sent. Absent when there is none. (In
 	// 2025-11-25 only.)
@@ -2501,8 +2468,7 @@ type ResourceLink struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#resourcelistchangednotification
 type ResourceListChangedNotification struct {
-	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25; required since
-	// 2025-11-25.)
+	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25, required.)
 	JSONRPC *string
 	// Carries metadata at most, such as the subscription that the notification belongs to.
 	Params *NotificationParams
@@ -2575,8 +2541,7 @@ type ResourceTemplateReference struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#resourceupdatednotification
 type ResourceUpdatedNotification struct {
-	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25; required since
-	// 2025-11-25.)
+	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25, required.)
 	JSONRPC *string
 	// Carries the arguments of the message, whose shape depends on the method.
 	Params ResourceUpdatedNotificationParams
@@ -2609,8 +2574,7 @@ type Result struct {
 	Meta *ResultMetaObject
 	// Says how to read the result: "complete" for a final one, "input_required" for an
 	// InputRequiredResult, or a value defined by a negotiated extension. Older servers leave it
-	// out, which a client reads as "complete". (In 2026-07-28 only; required in 2026-07-28
-	// only.)
+	// out, which a client reads as "complete". (In 2026-07-28 only, required.)
 	ResultType *string
 
 	// Extra keeps the members that have no field here.
@@ -2661,8 +2625,7 @@ type Root struct {
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#rootslistchangednotification
 type RootsListChangedNotification struct {
-	// Names the JSON-RPC version, which is always "2.0". (In 2025-11-25 only; required in
-	// 2025-11-25 only.)
+	// Names the JSON-RPC version, which is always "2.0". (In 2025-11-25 only, required.)
 	JSONRPC *string
 	// Carries metadata at most.
 	Params *NotificationParams
@@ -2796,10 +2759,9 @@ type ServerCapabilitiesTools struct {
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#setlevelrequest
 type SetLevelRequest struct {
 	// Pairs a request with its response: the sender of the request chooses it, and the response
-	// repeats it unchanged. (In 2025-11-25 only; required in 2025-11-25 only.)
+	// repeats it unchanged. (In 2025-11-25 only, required.)
 	ID RequestID
-	// Names the JSON-RPC version, which is always "2.0". (In 2025-11-25 only; required in
-	// 2025-11-25 only.)
+	// Names the JSON-RPC version, which is always "2.0". (In 2025-11-25 only, required.)
 	JSONRPC *string
 	// Carries the arguments of the message, whose shape depends on the method.
 	Params SetLevelRequestParams
@@ -2857,10 +2819,9 @@ type StringSchema struct {
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#subscriberequest
 type SubscribeRequest struct {
 	// Pairs a request with its response: the sender of the request chooses it, and the response
-	// repeats it unchanged. (In 2025-11-25 only; required in 2025-11-25 only.)
+	// repeats it unchanged. (In 2025-11-25 only, required.)
 	ID RequestID
-	// Names the JSON-RPC version, which is always "2.0". (In 2025-11-25 only; required in
-	// 2025-11-25 only.)
+	// Names the JSON-RPC version, which is always "2.0". (In 2025-11-25 only, required.)
 	JSONRPC *string
 	// Carries the arguments of the message, whose shape depends on the method.
 	Params SubscribeRequestParams
@@ -3357,8 +3318,7 @@ type ToolInputSchema struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#toollistchangednotification
 type ToolListChangedNotification struct {
-	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25; required since
-	// 2025-11-25.)
+	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25, required.)
 	JSONRPC *string
 	// Carries metadata at most, such as the subscription that the notification belongs to.
 	Params *NotificationParams
@@ -3378,8 +3338,8 @@ type ToolOutputSchema struct {
 	Properties json.RawMessage
 	// Lists the members that the output always has. (From 2025-06-18 to 2025-11-25.)
 	Required []string
-	// Restricts the output to a JSON object; always "object". (From 2025-06-18 to 2025-11-25;
-	// required from 2025-06-18 to 2025-11-25.)
+	// Restricts the output to a JSON object; always "object". (From 2025-06-18 to 2025-11-25,
+	// required.)
 	Type *string
 
 	// Extra keeps the members that have no field here.
@@ -3477,10 +3437,9 @@ type URLElicitationRequiredErrorErrorData struct {
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#unsubscriberequest
 type UnsubscribeRequest struct {
 	// Pairs a request with its response: the sender of the request chooses it, and the response
-	// repeats it unchanged. (In 2025-11-25 only; required in 2025-11-25 only.)
+	// repeats it unchanged. (In 2025-11-25 only, required.)
 	ID RequestID
-	// Names the JSON-RPC version, which is always "2.0". (In 2025-11-25 only; required in
-	// 2025-11-25 only.)
+	// Names the JSON-RPC version, which is always "2.0". (In 2025-11-25 only, required.)
 	JSONRPC *string
 	// Carries the arguments of the message, whose shape depends on the method.
 	Params UnsubscribeRequestParams

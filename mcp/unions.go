@@ -52,8 +52,7 @@ type AnyResourceContents interface {
 	isAnyResourceContents() // only the types above
 }
 
-// DecodeAnyResourceContents reads a [AnyResourceContents] and finds its variant by the
-// members that are there.
+// DecodeAnyResourceContents reads an [AnyResourceContents] and finds its variant an.
 func DecodeAnyResourceContents(r *codec.Reader) AnyResourceContents {
 	switch keys := r.PeekKeys("text", "blob"); {
 	case keys&0x1 != 0:
@@ -78,8 +77,7 @@ type CallToolOutcome interface {
 	isCallToolOutcome() // only the types above
 }
 
-// DecodeCallToolOutcome reads a [CallToolOutcome] and finds its variant by its member
-// "resultType".
+// DecodeCallToolOutcome reads a [CallToolOutcome] and finds its variant a.
 func DecodeCallToolOutcome(r *codec.Reader) CallToolOutcome {
 	if r.Kind() != codec.KindObject {
 		return newUnknown(r)
@@ -110,7 +108,7 @@ type CallToolResultResponseResult interface {
 }
 
 // DecodeCallToolResultResponseResult reads a [CallToolResultResponseResult] and finds its
-// variant by its member "resultType".
+// variant a.
 func DecodeCallToolResultResponseResult(r *codec.Reader) CallToolResultResponseResult {
 	if r.Kind() != codec.KindObject {
 		return newUnknown(r)
@@ -141,8 +139,7 @@ type ClientNotification interface {
 	isClientNotification() // only the types above
 }
 
-// DecodeClientNotification reads a [ClientNotification] and finds its variant by its member
-// "method".
+// DecodeClientNotification reads a [ClientNotification] and finds its variant a.
 func DecodeClientNotification(r *codec.Reader) ClientNotification {
 	switch string(r.PeekText("method")) {
 	case "notifications/cancelled":
@@ -190,7 +187,7 @@ type ClientRequest interface {
 	isClientRequest() // only the types above
 }
 
-// DecodeClientRequest reads a [ClientRequest] and finds its variant by its member "method".
+// DecodeClientRequest reads a [ClientRequest] and finds its variant a.
 func DecodeClientRequest(r *codec.Reader) ClientRequest {
 	switch string(r.PeekText("method")) {
 	case "completion/complete":
@@ -281,8 +278,7 @@ type CompletionReference interface {
 	isCompletionReference() // only the types above
 }
 
-// DecodeCompletionReference reads a [CompletionReference] and finds its variant by its
-// member "type".
+// DecodeCompletionReference reads a [CompletionReference] and finds its variant a.
 func DecodeCompletionReference(r *codec.Reader) CompletionReference {
 	switch string(r.PeekText("type")) {
 	case "ref/prompt":
@@ -313,7 +309,7 @@ type ContentBlock interface {
 	isContentBlock() // only the types above
 }
 
-// DecodeContentBlock reads a [ContentBlock] and finds its variant by its member "type".
+// DecodeContentBlock reads a [ContentBlock] and finds its variant a.
 func DecodeContentBlock(r *codec.Reader) ContentBlock {
 	switch string(r.PeekText("type")) {
 	case "audio":
@@ -343,8 +339,7 @@ type CreateMessageOutcome interface {
 	isCreateMessageOutcome() // only the types above
 }
 
-// DecodeCreateMessageOutcome reads a [CreateMessageOutcome] and finds its variant by the
-// members that are there.
+// DecodeCreateMessageOutcome reads a [CreateMessageOutcome] and finds its variant a.
 func DecodeCreateMessageOutcome(r *codec.Reader) CreateMessageOutcome {
 	if r.Kind() != codec.KindObject {
 		return newUnknown(r)
@@ -368,8 +363,7 @@ type ElicitOutcome interface {
 	isElicitOutcome() // only the types above
 }
 
-// DecodeElicitOutcome reads a [ElicitOutcome] and finds its variant by the members that are
-// there.
+// DecodeElicitOutcome reads an [ElicitOutcome] and finds its variant an.
 func DecodeElicitOutcome(r *codec.Reader) ElicitOutcome {
 	if r.Kind() != codec.KindObject {
 		return newUnknown(r)
@@ -397,8 +391,7 @@ type ElicitRequestParams interface {
 	isElicitRequestParams() // only the types above
 }
 
-// DecodeElicitRequestParams reads a [ElicitRequestParams] and finds its variant by its
-// member "mode".
+// DecodeElicitRequestParams reads an [ElicitRequestParams] and finds its variant an.
 func DecodeElicitRequestParams(r *codec.Reader) ElicitRequestParams {
 	if r.Kind() != codec.KindObject {
 		return newUnknown(r)
@@ -424,8 +417,8 @@ type ElicitResultContentValue interface {
 	isElicitResultContentValue() // only the types above
 }
 
-// DecodeElicitResultContentValue reads a [ElicitResultContentValue] and finds its variant by
-// its JSON type.
+// DecodeElicitResultContentValue reads an [ElicitResultContentValue] and finds its variant
+// an.
 func DecodeElicitResultContentValue(r *codec.Reader) ElicitResultContentValue {
 	switch r.Kind() {
 	case codec.KindArray:
@@ -456,8 +449,7 @@ type EnumSchema interface {
 	isEnumSchema() // only the types above
 }
 
-// DecodeEnumSchema reads a [EnumSchema] and finds its variant by its member "type" and the
-// members that are there.
+// DecodeEnumSchema reads an [EnumSchema] and finds its variant an.
 func DecodeEnumSchema(r *codec.Reader) EnumSchema {
 	switch string(r.PeekText("type")) {
 	case "array":
@@ -493,8 +485,7 @@ type GetPromptOutcome interface {
 	isGetPromptOutcome() // only the types above
 }
 
-// DecodeGetPromptOutcome reads a [GetPromptOutcome] and finds its variant by its member
-// "resultType".
+// DecodeGetPromptOutcome reads a [GetPromptOutcome] and finds its variant a.
 func DecodeGetPromptOutcome(r *codec.Reader) GetPromptOutcome {
 	if r.Kind() != codec.KindObject {
 		return newUnknown(r)
@@ -522,7 +513,7 @@ type GetPromptResultResponseResult interface {
 }
 
 // DecodeGetPromptResultResponseResult reads a [GetPromptResultResponseResult] and finds its
-// variant by its member "resultType".
+// variant a.
 func DecodeGetPromptResultResponseResult(r *codec.Reader) GetPromptResultResponseResult {
 	if r.Kind() != codec.KindObject {
 		return newUnknown(r)
@@ -554,7 +545,7 @@ type InputRequest interface {
 	isInputRequest() // only the types above
 }
 
-// DecodeInputRequest reads a [InputRequest] and finds its variant by its member "method".
+// DecodeInputRequest reads an [InputRequest] and finds its variant an.
 func DecodeInputRequest(r *codec.Reader) InputRequest {
 	switch string(r.PeekText("method")) {
 	case "elicitation/create":
@@ -585,8 +576,7 @@ type InputResponse interface {
 	isInputResponse() // only the types above
 }
 
-// DecodeInputResponse reads a [InputResponse] and finds its variant by the members that are
-// there.
+// DecodeInputResponse reads an [InputResponse] and finds its variant an.
 func DecodeInputResponse(r *codec.Reader) InputResponse {
 	if r.Kind() != codec.KindObject {
 		return newUnknown(r)
@@ -612,8 +602,7 @@ type JSONRPCBatchRequestItem interface {
 	isJSONRPCBatchRequestItem() // only the types above
 }
 
-// DecodeJSONRPCBatchRequestItem reads a [JSONRPCBatchRequestItem] and finds its variant by
-// the members that are there.
+// DecodeJSONRPCBatchRequestItem reads a [JSONRPCBatchRequestItem] and finds its variant a.
 func DecodeJSONRPCBatchRequestItem(r *codec.Reader) JSONRPCBatchRequestItem {
 	switch keys := r.PeekKeys("id", "method"); {
 	case keys&0x1 != 0:
@@ -636,8 +625,7 @@ type JSONRPCBatchResponseItem interface {
 	isJSONRPCBatchResponseItem() // only the types above
 }
 
-// DecodeJSONRPCBatchResponseItem reads a [JSONRPCBatchResponseItem] and finds its variant by
-// the members that are there.
+// DecodeJSONRPCBatchResponseItem reads a [JSONRPCBatchResponseItem] and finds its variant a.
 func DecodeJSONRPCBatchResponseItem(r *codec.Reader) JSONRPCBatchResponseItem {
 	switch keys := r.PeekKeys("result", "error"); {
 	case keys&0x1 != 0:
@@ -666,8 +654,7 @@ type JSONRPCMessage interface {
 	isJSONRPCMessage() // only the types above
 }
 
-// DecodeJSONRPCMessage reads a [JSONRPCMessage] and finds its variant by its JSON type and
-// the members that are there.
+// DecodeJSONRPCMessage reads a [JSONRPCMessage] and finds its variant a.
 func DecodeJSONRPCMessage(r *codec.Reader) JSONRPCMessage {
 	switch r.Kind() {
 	case codec.KindArray:
@@ -703,8 +690,7 @@ type JSONRPCMessageListItem interface {
 	isJSONRPCMessageListItem() // only the types above
 }
 
-// DecodeJSONRPCMessageListItem reads a [JSONRPCMessageListItem] and finds its variant by the
-// members that are there.
+// DecodeJSONRPCMessageListItem reads a [JSONRPCMessageListItem] and finds its variant a.
 func DecodeJSONRPCMessageListItem(r *codec.Reader) JSONRPCMessageListItem {
 	switch keys := r.PeekKeys("result", "error", "id", "method"); {
 	case keys&0x1 != 0:
@@ -734,8 +720,7 @@ type JSONRPCResponse interface {
 	isJSONRPCResponse() // only the types above
 }
 
-// DecodeJSONRPCResponse reads a [JSONRPCResponse] and finds its variant by the members that
-// are there.
+// DecodeJSONRPCResponse reads a [JSONRPCResponse] and finds its variant a.
 func DecodeJSONRPCResponse(r *codec.Reader) JSONRPCResponse {
 	switch keys := r.PeekKeys("result", "error"); {
 	case keys&0x1 != 0:
@@ -763,8 +748,7 @@ type MultiSelectEnumSchema interface {
 	isMultiSelectEnumSchema() // only the types above
 }
 
-// DecodeMultiSelectEnumSchema reads a [MultiSelectEnumSchema] and finds its variant by the
-// members that are there.
+// DecodeMultiSelectEnumSchema reads a [MultiSelectEnumSchema] and finds its variant a.
 func DecodeMultiSelectEnumSchema(r *codec.Reader) MultiSelectEnumSchema {
 	switch {
 	case r.PeekPath("items", "enum"):
@@ -799,7 +783,7 @@ type PrimitiveSchemaDefinition interface {
 }
 
 // DecodePrimitiveSchemaDefinition reads a [PrimitiveSchemaDefinition] and finds its variant
-// by its member "type" and the members that are there.
+// a.
 func DecodePrimitiveSchemaDefinition(r *codec.Reader) PrimitiveSchemaDefinition {
 	switch string(r.PeekText("type")) {
 	case "array":
@@ -840,8 +824,7 @@ type ReadResourceOutcome interface {
 	isReadResourceOutcome() // only the types above
 }
 
-// DecodeReadResourceOutcome reads a [ReadResourceOutcome] and finds its variant by its
-// member "resultType".
+// DecodeReadResourceOutcome reads a [ReadResourceOutcome] and finds its variant a.
 func DecodeReadResourceOutcome(r *codec.Reader) ReadResourceOutcome {
 	if r.Kind() != codec.KindObject {
 		return newUnknown(r)
@@ -869,7 +852,7 @@ type ReadResourceResultResponseResult interface {
 }
 
 // DecodeReadResourceResultResponseResult reads a [ReadResourceResultResponseResult] and
-// finds its variant by its member "resultType".
+// finds its variant a.
 func DecodeReadResourceResultResponseResult(r *codec.Reader) ReadResourceResultResponseResult {
 	if r.Kind() != codec.KindObject {
 		return newUnknown(r)
@@ -903,7 +886,7 @@ type SamplingMessageContentBlock interface {
 }
 
 // DecodeSamplingMessageContentBlock reads a [SamplingMessageContentBlock] and finds its
-// variant by its member "type".
+// variant a.
 func DecodeSamplingMessageContentBlock(r *codec.Reader) SamplingMessageContentBlock {
 	switch string(r.PeekText("type")) {
 	case "audio":
@@ -942,8 +925,7 @@ type ServerNotification interface {
 	isServerNotification() // only the types above
 }
 
-// DecodeServerNotification reads a [ServerNotification] and finds its variant by its member
-// "method".
+// DecodeServerNotification reads a [ServerNotification] and finds its variant a.
 func DecodeServerNotification(r *codec.Reader) ServerNotification {
 	switch string(r.PeekText("method")) {
 	case "notifications/cancelled":
@@ -992,7 +974,7 @@ type ServerRequest interface {
 	isServerRequest() // only the types above
 }
 
-// DecodeServerRequest reads a [ServerRequest] and finds its variant by its member "method".
+// DecodeServerRequest reads a [ServerRequest] and finds its variant a.
 func DecodeServerRequest(r *codec.Reader) ServerRequest {
 	switch string(r.PeekText("method")) {
 	case "elicitation/create":
@@ -1072,8 +1054,7 @@ type SingleSelectEnumSchema interface {
 	isSingleSelectEnumSchema() // only the types above
 }
 
-// DecodeSingleSelectEnumSchema reads a [SingleSelectEnumSchema] and finds its variant by the
-// members that are there.
+// DecodeSingleSelectEnumSchema reads a [SingleSelectEnumSchema] and finds its variant a.
 func DecodeSingleSelectEnumSchema(r *codec.Reader) SingleSelectEnumSchema {
 	switch keys := r.PeekKeys("enum", "oneOf"); {
 	case keys&0x1 != 0:

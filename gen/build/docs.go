@@ -44,7 +44,11 @@ func (b *builder) fieldDoc(s scope, m *merge.Member, o *merge.Object) ir.Doc {
 		d.Text = m.Doc
 	}
 	d.Revisions = b.since(m.In, o.In)
-	if m.Required != 0 && m.Required != o.In && len(b.g.Revisions) > 1 {
+	switch {
+	case m.Required == 0 || m.Required == o.In || len(b.g.Revisions) == 1:
+	case m.Required == m.In:
+		d.Revisions = join(", ", d.Revisions, "required")
+	default:
 		d.Revisions = join("; ", d.Revisions, "required "+b.spell(m.Required))
 	}
 	if m.Default != nil {

@@ -1,6 +1,7 @@
 package build
 
 import (
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -428,13 +429,15 @@ func (b *builder) byMethod(p *pendingUnion, admits func(o *merge.Object, n merge
 			return nil
 		}
 	}
+	var base variant
 	for _, w := range p.variants {
 		o, ok := w.node.(*merge.Object)
-		if ok && len(p.variants) > 1 && !slices.ContainsFunc(p.variants, func(v variant) bool { return !admits(o, v.node) }) {
-			return w.out
+		if ok && len(p.variants) > 1 && !slices.ContainsFunc(p.variants, func(v variant) bool { return !admits(o, v.node) }) &&
+			bits.OnesCount64(uint64(w.in)) > bits.OnesCount64(uint64(base.in)) {
+			base = w // of several, the one that most revisions have
 		}
 	}
-	return nil
+	return base.out
 }
 
 // holdsAny reports whether o requires nothing and names no member that n has with another

@@ -26,7 +26,7 @@ func (w *printer) encode() {
 }
 
 func (w *printer) encodeStruct(s *ir.Struct) {
-	w.f("// EncodeJSON writes x as an object: its fields, then what x.Extra holds.\nfunc (x *%s) EncodeJSON(w *codec.Writer) {\n\tstart := w.Begin()\n", s.GoName)
+	w.f("// EncodeJSON writes x as an object: its fields, then what x.Extra holds.\nfunc (x *%s) EncodeJSON(w *codec.Writer) {\n\tif x == nil {\n\t\tw.Fail(\"\", codec.ErrNoValue)\n\t\treturn\n\t}\n\tstart := w.Begin()\n", s.GoName)
 	var zero []string
 	for _, f := range tagsFirst(s.Fields) {
 		key := "w.Key(" + literal(","+quote(f.JSON)+":") + ")"

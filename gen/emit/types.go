@@ -132,7 +132,7 @@ func (w *printer) union(u *ir.Union) {
 	if u.ByMethod {
 		comment(&w.b, "", fmt.Sprintf("Decode%s reads a result whose request is not known, as its base [*%s].", u.GoName, goType(u.Pick.Default.Type)))
 	} else {
-		comment(&w.b, "", fmt.Sprintf("Decode%s reads a [%[1]s] and finds its variant %s.", u.GoName, pickWords(u.Pick)))
+		comment(&w.b, "", fmt.Sprintf("Decode%s reads %s [%[1]s] and finds its variant %s.", u.GoName, article(u.GoName), pickWords(u.Pick)))
 	}
 	w.f("func Decode%s(r *codec.Reader) %[1]s {\n", u.GoName)
 	code, final := pick(u.Pick, true)
@@ -141,6 +141,14 @@ func (w *printer) union(u *ir.Union) {
 		w.f("return newUnknown(r)\n")
 	}
 	w.f("}\n\n")
+}
+
+// article is the indefinite article for a name.
+func article(name string) string {
+	if strings.ContainsRune("AEIO", rune(name[0])) {
+		return "an"
+	}
+	return "a"
 }
 
 // pickWords says in a few words how variants are told apart.

@@ -583,9 +583,44 @@ func Same(a, b *load.Document) map[string]bool {
 				same[name] = false
 				changed = true
 			}
+			if same[name] {
+				continue
+			}
+			// A union marks its alternatives as its own, so they must be declared beside it.
+			for _, alternative := range alternatives(s, nil) {
+				if same[alternative] {
+					same[alternative] = false
+					changed = true
+				}
+			}
 		}
 	}
 	return same
+}
+
+// alternatives adds to names the definitions that anyOf and oneOf below s refer to.
+func alternatives(s *load.Schema, names []string) []string {
+	if s == nil {
+		return names
+	}
+	for _, sub := range slices.Concat(s.AnyOf, s.OneOf) {
+		if sub.Ref != "" {
+			names = append(names, sub.Ref)
+		}
+	}
+	for _, sub := range below(s) {
+		names = alternatives(sub, names)
+	}
+	return names
+}
+
+// below lists the schemas directly below s.
+func below(s *load.Schema) []*load.Schema {
+	subs := []*load.Schema{s.Additional, s.PropertyNames, s.Items, s.Not}
+	for _, p := range s.Properties {
+		subs = append(subs, p.Schema)
+	}
+	return slices.Concat(subs, s.AnyOf, s.OneOf, s.AllOf)
 }
 
 // refsHold reports whether all references below s are in the set.
@@ -596,10 +631,5 @@ func refsHold(s *load.Schema, set map[string]bool) bool {
 	if s.Ref != "" && !set[s.Ref] {
 		return false
 	}
-	subs := []*load.Schema{s.Additional, s.PropertyNames, s.Items, s.Not}
-	for _, p := range s.Properties {
-		subs = append(subs, p.Schema)
-	}
-	subs = slices.Concat(subs, s.AnyOf, s.OneOf, s.AllOf)
-	return !slices.ContainsFunc(subs, func(sub *load.Schema) bool { return !refsHold(sub, set) })
+	return !slices.ContainsFunc(below(s), func(sub *load.Schema) bool { return !refsHold(sub, set) })
 }

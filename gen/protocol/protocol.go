@@ -64,6 +64,8 @@ func Generate() ([]Package, error) {
 		Docs: docs,
 		Link: link,
 		Base: mcp,
+		// The revision that the extension's schema was written beside.
+		BaseRevision: "2026-07-28",
 	}
 	if ext.Schemas, err = add(nil, extTasks); err != nil {
 		return nil, err

@@ -91,6 +91,9 @@ func (d *decoder) check() error {
 		if tasks.New(name) == nil && mcp.New(name) == nil {
 			return usagef("-as %s: no such definition; there are %s", d.as, strings.Join(tasks.Definitions(), ", "))
 		}
+		if d.rev != "" && !d.extension() {
+			return usagef("-as %s with -rev %s: the Tasks extension goes with revision 2026-07-28", d.as, d.rev)
+		}
 	} else if d.as != "" && mcp.New(d.as) == nil {
 		return usagef("-as %s: no schema has that definition%s", d.as, similar(d.as, mcp.Definitions()))
 	}
@@ -263,38 +266,50 @@ func payloadPlace(t mcp.Typed) string {
 // validate checks a message, which stands at a pointer of the document, against the revision:
 // the envelope, then the payload.
 func (d *decoder) validate(rep *report, at string, t mcp.Typed) {
-	place := at + payloadPlace(t)
 	rev := mcp.Revision(d.rev)
+	if d.rev == extTasks {
+		rev = mcp.Revision20260728 // which the extension stands beside
+	}
+	call := t.Kind == jsonrpc.KindRequest || t.Kind == jsonrpc.KindNotification
+	if call && !d.has(rev, t.Method) {
+		rep.addAt(at+"/method", fmt.Sprintf("revision %s has no method %q", d.rev, t.Method))
+		return
+	}
 	envelope := map[jsonrpc.Kind][]string{
 		jsonrpc.KindRequest:       {"JSONRPCRequest"},
 		jsonrpc.KindNotification:  {"JSONRPCNotification"},
 		jsonrpc.KindResponse:      {"JSONRPCResultResponse", "JSONRPCResponse"},
 		jsonrpc.KindErrorResponse: {"JSONRPCErrorResponse", "JSONRPCError"},
 	}[t.Kind]
-	if text, err := t.Message.AppendJSON(nil); err == nil && d.rev != extTasks {
+	if text, err := t.Message.AppendJSON(nil); err == nil {
 		for _, name := range envelope {
-			if _, known := errors.AsType[shape.Faults](mcp.Validate(rev, name, text)); known {
-				rep.addBelow(at, mcp.Validate(rev, name, text))
+			if faults, known := errors.AsType[shape.Faults](mcp.Validate(rev, name, text)); known {
+				rep.addBelow(at, faults)
 				break
 			}
 		}
 	}
 	switch p := t.Payload.(type) {
 	case mcp.Value:
-		rep.addBelow(place, p.Validate(rev))
+		rep.addBelow(at+payloadPlace(t), p.Validate(rev))
 	case tasks.Value:
-		rep.addBelow(place, p.Validate(tasks.RevisionExtTasks))
+		rep.addBelow(at+payloadPlace(t), p.Validate(tasks.RevisionExtTasks))
 	}
-	if t.Kind != jsonrpc.KindRequest && t.Kind != jsonrpc.KindNotification {
-		return
-	}
-	m, ok := mcp.LookupMethod(t.Method)
-	if _, ext := tasks.LookupMethod(t.Method); !(ok && m.In(rev)) && !(ext && d.extension()) {
-		rep.addAt(at+"/method", fmt.Sprintf("revision %s has no method %q", d.rev, t.Method))
-	}
-	if t.Params == nil && t.Payload == nil && ok && m.In(rev) && mcp.ValidateParams(rev, t.Method, nil) != nil {
+	if call && t.Params == nil && t.Payload == nil && mcp.ValidateParams(rev, t.Method, nil) != nil && !d.ofExtension(t.Method) {
 		rep.addAt(at, `required member "params" is missing`)
 	}
+}
+
+// has reports whether the revision, or the extension beside it, has the method.
+func (d *decoder) has(rev mcp.Revision, method string) bool {
+	m, ok := mcp.LookupMethod(method)
+	return ok && m.In(rev) || d.ofExtension(method)
+}
+
+// ofExtension reports whether the method can be one of the Tasks extension.
+func (d *decoder) ofExtension(method string) bool {
+	_, ok := tasks.LookupMethod(method)
+	return ok && d.extension()
 }
 
 const extTasks = "ext-tasks"

@@ -12,6 +12,10 @@ import (
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *CancelTaskRequest) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
@@ -39,6 +43,10 @@ func (x *CancelTaskRequest) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *CancelTaskRequestParams) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
@@ -54,6 +62,10 @@ func (x *CancelTaskRequestParams) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *CancelTaskResult) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"resultType":"complete"`)
@@ -73,6 +85,10 @@ func (x *CancelTaskResult) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *CancelledTask) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(2) {
 		w.Key(`,"status":"cancelled"`)
@@ -117,6 +133,10 @@ func (x *CancelledTask) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *CompletedTask) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(3) {
 		w.Key(`,"status":"completed"`)
@@ -166,6 +186,10 @@ func (x *CompletedTask) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *CreateTaskResult) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(2) {
 		w.Key(`,"resultType":"task"`)
@@ -219,6 +243,10 @@ func (x *CreateTaskResult) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *FailedTask) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(3) {
 		w.Key(`,"status":"failed"`)
@@ -268,6 +296,10 @@ func (x *FailedTask) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *GetTaskRequest) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
@@ -295,6 +327,10 @@ func (x *GetTaskRequest) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *GetTaskRequestParams) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
@@ -310,6 +346,10 @@ func (x *GetTaskRequestParams) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *GetTaskResultCancelled) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(2) {
 		w.Key(`,"resultType":"complete"`)
@@ -362,6 +402,10 @@ func (x *GetTaskResultCancelled) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *GetTaskResultCompleted) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(3) {
 		w.Key(`,"resultType":"complete"`)
@@ -419,6 +463,10 @@ func (x *GetTaskResultCompleted) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *GetTaskResultFailed) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(3) {
 		w.Key(`,"resultType":"complete"`)
@@ -476,6 +524,10 @@ func (x *GetTaskResultFailed) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *GetTaskResultInputRequired) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(3) {
 		w.Key(`,"resultType":"complete"`)
@@ -533,6 +585,10 @@ func (x *GetTaskResultInputRequired) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *GetTaskResultWorking) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(2) {
 		w.Key(`,"resultType":"complete"`)
@@ -585,6 +641,10 @@ func (x *GetTaskResultWorking) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *InputRequiredTask) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(3) {
 		w.Key(`,"status":"input_required"`)
@@ -634,6 +694,10 @@ func (x *InputRequiredTask) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *Task) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) || x.CreatedAt != "" {
 		w.KeyText(`,"createdAt":"`, x.CreatedAt)
@@ -679,6 +743,10 @@ func (x *Task) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *TaskStatusNotification) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"jsonrpc":"2.0"`)
@@ -701,6 +769,10 @@ func (x *TaskStatusNotification) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *TaskStatusNotificationParamsCancelled) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(2) {
 		w.Key(`,"status":"cancelled"`)
@@ -750,6 +822,10 @@ func (x *TaskStatusNotificationParamsCancelled) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *TaskStatusNotificationParamsCompleted) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(3) {
 		w.Key(`,"status":"completed"`)
@@ -804,6 +880,10 @@ func (x *TaskStatusNotificationParamsCompleted) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *TaskStatusNotificationParamsFailed) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(3) {
 		w.Key(`,"status":"failed"`)
@@ -858,6 +938,10 @@ func (x *TaskStatusNotificationParamsFailed) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *TaskStatusNotificationParamsInputRequired) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(3) {
 		w.Key(`,"status":"input_required"`)
@@ -912,6 +996,10 @@ func (x *TaskStatusNotificationParamsInputRequired) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *TaskStatusNotificationParamsWorking) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(2) {
 		w.Key(`,"status":"working"`)
@@ -961,6 +1049,10 @@ func (x *TaskStatusNotificationParamsWorking) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *TaskSubscriptionAcknowledgedNotifications) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.TaskIDs != nil {
 		w.Key(`,"taskIds":`)
@@ -977,6 +1069,10 @@ func (x *TaskSubscriptionAcknowledgedNotifications) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *TaskSubscriptionNotifications) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if x.TaskIDs != nil {
 		w.Key(`,"taskIds":`)
@@ -993,6 +1089,10 @@ func (x *TaskSubscriptionNotifications) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *UpdateTaskRequest) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
@@ -1020,6 +1120,10 @@ func (x *UpdateTaskRequest) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *UpdateTaskRequestParams) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) || x.InputResponses != nil {
 		w.Key(`,"inputResponses":`)
@@ -1040,6 +1144,10 @@ func (x *UpdateTaskRequestParams) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *UpdateTaskResult) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(0) {
 		w.Key(`,"resultType":"complete"`)
@@ -1059,6 +1167,10 @@ func (x *UpdateTaskResult) IsZero() bool {
 
 // EncodeJSON writes x as an object: its fields, then what x.Extra holds.
 func (x *WorkingTask) EncodeJSON(w *codec.Writer) {
+	if x == nil {
+		w.Fail("", codec.ErrNoValue)
+		return
+	}
 	start := w.Begin()
 	if !x.Extra.Absent(2) {
 		w.Key(`,"status":"working"`)

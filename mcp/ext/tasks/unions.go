@@ -54,7 +54,7 @@ type DetailedTask interface {
 	isDetailedTask() // only the types above
 }
 
-// DecodeDetailedTask reads a [DetailedTask] and finds its variant by its member "status".
+// DecodeDetailedTask reads a [DetailedTask] and finds its variant a.
 func DecodeDetailedTask(r *codec.Reader) DetailedTask {
 	switch string(r.PeekText("status")) {
 	case "cancelled":
@@ -89,7 +89,7 @@ type GetTaskResult interface {
 	isGetTaskResult() // only the types above
 }
 
-// DecodeGetTaskResult reads a [GetTaskResult] and finds its variant by its member "status".
+// DecodeGetTaskResult reads a [GetTaskResult] and finds its variant a.
 func DecodeGetTaskResult(r *codec.Reader) GetTaskResult {
 	switch string(r.PeekText("status")) {
 	case "cancelled":
@@ -125,7 +125,7 @@ type TaskStatusNotificationParams interface {
 }
 
 // DecodeTaskStatusNotificationParams reads a [TaskStatusNotificationParams] and finds its
-// variant by its member "status".
+// variant a.
 func DecodeTaskStatusNotificationParams(r *codec.Reader) TaskStatusNotificationParams {
 	switch string(r.PeekText("status")) {
 	case "cancelled":
