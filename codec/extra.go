@@ -22,6 +22,7 @@ type extra struct {
 	members []member // in the order they came, no name twice
 	numbers []numberText
 	absent  uint64
+	known   bool // some member may have the name of a field
 }
 
 type member struct {
@@ -39,7 +40,7 @@ func (e *extra) clone() *extra {
 	if e == nil {
 		return new(extra)
 	}
-	return &extra{slices.Clone(e.members), slices.Clone(e.numbers), e.absent}
+	return &extra{slices.Clone(e.members), slices.Clone(e.numbers), e.absent, e.known}
 }
 
 func (e *extra) find(name string) int {
@@ -69,6 +70,7 @@ func (x Extra) Get(name string) (value json.RawMessage, ok bool) {
 // written; it must not be changed afterwards.
 func (x *Extra) Set(name string, value json.RawMessage) {
 	x.p = x.p.clone()
+	x.p.known = true
 	if i := x.p.find(name); i >= 0 {
 		x.p.members[i].raw = value
 		return

@@ -679,12 +679,19 @@ func (r *Reader) Duplicate(key string) { r.fail(r.keyAt, ErrDuplicate) }
 
 // Extra reads the value of the member whose name NextKey returned last and which the type does not know, and keeps
 // it in x. It fails with [ErrDuplicate] if this object has put that name into an Extra before.
-func (r *Reader) Extra(x *Extra) { r.Keep(x, r.again()) }
+func (r *Reader) Extra(x *Extra) { r.keep(x, r.again()) }
 
 // Keep reads the value of the member name, whose name was read last, and keeps it in x: for a member that the type
 // knows and whose value it cannot hold, such as an unexpected null or a constant with another value. See
 // [Writer.End] for how it is written again.
 func (r *Reader) Keep(x *Extra, name string) {
+	r.keep(x, name)
+	if !r.Failed() {
+		x.p.known = true // keep has made it this Reader's own
+	}
+}
+
+func (r *Reader) keep(x *Extra, name string) {
 	if r.Failed() {
 		return
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"math"
 	"math/bits"
-	"slices"
 	"strconv"
 	"unicode/utf8"
 )
@@ -36,6 +35,7 @@ type Writer struct {
 	base  int // buf[:base] was there before
 	err   *Error
 	check checker
+	names [][]byte // scratch of End
 }
 
 // NewWriter returns a Writer that appends to dst, and owns it from then on.
@@ -49,6 +49,7 @@ func NewWriter(dst []byte) *Writer {
 // Reset makes w append to dst and forget all else.
 func (w *Writer) Reset(dst []byte) {
 	w.buf, w.base = dst, len(dst)
+	clear(w.names[:cap(w.names)])
 	w.err = nil
 	w.check.reset()
 }
@@ -155,18 +156,20 @@ func (w *Writer) comma(open byte) {
 // name the object has already is left out: what was written counts.
 func (w *Writer) End(start int, x Extra) {
 	if x.p != nil && len(x.p.members) > 0 && w.err == nil {
-		w.extra(start, x.p.members)
+		w.extra(start, x.p)
 	}
 	w.buf = append(w.buf, '}')
 }
 
-func (w *Writer) extra(start int, members []member) {
-	written := memberNames(w.buf[start:])
-	for _, m := range members {
+func (w *Writer) extra(start int, x *extra) {
+	w.names = w.names[:0]
+	if x.known {
+		w.names = appendNames(w.names, w.buf[start:])
+	}
+	for _, m := range x.members {
 		before := len(w.buf)
 		w.MapKey(m.name)
-		name := bytes.TrimPrefix(w.buf[before:], []byte{','})
-		if slices.ContainsFunc(written, func(n []byte) bool { return bytes.HasPrefix(name, n) && len(name) == len(n)+1 }) {
+		if w.written(bytes.TrimPrefix(w.buf[before:], []byte{','})) {
 			w.buf = w.buf[:before]
 			continue
 		}
@@ -174,21 +177,33 @@ func (w *Writer) extra(start int, members []member) {
 	}
 }
 
-// memberNames returns the names, in quotes, of the members of an object that was written just now. It is given
+// written reports whether w.names has a name, which is given with its colon.
+func (w *Writer) written(name []byte) bool {
+	for _, n := range w.names {
+		if len(name) == len(n)+1 && bytes.HasPrefix(name, n) {
+			return true
+		}
+	}
+	return false
+}
+
+// appendNames appends the names, in quotes, of the members of an object that was written just now. It is given
 // what stands behind the opening brace.
-func memberNames(data []byte) [][]byte {
-	var names [][]byte
-	var p peek
+func appendNames(names [][]byte, data []byte) [][]byte {
 	for i := 0; i < len(data); {
 		end, _ := skipString(data, i)
 		names = append(names, data[i:end])
-		switch i = end + 1; data[i] { // behind the colon
-		case '"':
-			i, _ = skipString(data, i)
-		case '{', '[':
-			i = p.after(data, i)
-		default:
-			i = skipWord(data, i)
+		i = end + 1 // behind the colon
+		for depth := 0; i < len(data) && (depth > 0 || data[i] != ','); i++ {
+			switch data[i] {
+			case '"':
+				end, _ = skipString(data, i)
+				i = end - 1
+			case '{', '[':
+				depth++
+			case '}', ']':
+				depth--
+			}
 		}
 		i++ // the comma
 	}
