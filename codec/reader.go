@@ -488,17 +488,22 @@ func (r *Reader) numberScalar(allow ScalarKind) Scalar {
 // Raw reads any value as checked JSON text, without the white space around it. The text is a copy, or part of
 // the input with [NoCopy]; it is nil after a failure only.
 func (r *Reader) Raw() json.RawMessage {
+	raw := r.RawBytes()
+	if raw == nil || r.lim.noCopy {
+		return raw
+	}
+	return bytes.Clone(raw)
+}
+
+// RawBytes is Raw without the copy: the bytes are part of the input, whatever the options are.
+func (r *Reader) RawBytes() []byte {
 	r.next()
 	start := r.pos
 	r.Skip()
 	if r.Failed() {
 		return nil
 	}
-	raw := r.data[start:r.pos:r.pos]
-	if r.lim.noCopy {
-		return raw
-	}
-	return bytes.Clone(raw)
+	return r.data[start:r.pos:r.pos]
 }
 
 // RawObject is Raw for an object.

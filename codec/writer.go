@@ -72,7 +72,8 @@ func (w *Writer) Err() error {
 }
 
 // Fail records a failure, unless there was one before. It is about the member name of the object being written,
-// or, if name is empty, about the value that is due. A nil err is none.
+// or, if name is empty, about the value that is due; an [*Error] leads further into that by its Pointer. A nil err
+// is none.
 func (w *Writer) Fail(name string, err error) {
 	if err == nil || w.err != nil {
 		return
@@ -84,6 +85,10 @@ func (w *Writer) Fail(name string, err error) {
 	w.err.writing = true
 	if name != "" {
 		w.err.Pointer += "/" + string(escapeToken(nil, []byte(name)))
+	}
+	if inner, ok := err.(*Error); ok {
+		w.err.Pointer += inner.Pointer
+		w.err.Err = inner.Err
 	}
 }
 

@@ -1,0 +1,161 @@
+package value
+
+import (
+	"bytes"
+	"encoding"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-json/jsontext"
+	engine "github.com/goccy/go-json/v2"
+
+	"github.com/mcpwire/mcpwire/codec"
+)
+
+// ErrRange says that a number is too large or too small for the Go type that it is decoded into.
+var ErrRange = errors.New("number is out of range")
+
+// otherForm reports whether an integer was refused only because it is written with a fraction or an exponent.
+func otherForm(err error) bool {
+	e, ok := errors.AsType[*engine.SemanticError](err)
+	if !ok || e.JSONKind != '0' || wants(e.GoType) != integer {
+		return false
+	}
+	_, ok = plainInteger(e.JSONValue)
+	return ok
+}
+
+// fault returns what the engine found wrong in a well-formed text, in the words of package codec, and the offset of
+// the value it is about.
+func fault(text []byte, err error) (at int, cause error) {
+	e, ok := errors.AsType[*engine.SemanticError](err)
+	if !ok {
+		return locate(text, ""), err
+	}
+	if inner, ok := errors.AsType[*codec.Error](err); ok { // from a method that decodes with package codec
+		return locate(text, string(e.JSONPointer)+inner.Pointer), inner.Err
+	}
+	at = locate(text, string(e.JSONPointer))
+	return at, mismatch(text[at:], e)
+}
+
+// locate returns the offset of the value at a pointer, or of the innermost value around it that there is.
+func locate(text []byte, pointer string) int {
+	for {
+		if at, ok := codec.Locate(text, pointer); ok || pointer == "" {
+			return at
+		}
+		pointer = pointer[:max(strings.LastIndexByte(pointer, '/'), 0)]
+	}
+}
+
+// mismatch says why the value that text starts with does not do.
+func mismatch(text []byte, e *engine.SemanticError) error {
+	want, got := wants(e.GoType), kindOf(text)
+	switch {
+	case errors.As(e.Err, new(*codec.TypeError)):
+		return e.Err
+	case e.JSONKind == '"' && !bytes.HasPrefix(text, e.JSONValue):
+		return fmt.Errorf("member name %s is not of Go type %v", e.JSONValue, e.GoType)
+	case got == codec.KindNumber && want == integer && !number(text).IsInteger():
+		return codec.ErrInteger
+	case got == codec.KindNumber && (want == integer || want == float) && e.Err != nil:
+		return fmt.Errorf("%w of Go type %v", ErrRange, e.GoType)
+	case got == codec.KindNumber && (want == integer || want == float): // a field with the tag option string
+		return &codec.TypeError{Want: "string with a number", Got: got}
+	case want != "" && want != got.String() && (got != codec.KindString || e.Err == nil):
+		return &codec.TypeError{Want: want, Got: got}
+	case e.Err != nil:
+		return e.Err
+	}
+	return fmt.Errorf("%v does not do for Go type %v", got, e.GoType)
+}
+
+// number returns the number that text starts with.
+func number(text []byte) codec.Number {
+	return codec.NewReader(text, codec.MaxSize(math.MaxInt)).Number()
+}
+
+// kindOf returns the kind of the value that text starts with.
+func kindOf(text []byte) codec.Kind {
+	return codec.NewReader(text, codec.MaxSize(math.MaxInt)).Kind()
+}
+
+// What wants returns for numbers.
+const (
+	integer = "integer"
+	float   = "number"
+)
+
+// wants says what kind of value a type is decoded from, or nothing where only its methods know, or nobody.
+func wants(t reflect.Type) string {
+	if t == nil {
+		return ""
+	}
+	p := reflect.PointerTo(t)
+	switch {
+	case t == reflect.TypeFor[time.Time](), p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]()):
+		return codec.KindString.String()
+	case p.Implements(reflect.TypeFor[json.Unmarshaler]()), p.Implements(reflect.TypeFor[engine.UnmarshalerFrom]()):
+		return ""
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return wants(t.Elem())
+	case reflect.Bool:
+		return codec.KindBool.String()
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
+		return integer
+	case reflect.Float32, reflect.Float64:
+		return float
+	case reflect.String:
+		return codec.KindString.String()
+	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Uint8 {
+			return codec.KindString.String() // base64
+		}
+		return codec.KindArray.String()
+	case reflect.Array:
+		return codec.KindArray.String()
+	case reflect.Struct, reflect.Map:
+		return codec.KindObject.String()
+	}
+	return ""
+}
+
+// unwritten turns what the engine could not write into an error of package codec that leads to the place in the
+// value.
+func unwritten(err error) error {
+	var out codec.Error
+	if e, ok := errors.AsType[*engine.SemanticError](err); ok {
+		out = codec.Error{Pointer: string(e.JSONPointer), Err: e.Err}
+		inner, nested := errors.AsType[*codec.Error](err)
+		switch {
+		case nested: // from a method that encodes with package codec
+			out.Pointer += inner.Pointer
+			out.Err = inner.Err
+		case e.GoType != nil && (e.GoType.Kind() == reflect.Float64 || e.GoType.Kind() == reflect.Float32):
+			out.Err = codec.ErrFloat
+		case e.Err == nil:
+			out.Err = fmt.Errorf("Go type %v has no JSON form", e.GoType)
+		}
+		return &out
+	}
+	if e, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		out = codec.Error{Pointer: string(e.JSONPointer), Err: e.Err}
+		switch {
+		case errors.Is(e.Err, jsontext.ErrDuplicateName):
+			out.Err = codec.ErrDuplicate
+		case e.Err.Error() == codec.ErrUTF8.Error(): // the engine does not export its own
+			out.Err = codec.ErrUTF8
+		}
+		return &out
+	}
+	return err
+}

@@ -1,0 +1,77 @@
+package value
+
+import (
+	"strings"
+
+	engine "github.com/goccy/go-json/v2"
+
+	"github.com/mcpwire/mcpwire/codec"
+)
+
+// Value is a Go value of any type as a [codec.Value]. It may be used from many goroutines at once if the Go value
+// may.
+type Value struct{ v any }
+
+// Of returns v for package codec. To be decoded into, v must be a pointer that is not nil.
+func Of(v any) Value { return Value{v} }
+
+// DecodeJSON reads the next value. A value of the wrong kind fails with a [codec.TypeError], a fraction where an
+// integer is due with [codec.ErrInteger], a number out of range with [ErrRange]; what a method of the type, or one
+// of package time or base64, says of its text is passed on. After a failure the Go value may be partly set.
+func (x Value) DecodeJSON(r *codec.Reader) {
+	start := r.Offset()
+	text := r.RawBytes()
+	if r.Failed() {
+		return
+	}
+	err := engine.Unmarshal(text, x.v, reading)
+	if err != nil && otherForm(err) {
+		err = engine.Unmarshal(plainIntegers(text), x.v, reading)
+	}
+	if err != nil {
+		at, cause := fault(text, err)
+		r.Fail(start+at, cause)
+	}
+}
+
+// EncodeJSON writes the value. It fails with [codec.ErrUTF8], [codec.ErrFloat] or [codec.ErrNumber] for a string, a
+// float or a json.Number that JSON cannot express, with [codec.ErrDuplicate] for keys of a map that are written
+// alike, and with what a method of a type fails with.
+func (x Value) EncodeJSON(w *codec.Writer) {
+	text, err := engine.Marshal(x.v, writing)
+	if err != nil {
+		w.Fail("", unwritten(err))
+		return
+	}
+	w.Raw(text)
+}
+
+// plainIntegers returns text with integers that are written with a fraction or an exponent, such as 1.0, in digits.
+// Those beyond an int64 stay as they are.
+func plainIntegers(text []byte) []byte {
+	out := make([]byte, 0, len(text))
+	for i := 0; i < len(text); {
+		end := i + 1
+		switch c := text[i]; {
+		case c == '"':
+			for ; text[end] != '"'; end++ {
+				if text[end] == '\\' {
+					end++
+				}
+			}
+			end++
+		case c == '-' || '0' <= c && c <= '9':
+			for end < len(text) && strings.IndexByte("+-.0123456789Ee", text[end]) >= 0 {
+				end++
+			}
+			if n, ok := plainInteger(text[i:end]); ok {
+				out = append(out, n...)
+				i = end
+				continue
+			}
+		}
+		out = append(out, text[i:end]...)
+		i = end
+	}
+	return out
+}
