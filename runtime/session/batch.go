@@ -1,0 +1,57 @@
+package session
+
+import (
+	"sync"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+)
+
+// batch collects the answers to the messages of a batch, which revision 2025-03-26 has, and sends them as one.
+type batch struct {
+	s    *Session
+	mu   sync.Mutex
+	open int // answers that are missing, and one for receiveBatch itself
+	text []byte
+}
+
+// receiveBatch takes a batch.
+func (s *Session) receiveBatch(m transport.Message) {
+	items, err := jsonrpc.ParseBatch(m.Text, codec.NoCopy())
+	if err != nil {
+		s.refuse(jsonrpc.Message{}, err, nil)
+		return
+	}
+	b := &batch{s: s, open: 1}
+	size := len(m.Text) / len(items)
+	for _, item := range items {
+		if item.Message.Kind == jsonrpc.KindRequest || item.Message.Kind == jsonrpc.KindInvalid {
+			b.mu.Lock()
+			b.open++
+			b.mu.Unlock()
+		}
+		s.take(item.Message, item.Err, transport.Message{Text: m.Text[:size], Context: m.Context}, b)
+	}
+	b.skip()
+}
+
+// add adds an answer.
+func (b *batch) add(text []byte) {
+	b.mu.Lock()
+	b.text = append(append(b.text, ','), text...)
+	b.mu.Unlock()
+	b.skip()
+}
+
+// skip notes that there is one answer less to wait for. The last one sends the batch.
+func (b *batch) skip() {
+	b.mu.Lock()
+	b.open--
+	last := b.open == 0 && len(b.text) > 0
+	b.mu.Unlock()
+	if last {
+		b.text[0] = '['
+		b.s.write(transport.Message{Text: append(b.text, ']')})
+	}
+}

@@ -1,0 +1,339 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+)
+
+// Call is a request or a notification on its way to the peer.
+type Call struct {
+	Method       string
+	Params       codec.Encoder // nil for none
+	Notification bool
+	Session      *Session // what it goes through
+
+	opts options
+	meta []metaMember
+}
+
+// SetMeta adds a member to the _meta of the params, in the place of one that has that name. Params themselves are
+// not changed: they may be the caller's.
+func (c *Call) SetMeta(name string, value codec.Encoder) {
+	c.meta = append(c.meta, metaMember{name, value})
+}
+
+// AsTask reports whether a request asks the peer for a task.
+func (c *Call) AsTask() bool {
+	switch p := c.Params.(type) {
+	case nil:
+		return false
+	case *mcp.CallToolRequestParams:
+		return p.Task != nil
+	case *mcp.CreateMessageRequestParams:
+		return p.Task != nil
+	}
+	if m, ok := mcp.LookupMethod(c.Method); !ok || !m.Task {
+		return false
+	}
+	raw, err := codec.Marshal(c.Params)
+	if err != nil {
+		return false
+	}
+	_, ok := member(raw, "task")
+	return ok
+}
+
+// Sender sends a request and waits for its result, or sends a notification and returns nil. An error response comes
+// back as a [*jsonrpc.Error].
+type Sender func(ctx context.Context, call *Call) (json.RawMessage, error)
+
+// SendMiddleware wraps a [Sender].
+type SendMiddleware func(next Sender) Sender
+
+// options are the options of one call.
+type options struct {
+	timeout    time.Duration // 0 for none
+	max        time.Duration // 0 unless progress restarts the timeout
+	onProgress func(Progress)
+	tracker    *Tracker
+	late       func(json.RawMessage, error)
+}
+
+// Option changes how one request is sent; see [Session.With].
+type Option func(*options)
+
+// Timeout limits how long a request may take, in the place of what [Config] says; 0 means no limit. When it has
+// passed the call fails with [ErrTimeout], and the peer is told that it is cancelled.
+func Timeout(d time.Duration) Option { return func(o *options) { o.timeout = max(d, 0) } }
+
+// ProgressExtends lets each progress notification restart the timeout, until the request has taken max in all.
+// It needs [OnProgress] or [Track], for there is no progress that was not asked for.
+func ProgressExtends(max time.Duration) Option { return func(o *options) { o.max = max } }
+
+// OnProgress asks the peer for progress and calls f for each report, one at a time, in a goroutine of its own. The
+// call returns after f has, and f is not called any more then, unless the call's context ended first. If f is
+// slow it misses reports, but not the last one.
+func OnProgress(f func(Progress)) Option { return func(o *options) { o.onProgress = f } }
+
+// Track asks the peer for progress, which goes to t. It is for progress that outlives the call, as that of a task
+// does: t stays open.
+func Track(t *Tracker) Option { return func(o *options) { o.tracker = t } }
+
+// OnLate makes f take the answer if it comes after the call has returned because of its context or timeout. It is
+// called at most once, in a goroutine of its own, with an error if the session ends before. Without it such an
+// answer is dropped.
+func OnLate(f func(result json.RawMessage, err error)) Option {
+	return func(o *options) { o.late = f }
+}
+
+// Caller sends requests through a session with options. It is a [jsonrpc.Caller]:
+//
+//	peer := mcp.ToServer{Caller: s.With(session.Timeout(time.Hour))}
+type Caller struct {
+	s    *Session
+	opts options
+}
+
+// With returns a Caller with options. It may be used by many goroutines and for any number of requests, but for
+// the option [Track], whose token is good for one request at a time.
+func (s *Session) With(opts ...Option) *Caller {
+	c := &Caller{s: s, opts: options{timeout: s.cfg.Timeout}}
+	for _, o := range opts {
+		o(&c.opts)
+	}
+	return c
+}
+
+// Call sends a request and waits for its result; see [Session.Call].
+func (c *Caller) Call(ctx context.Context, method string, params codec.Encoder) (json.RawMessage, error) {
+	return c.s.sender(ctx, &Call{Method: method, Params: params, Session: c.s, opts: c.opts})
+}
+
+// Ping asks the peer whether it is there.
+func (c *Caller) Ping(ctx context.Context) error {
+	_, err := c.Call(ctx, "ping", nil)
+	return err
+}
+
+// Call sends a request and waits for its result, whose text belongs to the caller. Params are nil if it has none.
+//
+// The error is a [*jsonrpc.Error] if the peer answered with one. It is a [*CapabilityError] or
+// [ErrNotInitialized] if the request must not be sent; [ErrTimeout] if there was no answer within the timeout; the
+// cause of ctx if that ended first; and [ErrClosed] if the session did. After a timeout or the end of ctx the peer
+// is told by notifications/cancelled, unless the request is initialize or asks for a task (MCP cancellation,
+// "Behavior Requirements").
+func (s *Session) Call(ctx context.Context, method string, params codec.Encoder) (json.RawMessage, error) {
+	return s.sender(ctx, &Call{Method: method, Params: params, Session: s, opts: options{timeout: s.cfg.Timeout}})
+}
+
+// Notify sends a notification. Params are nil if it has none. It fails as Call does; success says that the transport
+// has taken it.
+func (s *Session) Notify(ctx context.Context, method string, params codec.Encoder) error {
+	_, err := s.sender(ctx, &Call{Method: method, Params: params, Notification: true, Session: s})
+	return err
+}
+
+// Ping asks the peer whether it is there; it fails as Call does.
+func (s *Session) Ping(ctx context.Context) error {
+	_, err := s.Call(ctx, "ping", nil)
+	return err
+}
+
+// pending is a request that waits for its answer. Who takes it out of Session.calls answers it.
+type pending struct {
+	method string
+	answer chan answer // holds one
+}
+
+// answer is what a request was answered with.
+type answer struct {
+	result json.RawMessage
+	err    error
+}
+
+// send is the innermost sender.
+func (s *Session) send(ctx context.Context, call *Call) (json.RawMessage, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	related, inside := FromContext(ctx)
+	inside = inside && related.Session == s
+	out := transport.Message{}
+	if inside {
+		out.For = related.ID
+	}
+	if call.Notification {
+		if err := s.mayCall(call, inside); err != nil {
+			return nil, err
+		}
+		var err error
+		if out.Text, err = encodeCall(jsonrpc.ID{}, call.Method, call.Params, call.meta); err != nil {
+			return nil, err
+		}
+		return nil, s.writeUntil(ctx, out)
+	}
+
+	tracker, err := s.track(ctx, call)
+	if err != nil {
+		return nil, err
+	}
+	defer tracker.release()
+	id, p, err := s.register(call, inside)
+	if err != nil {
+		return nil, err
+	}
+	if out.Text, err = encodeCall(id, call.Method, call.Params, call.meta); err == nil {
+		err = s.writeUntil(ctx, out)
+	}
+	if err != nil {
+		s.unregister(id)
+		return nil, err
+	}
+	got, err := s.await(ctx, call, p, tracker.tracker)
+	if err != nil {
+		return nil, s.giveUp(ctx, call, id, p, err)
+	}
+	tracker.wait(ctx)
+	return got.result, got.err
+}
+
+// await waits for the answer, and fails if ctx or the timeout ends first.
+func (s *Session) await(ctx context.Context, call *Call, p *pending, t *Tracker) (answer, error) {
+	var timeout, end <-chan time.Time
+	var progress <-chan struct{}
+	var timer *time.Timer
+	if call.opts.timeout > 0 {
+		timer = time.NewTimer(call.opts.timeout)
+		defer timer.Stop()
+		timeout = timer.C
+		if call.opts.max > 0 && t != nil {
+			progress = t.touched
+			last := time.NewTimer(call.opts.max)
+			defer last.Stop()
+			end = last.C
+		}
+	}
+	for {
+		select {
+		case got := <-p.answer:
+			return got, nil
+		case <-ctx.Done():
+			return answer{}, context.Cause(ctx)
+		case <-timeout:
+			return answer{}, ErrTimeout
+		case <-end:
+			return answer{}, ErrTimeout
+		case <-progress:
+			timer.Reset(call.opts.timeout)
+		}
+	}
+}
+
+// register gives a request an id and waits for its answer from now on.
+func (s *Session) register(call *Call, inside bool) (jsonrpc.ID, *pending, error) {
+	task := call.AsTask()
+	p := &pending{method: call.Method, answer: make(chan answer, 1)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.allowed(call, task, inside); err != nil {
+		return jsonrpc.ID{}, nil, err
+	}
+	s.lastID++
+	id := codec.IntScalar(s.lastID)
+	s.calls[id] = p
+	s.busy++
+	return id, p, nil
+}
+
+// unregister forgets a request that was not answered; ok is false if it was, or is about to be.
+func (s *Session) unregister(id jsonrpc.ID) (ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.calls[id] == nil {
+		return false
+	}
+	delete(s.calls, id)
+	s.finished()
+	return true
+}
+
+// answered brings an answer to who waits for it. Answers that nobody waits for are dropped: they come after the
+// request was given up.
+func (s *Session) answered(id jsonrpc.ID, a answer) {
+	s.mu.Lock()
+	p := s.calls[id]
+	if p != nil {
+		delete(s.calls, id)
+		s.finished()
+	}
+	s.mu.Unlock()
+	if p != nil {
+		p.answer <- a
+		return
+	}
+	s.cfg.Logger.Debug("answer dropped: nobody waits for it", "id", id.String(), "error", a.err)
+}
+
+// giveUp stops waiting for an answer because of cause, which it returns, and tells the peer.
+func (s *Session) giveUp(ctx context.Context, call *Call, id jsonrpc.ID, p *pending, cause error) error {
+	if call.opts.late != nil {
+		s.spawn(func() { // ends with the answer, which the end of the session is too
+			a := <-p.answer
+			call.opts.late(a.result, a.err)
+		})
+	} else if !s.unregister(id) {
+		return cause // the answer came at the same time: nothing is left to cancel
+	}
+	if call.Method == "initialize" || call.AsTask() {
+		return cause
+	}
+	s.spawn(func() { // ends when the transport has taken it, or with the session
+		reason := cause.Error()
+		err := s.Notify(&requestContext{s.life, ctx, nil}, "notifications/cancelled",
+			&mcp.CancelledNotificationParams{RequestID: id, Reason: &reason})
+		if err != nil {
+			s.cfg.Logger.Debug("cancellation not sent", "method", call.Method, "error", err)
+		}
+	})
+	return cause
+}
+
+// mayCall is allowed for a notification.
+func (s *Session) mayCall(call *Call, inside bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.allowed(call, false, inside)
+}
+
+// allowed reports why a message must not be sent now. Inside means that it belongs to a request that is being
+// served. It is called with mu held.
+func (s *Session) allowed(call *Call, task, inside bool) error {
+	switch {
+	case s.stopped:
+		return s.closed()
+	case s.deaf && !call.Notification:
+		return s.closed()
+	case s.draining && !inside && !call.Notification:
+		return ErrClosed
+	case call.Method == "ping", call.Method == "initialize" && s.role == RoleClient && s.phase == phaseNew,
+		call.Method == "notifications/cancelled" && call.Notification:
+		return nil
+	case s.phase == phaseOpened && call.Method == "notifications/message" && call.Notification:
+		// The server may log before the client has confirmed.
+	case s.phase != phaseReady:
+		return ErrNotInitialized
+	}
+	if err := s.missing(call.Method, call.Notification, true); err != nil {
+		return err
+	}
+	if task {
+		return s.missingTask(call.Method)
+	}
+	return nil
+}

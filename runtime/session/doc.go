@@ -1,0 +1,39 @@
+// Package session is a conversation with one peer, in either role, over any transport: the base protocol of MCP,
+// from initialize to the end.
+//
+// # Words
+//
+// The requestor sends a request, the receiver serves it; both sides are either at times. A handler is what serves
+// a request. A revision is a dated version of the protocol.
+//
+// # What a session does
+//
+// [Connect] and [Serve] open one: the client introduces itself with initialize, both settle on a revision, and the
+// client confirms. Requests that come before that are refused. From then on a session
+//
+//   - sends requests, finds the answer to each by its id, in its exact text, and gives up after a timeout,
+//   - serves requests, each in a goroutine of its own, and notifications, one after another,
+//   - sends and serves nothing for which a capability or the revision is lacking,
+//   - cancels in both directions, answers pings, and sends them if asked to,
+//   - carries progress in both directions ([Reporter], [Tracker]),
+//   - ends: at once with Close, in order with Shutdown.
+//
+// # What it does not wait for
+//
+// One goroutine reads. It waits for no handler, callback or caller, only for the transport to take the answers that
+// it gives itself. A handler that panics, hangs or is slow harms its own request alone.
+//
+// # Limits
+//
+// A peer that sends faster than it is served cannot make a session grow without bounds: requests above
+// [Config.MaxRequests] and [Config.MaxBytes] are refused with [CodeOverloaded], rather than left unread, for behind
+// them may be the very answers that the handlers wait for. Notifications above [Config.MaxNotifications] are
+// dropped. What the peer does not take is bounded by the transport: when its queue is full, writers wait, reading
+// stops, and if the peer takes nothing for long the transport gives up, and the session ends.
+//
+// # Tasks
+//
+// A session knows of tasks what the base protocol does: which requests may ask for one, that those are never
+// cancelled by notification, and that their progress goes on. The rest is done by middleware, see [Request.Keep],
+// [Request.Task], [Session.NewReporter], [Session.NewTracker], [WithPeer] and [AddMeta].
+package session

@@ -1,0 +1,108 @@
+package session
+
+import (
+	"encoding/json"
+
+	"github.com/mcpwire/mcpwire/codec"
+)
+
+// Raw is a raw JSON value as a [codec.Encoder]: a result or params that were kept as text go out byte for byte as
+// they are. (If there are line breaks outside of strings, white space is taken out.)
+type Raw json.RawMessage
+
+// EncodeJSON writes the text, which it checks.
+func (r Raw) EncodeJSON(w *codec.Writer) { w.Raw(json.RawMessage(r)) }
+
+// AddMeta returns the JSON object with a member added to its _meta, in the place of one that has that name. The
+// rest stays as it is, and so does the given text.
+func AddMeta(object json.RawMessage, name string, value codec.Encoder) (json.RawMessage, error) {
+	return addMeta(object, []metaMember{{name, value}})
+}
+
+type metaMember struct {
+	name  string
+	value codec.Encoder
+}
+
+func addMeta(object json.RawMessage, add []metaMember) (json.RawMessage, error) {
+	if len(object) == 0 {
+		object = json.RawMessage(`{}`)
+	}
+	return codec.Marshal(encoderFunc(func(w *codec.Writer) {
+		r := codec.NewReader(object, codec.NoCopy())
+		start, found := w.Begin(), false
+		for r.Object(); r.More(); {
+			name := r.Key()
+			w.MapKey(name)
+			if name == "_meta" && !found && r.Kind() == codec.KindObject {
+				found = true
+				writeMeta(w, r, add)
+				continue
+			}
+			w.Raw(r.Raw())
+		}
+		if !found {
+			w.Key(`,"_meta":`)
+			writeMeta(w, nil, add)
+		}
+		w.End(start, codec.Extra{})
+		r.End()
+		if err := r.Err(); err != nil {
+			w.Fail("", err)
+		}
+	}))
+}
+
+// writeMeta writes the object that is next in r, if there is one, with members added or replaced.
+func writeMeta(w *codec.Writer, r *codec.Reader, add []metaMember) {
+	start := w.Begin()
+	if r != nil {
+		for r.Object(); r.More(); {
+			name := r.Key()
+			raw := r.Raw()
+			if !replaced(add, name) {
+				w.MapKey(name)
+				w.Raw(raw)
+			}
+		}
+	}
+	for _, m := range add {
+		w.MapKey(m.name)
+		m.value.EncodeJSON(w)
+	}
+	w.End(start, codec.Extra{})
+}
+
+func replaced(add []metaMember, name string) bool {
+	for _, m := range add {
+		if m.name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// member returns a member of an object; ok is false if there is none, or the text is no object.
+func member(object json.RawMessage, name string) (value json.RawMessage, ok bool) {
+	if len(object) == 0 {
+		return nil, false
+	}
+	r := codec.NewReader(object, codec.NoCopy())
+	if r.Kind() != codec.KindObject {
+		return nil, false
+	}
+	r.Object()
+	for key, more := r.NextKey(); more; key, more = r.NextKey() {
+		if string(key) == name {
+			value = r.Raw()
+			return value, value != nil
+		}
+		r.Skip()
+	}
+	return nil, false
+}
+
+// encoderFunc is a function as a codec.Encoder.
+type encoderFunc func(w *codec.Writer)
+
+func (f encoderFunc) EncodeJSON(w *codec.Writer) { f(w) }

@@ -1,0 +1,50 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+)
+
+// Peer is who a handler talks to while it works: it asks with Call, tells with Notify, and reports progress of what
+// it was asked to do.
+type Peer interface {
+	jsonrpc.Caller
+	jsonrpc.Notifier
+	Report(Progress) error
+}
+
+type peerKey struct{}
+
+// WithPeer returns a context under which [PeerFrom] returns p: for work that is done on behalf of a request but
+// reaches its requestor in another way, as that of a task does.
+func WithPeer(ctx context.Context, p Peer) context.Context {
+	return context.WithValue(ctx, peerKey{}, p)
+}
+
+// PeerFrom returns whom the work under ctx is done for: what [WithPeer] says, else the requestor of the request that
+// is being served; ok is false if there is neither.
+func PeerFrom(ctx context.Context) (p Peer, ok bool) {
+	if p, ok = ctx.Value(peerKey{}).(Peer); ok {
+		return p, true
+	}
+	if req, ok := FromContext(ctx); ok {
+		return requestor{req}, true
+	}
+	return nil, false
+}
+
+// requestor is the Peer that has sent a request.
+type requestor struct{ req *Request }
+
+func (r requestor) Call(ctx context.Context, method string, params codec.Encoder) (json.RawMessage, error) {
+	return r.req.Session.Call(ctx, method, params)
+}
+
+func (r requestor) Notify(ctx context.Context, method string, params codec.Encoder) error {
+	return r.req.Session.Notify(ctx, method, params)
+}
+
+func (r requestor) Report(p Progress) error { return r.req.Progress().Report(p) }

@@ -1,0 +1,372 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+)
+
+// serving is a request of the peer that is being served. Its flags are guarded by the session's mu.
+type serving struct {
+	s        *Session
+	req      *Request
+	cancel   context.CancelCauseFunc
+	ctx      context.Context
+	size     int
+	batch    *batch // that it came in, or nil
+	over     bool   // it was answered, or shall not be
+	kept     bool   // cancellation is ignored
+	reporter *Reporter
+}
+
+// receive takes one message, or a batch. It must not wait for a handler.
+func (s *Session) receive(r *codec.Reader, m transport.Message) {
+	message, err := parse(r, m.Text)
+	if errors.Is(err, jsonrpc.ErrBatch) && s.Revision() == mcp.Revision20250326 {
+		s.receiveBatch(m)
+		return
+	}
+	s.take(message, err, m, nil)
+}
+
+// parse decodes one message; its params and result share the memory of text.
+func parse(r *codec.Reader, text []byte) (jsonrpc.Message, error) {
+	var message jsonrpc.Message
+	r.Reset(text)
+	message.DecodeJSON(r)
+	r.End()
+	return message, r.Err()
+}
+
+// take takes one message, or the fault that it has. What it answers goes into b unless that is nil.
+func (s *Session) take(message jsonrpc.Message, err error, m transport.Message, b *batch) {
+	if err != nil {
+		s.refuse(message, err, b)
+		return
+	}
+	switch message.Kind {
+	case jsonrpc.KindRequest:
+		s.request(message, m, b)
+	case jsonrpc.KindNotification:
+		s.notification(message, m)
+	case jsonrpc.KindResponse:
+		s.answered(message.ID, answer{result: message.Result})
+	case jsonrpc.KindErrorResponse:
+		s.answered(message.ID, answer{err: message.Error})
+	}
+}
+
+// refuse answers a message that is none, if it may be answered.
+func (s *Session) refuse(message jsonrpc.Message, err error, b *batch) {
+	switch message.Kind {
+	case jsonrpc.KindResponse, jsonrpc.KindErrorResponse:
+		s.answered(message.ID, answer{err: fmt.Errorf("session: the answer is no valid message: %w", err)})
+		return
+	case jsonrpc.KindNotification:
+		s.cfg.Logger.Warn("notification refused", "method", message.Method, "error", err)
+		return
+	}
+	s.cfg.Logger.Warn("message refused", "error", err)
+	s.reply(message.ID, &jsonrpc.Error{Code: jsonrpc.CodeOf(err), Message: err.Error()}, b)
+}
+
+// reply answers with an error what no handler gets to see.
+func (s *Session) reply(id jsonrpc.ID, err error, b *batch) {
+	text, _, encodeErr := encodeAnswer(id, nil, err)
+	if encodeErr != nil {
+		return // a message that is not UTF-8 has been replaced: there is no other reason
+	}
+	if b != nil {
+		b.add(text)
+		return
+	}
+	s.write(transport.Message{Text: text, For: id, Answer: !id.IsZero()})
+}
+
+// request starts to serve a request, or refuses it.
+func (s *Session) request(message jsonrpc.Message, m transport.Message, b *batch) {
+	if message.Method == "ping" {
+		s.pong(message.ID, b)
+		return
+	}
+	req := &Request{ID: message.ID, Method: message.Method, Params: message.Params, Session: s}
+	ctx, cancel := context.WithCancelCause(s.life)
+	st := &serving{s: s, req: req, cancel: cancel, size: len(m.Text), batch: b}
+	st.ctx = &requestContext{ctx, m.Context, req}
+	req.state = st
+	if err := s.admit(st); err != nil {
+		cancel(nil)
+		s.reply(message.ID, err, b)
+		return
+	}
+	s.work.Add(1)
+	go st.serve() // ends when the handler returns
+}
+
+// pong answers a ping. It needs no handler, and is done at once whatever else is going on.
+func (s *Session) pong(id jsonrpc.ID, b *batch) {
+	text, _, err := encodeAnswer(id, nil, nil)
+	if err != nil {
+		return // cannot be: the id was read
+	}
+	if b != nil {
+		b.add(text)
+		return
+	}
+	s.write(transport.Message{Text: text, For: id, Answer: true})
+}
+
+// admit decides whether a request is served, and if so notes it.
+func (s *Session) admit(st *serving) error {
+	req := st.req
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if req.Method == "initialize" && s.role == RoleServer {
+		if s.phase != phaseNew {
+			return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "initialize was sent before"}
+		}
+		if st.batch != nil {
+			return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "initialize must not be part of a batch"}
+		}
+	} else {
+		if s.phase < phaseOpened {
+			return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "session is not initialized"}
+		}
+		if s.missing(req.Method, false, false) != nil {
+			return jsonrpc.MethodNotFound(req.Method)
+		}
+	}
+	switch {
+	case s.draining:
+		return &jsonrpc.Error{Code: CodeClosing, Message: "session is shutting down"}
+	case len(s.serving) >= s.cfg.MaxRequests:
+		return &jsonrpc.Error{Code: CodeOverloaded, Message: fmt.Sprintf("overloaded: %d requests are being served", len(s.serving))}
+	case s.bytes > 0 && s.bytes+st.size > s.cfg.MaxBytes:
+		return &jsonrpc.Error{Code: CodeOverloaded, Message: fmt.Sprintf("overloaded: requests of %d bytes are being served", s.bytes)}
+	}
+	if _, taken := s.serving[req.ID]; taken {
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "a request with this id is being served"}
+	}
+	if req.Method == "initialize" {
+		s.phase = phaseOpening
+	}
+	s.serving[req.ID] = st
+	s.bytes += st.size
+	s.busy++
+	return nil
+}
+
+// serve runs the handler and answers.
+func (st *serving) serve() {
+	defer st.s.work.Done()
+	result, err := st.s.run(st.ctx, st.req)
+	st.finish(result, err)
+}
+
+// run calls the handler. If that panics, the request alone fails.
+func (s *Session) run(ctx context.Context, req *Request) (result codec.Encoder, err error) {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		p := recover() // nil if the handler has called runtime.Goexit
+		s.cfg.Logger.Error("handler panicked", "method", req.Method, "panic", p, "stack", string(debug.Stack()))
+		result, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: the handler panicked"}
+	}()
+	result, err = s.handler(ctx, req)
+	returned = true
+	return result, err
+}
+
+// finish answers the request, unless it was cancelled.
+func (st *serving) finish(result codec.Encoder, err error) {
+	s := st.s
+	s.mu.Lock()
+	silent, reporter := st.over, st.reporter
+	s.mu.Unlock()
+	if reporter != nil {
+		if silent {
+			reporter.Stop()
+		} else {
+			reporter.Finish()
+		}
+	}
+	text, ok := st.encode(result, err)
+
+	s.mu.Lock()
+	silent = st.over
+	st.over = true
+	delete(s.serving, st.req.ID)
+	s.bytes -= st.size
+	if st.req.Method == "initialize" && s.phase == phaseOpening {
+		if s.phase = phaseNew; ok {
+			s.phase = phaseOpened
+		}
+	}
+	s.mu.Unlock()
+	st.cancel(nil)
+
+	if silent {
+		if st.batch != nil {
+			st.batch.skip()
+		}
+	} else {
+		st.deliver(s.life, text)
+	}
+	s.mu.Lock()
+	s.finished()
+	s.mu.Unlock()
+}
+
+// encode returns the text of the answer; ok says that it is a result.
+func (st *serving) encode(result codec.Encoder, err error) (text []byte, ok bool) {
+	text, ok, encodeErr := encodeAnswer(st.req.ID, result, err)
+	if encodeErr != nil {
+		st.s.cfg.Logger.Error("result cannot be written", "method", st.req.Method, "error", encodeErr)
+		text, ok, _ = encodeAnswer(st.req.ID, nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: the result cannot be written"})
+	}
+	return text, ok
+}
+
+// deliver sends the answer.
+func (st *serving) deliver(ctx context.Context, text []byte) error {
+	if st.batch != nil {
+		st.batch.add(text)
+		return nil
+	}
+	return st.s.writeUntil(ctx, transport.Message{Text: text, For: st.req.ID, Answer: true})
+}
+
+// keep is Request.Keep.
+func (st *serving) keep() bool {
+	st.s.mu.Lock()
+	defer st.s.mu.Unlock()
+	st.kept = true
+	return !st.over
+}
+
+// progress is Request.Progress.
+func (st *serving) progress(req *Request) *Reporter {
+	st.s.mu.Lock()
+	defer st.s.mu.Unlock()
+	if st.reporter == nil {
+		st.reporter = newReporter(st.s, st.ctx, req.ProgressToken())
+		if st.over {
+			st.reporter.over = true
+		}
+	}
+	return st.reporter
+}
+
+// cancelled cancels a request of the peer because that asked for it. Anything that does not fit is ignored, as the
+// cancellation may cross the answer (MCP cancellation, "Timing Considerations").
+func (s *Session) cancelled(id jsonrpc.ID, reason string) {
+	s.mu.Lock()
+	st := s.serving[id]
+	if st == nil || st.over || st.kept || st.req.Method == "initialize" {
+		s.mu.Unlock()
+		return
+	}
+	st.over = true
+	s.mu.Unlock()
+	s.cfg.Logger.Info("request cancelled by the peer", "method", st.req.Method, "id", id.String(), "reason", reason)
+	cause := ErrCancelled
+	if reason != "" {
+		cause = fmt.Errorf("%w: %s", ErrCancelled, reason)
+	}
+	st.cancel(cause)
+}
+
+// notification takes a notification: what concerns the session at once, the rest when its turn comes.
+func (s *Session) notification(message jsonrpc.Message, m transport.Message) {
+	switch message.Method {
+	case "notifications/progress":
+		s.progressed(message.Params)
+		return
+	case "notifications/cancelled":
+		var p mcp.CancelledNotificationParams
+		if err := codec.Unmarshal(message.Params, &p); err != nil {
+			s.cfg.Logger.Warn("notification refused", "method", message.Method, "error", err)
+			return
+		}
+		reason := ""
+		if p.Reason != nil {
+			reason = *p.Reason
+		}
+		s.cancelled(p.RequestID, reason)
+	case "notifications/initialized":
+		s.initialized()
+	}
+	req := &Request{Method: message.Method, Params: message.Params, Session: s}
+	req.values = m.Context
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped || s.cfg.Handler == nil && len(s.cfg.Receiving) == 0 {
+		return
+	}
+	if len(s.notices) >= s.cfg.MaxNotifications {
+		s.cfg.Logger.Warn("notification dropped: too many wait for the handler", "method", message.Method, "waiting", len(s.notices))
+		return
+	}
+	s.notices = append(s.notices, req)
+	if !s.noticing {
+		s.noticing = true
+		s.work.Add(1)
+		go s.notify() // ends when none is left
+	}
+}
+
+// notify hands the notifications that wait to the handler, one after another.
+func (s *Session) notify() {
+	defer s.work.Done()
+	for {
+		s.mu.Lock()
+		if len(s.notices) == 0 || s.stopped {
+			s.notices, s.noticing = nil, false
+			s.mu.Unlock()
+			return
+		}
+		req := s.notices[0]
+		s.notices = s.notices[1:]
+		s.mu.Unlock()
+		_, err := s.run(&requestContext{s.life, req.values, req}, req)
+		if err != nil && jsonrpc.CodeOf(err) != jsonrpc.CodeMethodNotFound {
+			s.cfg.Logger.Warn("notification not taken", "method", req.Method, "error", err)
+		}
+	}
+}
+
+// base is the innermost handler.
+func (s *Session) base(ctx context.Context, req *Request) (codec.Encoder, error) {
+	if req.Method == "initialize" && s.role == RoleServer && !req.IsNotification() {
+		return s.initialize(req)
+	}
+	if s.cfg.Handler == nil {
+		return nil, jsonrpc.MethodNotFound(req.Method)
+	}
+	return s.cfg.Handler(ctx, req)
+}
+
+// requestContext is the context of a handler: that of its request, with the values that came with the message.
+type requestContext struct {
+	context.Context
+	values context.Context // nil for none
+	req    *Request
+}
+
+func (c *requestContext) Value(key any) any {
+	if key == (requestKey{}) {
+		return c.req
+	}
+	if v := c.Context.Value(key); v != nil || c.values == nil {
+		return v
+	}
+	return c.values.Value(key)
+}

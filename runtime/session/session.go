@@ -1,0 +1,386 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+)
+
+// Role is the part that a side plays.
+type Role uint8
+
+// The roles.
+const (
+	RoleClient Role = iota + 1
+	RoleServer
+)
+
+// String names the role.
+func (r Role) String() string {
+	if r == RoleServer {
+		return "server"
+	}
+	return "client"
+}
+
+// Session is one side of a conversation with one peer. Its methods may be called by many goroutines. It is a
+// [jsonrpc.Caller] and a [jsonrpc.Notifier], so that [mcp.ToServer] and the like send typed messages through it.
+type Session struct {
+	conn    transport.Conn
+	cfg     Config
+	role    Role
+	handler Handler // with its middleware
+	sender  Sender  // with its middleware
+
+	// life ends with the session, for the reason that is its cause.
+	life context.Context
+	end  context.CancelCauseFunc
+	work sync.WaitGroup // goroutines of the session, handlers included
+	done chan struct{}  // closed when they are gone and the connection is closed
+
+	ready chan struct{} // closed when the peers have introduced themselves
+
+	mu       sync.Mutex
+	phase    phase
+	draining bool
+	stopped  bool
+	deaf     bool // the peer sends nothing any more
+	closeErr error
+	revision mcp.Revision
+	client   *mcp.InitializeRequestParams
+	server   *mcp.InitializeResult
+	lastID   int64
+	calls    map[jsonrpc.ID]*pending
+	serving  map[jsonrpc.ID]*serving
+	bytes    int           // of the requests being served
+	busy     int           // requests being served or answered, and calls waiting
+	quiet    chan struct{} // closed when busy is 0; nil if nobody waits for that
+	trackers map[mcp.ProgressToken]*Tracker
+	notices  []*Request
+	noticing bool
+}
+
+// phase is how far the opening handshake is.
+type phase uint8
+
+const (
+	phaseNew     phase = iota // no initialize yet
+	phaseOpening              // initialize is being answered
+	phaseOpened               // initialize was answered; only the server knows this one
+	phaseReady                // and initialized was sent
+)
+
+func newSession(conn transport.Conn, role Role, cfg *Config) *Session {
+	s := &Session{
+		conn:     conn,
+		cfg:      cfg.withDefaults(),
+		role:     role,
+		done:     make(chan struct{}),
+		ready:    make(chan struct{}),
+		calls:    map[jsonrpc.ID]*pending{},
+		serving:  map[jsonrpc.ID]*serving{},
+		trackers: map[mcp.ProgressToken]*Tracker{},
+	}
+	s.life, s.end = context.WithCancelCause(context.Background())
+	s.handler = s.base
+	for i := len(s.cfg.Receiving) - 1; i >= 0; i-- {
+		s.handler = s.cfg.Receiving[i](s.handler)
+	}
+	s.sender = s.send
+	for i := len(s.cfg.Sending) - 1; i >= 0; i-- {
+		s.sender = s.cfg.Sending[i](s.sender)
+	}
+	return s
+}
+
+// start starts the session's goroutines; they end when it does.
+func (s *Session) start() {
+	s.work.Add(1)
+	go s.read()
+	if s.cfg.KeepAlive > 0 {
+		s.work.Add(1)
+		go s.keepAlive()
+	}
+}
+
+// Role returns the part that this side plays.
+func (s *Session) Role() Role { return s.role }
+
+// Revision returns the revision that was agreed on, or "" before that.
+func (s *Session) Revision() mcp.Revision {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.revision
+}
+
+// Client returns how the client introduced itself, or nil before that. It must not be changed.
+func (s *Session) Client() *mcp.InitializeRequestParams {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.client
+}
+
+// Server returns how the server introduced itself, or nil before that. It must not be changed.
+func (s *Session) Server() *mcp.InitializeResult {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.server
+}
+
+// Ready waits until the peers have introduced themselves, which is so from the start for what [Connect] returns.
+// It fails if ctx ends, or with [ErrClosed] if the session does.
+func (s *Session) Ready(ctx context.Context) error {
+	select {
+	case <-s.ready:
+		return nil
+	case <-s.life.Done():
+		return s.closed()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Done is closed when the session is over and everything it has started has stopped.
+func (s *Session) Done() <-chan struct{} { return s.done }
+
+// Wait waits until the session is over and everything it has started has stopped, and returns what ended it: nil
+// if one of the sides closed it, as a server's standard input does by ending.
+func (s *Session) Wait() error {
+	<-s.done
+	cause := context.Cause(s.life)
+	if cause == ErrClosed || cause == io.EOF || errors.Is(cause, transport.ErrClosed) {
+		return s.closeErr
+	}
+	return cause
+}
+
+// Close ends the session at once: it cancels what is being served, gives up what it waits for, closes the
+// connection, and waits until handlers have returned. It returns what went wrong when closing the connection. A
+// handler calls [Session.Stop] instead.
+func (s *Session) Close() error {
+	s.stop(ErrClosed)
+	<-s.done
+	return s.closeErr
+}
+
+// Stop begins what Close does and does not wait.
+func (s *Session) Stop() { s.stop(ErrClosed) }
+
+// Shutdown ends the session in order. It refuses further requests with [CodeClosing], waits until those being
+// served are answered and those that were sent have an answer, and then closes. When ctx ends first, what is
+// still being served is answered with CodeClosing; the error is then the cause of ctx.
+func (s *Session) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	s.draining = true
+	s.mu.Unlock()
+	if !s.rest(ctx) {
+		s.abandon()
+		s.Close()
+		return context.Cause(ctx)
+	}
+	return s.Close()
+}
+
+// abandon answers what is being served with CodeClosing, as far as the peer takes the answers at once.
+func (s *Session) abandon() {
+	ctx, cancel := context.WithTimeout(s.life, time.Second)
+	defer cancel()
+	s.mu.Lock()
+	var open []*serving
+	for _, st := range s.serving {
+		if !st.over {
+			st.over = true
+			open = append(open, st)
+		}
+	}
+	s.mu.Unlock()
+	for _, st := range open {
+		st.cancel(ErrClosed)
+		text, _, err := encodeAnswer(st.req.ID, nil, &jsonrpc.Error{Code: CodeClosing, Message: "session is shutting down"})
+		if err != nil || st.deliver(ctx, text) != nil {
+			return
+		}
+	}
+}
+
+// stop ends the session because of cause, unless it is over already, and does not wait.
+func (s *Session) stop(cause error) {
+	s.mu.Lock()
+	if s.stopped {
+		s.mu.Unlock()
+		return
+	}
+	s.stopped = true
+	s.end(cause)
+	calls := s.takeCalls()
+	trackers := s.trackers
+	s.trackers = nil
+	s.mu.Unlock()
+
+	for _, c := range calls {
+		c.answer <- answer{err: s.closed()}
+	}
+	for _, t := range trackers {
+		t.Close()
+	}
+	go func() { // ends when everything else has
+		s.closeErr = s.conn.Close()
+		s.work.Wait()
+		close(s.done)
+	}()
+}
+
+// takeCalls returns the calls that wait for an answer; nobody else will answer them. It is called with mu held.
+func (s *Session) takeCalls() map[jsonrpc.ID]*pending {
+	calls := s.calls
+	s.calls = map[jsonrpc.ID]*pending{}
+	return calls
+}
+
+// closed returns ErrClosed with what ended the session.
+func (s *Session) closed() error {
+	if cause := context.Cause(s.life); cause != nil && cause != ErrClosed {
+		return fmt.Errorf("%w: %w", ErrClosed, cause)
+	}
+	return ErrClosed
+}
+
+// spawn runs f in a goroutine of the session, which ends when f does; ok is false if the session is over.
+func (s *Session) spawn(f func()) (ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return false
+	}
+	s.work.Add(1)
+	go func() {
+		defer s.work.Done()
+		f()
+	}()
+	return true
+}
+
+// finished notes that something busy is no longer so. It is called with mu held.
+func (s *Session) finished() {
+	s.busy--
+	if s.busy == 0 && s.quiet != nil {
+		select {
+		case <-s.quiet:
+		default:
+			close(s.quiet)
+		}
+	}
+}
+
+// read takes messages from the connection until that is over.
+func (s *Session) read() {
+	defer s.work.Done()
+	r := codec.NewReader(nil, codec.NoCopy())
+	for {
+		m, err := s.conn.Read(s.life)
+		if refused, ok := errors.AsType[*transport.MessageError](err); ok {
+			s.cfg.Logger.Warn("message refused", "error", refused.Err)
+			s.write(transport.Message{Text: parseError(refused)})
+			continue
+		}
+		if err == io.EOF {
+			s.peerDone()
+			return
+		}
+		if err != nil {
+			s.stop(err)
+			return
+		}
+		s.receive(r, m)
+	}
+}
+
+// peerDone ends the session because the peer sends nothing any more: what is being served has the grace period to
+// be answered.
+func (s *Session) peerDone() {
+	s.mu.Lock()
+	s.deaf = true
+	s.draining = true
+	calls := s.takeCalls()
+	for range calls {
+		s.finished()
+	}
+	s.mu.Unlock()
+	for _, c := range calls {
+		c.answer <- answer{err: fmt.Errorf("%w: %w", ErrClosed, io.EOF)}
+	}
+	ctx, cancel := context.WithTimeout(s.life, s.cfg.Grace)
+	s.work.Add(1)
+	go func() { // ends after the grace period, or with the session
+		defer s.work.Done()
+		defer cancel()
+		s.rest(ctx)
+		s.stop(io.EOF)
+	}()
+}
+
+// rest waits until nothing is busy or the session is over; ok is false if ctx ends first.
+func (s *Session) rest(ctx context.Context) (ok bool) {
+	s.mu.Lock()
+	if s.quiet == nil {
+		s.quiet = make(chan struct{})
+		if s.busy == 0 {
+			close(s.quiet)
+		}
+	}
+	quiet := s.quiet
+	s.mu.Unlock()
+	select {
+	case <-quiet:
+		return true
+	case <-s.life.Done():
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// write hands a message to the transport. A connection that fails ends the session.
+func (s *Session) write(m transport.Message) error { return s.writeUntil(s.life, m) }
+
+func (s *Session) writeUntil(ctx context.Context, m transport.Message) error {
+	err := s.conn.Write(ctx, m)
+	switch {
+	case err == nil:
+		return nil
+	case s.life.Err() != nil:
+		return s.closed()
+	case ctx.Err() != nil:
+		return err
+	}
+	s.stop(err)
+	return s.closed()
+}
+
+// keepAlive pings the peer now and then, until it does not answer or the session ends.
+func (s *Session) keepAlive() {
+	defer s.work.Done()
+	ticker := time.NewTicker(s.cfg.KeepAlive)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-s.life.Done():
+			return
+		}
+		err := s.With(Timeout(s.cfg.KeepAlive)).Ping(s.life)
+		if errors.Is(err, ErrTimeout) {
+			s.cfg.Logger.Warn("peer does not answer pings", "timeout", s.cfg.KeepAlive)
+			s.stop(ErrUnresponsive)
+			return
+		}
+	}
+}

@@ -1,0 +1,42 @@
+// Package sessiontest helps to test what works with sessions.
+package sessiontest
+
+import (
+	"context"
+	"testing"
+
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/transport/memory"
+)
+
+// Side is one side of a pair of sessions. The zero value has no capabilities and the default configuration.
+type Side struct {
+	Client mcp.ClientCapabilities // of the client
+	Server mcp.ServerCapabilities // of the server
+	Config session.Config
+}
+
+// Pair returns two sessions that are connected in memory and ready. They end with the test, if they have not before.
+// It may be called within a bubble of testing/synctest.
+func Pair(t testing.TB, client, server Side) (c, s *session.Session) {
+	t.Helper()
+	a, b := memory.Pair(memory.Options{})
+	s = session.Serve(b, &mcp.InitializeResult{
+		Capabilities: server.Server,
+		ServerInfo:   mcp.Implementation{Name: "test server", Version: "1"},
+	}, &server.Config)
+	t.Cleanup(func() { s.Close() })
+	c, err := session.Connect(context.Background(), a, &mcp.InitializeRequestParams{
+		Capabilities: client.Client,
+		ClientInfo:   mcp.Implementation{Name: "test client", Version: "1"},
+	}, &client.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	if err := s.Ready(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	return c, s
+}

@@ -1,0 +1,212 @@
+package session
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"iter"
+	"sync"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/mcp"
+)
+
+// maxUpdates is how many reports wait for a slow reader of a Tracker. A further one takes the place of the newest.
+const maxUpdates = 64
+
+// Tracker receives the progress of one operation of the peer. Reports that do not increase are dropped. It is open
+// until Close, or the end of the session.
+type Tracker struct {
+	s       *Session
+	token   mcp.ProgressToken
+	touched chan struct{} // holds one: there was progress
+
+	mu     sync.Mutex
+	queue  []Progress
+	last   float64
+	any    bool
+	closed bool
+	signal chan struct{} // closed when there is something new; nil while nobody waits
+}
+
+// NewTracker returns a Tracker with a token of its own; see [Track]. No other operation has that token, in whatever
+// session: a task may go on in another session with the token it was created with.
+func (s *Session) NewTracker() *Tracker {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tracker(codec.StringScalar(rand.Text()))
+}
+
+// NewTrackerFor returns a Tracker for a token that is known from before, such as that of a task which was created
+// through an earlier session. It fails with [ErrTokenInUse].
+func (s *Session) NewTrackerFor(token mcp.ProgressToken) (*Tracker, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, taken := s.trackers[token]; taken {
+		return nil, ErrTokenInUse
+	}
+	return s.tracker(token), nil
+}
+
+// tracker returns a new Tracker, closed if the session is over. It is called with mu held.
+func (s *Session) tracker(token mcp.ProgressToken) *Tracker {
+	t := &Tracker{s: s, token: token, touched: make(chan struct{}, 1)}
+	if s.stopped {
+		t.closed = true
+	} else {
+		s.trackers[token] = t
+	}
+	return t
+}
+
+// Token returns the progress token.
+func (t *Tracker) Token() mcp.ProgressToken { return t.token }
+
+// Close ends the tracking. Reports that came before can still be read.
+func (t *Tracker) Close() {
+	t.s.mu.Lock()
+	if t.s.trackers[t.token] == t {
+		delete(t.s.trackers, t.token)
+	}
+	t.s.mu.Unlock()
+	t.mu.Lock()
+	t.closed = true
+	t.wake()
+	t.mu.Unlock()
+}
+
+// Updates goes over the reports as they come, until the Tracker is closed or ctx ends. A reader that is slow misses
+// some, but not the last one. Several readers share the reports.
+func (t *Tracker) Updates(ctx context.Context) iter.Seq[Progress] {
+	return func(yield func(Progress) bool) {
+		for {
+			t.mu.Lock()
+			if len(t.queue) > 0 {
+				p := t.queue[0]
+				t.queue = t.queue[1:]
+				t.mu.Unlock()
+				if !yield(p) {
+					return
+				}
+				continue
+			}
+			if t.closed {
+				t.mu.Unlock()
+				return
+			}
+			if t.signal == nil {
+				t.signal = make(chan struct{})
+			}
+			signal := t.signal
+			t.mu.Unlock()
+			select {
+			case <-signal:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// wake tells those who wait that there is something new. It is called with mu held.
+func (t *Tracker) wake() {
+	if t.signal != nil {
+		close(t.signal)
+		t.signal = nil
+	}
+}
+
+// put takes a report.
+func (t *Tracker) put(p Progress) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed || t.any && p.Value <= t.last {
+		return
+	}
+	t.last, t.any = p.Value, true
+	if len(t.queue) == maxUpdates {
+		t.queue = t.queue[:maxUpdates-1]
+	}
+	t.queue = append(t.queue, p)
+	t.wake()
+	select {
+	case t.touched <- struct{}{}:
+	default:
+	}
+}
+
+// progressed brings a progress notification to who asked for it. Others are dropped.
+func (s *Session) progressed(raw json.RawMessage) {
+	var params mcp.ProgressNotificationParams
+	if err := codec.Unmarshal(raw, &params); err != nil {
+		s.cfg.Logger.Warn("notification refused", "method", "notifications/progress", "error", err)
+		return
+	}
+	s.mu.Lock()
+	t := s.trackers[params.ProgressToken]
+	s.mu.Unlock()
+	if t == nil {
+		s.cfg.Logger.Debug("progress dropped: unknown token", "token", params.ProgressToken.String())
+		return
+	}
+	p := Progress{Value: params.Progress, Total: params.Total}
+	if params.Message != nil {
+		p.Message = *params.Message
+	}
+	t.put(p)
+}
+
+// tracking is the progress of one call.
+type tracking struct {
+	tracker *Tracker      // nil for none
+	own     bool          // it ends with the call
+	done    chan struct{} // closed when the callback is not called any more; nil without one
+}
+
+// track starts to receive the progress of a call that asks for it.
+func (s *Session) track(ctx context.Context, call *Call) (tracking, error) {
+	t := tracking{tracker: call.opts.tracker}
+	f := call.opts.onProgress
+	if t.tracker == nil && f == nil {
+		return t, nil
+	}
+	if t.tracker == nil {
+		t.tracker, t.own = s.NewTracker(), true
+	}
+	call.SetMeta("progressToken", t.tracker.token)
+	if f != nil {
+		t.done = make(chan struct{})
+		updates := t.tracker.Updates(ctx)
+		if !t.own {
+			updates = t.tracker.Updates(s.life)
+		}
+		started := s.spawn(func() { // ends when the tracker is closed or ctx ends, and f has returned
+			defer close(t.done)
+			for p := range updates {
+				f(p)
+			}
+		})
+		if !started {
+			return t, s.closed()
+		}
+	}
+	return t, nil
+}
+
+// release ends what ends with the call.
+func (t tracking) release() {
+	if t.own {
+		t.tracker.Close()
+	}
+}
+
+// wait waits until the callback has seen everything that came before the answer, or ctx ends.
+func (t tracking) wait(ctx context.Context) {
+	t.release()
+	if t.own && t.done != nil {
+		select {
+		case <-t.done:
+		case <-ctx.Done():
+		}
+	}
+}

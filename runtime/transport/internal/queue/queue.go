@@ -1,0 +1,149 @@
+// Package queue holds messages that wait for delivery: first in, first out, bounded in bytes.
+package queue
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/mcpwire/mcpwire/runtime/transport"
+)
+
+// overhead is what a waiting message costs beside its text.
+const overhead = 128
+
+// Queue is a bounded queue. Many goroutines may put into it, one takes out of it.
+type Queue struct {
+	max   int
+	stall time.Duration
+
+	mu      sync.Mutex
+	waiting []transport.Message
+	spare   []transport.Message // the slice that Take returned before
+	size    int                 // of waiting, in bytes
+	taken   uint64              // how often something was taken
+	err     error               // why nothing goes in any more
+	hungry  bool                // the taker waits for filled
+	filled  chan struct{}       // holds one
+	room    chan struct{}       // closed when something is taken; nil while nobody waits for it
+}
+
+// New returns a queue for max bytes, in which a writer waits for at most stall without anything being taken.
+func New(max int, stall time.Duration) *Queue {
+	return &Queue{max: max, stall: stall, filled: make(chan struct{}, 1)}
+}
+
+// Put adds m. It waits for room until ctx ends, with [transport.ErrStalled] if nothing is taken for too long.
+// After Close it fails with what Close was given.
+func (q *Queue) Put(ctx context.Context, m transport.Message) error {
+	size := len(m.Text) + overhead
+	var timer *time.Timer // only who must wait pays for it
+	var taken uint64
+	for {
+		q.mu.Lock()
+		if q.err != nil {
+			defer q.mu.Unlock()
+			return q.err
+		}
+		if q.size == 0 || q.size+size <= q.max {
+			q.waiting = append(q.waiting, m)
+			q.size += size
+			wake := q.hungry
+			q.hungry = false
+			q.mu.Unlock()
+			if wake {
+				q.filled <- struct{}{} // has room: hungry is set with it empty
+			}
+			return nil
+		}
+		if q.room == nil {
+			q.room = make(chan struct{})
+		}
+		room := q.room
+		progress := timer == nil || taken != q.taken
+		taken = q.taken
+		q.mu.Unlock()
+
+		switch {
+		case timer == nil:
+			timer = time.NewTimer(q.stall)
+			defer timer.Stop()
+		case progress:
+			timer.Reset(q.stall)
+		}
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-timer.C:
+			return transport.ErrStalled
+		}
+	}
+}
+
+// Take waits for messages and returns all there are, in order. The slice is good until the next Take. When the
+// queue is closed it returns what is left, and after that what Close was given.
+func (q *Queue) Take(ctx context.Context) ([]transport.Message, error) {
+	for {
+		q.mu.Lock()
+		if len(q.waiting) > 0 {
+			batch := q.waiting
+			clear(q.spare)
+			q.waiting, q.spare = q.spare[:0], batch
+			q.size = 0
+			q.taken++
+			q.freed()
+			q.mu.Unlock()
+			return batch, nil
+		}
+		if q.err != nil {
+			defer q.mu.Unlock()
+			return nil, q.err
+		}
+		q.hungry = true
+		q.mu.Unlock()
+		select {
+		case <-q.filled:
+		case <-ctx.Done():
+			q.mu.Lock()
+			if !q.hungry {
+				<-q.filled // a writer has sent it or is about to
+			}
+			q.hungry = false
+			q.mu.Unlock()
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// freed wakes those who wait for room. It is called with mu held.
+func (q *Queue) freed() {
+	if q.room != nil {
+		close(q.room)
+		q.room = nil
+	}
+}
+
+// Close refuses further messages with err. Those that wait can still be taken. Only the first Close counts.
+func (q *Queue) Close(err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.err != nil {
+		return
+	}
+	q.err = err
+	q.freed()
+	if q.hungry {
+		q.hungry = false
+		q.filled <- struct{}{}
+	}
+}
+
+// Discard drops what waits.
+func (q *Queue) Discard() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	clear(q.waiting)
+	q.waiting, q.size = q.waiting[:0], 0
+	q.freed()
+}

@@ -1,0 +1,104 @@
+// Package transport is what a session needs of the connection below it: messages go out and come in, whole, one
+// by one, in order.
+//
+// A transport moves messages. It knows nothing of tools or tasks, and of a message only what it takes to bring it
+// where it belongs (see [Message]). The packages below this one are transports: stdio, and memory, a pair of
+// connected ends in one process. A transport of somebody's own is a type with the methods of [Conn]; package
+// transporttest has the suite that it must pass. It carries JSON-RPC messages in UTF-8 and leaves them as they
+// are, whatever it wraps around them (MCP, "Custom Transports").
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+)
+
+// Conn is one end of a connection.
+//
+// Read is called by one goroutine at a time, Write by many at once, and Close by any.
+type Conn interface {
+	// Read returns the next message. It waits for one until ctx ends or the connection does. The error is a
+	// [*MessageError] if one message was refused and the connection goes on; [io.EOF] if the peer sends nothing
+	// any more but may still read what is written; and any other error if the connection is over, [ErrClosed] if
+	// this end was closed.
+	Read(ctx context.Context) (Message, error)
+
+	// Write hands a message over for delivery, behind all that were handed over before, and waits while too much
+	// is on the way already, until ctx ends. Success does not mean that the message has arrived. It fails with an
+	// error that wraps [ErrClosed] if the connection is over, and [ErrStalled] if the peer has left no room for
+	// so long that it must be taken for gone.
+	Write(ctx context.Context, m Message) error
+
+	// Close ends the connection, waits for what the transport has started, and returns what went wrong with the
+	// connection as a whole. Messages handed over before are still delivered if the peer takes them soon.
+	// Calling it again does no harm.
+	Close() error
+}
+
+// Message is a message on its way through a transport.
+type Message struct {
+	// Text is the message as JSON. It belongs to whom the message is given: neither side changes it afterwards.
+	Text []byte
+
+	// For, of a message that is sent, is the id of the request of the peer on whose behalf it is: that which it
+	// answers, or during whose work it came up. The zero ID means none. Transports that have several ways to
+	// the peer send the message on the way of that request.
+	For jsonrpc.ID
+
+	// Answer, of a message that is sent, says that it is the answer to For: nothing comes for it any more.
+	Answer bool
+
+	// Context, of a message that was received, holds values that whoever handles it shall see, such as the
+	// [Principal]. Only its values count. Nil means none.
+	Context context.Context
+}
+
+// Why a connection does not carry a message.
+var (
+	// ErrClosed says that the connection is over.
+	ErrClosed = errors.New("transport: connection closed")
+	// ErrStalled says that the peer has taken nothing for a long time (see StallTimeout), with as much waiting as may.
+	ErrStalled = errors.New("transport: the peer has stopped reading")
+	// ErrTooLong says that a message is longer than allowed.
+	ErrTooLong = errors.New("transport: message is too long")
+)
+
+// MessageError says that a transport has refused one message. The messages after it are not affected.
+type MessageError struct {
+	Err error // what is wrong with it, such as ErrTooLong
+}
+
+// Error says that a message was refused, and why.
+func (e *MessageError) Error() string { return fmt.Sprintf("transport: message refused: %v", e.Err) }
+
+// Unwrap returns Err.
+func (e *MessageError) Unwrap() error { return e.Err }
+
+// The limits of the transports here, where their options do not say otherwise.
+const (
+	// DefaultMaxMessage is how many bytes a message may have that is received.
+	DefaultMaxMessage = 16 << 20
+	// DefaultMaxQueue is how many bytes may wait to be delivered. One message may wait whatever its length.
+	DefaultMaxQueue = 4 << 20
+	// DefaultStallTimeout is how long a writer waits for a peer that takes nothing at all.
+	DefaultStallTimeout = 30 * time.Second
+)
+
+type principalKey struct{}
+
+// WithPrincipal returns a context that says on whose authority a message came. A transport that knows sets it in
+// [Message.Context].
+func WithPrincipal(ctx context.Context, principal string) context.Context {
+	return context.WithValue(ctx, principalKey{}, principal)
+}
+
+// Principal returns the identity that the sender of a message was found to have; ok is false if nobody has
+// looked.
+func Principal(ctx context.Context) (principal string, ok bool) {
+	principal, ok = ctx.Value(principalKey{}).(string)
+	return principal, ok
+}
