@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/internal/hostile"
 )
 
 func mustDecode(t *testing.T, text string) record {
@@ -214,7 +216,7 @@ func TestUnknownMemberThatComesTwiceIsRefused(t *testing.T) {
 		var b strings.Builder
 		b.WriteByte('{')
 		for i := range n {
-			b.WriteString(nameOf(i) + ":1,")
+			b.WriteString(hostile.NameOf(i) + ":1,")
 		}
 		return b.String() + last + ":2}"
 	}

@@ -9,13 +9,15 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/mcpwire/mcpwire/internal/hostile"
 )
 
 func addTexts(f *testing.F) {
-	for _, c := range grammarCases {
-		f.Add([]byte(c.text))
+	for _, c := range hostile.All(hostile.Texts()) {
+		f.Add([]byte(c.Text))
 	}
-	for _, h := range hostile {
+	for _, h := range adversarial {
 		f.Add([]byte(h.text(34)))
 	}
 	f.Add([]byte(`{"id":1e3,"name":"n","count":99999999999999999999,"ratio":0.10000000000000000001,"tags":["\u0041"],"inner":{"name":null},"list":[{}],"free":[ 1 ],"x":{}}`))
@@ -289,8 +291,8 @@ func FuzzNumber(f *testing.F) {
 // FuzzString checks the scanner, which looks at eight bytes at a time, against one that does not, and that what
 // is written is read back.
 func FuzzString(f *testing.F) {
-	for _, c := range grammarCases {
-		f.Add(c.text)
+	for _, c := range hostile.All(hostile.Texts()) {
+		f.Add(c.Text)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		for _, text := range []string{s, `"` + s, `"` + s + `"`, `"12345` + s + `6789"`} {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/mcpwire/mcpwire/internal/hostile"
 )
 
 // place pins an error: which sentinel, where, and at which pointer.
@@ -13,6 +15,22 @@ type place struct {
 	err     error
 	offset  int64
 	pointer string
+}
+
+// placeOf is what refuses an input.
+func placeOf(r hostile.Refusal) place {
+	err, ok := rules[r.Rule]
+	if !ok {
+		panic("no error for the rule " + r.Rule)
+	}
+	return place{err, int64(r.Offset), r.Pointer}
+}
+
+// rules are the sentinels that hostile inputs are refused with.
+var rules = map[hostile.Rule]error{
+	hostile.Taken: nil, hostile.Syntax: ErrSyntax, hostile.BOM: ErrBOM, hostile.ControlChar: ErrControlChar, hostile.Escape: ErrEscape,
+	hostile.Number: ErrNumber, hostile.Literal: ErrLiteral, hostile.EOF: ErrEOF, hostile.Trailing: ErrTrailing,
+	hostile.UTF8: ErrUTF8, hostile.Surrogate: ErrSurrogate, hostile.Duplicate: ErrDuplicate,
 }
 
 // check fails the test unless err is what the place says; a zero place wants no error. Line and column must be

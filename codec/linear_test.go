@@ -70,8 +70,8 @@ func many(n int, sep string, f func(i int) string) string {
 
 func name(i int) string { return fmt.Sprintf(`"n%06d":%d`, i, i) }
 
-// hostile are inputs that make a careless decoder do work in the square of their size.
-var hostile = []struct {
+// adversarial are inputs that make a careless decoder do work in the square of their size.
+var adversarial = []struct {
 	name string
 	text func(n int) string
 	v    func() Decoder
@@ -125,7 +125,7 @@ var hostile = []struct {
 // slices; what grows with the square costs 256 times as much.
 func TestWorkGrowsWithTheInputAndNotItsSquare(t *testing.T) {
 	const small, factor, slack = 1000, 16, 10
-	for _, c := range hostile {
+	for _, c := range adversarial {
 		t.Run(c.name, func(t *testing.T) {
 			run := func(text []byte) {
 				v := c.v()

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/internal/hostile"
 )
 
 func TestValueOfTheWrongKindIsATypeError(t *testing.T) {
@@ -437,7 +439,7 @@ func TestRewindLetsAnObjectBeReadTwice(t *testing.T) {
 	var text strings.Builder
 	text.WriteString(`{`)
 	for i := range 100 {
-		text.WriteString(nameOf(i) + ":1,")
+		text.WriteString(hostile.NameOf(i) + ":1,")
 	}
 	text.WriteString(`"z":1}`)
 	r := NewReader([]byte(text.String()))
@@ -459,7 +461,7 @@ func TestRewindLetsAnObjectBeReadTwice(t *testing.T) {
 
 // Each kind of state is set up by a first message and must be gone for the second.
 func TestReaderThatIsUsedAgainForgetsTheMessageBefore(t *testing.T) {
-	many := manyNames(2000, 1999) // many names, and the last one not repeated
+	many := hostile.ManyNames(2000, 1999) // many names, and the last one not repeated
 	many = strings.Replace(many, `"n1999":1,"z":0`, `"y":1,"z":0`, 1)
 	firsts := map[string]string{
 		"a good one":        `{"id":1,"name":"n"}`,
@@ -513,7 +515,7 @@ func message(err error) string {
 }
 
 func TestReaderThatWasResetLetsGoOfTheInput(t *testing.T) {
-	r := NewReader([]byte(manyNames(100, 0)))
+	r := NewReader([]byte(hostile.ManyNames(100, 0)))
 	r.Skip()
 	r.Reset(nil)
 	for _, n := range r.check.names[:cap(r.check.names)] {
