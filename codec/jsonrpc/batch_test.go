@@ -2,12 +2,12 @@ package jsonrpc
 
 import (
 	"errors"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/internal/hostile"
 )
 
 func TestBatchIsParsedMessageByMessage(t *testing.T) {
@@ -33,35 +33,32 @@ func TestBatchIsParsedMessageByMessage(t *testing.T) {
 	}
 }
 
-func TestBatchThatIsNoneIsRefusedAsAWhole(t *testing.T) {
-	const message = `{"jsonrpc":"2.0","method":"n"}`
-	batch := func(n int) string { return "[" + strings.Repeat(message+",", n-1) + message + "]" }
-	for _, c := range []struct {
-		name, text string
-		refusal
-	}{
-		{"empty", ` [ ]`, refusal{err: ErrEmptyBatch, offset: 1, code: invalidRequest}},
-		{"no array", ` ` + message, refusal{err: ErrNoBatch, offset: 1, code: invalidRequest}},
-		{"null", `null`, refusal{err: ErrNoBatch, code: invalidRequest}},
-		{"nothing", ``, refusal{err: codec.ErrEOF, code: parseError}},
-		{"malformed and no array", `{"a":}`, refusal{err: codec.ErrSyntax, offset: 5, pointer: "/a", code: parseError}},
-		{"malformed", `[` + message + `,{"a":tru}]`, refusal{err: codec.ErrLiteral, offset: 37, pointer: "/1/a", code: parseError}},
-		{"text that goes on", `[` + message + `]]`, refusal{err: codec.ErrTrailing, offset: 32, code: parseError}},
-		{"empty and text that goes on", `[],`, refusal{err: codec.ErrTrailing, offset: 2, code: parseError}},
-		{"one too many", batch(MaxBatch + 1), refusal{err: ErrBatchSize, offset: int64(1 + MaxBatch*(len(message)+1)), pointer: "/1000", code: invalidRequest}},
-		{"too many and malformed", batch(MaxBatch+1) + "x", refusal{err: codec.ErrTrailing, offset: int64(1 + (MaxBatch+1)*(len(message)+1)), code: parseError}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			items, err := ParseBatch([]byte(c.text))
-			c.check(t, c.text, Message{}, err)
-			if items != nil {
-				t.Error("there are messages all the same")
+func TestHostileBatchIsTakenElementByElementOrRefusedAsAWhole(t *testing.T) {
+	for _, c := range hostile.Batches() {
+		t.Run(c.Name, func(t *testing.T) {
+			items, err := ParseBatch([]byte(c.Text))
+			if c.Rule != hostile.Taken {
+				refusalOf(t, c.Refusal, Message{}).check(t, c.Text, Message{}, err)
+				if items != nil {
+					t.Error("there are messages all the same")
+				}
+				return
+			}
+			if err != nil || len(items) != len(c.Items) {
+				t.Fatalf("%d items, %v", len(items), err)
+			}
+			for i, item := range items {
+				if want := c.Items[i]; want.Rule != hostile.Taken {
+					refusalOf(t, want, item.Message).check(t, c.Text, item.Message, item.Err)
+				} else if item.Err != nil {
+					t.Errorf("item %d: %v", i, item.Err)
+				}
 			}
 		})
 	}
-	if items, err := ParseBatch([]byte(batch(MaxBatch))); err != nil || len(items) != MaxBatch {
-		t.Errorf("as many as allowed: %d, %v", len(items), err)
-	}
+}
+
+func TestBatchThatIsNoneIsNotWritten(t *testing.T) {
 	if out, err := AppendBatch([]byte("x"), nil); string(out) != "x" || !errors.Is(err, ErrEmptyBatch) {
 		t.Errorf("wrote %s, %v", out, err)
 	}

@@ -9,13 +9,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/internal/hostile"
 )
 
 // FuzzMessage checks that a message is taken or refused for a reason, that what is taken is written as an equal
 // JSON value and parsed as the same message, and that a batch of it agrees.
 func FuzzMessage(f *testing.F) {
-	for _, c := range faults {
-		f.Add([]byte(c.text))
+	for _, c := range hostile.All(hostile.Messages()) {
+		f.Add([]byte(c.Text))
 	}
 	for _, text := range []string{
 		`{"jsonrpc":"2.0","id":1e3,"method":"m","params":{"a":[1, 2.0]},"x":null}`,

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/internal/hostile"
 )
 
 func number(text codec.Number) ID {
@@ -115,39 +116,6 @@ func permute(list []string, f func([]string)) {
 	rec(0)
 }
 
-func TestIDKeepsItsTextAndType(t *testing.T) {
-	long := strings.Repeat("9", 1000)
-	for text, want := range map[string]ID{
-		`0`:                    codec.IntScalar(0),
-		`-0`:                   number("-0"),
-		`7`:                    codec.IntScalar(7),
-		`-7`:                   codec.IntScalar(-7),
-		`1.0`:                  number("1.0"),
-		`1e3`:                  number("1e3"),
-		`1E+3`:                 number("1E+3"),
-		`10e-1`:                number("10e-1"),
-		`9007199254740993`:     number("9007199254740993"),
-		`18446744073709551616`: number("18446744073709551616"),
-		`1e400`:                number("1e400"),
-		long:                   number(codec.Number(long)),
-		`""`:                   codec.StringScalar(""),
-		`"7"`:                  codec.StringScalar("7"),
-		`"null"`:               codec.StringScalar("null"),
-		`"\u0037\ud83d\ude00"`: codec.StringScalar("7😀"),
-	} {
-		for _, rest := range []string{`"method":"m"`, `"result":{}`, `"error":{"code":1,"message":"m"}`} {
-			got, err := Parse([]byte(`{"jsonrpc":"2.0","id":` + text + `,` + rest + `}`))
-			if err != nil || got.ID != want {
-				t.Errorf("%s: got %v, %v", text, got.ID, err)
-			}
-			out, err := got.AppendJSON(nil)
-			if again, err2 := Parse(out); err != nil || err2 != nil || again.ID != want {
-				t.Errorf("%s: written as %s, %v, %v", text, out, err, err2)
-			}
-		}
-	}
-}
-
 // refusal pins an error: which sentinel, where, at which pointer, with which code, and what was read all the same.
 type refusal struct {
 	err     error
@@ -181,88 +149,51 @@ const (
 	parseError     = CodeParseError
 )
 
-var faults = []struct {
-	name, text string
-	refusal
-}{
-	{"empty text", ``, refusal{codec.ErrEOF, 0, "", parseError, 0, ID{}}},
-	{"text that ends early", `{"jsonrpc":"2.0","id":1`, refusal{codec.ErrEOF, 23, "/id", parseError, 0, one}},
-	{"text that goes on", `{"jsonrpc":"2.0","id":1,"method":"m"}{}`, refusal{codec.ErrTrailing, 37, "", parseError, KindRequest, one}},
-	{"malformed in params", "{\"id\":1,\n\"method\":\"m\",\n\"params\":{\"a\":01}}", refusal{codec.ErrNumber, 37, "/params/a", parseError, KindRequest, one}},
-	{"malformed in a notification, as far as one sees", `{"method":"m","params":{"a":}}`, refusal{codec.ErrSyntax, 28, "/params/a", parseError, 0, ID{}}},
-	{"malformed response", `{"id":1,"result":{"a":"` + "\xff" + `"}}`, refusal{codec.ErrUTF8, 23, "/result/a", parseError, KindResponse, one}},
-	{"malformed error", `{"id":1,"error":{"code":1,"message":"\x"}}`, refusal{codec.ErrEscape, 37, "/error/message", parseError, KindErrorResponse, one}},
-	{"malformed behind an invalid message", `{"jsonrpc":"1.0","id":1,"method":3} x`, refusal{codec.ErrTrailing, 36, "", parseError, KindRequest, one}},
-	{"malformed behind another value", `[1,2]]`, refusal{codec.ErrTrailing, 5, "", parseError, 0, ID{}}},
-	{"malformed behind an invalid error", `{"error":{"code":"1"},"id":1,}`, refusal{codec.ErrSyntax, 29, "", parseError, KindErrorResponse, one}},
-	{"repeated name in params", `{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1,"a":2}}`, refusal{codec.ErrDuplicate, 53, "/params/a", parseError, KindRequest, one}},
-	{"repeated member", `{"jsonrpc":"2.0","jsonrpc":"2.0"}`, refusal{codec.ErrDuplicate, 17, "/jsonrpc", parseError, 0, ID{}}},
-	{"repeated id", `{"jsonrpc":"2.0","id":1,"method":"m","id":1}`, refusal{codec.ErrDuplicate, 37, "/id", parseError, KindRequest, ID{}}},
-	{"repeated null id", `{"jsonrpc":"2.0","id":null,"id":null}`, refusal{codec.ErrDuplicate, 27, "/id", parseError, 0, ID{}}},
-	{"repeated method", `{"jsonrpc":"2.0","id":1,"method":"m","\u006dethod":"n"}`, refusal{codec.ErrDuplicate, 37, "/method", parseError, KindRequest, one}},
-	{"repeated params", `{"params":{},"params":{}}`, refusal{codec.ErrDuplicate, 13, "/params", parseError, 0, ID{}}},
-	{"repeated result", `{"result":{},"result":{}}`, refusal{codec.ErrDuplicate, 13, "/result", parseError, KindResponse, ID{}}},
-	{"repeated error", `{"error":{"code":1,"message":"m"},"error":1}`, refusal{codec.ErrDuplicate, 34, "/error", parseError, KindErrorResponse, ID{}}},
-	{"repeated unknown member", `{"x":1,"x":1}`, refusal{codec.ErrDuplicate, 7, "/x", parseError, 0, ID{}}},
-	{"repeated code", `{"id":1,"error":{"code":1,"code":1}}`, refusal{codec.ErrDuplicate, 26, "/error/code", parseError, KindErrorResponse, one}},
+// rules are the sentinels that hostile messages are refused with.
+var rules = map[hostile.Rule]error{
+	hostile.Syntax: codec.ErrSyntax, hostile.BOM: codec.ErrBOM, hostile.ControlChar: codec.ErrControlChar,
+	hostile.Escape: codec.ErrEscape, hostile.Number: codec.ErrNumber, hostile.Literal: codec.ErrLiteral, hostile.EOF: codec.ErrEOF,
+	hostile.Trailing: codec.ErrTrailing, hostile.UTF8: codec.ErrUTF8, hostile.Surrogate: codec.ErrSurrogate,
+	hostile.Duplicate: codec.ErrDuplicate,
 
-	{"null", `null`, refusal{ErrObject, 0, "", invalidRequest, 0, ID{}}},
-	{"string", ` "x"`, refusal{ErrObject, 1, "", invalidRequest, 0, ID{}}},
-	{"number", `1`, refusal{ErrObject, 0, "", invalidRequest, 0, ID{}}},
-	{"batch", ` [{"jsonrpc":"2.0","id":1,"method":"m"}]`, refusal{ErrBatch, 1, "", invalidRequest, 0, ID{}}},
-	{"empty batch", `[]`, refusal{ErrBatch, 0, "", invalidRequest, 0, ID{}}},
-
-	{"no version", `{"id":1,"method":"m"}`, refusal{ErrVersion, 0, "", invalidRequest, KindRequest, one}},
-	{"empty object", "\n {}", refusal{ErrVersion, 2, "", invalidRequest, 0, ID{}}},
-	{"wrong version", `{"jsonrpc":"1.0","id":1,"method":"m"}`, refusal{ErrVersion, 11, "/jsonrpc", invalidRequest, KindRequest, one}},
-	{"version as a number", `{"jsonrpc":2.0,"method":"m","id":1}`, refusal{ErrVersion, 11, "/jsonrpc", invalidRequest, KindRequest, one}},
-	{"version null", `{"jsonrpc":null}`, refusal{ErrVersion, 11, "/jsonrpc", invalidRequest, 0, ID{}}},
-	{"version with space", `{"jsonrpc":"2.0 "}`, refusal{ErrVersion, 11, "/jsonrpc", invalidRequest, 0, ID{}}},
-	{"version under a name in capitals", `{"JSONRPC":"2.0"}`, refusal{ErrVersion, 0, "", invalidRequest, 0, ID{}}},
-
-	{"fractional id", `{"jsonrpc":"2.0","id":1.5,"method":"m"}`, refusal{ErrID, 22, "/id", invalidRequest, KindRequest, ID{}}},
-	{"fractional id by exponent", `{"jsonrpc":"2.0","id":1e-3,"result":{}}`, refusal{ErrID, 22, "/id", invalidRequest, KindResponse, ID{}}},
-	{"boolean id", `{"jsonrpc":"2.0","id":true,"method":"m"}`, refusal{ErrID, 22, "/id", invalidRequest, KindRequest, ID{}}},
-	{"object for an id", `{"jsonrpc":"2.0","id":{"a":[]},"method":"m"}`, refusal{ErrID, 22, "/id", invalidRequest, KindRequest, ID{}}},
-	{"array for an id", `{"jsonrpc":"2.0","id":[1],"error":{"code":1,"message":"m"}}`, refusal{ErrID, 22, "/id", invalidRequest, KindErrorResponse, ID{}}},
-	{"null id of a request", `{"jsonrpc":"2.0","method":"m","id":null}`, refusal{ErrID, 35, "/id", invalidRequest, KindRequest, ID{}}},
-	{"null id of a response", `{"jsonrpc":"2.0","id":null,"result":{}}`, refusal{ErrID, 22, "/id", invalidRequest, KindResponse, ID{}}},
-	{"response without id", ` {"jsonrpc":"2.0","result":{}}`, refusal{ErrNoID, 1, "", invalidRequest, KindResponse, ID{}}},
-	{"id of a request in capitals", `{"jsonrpc":"2.0","ID":1,"result":{}}`, refusal{ErrNoID, 0, "", invalidRequest, KindResponse, ID{}}},
-
-	{"method as a number", `{"jsonrpc":"2.0","method":1,"id":1}`, refusal{ErrMethod, 26, "/method", invalidRequest, KindRequest, one}},
-	{"method null", `{"jsonrpc":"2.0","id":1,"method":null}`, refusal{ErrMethod, 33, "/method", invalidRequest, KindRequest, one}},
-	{"method null in a notification", `{"jsonrpc":"2.0","method":null}`, refusal{ErrMethod, 26, "/method", invalidRequest, KindNotification, ID{}}},
-	{"params null", `{"jsonrpc":"2.0","params":null,"method":"m","id":1}`, refusal{ErrParams, 26, "/params", invalidRequest, KindRequest, one}},
-	{"params a string", `{"jsonrpc":"2.0","method":"m","params":"x"}`, refusal{ErrParams, 39, "/params", invalidRequest, KindNotification, ID{}}},
-	{"params an array", `{"jsonrpc":"2.0","id":1,"params":[1,2],"method":"m"}`, refusal{ErrPositional, 33, "/params", CodeInvalidParams, KindRequest, one}},
-	{"params an array in a notification", `{"jsonrpc":"2.0","method":"m","params":[]}`, refusal{ErrPositional, 39, "/params", CodeInvalidParams, KindNotification, ID{}}},
-	{"result null", `{"jsonrpc":"2.0","id":1,"result":null}`, refusal{ErrResult, 33, "/result", invalidRequest, KindResponse, one}},
-	{"result an array", `{"jsonrpc":"2.0","id":1,"result":[]}`, refusal{ErrResult, 33, "/result", invalidRequest, KindResponse, one}},
-
-	{"error null", `{"jsonrpc":"2.0","id":1,"error":null}`, refusal{ErrError, 32, "/error", invalidRequest, KindErrorResponse, one}},
-	{"error a string", `{"jsonrpc":"2.0","error":"no","id":1}`, refusal{ErrError, 25, "/error", invalidRequest, KindErrorResponse, one}},
-	{"error without code", `{"jsonrpc":"2.0","error":{"message":"m"},"id":1}`, refusal{ErrError, 25, "/error", invalidRequest, KindErrorResponse, one}},
-	{"error without message", `{"jsonrpc":"2.0","error":{"code":1},"id":1}`, refusal{ErrError, 25, "/error", invalidRequest, KindErrorResponse, one}},
-	{"error with a fractional code", `{"jsonrpc":"2.0","error":{"code":1.5,"message":"m"},"id":1}`, refusal{ErrError, 33, "/error/code", invalidRequest, KindErrorResponse, one}},
-	{"error with a code that is a string", `{"jsonrpc":"2.0","error":{"code":"1","message":"m"},"id":1}`, refusal{ErrError, 33, "/error/code", invalidRequest, KindErrorResponse, one}},
-	{"error with a null message", `{"jsonrpc":"2.0","error":{"code":1,"message":null},"id":1}`, refusal{ErrError, 45, "/error/message", invalidRequest, KindErrorResponse, one}},
-
-	{"result and error", `{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":"m"}}`, refusal{ErrBoth, 44, "/error", invalidRequest, KindErrorResponse, one}},
-	{"error and result", `{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m"},"result":{}}`, refusal{ErrBoth, 66, "/result", invalidRequest, KindErrorResponse, one}},
-	{"method and result", `{"jsonrpc":"2.0","id":1,"method":"m","result":{}}`, refusal{ErrMixed, 46, "/result", invalidRequest, KindRequest, one}},
-	{"error and method", `{"jsonrpc":"2.0","error":{"code":1,"message":"m"},"method":"m"}`, refusal{ErrMixed, 25, "/error", invalidRequest, KindNotification, ID{}}},
-	{"nothing but an id", `{"jsonrpc":"2.0","id":1}`, refusal{ErrNeither, 0, "", invalidRequest, 0, one}},
-	{"nothing but params", `{"jsonrpc":"2.0","params":{}}`, refusal{ErrNeither, 0, "", invalidRequest, 0, ID{}}},
-	{"method in capitals", `{"jsonrpc":"2.0","id":1,"Method":"m"}`, refusal{ErrNeither, 0, "", invalidRequest, 0, one}},
-	{"the first of two faults", `{"jsonrpc":"2.0","id":[],"method":7}`, refusal{ErrID, 22, "/id", invalidRequest, KindRequest, ID{}}},
+	hostile.NoObject: ErrObject, hostile.Version: ErrVersion, hostile.ID: ErrID, hostile.NoID: ErrNoID, hostile.Method: ErrMethod,
+	hostile.Params: ErrParams, hostile.Positional: ErrPositional, hostile.Result: ErrResult, hostile.Error: ErrError,
+	hostile.Both: ErrBoth, hostile.Mixed: ErrMixed, hostile.Neither: ErrNeither, hostile.Batched: ErrBatch,
+	hostile.NoBatch: ErrNoBatch, hostile.EmptyBatch: ErrEmptyBatch, hostile.BatchSize: ErrBatchSize,
 }
 
-func TestInvalidMessageIsRefusedAtItsFault(t *testing.T) {
-	for _, c := range faults {
-		t.Run(c.name, func(t *testing.T) {
-			m, err := Parse([]byte(c.text))
-			c.check(t, c.text, m, err)
+// refusalOf is what must become of a hostile message that is refused.
+func refusalOf(t *testing.T, r hostile.Refusal, m Message) refusal {
+	t.Helper()
+	err, ok := rules[r.Rule]
+	if !ok {
+		t.Fatalf("no error for the rule %s", r.Rule)
+	}
+	return refusal{err, int64(r.Offset), r.Pointer, r.Rule.Code(), m.Kind, m.ID}
+}
+
+func TestHostileMessageIsTakenExactlyOrRefusedAtItsFault(t *testing.T) {
+	for _, c := range hostile.All(hostile.Messages()) {
+		t.Run(c.Name, func(t *testing.T) {
+			m, err := Parse([]byte(c.Text))
+			if m.Kind.String() != string(c.Kind) || m.ID.String() != c.ID {
+				t.Errorf("%s: read as %v with id %v, want %s and %s", c.Text, m.Kind, m.ID, c.Kind, c.ID)
+			}
+			if c.Rule != hostile.Taken {
+				refusalOf(t, c.Refusal, m).check(t, c.Text, m, err)
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := m.AppendJSON(nil)
+			if err != nil || !sameJSON(t, []byte(c.Text), out) {
+				t.Errorf("%s became %s, %v", c.Text, out, err)
+			}
+			again, err := Parse(out)
+			if diff := cmp.Diff(m, again); err != nil || diff != "" {
+				t.Errorf("written as %s and read again: %v (-want +got):\n%s", out, err, diff)
+			}
 		})
 	}
 }
