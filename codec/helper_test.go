@@ -31,6 +31,7 @@ var rules = map[hostile.Rule]error{
 	hostile.Taken: nil, hostile.Syntax: ErrSyntax, hostile.BOM: ErrBOM, hostile.ControlChar: ErrControlChar, hostile.Escape: ErrEscape,
 	hostile.Number: ErrNumber, hostile.Literal: ErrLiteral, hostile.EOF: ErrEOF, hostile.Trailing: ErrTrailing,
 	hostile.UTF8: ErrUTF8, hostile.Surrogate: ErrSurrogate, hostile.Duplicate: ErrDuplicate,
+	hostile.Depth: ErrDepth, hostile.Size: ErrSize, hostile.StringSize: ErrStringSize,
 }
 
 // check fails the test unless err is what the place says; a zero place wants no error. Line and column must be

@@ -280,59 +280,37 @@ func TestNoCopySharesRawValuesAndNothingElse(t *testing.T) {
 }
 
 func TestLimitsHoldAtTheirEdge(t *testing.T) {
-	nested := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
-	objects := func(n int) string { return strings.Repeat(`{"a":`, n) + "1" + strings.Repeat("}", n) }
-	long := func(n int) string { return `["` + strings.Repeat("x", n) + `"]` }
-	pointer := func(n int) string { return strings.Repeat("/a", n) }
-	for _, c := range []struct {
-		name, text string
-		opts       []Option
-		place
-	}{
-		{"depth by default", nested(DefaultMaxDepth), nil, place{}},
-		{"too deep by default", nested(DefaultMaxDepth + 1), nil, place{ErrDepth, DefaultMaxDepth, strings.Repeat("/0", DefaultMaxDepth)}},
-		{"objects too deep by default", objects(DefaultMaxDepth + 1), nil, place{ErrDepth, 5 * DefaultMaxDepth, pointer(DefaultMaxDepth)}},
-		{"depth of hundred thousand", nested(100000), nil, place{ErrDepth, DefaultMaxDepth, strings.Repeat("/0", DefaultMaxDepth)}},
-		{"hundred thousand opening brackets", strings.Repeat("[", 100000), nil, place{ErrDepth, DefaultMaxDepth, strings.Repeat("/0", DefaultMaxDepth)}},
-		{"depth of one", `[1]`, []Option{MaxDepth(1)}, place{}},
-		{"two where one is allowed", `[1,{}]`, []Option{MaxDepth(1)}, place{ErrDepth, 3, "/1"}},
-		{"depth is of nesting, not of number", `[[],[],[[]]]`, []Option{MaxDepth(3)}, place{}},
-		{"depth of ten thousand, allowed", nested(10000), []Option{MaxDepth(10000)}, place{}},
-		{"depth below one is the default", nested(2), []Option{MaxDepth(0)}, place{}},
-		{"size", `[1234]`, []Option{MaxSize(6)}, place{}},
-		{"too large", `[1234]`, []Option{MaxSize(5)}, place{ErrSize, 5, ""}},
-		{"too large by white space", `[1234] `, []Option{MaxSize(6)}, place{ErrSize, 6, ""}},
-		{"too large and malformed", `xxxxxxx`, []Option{MaxSize(6)}, place{ErrSize, 6, ""}},
-		{"size below one is the default", `[1234]`, []Option{MaxSize(-1)}, place{}},
-		{"string", long(10), []Option{MaxString(10)}, place{}},
-		{"string too long", long(11), []Option{MaxString(10)}, place{ErrStringSize, 1, "/0"}},
-		{"string too long by its escapes", `["\u0041\u0041"]`, []Option{MaxString(10)}, place{ErrStringSize, 1, "/0"}},
-		{"name too long", `{"ok":{"12345678901":1}}`, []Option{MaxString(10)}, place{ErrStringSize, 7, "/ok/12345678901"}},
-		{"number is no string", `[12345678901]`, []Option{MaxString(10)}, place{}},
-		{"string below one is the default", long(10), []Option{MaxString(0)}, place{}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			c.check(t, c.text, Valid([]byte(c.text), c.opts...))
+	for _, c := range hostile.Limits() {
+		t.Run(c.Name, func(t *testing.T) {
+			var opts []Option
+			if c.MaxDepth != 0 {
+				opts = append(opts, MaxDepth(c.MaxDepth))
+			}
+			if c.MaxSize != 0 {
+				opts = append(opts, MaxSize(c.MaxSize))
+			}
+			if c.MaxString != 0 {
+				opts = append(opts, MaxString(c.MaxString))
+			}
+			text := c.Text.Text
+			want := placeOf(c.Refusal)
+			want.check(t, text, Valid([]byte(text), opts...))
 			var v tree
-			c.check(t, c.text, Unmarshal([]byte(c.text), &v, c.opts...))
-			r := NewReader([]byte(c.text), c.opts...) // and half by tokens, half raw
+			want.check(t, text, Unmarshal([]byte(text), &v, opts...))
+			r := NewReader([]byte(text), opts...) // and half by tokens, half raw
 			if r.Kind() == KindArray {
 				for r.Array(); r.More(); {
 					r.Raw()
 				}
 				r.End()
-				c.check(t, c.text, r.Err())
+				want.check(t, text, r.Err())
 			}
 			// Options stay.
-			r.Reset([]byte(c.text))
+			r.Reset([]byte(text))
 			r.Skip()
 			r.End()
-			c.check(t, c.text, r.Err())
+			want.check(t, text, r.Err())
 		})
-	}
-	err := Valid(bytes.Repeat([]byte(" "), DefaultMaxSize+1))
-	if e, ok := errors.AsType[*Error](err); !ok || e.Err != ErrSize || e.Offset != DefaultMaxSize {
-		t.Errorf("a byte more than the default: %v", err)
 	}
 }
 

@@ -75,13 +75,13 @@ func (c *Conversation) Decode(data []byte, opts ...codec.Option) (Typed, error) 
 
 // DecodeFrom is Decode for a message that is known to come from one side.
 func (c *Conversation) DecodeFrom(from Direction, data []byte, opts ...codec.Option) (Typed, error) {
-	p := &payloads{c: c, from: from}
+	p := &payloads{c: c, from: from, opts: opts}
 	m, err := jsonrpc.ParseTyped(data, p, opts...)
 	return p.follow(m), err
 }
 
 // Next is Decode for a message that was parsed before, with its payload raw. Places in the
-// error are counted from the start of the payload.
+// error are counted from the start of the payload, and the default limits hold for it.
 func (c *Conversation) Next(m jsonrpc.Message) (Typed, error) {
 	p := &payloads{c: c, from: FromClient | FromServer}
 	var err error
@@ -111,6 +111,7 @@ func (c *Conversation) Next(m jsonrpc.Message) (Typed, error) {
 type payloads struct {
 	c    *Conversation
 	from Direction // who may have sent it
+	opts []codec.Option
 	// settled is the request that a response turned out to answer, where the id alone does
 	// not tell.
 	settled request
@@ -163,7 +164,7 @@ func (p *payloads) settle(r *codec.Reader, id jsonrpc.ID, candidates []int) requ
 
 // admits reports whether raw is a valid result of a method in some revision.
 func (p *payloads) admits(raw []byte, method string) bool {
-	v, err := codec.UnmarshalFunc(raw, func(r *codec.Reader) codec.Value { return p.result(r, method) })
+	v, err := codec.UnmarshalFunc(raw, func(r *codec.Reader) codec.Value { return p.result(r, method) }, p.opts...)
 	typed, ok := v.(Value)
 	m, known := LookupMethod(method)
 	if err != nil || !ok || !known {

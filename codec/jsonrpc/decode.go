@@ -33,7 +33,7 @@ func ParseTyped(data []byte, p Payloads, opts ...codec.Option) (Message, error) 
 	if p != nil {
 		r.Share()
 	}
-	at, fault := m.decode(r, p)
+	at, fault := m.decode(r, p, opts)
 	r.End()
 	r.Fail(at, fault)
 	return m, r.Release()
@@ -58,20 +58,21 @@ type decoder struct {
 	nullID bool
 	at     struct{ id, params, result, error int } // offsets of values
 	params codec.Kind
-	types  Payloads // nil if payloads stay raw
+	types  Payloads       // nil if payloads stay raw
+	opts   []codec.Option // of r
 
 	faultAt int
 	fault   error // the first one
 }
 
 // DecodeJSON reads the message; see [Parse].
-func (m *Message) DecodeJSON(r *codec.Reader) { r.Fail(m.decode(r, nil)) }
+func (m *Message) DecodeJSON(r *codec.Reader) { r.Fail(m.decode(r, nil, nil)) }
 
 // decode reads the message. What is wrong with the text fails r, what is wrong with the message is returned with
 // its place.
-func (m *Message) decode(r *codec.Reader, p Payloads) (at int, fault error) {
+func (m *Message) decode(r *codec.Reader, p Payloads, opts []codec.Option) (at int, fault error) {
 	*m = Message{}
-	d := decoder{r: r, m: m, types: p}
+	d := decoder{r: r, m: m, types: p, opts: opts}
 	start := r.Offset()
 	if kind := r.Kind(); kind != codec.KindObject {
 		r.Skip()
@@ -181,7 +182,7 @@ func (d *decoder) late() {
 	if m.Payload != nil || len(raw) == 0 {
 		return
 	}
-	r := codec.Borrow(raw)
+	r := codec.Borrow(raw, d.opts...)
 	v := read(r)
 	if err := r.Release(); err != nil {
 		e := err.(*codec.Error)
