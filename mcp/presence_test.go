@@ -243,28 +243,6 @@ func TestUnknownMembersSurvive(t *testing.T) {
 	same(t, "after changing some", want, encode(t, v))
 }
 
-// A member of the same name twice is refused, wherever it is and however it is written.
-func TestDuplicateMembersAreRefused(t *testing.T) {
-	for _, text := range []string{
-		`{"content":[],"content":[]}`,
-		`{"content":[],"x":1,"x":1}`,
-		`{"content":[],"isError":null,"isError":null}`,
-		`{"content":[],"isError":true,"is\u0045rror":true}`,
-		`{"content":[{"type":"text","text":"a","type":"text"}]}`,
-		`{"content":[],"_meta":{"a":1,"a":2}}`,
-		`{"content":[],"structuredContent":{"a":[{"b":1,"b":1}]}}`,
-	} {
-		err := codec.Unmarshal([]byte(text), new(mcp.CallToolResult))
-		if !errors.Is(err, codec.ErrDuplicate) {
-			t.Errorf("%s: want ErrDuplicate, got %v", text, err)
-		}
-	}
-	err := codec.Unmarshal([]byte(`{"action":"accept","content":{"a":1,"a":2}}`), new(mcp.ElicitResult))
-	if !errors.Is(err, codec.ErrDuplicate) {
-		t.Errorf("in a map: want ErrDuplicate, got %v", err)
-	}
-}
-
 // A member that another revision does not know may hold anything there: what does not fit
 // the field is kept, and only the revisions that know the member find fault with it.
 func TestMembersThatARevisionLeavesOpen(t *testing.T) {
