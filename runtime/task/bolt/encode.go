@@ -1,0 +1,224 @@
+package bolt
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"hash/crc32"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/task"
+)
+
+// A stored record is a head, which is all that a brief needs, and a body with the payloads.
+// Each is a block: its CRC-32C, which covers the key as well so that a value in the wrong
+// place is found out, its length, and its bytes. Inside, numbers are varints and texts have
+// their length in front.
+
+// format is the first byte of a head. Another format gets another number.
+const format = 1
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+var errDamaged = errors.New("damaged record")
+
+func appendRecord(dst []byte, key []byte, r *task.Record) []byte {
+	dst = appendBlock(dst, key, func(b []byte) []byte {
+		b = append(b, format, flags(r))
+		b = appendText(b, r.ID)
+		b = appendText(b, r.Owner)
+		b = binary.AppendUvarint(b, r.Revision)
+		b = appendText(b, string(r.Status))
+		b = appendText(b, r.StatusMessage)
+		b = binary.AppendVarint(b, r.Created.UnixMicro())
+		b = binary.AppendVarint(b, r.Updated.UnixMicro())
+		b = binary.AppendVarint(b, int64(r.TTL))
+		b = binary.AppendVarint(b, int64(r.PollInterval))
+		b = appendText(b, r.Method)
+		b = appendText(b, r.Token.String())
+		b = appendText(b, r.Runner)
+		return appendText(b, r.Job)
+	})
+	return appendBlock(dst, key, func(b []byte) []byte {
+		b = appendText(b, r.Params)
+		b = appendText(b, r.Result)
+		b = appendText(b, r.Error)
+		b = binary.AppendUvarint(b, uint64(len(r.Questions)))
+		for i := range r.Questions {
+			q := &r.Questions[i]
+			b = binary.AppendUvarint(b, q.Number)
+			b = appendText(b, q.Method)
+			b = appendText(b, q.Params)
+			b = appendText(b, q.Result)
+			b = appendText(b, q.Error)
+		}
+		return b
+	})
+}
+
+func flags(r *task.Record) byte {
+	if r.Restartable {
+		return 1
+	}
+	return 0
+}
+
+func appendText[T ~string | ~[]byte](dst []byte, s T) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(s)))
+	return append(dst, s...)
+}
+
+const blockHead = 8 // checksum and length
+
+func appendBlock(dst, key []byte, fill func([]byte) []byte) []byte {
+	start := len(dst)
+	dst = fill(append(dst, make([]byte, blockHead)...))
+	content := dst[start+blockHead:]
+	binary.LittleEndian.PutUint32(dst[start:], checksum(key, content))
+	binary.LittleEndian.PutUint32(dst[start+4:], uint32(len(content)))
+	return dst
+}
+
+func checksum(key, content []byte) uint32 {
+	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, content)
+}
+
+// block cuts the first block off data and checks it.
+func block(key, data []byte) (content, rest []byte, err error) {
+	if len(data) < blockHead {
+		return nil, nil, errDamaged
+	}
+	sum, n := binary.LittleEndian.Uint32(data), uint64(binary.LittleEndian.Uint32(data[4:]))
+	if data = data[blockHead:]; n > uint64(len(data)) {
+		return nil, nil, errDamaged
+	}
+	if content = data[:n]; checksum(key, content) != sum {
+		return nil, nil, errDamaged
+	}
+	return content, data[n:], nil
+}
+
+// decodeBrief reads the head of a record. Nothing in the record shares memory with data.
+func decodeBrief(key, data []byte) (task.Record, error) {
+	head, _, err := block(key, data)
+	if err != nil {
+		return task.Record{}, err
+	}
+	return decodeHead(key, head)
+}
+
+// decodeRecord reads a whole record. Nothing in it shares memory with data.
+func decodeRecord(key, data []byte) (task.Record, error) {
+	head, rest, err := block(key, data)
+	if err != nil {
+		return task.Record{}, err
+	}
+	r, err := decodeHead(key, head)
+	if err != nil {
+		return r, err
+	}
+	body, rest, err := block(key, rest)
+	if err != nil || len(rest) > 0 {
+		return task.Record{}, errDamaged
+	}
+	p := parser{rest: body}
+	r.Params, r.Result, r.Error = p.raw(), p.raw(), p.raw()
+	for n := p.uint(); n > 0 && !p.failed; n-- {
+		r.Questions = append(r.Questions, task.Question{
+			Number: p.uint(), Method: p.text(), Params: p.raw(), Result: p.raw(), Error: p.raw(),
+		})
+	}
+	return r, p.end()
+}
+
+func decodeHead(key, head []byte) (r task.Record, err error) {
+	p := parser{rest: head}
+	if p.byte() != format {
+		return r, errDamaged
+	}
+	r = task.Record{
+		Seq:           binary.BigEndian.Uint64(key),
+		Restartable:   p.byte()&1 != 0,
+		ID:            p.text(),
+		Owner:         p.text(),
+		Revision:      p.uint(),
+		Status:        mcp.TaskStatus(p.text()),
+		StatusMessage: p.text(),
+		Created:       time.UnixMicro(p.int()).UTC(),
+		Updated:       time.UnixMicro(p.int()).UTC(),
+		TTL:           time.Duration(p.int()),
+		PollInterval:  time.Duration(p.int()),
+		Method:        p.text(),
+		Token:         p.token(),
+		Runner:        p.text(),
+		Job:           p.text(),
+	}
+	return r, p.end()
+}
+
+// parser reads what the append functions wrote. Once it fails it returns zero values.
+type parser struct {
+	rest   []byte
+	failed bool
+}
+
+func (p *parser) end() error {
+	if p.failed || len(p.rest) > 0 {
+		return errDamaged
+	}
+	return nil
+}
+
+func (p *parser) cut(n uint64) []byte {
+	if n > uint64(len(p.rest)) {
+		p.failed, p.rest = true, nil
+		return nil
+	}
+	s := p.rest[:n]
+	p.rest = p.rest[n:]
+	return s
+}
+
+func (p *parser) byte() byte {
+	if b := p.cut(1); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
+func (p *parser) uint() uint64 {
+	v, n := binary.Uvarint(p.rest)
+	if n <= 0 {
+		p.failed, n = true, 0
+	}
+	p.rest = p.rest[n:]
+	return v
+}
+
+func (p *parser) int() int64 {
+	v, n := binary.Varint(p.rest)
+	if n <= 0 {
+		p.failed, n = true, 0
+	}
+	p.rest = p.rest[n:]
+	return v
+}
+
+func (p *parser) text() string { return string(p.cut(p.uint())) }
+
+// raw returns a copy, or nil for an empty text: no payload is empty.
+func (p *parser) raw() json.RawMessage {
+	if s := p.cut(p.uint()); len(s) > 0 {
+		return append(json.RawMessage(nil), s...)
+	}
+	return nil
+}
+
+func (p *parser) token() (t mcp.ProgressToken) {
+	if s := p.cut(p.uint()); len(s) > 0 {
+		p.failed = codec.Unmarshal(s, &t) != nil || p.failed
+	}
+	return t
+}

@@ -1,0 +1,90 @@
+package bolt
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"os"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/mcpwire/mcpwire/runtime/task"
+)
+
+// verify checks the whole file but for the payloads: that all of it is there, that each
+// record's head is whole, and that the indexes hold just what the records say. It goes over
+// each bucket once, in order, and compares sums over all entries, in which an entry that is
+// missing, altered or too many shows.
+func (s *Store) verify(b buckets) error {
+	info, err := os.Stat(s.db.Path())
+	if err != nil {
+		return fmt.Errorf("bolt: %w", err)
+	}
+	if size := b.tasks.Tx().Size(); size > info.Size() {
+		return fmt.Errorf("%w: %s has %d bytes of %d", task.ErrCorrupt, s.db.Path(), info.Size(), size)
+	}
+	var ids, owners, expiry sum
+	err = each(b.tasks, 8, func(k, v []byte) error {
+		r, err := decodeBrief(k, v)
+		if err != nil {
+			return corrupt(k, err)
+		}
+		if r.Seq > b.tasks.Sequence() {
+			return corrupt(k, errDamaged)
+		}
+		ids.add([]byte(r.ID), k)
+		owners.add(ownerKey(r.Owner, r.Seq), nil)
+		if r.TTL != 0 {
+			expiry.add(expiryKey(r.Expires(), r.Seq), nil)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, index := range []struct {
+		name   string
+		bucket *bbolt.Bucket
+		key    int
+		want   sum
+	}{{"ids", b.ids, 0, ids}, {"owners", b.owners, 24, owners}, {"expiry", b.expiry, 16, expiry}} {
+		var got sum
+		if err := each(index.bucket, index.key, func(k, v []byte) error { got.add(k, v); return nil }); err != nil {
+			return err
+		}
+		if got != index.want {
+			return fmt.Errorf("%w: index %s has %d entries that do not fit the %d tasks", task.ErrCorrupt, index.name, got.n, ids.n)
+		}
+	}
+	return nil
+}
+
+// each goes over a bucket whose keys have a length, or any if that is 0, and grow.
+func each(bucket *bbolt.Bucket, length int, visit func(k, v []byte) error) error {
+	var last []byte
+	c := bucket.Cursor()
+	for k, v := c.First(); k != nil; k, v = c.Next() {
+		if length > 0 && len(k) != length || last != nil && string(k) <= string(last) {
+			return fmt.Errorf("%w: key %x is damaged or out of place", task.ErrCorrupt, k)
+		}
+		if err := visit(k, v); err != nil {
+			return err
+		}
+		last = k
+	}
+	return nil
+}
+
+// sum is a sum over entries that does not depend on their order.
+type sum struct{ n, a, b uint64 }
+
+func (s *sum) add(k, v []byte) {
+	h := sha256.New()
+	h.Write(k)
+	h.Write(v)
+	var digest [sha256.Size]byte
+	h.Sum(digest[:0])
+	s.n++
+	s.a += binary.LittleEndian.Uint64(digest[:])
+	s.b += binary.LittleEndian.Uint64(digest[8:])
+}

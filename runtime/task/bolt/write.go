@@ -1,0 +1,282 @@
+package bolt
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/mcpwire/mcpwire/runtime/task"
+)
+
+// maxBatch is how many writes one transaction may hold.
+const maxBatch = 512
+
+// write is a change that waits for its transaction.
+type write struct {
+	ctx context.Context
+	// do makes the change. An error that it returns before it has changed anything refuses
+	// this write alone; one that wraps errAbort, or that a bucket returned, ends the transaction.
+	do   func(b buckets) error
+	tell func() // wakes who waits for the change, once it is durable; nil for nobody
+
+	err  error
+	done chan struct{} // closed when err is final
+}
+
+// refusal marks an error that concerns one write and not the others of its transaction.
+type refusal struct{ error }
+
+// Unwrap returns the error itself.
+func (r refusal) Unwrap() error { return r.error }
+
+// submit hands a change to the writer and waits until it is durable or refused.
+func (s *Store) submit(ctx context.Context, do func(b buckets) error, tell func()) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	w := &write{ctx: ctx, do: do, tell: tell, done: make(chan struct{})}
+	select {
+	case <-s.closing:
+		return task.ErrClosed
+	default:
+	}
+	select {
+	case s.writes <- w:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.closing:
+		return task.ErrClosed
+	}
+	select {
+	case <-w.done:
+		return w.err
+	case <-ctx.Done():
+		// It may still be written: the writer looks at the context once more.
+		return ctx.Err()
+	}
+}
+
+// write takes what is waiting, writes it in one transaction, and so on: while one transaction
+// goes to the disk, the next one gathers. After a failure of the database itself the store
+// takes no more.
+func (s *Store) write() {
+	var broken error
+	batch := make([]*write, 0, maxBatch)
+	for {
+		batch = batch[:0]
+		select {
+		case w := <-s.writes:
+			batch = append(batch, w)
+		case <-s.closing:
+			s.refuse(task.ErrClosed)
+			return
+		}
+	gather:
+		for len(batch) < maxBatch {
+			select {
+			case w := <-s.writes:
+				batch = append(batch, w)
+			default:
+				break gather
+			}
+		}
+		if broken == nil {
+			broken = s.commit(batch)
+		}
+		for _, w := range batch {
+			if broken != nil {
+				w.err = broken
+			} else if w.err == nil && w.tell != nil {
+				w.tell()
+			}
+			close(w.done)
+		}
+		clear(batch)
+	}
+}
+
+// refuse answers what is left in the queue.
+func (s *Store) refuse(err error) {
+	for {
+		select {
+		case w := <-s.writes:
+			w.err = err
+			close(w.done)
+		default:
+			return
+		}
+	}
+}
+
+// commit writes a batch in one transaction. What it returns concerns all of them.
+func (s *Store) commit(batch []*write) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %v", task.ErrCorrupt, p)
+		}
+	}()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	return s.db.Update(func(tx *bbolt.Tx) error {
+		b, err := bucketsOf(tx)
+		if err != nil {
+			return err
+		}
+		for _, w := range batch {
+			if w.err = w.ctx.Err(); w.err != nil {
+				continue
+			}
+			var refused refusal
+			if err := w.do(b); errors.As(err, &refused) {
+				w.err = refused.error
+			} else if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Create implements [task.Store].
+func (s *Store) Create(ctx context.Context, r task.Record) (task.Record, error) {
+	var stored task.Record
+	err := s.submit(ctx, func(b buckets) error {
+		id := []byte(r.ID)
+		if len(id) == 0 || len(id) > bbolt.MaxKeySize {
+			return refusal{fmt.Errorf("bolt: an id of %d bytes cannot be stored", len(id))}
+		}
+		if b.ids.Get(id) != nil {
+			return refusal{task.ErrExists}
+		}
+		seq, err := b.tasks.NextSequence()
+		if err != nil {
+			return err
+		}
+		stored = r
+		stored.Seq, stored.Revision = seq, 1
+		key := seqKey(seq)
+		if err := b.tasks.Put(key, appendRecord(nil, key, &stored)); err != nil {
+			return err
+		}
+		if err := b.ids.Put(id, key); err != nil {
+			return err
+		}
+		if err := b.owners.Put(ownerKey(r.Owner, seq), nil); err != nil {
+			return err
+		}
+		if r.TTL == 0 {
+			return nil
+		}
+		return b.expiry.Put(expiryKey(r.Expires(), seq), nil)
+	}, nil)
+	if err != nil {
+		return task.Record{}, err
+	}
+	return stored, nil
+}
+
+// Update implements [task.Store].
+func (s *Store) Update(ctx context.Context, r task.Record) (task.Record, error) {
+	var stored task.Record
+	err := s.submit(ctx, func(b buckets) error {
+		key, value, err := b.lookup(r.ID)
+		if errors.Is(err, task.ErrNotFound) {
+			return refusal{err}
+		} else if err != nil {
+			return err
+		}
+		old, err := decodeBrief(key, value)
+		if err != nil {
+			return corrupt(key, err)
+		}
+		if old.Revision != r.Revision {
+			return refusal{task.ErrConflict}
+		}
+		stored = r
+		stored.Owner, stored.Seq, stored.Created, stored.TTL = old.Owner, old.Seq, old.Created, old.TTL
+		stored.Revision++
+		key = bytes.Clone(key)
+		return b.tasks.Put(key, appendRecord(nil, key, &stored))
+	}, func() { s.hub.Tell(&stored) })
+	if err != nil {
+		return task.Record{}, err
+	}
+	return stored, nil
+}
+
+// Sweep implements [task.Store].
+func (s *Store) Sweep(ctx context.Context, now time.Time, limit int) (gone []task.Record, next time.Time, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, next, err
+	}
+	// To look costs no transaction on the disk, and most of the time nothing is due.
+	due := false
+	err = s.view(func(b buckets) error {
+		if k, _ := b.expiry.Cursor().First(); k != nil {
+			next = expiryOf(k)
+			due = !next.After(now)
+		}
+		return nil
+	})
+	if err != nil || !due || limit < 1 {
+		return nil, next, err
+	}
+	err = s.submit(ctx, func(b buckets) (err error) {
+		gone, next, err = b.sweep(now, limit)
+		return err
+	}, func() {
+		for i := range gone {
+			s.hub.Gone(gone[i].ID)
+		}
+	})
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	return gone, next, nil
+}
+
+func expiryOf(key []byte) time.Time {
+	return time.UnixMicro(int64(binary.BigEndian.Uint64(key))).UTC()
+}
+
+// sweep drops tasks. It always looks for the first one anew, since a cursor does not survive
+// what is done to its bucket.
+func (b buckets) sweep(now time.Time, limit int) (gone []task.Record, next time.Time, err error) {
+	for {
+		first, _ := b.expiry.Cursor().First()
+		if first == nil {
+			return gone, time.Time{}, nil
+		}
+		if next = expiryOf(first); next.After(now) || len(gone) == limit {
+			return gone, next, nil
+		}
+		first = bytes.Clone(first)
+		key := first[8:]
+		r, err := b.brief(key)
+		if err != nil {
+			return nil, next, err
+		}
+		err = errors.Join(b.expiry.Delete(first), b.tasks.Delete(key), b.ids.Delete([]byte(r.ID)), b.owners.Delete(ownerKey(r.Owner, r.Seq)))
+		if err != nil {
+			return nil, next, err
+		}
+		gone = append(gone, r)
+	}
+}
+
+// syncDir makes a new name in a directory durable, where the system can.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	d.Sync() // not every file system does this for directories
+	return nil
+}

@@ -1,0 +1,219 @@
+// Package memory is a task store that lives as long as its process: for tests, and for
+// servers whose tasks need not outlive them.
+package memory
+
+import (
+	"container/heap"
+	"context"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/internal/watch"
+)
+
+// Store keeps records in maps. Make one with [New].
+type Store struct {
+	mu     sync.RWMutex
+	byID   map[string]*entry
+	owners map[string]*series
+	expiry expiries
+	seq    uint64
+	closed bool
+	hub    watch.Hub
+}
+
+var _ task.Store = (*Store)(nil)
+
+// entry is what the indexes share: the record as it stands.
+type entry struct{ task.Record }
+
+// New returns an empty store.
+func New() *Store {
+	return &Store{byID: map[string]*entry{}, owners: map[string]*series{}}
+}
+
+// Create implements [task.Store].
+func (s *Store) Create(ctx context.Context, r task.Record) (task.Record, error) {
+	if err := ctx.Err(); err != nil {
+		return task.Record{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return task.Record{}, task.ErrClosed
+	}
+	if s.byID[r.ID] != nil {
+		return task.Record{}, task.ErrExists
+	}
+	s.seq++
+	r.Seq, r.Revision = s.seq, 1
+	e := &entry{r}
+	s.byID[r.ID] = e
+	mine := s.owners[r.Owner]
+	if mine == nil {
+		mine = new(series)
+		s.owners[r.Owner] = mine
+	}
+	mine.add(e)
+	if r.TTL != 0 {
+		heap.Push(&s.expiry, e)
+	}
+	return r, nil
+}
+
+// Get implements [task.Store].
+func (s *Store) Get(ctx context.Context, id string) (task.Record, error) {
+	if err := ctx.Err(); err != nil {
+		return task.Record{}, err
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return task.Record{}, task.ErrClosed
+	}
+	e := s.byID[id]
+	if e == nil {
+		return task.Record{}, task.ErrNotFound
+	}
+	return e.Record, nil
+}
+
+// Update implements [task.Store].
+func (s *Store) Update(ctx context.Context, r task.Record) (task.Record, error) {
+	if err := ctx.Err(); err != nil {
+		return task.Record{}, err
+	}
+	r, err := s.swap(r)
+	if err == nil {
+		s.hub.Tell(&r)
+	}
+	return r, err
+}
+
+func (s *Store) swap(r task.Record) (task.Record, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return task.Record{}, task.ErrClosed
+	}
+	e := s.byID[r.ID]
+	if e == nil {
+		return task.Record{}, task.ErrNotFound
+	}
+	if e.Revision != r.Revision {
+		return task.Record{}, task.ErrConflict
+	}
+	r.ID, r.Owner, r.Seq, r.Created, r.TTL = e.ID, e.Owner, e.Seq, e.Created, e.TTL
+	r.Revision++
+	e.Record = r
+	return r, nil
+}
+
+// Wait implements [task.Store].
+func (s *Store) Wait(ctx context.Context, id string, revision uint64) (task.Record, error) {
+	return s.hub.Wait(ctx, id, revision, s.Get)
+}
+
+// List implements [task.Store].
+func (s *Store) List(ctx context.Context, owner string, after uint64, limit int) ([]task.Record, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return nil, task.ErrClosed
+	}
+	mine := s.owners[owner]
+	if mine == nil {
+		return nil, nil
+	}
+	return mine.list(after, limit), nil
+}
+
+// Sweep implements [task.Store].
+func (s *Store) Sweep(ctx context.Context, now time.Time, limit int) (gone []task.Record, next time.Time, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, time.Time{}, err
+	}
+	gone, next, err = s.drop(now, limit)
+	for i := range gone {
+		s.hub.Gone(gone[i].ID)
+	}
+	return gone, next, err
+}
+
+func (s *Store) drop(now time.Time, limit int) (gone []task.Record, next time.Time, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, time.Time{}, task.ErrClosed
+	}
+	for len(s.expiry) > 0 {
+		next = s.expiry[0].Expires()
+		if next.After(now) || len(gone) == limit {
+			return gone, next, nil
+		}
+		e := heap.Pop(&s.expiry).(*entry)
+		delete(s.byID, e.ID)
+		if s.owners[e.Owner].remove(e.Seq) {
+			delete(s.owners, e.Owner)
+		}
+		gone = append(gone, e.Brief())
+	}
+	return gone, time.Time{}, nil
+}
+
+// Scan implements [task.Store].
+func (s *Store) Scan(ctx context.Context) iter.Seq2[task.Record, error] {
+	return func(yield func(task.Record, error) bool) {
+		s.mu.RLock()
+		closed := s.closed
+		ids := make([]string, 0, len(s.byID))
+		for id := range s.byID {
+			ids = append(ids, id)
+		}
+		s.mu.RUnlock()
+		if closed {
+			yield(task.Record{}, task.ErrClosed)
+			return
+		}
+		for _, id := range ids {
+			r, err := s.Get(ctx, id)
+			if err == task.ErrNotFound {
+				continue // gone since
+			}
+			if !yield(r.Brief(), err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Close implements [task.Store].
+func (s *Store) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.byID, s.owners, s.expiry = nil, nil, nil
+	s.mu.Unlock()
+	s.hub.Close()
+	return nil
+}
+
+// expiries is a heap of the entries that expire, the next one first.
+type expiries []*entry
+
+func (x expiries) Len() int           { return len(x) }
+func (x expiries) Less(i, j int) bool { return x[i].Expires().Before(x[j].Expires()) }
+func (x expiries) Swap(i, j int)      { x[i], x[j] = x[j], x[i] }
+func (x *expiries) Push(v any)        { *x = append(*x, v.(*entry)) }
+
+func (x *expiries) Pop() any {
+	old := *x
+	e := old[len(old)-1]
+	old[len(old)-1] = nil
+	*x = old[:len(old)-1]
+	return e
+}

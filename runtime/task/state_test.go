@@ -1,0 +1,66 @@
+package task_test
+
+import (
+	"os"
+	"regexp"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/task"
+)
+
+// Of all pairs of states just the moves that the specification names are legal.
+//
+// Proves TASK-22, TASK-23.
+func TestEveryPairOfStates(t *testing.T) {
+	all := []mcp.TaskStatus{
+		mcp.TaskStatusWorking, mcp.TaskStatusInputRequired, mcp.TaskStatusCompleted,
+		mcp.TaskStatusFailed, mcp.TaskStatusCancelled, "", "submitted",
+	}
+	want := map[mcp.TaskStatus]string{
+		mcp.TaskStatusWorking:       " input_required completed failed cancelled",
+		mcp.TaskStatusInputRequired: " working completed failed cancelled",
+	}
+	for _, from := range all {
+		got := ""
+		for _, to := range all {
+			if task.Legal(from, to) {
+				got += " " + string(to)
+			}
+		}
+		if got != want[from] {
+			t.Errorf("from %s: got%s, want%s", from, got, want[from])
+		}
+	}
+	for _, m := range task.Moves() {
+		if task.Terminal(m.From) {
+			t.Errorf("a move leads out of %s, which is terminal", m.From)
+		}
+	}
+}
+
+// The diagram in the documentation shows the moves of the table, with what leads to each.
+func TestDiagram(t *testing.T) {
+	page, err := os.ReadFile("../../docs/tasks.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got, want []string
+	for _, m := range regexp.MustCompile(`(?m)^    (\S+ --> \S+: .*|\[\*\] --> \S+|\S+ --> \[\*\])$`).FindAllStringSubmatch(string(page), -1) {
+		got = append(got, m[1])
+	}
+	want = append(want, "[*] --> working")
+	for _, m := range task.Moves() {
+		want = append(want, string(m.From)+" --> "+string(m.To)+": "+m.Why)
+	}
+	for _, s := range []mcp.TaskStatus{mcp.TaskStatusCompleted, mcp.TaskStatusFailed, mcp.TaskStatusCancelled} {
+		if task.Terminal(s) {
+			want = append(want, string(s)+" --> [*]")
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

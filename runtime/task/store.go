@@ -1,0 +1,67 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+)
+
+// What a [Store] answers with, perhaps wrapped.
+var (
+	// ErrNotFound says that there is no such task, or none any more.
+	ErrNotFound = errors.New("task: not found")
+	// ErrExists says that there is a task with that id already.
+	ErrExists = errors.New("task: id is taken")
+	// ErrConflict says that somebody else has written the record since it was read.
+	ErrConflict = errors.New("task: record was changed by another writer")
+	// ErrCorrupt says that what is stored is damaged. Nothing of it is handed out.
+	ErrCorrupt = errors.New("task: store is corrupt")
+	// ErrClosed says that the store, or the Manager, was closed.
+	ErrClosed = errors.New("task: closed")
+)
+
+// Store keeps the records of tasks. It holds no logic of theirs: what moves are legal, whose
+// task it is and when it is over is the [Manager]'s business. A store orders writes, by
+// compare-and-swap, and loses none that it has acknowledged.
+//
+// All methods may be called by many goroutines at once. They return the context's error when
+// it ends first; a write may have happened all the same. Package storetest checks all of
+// this; a store that passes it will do.
+type Store interface {
+	// Create stores a new record with the next Seq and Revision 1, and returns it with both.
+	// It fails with ErrExists if the id is taken.
+	Create(ctx context.Context, r Record) (Record, error)
+
+	// Get returns the record of a task, or fails with ErrNotFound.
+	Get(ctx context.Context, id string) (Record, error)
+
+	// Update stores the record in place of the one with the same id if that still has the
+	// revision r.Revision, and returns it with the next one. It fails with ErrConflict if it
+	// has another revision, and with ErrNotFound if it is gone. ID, Owner, Seq, Created and
+	// TTL stay as they were created, whatever r says.
+	Update(ctx context.Context, r Record) (Record, error)
+
+	// Wait returns the record of a task as soon as its revision is greater than the given one,
+	// which may be at once; it fails with ErrNotFound when the task is gone. Several writes may
+	// be seen as one, but the latest is always seen, by everybody who waits.
+	Wait(ctx context.Context, id string, revision uint64) (Record, error)
+
+	// List returns the tasks of an owner whose Seq is greater than after, in the order of
+	// their Seq and at most limit of them, as briefs (see [Record.Brief]). What it costs does
+	// not depend on how many tasks there are.
+	List(ctx context.Context, owner string, after uint64, limit int) ([]Record, error)
+
+	// Sweep drops tasks that have expired by now, those that have been so for longest first and at
+	// most limit of them, and returns their briefs. Next is when the earliest of those left
+	// expires, or the zero time if none ever does. Whoever waits for one that was dropped is woken.
+	Sweep(ctx context.Context, now time.Time, limit int) (gone []Record, next time.Time, err error)
+
+	// Scan goes over the briefs of all tasks in no particular order. One that is there all the
+	// while comes once. An error ends it.
+	Scan(ctx context.Context) iter.Seq2[Record, error]
+
+	// Close ends all use of the store; Waits under way, and later calls, fail with ErrClosed.
+	// What was acknowledged is kept if the store is durable. It may be called again.
+	Close() error
+}

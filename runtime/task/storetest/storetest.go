@@ -1,0 +1,706 @@
+// Package storetest checks that a store keeps the contract of [task.Store].
+package storetest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/task"
+)
+
+// Subject is a kind of store.
+type Subject struct {
+	// Open returns an empty store. It registers what must be cleaned up.
+	Open func(t *testing.T) task.Store
+	// Reopen returns a store over what s, which is closed, has kept. It is nil if a store
+	// keeps nothing.
+	Reopen func(t *testing.T, s task.Store) task.Store
+}
+
+// Run checks stores of a kind, each in a [synctest] bubble of its own: what a store waits for
+// must be made inside.
+func Run(t *testing.T, subject Subject) {
+	for _, tt := range []struct {
+		name string
+		test func(*testing.T, task.Store)
+	}{
+		{"a record comes back as it was stored", roundTrip},
+		{"an id is given out once", ids},
+		{"an update needs the revision it was made from", conflicts},
+		{"an update keeps what is fixed at creation", fixed},
+		{"of racing updates one wins at a time", races},
+		{"what is not there is not found", missing},
+		{"an owner's tasks are listed in order and by page", lists},
+		{"owners do not see each other's tasks", owners},
+		{"a page is stable under concurrent writes", pages},
+		{"tasks expire in order", expiry},
+		{"what never expires stays", forever},
+		{"a swept task is gone everywhere", swept},
+		{"a scan sees every task once", scan},
+		{"a wait returns at once for a newer revision", waitPast},
+		{"a wait blocks until the next revision", waitNext},
+		{"everybody who waits is woken", waitMany},
+		{"a watch misses nothing", waitAll},
+		{"a wait ends with its task", waitGone},
+		{"a wait ends with its context", waitContext},
+		{"a closed store refuses", closed},
+		{"an ended context is refused", ended},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { tt.test(t, subject.Open(t)) })
+		})
+	}
+	if subject.Reopen == nil {
+		return
+	}
+	for _, tt := range []struct {
+		name string
+		test func(*testing.T, task.Store, func(task.Store) task.Store)
+	}{
+		{"all is there again after a reopen", reopen},
+		{"indexes are right after a reopen", reopenIndexes},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				tt.test(t, subject.Open(t), func(s task.Store) task.Store { return subject.Reopen(t, s) })
+			})
+		})
+	}
+}
+
+var start = time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
+
+// full returns a record in which every field is set.
+func full(id, owner string) task.Record {
+	return task.Record{
+		ID: id, Owner: owner,
+		Status: mcp.TaskStatusInputRequired, StatusMessage: "asking \"you\" \u2713",
+		Created: start, Updated: start.Add(time.Second), TTL: time.Hour, PollInterval: 5 * time.Second,
+		Method: "tools/call", Params: json.RawMessage(`{"name":"n"}`), Token: codec.IntScalar(0),
+		Restartable: true, Runner: "batch", Job: "job-7",
+		Questions: []task.Question{
+			{Number: 1, Method: "elicitation/create", Params: json.RawMessage(`{}`), Result: json.RawMessage(`{"action":"accept"}`)},
+			{Number: 2, Method: "roots/list", Params: json.RawMessage(`{}`), Error: json.RawMessage(`{"code":1,"message":"m"}`)},
+			{Number: 3, Method: "sampling/createMessage", Params: json.RawMessage(`{}`)},
+		},
+		Result: json.RawMessage(`{"content":[]}`), Error: json.RawMessage(`{"code":-32603,"message":"x","data":null}`),
+	}
+}
+
+// plain returns a record with nothing but what every task has.
+func plain(id, owner string) task.Record {
+	return task.Record{ID: id, Owner: owner, Status: mcp.TaskStatusWorking, Created: start, Updated: start, Method: "tools/call"}
+}
+
+func create(t *testing.T, s task.Store, r task.Record) task.Record {
+	t.Helper()
+	r, err := s.Create(t.Context(), r)
+	if err != nil {
+		t.Fatalf("create %s: %v", r.ID, err)
+	}
+	return r
+}
+
+func update(t *testing.T, s task.Store, r task.Record) task.Record {
+	t.Helper()
+	r, err := s.Update(t.Context(), r)
+	if err != nil {
+		t.Fatalf("update %s: %v", r.ID, err)
+	}
+	return r
+}
+
+func get(t *testing.T, s task.Store, id string) task.Record {
+	t.Helper()
+	r, err := s.Get(t.Context(), id)
+	if err != nil {
+		t.Fatalf("get %s: %v", id, err)
+	}
+	return r
+}
+
+func equal(t *testing.T, what string, want, got any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func fails(t *testing.T, what string, want, got error) {
+	t.Helper()
+	if !errors.Is(got, want) {
+		t.Errorf("%s: got error %v, want %v", what, got, want)
+	}
+}
+
+func roundTrip(t *testing.T, s task.Store) {
+	for _, r := range []task.Record{
+		full("full", "o"), plain("plain", ""),
+		{ID: "string token", Token: codec.StringScalar(""), Status: mcp.TaskStatusCompleted, Created: start, Updated: start, Result: json.RawMessage(`{}`)},
+	} {
+		stored := create(t, s, r)
+		if stored.Seq == 0 || stored.Revision != 1 {
+			t.Errorf("%s: created with seq %d, revision %d", r.ID, stored.Seq, stored.Revision)
+		}
+		r.Seq, r.Revision = stored.Seq, 1
+		equal(t, "created", r, stored)
+		equal(t, "read", r, get(t, s, r.ID))
+		r.StatusMessage, r.Result = "", json.RawMessage(`{"more":1}`)
+		r = update(t, s, r)
+		if r.Revision != 2 {
+			t.Errorf("%s: updated to revision %d", r.ID, r.Revision)
+		}
+		equal(t, "read after update", r, get(t, s, r.ID))
+	}
+	large := plain("large", "o")
+	large.Params = json.RawMessage(`"` + string(slices.Repeat([]byte("x"), 1<<20)) + `"`)
+	create(t, s, large)
+	if got := get(t, s, "large"); string(got.Params) != string(large.Params) {
+		t.Errorf("large params came back with %d bytes", len(got.Params))
+	}
+}
+
+func ids(t *testing.T, s task.Store) {
+	create(t, s, plain("a", "o"))
+	_, err := s.Create(t.Context(), plain("a", "p"))
+	fails(t, "same id", task.ErrExists, err)
+	if got := get(t, s, "a"); got.Owner != "o" {
+		t.Errorf("the task went over to %q", got.Owner)
+	}
+	// Of many who want an id at once, one gets it.
+	var won sync.Map
+	var group sync.WaitGroup
+	for i := range 16 {
+		group.Go(func() {
+			if _, err := s.Create(t.Context(), plain("b", fmt.Sprint(i))); err == nil {
+				won.Store(i, true)
+			} else {
+				fails(t, "racing create", task.ErrExists, err)
+			}
+		})
+	}
+	group.Wait()
+	n := 0
+	won.Range(func(any, any) bool { n++; return true })
+	if n != 1 {
+		t.Errorf("%d of 16 created the same task", n)
+	}
+}
+
+func conflicts(t *testing.T, s task.Store) {
+	first := create(t, s, plain("a", "o"))
+	second := first
+	second.StatusMessage = "second"
+	second = update(t, s, second)
+	stale := first
+	stale.StatusMessage = "stale"
+	_, err := s.Update(t.Context(), stale)
+	fails(t, "stale update", task.ErrConflict, err)
+	early := second
+	early.Revision = 7
+	_, err = s.Update(t.Context(), early)
+	fails(t, "update of a revision to come", task.ErrConflict, err)
+	equal(t, "after refused updates", second, get(t, s, "a"))
+}
+
+func fixed(t *testing.T, s task.Store) {
+	r := create(t, s, full("a", "o"))
+	other := r
+	other.Owner, other.Seq, other.Created, other.TTL = "p", 99, start.Add(time.Hour), 0
+	r.Revision = 2
+	equal(t, "updated", r, update(t, s, other))
+	equal(t, "read", r, get(t, s, "a"))
+	if list, err := s.List(t.Context(), "p", 0, 10); err != nil || len(list) != 0 {
+		t.Errorf("the new owner has %v, %v", list, err)
+	}
+}
+
+func races(t *testing.T, s task.Store) {
+	create(t, s, plain("a", "o"))
+	const writers, writes = 8, 20
+	var group sync.WaitGroup
+	for range writers {
+		group.Go(func() {
+			for done := 0; done < writes; {
+				r, err := s.Get(t.Context(), "a")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				r.PollInterval += time.Millisecond
+				switch _, err = s.Update(t.Context(), r); {
+				case err == nil:
+					done++
+				case !errors.Is(err, task.ErrConflict):
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	r := get(t, s, "a")
+	if r.Revision != 1+writers*writes || r.PollInterval != writers*writes*time.Millisecond {
+		t.Errorf("%d writes came to revision %d and %v", writers*writes, r.Revision, r.PollInterval)
+	}
+}
+
+func missing(t *testing.T, s task.Store) {
+	for _, id := range []string{"a", "", "\x00", string(make([]byte, 1<<10))} {
+		_, err := s.Get(t.Context(), id)
+		fails(t, "get", task.ErrNotFound, err)
+		r := plain(id, "o")
+		r.Revision = 1
+		_, err = s.Update(t.Context(), r)
+		fails(t, "update", task.ErrNotFound, err)
+		_, err = s.Wait(t.Context(), id, 0)
+		fails(t, "wait", task.ErrNotFound, err)
+	}
+	list, err := s.List(t.Context(), "o", 0, 10)
+	if err != nil || len(list) != 0 {
+		t.Errorf("list: %v, %v", list, err)
+	}
+	gone, next, err := s.Sweep(t.Context(), start, 10)
+	if err != nil || len(gone) != 0 || !next.IsZero() {
+		t.Errorf("sweep: %v, %v, %v", gone, next, err)
+	}
+}
+
+// page lists an owner's tasks from after on and returns their ids and the last Seq.
+func page(t *testing.T, s task.Store, owner string, after uint64, limit int) (ids []string, last uint64) {
+	t.Helper()
+	list, err := s.List(t.Context(), owner, after, limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list) > limit {
+		t.Errorf("a page of %d has %d tasks", limit, len(list))
+	}
+	last = after
+	for _, r := range list {
+		if r.Seq <= last {
+			t.Errorf("%s: seq %d does not follow %d", r.ID, r.Seq, last)
+		}
+		last = r.Seq
+		ids = append(ids, r.ID)
+	}
+	return ids, last
+}
+
+func lists(t *testing.T, s task.Store) {
+	var want []string
+	for i := range 700 {
+		id := fmt.Sprintf("task %d", i*7919%700) // not in the order of ids
+		want = append(want, id)
+		create(t, s, full(id, "o"))
+	}
+	r := get(t, s, want[0])
+	list, err := s.List(t.Context(), "o", 0, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "listed", []task.Record{r.Brief()}, list)
+	for _, limit := range []int{1, 50, 699, 700, 5000} {
+		var got []string
+		for after := uint64(0); ; {
+			ids, last := page(t, s, "o", after, limit)
+			if len(ids) == 0 {
+				break
+			}
+			got, after = append(got, ids...), last
+			if limit == 1 && len(got) == 3 {
+				got = append(got, want[3:]...)
+				break
+			}
+		}
+		equal(t, fmt.Sprintf("pages of %d", limit), want, got)
+	}
+	if ids, _ := page(t, s, "o", 1<<64-1, 10); ids != nil {
+		t.Errorf("behind the end there is %q", ids)
+	}
+}
+
+func owners(t *testing.T, s task.Store) {
+	names := []string{"", "o", "o\x00", "oo", "\x00", "\xff", "o\xff"}
+	for i, owner := range names {
+		create(t, s, plain(fmt.Sprint(i), owner))
+		create(t, s, plain(fmt.Sprint(i, "b"), owner))
+	}
+	for i, owner := range names {
+		ids, _ := page(t, s, owner, 0, 100)
+		equal(t, fmt.Sprintf("tasks of %q", owner), []string{fmt.Sprint(i), fmt.Sprint(i, "b")}, ids)
+	}
+}
+
+func pages(t *testing.T, s task.Store) {
+	// While somebody pages through, half of the tasks go and others come.
+	stay := map[string]bool{}
+	for i := range 200 {
+		r := plain(fmt.Sprint("old ", i), "o")
+		if i%2 == 0 {
+			r.TTL = time.Second
+		} else {
+			stay[r.ID] = true
+		}
+		create(t, s, r)
+	}
+	var group sync.WaitGroup
+	group.Go(func() {
+		for i := range 100 {
+			create(t, s, plain(fmt.Sprint("new ", i), "o"))
+			if _, _, err := s.Sweep(t.Context(), start.Add(time.Minute), 1); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	seen := map[string]int{}
+	for after := uint64(0); ; {
+		ids, last := page(t, s, "o", after, 7)
+		if len(ids) == 0 {
+			break
+		}
+		for _, id := range ids {
+			seen[id]++
+		}
+		after = last
+	}
+	group.Wait()
+	for id, n := range seen {
+		if n != 1 {
+			t.Errorf("%s was seen %d times", id, n)
+		}
+		delete(stay, id)
+	}
+	if len(stay) > 0 {
+		t.Errorf("never seen: %q", slices.Sorted(maps.Keys(stay)))
+	}
+}
+
+func expiry(t *testing.T, s task.Store) {
+	order := []int{5, 3, 9, 1, 7, 2, 8, 4, 6}
+	for _, n := range order {
+		r := full(fmt.Sprint(n), fmt.Sprint("owner ", n%2))
+		r.TTL = time.Duration(n) * time.Minute
+		create(t, s, r)
+	}
+	sweep := func(now time.Duration, limit int, want []string, next time.Duration) {
+		t.Helper()
+		gone, at, err := s.Sweep(t.Context(), start.Add(now), limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, r := range gone {
+			got = append(got, r.ID)
+			equal(t, "swept", r.Brief(), r)
+		}
+		equal(t, fmt.Sprintf("swept at %v", now), want, got)
+		if want := start.Add(next); !at.Equal(want) && (next != 0 || !at.IsZero()) {
+			t.Errorf("at %v: next is %v, want %v", now, at, want)
+		}
+	}
+	sweep(0, 10, nil, time.Minute)
+	sweep(time.Minute-1, 10, nil, time.Minute)
+	sweep(time.Minute, 10, []string{"1"}, 2*time.Minute) // at the very end of its time
+	sweep(4*time.Minute, 2, []string{"2", "3"}, 4*time.Minute)
+	sweep(4*time.Minute, 2, []string{"4"}, 5*time.Minute)
+	r := get(t, s, "6")
+	r.StatusMessage = "still there" // an update moves nothing in the index
+	update(t, s, r)
+	sweep(6*time.Minute, 10, []string{"5", "6"}, 7*time.Minute)
+	sweep(time.Hour, 10, []string{"7", "8", "9"}, 0)
+}
+
+func forever(t *testing.T, s task.Store) {
+	create(t, s, plain("a", "o"))
+	gone, next, err := s.Sweep(t.Context(), start.AddDate(1000, 0, 0), 10)
+	if err != nil || len(gone) != 0 || !next.IsZero() {
+		t.Errorf("swept %v, next %v, %v", gone, next, err)
+	}
+	get(t, s, "a")
+}
+
+func swept(t *testing.T, s task.Store) {
+	r := create(t, s, full("a", "o"))
+	if _, _, err := s.Sweep(t.Context(), start.Add(time.Hour), 10); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.Get(t.Context(), "a")
+	fails(t, "get", task.ErrNotFound, err)
+	_, err = s.Update(t.Context(), r)
+	fails(t, "update", task.ErrNotFound, err)
+	if ids, _ := page(t, s, "o", 0, 10); ids != nil {
+		t.Errorf("listed: %q", ids)
+	}
+	for r, err := range s.Scan(t.Context()) {
+		t.Errorf("scanned: %v, %v", r, err)
+	}
+	// Its id may be taken again, and what is new does not fall under the old expiry.
+	again := create(t, s, plain("a", "o"))
+	if again.Seq <= r.Seq {
+		t.Errorf("seq went from %d to %d", r.Seq, again.Seq)
+	}
+	if gone, _, err := s.Sweep(t.Context(), start.Add(2*time.Hour), 10); err != nil || len(gone) != 0 {
+		t.Errorf("swept again: %v, %v", gone, err)
+	}
+}
+
+func scan(t *testing.T, s task.Store) {
+	want := map[string]task.Record{}
+	for i := range 300 {
+		r := create(t, s, full(fmt.Sprint(i), fmt.Sprint(i%3)))
+		want[r.ID] = r.Brief()
+	}
+	got := map[string]task.Record{}
+	for r, err := range s.Scan(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, twice := got[r.ID]; twice {
+			t.Errorf("%s came twice", r.ID)
+		}
+		got[r.ID] = r
+		if len(got) == 100 {
+			create(t, s, plain("meanwhile", "o")) // a scan does not stop writers
+		}
+	}
+	delete(got, "meanwhile")
+	equal(t, "scanned", want, got)
+	for range s.Scan(t.Context()) {
+		break
+	}
+}
+
+func waitPast(t *testing.T, s task.Store) {
+	r := create(t, s, full("a", "o"))
+	got, err := s.Wait(t.Context(), "a", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "waited for the first", r, got)
+	r = update(t, s, r)
+	got, err = s.Wait(t.Context(), "a", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "waited for the second", r, got)
+}
+
+func waitNext(t *testing.T, s task.Store) {
+	r := create(t, s, full("a", "o"))
+	done := make(chan task.Record, 1)
+	go func() {
+		got, err := s.Wait(t.Context(), "a", 1)
+		if err != nil {
+			t.Error(err)
+		}
+		done <- got
+	}()
+	synctest.Wait()
+	select {
+	case got := <-done:
+		t.Fatalf("returned revision %d before there was a change", got.Revision)
+	default:
+	}
+	create(t, s, full("b", "o")) // somebody else's change wakes nobody
+	synctest.Wait()
+	if len(done) > 0 {
+		t.Error("woken by another task")
+	}
+	r.StatusMessage = "changed"
+	r = update(t, s, r)
+	equal(t, "woken with", r, <-done)
+}
+
+func waitMany(t *testing.T, s task.Store) {
+	r := create(t, s, full("a", "o"))
+	const waiters = 1000
+	var group sync.WaitGroup
+	for range waiters {
+		group.Go(func() {
+			if got, err := s.Wait(t.Context(), "a", 1); err != nil || got.Revision != 2 {
+				t.Errorf("woken with revision %d, %v", got.Revision, err)
+			}
+		})
+	}
+	synctest.Wait()
+	update(t, s, r)
+	group.Wait()
+}
+
+func waitAll(t *testing.T, s task.Store) {
+	// Whoever waits in a loop, while others write, sees revisions grow and ends at the last.
+	const waiters, writes = 8, 100
+	create(t, s, plain("a", "o"))
+	var group sync.WaitGroup
+	for range waiters {
+		group.Go(func() {
+			for seen := uint64(0); seen < 1+2*writes; {
+				r, err := s.Wait(t.Context(), "a", seen)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if r.Revision <= seen {
+					t.Errorf("revision %d came after %d", r.Revision, seen)
+					return
+				}
+				seen = r.Revision
+			}
+		})
+	}
+	for range 2 {
+		group.Go(func() {
+			for done := 0; done < writes; {
+				r, err := s.Get(t.Context(), "a")
+				if err == nil {
+					_, err = s.Update(t.Context(), r)
+				}
+				if err == nil {
+					done++
+				} else if !errors.Is(err, task.ErrConflict) {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+func waitGone(t *testing.T, s task.Store) {
+	create(t, s, full("a", "o"))
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.Wait(t.Context(), "a", 1)
+		done <- err
+	}()
+	synctest.Wait()
+	if _, _, err := s.Sweep(t.Context(), start.Add(time.Hour), 10); err != nil {
+		t.Fatal(err)
+	}
+	fails(t, "wait", task.ErrNotFound, <-done)
+}
+
+func waitContext(t *testing.T, s task.Store) {
+	create(t, s, plain("a", "o"))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // of the bubble
+	defer cancel()
+	_, err := s.Wait(ctx, "a", 1)
+	fails(t, "wait", context.DeadlineExceeded, err)
+}
+
+func closed(t *testing.T, s task.Store) {
+	r := create(t, s, plain("a", "o"))
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.Wait(t.Context(), "a", 1)
+		done <- err
+	}()
+	synctest.Wait()
+	for range 2 {
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fails(t, "wait under way", task.ErrClosed, <-done)
+	_, err := s.Create(t.Context(), plain("b", "o"))
+	fails(t, "create", task.ErrClosed, err)
+	_, err = s.Get(t.Context(), "a")
+	fails(t, "get", task.ErrClosed, err)
+	_, err = s.Update(t.Context(), r)
+	fails(t, "update", task.ErrClosed, err)
+	_, err = s.Wait(t.Context(), "a", 0)
+	fails(t, "wait", task.ErrClosed, err)
+	_, err = s.List(t.Context(), "o", 0, 1)
+	fails(t, "list", task.ErrClosed, err)
+	_, _, err = s.Sweep(t.Context(), start, 1)
+	fails(t, "sweep", task.ErrClosed, err)
+	n := 0
+	for _, err := range s.Scan(t.Context()) {
+		n++
+		fails(t, "scan", task.ErrClosed, err)
+	}
+	if n != 1 {
+		t.Errorf("a scan of a closed store yields %d times", n)
+	}
+}
+
+func ended(t *testing.T, s task.Store) {
+	r := create(t, s, plain("a", "o"))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := s.Create(ctx, plain("b", "o"))
+	fails(t, "create", context.Canceled, err)
+	_, err = s.Get(ctx, "a")
+	fails(t, "get", context.Canceled, err)
+	_, err = s.Update(ctx, r)
+	fails(t, "update", context.Canceled, err)
+	_, err = s.Wait(ctx, "a", 1)
+	fails(t, "wait", context.Canceled, err)
+	_, err = s.List(ctx, "o", 0, 1)
+	fails(t, "list", context.Canceled, err)
+	_, _, err = s.Sweep(ctx, start, 1)
+	fails(t, "sweep", context.Canceled, err)
+}
+
+func reopen(t *testing.T, s task.Store, again func(task.Store) task.Store) {
+	want := map[string]task.Record{}
+	for i := range 300 {
+		r := create(t, s, full(fmt.Sprint(i), "o"))
+		if i%3 == 0 {
+			r.StatusMessage = "updated"
+			r = update(t, s, r)
+		}
+		want[r.ID] = r
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = again(s)
+	for id, r := range want {
+		equal(t, id, r, get(t, s, id))
+	}
+}
+
+func reopenIndexes(t *testing.T, s task.Store, again func(task.Store) task.Store) {
+	for i := range 10 {
+		r := plain(fmt.Sprint(i), "o")
+		r.TTL = time.Duration(10-i) * time.Minute
+		create(t, s, r)
+	}
+	if _, _, err := s.Sweep(t.Context(), start.Add(2*time.Minute), 10); err != nil { // 9 and 8 go
+		t.Fatal(err)
+	}
+	_, last := page(t, s, "o", 0, 4)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = again(s)
+	create(t, s, plain("later", "o"))
+	ids, _ := page(t, s, "o", last, 10) // a cursor from before
+	equal(t, "second page", []string{"4", "5", "6", "7", "later"}, ids)
+	gone, next, err := s.Sweep(t.Context(), start.Add(3*time.Minute), 10)
+	if err != nil || len(gone) != 1 || gone[0].ID != "7" || !next.Equal(start.Add(4*time.Minute)) {
+		t.Errorf("swept %v, next %v, %v", gone, next, err)
+	}
+	r := get(t, s, "6")
+	r = update(t, s, r)
+	if got, err := s.Wait(t.Context(), "6", r.Revision-1); err != nil || got.Revision != r.Revision {
+		t.Errorf("waited: revision %d, %v", got.Revision, err)
+	}
+}
