@@ -1,0 +1,437 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"net/netip"
+	"reflect"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+
+	experimentjson "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	experimentv1 "github.com/go-json-experiment/json/v1"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/value"
+	"github.com/mcpwire/mcpwire/mcp"
+)
+
+// The types below are what a tool's author may write, and then some.
+
+type scalars struct {
+	Bool    bool    `json:"bool"`
+	Int     int     `json:"int"`
+	Int8    int8    `json:"int8"`
+	Int64   int64   `json:"int64,omitempty"`
+	Uint    uint    `json:"uint"`
+	Uint16  uint16  `json:"uint16"`
+	Float   float64 `json:"float"`
+	Float32 float32 `json:"float32"`
+	String  string  `json:"string"`
+	Level   level   `json:"level"`
+	Word    word    `json:"word"`
+}
+
+type (
+	level int
+	word  string
+)
+
+type optionals struct {
+	Bool   *bool            `json:"bool,omitempty"`
+	Int    *int             `json:"int,omitempty"`
+	Float  *float64         `json:"float"`
+	String **string         `json:"string"`
+	Struct *scalars         `json:"struct,omitempty"`
+	List   *[]int           `json:"list,omitzero"`
+	Map    *map[string]*int `json:"map"`
+	Only   *only            `json:"only"`
+}
+
+// only is a struct that is one pointer, which the runtime may keep in place of an interface's data.
+type only struct {
+	P *only `json:"p"`
+}
+
+type tree struct {
+	Name  string           `json:"name"`
+	Left  *tree            `json:"left,omitempty"`
+	Kids  []tree           `json:"kids,omitempty"`
+	Named map[string]*tree `json:"named,omitempty"`
+}
+
+type loopA struct {
+	B *loopB `json:"b"`
+	L []loopB
+}
+
+type loopB struct {
+	A loopHolder `json:"a"`
+	N int
+}
+
+type loopHolder map[string]loopA
+
+type base struct {
+	ID   int    `json:"id"`
+	Name string `json:"name"`
+}
+
+type middle struct {
+	*base
+	Kind string `json:"kind"`
+	Name string `json:"name,omitempty"`
+}
+
+// Public is embedded, by its pointer too.
+type Public struct {
+	Seen  bool   `json:"seen"`
+	Title string `json:"title"`
+}
+
+type embedded struct {
+	base
+	*Public
+	Inner struct {
+		Public
+		X int `json:"x"`
+	} `json:"inner"`
+	Rest string
+}
+
+type embeddedDeep struct {
+	embedded
+	Named middleExported `json:"named"`
+	Title string         `json:"Title"`
+}
+
+type middleExported struct {
+	Public `json:"public"`
+	Other  *Public `json:"other,omitempty"`
+}
+
+// alike has names that differ in case, and one that differs from nothing in case.
+type alike struct {
+	Name   string `json:"name"`
+	Upper  string `json:"Name"`
+	Loud   string `json:"NAME"`
+	ID     int
+	Kelvin string `json:"k"`
+	Dash   string `json:"-"`
+	hidden string
+}
+
+// wide has more fields than fit a small table.
+type wide struct {
+	A, B, C, D, E, F, G, H, I, J, K, L, M, N, O, P, Q, R, S, T, U, V int
+	Abc, Abd, Abcd, AbcdEfgh, AbcdEfgi                               string
+}
+
+type keyed struct {
+	Strings  map[string]string           `json:"strings"`
+	Ints     map[int]string              `json:"ints"`
+	Small    map[int8]bool               `json:"small"`
+	Unsigned map[uint64]int              `json:"unsigned"`
+	Texts    map[netip.Addr]int          `json:"texts"`
+	Own      map[shout]shout             `json:"own"`
+	Deep     map[string]map[string][]int `json:"deep"`
+	Structs  map[string]scalars          `json:"structs"`
+	Pointers map[string]*base            `json:"pointers"`
+	Words    map[word]level              `json:"words"`
+	Any      map[string]any              `json:"any"`
+}
+
+type lists struct {
+	Ints     []int         `json:"ints"`
+	Strings  []string      `json:"strings,omitempty"`
+	Bytes    []byte        `json:"bytes"`
+	Nested   [][]float64   `json:"nested"`
+	Structs  []base        `json:"structs"`
+	Pointers []*base       `json:"pointers"`
+	Pair     [2]int        `json:"pair"`
+	Sum      [4]byte       `json:"sum"`
+	None     [0]string     `json:"none"`
+	Empty    []struct{}    `json:"empty"`
+	Grid     [2][2]*string `json:"grid"`
+	Any      []any         `json:"any"`
+	Bools    []bool        `json:"bools"`
+	Shouts   []shout       `json:"shouts"`
+}
+
+type free struct {
+	Any     any             `json:"any"`
+	More    any             `json:"more,omitempty"`
+	Raw     json.RawMessage `json:"raw,omitempty"`
+	Number  json.Number     `json:"number"`
+	Maybe   *json.Number    `json:"maybe"`
+	Numbers []json.Number   `json:"numbers"`
+	Exact   codec.Number    `json:"exact,omitempty"`
+	Time    time.Time       `json:"time"`
+	When    *time.Time      `json:"when,omitempty"`
+	Span    time.Duration   `json:"span"`
+	Big     *big.Int        `json:"big"`
+	Addr    netip.Addr      `json:"addr,omitzero"`
+	Face    fmt.Stringer    `json:"face"`
+}
+
+type quoted struct {
+	Int    int     `json:"int,string"`
+	Uint   uint8   `json:"uint,string"`
+	Float  float64 `json:"float,string"`
+	Bool   bool    `json:"bool,string"`
+	String string  `json:"string,string"`
+	Maybe  *int    `json:"maybe,string"`
+	Omit   int64   `json:"omit,omitempty,string"`
+}
+
+type protocol struct {
+	Result mcp.CallToolResult  `json:"result"`
+	Task   *mcp.Task           `json:"task,omitempty"`
+	Tools  map[string]mcp.Tool `json:"tools,omitempty"`
+	Token  mcp.ProgressToken   `json:"token,omitzero"`
+	Args   json.RawMessage     `json:"args,omitempty"`
+}
+
+// shout has methods for text, the one that writes on the value.
+type shout struct{ s string }
+
+func (s shout) MarshalText() ([]byte, error) { return []byte(s.s + "!"), nil }
+
+func (s *shout) UnmarshalText(text []byte) error {
+	cut, ok := strings.CutSuffix(string(text), "!")
+	if !ok {
+		return errors.New("too quiet")
+	}
+	s.s = cut
+	return nil
+}
+
+// pair has methods for JSON, the one that writes on the pointer.
+type pair struct{ a, b int }
+
+func (p *pair) MarshalJSON() ([]byte, error) { return fmt.Appendf(nil, "[ %d,\n%d]", p.a, p.b), nil }
+
+func (p *pair) UnmarshalJSON(text []byte) error {
+	var list [2]int
+	if err := json.Unmarshal(text, &list); err != nil {
+		return err
+	}
+	p.a, p.b = list[0], list[1]
+	return nil
+}
+
+type methods struct {
+	Pair    pair            `json:"pair"`
+	Pointer *pair           `json:"pointer"`
+	List    []pair          `json:"list"`
+	Map     map[string]pair `json:"map"`
+	Array   [1]pair         `json:"array"`
+	Shout   shout           `json:"shout"`
+	Loud    *shout          `json:"loud,omitempty"`
+	Omitted pair            `json:"omitted,omitempty"`
+}
+
+// targets makes a new value of each type.
+var targets = []func() any{
+	func() any { return new(scalars) },
+	func() any { return new(optionals) },
+	func() any { return new(tree) },
+	func() any { return new(loopA) },
+	func() any { return new(embedded) },
+	func() any { return new(embeddedDeep) },
+	func() any { return new(middle) },
+	func() any { return new(alike) },
+	func() any { return new(wide) },
+	func() any { return new(keyed) },
+	func() any { return new(lists) },
+	func() any { return new(free) },
+	func() any { return new(quoted) },
+	func() any { return new(protocol) },
+	func() any { return new(methods) },
+	func() any { return new(any) },
+	func() any { return new(map[string]any) },
+	func() any { return new([]scalars) },
+	func() any { return new(map[string]*tree) },
+	func() any { return new(*only) },
+	func() any { return new(string) },
+	func() any { return new(float64) },
+	func() any { return new(float32) },
+	func() any { return new(int64) },
+	func() any { return new(json.Number) },
+	func() any { return new([]byte) },
+	func() any { return new(time.Time) },
+	func() any { return new(map[shout]pair) },
+	func() any { return new(struct{}) },
+	func() any { return new([]map[string][]*embedded) },
+}
+
+// valueTexts are what one or other of the types takes, and what it should not.
+var valueTexts = []string{
+	`{"bool":true,"int":-5,"int8":127,"int64":9223372036854775807,"uint":1,"uint16":65535,"float":1.5e3,"float32":0.1,"string":"\u00e9\n","level":3,"word":"w"}`,
+	`{"int":1.0,"int8":1e2,"int64":1e19,"uint":-0,"uint16":65536,"float":1e400}`,
+	`{"int8":1280e-1,"level":2.50,"float32":1e39,"float":0.1000000000000000055511151231257827}`,
+	`{"bool":null,"int":null,"string":null,"word":null}`,
+	`{"bool":true,"int":1,"float":null,"string":"s","struct":{"int":1,"int8":300},"list":[1,2],"map":{"a":1,"b":null},"only":{"p":{"p":null}}}`,
+	`{"name":"a","left":{"name":"b","left":{"name":"c"}},"kids":[{"name":"d","kids":[]},{}],"named":{"x":{"name":"e"},"y":null}}`,
+	`{"b":{"a":{"k":{"b":{"N":1},"L":[{"N":2},{"a":{}}]}}},"L":[{"N":1e0}]}`,
+	`{"id":1,"name":"n","seen":true,"title":"t","inner":{"seen":false,"title":"u","x":2},"Rest":"r","kind":"k"}`,
+	`{"named":{"public":{"seen":true},"other":{"title":"x"}},"Title":"T","title":"t"}`,
+	`{"name":"a","Name":"b","NAME":"c","nAme":"d","ID":1,"id":2,"k":"e","\u212a":"f","-":"g","Dash":"h","hidden":"i","":""}`,
+	`{"A":1,"B":2,"V":3,"a":4,"Abc":"x","AbcdEfgh":"y","AbcdEfgi":"z","AbcdEfg":"q","\u0041bd":"w"}`,
+	`{"strings":{"a":"b"},"ints":{"1":"x","-2":"y","01":"z"},"small":{"128":true},"unsigned":{"18446744073709551615":1},"texts":{"::1":2},"own":{"a!":"b!"},"words":{"x":1}}`,
+	`{"deep":{"a":{"b":[1]}},"structs":{"a":{"int":1}},"pointers":{"a":null,"b":{"id":1}},"any":{"n":12345678901234567890,"l":[1.0,{}]}}`,
+	`{"ints":[1,2.0,-3e0],"strings":["a",null],"bytes":"AAECAw==","nested":[[1.5],[]],"structs":[{"id":1}],"pointers":[null,{"id":2}],"pair":[1,2],"sum":[1,2,3,4],"none":[],"empty":[{},{}],"grid":[["a",null],[null,"b"]],"bools":[true],"shouts":["x!"]}`,
+	`{"pair":[1],"sum":[256],"none":[""],"bytes":"A","bools":[1]}`,
+	`{"any":{"a":[1e400,-0,"x",null,true]},"more":5,"raw":{"x" : [ 1 ]},"number":1.50,"maybe":-1e-7,"numbers":[1,2],"exact":1e1000,"time":"2025-11-25T10:30:00.5+01:00","when":"2025-02-30T00:00:00Z","span":1000000000,"big":123456789012345678901234567890,"addr":"::1","face":null}`,
+	`{"number":"5","maybe":null,"raw":null,"span":1.5,"big":1.5,"face":{},"time":5}`,
+	`{"int":"5","uint":"255","float":"1e3","bool":"true","string":"\"x\"","maybe":"7","omit":"1"}`,
+	`{"int":"1.0","uint":"-1","float":"NaN","bool":"1","string":"x","maybe":"null","omit":1}`,
+	`{"result":{"content":[{"type":"text","text":"x"},{"type":"new"}],"isError":false},"task":{"taskId":"t","status":"working","createdAt":"","lastUpdatedAt":"","ttl":6e4},"tools":{"x":{"name":"x","inputSchema":{"type":"object"}}},"token":1.0,"args":{}}`,
+	`{"result":{"content":{}},"task":{"ttl":1.5}}`,
+	`{"pair":[1,2],"pointer":[3,4],"list":[[5,6]],"map":{"a":[7,8]},"array":[[9,0]],"shout":"a!","loud":"b!","omitted":[1]}`,
+	`{"a!":[1,2],"b":[3,4]}`, `{"p":{"p":{}}}`, `[{"int":1},{"bool":false}]`, `[{"a":[{"id":1,"title":"x"},null]}]`,
+	`"text"`, `1.0`, `-1.5e-3`, `null`, `true`, `[]`, `{}`, `1e400`, `"AAEC"`, `"2025-11-25T10:30:00Z"`, ` [ 1 , { "a" : null } ] `,
+	`{"a":1,"a":2}`, `"\ud800"`, "\"\xff\"", `[1] 2`, `{"int":`, "\xef\xbb\xbf{}",
+}
+
+// reference does by the book what package value promises: this module is where the implementation of encoding/json/v2
+// comes from.
+type reference struct{ reading, writing experimentjson.Options }
+
+func newReference() reference {
+	form := experimentjson.JoinOptions(
+		experimentv1.FormatByteArrayAsArray(true), experimentv1.FormatDurationAsNano(true),
+		experimentv1.OmitEmptyWithLegacySemantics(true), experimentv1.StringifyWithLegacySemantics(true),
+	)
+	name := func(kind jsontext.Kind, length int64) bool { return kind == '{' && length%2 == 0 }
+	return reference{
+		experimentjson.JoinOptions(form, experimentjson.WithUnmarshalers(experimentjson.JoinUnmarshalers(
+			experimentjson.UnmarshalFromFunc(func(d *jsontext.Decoder, v *any) error {
+				text, err := d.ReadValue()
+				if err != nil {
+					return err
+				}
+				s := json.NewDecoder(bytes.NewReader(text))
+				s.UseNumber()
+				*v = nil
+				return s.Decode(v)
+			}),
+			experimentjson.UnmarshalFromFunc(func(d *jsontext.Decoder, v *json.Number) error {
+				if name(d.StackIndex(d.StackDepth())) {
+					return errors.ErrUnsupported
+				}
+				text, err := d.ReadValue()
+				if kind := text.Kind(); kind == 'n' {
+					*v = ""
+				} else if kind == '0' {
+					*v = json.Number(text)
+				} else {
+					return errors.New("no number")
+				}
+				return err
+			})))),
+		experimentjson.JoinOptions(form, experimentjson.Deterministic(true), experimentjson.WithMarshalers(
+			experimentjson.MarshalToFunc(func(e *jsontext.Encoder, v json.Number) error {
+				if name(e.StackIndex(e.StackDepth())) {
+					return errors.ErrUnsupported
+				}
+				if v == "" {
+					v = "0"
+				}
+				return e.WriteValue(jsontext.Value(v))
+			}))),
+	}
+}
+
+// FuzzValue holds package value against the reference: both take the same texts and make the same values of them,
+// and both write these alike. An error is at a place that exists; what is written is read back as the same, and does
+// not change with the text it came from. Garbage is collected all the time, so that a bad pointer is noticed.
+func FuzzValue(f *testing.F) {
+	for i, text := range valueTexts {
+		for j := range targets {
+			if i < len(targets) || j%7 == i%7 {
+				f.Add(byte(j), []byte(text))
+			}
+		}
+	}
+	ref := newReference()
+	debug.SetGCPercent(5)
+	f.Fuzz(func(t *testing.T, which byte, text []byte) {
+		target := targets[int(which)%len(targets)]
+		got := target()
+		input := bytes.Clone(text)
+		err := codec.Unmarshal(input, value.Of(got))
+		for i := range input {
+			input[i] = '#'
+		}
+		if malformed := codec.Valid(text); malformed != nil {
+			// What follows the value is looked at last.
+			if err == nil || err.Error() != malformed.Error() && !errors.Is(malformed, codec.ErrTrailing) {
+				t.Fatalf("got %v, want %v", err, malformed)
+			}
+			return
+		}
+		want := target()
+		wantErr := experimentjson.Unmarshal(text, want, ref.reading)
+		if err != nil {
+			checkPlace(t, text, err)
+			if wantErr == nil {
+				t.Fatalf("%T: refused: %v", got, err)
+			}
+			return
+		}
+		out, err := codec.Marshal(value.Of(got))
+		if err != nil {
+			t.Fatalf("%T: read, but not written: %v", got, err)
+		}
+		if wantErr != nil {
+			if !otherForm(text) {
+				t.Fatalf("%T: taken as %s: %v", got, out, wantErr)
+			}
+		} else {
+			if !reflect.DeepEqual(got, want) {
+				t.Fatalf("%T: read as\n%+v, want\n%+v", got, got, want)
+			}
+			book, err := experimentjson.Marshal(want, ref.writing)
+			if err != nil || !bytes.Equal(out, book) {
+				t.Fatalf("%T: written as\n%s, want\n%s, %v", got, out, book, err)
+			}
+		}
+		again := target()
+		if err := codec.Unmarshal(out, value.Of(again)); err != nil {
+			t.Fatalf("%T: %s is not read back: %v", got, out, err)
+		}
+		if second, err := codec.Marshal(value.Of(again)); err != nil || !bytes.Equal(out, second) {
+			t.Fatalf("%T: no fixed point, %v:\n%s\n%s", got, err, out, second)
+		}
+	})
+}
+
+// otherForm reports whether text may have an integer with a fraction or an exponent, which package value takes.
+func otherForm(text []byte) bool {
+	for i, c := range text {
+		if i > 0 && '0' <= text[i-1] && text[i-1] <= '9' && (c == '.' || c|0x20 == 'e') {
+			return true
+		}
+	}
+	return false
+}
+
+// checkPlace checks that an error about well-formed text is at a value that is there.
+func checkPlace(t *testing.T, text []byte, err error) {
+	e, ok := errors.AsType[*codec.Error](err)
+	if !ok || codec.Code(err) != -32602 {
+		t.Fatalf("code %d for %v", codec.Code(err), err)
+	}
+	at, ok := codec.Locate(text, e.Pointer)
+	line, column := codec.Position(text, at)
+	if !ok || int64(at) != e.Offset || line != e.Line || column != e.Column {
+		t.Fatalf("%q is at %d: %v", e.Pointer, at, err)
+	}
+}
