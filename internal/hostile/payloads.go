@@ -13,8 +13,9 @@ type Payload struct {
 	// Faults are what validation against Rev finds in a payload that is taken: each a JSON pointer, a space and
 	// the keyword of the schema. Decoding keeps what it can, so that a message can be forwarded as it came.
 	Faults []string
-	// Newer marks what a peer of a newer revision may send: it is not admitted by Rev, and yet must not be altered.
-	Newer bool
+	// MayRefuse marks what other libraries may refuse as well as keep, as long as they do not alter it: what a peer
+	// of a newer revision may send, and what only a format says is wrong.
+	MayRefuse bool
 }
 
 // IsResult reports whether the payload is a result.
@@ -121,7 +122,7 @@ func (p Payload) faulty(faults ...string) Payload {
 
 // newer says that p is taken although its revision does not know it.
 func (p Payload) newer(faults ...string) Payload {
-	p.Newer = true
+	p.MayRefuse = true
 	return p.faulty(faults...)
 }
 
@@ -266,10 +267,10 @@ func variantPayloads() []Payload {
 		elicit("field of a form", `{"mode":"form","message":"?","requestedSchema":{"type":"object","properties":{"p":{"type":"colour","palette":["r"]}}}}`).newer("/requestedSchema/properties/p/type enum"),
 		elicit("mode of an elicitation", `{"mode":"voice","message":"?","phone":"112"}`).newer("/mode enum"),
 		elicited("value in a form", `{"action":"accept","content":{"a":{"b":1},"c":null}}`).newer("/content/a type", "/content/c type"),
-		{Name: "reference to complete", Rev: june, Method: "completion/complete", Def: "CompleteRequestParams", Text: `{"ref":{"type":"ref/tool","name":"n"},"argument":{"name":"a","value":""}}`, Newer: true, Faults: []string{"/ref/type enum"}},
-		{Name: "request for input", Rev: july, Method: "tools/call", Def: "InputRequiredResult", Text: `{"resultType":"input_required","inputRequests":{"a":{"method":"future/ask","params":{"x":1}}}}`, Newer: true, Faults: []string{"/inputRequests/a/method enum"}},
-		{Name: "answer to a request for input", Rev: july, Method: "tools/call", Def: "CallToolRequestParams", Text: `{"name":"n","inputResponses":{"a":{"voice":"yes"}},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}`, Newer: true, Faults: []string{"/inputResponses/a required"}},
-		{Name: "logging level", Rev: june, Method: "notifications/message", Def: "LoggingMessageNotificationParams", Text: `{"level":"trace","data":"x"}`, Newer: true, Faults: []string{"/level enum"}},
+		{Name: "reference to complete", Rev: june, Method: "completion/complete", Def: "CompleteRequestParams", Text: `{"ref":{"type":"ref/tool","name":"n"},"argument":{"name":"a","value":""}}`, MayRefuse: true, Faults: []string{"/ref/type enum"}},
+		{Name: "request for input", Rev: july, Method: "tools/call", Def: "InputRequiredResult", Text: `{"resultType":"input_required","inputRequests":{"a":{"method":"future/ask","params":{"x":1}}}}`, MayRefuse: true, Faults: []string{"/inputRequests/a/method enum"}},
+		{Name: "answer to a request for input", Rev: july, Method: "tools/call", Def: "CallToolRequestParams", Text: `{"name":"n","inputResponses":{"a":{"voice":"yes"}},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}`, MayRefuse: true, Faults: []string{"/inputResponses/a required"}},
+		{Name: "logging level", Rev: june, Method: "notifications/message", Def: "LoggingMessageNotificationParams", Text: `{"level":"trace","data":"x"}`, MayRefuse: true, Faults: []string{"/level enum"}},
 		prompt("role", `{"messages":[{"role":"system","content":{"type":"text","text":"hi"}}]}`).newer("/messages/0/role enum"),
 		elicited("action", `{"action":"postpone"}`).newer("/action enum"),
 	}
@@ -280,10 +281,7 @@ func base64Payloads() []Payload {
 	image := func(name, data string) Payload {
 		return toolResult(name, `{"content":[{"type":"image","data":"`+data+`","mimeType":"image/png"}]}`)
 	}
-	return []Payload{
-		image("empty", ``),
-		image("standard", `+/+/AA==`),
-		image("with the slash escaped", `+\/+\/AA==`),
+	odd := []Payload{
 		image("without padding", `+/+/AA`),
 		image("of the alphabet for URLs", `-_-_AA==`),
 		image("with line breaks", `+/+/\r\nAA==`),
@@ -296,6 +294,14 @@ func base64Payloads() []Payload {
 		resource("blob without padding", `{"contents":[{"uri":"file:///a","blob":"YQ"}]}`),
 		resource("blob of the alphabet for URLs", `{"contents":[{"uri":"file:///a","blob":"_-8="}]}`),
 	}
+	for i := range odd {
+		odd[i].MayRefuse = true
+	}
+	return append(odd,
+		image("empty", ``),
+		image("standard", `+/+/AA==`),
+		image("with the slash escaped", `+\/+\/AA==`),
+	)
 }
 
 func repeatedPayloads() []Payload {

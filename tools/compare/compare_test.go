@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -37,6 +38,27 @@ func TestTheReportIsUpToDate(t *testing.T) {
 	}
 }
 
+func TestThePageOfHostileInputsIsUpToDate(t *testing.T) {
+	want, err := os.ReadFile("../../docs/hostile.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), RunHostile().Markdown()); diff != "" {
+		t.Errorf("docs/hostile.md is out of date, run go run . -hostile -write ../../docs/hostile.md (-want +got):\n%s", diff)
+	}
+}
+
+func TestMCPWireIsRightOnHostileInputs(t *testing.T) {
+	p := mcpwire()
+	for _, g := range hostileGroups() {
+		for _, in := range g.Inputs {
+			if c := attempt(in, p, false); c.Wrong || c.Verdict == NoType {
+				t.Errorf("%s, %s: %s %q", g.Name, in.Name, c.Verdict, c.Notes)
+			}
+		}
+	}
+}
+
 func TestMCPWireKeepsWhatIsRightAndRefusesWhatIsNot(t *testing.T) {
 	p := mcpwire()
 	for _, g := range Groups() {
@@ -57,52 +79,37 @@ var refusals = map[string]struct {
 	err     error
 	pointer string
 }{
-	"id twice":                           {codec.ErrDuplicate, "/id"},
-	"method twice":                       {codec.ErrDuplicate, "/method"},
-	"member of params twice":             {codec.ErrDuplicate, "/name"},
-	"member of arguments twice":          {codec.ErrDuplicate, "/arguments/path"},
-	"member twice, once escaped":         {codec.ErrDuplicate, "/arguments/path"},
-	"invalid UTF-8 in a string":          {codec.ErrUTF8, "/name"},
-	"invalid UTF-8 in arguments":         {codec.ErrUTF8, "/arguments/path"},
-	"half a surrogate pair":              {codec.ErrSurrogate, "/name"},
-	"half a surrogate pair in arguments": {codec.ErrSurrogate, "/arguments/path"},
-	"a second value behind the message":  {codec.ErrTrailing, ""},
-	"text behind the params":             {codec.ErrTrailing, ""},
-	"comma before the end":               {codec.ErrSyntax, ""},
-	"line feed in a string":              {codec.ErrControlChar, "/name"},
-	"number with a leading zero":         {codec.ErrNumber, "/arguments/n"},
-	"message that ends early":            {codec.ErrEOF, "/method"},
-	"id null":                            {jsonrpc.ErrID, "/id"},
-	"id 1.5":                             {jsonrpc.ErrID, "/id"},
-	"id true":                            {jsonrpc.ErrID, "/id"},
-	"version 1.0":                        {jsonrpc.ErrVersion, "/jsonrpc"},
-	"version missing":                    {jsonrpc.ErrVersion, ""},
-	"params an array":                    {jsonrpc.ErrPositional, "/params"},
-	"ID and METHOD in capitals":          {jsonrpc.ErrNeither, ""},
-	"result without id":                  {jsonrpc.ErrNoID, ""},
-	"result null":                        {jsonrpc.ErrResult, "/result"},
-	"error without code":                 {jsonrpc.ErrError, "/error"},
-	"name missing":                       {required, ""},
-	"name null":                          {mistyped, "/name"},
-	"Name for name":                      {required, ""},
-	"name a number":                      {mistyped, "/name"},
-	"arguments an array":                 {mistyped, "/arguments"},
-	"content missing":                    {required, ""},
-	"content null":                       {mistyped, "/content"},
-	"content a single block":             {mistyped, "/content"},
-	"isError a string":                   {mistyped, "/isError"},
-	"text missing":                       {required, "/content/0"},
-	"priority 1.5":                       {&shape.Error{Keyword: "maximum"}, "/content/0/annotations/priority"},
-	"embedded resource without uri":      {required, "/content/0/resource"},
-	"maxTokens 2.5":                      {codec.ErrInteger, "/maxTokens"},
-	"progress a string":                  {mistyped, "/progress"},
-	"progress token missing":             {required, ""},
-	"form without requestedSchema":       {required, ""},
-	"url mode without url":               {required, ""},
-	"task without status":                {required, ""},
-	"task without ttl":                   {required, ""},
-	"ttl 1.5":                            {codec.ErrInteger, "/ttl"},
-	"ttl a string":                       {mistyped, "/ttl"},
+	"id null":                       {jsonrpc.ErrID, "/id"},
+	"id 1.5":                        {jsonrpc.ErrID, "/id"},
+	"id true":                       {jsonrpc.ErrID, "/id"},
+	"version 1.0":                   {jsonrpc.ErrVersion, "/jsonrpc"},
+	"version missing":               {jsonrpc.ErrVersion, ""},
+	"params an array":               {jsonrpc.ErrPositional, "/params"},
+	"ID and METHOD in capitals":     {jsonrpc.ErrNeither, ""},
+	"result without id":             {jsonrpc.ErrNoID, ""},
+	"result null":                   {jsonrpc.ErrResult, "/result"},
+	"error without code":            {jsonrpc.ErrError, "/error"},
+	"name missing":                  {required, ""},
+	"name null":                     {mistyped, "/name"},
+	"Name for name":                 {required, ""},
+	"name a number":                 {mistyped, "/name"},
+	"arguments an array":            {mistyped, "/arguments"},
+	"content missing":               {required, ""},
+	"content null":                  {mistyped, "/content"},
+	"content a single block":        {mistyped, "/content"},
+	"isError a string":              {mistyped, "/isError"},
+	"text missing":                  {required, "/content/0"},
+	"priority 1.5":                  {&shape.Error{Keyword: "maximum"}, "/content/0/annotations/priority"},
+	"embedded resource without uri": {required, "/content/0/resource"},
+	"maxTokens 2.5":                 {codec.ErrInteger, "/maxTokens"},
+	"progress a string":             {mistyped, "/progress"},
+	"progress token missing":        {required, ""},
+	"form without requestedSchema":  {required, ""},
+	"url mode without url":          {required, ""},
+	"task without status":           {required, ""},
+	"task without ttl":              {required, ""},
+	"ttl 1.5":                       {codec.ErrInteger, "/ttl"},
+	"ttl a string":                  {mistyped, "/ttl"},
 }
 
 var (
@@ -156,7 +163,7 @@ func same(err, want error) bool {
 
 func TestInputsHaveNamesOfTheirOwn(t *testing.T) {
 	seen := map[string]bool{}
-	for _, g := range Groups() {
+	for _, g := range slices.Concat(Groups(), hostileGroups()) {
 		for _, in := range g.Inputs {
 			name := g.Name + ", " + in.Name
 			if seen[name] {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // Change is one difference between two JSON values.
@@ -20,13 +21,17 @@ type Change struct {
 
 // String says what happened in a few words.
 func (c Change) String() string {
+	at := c.Pointer
+	if strings.ContainsFunc(at, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		at = code(at)
+	}
 	switch {
 	case c.New == "":
-		return "lost " + c.Pointer + " " + code(c.Old)
+		return "lost " + at + " " + code(c.Old)
 	case c.Old == "":
-		return "added " + c.Pointer + " " + code(c.New)
+		return "added " + at + " " + code(c.New)
 	}
-	return "changed " + c.Pointer + " from " + code(c.Old) + " to " + code(c.New)
+	return "changed " + at + " from " + code(c.Old) + " to " + code(c.New)
 }
 
 // Compare lists the differences between two JSON texts. Members may come in any order; numbers are equal if

@@ -1,5 +1,7 @@
 package main
 
+import "github.com/mcpwire/mcpwire/internal/hostile"
+
 // Input is one document and what should become of it.
 type Input struct {
 	Name    string
@@ -9,6 +11,7 @@ type Input struct {
 	Subject string // JSON pointer to the part of the protocol it is about, "" if it is about none in particular
 	Want    Want
 	Doc     string
+	Rule    hostile.Rule // of hostile inputs: what decoding with mcpwire refuses them with
 }
 
 // Want is what should become of a document.
@@ -43,7 +46,7 @@ const (
 func Groups() []Group {
 	return []Group{
 		ids(), unknown(), newer(), presence(), numbers(), tasks(), progress(), sampling(), elicitation(), content(),
-		stateless(), malformed(), wrong(),
+		stateless(), wrong(),
 	}
 }
 
@@ -391,32 +394,6 @@ func stateless() Group {
 			Doc: `{"resultType":"complete","ttlMs":0,"cacheScope":"public","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}`},
 		{Name: "answers to the input that a tool asked for", Rev: july, Method: "tools/call", Def: "CallToolRequestParams", Subject: "/inputResponses",
 			Doc: `{"name":"pay","requestState":"s","inputResponses":{"who":{"action":"accept","content":{"name":"Ann"}}},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}`},
-	}}
-}
-
-func malformed() Group {
-	call := func(name, doc string) Input {
-		return Input{Name: name, Rev: june, Method: "tools/call", Def: "CallToolRequestParams", Want: Refuse, Doc: doc}
-	}
-	request := func(name, doc string) Input {
-		return Input{Name: name, Rev: june, Def: "JSONRPCRequest", Want: Refuse, Doc: doc}
-	}
-	return Group{"Malformed text", []Input{
-		request("id twice", `{"jsonrpc":"2.0","id":1,"method":"ping","id":2}`),
-		request("method twice", `{"jsonrpc":"2.0","id":1,"method":"ping","method":"tools/call"}`),
-		call("member of params twice", `{"name":"read","name":"delete"}`),
-		call("member of arguments twice", `{"name":"read","arguments":{"path":"/a","path":"/b"}}`),
-		call("member twice, once escaped", `{"name":"read","arguments":{"path":"/a","p\u0061th":"/b"}}`),
-		call("invalid UTF-8 in a string", "{\"name\":\"caf\xe9\"}"),
-		call("invalid UTF-8 in arguments", "{\"name\":\"read\",\"arguments\":{\"path\":\"caf\xe9\"}}"),
-		call("half a surrogate pair", `{"name":"a\ud800b"}`),
-		call("half a surrogate pair in arguments", `{"name":"read","arguments":{"path":"a\ud800b"}}`),
-		request("a second value behind the message", `{"jsonrpc":"2.0","id":1,"method":"ping"} {"jsonrpc":"2.0","id":2,"method":"ping"}`),
-		call("text behind the params", `{"name":"read"}x`),
-		call("comma before the end", `{"name":"read",}`),
-		call("line feed in a string", "{\"name\":\"a\nb\"}"),
-		call("number with a leading zero", `{"name":"read","arguments":{"n":007}}`),
-		request("message that ends early", `{"jsonrpc":"2.0","id":1,"method":"pi`),
 	}}
 }
 

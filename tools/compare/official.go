@@ -78,7 +78,7 @@ func sessionUnmarshal(doc []byte, v any) error {
 }
 
 // decodeOfficialMessage decodes a message and, if it is a request, tries its params on the type that a session would
-// decode them into.
+// decode them into, if it is one of the methods here.
 func decodeOfficialMessage(doc []byte) (any, error) {
 	m, err := jsonrpc.DecodeMessage(doc)
 	if err != nil {
@@ -97,7 +97,7 @@ func decodeOfficialMessage(doc []byte) (any, error) {
 	case "notifications/initialized":
 		params = new(mcp.InitializedParams)
 	default:
-		return nil, errors.New("no params for " + request.Method + " here")
+		return m, nil
 	}
 	return m, sessionUnmarshal(request.Params, params)
 }

@@ -62,7 +62,7 @@ func otherwise(c, other Cell) []string {
 func (r *Report) Markdown() (string, error) {
 	var b strings.Builder
 	b.WriteString(introduction)
-	r.libraries(&b)
+	libraries(&b, r.Peers)
 	if err := r.schemas(&b); err != nil {
 		return "", err
 	}
@@ -89,25 +89,24 @@ A cell says one of:
 - **lost**: something of it does not come out.
 - **changed**: something comes out as something else, or something comes out that was not there.
 - **refused**: decoding fails. For a document that the schema admits that is wrong. For one that only a newer revision
-  may know it is not: a message that is turned away is at least noticed. For one that breaks JSON or the schema it is
-  what should happen.
-- **accepted**: decoding does not fail, though the document breaks JSON or the schema.
+  may know it is not: a message that is turned away is at least noticed. For one that breaks the schema it is what
+  should happen.
+- **accepted**: decoding does not fail, though the document breaks the schema.
 - **no type**: the library has no Go type for what the row is about, or holds it as just any JSON. That is neither right nor
   wrong; the library may leave the feature out for good reasons.
 
 What is wrong is in bold. A row belongs to 2025-06-18, which all the libraries cover, unless it is about something newer;
 the details name the revision.
 
-RFC 8259 leaves it to the receiver what to do about two members of the same name and about text that is not Unicode.
-Refusing them counts as right here, because programs that choose differently read different messages.
-
 The other libraries are used as their documentation has it, and two of them are made for another purpose: they hold
 conversations for you, and what their types drop is often what their sessions do not need. A row says nothing about that.
+
+Broken JSON, messages that are none, and other things that decoders get wrong have [a page of their own](hostile.md).
 `
 
-func (r *Report) libraries(b *strings.Builder) {
+func libraries(b *strings.Builder, peers []Peer) {
 	b.WriteString("\n## The libraries\n\n")
-	for _, p := range r.Peers {
+	for _, p := range peers {
 		fmt.Fprintf(b, "- **%s**, `%s`, %s. %s\n", p.Name, p.Module, version(p.Module), p.How)
 	}
 }
@@ -126,6 +125,9 @@ func version(module string) string {
 		if len(f) >= 2 && f[0] == module && f[0] != self {
 			return f[1]
 		}
+	}
+	if module != self {
+		return "as it comes with Go"
 	}
 	return "as in this repository"
 }
