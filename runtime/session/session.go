@@ -285,7 +285,7 @@ func (s *Session) read() {
 	defer s.work.Done()
 	r := codec.NewReader(nil, codec.NoCopy())
 	for {
-		m, err := s.conn.Read(s.life)
+		m, err := s.conn.Read()
 		if refused, ok := errors.AsType[*transport.MessageError](err); ok {
 			s.cfg.Logger.Warn("message refused", "error", refused.Err)
 			s.write(transport.Message{Text: parseError(refused)})

@@ -21,11 +21,11 @@ import (
 //
 // Read is called by one goroutine at a time, Write by many at once, and Close by any.
 type Conn interface {
-	// Read returns the next message. It waits for one until ctx ends or the connection does. The error is a
+	// Read returns the next message. It waits for one until the connection is closed. The error is a
 	// [*MessageError] if one message was refused and the connection goes on; [io.EOF] if the peer sends nothing
-	// any more but may still read what is written; and any other error if the connection is over, [ErrClosed] if
-	// this end was closed.
-	Read(ctx context.Context) (Message, error)
+	// any more but may still read what is written; and any other error if the connection is over, one that wraps
+	// [ErrClosed] if one of the ends was closed.
+	Read() (Message, error)
 
 	// Write hands a message over for delivery, behind all that were handed over before, and waits while too much
 	// is on the way already, until ctx ends. Success does not mean that the message has arrived. It fails with an

@@ -37,10 +37,10 @@ type Conn struct {
 }
 
 // Read returns the next message that was written to the other end.
-func (c *Conn) Read(ctx context.Context) (transport.Message, error) {
+func (c *Conn) Read() (transport.Message, error) {
 	if len(c.batch) == 0 {
 		var err error
-		if c.batch, err = c.in.Take(ctx); err != nil {
+		if c.batch, err = c.in.Take(); err != nil {
 			return transport.Message{}, err
 		}
 	}

@@ -83,7 +83,7 @@ func (q *Queue) Put(ctx context.Context, m transport.Message) error {
 
 // Take waits for messages and returns all there are, in order. The slice is good until the next Take. When the
 // queue is closed it returns what is left, and after that what Close was given.
-func (q *Queue) Take(ctx context.Context) ([]transport.Message, error) {
+func (q *Queue) Take() ([]transport.Message, error) {
 	for {
 		q.mu.Lock()
 		if len(q.waiting) > 0 {
@@ -102,17 +102,7 @@ func (q *Queue) Take(ctx context.Context) ([]transport.Message, error) {
 		}
 		q.hungry = true
 		q.mu.Unlock()
-		select {
-		case <-q.filled:
-		case <-ctx.Done():
-			q.mu.Lock()
-			if !q.hungry {
-				<-q.filled // a writer has sent it or is about to
-			}
-			q.hungry = false
-			q.mu.Unlock()
-			return nil, context.Cause(ctx)
-		}
+		<-q.filled
 	}
 }
 

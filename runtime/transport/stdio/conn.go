@@ -1,0 +1,164 @@
+package stdio
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/internal/queue"
+)
+
+// Options are the limits of a connection. The zero value means the defaults.
+type Options struct {
+	MaxMessage   int           // bytes of a line that is received; default [transport.DefaultMaxMessage]
+	MaxQueue     int           // bytes that may wait to be written; default [transport.DefaultMaxQueue]
+	StallTimeout time.Duration // how long a writer waits for a peer that reads nothing; default [transport.DefaultStallTimeout]
+	// FlushTimeout is how long Close waits for the peer to read what was written before; default one second.
+	FlushTimeout time.Duration
+}
+
+func (o Options) withDefaults() Options {
+	if o.MaxMessage <= 0 {
+		o.MaxMessage = transport.DefaultMaxMessage
+	}
+	if o.MaxQueue <= 0 {
+		o.MaxQueue = transport.DefaultMaxQueue
+	}
+	if o.StallTimeout <= 0 {
+		o.StallTimeout = transport.DefaultStallTimeout
+	}
+	if o.FlushTimeout <= 0 {
+		o.FlushTimeout = time.Second
+	}
+	return o
+}
+
+// Conn is a connection over two streams. It is a [transport.Conn].
+type Conn struct {
+	r     io.ReadCloser
+	w     io.WriteCloser
+	lines *lines
+	out   *queue.Queue
+	flush time.Duration
+
+	written chan struct{} // closed when the writer has ended
+	closed  chan struct{} // closed when Close has begun
+	close   func() error
+}
+
+// New returns a connection that reads from r and writes to w, and closes both in the end. Closing them must end a
+// Read or Write that is under way, as it does for pipes and sockets.
+func New(r io.ReadCloser, w io.WriteCloser, o Options) *Conn {
+	o = o.withDefaults()
+	c := &Conn{
+		r: r, w: w,
+		lines:   newLines(r, o.MaxMessage),
+		out:     queue.New(o.MaxQueue, o.StallTimeout),
+		flush:   o.FlushTimeout,
+		written: make(chan struct{}),
+		closed:  make(chan struct{}),
+	}
+	c.close = sync.OnceValue(func() error {
+		close(c.closed)
+		return errors.Join(c.hangUp(), ignoreClosed(c.r.Close()))
+	})
+	go c.write() // ends with the connection
+	return c
+}
+
+// Read returns the next line that is not empty.
+func (c *Conn) Read() (transport.Message, error) {
+	for {
+		text, err := c.lines.next()
+		select {
+		case <-c.closed:
+			return transport.Message{}, transport.ErrClosed
+		default:
+		}
+		if err != nil {
+			return transport.Message{}, err
+		}
+		if len(bytes.TrimSpace(text)) > 0 {
+			return transport.Message{Text: text}, nil
+		}
+	}
+}
+
+// Write hands m to the writer.
+func (c *Conn) Write(ctx context.Context, m transport.Message) error { return c.out.Put(ctx, m) }
+
+// Close ends the connection, after what was written has gone out or FlushTimeout has passed.
+func (c *Conn) Close() error { return c.close() }
+
+// hangUp lets the writer finish and closes its stream.
+func (c *Conn) hangUp() error {
+	c.out.Close(transport.ErrClosed)
+	timer := time.NewTimer(c.flush)
+	defer timer.Stop()
+	select {
+	case <-c.written:
+		return ignoreClosed(c.w.Close())
+	case <-timer.C:
+	}
+	err := ignoreClosed(c.w.Close())
+	<-c.written
+	return err
+}
+
+// maxBatch is how many bytes are collected for one system call.
+const maxBatch = 64 << 10
+
+// write writes what is handed over, until nothing comes any more.
+func (c *Conn) write() {
+	defer close(c.written)
+	buf := make([]byte, 0, 4<<10)
+	for {
+		batch, err := c.out.Take()
+		if err != nil {
+			return
+		}
+		for i, m := range batch {
+			buf = appendLine(buf, m.Text)
+			if i < len(batch)-1 && len(buf) < maxBatch {
+				continue
+			}
+			if _, err := c.w.Write(buf); err != nil {
+				c.out.Close(fmt.Errorf("%w: %w", transport.ErrClosed, err))
+				c.out.Discard()
+				return
+			}
+			if buf = buf[:0]; cap(buf) > 2*maxBatch {
+				buf = nil // was needed for one long message
+			}
+		}
+	}
+}
+
+// appendLine appends a message as a line. A line break can only stand between the tokens of its JSON text, where a
+// space means the same.
+func appendLine(dst, text []byte) []byte {
+	at := len(dst)
+	dst = append(dst, text...)
+	if line := dst[at:]; bytes.IndexByte(line, '\n') >= 0 {
+		for i, b := range line {
+			if b == '\n' {
+				line[i] = ' '
+			}
+		}
+	}
+	return append(dst, '\n')
+}
+
+// ignoreClosed is err, unless that says that a stream was closed before.
+func ignoreClosed(err error) error {
+	if errors.Is(err, os.ErrClosed) || errors.Is(err, io.ErrClosedPipe) {
+		return nil
+	}
+	return err
+}

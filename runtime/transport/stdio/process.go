@@ -1,0 +1,182 @@
+package stdio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"time"
+
+	"github.com/mcpwire/mcpwire/runtime/transport"
+)
+
+// Command is a server to be started as a child process.
+type Command struct {
+	Path string   // the program; one without a slash is looked for in PATH
+	Args []string // its arguments, without the name of the program
+	Dir  string   // its working directory; "" is that of this process
+
+	// Env is the environment, in the form "NAME=value", and all of it. Nil means [DefaultEnv], rather than what
+	// this process has: secrets are handed on by name only.
+	Env []string
+
+	// Stderr gets what the server writes to standard error, which means nothing to the protocol. Nil discards it.
+	Stderr io.Writer
+
+	// ExitTimeout is how long Close waits for the process to end, first after its standard input was closed, and
+	// again after it was asked to terminate; default two seconds.
+	ExitTimeout time.Duration
+
+	// Options are the limits of the connection.
+	Options Options
+}
+
+// waitDelay is how long a process that has ended may be outlived by its output, which a child of its own may hold.
+const waitDelay = time.Second
+
+// Process is the client's end: a connection with a server that was started as a child process. It is a
+// [transport.Conn]. When the server ends by itself, Read fails with an error that tells how: it wraps
+// [transport.ErrClosed] for exit status 0 and an [*exec.ExitError] else.
+type Process struct {
+	conn        *Conn
+	cmd         *exec.Cmd
+	out         *os.File // the server's standard output
+	exitTimeout time.Duration
+	exited      chan struct{} // closed when the process has ended
+	exit        error         // how, once it has
+	close       func() error
+}
+
+// Start starts a server. The process is ended by Close.
+func Start(c Command) (*Process, error) {
+	cmd := exec.Command(c.Path, c.Args...)
+	cmd.Dir = c.Dir
+	cmd.Env = c.Env
+	if cmd.Env == nil {
+		cmd.Env = DefaultEnv()
+	}
+	cmd.Stderr = c.Stderr
+	cmd.WaitDelay = waitDelay
+	inR, inW, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	outR, outW, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, inR.Close(), inW.Close())
+	}
+	cmd.Stdin, cmd.Stdout = inR, outW
+	err = cmd.Start()
+	err = errors.Join(err, inR.Close(), outW.Close())
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("stdio: %s: %w", c.Path, err), inW.Close(), outR.Close())
+	}
+	p := &Process{
+		conn: New(outR, inW, c.Options),
+		cmd:  cmd, out: outR,
+		exitTimeout: c.ExitTimeout,
+		exited:      make(chan struct{}),
+	}
+	if p.exitTimeout <= 0 {
+		p.exitTimeout = 2 * time.Second
+	}
+	p.close = sync.OnceValue(p.end)
+	go p.wait() // ends with the process, which Close sees to
+	return p, nil
+}
+
+// PID returns the id of the process.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Read returns the next message from the server.
+func (p *Process) Read() (transport.Message, error) {
+	m, err := p.conn.Read()
+	if err == nil || errors.Is(err, transport.ErrClosed) {
+		return m, err
+	}
+	if _, ok := errors.AsType[*transport.MessageError](err); ok {
+		return m, err
+	}
+	// The server has closed its output, or is gone.
+	timer := time.NewTimer(waitDelay)
+	defer timer.Stop()
+	select {
+	case <-p.exited:
+		if p.exit != nil {
+			return m, fmt.Errorf("stdio: server has ended: %w", p.exit)
+		}
+		return m, fmt.Errorf("%w: server has ended", transport.ErrClosed)
+	case <-timer.C:
+		return m, fmt.Errorf("%w: server has closed its output: %w", transport.ErrClosed, err)
+	}
+}
+
+// Write hands m to the server.
+func (p *Process) Write(ctx context.Context, m transport.Message) error { return p.conn.Write(ctx, m) }
+
+// Close ends the server: it closes its standard input and waits for it to exit; asks it to terminate (SIGTERM) if it
+// does not, and waits again; and then kills it (MCP lifecycle, "Shutdown"). The error tells if that was necessary,
+// or the exit status if that was not 0.
+func (p *Process) Close() error { return p.close() }
+
+func (p *Process) end() error {
+	close(p.conn.closed)
+	err := p.conn.hangUp()
+	drained := make(chan struct{})
+	go func() { // ends when the output is closed, below
+		defer close(drained)
+		io.Copy(io.Discard, p.out) // so that the server is not stuck in writing
+	}()
+	forced := ""
+	if !p.waitExit() {
+		forced = "terminated"
+		if terminate(p.cmd.Process) != nil || !p.waitExit() {
+			forced = "killed"
+			p.cmd.Process.Kill()
+			<-p.exited
+		}
+	}
+	p.out.Close()
+	<-drained
+	if forced != "" {
+		return errors.Join(err, fmt.Errorf("stdio: server did not end by itself and was %s", forced))
+	}
+	return errors.Join(err, p.exit)
+}
+
+// waitExit waits for the process to end; ok is false if that takes too long.
+func (p *Process) waitExit() (ok bool) {
+	timer := time.NewTimer(p.exitTimeout)
+	defer timer.Stop()
+	select {
+	case <-p.exited:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// wait waits for the process.
+func (p *Process) wait() {
+	p.exit = p.cmd.Wait()
+	if errors.Is(p.exit, exec.ErrWaitDelay) {
+		p.exit = nil // exit status 0, but a child of it holds standard error
+	}
+	p.out.SetReadDeadline(time.Now().Add(waitDelay))
+	close(p.exited)
+}
+
+// DefaultEnv returns those variables of this process's environment that a program needs to run at all and that hold
+// no secrets, such as PATH and HOME.
+func DefaultEnv() []string {
+	env := []string{}
+	for _, name := range inherited() {
+		if value, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
+}

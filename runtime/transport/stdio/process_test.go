@@ -1,0 +1,259 @@
+package stdio_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
+)
+
+// buffer is a bytes.Buffer for several goroutines.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// connect starts a child and opens a session with it.
+func connect(t *testing.T, c stdio.Command) (*session.Session, *stdio.Process) {
+	t.Helper()
+	p, err := stdio.Start(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := session.Connect(t.Context(), p, &mcp.InitializeRequestParams{ClientInfo: mcp.Implementation{Name: "test", Version: "1"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s, p
+}
+
+// call calls a tool and returns the text it answers with.
+func call(t *testing.T, s *session.Session, tool, arguments string) (string, error) {
+	t.Helper()
+	outcome, err := mcp.ToServer{Caller: s}.CallTool(t.Context(), &mcp.CallToolRequestParams{Name: tool, Arguments: []byte(arguments)})
+	if err != nil {
+		return "", err
+	}
+	return outcome.(*mcp.CallToolResult).Content[0].(*mcp.TextContent).Text, nil
+}
+
+// Proves STDIO-01, STDIO-02, STDIO-03, STDIO-05, STDIO-06, STDIO-07, LIFE-15.
+func TestServerInAChildProcess(t *testing.T) {
+	var stderr buffer
+	c := child(t, "server")
+	c.Stderr = &stderr
+	s, _ := connect(t, c)
+	for _, size := range []int{10, 1000, 5 << 20} {
+		text := `{"text":"` + strings.Repeat("ä", size/2) + `"}`
+		got, err := call(t, s, "echo", text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got != text {
+			t.Errorf("echo of %d bytes has %d", len(text), len(got))
+		}
+	}
+	if got, err := call(t, s, "lines", `{}`); err != nil || got != "a\nb\r\nc" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if _, err := call(t, s, "noise", `{}`); err != nil {
+		t.Error(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Errorf("the child did not end by itself: %v", err)
+	}
+	if got := strings.Count(stderr.String(), "noise\n"); got != 200_000 {
+		t.Errorf("%d lines of noise arrived", got)
+	}
+}
+
+func TestStandardErrorMayBeDiscarded(t *testing.T) {
+	s, _ := connect(t, child(t, "server"))
+	if _, err := call(t, s, "noise", `{}`); err != nil {
+		t.Error(err)
+	}
+}
+
+// Proves STDIO-08, JSONRPC-01, JSONRPC-11.
+func TestNothingButMessagesIsWrittenToStandardOutput(t *testing.T) {
+	c := child(t, "server")
+	cmd := exec.Command(c.Path)
+	cmd.Env = c.Env
+	cmd.Stdin = strings.NewReader(strings.Join([]string{
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`,
+		``,
+		`no JSON`,
+		`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
+		"\xff",
+		strings.Repeat("x", 9<<20),
+		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"print"}}`,
+		`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"panic"}}`,
+		`{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"lines"}}`,
+		`{"jsonrpc":"2.0","id":5,"method":"ping"}`,
+	}, "\n"))
+	var stderr buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]int{}
+	for line := range strings.Lines(string(out)) {
+		m, err := jsonrpc.Parse([]byte(line))
+		if err != nil {
+			t.Errorf("%q: %v", line, err)
+			continue
+		}
+		what := m.ID.String() + " " + m.Kind.String()
+		if m.Error != nil {
+			what += fmt.Sprint(" ", m.Error.Code)
+		}
+		got[strings.TrimSpace(what)]++
+	}
+	want := map[string]int{"error response -32700": 3, "1 response": 1, "2 response": 1, "3 error response -32603": 1, "4 response": 1, "5 response": 1}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, where := range []string{"at the start", "in a tool", "at the end"} {
+		if !strings.Contains(stderr.String(), "a stray print "+where+"\n") {
+			t.Errorf("the stray print %s is lost", where)
+		}
+	}
+}
+
+// Proves STDIO-09.
+func TestNothingButMessagesIsWrittenToStandardInput(t *testing.T) {
+	var stderr buffer
+	c := child(t, "records")
+	c.Stderr = &stderr
+	p, err := stdio.Start(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = session.Connect(t.Context(), p, nil, &session.Config{Timeout: 300 * time.Millisecond})
+	if !errors.Is(err, session.ErrTimeout) {
+		t.Errorf("got %v, want %v", err, session.ErrTimeout)
+	}
+	lines := strings.SplitAfter(strings.TrimSuffix(stderr.String(), "\n"), "\n")
+	if len(lines) != 1 {
+		t.Errorf("got %q, want one message", lines)
+	}
+	for _, line := range lines {
+		if _, err := jsonrpc.Parse([]byte(line)); err != nil {
+			t.Errorf("%q: %v", line, err)
+		}
+	}
+}
+
+func TestEnvironmentIsPassedExplicitly(t *testing.T) {
+	t.Setenv("MCPWIRE_SECRET", "x")
+	c := child(t, "server")
+	c.Env = append(c.Env, "MCPWIRE_TOLD=yes")
+	s, _ := connect(t, c)
+	got, err := call(t, s, "environment", `{}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(got, "MCPWIRE_SECRET") || !strings.Contains(got, "MCPWIRE_TOLD=yes") || !strings.Contains(got, "PATH=") {
+		t.Errorf("the child has the environment\n%s", got)
+	}
+}
+
+// Proves LIFE-16.
+func TestAServerThatDoesNotEndIsMadeTo(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there are no signals")
+	}
+	for _, c := range []struct{ what, want string }{
+		{"waits for a signal", "terminated"},
+		{"ignores signals", "killed"},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			command := child(t, c.what)
+			command.ExitTimeout = 200 * time.Millisecond
+			var stderr buffer
+			command.Stderr = &stderr
+			p, err := stdio.Start(command)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := p.Read(); err != nil { // it is ready
+				t.Fatal(err)
+			}
+			err = p.Close()
+			if err == nil || !strings.HasSuffix(err.Error(), "was "+c.want) {
+				t.Errorf("got %v", err)
+			}
+			if got := strings.Contains(stderr.String(), "terminated"); got != (c.want == "terminated") {
+				t.Errorf("standard error is %q", stderr.String())
+			}
+			if p.Close() != err {
+				t.Error("the second Close says something else")
+			}
+		})
+	}
+}
+
+// Proves LIFE-17.
+func TestCallsFailWhenTheServerEnds(t *testing.T) {
+	p, err := stdio.Start(child(t, "exits"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = session.Connect(t.Context(), p, nil, nil)
+	if !errors.Is(err, session.ErrClosed) {
+		t.Errorf("got %v, want %v", err, session.ErrClosed)
+	}
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 3 {
+		t.Errorf("got %v, which does not say the exit status", err)
+	}
+}
+
+func TestAProgramThatDoesNotExistIsNotStarted(t *testing.T) {
+	if p, err := stdio.Start(stdio.Command{Path: "./no-such-program"}); err == nil {
+		t.Errorf("started %v", p.PID())
+	}
+}
+
+func TestWritingToAServerThatIsGoneFails(t *testing.T) {
+	p, err := stdio.Start(child(t, "exits"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	for range 1_000_000 {
+		err = p.Write(t.Context(), transport.Message{Text: []byte(`{}`)})
+		if err != nil {
+			break
+		}
+	}
+	if !errors.Is(err, transport.ErrClosed) {
+		t.Errorf("got %v, want %v", err, transport.ErrClosed)
+	}
+}

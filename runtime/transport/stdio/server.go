@@ -1,0 +1,100 @@
+package stdio
+
+import (
+	"errors"
+	"io"
+	"os"
+	"sync"
+
+	"github.com/mcpwire/mcpwire/runtime/transport"
+)
+
+// Server returns the server's end: this process's standard input and output. It is called once, before anything else
+// uses them, and takes standard output for itself: from then on [os.Stdout] is the same as [os.Stderr], so that a
+// stray print cannot get between the messages.
+func Server(o Options) *Conn {
+	in, out := os.Stdin, os.Stdout
+	os.Stdout = os.Stderr
+	var r io.ReadCloser = newPump(in)
+	if f, ok := interruptible(in); ok {
+		r = f
+	}
+	var w io.WriteCloser = out
+	if f, ok := interruptible(out); ok {
+		w = &both{f, out}
+	}
+	return New(r, w, o)
+}
+
+// both writes to a file, and closes another one for the same stream as well.
+type both struct {
+	*os.File
+	other *os.File
+}
+
+func (b *both) Close() error { return errors.Join(b.File.Close(), b.other.Close()) }
+
+// pump makes a file that cannot be interrupted, such as a terminal, a reader that can. A read that is under way when
+// it is closed stays behind, in a goroutine of its own, until it returns by itself.
+type pump struct {
+	f       *os.File
+	got     chan pumped
+	left    []byte
+	closing sync.Once
+	closed  chan struct{}
+}
+
+type pumped struct {
+	data []byte
+	err  error
+}
+
+func newPump(f *os.File) *pump {
+	return &pump{f: f, closed: make(chan struct{})}
+}
+
+func (p *pump) Read(b []byte) (int, error) {
+	if p.got == nil {
+		p.got = make(chan pumped)
+		go p.run() // ends when closed, after a read that is under way
+	}
+	if len(p.left) == 0 {
+		select {
+		case g := <-p.got:
+			if g.err != nil {
+				return 0, g.err
+			}
+			p.left = g.data
+		case <-p.closed:
+			return 0, transport.ErrClosed
+		}
+	}
+	n := copy(b, p.left)
+	p.left = p.left[n:]
+	return n, nil
+}
+
+func (p *pump) run() {
+	for {
+		buf := make([]byte, 4<<10)
+		n, err := p.f.Read(buf)
+		for _, g := range []pumped{{buf[:n], nil}, {nil, err}} {
+			if len(g.data) == 0 && g.err == nil {
+				continue
+			}
+			select {
+			case p.got <- g:
+			case <-p.closed:
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (p *pump) Close() error {
+	p.closing.Do(func() { close(p.closed) })
+	return nil
+}

@@ -1,0 +1,269 @@
+// Package transporttest has the suite that every transport passes.
+package transporttest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mcpwire/mcpwire/runtime/transport"
+)
+
+// Ends are two connected ends of a connection.
+type Ends struct{ A, B transport.Conn }
+
+// Run checks that connections made by open keep the contract of [transport.Conn]. Open is called once per subtest, is
+// told after what time without progress a writer shall give up, and how many bytes may wait to be delivered, and
+// returns the ends of a new connection, which Run closes.
+func Run(t *testing.T, open func(t *testing.T, stall time.Duration, queue int) Ends) {
+	for _, test := range []struct {
+		name string
+		run  func(t *testing.T, e Ends)
+	}{
+		{"messages arrive whole and in order", inOrder},
+		{"messages of many writers arrive once, each writer's in order", manyWriters},
+		{"long and foreign text arrives as it is", foreignText},
+		{"what was written before closing arrives", arrivesBeforeClose},
+		{"a read under way ends when its end is closed", readEnds},
+		{"a read under way ends when the other end is closed", readEndsByPeer},
+		{"a write under way ends when its end is closed", writeEnds},
+		{"writing to a closed connection fails", writeAfterClose},
+		{"closing twice does no harm", closeTwice},
+		{"a writer waits for room until its context ends", writerWaits},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			test.run(t, start(t, open, time.Minute, 64<<10))
+		})
+	}
+	t.Run("a writer gives up on a peer that reads nothing", func(t *testing.T) {
+		stalled(t, start(t, open, 20*time.Millisecond, 1<<10))
+	})
+}
+
+func start(t *testing.T, open func(*testing.T, time.Duration, int) Ends, stall time.Duration, queue int) Ends {
+	e := open(t, stall, queue)
+	t.Cleanup(func() {
+		e.A.Close()
+		e.B.Close()
+	})
+	return e
+}
+
+// message is a message with a number and some text.
+func message(n int, text string) transport.Message {
+	quoted, err := json.Marshal(text)
+	if err != nil {
+		panic(err) // no string is refused
+	}
+	return transport.Message{Text: fmt.Appendf(nil, `{"n":%d,"text":%s}`, n, quoted)}
+}
+
+func number(t *testing.T, m transport.Message) int {
+	t.Helper()
+	var v struct{ N int }
+	if err := json.Unmarshal(m.Text, &v); err != nil {
+		t.Fatalf("%q: %v", m.Text, err)
+	}
+	return v.N
+}
+
+func write(t *testing.T, c transport.Conn, m transport.Message) {
+	t.Helper()
+	if err := c.Write(t.Context(), m); err != nil {
+		t.Error(err)
+	}
+}
+
+func inOrder(t *testing.T, e Ends) {
+	const n = 2000
+	var wg sync.WaitGroup
+	for _, way := range []struct{ from, to transport.Conn }{{e.A, e.B}, {e.B, e.A}} {
+		wg.Go(func() {
+			for i := range n {
+				write(t, way.from, message(i, strings.Repeat("x", i%300)))
+			}
+		})
+		wg.Go(func() {
+			for i := range n {
+				m, err := way.to.Read()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if !bytes.Equal(m.Text, message(i, strings.Repeat("x", i%300)).Text) {
+					t.Errorf("message %d is %q", i, m.Text)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func manyWriters(t *testing.T, e Ends) {
+	const writers, each = 50, 100
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			for i := range each {
+				write(t, e.A, message(w*each+i, "text"))
+			}
+		})
+	}
+	next := make([]int, writers)
+	for range writers * each {
+		m, err := e.B.Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := number(t, m)
+		if w := n / each; next[w] != n%each {
+			t.Errorf("got message %d of writer %d, want %d", n%each, w, next[w])
+		} else {
+			next[w]++
+		}
+	}
+	wg.Wait()
+}
+
+func foreignText(t *testing.T, e Ends) {
+	texts := []string{"", "ä€𝄞 \u2028 \r\n \\ \" ", strings.Repeat("long ä ", 1<<19)}
+	go func() { // ends with the last of few texts
+		for i, text := range texts {
+			write(t, e.A, message(i, text))
+		}
+	}()
+	for i, text := range texts {
+		m, err := e.B.Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := message(i, text); !bytes.Equal(m.Text, want.Text) {
+			t.Errorf("text %d arrived in %d bytes, not as its %d", i, len(m.Text), len(want.Text))
+		}
+	}
+}
+
+func arrivesBeforeClose(t *testing.T, e Ends) {
+	for i := range 10 {
+		write(t, e.A, message(i, "text"))
+	}
+	closed := make(chan error)
+	go func() { closed <- e.A.Close() }()
+	for i := range 10 {
+		m, err := e.B.Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := number(t, m); n != i {
+			t.Errorf("got message %d, want %d", n, i)
+		}
+	}
+	if _, err := e.B.Read(); !over(err) {
+		t.Errorf("after the last message: %v", err)
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+}
+
+// over reports whether an error of Read says that the other end was closed.
+func over(err error) bool { return err == io.EOF || errors.Is(err, transport.ErrClosed) }
+
+func readEnds(t *testing.T, e Ends) {
+	got := make(chan error)
+	go func() {
+		_, err := e.A.Read()
+		got <- err
+	}()
+	if err := e.A.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-got; !errors.Is(err, transport.ErrClosed) {
+		t.Errorf("got %v, want %v", err, transport.ErrClosed)
+	}
+}
+
+func readEndsByPeer(t *testing.T, e Ends) {
+	got := make(chan error)
+	go func() {
+		_, err := e.A.Read()
+		got <- err
+	}()
+	if err := e.B.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-got; !over(err) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// fill writes until there is no room any more, in the time that ctx gives.
+func fill(ctx context.Context, c transport.Conn) error {
+	for i := 0; ; i++ {
+		if err := c.Write(ctx, message(i, strings.Repeat("x", 1000))); err != nil {
+			return err
+		}
+	}
+}
+
+func writeEnds(t *testing.T, e Ends) {
+	got := make(chan error)
+	go func() { got <- fill(t.Context(), e.A) }()
+	e.A.Close()
+	if err := <-got; !errors.Is(err, transport.ErrClosed) {
+		t.Errorf("got %v, want %v", err, transport.ErrClosed)
+	}
+}
+
+func writeAfterClose(t *testing.T, e Ends) {
+	e.A.Close()
+	if err := e.A.Write(t.Context(), message(1, "")); !errors.Is(err, transport.ErrClosed) {
+		t.Errorf("got %v, want %v", err, transport.ErrClosed)
+	}
+}
+
+func closeTwice(t *testing.T, e Ends) {
+	for range 2 {
+		for _, c := range []transport.Conn{e.A, e.B} {
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+func writerWaits(t *testing.T, e Ends) {
+	cause := errors.New("no patience")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, cause)
+	defer cancel()
+	if err := fill(ctx, e.A); err != cause {
+		t.Fatalf("got %v, want %v", err, cause)
+	}
+	go func() { // ends when B is closed, or has read the message behind
+		write(t, e.A, message(-1, ""))
+	}()
+	for {
+		m, err := e.B.Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(m.Text, []byte(strconv.Itoa(-1))) {
+			return
+		}
+	}
+}
+
+func stalled(t *testing.T, e Ends) {
+	if err := fill(t.Context(), e.A); !errors.Is(err, transport.ErrStalled) {
+		t.Errorf("got %v, want %v", err, transport.ErrStalled)
+	}
+}
