@@ -3,3 +3,4 @@
 package mcpwire
 
 //go:generate go run ./tools/generate
+//go:generate go run ./tools/requirements

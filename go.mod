@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/atombender/go-jsonschema v0.24.1
 	github.com/goccy/go-json v0.12.0
+	github.com/goccy/go-yaml v1.19.2
 	github.com/google/go-cmp v0.7.0
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
 	go.etcd.io/bbolt v1.5.0
@@ -13,7 +14,6 @@ require (
 
 require (
 	dario.cat/mergo v1.0.2 // indirect
-	github.com/goccy/go-yaml v1.19.2 // indirect
 	golang.org/x/mod v0.42.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect

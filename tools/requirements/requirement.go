@@ -1,0 +1,40 @@
+package main
+
+import (
+	_ "embed"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+)
+
+//go:embed 2025-11-25.yaml
+var source []byte
+
+// requirement is a row of the file.
+type requirement struct {
+	ID    string `yaml:"id"`
+	Level string `yaml:"level"` // such as MUST or SHOULD-NOT
+	On    string `yaml:"on"`    // who has to meet it
+	Text  string `yaml:"text"`
+}
+
+// requirements returns all rows, in the order of the file.
+func requirements() ([]requirement, error) {
+	var list []requirement
+	err := yaml.Unmarshal(source, &list)
+	return list, err
+}
+
+// family is the part of an id in front of the number.
+func (r requirement) family() string {
+	family, _, _ := strings.Cut(r.ID, "-")
+	return family
+}
+
+// must reports whether there is no choice.
+func (r requirement) must() bool { return strings.HasPrefix(r.Level, "MUST") }
+
+// built are the families that this module implements by now.
+func built() []string {
+	return []string{"STDIO"}
+}

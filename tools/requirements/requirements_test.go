@@ -1,0 +1,90 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// root of the module, from this package.
+const root = "../.."
+
+func TestEveryMustOfWhatWasBuiltHasATest(t *testing.T) {
+	list, err := requirements()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests, err := proofs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	for _, r := range list {
+		if known[r.ID] {
+			t.Errorf("%s is there twice", r.ID)
+		}
+		known[r.ID] = true
+		if r.must() && slices.Contains(built(), r.family()) && len(tests[r.ID]) == 0 {
+			t.Errorf("no test names %s: %s", r.ID, r.Text)
+		}
+	}
+	for id, by := range tests {
+		if !known[id] {
+			t.Errorf("%v prove %s, which does not exist", by, id)
+		}
+	}
+	for _, family := range built() {
+		if !slices.ContainsFunc(list, func(r requirement) bool { return r.family() == family }) {
+			t.Errorf("there is no family %s", family)
+		}
+	}
+}
+
+func TestDocumentIsUpToDate(t *testing.T) {
+	want, err := document(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(filepath.Join(root, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("run go generate (-want +got):\n%s", diff)
+	}
+}
+
+func TestProofsAreFoundOnTopOfTestsAndInsideOfThem(t *testing.T) {
+	dir := t.TempDir()
+	src := `package p
+
+// TestA tests.
+//
+// Proves A-1, A-2
+// and B-03.
+func TestA(t *testing.T) {
+	// Proves A-1.
+	for range rows {
+		// Proves C-4.
+	}
+	// It Proves D-5. This proves E-6.
+}
+`
+	if err := os.WriteFile(filepath.Join(dir, "p_test.go"), []byte(src), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "p.go"), []byte(src), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := proofs(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := []proof{{".", "TestA"}}
+	if diff := cmp.Diff(map[string][]proof{"A-1": a, "A-2": a, "B-03": a, "C-4": a}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
