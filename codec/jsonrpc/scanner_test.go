@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/internal/hostile"
 )
 
 // scanned is what a Scanner returns: lines, and errors in their place.
@@ -121,8 +122,8 @@ func (c *chunks) Read(p []byte) (int, error) {
 // FuzzScanner checks that a stream has the same messages however it is cut into chunks, those that its lines have,
 // and that they stay what they are while the stream goes on.
 func FuzzScanner(f *testing.F) {
-	for _, c := range faults {
-		f.Add([]byte(c.text+"\n"+c.text), []byte{0, 3}, uint16(0), byte(9))
+	for _, c := range hostile.All(hostile.Messages()) {
+		f.Add([]byte(c.Text+"\n"+c.Text), []byte{0, 3}, uint16(0), byte(9))
 	}
 	f.Add([]byte("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\"}\r\n\n{}\n \n{\"jsonrpc\":\"2.0\",\"method\":\"long\",\"params\":{}}\n[]"), []byte{7, 0, 200}, uint16(40), byte(0))
 	f.Add(bytes.Repeat([]byte("[1,\n"), 30), []byte{255, 1}, uint16(3), byte(1))
