@@ -50,3 +50,23 @@ func TestFormatsAreAnnotations(t *testing.T) {
 		}
 	}
 }
+
+func TestText(t *testing.T) {
+	for _, tt := range []struct {
+		text string
+		ok   bool
+	}{
+		{` {"a":[1.5e-7,-0,true,null,"x\n\u00e9\ud83d\ude00\\ud800€",{"a":{}}]} `, true},
+		{`"\\\\"`, true}, {`"\\\ud83d\ude00\\"`, true}, {`"\ud83d\ude00\ud83d\ude00"`, true},
+		{`"\ud83d"`, false}, {`"\ud83dx\ude00"`, false}, {`"\ude00\ud83d"`, false}, {`"\ude00"`, false}, {`"\ud83d\ud83d\ude00"`, false},
+		{`"\ud83d\n"`, false}, {`"\ud83d\u0041"`, false}, {`{"\ud83d":1}`, false}, {`["\ud83d","\ude00"]`, false},
+		{"\"\xff\"", false}, {"\"\xed\xa0\x80\"", false}, {"\xef\xbb\xbf1", false},
+		{`{"a":1,"a":1}`, false}, {`{"a":{"b":1,"\u0062":2}}`, false}, {`[{"a":1},{"a":1}]`, true}, {`{"a":{"a":1}}`, true}, {`{"":1,"":2}`, false},
+		{`[[[[]]]]`, true}, {`[[[[[]]]]]`, false}, {`{"a":[{"a":[1]}]}`, true}, {`{"a":[{"a":[{}]}]}`, false},
+		{`1 2`, false}, {``, false}, {`[1,]`, false}, {`01`, false}, {`nul`, false},
+	} {
+		if err := Text([]byte(tt.text), 4); (err == nil) != tt.ok {
+			t.Errorf("%s: %v", tt.text, err)
+		}
+	}
+}
