@@ -35,7 +35,8 @@ type Writer struct {
 	base  int // buf[:base] was there before
 	err   *Error
 	check checker
-	names [][]byte // scratch of End
+	names [][]byte    // scratch of End
+	ends  map[int]int // where objects end whose names End has looked up, small ones left out
 }
 
 // NewWriter returns a Writer that appends to dst, and owns it from then on.
@@ -50,6 +51,10 @@ func NewWriter(dst []byte) *Writer {
 func (w *Writer) Reset(dst []byte) {
 	w.buf, w.base = dst, len(dst)
 	clear(w.names[:cap(w.names)])
+	if len(w.ends) > keepSlots {
+		w.ends = nil
+	}
+	clear(w.ends)
 	w.err = nil
 	w.check.reset()
 }
@@ -169,7 +174,7 @@ func (w *Writer) End(start int, x Extra) {
 func (w *Writer) extra(start int, x *extra) {
 	w.names = w.names[:0]
 	if x.known {
-		w.names = appendNames(w.names, w.buf[start:])
+		w.lookUpNames(start)
 	}
 	for _, m := range x.members {
 		before := len(w.buf)
@@ -179,6 +184,12 @@ func (w *Writer) extra(start int, x *extra) {
 			continue
 		}
 		w.Raw(m.raw)
+	}
+	if x.known && len(w.buf)-start > smallValue {
+		if w.ends == nil {
+			w.ends = make(map[int]int)
+		}
+		w.ends[start-1] = len(w.buf) + 1
 	}
 }
 
@@ -192,27 +203,35 @@ func (w *Writer) written(name []byte) bool {
 	return false
 }
 
-// appendNames appends the names, in quotes, of the members of an object that was written just now. It is given
-// what stands behind the opening brace.
-func appendNames(names [][]byte, data []byte) [][]byte {
-	for i := 0; i < len(data); {
-		end, _ := skipString(data, i)
-		names = append(names, data[i:end])
-		i = end + 1 // behind the colon
-		for depth := 0; i < len(data) && (depth > 0 || data[i] != ','); i++ {
-			switch data[i] {
-			case '"':
-				end, _ = skipString(data, i)
-				i = end - 1
-			case '{', '[':
-				depth++
-			case '}', ']':
-				depth--
-			}
-		}
-		i++ // the comma
+// lookUpNames puts the names, in quotes, of the object that is being written into w.names. Its members start at
+// start.
+func (w *Writer) lookUpNames(start int) {
+	for i := start; i < len(w.buf); {
+		end, _ := skipString(w.buf, i)
+		w.names = append(w.names, w.buf[i:end])
+		i = w.after(end+1) + 1 // behind the comma
 	}
-	return names
+}
+
+// after returns the offset after the value that was written at i. What is inside of it has been walked over at most
+// once before, or an object inside an object inside an object would be, again and again.
+func (w *Writer) after(i int) int {
+	for depth := 0; i < len(w.buf) && (depth > 0 || w.buf[i] != ','); i++ {
+		switch w.buf[i] {
+		case '"':
+			end, _ := skipString(w.buf, i)
+			i = end - 1
+		case '{', '[':
+			if end, ok := w.ends[i]; ok {
+				i = end - 1
+			} else {
+				depth++
+			}
+		case '}', ']':
+			depth--
+		}
+	}
+	return i
 }
 
 // BeginArray starts an array.

@@ -1,0 +1,78 @@
+// Package doubling checks that work grows with its input, and not with the square of it.
+package doubling
+
+import (
+	"runtime"
+	"testing"
+	"time"
+)
+
+// Small is the size of the small input, in whatever prepare counts.
+const Small = 500
+
+// The large input is factor times the small one. It may cost as many times the time and the memory, and slack times
+// that, for caches, growing slices and logarithms; what grows with the square costs factor times factor.
+const (
+	factor = 32
+	slack  = 5
+)
+
+// Check fails the test if run, which prepare returns for an input of size n, takes time or memory that grows with the
+// square of n. Prepare is not measured.
+//
+// The least of several runs counts. A busy machine makes single runs slower, hardly all of them, and never faster:
+// so it may take more runs to see that all is well, and what is quadratic is not overlooked.
+func Check(t *testing.T, prepare func(n int) (run func())) {
+	t.Helper()
+	small, large := prepare(Small), prepare(Small*factor)
+	a, b := first(small), first(large)
+	for attempt := 0; ; attempt++ {
+		slow, big := b.time > a.time*factor*slack, b.memory > a.memory*factor*slack+1<<16
+		if !slow && !big {
+			return
+		}
+		if attempt == 20 || attempt > 0 && b.time > 10*time.Second {
+			t.Errorf("n = %d takes %v and %d bytes of memory; n = %d takes %v and %d bytes", Small, a.time, a.memory, Small*factor, b.time, b.memory)
+			return
+		}
+		b = b.least(measure(large))
+	}
+}
+
+// first runs f often enough that a measurement of it is not mere chance.
+func first(f func()) cost {
+	c := measure(f)
+	for range 5 {
+		if c.time > 100*time.Millisecond {
+			break
+		}
+		c = c.least(measure(f))
+	}
+	return c
+}
+
+// Memory returns the least number of bytes that f allocates in some runs.
+func Memory(f func()) uint64 {
+	c := measure(f)
+	for range 4 {
+		c = c.least(measure(f))
+	}
+	return c.memory
+}
+
+type cost struct {
+	time   time.Duration
+	memory uint64
+}
+
+func (c cost) least(d cost) cost { return cost{min(c.time, d.time), min(c.memory, d.memory)} }
+
+func measure(f func()) cost {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	start := time.Now()
+	f()
+	took := time.Since(start)
+	runtime.ReadMemStats(&after)
+	return cost{took, after.TotalAlloc - before.TotalAlloc}
+}
