@@ -100,6 +100,9 @@ func (w *Writer) Fail(name string, err error) {
 // Lit writes s as it is. It must keep the text well formed.
 func (w *Writer) Lit(s string) { w.buf = append(w.buf, s...) }
 
+// LitBytes is Lit for bytes.
+func (w *Writer) LitBytes(b []byte) { w.buf = append(w.buf, b...) }
+
 // Begin starts an object. What it returns is for the End that belongs to it.
 func (w *Writer) Begin() int {
 	w.buf = append(w.buf, '{')

@@ -28,7 +28,7 @@ var (
 		engine.UnmarshalFromFunc(readAny),
 		engine.UnmarshalFromFunc(readNumber),
 	)))
-	writing = engine.JoinOptions(form, engine.Deterministic(true), engine.WithMarshalers(engine.MarshalToFunc(writeNumber)))
+	writing = engine.JoinOptions(form, engine.Deterministic(true))
 )
 
 // readAny reads into an empty interface, unless that holds a value of a type that somebody chose to decode into.
@@ -98,21 +98,6 @@ func readNumber(d *jsontext.Decoder, v *json.Number) error {
 		*v = json.Number(text)
 	}
 	return nil
-}
-
-// writeNumber writes a json.Number: an empty one as 0, like every zero value of a type for numbers.
-func writeNumber(e *jsontext.Encoder, v json.Number) error {
-	if isName(e.StackIndex(e.StackDepth())) {
-		return errors.ErrUnsupported
-	}
-	if v == "" {
-		v = "0"
-	}
-	text, err := codec.Marshal(codec.Number(v))
-	if err != nil {
-		return err
-	}
-	return e.WriteValue(text)
 }
 
 // isName reports whether what comes next is a member name, in a value of a kind that has had length names and

@@ -34,16 +34,23 @@ func (x Value) DecodeJSON(r *codec.Reader) {
 	}
 }
 
-// EncodeJSON writes the value. It fails with [codec.ErrUTF8], [codec.ErrFloat] or [codec.ErrNumber] for a string, a
-// float or a json.Number that JSON cannot express, with [codec.ErrDuplicate] for keys of a map that are written
-// alike, and with what a method of a type fails with.
+// EncodeJSON writes the value. It fails with [codec.ErrUTF8] for a string and [codec.ErrFloat] for a float that JSON
+// cannot express, with [codec.ErrDuplicate] for keys of a map that are written alike, and with what a method of a type
+// fails with.
+//
+// What the engine writes is well formed, raw values and what methods return included, so it is not checked again.
 func (x Value) EncodeJSON(w *codec.Writer) {
-	text, err := engine.Marshal(x.v, writing)
-	if err != nil {
+	if err := engine.MarshalWrite(sink{w}, x.v, writing); err != nil {
 		w.Fail("", unwritten(err))
-		return
 	}
-	w.Raw(text)
+}
+
+// sink passes what is written on to a Writer.
+type sink struct{ w *codec.Writer }
+
+func (s sink) Write(text []byte) (int, error) {
+	s.w.LitBytes(text)
+	return len(text), nil
 }
 
 // plainIntegers returns text with integers that are written with a fraction or an exponent, such as 1.0, in digits.

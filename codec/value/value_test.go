@@ -294,7 +294,7 @@ func TestWriteFaults(t *testing.T) {
 		{"not UTF-8", list{[]any{"\xff"}}, "/l~1s/0", codec.ErrUTF8},
 		{"a name that is not UTF-8", map[string]int{"\xff": 1}, "", codec.ErrUTF8},
 		{"names that are written alike", map[texts]int{{"a"}: 1, {"A"}: 2}, "/A", codec.ErrDuplicate},
-		{"a json.Number that is none", list{[]any{json.Number("1x")}}, "/l~1s/0", codec.ErrNumber},
+		{"a json.Number that is none", list{[]any{json.Number("1x")}}, "", nil},
 		{"a codec.Number that is none", list{[]any{codec.Number("")}}, "/l~1s/0", codec.ErrNoValue},
 		{"a channel", list{[]any{make(chan int)}}, "/l~1s/0", nil},
 		{"a function in a map", map[string]any{"f": func() {}}, "/f", nil},

@@ -1,6 +1,9 @@
 package main
 
-import "testing"
+import (
+	"encoding/json"
+	"testing"
+)
 
 // Benchmark measures everything, one thing at a time: names are OPERATION/MESSAGE/CONTESTANT. The command codec has
 // the contestants take turns instead, which is fairer on a machine that does other work, too.
@@ -21,6 +24,29 @@ func Benchmark(b *testing.B) {
 				})
 			}
 		})
+	}
+}
+
+// BenchmarkValues measures what the command values does.
+func BenchmarkValues(b *testing.B) {
+	for _, c := range valueCases() {
+		for _, e := range valueEngines() {
+			b.Run("decode/"+c.name+"/"+e.name, func(b *testing.B) {
+				benchmark(b, message{data: c.text}, func() error { return e.read(c.text, c.target()) })
+			})
+			v := c.target()
+			if err := json.Unmarshal(c.text, v); err != nil {
+				b.Fatal(err)
+			}
+			if e.encode != nil {
+				b.Run("encode/"+c.name+"/"+e.name, func(b *testing.B) {
+					benchmark(b, message{data: c.text}, func() error {
+						_, err := e.encode(v)
+						return err
+					})
+				})
+			}
+		}
 	}
 }
 

@@ -2,6 +2,7 @@
 //
 //	go run . codec            how fast messages are decoded and encoded, as tables
 //	go run . codec -json      the same for machines
+//	go run . values           how fast values of types known at run time only are, by engine
 //	go run . size             what package mcp costs a program that imports it
 //	go test -bench .          the same measurements for benchstat
 //
@@ -50,9 +51,11 @@ func run(args []string) error {
 		switch args[0] {
 		case "codec":
 			return runCodec(args[1:], os.Stdout, os.Stderr)
+		case "values":
+			return runValues(args[1:], os.Stdout, os.Stderr)
 		case "size":
 			return runSize(args[1:], os.Stdout, os.Stderr)
 		}
 	}
-	return errors.New("usage: go run . codec|size [flags]; -help after either lists its flags")
+	return errors.New("usage: go run . codec|values|size [flags]; -help after one lists its flags")
 }

@@ -363,6 +363,7 @@ func FuzzValue(f *testing.F) {
 	ref := newReference()
 	debug.SetGCPercent(5)
 	f.Fuzz(func(t *testing.T, which byte, text []byte) {
+		checkRaw(t, text)
 		target := targets[int(which)%len(targets)]
 		got := target()
 		input := bytes.Clone(text)
@@ -412,6 +413,25 @@ func FuzzValue(f *testing.F) {
 		}
 	})
 }
+
+// checkRaw checks that a raw value is written if it is well formed, and only then.
+func checkRaw(t *testing.T, text []byte) {
+	malformed := codec.Valid(text, codec.MaxDepth(9000))
+	for _, v := range []any{json.RawMessage(text), verbatim(text)} {
+		out, err := codec.Marshal(value.Of([]any{v}))
+		if (err == nil) != (malformed == nil) {
+			t.Fatalf("%T is written: %v, but %v", v, err, malformed)
+		}
+		if err == nil && (codec.Valid(out, codec.MaxDepth(9001)) != nil || bytes.ContainsAny(out, "\r\n")) {
+			t.Fatalf("%T is written as %q", v, out)
+		}
+	}
+}
+
+// verbatim is JSON that a method writes.
+type verbatim string
+
+func (v verbatim) MarshalJSON() ([]byte, error) { return []byte(v), nil }
 
 // otherForm reports whether text may have an integer with a fraction or an exponent, which package value takes.
 func otherForm(text []byte) bool {
