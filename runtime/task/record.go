@@ -40,6 +40,8 @@ type Record struct {
 	Runner      string // the name of the Jobs that do the work elsewhere, "" for work in this process
 	Job         string // what those call it, "" before it is known
 
+	Bytes int64 // about how many bytes the record takes, as limits count it; the Manager sets it
+
 	Questions []Question // what the work asks its requestor, while the task is not over
 
 	// Result and Error are the outcome of a task that is over: one of them is there. Result is
@@ -86,8 +88,8 @@ func (r *Record) open() (n int) {
 	return n
 }
 
-// Size is about how many bytes it takes to store the record; limits count it.
-func (r *Record) Size() int64 {
+// size is about how many bytes it takes to store the record.
+func (r *Record) size() int64 {
 	n := 128 + len(r.ID) + len(r.Owner) + len(r.StatusMessage) + len(r.Method) + len(r.Params) +
 		len(r.Runner) + len(r.Job) + len(r.Result) + len(r.Error)
 	for i := range r.Questions {

@@ -39,7 +39,8 @@ func appendRecord(dst []byte, key []byte, r *task.Record) []byte {
 		b = appendText(b, r.Method)
 		b = appendText(b, r.Token.String())
 		b = appendText(b, r.Runner)
-		return appendText(b, r.Job)
+		b = appendText(b, r.Job)
+		return binary.AppendVarint(b, r.Bytes)
 	})
 	return appendBlock(dst, key, func(b []byte) []byte {
 		b = appendText(b, r.Params)
@@ -154,6 +155,7 @@ func decodeHead(key, head []byte) (r task.Record, err error) {
 		Token:         p.token(),
 		Runner:        p.text(),
 		Job:           p.text(),
+		Bytes:         p.int(),
 	}
 	return r, p.end()
 }

@@ -91,7 +91,7 @@ func full(id, owner string) task.Record {
 		Status: mcp.TaskStatusInputRequired, StatusMessage: "asking \"you\" \u2713",
 		Created: start, Updated: start.Add(time.Second), TTL: time.Hour, PollInterval: 5 * time.Second,
 		Method: "tools/call", Params: json.RawMessage(`{"name":"n"}`), Token: codec.IntScalar(0),
-		Restartable: true, Runner: "batch", Job: "job-7",
+		Restartable: true, Runner: "batch", Job: "job-7", Bytes: 1 << 40,
 		Questions: []task.Question{
 			{Number: 1, Method: "elicitation/create", Params: json.RawMessage(`{}`), Result: json.RawMessage(`{"action":"accept"}`)},
 			{Number: 2, Method: "roots/list", Params: json.RawMessage(`{}`), Error: json.RawMessage(`{"code":1,"message":"m"}`)},

@@ -1,0 +1,299 @@
+package task_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/task"
+)
+
+// asks is work that asks n questions at once, each with its number, and returns the answers.
+func asks(n int) task.Work {
+	return func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+		answers := make([]json.RawMessage, n)
+		errs := make([]error, n)
+		var group sync.WaitGroup
+		for i := range n {
+			group.Go(func() {
+				answers[i], errs[i] = run.Call(ctx, "elicitation/create", raw(fmt.Sprintf(`{"message":"%d"}`, i)))
+			})
+		}
+		group.Wait()
+		text, err := json.Marshal(answers)
+		return raw(`{"answers":` + string(text) + `}`), errors.Join(append(errs, err)...)
+	}
+}
+
+// echo answers a question with its params.
+func echo(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	return params, nil
+}
+
+func status(t *testing.T, m *task.Manager, id string) mcp.TaskStatus {
+	t.Helper()
+	return get(t, m, id).Status
+}
+
+// A question waits for the requestor, goes to it through tasks/result with the task in its _meta,
+// and its answer lets the task go on.
+//
+// Proves TASK-24, TASK-26, TASK-46.
+func TestQuestion(t *testing.T) {
+	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
+		end := make(chan bool)
+		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			answer, err := mcp.ToClient{Caller: run}.Elicit(ctx, &mcp.ElicitRequestFormParams{Message: "name?", RequestedSchema: mcp.ElicitRequestFormParamsRequestedSchema{Properties: map[string]mcp.PrimitiveSchemaDefinition{}}})
+			if err != nil {
+				return nil, err
+			}
+			<-end
+			return raw(fmt.Sprintf(`{"action":%q}`, answer.(*mcp.ElicitResult).Action)), nil
+		})
+		synctest.Wait()
+		if got := status(t, m, created.TaskID); got != mcp.TaskStatusInputRequired {
+			t.Errorf("before anybody is there: %s", got)
+		}
+		time.Sleep(10 * time.Minute) // it connects much later
+
+		p := &peer{answer: func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
+			if got := status(t, m, created.TaskID); got != mcp.TaskStatusInputRequired {
+				t.Errorf("while asking: %s", got)
+			}
+			return json.RawMessage(`{"action":"decline"}`), nil
+		}}
+		outcome := make(chan task.Outcome, 1)
+		go func() {
+			out, err := m.Result(t.Context(), "alice", created.TaskID, p)
+			if err != nil {
+				t.Error(err)
+			}
+			outcome <- out
+		}()
+		synctest.Wait()
+		if got := status(t, m, created.TaskID); got != mcp.TaskStatusWorking {
+			t.Errorf("with the answer: %s", got)
+		}
+		close(end)
+		if out := <-outcome; out.Error != nil || string(out.Result) != fmt.Sprintf(`{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":%q}},"action":"decline"}`, created.TaskID) {
+			t.Errorf("got %s, %v", out.Result, out.Error)
+		}
+		seen := p.seen()
+		if len(seen) != 1 {
+			t.Fatalf("asked %q", seen)
+		}
+		var asked struct {
+			Meta map[string]struct{ TaskID string } `json:"_meta"`
+		}
+		if err := json.Unmarshal([]byte(seen[0][len("elicitation/create "):]), &asked); err != nil || asked.Meta[task.RelatedTask].TaskID != created.TaskID {
+			t.Errorf("asked %s, %v", seen[0], err)
+		}
+	})
+}
+
+// Several questions at once: the task needs input until the last one is answered, and each goes to
+// one of those who wait, once.
+func TestSeveralQuestions(t *testing.T) {
+	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
+		created := start(t, m, asks(10))
+		var asked atomic.Int64
+		left := make(chan bool, 10)
+		p := &peer{answer: func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+			asked.Add(1)
+			<-left
+			return json.RawMessage(`{"action":"cancel"}`), nil
+		}}
+		var group sync.WaitGroup
+		for range 3 {
+			group.Go(func() {
+				if out, err := m.Result(t.Context(), "alice", created.TaskID, p); err != nil || out.Error != nil {
+					t.Error(err, out.Error)
+				}
+			})
+		}
+		synctest.Wait()
+		for i := range 10 {
+			if got := status(t, m, created.TaskID); got != mcp.TaskStatusInputRequired {
+				t.Errorf("with %d answers: %s", i, got)
+			}
+			left <- true
+			synctest.Wait()
+		}
+		group.Wait()
+		if asked.Load() != 10 {
+			t.Errorf("10 questions were asked %d times", asked.Load())
+		}
+	})
+}
+
+// Questions one after another do not pile up, and the answers come to who asked.
+func TestQuestionAfterQuestion(t *testing.T) {
+	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
+		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			for i := range 50 {
+				got, err := run.Call(ctx, "sampling/createMessage", raw(fmt.Sprintf(`{"n":%d}`, i)))
+				var answer struct{ N int }
+				if err == nil {
+					err = json.Unmarshal(got, &answer)
+				}
+				if err != nil || answer.N != i {
+					return nil, fmt.Errorf("question %d: %s, %w", i, got, err)
+				}
+			}
+			return raw(`{}`), nil
+		})
+		p := &peer{answer: echo}
+		if out, err := m.Result(t.Context(), "alice", created.TaskID, p); err != nil || out.Error != nil {
+			t.Error(err, out.Error)
+		}
+		if n := len(p.seen()); n != 50 {
+			t.Errorf("asked %d times", n)
+		}
+	})
+}
+
+// What a requestor answers with an error is an error of the question, not of the task.
+func TestRefusedQuestion(t *testing.T) {
+	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
+		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			_, err := run.Call(ctx, "roots/list", nil)
+			equal(t, "answer", error(&jsonrpc.Error{Code: -32601, Message: "method not found: roots/list"}), err)
+			return raw(`{}`), nil
+		})
+		if out, err := m.Result(t.Context(), "alice", created.TaskID, new(peer)); err != nil || out.Error != nil {
+			t.Error(err, out.Error)
+		}
+	})
+}
+
+// A question that was on its way when the connection broke goes to who comes next; so does one
+// whose requestor gives up the wait.
+func TestQuestionIsDeliveredAgain(t *testing.T) {
+	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
+		created := start(t, m, asks(2))
+		broken := &peer{answer: func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
+			return nil, errors.New("connection lost")
+		}}
+		waiting := make(chan error, 2)
+		go func() { // stays although it cannot be asked
+			_, err := m.Result(t.Context(), "alice", created.TaskID, broken)
+			waiting <- err
+		}()
+		synctest.Wait()
+		if n := len(broken.seen()); n != 2 {
+			t.Errorf("asked %d times through a broken connection", n)
+		}
+		silent := &peer{answer: func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}}
+		ctx, giveUp := context.WithCancel(t.Context())
+		go func() {
+			_, err := m.Result(ctx, "alice", created.TaskID, silent)
+			waiting <- err
+		}()
+		synctest.Wait()
+		good := &peer{answer: echo}
+		done := make(chan error, 1)
+		go func() {
+			_, err := m.Result(t.Context(), "alice", created.TaskID, good)
+			done <- err
+		}()
+		synctest.Wait()
+		if n := len(good.seen()); n != 0 {
+			t.Errorf("%d questions were asked twice", n)
+		}
+		giveUp()
+		if err := <-waiting; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		for _, c := range []chan error{done, waiting} {
+			if err := <-c; err != nil {
+				t.Error(err)
+			}
+		}
+		if n := len(good.seen()); n != 2 {
+			t.Errorf("asked %d times in the end", n)
+		}
+		if state := get(t, m, created.TaskID); state.Status != mcp.TaskStatusCompleted {
+			t.Errorf("%+v", state)
+		}
+	})
+}
+
+// A task that ends while it asks takes its question back.
+func TestQuestionOfATaskThatEnds(t *testing.T) {
+	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
+		answer := make(chan error, 1)
+		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			_, err := run.Call(ctx, "elicitation/create", nil)
+			answer <- err
+			return raw(`{}`), nil
+		})
+		withdrawn := make(chan error, 1)
+		p := &peer{answer: func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, error) {
+			<-ctx.Done()
+			withdrawn <- ctx.Err()
+			return nil, ctx.Err()
+		}}
+		outcome := make(chan task.Outcome, 1)
+		go func() {
+			out, err := m.Result(t.Context(), "alice", created.TaskID, p)
+			if err != nil {
+				t.Error(err)
+			}
+			outcome <- out
+		}()
+		synctest.Wait()
+		if _, err := m.Cancel(t.Context(), "alice", created.TaskID, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-answer; err != task.ErrCancelled {
+			t.Errorf("the work got %v", err)
+		}
+		if err := <-withdrawn; err == nil {
+			t.Error("the requestor is still being asked")
+		}
+		if out := <-outcome; out.Error == nil || out.Error.Code != task.CodeCancelled {
+			t.Errorf("%+v", out)
+		}
+	})
+	// A question that the work gives up makes the task work on.
+	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
+		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			short, cancel := context.WithTimeout(ctx, time.Minute)
+			defer cancel()
+			_, err := run.Call(short, "elicitation/create", nil)
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+			return untilDone(ctx, run)
+		})
+		synctest.Wait()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := status(t, m, created.TaskID); got != mcp.TaskStatusWorking {
+			t.Errorf("the task is %s", got)
+		}
+	})
+	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
+		answer := make(chan error, 1)
+		create(t, m, task.Request{Task: &mcp.TaskMetadata{TTL: new(int64(1000))}, Work: func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			_, err := run.Call(context.Background(), "elicitation/create", nil)
+			answer <- err
+			return nil, err
+		}})
+		if err := <-answer; err != task.ErrExpired {
+			t.Errorf("the work got %v", err)
+		}
+	})
+}

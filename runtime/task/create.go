@@ -1,0 +1,138 @@
+package task
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mcpwire/mcpwire/mcp"
+)
+
+// Request is a request that is to run as a task.
+type Request struct {
+	Principal string
+	Method    string            // such as tools/call
+	Params    json.RawMessage   // without the task member
+	Token     mcp.ProgressToken // under which progress is wanted, or the zero one
+	Task      *mcp.TaskMetadata // what the requestor wishes; nil for nothing
+
+	// Work does what is asked in this process; it is nil if Runner does it elsewhere, which is
+	// one of [Config.Jobs] by name.
+	Work   Work
+	Runner string
+	// Restartable declares that Work may be run again from its start if the receiver stops in
+	// between.
+	Restartable bool
+
+	StatusMessage string
+	PollInterval  time.Duration // 0 for that of the [Config]
+
+	// Via is where the requestor can be reached, or nil.
+	Via Requestor
+}
+
+// Create stores a new task and starts its work. When it returns the task is as durable as the
+// store makes it. The state that it returns is that of the creation: working, even if the work is
+// done already. The values of ctx are those of the work's context, its end is not.
+func (m *Manager) Create(ctx context.Context, q Request) (mcp.Task, error) {
+	r, err := m.create(ctx, q)
+	if err != nil {
+		m.audit.refused(q.Principal, "", q.Method, err)
+		return mcp.Task{}, err
+	}
+	return r.Task(), nil
+}
+
+func (m *Manager) create(ctx context.Context, q Request) (Record, error) {
+	if err := m.admit(q.Principal); err != nil {
+		return Record{}, err
+	}
+	work := q.Work
+	if q.Runner != "" {
+		jobs := m.cfg.Jobs[q.Runner]
+		if jobs == nil || work != nil {
+			return Record{}, fmt.Errorf("task: no jobs are called %q, or there is work as well", q.Runner)
+		}
+		work = follow(jobs)
+	}
+	if work == nil {
+		return Record{}, errors.New("task: no work")
+	}
+	ttl, err := m.ttl(q.Task)
+	if err != nil {
+		return Record{}, err
+	}
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	r := Record{
+		Owner: q.Principal, Status: mcp.TaskStatusWorking, StatusMessage: q.StatusMessage,
+		Created: now, Updated: now, TTL: ttl, PollInterval: m.cfg.PollInterval,
+		Method: q.Method, Params: q.Params, Token: q.Token,
+		Restartable: q.Restartable, Runner: q.Runner,
+	}
+	if q.PollInterval != 0 {
+		r.PollInterval = q.PollInterval
+	}
+	for {
+		r.ID = rand.Text()
+		r.Bytes = r.size()
+		if err := m.limits.begin(r.Owner, r.Bytes); err != nil {
+			return Record{}, err
+		}
+		stored, err := m.begin(ctx, r, q.Via, work)
+		if err == nil {
+			return stored, nil
+		}
+		m.limits.drop(r.Owner, r.Bytes, true)
+		if !errors.Is(err, ErrExists) {
+			return Record{}, m.fault("create task", err)
+		}
+	}
+}
+
+// begin stores a task and starts its work. The work is known before the task is, so that no
+// cancellation can come too early for it.
+func (m *Manager) begin(ctx context.Context, r Record, via Requestor, work Work) (Record, error) {
+	run, err := m.newRun(ctx, &r, via)
+	if err != nil {
+		return Record{}, err
+	}
+	// The requestor's patience is not what decides whether the task is stored.
+	r, err = m.store.Create(m.life, r)
+	if err != nil {
+		m.forget(run)
+		m.group.Done()
+		return Record{}, err
+	}
+	m.audit.created(&r)
+	m.sweepBy(r.Expires())
+	go m.work(run, work) // ends with the work; counted by newRun
+	return r, nil
+}
+
+// ttl settles how long a task is kept; 0 is for ever.
+func (m *Manager) ttl(wish *mcp.TaskMetadata) (time.Duration, error) {
+	if wish == nil || wish.TTL == nil {
+		if m.cfg.Unlimited {
+			return 0, nil
+		}
+		// A ttl of null, which the schema does not have but peers send, asks for as much as
+		// there is.
+		if wish != nil {
+			if _, null := wish.Extra.Get("ttl"); null {
+				return m.cfg.MaxTTL, nil
+			}
+		}
+		return m.cfg.DefaultTTL, nil
+	}
+	ms := *wish.TTL
+	if ms <= 0 {
+		return 0, ErrTTL
+	}
+	if ms > m.cfg.MaxTTL.Milliseconds() { // before it could overflow a Duration
+		return m.cfg.MaxTTL, nil
+	}
+	return time.Duration(ms) * time.Millisecond, nil
+}

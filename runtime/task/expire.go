@@ -1,0 +1,124 @@
+package task
+
+import (
+	"hash/maphash"
+	"sync"
+	"time"
+)
+
+// sweepPortion is how many tasks go at once, so that nobody waits long for the store; sweepRest is
+// the longest time between two looks, for tasks that another process may have made.
+const (
+	sweepPortion = 256
+	sweepRest    = time.Minute
+)
+
+// sweep drops tasks when their time has passed, until the Manager closes. It sleeps until the
+// next one is due: however many tasks there are, none has a timer of its own.
+func (m *Manager) sweep() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-m.nudge:
+		case <-m.life.Done():
+			return
+		}
+		m.mu.Lock()
+		m.wake = time.Time{} // what is created from now on makes itself known
+		m.mu.Unlock()
+		gone, next, err := m.store.Sweep(m.life, time.Now(), sweepPortion)
+		for i := range gone {
+			m.expired(&gone[i])
+		}
+		if err != nil && m.life.Err() == nil {
+			m.fault("drop expired tasks", err)
+			next = time.Now().Add(time.Second)
+		}
+		wake := time.Now().Add(sweepRest)
+		if !next.IsZero() && next.Before(wake) {
+			wake = next
+		}
+		m.mu.Lock()
+		if !m.wake.IsZero() && m.wake.Before(wake) {
+			wake = m.wake
+		}
+		m.wake = wake
+		m.mu.Unlock()
+		timer.Reset(time.Until(wake))
+	}
+}
+
+// sweepBy makes the sweeper look when a new task expires, if that is before it would anyway.
+func (m *Manager) sweepBy(expires time.Time) {
+	if expires.IsZero() {
+		return
+	}
+	m.mu.Lock()
+	earlier := m.wake.IsZero() || expires.Before(m.wake)
+	if earlier {
+		m.wake = expires
+	}
+	m.mu.Unlock()
+	if earlier {
+		select {
+		case m.nudge <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// expired does what follows when a task is dropped.
+func (m *Manager) expired(r *Record) {
+	m.limits.drop(r.Owner, r.Bytes, !r.over())
+	m.past.add(r.Owner, r.ID)
+	if run := m.run(r.ID); run != nil {
+		run.hush()
+		run.cancel(ErrExpired)
+	}
+	m.audit.expired(r)
+}
+
+// graveyard remembers the latest tasks that have expired, so that who asks for one is told so.
+// The zero value is empty.
+type graveyard struct {
+	once  sync.Once
+	seed  maphash.Seed
+	mu    sync.Mutex
+	known map[uint64]struct{}
+	ring  []uint64 // what is known, the oldest at next
+	next  int
+}
+
+const graves = 4096
+
+func (g *graveyard) hash(owner, id string) uint64 {
+	g.once.Do(func() { g.seed = maphash.MakeSeed() })
+	return maphash.Comparable(g.seed, [2]string{owner, id})
+}
+
+func (g *graveyard) add(owner, id string) {
+	h := g.hash(owner, id)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.known == nil {
+		g.known = map[uint64]struct{}{}
+	}
+	if len(g.ring) < graves {
+		g.ring = append(g.ring, h)
+	} else {
+		delete(g.known, g.ring[g.next])
+		g.ring[g.next] = h
+		g.next = (g.next + 1) % graves
+	}
+	g.known[h] = struct{}{}
+}
+
+func (g *graveyard) holds(owner, id string) bool {
+	h := g.hash(owner, id)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, ok := g.known[h]
+	return ok
+}

@@ -1,0 +1,108 @@
+package task
+
+import (
+	"context"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec"
+)
+
+// lookInterval is how often a job is looked at that does not say; cancelTimeout is how long it
+// may take to stop one.
+const (
+	lookInterval  = time.Second
+	cancelTimeout = 30 * time.Second
+)
+
+// follow is the work of a task that stands for a job: it starts that, unless it has been
+// started before, and looks at it until it is done.
+func follow(jobs Jobs) Work {
+	return func(ctx context.Context, run *Run) (codec.Encoder, error) {
+		job, err := run.startJob(ctx, jobs)
+		if err != nil {
+			return nil, err
+		}
+		out, err := run.watchJob(ctx, jobs, job)
+		switch cause := context.Cause(ctx); {
+		case cause == ErrCancelled || cause == ErrExpired:
+			run.stopJob(jobs, job)
+			return nil, cause
+		case err != nil:
+			return nil, err
+		case out.Error != nil:
+			return nil, out.Error
+		}
+		return rawJSON(out.Result), nil
+	}
+}
+
+// startJob returns the name of the task's job, which it starts and stores if it has none.
+func (run *Run) startJob(ctx context.Context, jobs Jobs) (string, error) {
+	r, err := run.m.store.Get(ctx, run.id)
+	if err != nil || r.Job != "" {
+		return r.Job, err
+	}
+	job, err := jobs.Start(ctx, r)
+	if err != nil {
+		return "", err
+	}
+	_, err = run.m.change(context.WithoutCancel(ctx), run.id, func(r *Record) error { r.Job = job; return nil })
+	if err != nil { // nobody would know of it: the task is over, or the store fails
+		run.stopJob(jobs, job)
+		return "", err
+	}
+	return job, nil
+}
+
+// watchJob looks at a job until it is done or ctx ends.
+func (run *Run) watchJob(ctx context.Context, jobs Jobs, job string) (Outcome, error) {
+	for {
+		look, err := jobs.Look(ctx, job)
+		switch {
+		case err != nil:
+			run.m.cfg.Logger.Warn("job not seen", "task", run.id, "job", job, "error", err)
+		case look.Done:
+			return look.Outcome, nil
+		default:
+			run.showJob(ctx, look)
+		}
+		wait := look.After
+		if wait <= 0 {
+			wait = lookInterval
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return Outcome{}, context.Cause(ctx)
+		}
+	}
+}
+
+// showJob tells the requestor how far a job is.
+func (run *Run) showJob(ctx context.Context, look Look) {
+	if look.Progress != nil {
+		run.Report(*look.Progress) // one that does not grow is no news
+	}
+	if look.Message == "" {
+		return
+	}
+	message := shorten(look.Message)
+	run.m.change(ctx, run.id, func(r *Record) error { // a failure is logged, and tried again with the next look
+		if r.over() || r.StatusMessage == message {
+			return errSame
+		}
+		r.StatusMessage = message
+		return nil
+	})
+}
+
+// stopJob cancels a job whose task is over.
+func (run *Run) stopJob(jobs Jobs, job string) {
+	ctx, cancel := context.WithTimeout(context.Background(), cancelTimeout)
+	defer cancel()
+	if err := jobs.Cancel(ctx, job); err != nil {
+		run.m.cfg.Logger.Warn("job not cancelled", "task", run.id, "job", job, "error", err)
+	}
+}

@@ -1,0 +1,151 @@
+package task_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/memory"
+)
+
+// batch is a batch system in which a job takes five looks.
+type batch struct {
+	mu        sync.Mutex
+	started   map[string]int // jobs by task, with how often they were started
+	looks     int
+	cancelled []string
+	out       task.Outcome
+	broken    bool // is not to be seen at the moment
+}
+
+func (b *batch) Start(ctx context.Context, r task.Record) (string, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if string(r.Params) == `{"refuse":1}` {
+		return "", &jsonrpc.Error{Code: -32602, Message: "no such queue"}
+	}
+	if b.started == nil {
+		b.started = map[string]int{}
+	}
+	b.started[r.ID]++
+	return "job of " + r.ID, nil
+}
+
+func (b *batch) Look(ctx context.Context, job string) (task.Look, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.looks++
+	switch {
+	case b.broken:
+		return task.Look{}, errors.New("not reachable")
+	case b.looks < 5:
+		return task.Look{Message: "in the queue", After: time.Minute, Progress: &task.Progress{Value: float64(b.looks)}}, nil
+	}
+	return task.Look{Done: true, Outcome: b.out}, nil
+}
+
+func (b *batch) Cancel(ctx context.Context, job string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.cancelled = append(b.cancelled, job)
+	return ctx.Err()
+}
+
+// A task follows a job at the pace the job asks for, to its end.
+func TestJob(t *testing.T) {
+	for _, out := range []task.Outcome{
+		{Result: json.RawMessage(`{"content":[]}`)},
+		{Error: &jsonrpc.Error{Code: -1, Message: "out of memory", Data: json.RawMessage(`7`)}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := &batch{out: out}
+			m := manager(t, task.Config{Quiet: true, Jobs: map[string]task.Jobs{"batch": b}})
+			p := new(peer)
+			created := create(t, m, task.Request{Runner: "batch", Via: p, Token: mcpToken})
+			synctest.Wait()
+			if got := *get(t, m, created.TaskID).StatusMessage; got != "in the queue" {
+				t.Errorf("message %q", got)
+			}
+			before := time.Now()
+			got := result(t, m, created.TaskID)
+			if d := time.Since(before); d != 4*time.Minute {
+				t.Errorf("took %v", d)
+			}
+			equal(t, "error", out.Error, got.Error)
+			equal(t, "progress", []float64{1, 2, 3, 4}, p.progress())
+			equal(t, "starts", map[string]int{created.TaskID: 1}, b.started)
+		})
+	}
+}
+
+// A job that cannot be started fails its task; one that cannot be seen is looked for again.
+func TestJobTrouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &batch{out: task.Outcome{Result: json.RawMessage(`{}`)}}
+		m := manager(t, task.Config{Jobs: map[string]task.Jobs{"batch": b}})
+		refused := create(t, m, task.Request{Runner: "batch", Params: json.RawMessage(`{"refuse":1}`)})
+		equal(t, "refused", &jsonrpc.Error{Code: -32602, Message: "no such queue"}, result(t, m, refused.TaskID).Error)
+		b.broken = true
+		created := create(t, m, task.Request{Runner: "batch"})
+		time.Sleep(10 * time.Minute)
+		b.mu.Lock()
+		b.broken = false
+		b.mu.Unlock()
+		if out := result(t, m, created.TaskID); out.Error != nil {
+			t.Error(out.Error)
+		}
+		for _, q := range []task.Request{{Runner: "no such"}, {Runner: "batch", Work: untilDone}, {}} {
+			if _, err := m.Create(t.Context(), q); err == nil {
+				t.Errorf("%+v was taken", q)
+			}
+		}
+	})
+}
+
+// Cancelling a task, and its expiry, stops the job.
+func TestJobIsStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := new(batch)
+		m := manager(t, task.Config{Jobs: map[string]task.Jobs{"batch": b}})
+		cancelled := create(t, m, task.Request{Runner: "batch"})
+		synctest.Wait()
+		if _, err := m.Cancel(t.Context(), "alice", cancelled.TaskID, nil); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		equal(t, "cancelled", []string{"job of " + cancelled.TaskID}, b.cancelled)
+		expired := create(t, m, task.Request{Runner: "batch", Task: &mcp.TaskMetadata{TTL: new(int64(1000))}})
+		time.Sleep(time.Second)
+		synctest.Wait()
+		equal(t, "expired", []string{"job of " + cancelled.TaskID, "job of " + expired.TaskID}, b.cancelled)
+	})
+}
+
+// A restart loses no job and starts none a second time, and neither an orderly end nor a crash
+// stops one.
+func TestJobSurvivesRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		b := &batch{out: task.Outcome{Result: json.RawMessage(`{}`)}}
+		jobs := map[string]task.Jobs{"batch": b}
+		first := manager(t, task.Config{Store: store, Jobs: jobs})
+		created := create(t, first, task.Request{Runner: "batch"})
+		synctest.Wait()
+		if err := first.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		second := manager(t, task.Config{Store: store, Jobs: jobs})
+		if out := result(t, second, created.TaskID); out.Error != nil {
+			t.Error(out.Error)
+		}
+		equal(t, "starts", map[string]int{created.TaskID: 1}, b.started)
+		equal(t, "cancelled", []string(nil), b.cancelled)
+	})
+}

@@ -1,0 +1,129 @@
+package task_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/task"
+)
+
+func tryCreate(t *testing.T, m *task.Manager, who string, work task.Work) error {
+	t.Helper()
+	_, err := m.Create(t.Context(), task.Request{Principal: who, Method: "tools/call", Work: work})
+	return err
+}
+
+// Each principal may have so many tasks that are not over; the others are unharmed.
+//
+// Proves TASK-73.
+func TestTaskLimit(t *testing.T) {
+	bubble(t, task.Config{Limits: task.Limits{Tasks: 2}}, func(t *testing.T, m *task.Manager) {
+		first := start(t, m, untilDone)
+		start(t, m, untilDone)
+		err := tryCreate(t, m, "alice", untilDone)
+		equal(t, "third", &jsonrpc.Error{Code: task.CodeTooManyTasks, Message: "task: limit of 2 unfinished tasks is reached"}, task.WireError(err))
+		if err := tryCreate(t, m, "bob", untilDone); err != nil {
+			t.Errorf("bob: %v", err)
+		}
+		if _, err := m.Cancel(t.Context(), "alice", first.TaskID, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := tryCreate(t, m, "alice", returns(`{}`)); err != nil {
+			t.Errorf("after a cancellation: %v", err)
+		}
+		synctest.Wait()
+		if err := tryCreate(t, m, "alice", untilDone); err != nil {
+			t.Errorf("after a completion: %v", err)
+		}
+		time.Sleep(2 * time.Hour)
+		for range 2 {
+			if err := tryCreate(t, m, "alice", untilDone); err != nil {
+				t.Errorf("after an expiry: %v", err)
+			}
+		}
+	})
+}
+
+// Each principal may store so many bytes. A result that does not fit fails its task.
+//
+// Proves TASK-73.
+func TestByteLimit(t *testing.T) {
+	bubble(t, task.Config{Limits: task.Limits{Bytes: 10_000}}, func(t *testing.T, m *task.Manager) {
+		large := returns(`{"x":"` + strings.Repeat("x", 8000) + `"}`)
+		fits := start(t, m, large)
+		if out := result(t, m, fits.TaskID); out.Error != nil {
+			t.Fatal(out.Error)
+		}
+		second := start(t, m, large)
+		want := &jsonrpc.Error{Code: task.CodeTooManyBytes, Message: "task: limit of 10000 stored bytes is reached"}
+		equal(t, "second result", want, result(t, m, second.TaskID).Error)
+		if state := get(t, m, second.TaskID); state.Status != mcp.TaskStatusFailed || *state.StatusMessage != want.Message {
+			t.Errorf("%+v", state)
+		}
+		_, err := m.Create(t.Context(), task.Request{Principal: "alice", Method: "tools/call", Work: large, Params: json.RawMessage(`{"x":"` + strings.Repeat("x", 2000) + `"}`)})
+		equal(t, "request", want, task.WireError(err))
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		third := start(t, m, large)
+		if out := result(t, m, third.TaskID); out.Error != nil {
+			t.Errorf("after an expiry: %v", out.Error)
+		}
+	})
+}
+
+// Each principal may call so often, and is told when to come again.
+//
+// Proves TASK-73.
+func TestRateLimit(t *testing.T) {
+	bubble(t, task.Config{Limits: task.Limits{Rate: 10, Burst: 3}}, func(t *testing.T, m *task.Manager) {
+		for range 3 {
+			if _, err := m.Get(t.Context(), "alice", "guess", nil); !errors.Is(err, task.ErrNotFound) {
+				t.Fatal(err)
+			}
+		}
+		_, err := m.Get(t.Context(), "alice", "guess", nil)
+		limit, ok := errors.AsType[*task.LimitError](err)
+		if !ok || limit.RetryAfter != 100*time.Millisecond {
+			t.Fatalf("fourth call: %v", err)
+		}
+		equal(t, "told", &jsonrpc.Error{
+			Code: task.CodeTooManyCalls, Message: "task: limit of 10 task calls per second is reached, try again in 100ms",
+			Data: json.RawMessage(`{"retryAfter":101}`),
+		}, task.WireError(err))
+		_, _, listErr := m.List(t.Context(), "alice", "")
+		_, resultErr := m.Result(t.Context(), "alice", "guess", nil)
+		_, cancelErr := m.Cancel(t.Context(), "alice", "guess", nil)
+		for _, err := range []error{tryCreate(t, m, "alice", untilDone), listErr, resultErr, cancelErr} {
+			if code(err) != task.CodeTooManyCalls {
+				t.Errorf("another call: %v", err)
+			}
+		}
+		if _, err := m.Get(t.Context(), "bob", "guess", nil); !errors.Is(err, task.ErrNotFound) {
+			t.Errorf("bob: %v", err)
+		}
+		time.Sleep(limit.RetryAfter)
+		if err := tryCreate(t, m, "alice", untilDone); err != nil {
+			t.Errorf("later: %v", err)
+		}
+		// Who comes once and never again is forgotten.
+		for i := range 1000 {
+			m.Get(t.Context(), fmt.Sprint("guest ", i), "guess", nil)
+		}
+	})
+}
+
+// Without a limit there is none.
+func TestNoLimits(t *testing.T) {
+	bubble(t, task.Config{Limits: task.Limits{Tasks: -1, Bytes: -1, Rate: -1}}, func(t *testing.T, m *task.Manager) {
+		for range 3000 {
+			start(t, m, untilDone)
+		}
+	})
+}

@@ -1,0 +1,77 @@
+package task
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"time"
+
+	"github.com/mcpwire/mcpwire/mcp"
+)
+
+// List returns a page of the tasks of a principal, the oldest first, and the cursor of the next
+// page, "" if there is none (MCP tasks, "Task Listing"). Cursor "" is the first page. A task that is
+// there all the while is on one page, whatever comes and goes meanwhile. A cursor stays good for
+// ever, after a restart too, and for its principal alone; others fail with [ErrCursor].
+func (m *Manager) List(ctx context.Context, principal, cursor string) (tasks []mcp.Task, next string, err error) {
+	tasks, next, err = m.list(ctx, principal, cursor)
+	if err != nil {
+		m.audit.refused(principal, "", "tasks/list", err)
+		return nil, "", err
+	}
+	m.audit.listed(principal)
+	return tasks, next, nil
+}
+
+func (m *Manager) list(ctx context.Context, principal, cursor string) (tasks []mcp.Task, next string, err error) {
+	if err := m.admit(principal); err != nil {
+		return nil, "", err
+	}
+	after, err := parseCursor(principal, cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	// One more than fits tells whether there is another page.
+	records, err := m.store.List(ctx, principal, after, m.cfg.PageSize+1)
+	if err != nil {
+		return nil, "", m.fault("list tasks", err)
+	}
+	if len(records) > m.cfg.PageSize {
+		records = records[:m.cfg.PageSize]
+		next = formatCursor(principal, records[len(records)-1].Seq)
+	}
+	now := time.Now()
+	tasks = make([]mcp.Task, 0, len(records))
+	for i := range records {
+		if !records[i].expired(now) {
+			tasks = append(tasks, records[i].Task())
+		}
+	}
+	return tasks, next, nil
+}
+
+// A cursor is the place behind which a page begins, and a checksum over that and the principal.
+// The checksum keeps nobody out, for a cursor leads nowhere but into one's own tasks; it tells a
+// cursor from nonsense, and from somebody else's.
+
+func formatCursor(principal string, seq uint64) string {
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, 16+len(principal)), seq)
+	sum := sha256.Sum256(append(b, principal...))
+	return base64.RawURLEncoding.EncodeToString(append(b, sum[:8]...))
+}
+
+func parseCursor(principal, cursor string) (after uint64, err error) {
+	if cursor == "" {
+		return 0, nil
+	}
+	b, err := base64.RawURLEncoding.DecodeString(cursor)
+	if err != nil || len(b) != 16 {
+		return 0, ErrCursor
+	}
+	after = binary.BigEndian.Uint64(b)
+	if formatCursor(principal, after) != cursor {
+		return 0, ErrCursor
+	}
+	return after, nil
+}

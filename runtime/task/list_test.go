@@ -1,0 +1,116 @@
+package task_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/task"
+)
+
+// A principal's tasks are on pages, each once, the oldest first, while others come and go.
+//
+// Proves TASK-51, TASK-52, TASK-54, TASK-69.
+func TestList(t *testing.T) {
+	bubble(t, task.Config{PageSize: 10}, func(t *testing.T, m *task.Manager) {
+		var want []string
+		for i := range 25 {
+			if i == 3 { // goes meanwhile
+				create(t, m, task.Request{Task: &mcp.TaskMetadata{TTL: new(int64(1))}, Work: returns(`{}`)})
+			}
+			want = append(want, start(t, m, returns(`{}`)).TaskID)
+			create(t, m, task.Request{Principal: "bob", Work: returns(`{}`)})
+		}
+		synctest.Wait()
+		var all []string
+		var sizes []int
+		for cursor := ""; ; {
+			tasks, next, err := m.List(t.Context(), "alice", cursor)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sizes = append(sizes, len(tasks))
+			for _, one := range tasks {
+				all = append(all, one.TaskID)
+				if one.Status != mcp.TaskStatusCompleted {
+					t.Errorf("%+v", one)
+				}
+			}
+			if next == "" {
+				break
+			}
+			cursor = next
+			start(t, m, returns(`{}`))
+			time.Sleep(time.Millisecond)
+			synctest.Wait()
+		}
+		equal(t, "sizes of pages", []int{10, 10, 8}, sizes)
+		seen := map[string]int{}
+		for _, id := range all {
+			seen[id]++
+			if seen[id] > 1 {
+				t.Errorf("%s came twice", id)
+			}
+		}
+		for _, id := range want {
+			if get(t, m, id); seen[id] == 0 {
+				t.Errorf("%s is there but not listed", id)
+			}
+		}
+	})
+}
+
+// A page at the very end has no cursor, and none has a task too many.
+func TestListOfExactlyOnePage(t *testing.T) {
+	bubble(t, task.Config{PageSize: 3}, func(t *testing.T, m *task.Manager) {
+		for i := range 4 {
+			tasks, next, err := m.List(t.Context(), "alice", "")
+			if err != nil || len(tasks) != i || next != "" {
+				t.Errorf("%d tasks: %d listed, next %q, %v", i, len(tasks), next, err)
+			}
+			start(t, m, returns(`{}`))
+		}
+		if tasks, next, err := m.List(t.Context(), "alice", ""); err != nil || len(tasks) != 3 || next == "" {
+			t.Errorf("4 tasks: %d listed, next %q, %v", len(tasks), next, err)
+		}
+	})
+}
+
+// A cursor is opaque and bound to its principal; nonsense and what belongs to others is refused.
+//
+// Proves TASK-62, TASK-69.
+func TestCursors(t *testing.T) {
+	bubble(t, task.Config{PageSize: 1}, func(t *testing.T, m *task.Manager) {
+		for range 3 {
+			start(t, m, returns(`{}`))
+			create(t, m, task.Request{Principal: "bob", Work: returns(`{}`)})
+		}
+		_, cursor, err := m.List(t.Context(), "alice", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, bobs, err := m.List(t.Context(), "bob", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, _, err := m.List(t.Context(), "alice", cursor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, _, err := m.List(t.Context(), "alice", cursor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "the same cursor again", first, again)
+		flipped := []byte(cursor)
+		flipped[3] ^= 1
+		for _, bad := range []string{"nonsense", bobs, cursor + "A", cursor[1:], string(flipped), cursor + "=", "\n" + cursor, strings.Repeat("A", 22), strings.Repeat("x", 1<<16)} {
+			_, _, err := m.List(t.Context(), "alice", bad)
+			equal(t, fmt.Sprintf("cursor %.40q", bad), &jsonrpc.Error{Code: -32602, Message: "task: invalid cursor"}, task.WireError(err))
+		}
+	})
+}

@@ -1,0 +1,777 @@
+package task_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/memory"
+)
+
+// A task from its creation to the second reading of its result.
+//
+// Proves TASK-13, TASK-14, TASK-21, TASK-32, TASK-33, TASK-36, TASK-39, TASK-40, TASK-42.
+func TestLifeOfATask(t *testing.T) {
+	bubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
+		const plain = `{"content":[{"type":"text","text":"42"}],"_meta":{"k":1.0},"later":[1e2]}`
+		born := time.Now()
+		ctx, cancel := context.WithCancel(t.Context())
+		created, err := m.Create(ctx, task.Request{
+			Principal: "alice", Method: "tools/call",
+			Work: func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+				time.Sleep(time.Minute)
+				return raw(plain), ctx.Err()
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancel() // the request that created the task is over; its work is not
+		if created.Status != mcp.TaskStatusWorking {
+			t.Errorf("created as %s", created.Status)
+		}
+		if created.PollInterval == nil || *created.PollInterval != 1000 {
+			t.Errorf("poll interval %v", created.PollInterval)
+		}
+		equal(t, "read at once", created, get(t, m, created.TaskID))
+		at := parseTime(t, created.CreatedAt)
+		if at.Before(born.Truncate(time.Microsecond)) || created.LastUpdatedAt != created.CreatedAt {
+			t.Errorf("created at %s, updated at %s", created.CreatedAt, created.LastUpdatedAt)
+		}
+
+		before := time.Now()
+		out := result(t, m, created.TaskID)
+		if d := time.Since(before); d != time.Minute {
+			t.Errorf("the result took %v", d)
+		}
+		related := fmt.Sprintf(`"io.modelcontextprotocol/related-task":{"taskId":%q},`, created.TaskID)
+		if got := strings.Replace(string(out.Result), related, "", 1); got != plain {
+			t.Errorf("got %s\nfor  %s", out.Result, plain)
+		}
+		for range 3 {
+			equal(t, "read again", out, result(t, m, created.TaskID))
+		}
+		done := get(t, m, created.TaskID)
+		if done.Status != mcp.TaskStatusCompleted || done.CreatedAt != created.CreatedAt || !parseTime(t, done.LastUpdatedAt).After(at) {
+			t.Errorf("done: %+v", done)
+		}
+	})
+}
+
+// Even in a moment in which no time passes, every move dates the task anew.
+//
+// Proves TASK-33.
+func TestUpdatesAreDatedApart(t *testing.T) {
+	bubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
+		created := start(t, m, returns(`{}`))
+		synctest.Wait()
+		done := get(t, m, created.TaskID)
+		if !parseTime(t, done.LastUpdatedAt).After(parseTime(t, created.LastUpdatedAt)) {
+			t.Errorf("updated at %s, then at %s", created.LastUpdatedAt, done.LastUpdatedAt)
+		}
+	})
+}
+
+// How long a task is kept: as asked, up to a limit. 0 and less are refused, nothing overflows.
+//
+// Proves TASK-15, TASK-34, TASK-74.
+func TestTTL(t *testing.T) {
+	week := int64(7 * 24 * time.Hour / time.Millisecond)
+	limited := task.Config{MaxTTL: time.Hour, DefaultTTL: time.Minute}
+	unlimited := task.Config{MaxTTL: time.Hour, Unlimited: true}
+	for _, tt := range []struct {
+		cfg  task.Config
+		wish string // the task member
+		want string // the ttl member, or the code of the error
+	}{
+		{task.Config{}, `{}`, `3600000`},
+		{limited, ``, `60000`},
+		{limited, `{}`, `60000`},
+		{limited, `{"ttl":1}`, `1`},
+		{limited, `{"ttl":6e4}`, `60000`},
+		{limited, `{"ttl":60000.0}`, `60000`},
+		{limited, fmt.Sprintf(`{"ttl":%d}`, week), `3600000`},
+		{limited, `{"ttl":1e13}`, `3600000`},
+		{limited, `{"ttl":1e300}`, `3600000`},
+		{limited, fmt.Sprintf(`{"ttl":%d}`, int64(math.MaxInt64)), `3600000`},
+		{limited, `{"ttl":null}`, `3600000`},
+		{limited, `{"ttl":0}`, `-32602`},
+		{limited, `{"ttl":-5}`, `-32602`},
+		{limited, `{"ttl":-1e300}`, `-32602`},
+		{unlimited, `{}`, `null`},
+		{unlimited, `{"ttl":null}`, `null`},
+		{unlimited, `{"ttl":5}`, `5`},
+		{unlimited, `{"ttl":1e13}`, `3600000`},
+	} {
+		bubble(t, tt.cfg, func(t *testing.T, m *task.Manager) {
+			q := task.Request{Principal: "alice", Method: "tools/call", Work: untilDone}
+			if tt.wish != "" {
+				q.Task = new(mcp.TaskMetadata)
+				if err := codec.Unmarshal([]byte(tt.wish), q.Task); err != nil {
+					t.Fatal(err)
+				}
+			}
+			created, err := m.Create(t.Context(), q)
+			got := fmt.Sprint(code(err))
+			if err == nil {
+				text, _ := codec.Marshal(&created)
+				var members map[string]json.RawMessage
+				if err := json.Unmarshal(text, &members); err != nil {
+					t.Fatal(err)
+				}
+				got = string(members["ttl"])
+				equal(t, "read", created, get(t, m, created.TaskID))
+			}
+			if got != tt.want {
+				t.Errorf("%s: got %s, want %s", tt.wish, got, tt.want)
+			}
+		})
+	}
+	for _, cfg := range []task.Config{
+		{}, {Store: memory.New(), MaxTTL: -1}, {Store: memory.New(), MaxTTL: time.Hour, DefaultTTL: 2 * time.Hour}, {Store: memory.New(), PageSize: -1},
+	} {
+		if m, err := task.New(t.Context(), cfg); err == nil {
+			m.Close(t.Context())
+			t.Errorf("%+v was taken", cfg)
+		}
+	}
+}
+
+// What work ends with is what the task ends with.
+//
+// Proves TASK-41, TASK-42, TASK-65, TASK-66, TASK-67.
+func TestOutcomes(t *testing.T) {
+	withData := &jsonrpc.Error{Code: -32050, Message: "quota", Data: json.RawMessage(`{"left":0}`)}
+	for _, tt := range []struct {
+		name    string
+		work    task.Work
+		status  mcp.TaskStatus
+		message string
+		result  string // without _meta
+		err     *jsonrpc.Error
+	}{
+		{name: "result", work: returns(`{"content":[]}`), status: "completed", result: `{"content":[]}`},
+		{name: "tool error", work: returns(`{"content":[{"type":"text","text":"API rate limit"}],"isError":true}`),
+			status: "failed", message: "API rate limit", result: `{"content":[{"type":"text","text":"API rate limit"}],"isError":true}`},
+		{name: "silent tool error", work: returns(`{"content":[],"isError":true}`),
+			status: "failed", message: "the tool reported an error", result: `{"content":[],"isError":true}`},
+		{name: "error with data", work: func(context.Context, *task.Run) (codec.Encoder, error) {
+			return nil, fmt.Errorf("wrapped: %w", withData)
+		},
+			status: "failed", message: "quota", err: withData},
+		{name: "plain error", work: func(context.Context, *task.Run) (codec.Encoder, error) { return nil, errors.New("disk full") },
+			status: "failed", message: "disk full", err: &jsonrpc.Error{Code: -32603, Message: "disk full"}},
+		{name: "panic", work: func(context.Context, *task.Run) (codec.Encoder, error) { panic("oops") },
+			status: "failed", message: "the work ended without an outcome", err: &jsonrpc.Error{Code: -32603, Message: "the work ended without an outcome"}},
+		{name: "goexit", work: func(context.Context, *task.Run) (codec.Encoder, error) { runtime.Goexit(); return nil, nil },
+			status: "failed", message: "the work ended without an outcome", err: &jsonrpc.Error{Code: -32603, Message: "the work ended without an outcome"}},
+		{name: "no result", work: func(context.Context, *task.Run) (codec.Encoder, error) { return nil, nil },
+			status: "failed", message: "work returned no result", err: &jsonrpc.Error{Code: -32603, Message: "work returned no result"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			bubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
+				created := start(t, m, tt.work)
+				for range 2 {
+					out := result(t, m, created.TaskID)
+					equal(t, "error", tt.err, out.Error)
+					related := fmt.Sprintf(`"_meta":{"io.modelcontextprotocol/related-task":{"taskId":%q}},`, created.TaskID)
+					equal(t, "result", tt.result, strings.Replace(string(out.Result), related, "", 1))
+				}
+				state := get(t, m, created.TaskID)
+				message := ""
+				if state.StatusMessage != nil {
+					message = *state.StatusMessage
+				}
+				if state.Status != tt.status || message != tt.message {
+					t.Errorf("%s: %q", state.Status, message)
+				}
+			})
+		})
+	}
+	bubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
+		created := create(t, m, task.Request{Method: "sampling/createMessage", Work: returns(`{"isError":true}`)})
+		result(t, m, created.TaskID)
+		if state := get(t, m, created.TaskID); state.Status != mcp.TaskStatusCompleted {
+			t.Errorf("isError outside of tools: %s", state.Status)
+		}
+	})
+}
+
+// A status message has a length that requestors can show.
+func TestLongStatusMessage(t *testing.T) {
+	bubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
+		created := start(t, m, func(context.Context, *task.Run) (codec.Encoder, error) {
+			return nil, errors.New(strings.Repeat("é", 10000))
+		})
+		result(t, m, created.TaskID)
+		if got := *get(t, m, created.TaskID).StatusMessage; got != strings.Repeat("é", 250)+"…" {
+			t.Errorf("%d bytes: %s", len(got), got)
+		}
+	})
+}
+
+// A cancelled task stays cancelled whatever the work does, and the work is told.
+//
+// Proves TASK-23, TASK-39, TASK-55, TASK-56, TASK-57, TASK-58.
+func TestCancel(t *testing.T) {
+	bubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
+		cause := make(chan error, 1)
+		goOn := make(chan bool)
+		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			<-ctx.Done()
+			cause <- context.Cause(ctx)
+			<-goOn // ignores that it is over
+			if err := run.SetStatusMessage(context.Background(), "still here"); err == nil {
+				t.Error("the work has changed a task that is over")
+			}
+			return raw(`{"content":[]}`), nil
+		})
+		waiter := make(chan task.Outcome, 1)
+		go func() { waiter <- result(t, m, created.TaskID) }()
+		synctest.Wait()
+		state, err := m.Cancel(t.Context(), "alice", created.TaskID, nil)
+		if err != nil || state.Status != mcp.TaskStatusCancelled {
+			t.Fatalf("cancel: %+v, %v", state, err)
+		}
+		equal(t, "read", state, get(t, m, created.TaskID))
+		if got := <-cause; got != task.ErrCancelled {
+			t.Errorf("the work was stopped by %v", got)
+		}
+		want := task.Outcome{Error: &jsonrpc.Error{Code: task.CodeCancelled, Message: "task was cancelled"}}
+		equal(t, "who waited", want, <-waiter)
+		close(goOn)
+		synctest.Wait()
+		equal(t, "after the work", state, get(t, m, created.TaskID))
+		equal(t, "outcome", want, result(t, m, created.TaskID))
+		if _, err := m.Cancel(t.Context(), "alice", created.TaskID, nil); code(err) != jsonrpc.CodeInvalidParams {
+			t.Errorf("cancelled twice: %v", err)
+		}
+		if n := m.Stats().Running; n != 0 {
+			t.Errorf("%d still run", n)
+		}
+	})
+	for name, work := range map[string]task.Work{
+		"completed": returns(`{}`),
+		"failed":    func(context.Context, *task.Run) (codec.Encoder, error) { return nil, errors.New("x") },
+	} {
+		bubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
+			created := start(t, m, work)
+			synctest.Wait()
+			_, err := m.Cancel(t.Context(), "alice", created.TaskID, nil)
+			if code(err) != jsonrpc.CodeInvalidParams || !strings.Contains(task.WireError(err).Message, name) {
+				t.Errorf("cancel of a %s task: %v", name, err)
+			}
+			if got := get(t, m, created.TaskID).Status; string(got) != name {
+				t.Errorf("%s became %s", name, got)
+			}
+		})
+	}
+}
+
+// Nothing comes too early for the work: a cancellation right after the creation reaches it, in
+// whatever order the goroutines run.
+func TestEarlyCancel(t *testing.T) {
+	m := manager(t, task.Config{Limits: task.Limits{Rate: -1}})
+	for range 200 {
+		done := make(chan error, 1)
+		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			<-ctx.Done()
+			done <- context.Cause(ctx)
+			return nil, ctx.Err()
+		})
+		if _, err := m.Cancel(t.Context(), "alice", created.TaskID, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; err != task.ErrCancelled {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Whoever waits gets the answer: the first, the last and all between, at once and later.
+func TestManyWaiters(t *testing.T) {
+	bubble(t, task.Config{Limits: task.Limits{Rate: -1}}, func(t *testing.T, m *task.Manager) {
+		end := make(chan bool)
+		created := start(t, m, func(context.Context, *task.Run) (codec.Encoder, error) { <-end; return raw(`{"n":1}`), nil })
+		var group sync.WaitGroup
+		var outcomes sync.Map
+		for i := range 10_000 {
+			group.Go(func() { outcomes.Store(i, string(result(t, m, created.TaskID).Result)) })
+		}
+		synctest.Wait()
+		if n := m.Stats().Waiting; n != 10_000 {
+			t.Errorf("%d wait", n)
+		}
+		close(end)
+		group.Wait()
+		want := string(result(t, m, created.TaskID).Result)
+		n := 0
+		outcomes.Range(func(_, got any) bool { n++; return got == want })
+		if n != 10_000 {
+			t.Errorf("%d of 10000 got the result, or one got another", n)
+		}
+	})
+}
+
+// The end of a task between a look and the wait is not missed: tasks that end at random moments
+// around the call of Result all give their result.
+func TestNoWakeupIsLost(t *testing.T) {
+	m := manager(t, task.Config{Limits: task.Limits{Rate: -1, Tasks: -1}})
+	var group sync.WaitGroup
+	for i := range 8 {
+		group.Go(func() {
+			for j := range 300 {
+				created := start(t, m, func(context.Context, *task.Run) (codec.Encoder, error) {
+					for range (i + j) % 7 {
+						runtime.Gosched()
+					}
+					return raw(`{}`), nil
+				})
+				if out := result(t, m, created.TaskID); out.Error != nil {
+					t.Error(out.Error)
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+// Giving up the wait leaves the task alone.
+//
+// Proves TASK-30.
+func TestWaitGivenUp(t *testing.T) {
+	bubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
+		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			time.Sleep(time.Hour / 2)
+			return raw(`{}`), ctx.Err()
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := m.Result(ctx, "alice", created.TaskID, nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("waiting ended with %v", err)
+		}
+		if got := get(t, m, created.TaskID).Status; got != mcp.TaskStatusWorking {
+			t.Errorf("the task is %s", got)
+		}
+		if out := result(t, m, created.TaskID); out.Error != nil {
+			t.Error(out.Error)
+		}
+	})
+}
+
+// Another principal's task does not exist, and the empty principal is one like others.
+//
+// Proves TASK-61, TASK-68.
+func TestPrincipals(t *testing.T) {
+	var events []task.Event
+	cfg := task.Config{Audit: func(e task.Event) { events = append(events, e) }}
+	bubble(t, cfg, func(t *testing.T, m *task.Manager) {
+		hers := start(t, m, untilDone)
+		for _, who := range []string{"bob", "", "alic", "alice\x00"} {
+			for _, id := range []string{hers.TaskID, "no such", ""} {
+				_, getErr := m.Get(t.Context(), who, id, nil)
+				_, resultErr := m.Result(t.Context(), who, id, nil)
+				_, cancelErr := m.Cancel(t.Context(), who, id, nil)
+				for _, err := range []error{getErr, resultErr, cancelErr} {
+					want := &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "task: not found"}
+					equal(t, fmt.Sprintf("%q about %q", who, id), want, task.WireError(err))
+				}
+			}
+			if tasks, _, err := m.List(t.Context(), who, ""); err != nil || len(tasks) != 0 {
+				t.Errorf("%q lists %v, %v", who, tasks, err)
+			}
+		}
+		if got := get(t, m, hers.TaskID).Status; got != mcp.TaskStatusWorking {
+			t.Errorf("the task is %s", got)
+		}
+		foreign := 0
+		for _, e := range events {
+			if e.Foreign {
+				foreign++
+			}
+		}
+		if stats := m.Stats(); foreign != 12 || stats.Foreign != 12 || stats.Refused != 36 {
+			t.Errorf("%d foreign events, %+v", foreign, stats)
+		}
+	})
+}
+
+// Ids are long, random and never the same.
+//
+// Proves TASK-19, TASK-20, TASK-70.
+func TestIDs(t *testing.T) {
+	m := manager(t, task.Config{Limits: task.Limits{Rate: -1, Tasks: -1}})
+	var ids sync.Map
+	var group sync.WaitGroup
+	for i := range 8 {
+		group.Go(func() {
+			for range 250 {
+				created := create(t, m, task.Request{Principal: fmt.Sprint(i), Work: returns(`{}`)})
+				if len(created.TaskID) < 26 { // of 5 bits each
+					t.Errorf("id %q is short", created.TaskID)
+				}
+				if _, twice := ids.LoadOrStore(created.TaskID, true); twice {
+					t.Errorf("id %q was given out twice", created.TaskID)
+				}
+			}
+		})
+	}
+	group.Wait()
+	// Every place takes every character of the alphabet: no counter, no clock.
+	var chars [26]map[byte]bool
+	ids.Range(func(id, _ any) bool {
+		for i := range chars {
+			if chars[i] == nil {
+				chars[i] = map[byte]bool{}
+			}
+			chars[i][id.(string)[i]] = true
+		}
+		return true
+	})
+	for i := range chars {
+		if len(chars[i]) != 32 {
+			t.Errorf("place %d has %d different characters", i, len(chars[i]))
+		}
+	}
+}
+
+// Tasks go when their time has passed, whatever they are doing, with a message of its own for who
+// comes late, and nobody else.
+//
+// Proves TASK-35, TASK-64, TASK-74.
+func TestExpiry(t *testing.T) {
+	bubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
+		causes := make(chan error, 1)
+		minute := &mcp.TaskMetadata{TTL: new(int64(60_000))}
+		running := create(t, m, task.Request{Task: minute, Work: func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			<-ctx.Done()
+			causes <- context.Cause(ctx)
+			return raw(`{}`), nil
+		}})
+		finished := create(t, m, task.Request{Task: minute, Work: returns(`{}`)})
+		longer := create(t, m, task.Request{Work: returns(`{}`)})
+		before := time.Now()
+		_, err := m.Result(t.Context(), "alice", running.TaskID, nil)
+		if !errors.Is(err, task.ErrExpired) || time.Since(before) != time.Minute {
+			t.Errorf("waited %v for %v", time.Since(before), err)
+		}
+		if cause := <-causes; cause != task.ErrExpired {
+			t.Errorf("the work was stopped by %v", cause)
+		}
+		for _, id := range []string{running.TaskID, finished.TaskID} {
+			_, err := m.Get(t.Context(), "alice", id, nil)
+			equal(t, "late", &jsonrpc.Error{Code: -32602, Message: "task: expired"}, task.WireError(err))
+			_, err = m.Get(t.Context(), "bob", id, nil)
+			equal(t, "late and foreign", &jsonrpc.Error{Code: -32602, Message: "task: not found"}, task.WireError(err))
+		}
+		get(t, m, longer.TaskID)
+		if tasks, _, err := m.List(t.Context(), "alice", ""); err != nil || len(tasks) != 1 {
+			t.Errorf("listed %d tasks, %v", len(tasks), err)
+		}
+		synctest.Wait()
+		if s := m.Stats(); s.Expired != 2 || s.Running != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// A hundred thousand tasks expire each in its time, without a goroutine or a timer each.
+func TestExpiryOfMany(t *testing.T) {
+	bubble(t, task.Config{Limits: task.Limits{Rate: -1, Tasks: -1, Bytes: -1}}, func(t *testing.T, m *task.Manager) {
+		goroutines := runtime.NumGoroutine()
+		const n = 20_000
+		for i := range n {
+			ttl := int64(1 + i*7919%n)
+			create(t, m, task.Request{Task: &mcp.TaskMetadata{TTL: &ttl}, Work: returns(`{}`)})
+		}
+		synctest.Wait()
+		if more := runtime.NumGoroutine() - goroutines; more > 0 {
+			t.Errorf("%d goroutines more", more)
+		}
+		for _, ms := range []int{1, 2, 500, 10_000, n} {
+			time.Sleep(time.Until(started().Add(time.Duration(ms) * time.Millisecond)))
+			synctest.Wait()
+			if got := m.Stats().Expired; got != uint64(ms) {
+				t.Errorf("after %d ms %d have expired", ms, got)
+			}
+		}
+	})
+}
+
+// started is when the clock of a bubble begins.
+func started() time.Time { return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) }
+
+// Status message and poll interval can change; the message is gone from a completed task, which
+// has nothing to say.
+func TestStatusMessageAndPollInterval(t *testing.T) {
+	bubble(t, task.Config{PollInterval: -1}, func(t *testing.T, m *task.Manager) {
+		step := make(chan bool)
+		created := create(t, m, task.Request{StatusMessage: "queued", Work: func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			<-step
+			if err := errors.Join(run.SetStatusMessage(ctx, "half way"), run.SetPollInterval(ctx, 300*time.Millisecond)); err != nil {
+				t.Error(err)
+			}
+			if run.SetPollInterval(ctx, -1) == nil {
+				t.Error("a negative interval was taken")
+			}
+			<-step
+			return raw(`{}`), nil
+		}})
+		if *created.StatusMessage != "queued" || created.PollInterval != nil {
+			t.Errorf("created: %+v", created)
+		}
+		step <- true
+		synctest.Wait()
+		if state := get(t, m, created.TaskID); *state.StatusMessage != "half way" || *state.PollInterval != 300 || state.Status != mcp.TaskStatusWorking {
+			t.Errorf("half way: %+v", state)
+		}
+		step <- true
+		synctest.Wait()
+		if state := get(t, m, created.TaskID); state.StatusMessage != nil {
+			t.Errorf("done: %q", *state.StatusMessage)
+		}
+	})
+}
+
+// The requestor is told of every move, in order and to the address it was last seen at, with the
+// whole task and without related-task metadata.
+//
+// Proves TASK-48, TASK-50.
+func TestStatusNotifications(t *testing.T) {
+	bubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
+		first, second := new(peer), new(peer)
+		end := make(chan bool)
+		created := create(t, m, task.Request{Via: first, Work: func(context.Context, *task.Run) (codec.Encoder, error) { <-end; return raw(`{}`), nil }})
+		m.Get(t.Context(), "alice", created.TaskID, second)
+		m.Get(t.Context(), "bob", created.TaskID, first) // somebody else's address counts for nothing
+		close(end)
+		synctest.Wait()
+		state := get(t, m, created.TaskID)
+		text, _ := codec.Marshal(&state)
+		equal(t, "told the second", []string{"notifications/tasks/status " + string(text)}, second.seen())
+		equal(t, "told the first", []string(nil), first.seen())
+	})
+	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
+		p := new(peer)
+		create(t, m, task.Request{Via: p, Work: returns(`{}`)})
+		synctest.Wait()
+		equal(t, "told although quiet", []string(nil), p.seen())
+	})
+}
+
+// Progress grows, reaches the requestor wherever it is, and stops when the task is over, the last
+// report being delivered before.
+//
+// Proves PROG-07, PROG-11, PROG-12.
+func TestProgress(t *testing.T) {
+	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
+		first, second := new(peer), new(peer)
+		report := make(chan float64)
+		created := create(t, m, task.Request{Via: first, Token: codec.IntScalar(0), Work: func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			for v := range report {
+				err := run.Report(task.Progress{Value: v})
+				if want := map[bool]error{v == 2 || math.IsNaN(v): task.ErrNotIncreasing, v > 10: task.ErrProgressOver}[true]; err != want {
+					t.Errorf("report of %v: %v", v, err)
+				}
+			}
+			return raw(`{}`), nil
+		}})
+		for _, v := range []float64{-1, 2.5, 2, math.NaN(), 3} {
+			report <- v
+		}
+		synctest.Wait()
+		m.Get(t.Context(), "alice", created.TaskID, second)
+		report <- 4
+		synctest.Wait()
+		if _, err := m.Cancel(t.Context(), "alice", created.TaskID, nil); err != nil {
+			t.Fatal(err)
+		}
+		report <- 11
+		close(report)
+		synctest.Wait()
+		equal(t, "reported to the first", []float64{-1, 2.5}, first.progress()) // 3 was held back when it left
+		equal(t, "reported to the second", []float64{4}, second.progress())
+	})
+	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
+		p := new(peer)
+		create(t, m, task.Request{Via: p, Work: func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			return raw(`{}`), run.Report(task.Progress{Value: 1})
+		}})
+		synctest.Wait()
+		equal(t, "reported without a token", []float64(nil), p.progress())
+	})
+}
+
+// What the work tells carries the task.
+//
+// Proves TASK-46.
+func TestNotifyIsRelated(t *testing.T) {
+	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
+		p := new(peer)
+		created := create(t, m, task.Request{Via: p, Work: func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			if got, ok := task.FromContext(ctx); !ok || got != run {
+				t.Error("the context does not tell the task")
+			}
+			return raw(`{}`), run.Notify(ctx, "notifications/message", raw(`{"level":"info","data":1}`))
+		}})
+		synctest.Wait()
+		want := fmt.Sprintf(`notifications/message {"_meta":{"io.modelcontextprotocol/related-task":{"taskId":%q}},"level":"info","data":1}`, created.TaskID)
+		equal(t, "told", []string{want}, p.seen())
+	})
+}
+
+// failing is a store that fails when it is told to.
+type failing struct {
+	task.Store
+	mu  sync.Mutex
+	err error
+}
+
+func (s *failing) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+}
+
+func (s *failing) now() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+func (s *failing) Create(ctx context.Context, r task.Record) (task.Record, error) {
+	if err := s.now(); err != nil {
+		return task.Record{}, err
+	}
+	return s.Store.Create(ctx, r)
+}
+
+func (s *failing) Get(ctx context.Context, id string) (task.Record, error) {
+	if err := s.now(); err != nil {
+		return task.Record{}, err
+	}
+	return s.Store.Get(ctx, id)
+}
+
+func (s *failing) Update(ctx context.Context, r task.Record) (task.Record, error) {
+	if err := s.now(); err != nil {
+		return task.Record{}, err
+	}
+	return s.Store.Update(ctx, r)
+}
+
+func (s *failing) List(ctx context.Context, owner string, after uint64, limit int) ([]task.Record, error) {
+	if err := s.now(); err != nil {
+		return nil, err
+	}
+	return s.Store.List(ctx, owner, after, limit)
+}
+
+// A store that fails is an internal error, whose details stay inside; an outcome waits until the
+// store works again.
+//
+// Proves TASK-63.
+func TestStoreFails(t *testing.T) {
+	store := &failing{Store: memory.New()}
+	bubble(t, task.Config{Store: store}, func(t *testing.T, m *task.Manager) {
+		end := make(chan bool)
+		created := start(t, m, func(context.Context, *task.Run) (codec.Encoder, error) { <-end; return raw(`{}`), nil })
+		store.fail(errors.New("secret path: no space left"))
+		_, createErr := m.Create(t.Context(), task.Request{Principal: "alice", Method: "tools/call", Work: returns(`{}`)})
+		_, getErr := m.Get(t.Context(), "alice", created.TaskID, nil)
+		_, resultErr := m.Result(t.Context(), "alice", created.TaskID, nil)
+		_, cancelErr := m.Cancel(t.Context(), "alice", created.TaskID, nil)
+		_, _, listErr := m.List(t.Context(), "alice", "")
+		for _, err := range []error{createErr, getErr, resultErr, cancelErr, listErr} {
+			equal(t, "told", &jsonrpc.Error{Code: -32603, Message: "internal error: tasks are not available"}, task.WireError(err))
+		}
+		close(end)
+		time.Sleep(5 * time.Second)
+		store.fail(nil)
+		if out := result(t, m, created.TaskID); out.Error != nil {
+			t.Error(out.Error)
+		}
+		if s := m.Stats(); s.Created != 1 || s.Running != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// After Close nothing is taken and nobody hangs.
+func TestClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := manager(t, task.Config{})
+		created := start(t, m, untilDone)
+		waiting := make(chan error, 1)
+		go func() {
+			_, err := m.Result(t.Context(), "alice", created.TaskID, nil)
+			waiting <- err
+		}()
+		synctest.Wait()
+		stubborn := make(chan bool)
+		start(t, m, func(context.Context, *task.Run) (codec.Encoder, error) { <-stubborn; return raw(`{}`), nil })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := m.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("closed with stubborn work: %v", err)
+		}
+		if err := <-waiting; !errors.Is(err, task.ErrClosed) {
+			t.Errorf("waiting ended with %v", err)
+		}
+		_, err := m.Create(t.Context(), task.Request{Principal: "alice", Method: "tools/call", Work: returns(`{}`)})
+		if !errors.Is(err, task.ErrClosed) || code(err) != jsonrpc.CodeInternalError {
+			t.Errorf("create: %v", err)
+		}
+		close(stubborn)
+		if err := m.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Everything that happens is told, to the hook and to the log.
+//
+// Proves TASK-75.
+func TestAudit(t *testing.T) {
+	var mu sync.Mutex
+	var got []string
+	cfg := task.Config{Audit: func(e task.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		got = append(got, fmt.Sprint(e.Kind, " ", e.Principal, " ", e.Task != "", " ", e.Method, " ", e.From, ">", e.To, " ", e.Err))
+	}}
+	bubble(t, cfg, func(t *testing.T, m *task.Manager) {
+		created := start(t, m, returns(`{}`))
+		synctest.Wait()
+		get(t, m, created.TaskID)
+		result(t, m, created.TaskID)
+		m.List(t.Context(), "alice", "")
+		m.List(t.Context(), "alice", "nonsense")
+		time.Sleep(2 * time.Hour)
+		want := []string{
+			"created alice true tools/call >working <nil>",
+			"moved alice true tools/call working>completed <nil>",
+			"read alice true tasks/get >completed <nil>",
+			"read alice true tasks/result >completed <nil>",
+			"read alice false tasks/list > <nil>",
+			"refused alice false tasks/list > task: invalid cursor",
+			"expired alice true tools/call >completed <nil>",
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		equal(t, "events", want, got)
+		equal(t, "stats", task.Stats{Created: 1, Completed: 1, Expired: 1, Reads: 3, Refused: 1}, m.Stats())
+	})
+}

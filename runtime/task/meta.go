@@ -1,0 +1,102 @@
+package task
+
+import (
+	"encoding/json"
+
+	"github.com/mcpwire/mcpwire/codec"
+)
+
+// RelatedTask is the key in _meta that says which task a message belongs to (MCP tasks,
+// "Related Task Metadata").
+const RelatedTask = "io.modelcontextprotocol/related-task"
+
+// Relate returns a JSON object, which is the params or the result of a message, with the task
+// in its _meta. Everything else stays as it is, byte for byte. No object, an empty text, is taken
+// for {}; an error says that the text is something else.
+func Relate(object json.RawMessage, id string) (json.RawMessage, error) {
+	related, err := relatedMember(id)
+	if err != nil {
+		return nil, err
+	}
+	if len(object) == 0 {
+		object = json.RawMessage(`{}`)
+	}
+	from, to, insert, err := relatedPlace(object, related)
+	if err != nil {
+		return nil, err
+	}
+	out := make(json.RawMessage, 0, len(object)+len(insert))
+	out = append(out, object[:from]...)
+	out = append(out, insert...)
+	return append(out, object[to:]...), nil
+}
+
+// relatedMember is the member, name and value.
+func relatedMember(id string) ([]byte, error) {
+	w := codec.NewWriter(make([]byte, 0, 96))
+	w.Lit(`"` + RelatedTask + `":{"taskId":`)
+	w.Text(id)
+	w.Lit(`}`)
+	return w.Bytes(), w.Err()
+}
+
+// relatedPlace finds what to put in the place of object[from:to].
+func relatedPlace(object, related []byte) (from, to int64, insert []byte, err error) {
+	r := codec.NewReader(object, codec.NoCopy())
+	start := int64(r.Offset())
+	found := false
+	members := 0
+	for r.Object(); r.More(); members++ {
+		name := r.Key()
+		at := int64(r.Offset())
+		if name != "_meta" {
+			r.Skip()
+			continue
+		}
+		found = true
+		if r.Kind() != codec.KindObject {
+			r.Skip()
+			from, to, insert = at, int64(r.Offset()), wrap(related)
+			continue
+		}
+		from, to, insert = relatedIn(r, at, related)
+	}
+	r.End()
+	if err := r.Err(); err != nil {
+		return 0, 0, nil, err
+	}
+	if !found {
+		insert = append([]byte(`"_meta":`), wrap(related)...)
+		if members > 0 {
+			insert = append(insert, ',')
+		}
+		from, to = start+1, start+1
+	}
+	return from, to, insert, nil
+}
+
+func wrap(member []byte) []byte {
+	return append(append([]byte{'{'}, member...), '}')
+}
+
+// relatedIn is relatedPlace for the _meta object that is next in r, at an offset.
+func relatedIn(r *codec.Reader, at int64, related []byte) (from, to int64, insert []byte) {
+	members, found := 0, false
+	for r.Object(); r.More(); members++ {
+		name := r.Key()
+		begin := int64(r.KeyOffset())
+		r.Skip()
+		if name == RelatedTask {
+			found = true
+			from, to, insert = begin, int64(r.Offset()), related
+		}
+	}
+	if found {
+		return from, to, insert
+	}
+	insert = related
+	if members > 0 {
+		insert = append(related, ',')
+	}
+	return at + 1, at + 1, insert
+}

@@ -1,0 +1,151 @@
+package task_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/memory"
+)
+
+// crash is a store that a Manager loses from one moment to the next, as a process does that is
+// killed; what was written is there for the next one.
+func crash(t *testing.T, store task.Store) (*failing, *task.Manager) {
+	t.Helper()
+	lost := &failing{Store: store}
+	m := manager(t, task.Config{Store: lost, Quiet: true})
+	return lost, m
+}
+
+// After a restart finished tasks are as they were, restartable work is done again from its start
+// and with its request, and other work is failed with a message that says so. Nothing that is
+// not declared restartable is run twice.
+func TestRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		lost, first := crash(t, store)
+		var runs atomic.Int64
+		count := func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			runs.Add(1)
+			return untilDone(ctx, run)
+		}
+		finished := start(t, first, returns(`{"n":1}`))
+		outcome := result(t, first, finished.TaskID)
+		state := get(t, first, finished.TaskID)
+		running := start(t, first, count)
+		params := json.RawMessage(`{"name":"render"}`)
+		restartable := create(t, first, task.Request{Restartable: true, Params: params, Work: count})
+		asking := create(t, first, task.Request{Restartable: true, Params: params, Work: asks(2)})
+		unknown := create(t, first, task.Request{Restartable: true, Method: "forgotten", Work: count})
+		synctest.Wait()
+		lost.fail(errors.New("killed"))
+
+		second := manager(t, task.Config{Store: store, Quiet: true, Resume: func(r task.Record) task.Work {
+			if r.Method != "tools/call" {
+				return nil
+			}
+			return func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+				runs.Add(1)
+				return raw(`{"again":` + string(r.Params) + `}`), nil
+			}
+		}})
+		equal(t, "finished", state, get(t, second, finished.TaskID))
+		equal(t, "outcome", outcome, result(t, second, finished.TaskID))
+		for _, id := range []string{running.TaskID, unknown.TaskID} {
+			const message = "the receiver was restarted while the task was running, and the work cannot be resumed"
+			got := get(t, second, id)
+			if got.Status != mcp.TaskStatusFailed || *got.StatusMessage != message {
+				t.Errorf("running: %+v", got)
+			}
+			equal(t, "outcome", &jsonrpc.Error{Code: -32603, Message: message}, result(t, second, id).Error)
+		}
+		for _, id := range []string{restartable.TaskID, asking.TaskID} {
+			out := result(t, second, id)
+			want := fmt.Sprintf(`{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":%q}},"again":%s}`, id, params)
+			if string(out.Result) != want {
+				t.Errorf("resumed: %s, %v", out.Result, out.Error)
+			}
+		}
+		if got := runs.Load(); got != 3+2 {
+			t.Errorf("work ran %d times", got)
+		}
+		if s := second.Stats(); s.Resumed != 2 || s.Failed != 2 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// The limits count what was there before.
+func TestRestartKeepsLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		lost, first := crash(t, store)
+		create(t, first, task.Request{Restartable: true, Work: untilDone})
+		start(t, first, returns(`{}`))
+		synctest.Wait()
+		lost.fail(errors.New("killed"))
+		second := manager(t, task.Config{Store: store, Limits: task.Limits{Tasks: 1}, Resume: func(task.Record) task.Work { return untilDone }})
+		if err := tryCreate(t, second, "alice", untilDone); code(err) != task.CodeTooManyTasks {
+			t.Errorf("a second task: %v", err)
+		}
+	})
+}
+
+// An orderly end leaves what can be resumed as it is, and fails the rest with a reason. An
+// outcome that is there is stored.
+func TestShutdown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		first := manager(t, task.Config{Store: store})
+		restartable := create(t, first, task.Request{Restartable: true, Work: untilDone})
+		plain := start(t, first, untilDone)
+		quick := start(t, first, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			<-ctx.Done()
+			return raw(`{"partial":true}`), nil
+		})
+		synctest.Wait()
+		if err := first.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for id, want := range map[string]mcp.TaskStatus{
+			restartable.TaskID: mcp.TaskStatusWorking, plain.TaskID: mcp.TaskStatusFailed, quick.TaskID: mcp.TaskStatusCompleted,
+		} {
+			r, err := store.Get(t.Context(), id)
+			if err != nil || r.Status != want {
+				t.Errorf("got %s (%s), %v, want %s", r.Status, r.StatusMessage, err, want)
+			}
+			if id == plain.TaskID && r.StatusMessage != "the receiver was shut down while the task was running" {
+				t.Errorf("message: %s", r.StatusMessage)
+			}
+		}
+	})
+}
+
+// A cursor from before a restart is good after it.
+func TestRestartKeepsCursors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		first := manager(t, task.Config{Store: store, PageSize: 1})
+		start(t, first, returns(`{}`))
+		last := start(t, first, returns(`{}`))
+		synctest.Wait()
+		_, cursor, err := first.List(t.Context(), "alice", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		first.Close(t.Context())
+		second := manager(t, task.Config{Store: store, PageSize: 1})
+		tasks, _, err := second.List(t.Context(), "alice", cursor)
+		if err != nil || len(tasks) != 1 || tasks[0].TaskID != last.TaskID {
+			t.Errorf("listed %v, %v", tasks, err)
+		}
+	})
+}

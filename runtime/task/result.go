@@ -1,0 +1,106 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+// Result waits until a task is over and returns its outcome, which it can do any number of times
+// (MCP tasks, "Result Retrieval"). Meanwhile it brings the questions of the work to the
+// requestor, through via, with ctx; several callers share them. Via may be nil: then it only
+// waits.
+func (m *Manager) Result(ctx context.Context, principal, id string, via Requestor) (Outcome, error) {
+	out, err := m.result(ctx, principal, id, via)
+	if err != nil {
+		m.audit.refused(principal, id, "tasks/result", err)
+	}
+	return out, err
+}
+
+func (m *Manager) result(ctx context.Context, principal, id string, via Requestor) (Outcome, error) {
+	if err := m.admit(principal); err != nil {
+		return Outcome{}, err
+	}
+	r, err := m.read(ctx, principal, id)
+	if err == nil && !r.over() {
+		r, err = m.wait(ctx, r, via)
+	}
+	if err != nil {
+		return Outcome{}, err
+	}
+	m.audit.read(&r, "tasks/result")
+	if r.Error != nil {
+		return Outcome{Error: decodeError(r.Error)}, nil
+	}
+	return Outcome{Result: r.Result}, nil
+}
+
+// wait returns the record of a task when it is over.
+func (m *Manager) wait(ctx context.Context, r Record, via Requestor) (Record, error) {
+	m.audit.waiting.Add(1)
+	defer m.audit.waiting.Add(-1)
+	if run := m.run(r.ID); run != nil && via != nil {
+		before := run.reach(via)
+		defer run.leave(via, before)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer context.AfterFunc(m.life, func() { cancel(ErrClosed) })()
+
+	var d delivery
+	defer d.group.Wait() // after the context has ended, which ends every delivery
+	defer cancel(context.Canceled)
+	for !r.over() {
+		if via != nil {
+			d.start(ctx, m, via, &r)
+		}
+		next, err := m.store.Wait(ctx, r.ID, r.Revision)
+		if cause := context.Cause(ctx); err != nil && cause != nil {
+			return r, cause
+		}
+		if errors.Is(err, ErrNotFound) {
+			return r, ErrExpired // nothing else makes a task go
+		}
+		if err != nil {
+			return r, m.fault("wait for task", err)
+		}
+		r = next
+	}
+	return r, nil
+}
+
+// delivery is the questions that one caller brings to the requestor.
+type delivery struct {
+	group  sync.WaitGroup
+	mu     sync.Mutex
+	failed map[uint64]bool // not to be tried again here
+}
+
+// start takes on the questions of a task that nobody else does. Each has a goroutine, which
+// ends with its answer or with ctx. One that finds no answer is left to others, who are woken.
+func (d *delivery) start(ctx context.Context, m *Manager, via Requestor, r *Record) {
+	d.mu.Lock()
+	list := m.claim(r, d.failed)
+	d.mu.Unlock()
+	id := r.ID
+	for _, q := range list {
+		d.group.Go(func() {
+			if m.deliver(ctx, via, id, q) {
+				m.unclaim(id, q.Number)
+				return
+			}
+			d.fail(q.Number)
+			m.unclaim(id, q.Number)
+			m.touch(id)
+		})
+	}
+}
+
+func (d *delivery) fail(number uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.failed == nil {
+		d.failed = map[uint64]bool{}
+	}
+	d.failed[number] = true
+}
