@@ -27,7 +27,7 @@ func TestReadingAndWritingAgainAllocatesNothingPerMember(t *testing.T) {
 				r.TextBytes()
 			}
 		}},
-		{"Key and Text", 2, func(text []byte) { // blocks
+		{"Key and Text", 3, func(text []byte) { // blocks
 			r.Reset(text)
 			for r.Object(); r.More(); {
 				r.Key()

@@ -2,6 +2,7 @@ package codec
 
 import (
 	"bytes"
+	"encoding/binary"
 	"hash/maphash"
 )
 
@@ -12,9 +13,8 @@ type checker struct {
 	maxDepth  int
 	maxString int
 	open      []openValue // arrays and objects entered and not yet left
-	names     [][]byte    // the first names of all open objects, innermost last
+	names     []nameAt    // the first names of all open objects, innermost last
 	big       nameSet     // all names of objects with many
-	used      bool        // some names were put in since reset
 	objects   int         // counts objects that went into big, so that each has its own number
 }
 
@@ -26,24 +26,24 @@ type openValue struct {
 	object int // its number in checker.big, once it has one
 }
 
+// nameAt is a member name by its place in the text, where it stands without escapes.
+type nameAt struct {
+	mark       uint64 // different marks, different names
+	start, end int
+}
+
 // fewNames is how many names are compared one by one; an object with more goes to the set.
 const fewNames = 16
 
 // value checks the value at or after i, which has depth arrays and objects around it, and returns the offset
 // after it, or the offset of the fault.
 func (c *checker) value(data []byte, i, depth int) (end int, err error) {
-	if c.open == nil {
-		few := new(struct {
-			open  [8]openValue
-			names [fewNames][]byte
-		})
-		c.open, c.names = few.open[:0], few.names[:0]
-	}
 	c.open, c.names = c.open[:0], c.names[:0]
 	for {
-		i = skipSpace(data, i)
-		if i >= len(data) {
-			return i, ErrEOF
+		if i >= len(data) || data[i] <= ' ' {
+			if i = skipSpace(data, i); i >= len(data) {
+				return i, ErrEOF
+			}
 		}
 		switch b := data[i]; b {
 		case '{', '[':
@@ -51,9 +51,11 @@ func (c *checker) value(data []byte, i, depth int) (end int, err error) {
 				return i, ErrDepth
 			}
 			c.open = append(c.open, openValue{close: b + 2, names: len(c.names)})
-			i = skipSpace(data, i+1)
+			if i++; i >= len(data) || data[i] <= ' ' {
+				i = skipSpace(data, i)
+			}
 			if i < len(data) && data[i] == b+2 {
-				break // the loop below leaves it
+				break // leave closes it
 			}
 			if b == '{' {
 				if i, err = c.name(data, i); err != nil {
@@ -63,7 +65,9 @@ func (c *checker) value(data []byte, i, depth int) (end int, err error) {
 			continue
 		case '"':
 			start := i
-			if i, _, err = scanString(data, i); err != nil {
+			if last := plain(data, i+1); last >= 0 {
+				i = last + 1
+			} else if i, _, err = scanString(data, i); err != nil {
 				return i, err
 			}
 			if i-start-2 > c.maxString {
@@ -80,34 +84,42 @@ func (c *checker) value(data []byte, i, depth int) (end int, err error) {
 		default:
 			err = unexpected(data, i, "a value")
 		}
-		if err != nil {
+		if err != nil || len(c.open) == 0 {
 			return i, err
 		}
-		if i, err = c.afterValue(data, i); err != nil || len(c.open) == 0 {
+		if i, err = c.leave(data, i); err != nil || len(c.open) == 0 {
 			return i, err
 		}
 	}
 }
 
-// afterValue leaves all that closes at i and goes on to where the next value must start, if there is one.
-func (c *checker) afterValue(data []byte, i int) (int, error) {
-	for len(c.open) > 0 {
-		top := &c.open[len(c.open)-1]
-		i = skipSpace(data, i)
-		switch {
-		case i < len(data) && data[i] == top.close:
-			i++
-			c.names = c.names[:top.names]
-			c.open = c.open[:len(c.open)-1]
-		case i < len(data) && data[i] == ',':
-			i = skipSpace(data, i+1)
-			if top.close == '}' {
-				return c.name(data, i)
-			}
-			return i, nil
-		default:
-			return i, unexpected(data, i, commaOr(top.close))
+// leave closes all that ends at i and goes on to where the next value must start, if there is one.
+func (c *checker) leave(data []byte, i int) (int, error) {
+	for n := len(c.open) - 1; n >= 0; n-- {
+		top := &c.open[n]
+		if i < len(data) && data[i] <= ' ' {
+			i = skipSpace(data, i)
 		}
+		if i >= len(data) || data[i] != top.close {
+			return c.another(data, i, top.close)
+		}
+		i++
+		c.names = c.names[:top.names]
+		c.open = c.open[:n]
+	}
+	return i, nil
+}
+
+// another goes to the next value of the array or object that ends with close.
+func (c *checker) another(data []byte, i int, close byte) (int, error) {
+	if i >= len(data) || data[i] != ',' {
+		return i, unexpected(data, i, commaOr(close))
+	}
+	if i++; i < len(data) && data[i] <= ' ' {
+		i = skipSpace(data, i)
+	}
+	if close == '}' {
+		return c.name(data, i)
 	}
 	return i, nil
 }
@@ -124,35 +136,35 @@ func (c *checker) name(data []byte, i int) (end int, err error) {
 	if i >= len(data) || data[i] != '"' {
 		return i, unexpected(data, i, "a member name")
 	}
-	end, escaped, err := scanString(data, i)
-	if err != nil {
+	escaped := false
+	if end = plain(data, i+1); end >= 0 {
+		end++
+	} else if end, escaped, err = scanString(data, i); err != nil {
 		return end, err
 	}
-	name := data[i+1 : end-1]
-	if len(name) > c.maxString {
+	last := end - 1
+	if last-i-1 > c.maxString {
 		return i, ErrStringSize
 	}
-	if escaped {
-		name = appendUnescaped(nil, name)
-	}
-	end = skipSpace(data, end)
 	if end >= len(data) || data[end] != ':' {
-		return end, unexpected(data, end, "':'")
+		if end = skipSpace(data, end); end >= len(data) || data[end] != ':' {
+			return end, unexpected(data, end, "':'")
+		}
 	}
-	if c.repeated(name) {
+	if c.repeated(data, i+1, last, escaped) {
 		return i, ErrDuplicate
 	}
 	return end + 1, nil
 }
 
-// repeated adds name to the innermost object and reports whether it was there.
-func (c *checker) repeated(name []byte) bool {
+// repeated adds the name between start and end to the innermost object and reports whether it was there.
+func (c *checker) repeated(data []byte, start, end int, escaped bool) bool {
 	top := &c.open[len(c.open)-1]
 	top.count++
-	c.used = true
-	if top.count <= fewNames {
+	if top.object == 0 && top.count <= fewNames && !escaped {
+		name := nameAt{nameMark(data, start, end), start, end}
 		for _, n := range c.names[top.names:] {
-			if bytes.Equal(n, name) {
+			if n.mark == name.mark && bytes.Equal(data[n.start:n.end], data[start:end]) {
 				return true
 			}
 		}
@@ -162,10 +174,31 @@ func (c *checker) repeated(name []byte) bool {
 	if top.object == 0 {
 		top.object = c.newObject()
 		for _, n := range c.names[top.names:] {
-			c.big.add(top.object, n)
+			c.big.add(top.object, data[n.start:n.end])
 		}
 	}
+	name := data[start:end]
+	if escaped {
+		name = appendUnescaped(nil, name)
+	}
 	return !c.big.add(top.object, name)
+}
+
+// nameMark is a number made of the length of a name and the bytes it starts and ends with.
+func nameMark(data []byte, start, end int) uint64 {
+	n := end - start
+	if n >= 8 {
+		return binary.LittleEndian.Uint64(data[start:]) ^ binary.LittleEndian.Uint64(data[end-8:])<<1 ^ uint64(n)
+	}
+	var first uint64
+	if start+8 <= len(data) {
+		first = binary.LittleEndian.Uint64(data[start:])
+	} else {
+		for i, b := range data[start:end] {
+			first |= uint64(b) << (8 * i)
+		}
+	}
+	return first<<(8*(8-n)) ^ uint64(n)
 }
 
 // newObject returns a number that no object in c.big has.
@@ -176,12 +209,9 @@ func (c *checker) newObject() int {
 
 // reset forgets all names, and with them the input they were part of.
 func (c *checker) reset() {
-	if c.used {
-		clear(c.names[:cap(c.names)])
-		c.used = false
+	if cap(c.open) > keepSlots {
+		c.open, c.names = nil, nil
 	}
-	c.names = c.names[:0]
-	c.open = c.open[:0]
 	c.big.reset()
 	c.objects = 0
 }

@@ -49,17 +49,17 @@ func UnmarshalFunc[T any](data []byte, read func(*Reader) T, opts ...Option) (T,
 	return v, err
 }
 
-// readers holds Readers without options that are not in use. They keep nothing of what they have read.
+// readers holds Readers that are not in use. They keep nothing of what they have read.
 var readers = sync.Pool{New: func() any { return NewReader(nil) }}
 
-// Borrow is [NewReader] for a Reader that is only needed for a while: it comes from a pool, if there are no
-// options, and goes back there with [Reader.Release].
+// Borrow is [NewReader] for a Reader that is only needed for a while: it comes from a pool and goes back there with
+// [Reader.Release].
 func Borrow(data []byte, opts ...Option) *Reader {
-	if len(opts) > 0 {
-		return NewReader(data, opts...)
-	}
 	r := readers.Get().(*Reader)
-	r.Reset(data)
+	if r.options || len(opts) > 0 {
+		r.setOptions(opts)
+	}
+	r.begin(data)
 	r.pooled = true
 	return r
 }
@@ -70,7 +70,7 @@ func (r *Reader) Release() error {
 	err := r.Err()
 	if r.pooled {
 		r.pooled = false
-		r.Reset(nil)
+		r.forget()
 		readers.Put(r)
 	}
 	return err

@@ -90,6 +90,9 @@ func (r *Reader) ConstMember(x *Extra, s *Seen, bit uint, name, want string) {
 	if !r.Member(x, s, bit, name) {
 		return
 	}
+	if r.TextIs(want) {
+		return
+	}
 	if r.Kind() == KindString {
 		m := r.Mark()
 		if string(r.TextBytes()) == want {
@@ -141,7 +144,6 @@ func (r *Reader) PeekText(name string) []byte {
 // for one message lies together in memory, so that optional members do not cost an allocation
 // each; as long as one is in use, a few neighbours are kept, too.
 func (r *Reader) NewText() *string {
-	r.first()
 	return slab(&r.texts, r.Text())
 }
 
@@ -150,7 +152,6 @@ func (r *Reader) NewBool() *bool { return slab(&r.bools, r.Bool()) }
 
 // NewInt reads an integer like IntExact and returns a pointer to it; see [Reader.NewText].
 func (r *Reader) NewInt(x *Extra, name string) *int64 {
-	r.first()
 	return slab(&r.ints, r.IntExact(x, name))
 }
 
@@ -159,21 +160,11 @@ func (r *Reader) NewFloat(x *Extra, name string) *float64 {
 	return slab(&r.floats, r.FloatExact(x, name))
 }
 
-// first makes room for the first few strings and integers of a message in one go.
-func (r *Reader) first() {
-	if r.texts == nil {
-		few := new(struct {
-			texts [2]string
-			ints  [2]int64
-		})
-		r.texts, r.ints = few.texts[:0], few.ints[:0]
-	}
-}
-
-// slab puts v in the next free place of s and returns a pointer to it.
+// slab puts v in the next free place of s and returns a pointer to it. The first place is made alone, and more of
+// them at once.
 func slab[T any](s *[]T, v T) *T {
 	if n := cap(*s); len(*s) == n {
-		*s = make([]T, 0, min(max(2, 2*n), 64))
+		*s = make([]T, 0, max(1, min(4*n, 64)))
 	}
 	*s = append(*s, v)
 	return &(*s)[len(*s)-1]

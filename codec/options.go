@@ -17,10 +17,11 @@ type limits struct {
 	noCopy bool
 }
 
-func newLimits(opts []Option) limits {
-	var l limits
+// set applies options to nothing but the defaults.
+func (l *limits) set(opts []Option) {
+	*l = limits{}
 	for _, o := range opts {
-		o(&l)
+		o(l)
 	}
 	if l.depth <= 0 {
 		l.depth = DefaultMaxDepth
@@ -31,7 +32,6 @@ func newLimits(opts []Option) limits {
 	if l.str <= 0 {
 		l.str = l.size
 	}
-	return l
 }
 
 // MaxDepth allows n arrays and objects inside each other: with 1, [] is read and [[]] is [ErrDepth]. The

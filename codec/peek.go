@@ -17,8 +17,9 @@ func (p *peek) reset() {
 	if len(p.ends) > keepSlots {
 		p.ends = nil
 	}
-	clear(p.ends)
-	p.open = p.open[:0]
+	if len(p.ends) > 0 {
+		clear(p.ends)
+	}
 }
 
 // PeekMember looks for the member name in the next value without consuming it. If the next value is no object or
@@ -48,9 +49,9 @@ func (r *Reader) peekScalar(at int) (text string, kind Kind, ok bool) {
 		case escaped:
 			return string(r.unescape(r.data[at+1 : end-1])), kind, true
 		}
-		return r.cutShort(at+1, end-1), kind, true
+		return r.pieces.string(r.data[at+1 : end-1]), kind, true
 	case KindNumber, KindBool:
-		return r.cutShort(at, skipWord(r.data, at)), kind, true
+		return r.pieces.string(r.data[at:skipWord(r.data, at)]), kind, true
 	}
 	return "", kind, true
 }

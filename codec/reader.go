@@ -2,9 +2,7 @@ package codec
 
 import (
 	"bytes"
-	"encoding/binary"
 	"encoding/json"
-	"math/bits"
 )
 
 // Kind is what a JSON value is.
@@ -81,33 +79,29 @@ type Reader struct {
 	pos  int    // everything in front of it is consumed
 	lim  limits
 
-	fresh  bool    // the innermost array or object was entered and More was not called yet
-	frames []frame // arrays and objects entered and not yet left
-	few    [8]frame
+	fresh   bool   // the innermost array or object was entered and More was not called yet
+	pooled  bool   // belongs to the pool of Unmarshal
+	options bool   // lim is not the default
+	frames  []byte // what closes the arrays and objects entered and not yet left
 
 	failure failure
 	err     *Error // failure with its place, once somebody asked
-	pooled  bool   // belongs to the pool of Unmarshal
 
 	keyAt   int    // where the last member name starts
-	block   string // private copy of src[blockAt:]: strings are cut from it
-	blockAt int
+	keyEnd  int    // its closing quote, if NextKey found that without looking for more
 	scratch []byte // for strings with escapes
+	pieces  pieces
+	mine    *extra // what Reader.Extra made last and may therefore change in place
+	object  int    // the number of its object in check.big, once it has one
 	check   checker
 	peek    peek
 
-	// Where the New methods put what they read; never shared between messages.
+	// Where the New methods put what they read. Texts are never shared between messages: one that stays in use
+	// keeps what the others point at.
 	texts  []string
 	ints   []int64
 	floats []float64
 	bools  []bool
-}
-
-// frame is an array or an object that the Reader is inside of.
-type frame struct {
-	close  byte
-	object int    // the object's number in Reader.check.big, once it has one
-	extra  *extra // what Reader.Extra made for this object and may therefore change in place
 }
 
 // failure is the first thing that went wrong: err is nil as long as nothing has.
@@ -118,36 +112,56 @@ type failure struct {
 
 // NewReader returns a Reader for data, which must not change while it is being read.
 func NewReader(data []byte, opts ...Option) *Reader {
-	r := &Reader{lim: newLimits(opts)}
-	r.check.maxDepth, r.check.maxString = r.lim.depth, r.lim.str
+	r := new(Reader)
+	r.setOptions(opts)
 	r.Reset(data)
 	return r
+}
+
+func (r *Reader) setOptions(opts []Option) {
+	r.options = len(opts) > 0
+	r.lim.set(opts)
+	r.check.maxDepth, r.check.maxString = r.lim.depth, r.lim.str
 }
 
 // Reset makes r read data from its start. The options stay, all else is forgotten, and nothing keeps the former
 // input alive.
 func (r *Reader) Reset(data []byte) {
-	if r.frames == nil {
-		r.frames = r.few[:0]
-	}
+	r.forget()
+	r.begin(data)
+}
+
+// begin starts to read data, after forget.
+func (r *Reader) begin(data []byte) {
 	r.src, r.data, r.pos = data, data, 0
 	r.fresh = false
-	clear(r.frames)
 	r.frames = r.frames[:0]
-	r.failure, r.err = failure{}, nil
-	r.keyAt = 0
-	r.block, r.blockAt = "", 0
-	r.texts, r.ints, r.floats, r.bools = nil, nil, nil, nil
+	r.keyAt, r.keyEnd = 0, 0
+	r.pieces.more = 0
+	if len(data) > r.lim.size {
+		r.fail(r.lim.size, ErrSize)
+	} else if len(data) > 0 && data[0] == bom[0] && bytes.HasPrefix(data, bom) {
+		r.fail(0, ErrBOM)
+	}
+}
+
+// forget lets go of the input and of what was made from it.
+func (r *Reader) forget() {
+	r.src, r.data = nil, nil
+	if r.failure.err != nil {
+		r.failure, r.err = failure{}, nil
+	}
+	if r.texts != nil {
+		r.texts = nil
+	}
+	if r.mine != nil {
+		r.mine, r.object = nil, 0
+	}
 	if cap(r.scratch) > keepScratch {
 		r.scratch = nil
 	}
 	r.check.reset()
 	r.peek.reset()
-	if len(data) > r.lim.size {
-		r.fail(r.lim.size, ErrSize)
-	} else if bytes.HasPrefix(data, bom) {
-		r.fail(0, ErrBOM)
-	}
 }
 
 // keepScratch is how large a scratch buffer is worth keeping from one message to the next.
@@ -271,7 +285,7 @@ func (r *Reader) Text() string {
 	if data, start := r.data, r.pos+1; start <= len(data) && data[start-1] == '"' {
 		if end := plain(data, start); end >= 0 && end-start <= r.lim.str {
 			r.pos = end + 1
-			return r.cut(start, end)
+			return r.pieces.string(data[start:end])
 		}
 	}
 	return r.text()
@@ -283,9 +297,9 @@ func (r *Reader) text() string {
 	case !ok:
 		return ""
 	case escaped:
-		return string(r.unescape(content))
+		content = r.unescape(content)
 	}
-	return r.cut(r.pos-1-len(content), r.pos-1)
+	return r.pieces.string(content)
 }
 
 // TextBytes reads a string as Text does, without a copy: the bytes may be looked at until the next call on r, and
@@ -299,6 +313,18 @@ func (r *Reader) TextBytes() []byte {
 		return r.unescape(content)
 	}
 	return content
+}
+
+// TextIs consumes the next value, if it is the string want, written without escapes and without white space in front
+// of it, and otherwise nothing.
+func (r *Reader) TextIs(want string) bool {
+	i := r.pos
+	end := i + len(want) + 1
+	if end >= len(r.data) || r.data[i] != '"' || r.data[end] != '"' || string(r.data[i+1:end]) != want {
+		return false
+	}
+	r.pos = end + 1
+	return true
 }
 
 // content consumes a string and returns what stands between its quotes.
@@ -326,45 +352,13 @@ func (r *Reader) unescape(content []byte) []byte {
 	return r.scratch
 }
 
-// blockSize is how much of the input is copied at once for strings. It bounds what a short string can keep
-// alive, and what an envelope with large raw members pays.
-const blockSize = 8 << 10
-
-// cut returns src[from:to] as a string that shares memory with its neighbours but not with src.
-func (r *Reader) cut(from, to int) string {
-	if from < r.blockAt || to > r.blockAt+len(r.block) {
-		end := max(to, from+blockSize)
-		if end+blockSize/4 > len(r.src) {
-			end = len(r.src)
-		}
-		r.block, r.blockAt = string(r.src[from:end]), from
-	}
-	return r.block[from-r.blockAt : to-r.blockAt]
-}
-
-// Share makes the strings of a small message share one private copy of it, made now. It saves allocations where
-// most of the message is decoded.
-func (r *Reader) Share() {
-	if len(r.src) <= blockSize && r.block == "" {
-		r.block, r.blockAt = string(r.src), 0
-	}
-}
-
-// cutShort is cut for what may be the only string that is wanted from here: it makes no block for it.
-func (r *Reader) cutShort(from, to int) string {
-	if from < r.blockAt || to > r.blockAt+len(r.block) {
-		return string(r.src[from:to])
-	}
-	return r.cut(from, to)
-}
-
 // Number reads a number as its exact text.
 func (r *Reader) Number() Number {
 	text, _, ok := r.number("number")
 	if !ok {
 		return ""
 	}
-	return Number(r.cut(r.pos-len(text), r.pos))
+	return Number(r.pieces.string(text))
 }
 
 // Int reads an integer in the sense of JSON Schema: 7, 60000.0 and 6e4 are integers, while 1.5 fails with
@@ -463,12 +457,23 @@ func (r *Reader) stringScalar() Scalar {
 	case !ok:
 		return Scalar{}
 	case escaped:
-		return Scalar{ScalarString, string(r.unescape(content))}
+		content = r.unescape(content)
 	}
-	return Scalar{ScalarString, r.cutShort(r.pos-1-len(content), r.pos-1)}
+	return Scalar{ScalarString, r.pieces.string(content)}
 }
 
 func (r *Reader) numberScalar(allow ScalarKind) Scalar {
+	// The common case first: a few digits.
+	if data, i := r.data, r.pos; data[i] != '0' {
+		for i < len(data) && isDigit(data[i]) {
+			i++
+		}
+		if i > r.pos && i < len(data) && (data[i] == ',' || data[i] == '}') {
+			text := data[r.pos:i]
+			r.pos = i
+			return Scalar{ScalarInteger, r.pieces.string(text)}
+		}
+	}
 	text, digits, ok := r.number("number")
 	if !ok {
 		return Scalar{}
@@ -482,7 +487,7 @@ func (r *Reader) numberScalar(allow ScalarKind) Scalar {
 			return Scalar{}
 		}
 	}
-	return Scalar{kind, r.cutShort(from, r.pos)}
+	return Scalar{kind, r.pieces.string(text)}
 }
 
 // Raw reads any value as checked JSON text, without the white space around it. The text is a copy, or part of
@@ -554,12 +559,7 @@ func (r *Reader) enter(open byte, what string) {
 		return
 	}
 	r.pos++
-	if n < cap(r.frames) { // frames beyond the length are zero
-		r.frames = r.frames[:n+1]
-		r.frames[n].close = open + 2
-	} else {
-		r.frames = append(r.frames, frame{close: open + 2})
-	}
+	r.frames = append(r.frames, open+2)
 	r.fresh = true
 }
 
@@ -570,25 +570,23 @@ func (r *Reader) enter(open byte, what string) {
 func (r *Reader) NextKey() (name []byte, ok bool) {
 	// The common case first: no white space, and a quote with a colon behind ends the name.
 	data, i := r.data, r.pos
-	if !r.fresh && i < len(data) && data[i] == ',' {
-		i++
-	} else if !r.fresh {
-		i = len(data)
-	}
-	if i < len(data) && data[i] == '"' {
-		for j := i + 1; j+8 <= len(data); j += 8 {
-			x := binary.LittleEndian.Uint64(data[j:])
-			quote, slash := x^ones*'"', x^ones*'\\'
-			m := ((quote-ones)&^quote | (slash-ones)&^slash) & highs // the lowest mark is one of them
-			if m == 0 {
-				continue
-			}
-			if j += bits.TrailingZeros64(m) >> 3; data[j] == '"' && j+1 < len(data) && data[j+1] == ':' && j-i <= r.lim.str {
+	if i+1 < len(data) {
+		switch {
+		case r.fresh:
+			i--
+		case data[i] == '}' && len(r.frames) > 0:
+			r.pos++
+			r.leave()
+			return nil, false
+		case data[i] != ',':
+			i = len(data)
+		}
+		if i+1 < len(data) && data[i+1] == '"' {
+			if j := nameEnd(data, i+2); j >= 0 && j-i <= r.lim.str {
 				r.fresh = false
-				r.keyAt, r.pos = i, j+2
-				return data[i+1 : j : j], true
+				r.keyAt, r.pos = i+1, j+2
+				return data[i+2 : j : j], true
 			}
-			break
 		}
 	}
 	if !r.More() {
@@ -617,10 +615,9 @@ func (r *Reader) More() bool {
 	fresh := r.fresh
 	r.fresh = false
 	switch {
-	case c == r.frames[n].close:
+	case c == r.frames[n]:
 		r.pos++
-		r.frames[n] = frame{}
-		r.frames = r.frames[:n]
+		r.leave()
 		return false
 	case fresh && r.pos < len(r.data):
 		return true
@@ -630,8 +627,16 @@ func (r *Reader) More() bool {
 			return true
 		}
 	}
-	r.fail(r.pos, unexpected(r.data, r.pos, commaOr(r.frames[n].close)))
+	r.fail(r.pos, unexpected(r.data, r.pos, commaOr(r.frames[n])))
 	return false
+}
+
+// leave leaves the innermost array or object.
+func (r *Reader) leave() {
+	r.frames = r.frames[:len(r.frames)-1]
+	if r.mine != nil {
+		r.mine = nil // whoever reads the next object may hold a copy
+	}
 }
 
 // Key reads the name of the next member and the colon after it. It must follow a More that returned true.
@@ -640,7 +645,7 @@ func (r *Reader) Key() string {
 	if escaped {
 		return string(r.unescape(r.data[start:end]))
 	}
-	return r.cut(start, end)
+	return r.pieces.string(r.data[start:end])
 }
 
 // KeyBytes reads a member name as Key does, without a copy: the bytes may be looked at until the next call on r,
@@ -716,17 +721,12 @@ func (r *Reader) keepNumber(x *Extra, name, text string) {
 	e.numbers = append(e.numbers, numberText{name, text})
 }
 
-// own returns the contents of x for changing in place. What this Reader did not make itself for the object it is
-// in may be shared with other copies of x, and is copied first.
+// own returns the contents of x for changing in place. What this Reader did not make itself just now may be
+// shared with other copies of x, and is copied first.
 func (r *Reader) own(x *Extra) *extra {
-	if len(r.frames) == 0 {
+	if x.p == nil || x.p != r.mine || len(r.frames) == 0 {
 		x.p = x.p.clone()
-		return x.p
-	}
-	f := &r.frames[len(r.frames)-1]
-	if x.p == nil || f.extra != x.p {
-		x.p = x.p.clone()
-		f.extra = x.p
+		r.mine, r.object = x.p, 0
 	}
 	return x.p
 }
@@ -738,14 +738,13 @@ func (r *Reader) repeated(x *Extra, key string) bool {
 		_, ok := x.Get(key)
 		return ok
 	}
-	f := &r.frames[len(r.frames)-1]
-	if f.object == 0 || f.extra != x.p {
-		f.object = r.check.newObject()
-		for _, m := range x.p.members {
-			r.check.big.add(f.object, []byte(m.name))
+	if e := r.own(x); r.object == 0 {
+		r.object = r.check.newObject()
+		for _, m := range e.members {
+			r.check.big.add(r.object, []byte(m.name))
 		}
 	}
-	return !r.check.big.add(f.object, []byte(key))
+	return !r.check.big.add(r.object, []byte(key))
 }
 
 // Mark is a place in the input to go back to.
@@ -765,7 +764,6 @@ func (r *Reader) Rewind(m Mark) {
 		return
 	}
 	r.data, r.pos, r.fresh = r.src, m.pos, m.fresh
-	clear(r.frames[m.depth:])
 	r.frames = r.frames[:m.depth]
 	r.failure, r.err = failure{}, nil
 }

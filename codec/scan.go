@@ -70,6 +70,24 @@ func plainLong(data []byte, i int) int {
 	return i
 }
 
+// nameEnd returns the offset of the quote that ends the member name whose content starts at i, if that has no
+// escapes and a colon follows; otherwise -1, which says nothing. Nothing else about the name is checked.
+func nameEnd(data []byte, i int) int {
+	for ; i+8 <= len(data); i += 8 {
+		x := binary.LittleEndian.Uint64(data[i:])
+		quote, slash := x^ones*'"', x^ones*'\\'
+		m := ((quote-ones)&^quote | (slash-ones)&^slash) & highs // the lowest mark is one of them
+		if m == 0 {
+			continue
+		}
+		if i += bits.TrailingZeros64(m) >> 3; data[i] == '"' && i+1 < len(data) && data[i+1] == ':' {
+			return i
+		}
+		break
+	}
+	return -1
+}
+
 // closing returns i if there is a quote, else -1.
 func closing(data []byte, i int) int {
 	if data[i] == '"' {

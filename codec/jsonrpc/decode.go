@@ -28,15 +28,12 @@ type Payloads interface {
 // them is the Payload of the message, whose Params and Result are then nil. Payloads of the wrong shape are an
 // error with code -32602; the rest of the message is read all the same.
 func ParseTyped(data []byte, p Payloads, opts ...codec.Option) (Message, error) {
-	var m Message
 	r := codec.Borrow(data, opts...)
-	if p != nil {
-		r.Share()
-	}
-	at, fault := m.decode(r, p, opts)
+	d := decoder{r: r, types: p, opts: opts}
+	d.message()
 	r.End()
-	r.Fail(at, fault)
-	return m, r.Release()
+	r.Fail(d.faultAt, d.fault)
+	return d.m, r.Release()
 }
 
 // The members of the envelope, as bits of decoder.seen.
@@ -53,7 +50,7 @@ const (
 // that malformed text is told from an invalid message.
 type decoder struct {
 	r      *codec.Reader
-	m      *Message
+	m      Message
 	seen   uint
 	nullID bool
 	at     struct{ id, params, result, error int } // offsets of values
@@ -66,31 +63,35 @@ type decoder struct {
 }
 
 // DecodeJSON reads the message; see [Parse].
-func (m *Message) DecodeJSON(r *codec.Reader) { r.Fail(m.decode(r, nil, nil)) }
+func (m *Message) DecodeJSON(r *codec.Reader) {
+	d := decoder{r: r}
+	d.message()
+	*m = d.m
+	r.Fail(d.faultAt, d.fault)
+}
 
-// decode reads the message. What is wrong with the text fails r, what is wrong with the message is returned with
-// its place.
-func (m *Message) decode(r *codec.Reader, p Payloads, opts []codec.Option) (at int, fault error) {
-	*m = Message{}
-	d := decoder{r: r, m: m, types: p, opts: opts}
+// message reads the message. What is wrong with the text fails the Reader, what is wrong with the message is noted
+// in the decoder with its place.
+func (d *decoder) message() {
+	r := d.r
 	start := r.Offset()
 	if kind := r.Kind(); kind != codec.KindObject {
 		r.Skip()
+		d.fail(start, ErrObject)
 		if kind == codec.KindArray {
-			return start, ErrBatch
+			d.fault = ErrBatch
 		}
-		return start, ErrObject
+		return
 	}
 	r.Object()
 	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
 		d.member(name)
 	}
-	m.Kind = d.kind()
+	d.m.Kind = d.kind()
 	d.judge(start)
-	if p != nil && d.fault == nil && !r.Failed() {
+	if d.types != nil && d.fault == nil && !r.Failed() {
 		d.late()
 	}
-	return d.faultAt, d.fault
 }
 
 // member reads the member that the Reader has just read the name of.
@@ -100,6 +101,9 @@ func (d *decoder) member(name []byte) {
 	case "jsonrpc":
 		d.see(seenVersion)
 		at := r.Offset()
+		if r.TextIs("2.0") {
+			return
+		}
 		if r.Kind() != codec.KindString {
 			d.mistyped(ErrVersion, "string")
 		} else if string(r.TextBytes()) != "2.0" {
@@ -114,7 +118,7 @@ func (d *decoder) member(name []byte) {
 		if r.Kind() != codec.KindString {
 			d.mistyped(ErrMethod, "string")
 		} else {
-			d.m.Method = d.text()
+			d.m.Method = r.Text()
 		}
 	case "params":
 		d.see(seenParams)
@@ -143,14 +147,6 @@ func (d *decoder) member(name []byte) {
 	}
 }
 
-// text reads a string: one that shares the message's copy if there is one, else on its own.
-func (d *decoder) text() string {
-	if d.types != nil {
-		return d.r.Text()
-	}
-	return string(d.r.TextBytes())
-}
-
 // payload takes the payload that was read from mark on, and reports whether there is one. If it has the wrong
 // shape, it is skipped instead, so that the rest of the message is read.
 func (d *decoder) payload(mark codec.Mark, v codec.Value) bool {
@@ -172,7 +168,7 @@ func (d *decoder) payload(mark codec.Mark, v codec.Value) bool {
 
 // late decodes a payload that came before the method or the id that tells its type.
 func (d *decoder) late() {
-	m := d.m
+	m := &d.m
 	raw, at := m.Params, d.at.params
 	read := func(r *codec.Reader) codec.Value { return d.types.ReadParams(r, m.Method) }
 	if m.Kind == KindResponse {
@@ -281,7 +277,7 @@ func (d *decoder) judge(start int) {
 	if d.r.Failed() {
 		return
 	}
-	m := d.m
+	m := &d.m
 	both := d.seen & (seenResult | seenError)
 	switch {
 	case both == seenResult|seenError:

@@ -15,6 +15,7 @@ const Small = 500
 const (
 	factor = 32
 	slack  = 5
+	little = 128 // bytes of memory per n that are no reason to worry: a small input may find them ready in a pool
 )
 
 // Check fails the test if run, which prepare returns for an input of size n, takes time or memory that grows with the
@@ -27,7 +28,7 @@ func Check(t *testing.T, prepare func(n int) (run func())) {
 	small, large := prepare(Small), prepare(Small*factor)
 	a, b := first(small), first(large)
 	for attempt := 0; ; attempt++ {
-		slow, big := b.time > a.time*factor*slack, b.memory > a.memory*factor*slack+1<<16
+		slow, big := b.time > a.time*factor*slack, b.memory > max(a.memory, Small*little)*factor*slack
 		if !slow && !big {
 			return
 		}

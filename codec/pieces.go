@@ -1,0 +1,57 @@
+package codec
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+)
+
+// Small copies share memory: pieceSize at first, and up to four times as much within a large message. A small copy
+// that stays in use keeps no more than its piece alive.
+const (
+	pieceSize = 2 << 10
+	maxPiece  = 4 * pieceSize
+	smallCopy = pieceSize / 4 // a larger one stands alone
+)
+
+// pieces makes copies of parts of the input. Small ones lie next to each other in memory, those of consecutive
+// messages too, so that they do not cost an allocation each. What was copied is never written to again.
+type pieces struct {
+	text strings.Builder // hands out parts of what it has built so far, and is never asked to move
+	raw  []byte
+	more int // added to pieceSize for the next piece
+}
+
+// size returns how large a new piece should be.
+func (p *pieces) size() int {
+	n := pieceSize + p.more
+	p.more = min(2*n, maxPiece) - pieceSize
+	return n
+}
+
+// string returns s as a string.
+func (p *pieces) string(s []byte) string {
+	if len(s) > smallCopy {
+		return string(s)
+	}
+	if p.text.Cap()-p.text.Len() < len(s) {
+		p.text.Reset()
+		p.text.Grow(p.size())
+	}
+	at := p.text.Len()
+	p.text.Write(s)
+	return p.text.String()[at:]
+}
+
+// bytes returns a copy of s that may be changed, and appended to, without harm to its neighbours.
+func (p *pieces) bytes(s []byte) json.RawMessage {
+	if len(s) > smallCopy {
+		return bytes.Clone(s)
+	}
+	if cap(p.raw)-len(p.raw) < len(s) {
+		p.raw = make([]byte, 0, p.size())
+	}
+	at := len(p.raw)
+	p.raw = append(p.raw, s...)
+	return p.raw[at:len(p.raw):len(p.raw)]
+}
