@@ -66,6 +66,9 @@ func (x Extra) Get(name string) (value json.RawMessage, ok bool) {
 	return nil, false
 }
 
+// Has reports whether x holds the member name.
+func (x Extra) Has(name string) bool { return x.p != nil && x.p.find(name) >= 0 }
+
 // Set adds the member name, or replaces its value in place. The value is kept as it is and checked when it is
 // written; it must not be changed afterwards.
 func (x *Extra) Set(name string, value json.RawMessage) {

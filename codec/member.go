@@ -140,6 +140,33 @@ func (r *Reader) PeekText(name string) []byte {
 	return []byte(text)
 }
 
+// Leads reports whether the object that is next has the member name before all others but _meta. Nothing is
+// consumed.
+func (r *Reader) Leads(name string) bool {
+	if r.next() != '{' {
+		return false
+	}
+	for c := r.cursor(r.pos); c.next(); {
+		if string(c.name) != "_meta" {
+			return string(c.name) == name
+		}
+	}
+	return false
+}
+
+// BornOut is for a value that was read from start on by guessing its type. It reports whether the value agrees with
+// that and there was no failure; otherwise the Reader is back at start.
+func (r *Reader) BornOut(start Mark, agrees bool) bool {
+	if agrees && !r.Failed() {
+		return true
+	}
+	r.Rewind(start)
+	return false
+}
+
+// Is reports whether s points at want.
+func Is(s *string, want string) bool { return s != nil && *s == want }
+
 // NewText reads a string like Text and returns a pointer to it. What the New methods return
 // for one message lies together in memory, so that optional members do not cost an allocation
 // each; as long as one is in use, a few neighbours are kept, too.

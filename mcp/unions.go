@@ -79,6 +79,15 @@ type CallToolOutcome interface {
 
 // DecodeCallToolOutcome reads a [CallToolOutcome] and finds its variant a.
 func DecodeCallToolOutcome(r *codec.Reader) CallToolOutcome {
+	// Its first member nearly always tells what it is.
+	start := r.Mark()
+	if r.Leads("task") {
+		if x := codec.New(r, (*CreateTaskResult).DecodeJSON); r.BornOut(start, !x.Extra.Has("resultType")) {
+			return x
+		}
+	} else if x := codec.New(r, (*CallToolResult).DecodeJSON); r.BornOut(start, !codec.Is(x.ResultType, "input_required") && !x.Extra.Has("task")) {
+		return x
+	}
 	if r.Kind() != codec.KindObject {
 		return newUnknown(r)
 	}
@@ -110,6 +119,11 @@ type CallToolResultResponseResult interface {
 // DecodeCallToolResultResponseResult reads a [CallToolResultResponseResult] and finds its
 // variant a.
 func DecodeCallToolResultResponseResult(r *codec.Reader) CallToolResultResponseResult {
+	// Its first member nearly always tells what it is.
+	start := r.Mark()
+	if x := codec.New(r, (*CallToolResult).DecodeJSON); r.BornOut(start, !codec.Is(x.ResultType, "input_required")) {
+		return x
+	}
 	if r.Kind() != codec.KindObject {
 		return newUnknown(r)
 	}
@@ -341,6 +355,15 @@ type CreateMessageOutcome interface {
 
 // DecodeCreateMessageOutcome reads a [CreateMessageOutcome] and finds its variant a.
 func DecodeCreateMessageOutcome(r *codec.Reader) CreateMessageOutcome {
+	// Its first member nearly always tells what it is.
+	start := r.Mark()
+	if r.Leads("task") {
+		if x := codec.New(r, (*CreateTaskResult).DecodeJSON); r.BornOut(start, true) {
+			return x
+		}
+	} else if x := codec.New(r, (*CreateMessageResult).DecodeJSON); r.BornOut(start, !x.Extra.Has("task")) {
+		return x
+	}
 	if r.Kind() != codec.KindObject {
 		return newUnknown(r)
 	}
@@ -365,6 +388,15 @@ type ElicitOutcome interface {
 
 // DecodeElicitOutcome reads an [ElicitOutcome] and finds its variant an.
 func DecodeElicitOutcome(r *codec.Reader) ElicitOutcome {
+	// Its first member nearly always tells what it is.
+	start := r.Mark()
+	if r.Leads("task") {
+		if x := codec.New(r, (*CreateTaskResult).DecodeJSON); r.BornOut(start, true) {
+			return x
+		}
+	} else if x := codec.New(r, (*ElicitResult).DecodeJSON); r.BornOut(start, !x.Extra.Has("task")) {
+		return x
+	}
 	if r.Kind() != codec.KindObject {
 		return newUnknown(r)
 	}
@@ -487,6 +519,11 @@ type GetPromptOutcome interface {
 
 // DecodeGetPromptOutcome reads a [GetPromptOutcome] and finds its variant a.
 func DecodeGetPromptOutcome(r *codec.Reader) GetPromptOutcome {
+	// Its first member nearly always tells what it is.
+	start := r.Mark()
+	if x := codec.New(r, (*GetPromptResult).DecodeJSON); r.BornOut(start, !codec.Is(x.ResultType, "input_required")) {
+		return x
+	}
 	if r.Kind() != codec.KindObject {
 		return newUnknown(r)
 	}
@@ -515,6 +552,11 @@ type GetPromptResultResponseResult interface {
 // DecodeGetPromptResultResponseResult reads a [GetPromptResultResponseResult] and finds its
 // variant a.
 func DecodeGetPromptResultResponseResult(r *codec.Reader) GetPromptResultResponseResult {
+	// Its first member nearly always tells what it is.
+	start := r.Mark()
+	if x := codec.New(r, (*GetPromptResult).DecodeJSON); r.BornOut(start, !codec.Is(x.ResultType, "input_required")) {
+		return x
+	}
 	if r.Kind() != codec.KindObject {
 		return newUnknown(r)
 	}
@@ -826,6 +868,11 @@ type ReadResourceOutcome interface {
 
 // DecodeReadResourceOutcome reads a [ReadResourceOutcome] and finds its variant a.
 func DecodeReadResourceOutcome(r *codec.Reader) ReadResourceOutcome {
+	// Its first member nearly always tells what it is.
+	start := r.Mark()
+	if x := codec.New(r, (*ReadResourceResult).DecodeJSON); r.BornOut(start, !codec.Is(x.ResultType, "input_required")) {
+		return x
+	}
 	if r.Kind() != codec.KindObject {
 		return newUnknown(r)
 	}
@@ -854,6 +901,11 @@ type ReadResourceResultResponseResult interface {
 // DecodeReadResourceResultResponseResult reads a [ReadResourceResultResponseResult] and
 // finds its variant a.
 func DecodeReadResourceResultResponseResult(r *codec.Reader) ReadResourceResultResponseResult {
+	// Its first member nearly always tells what it is.
+	start := r.Mark()
+	if x := codec.New(r, (*ReadResourceResult).DecodeJSON); r.BornOut(start, !codec.Is(x.ResultType, "input_required")) {
+		return x
+	}
 	if r.Kind() != codec.KindObject {
 		return newUnknown(r)
 	}
