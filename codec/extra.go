@@ -22,7 +22,8 @@ type extra struct {
 	members []member // in the order they came, no name twice
 	numbers []numberText
 	absent  uint64
-	known   bool // some member may have the name of a field
+	known   bool      // some member may have the name of a field
+	few     [1]member // where members begin
 }
 
 type member struct {
@@ -40,7 +41,7 @@ func (e *extra) clone() *extra {
 	if e == nil {
 		return new(extra)
 	}
-	return &extra{slices.Clone(e.members), slices.Clone(e.numbers), e.absent, e.known}
+	return &extra{members: slices.Clone(e.members), numbers: slices.Clone(e.numbers), absent: e.absent, known: e.known}
 }
 
 func (e *extra) find(name string) int {

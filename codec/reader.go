@@ -3,6 +3,7 @@ package codec
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 )
 
 // Kind is what a JSON value is.
@@ -165,7 +166,7 @@ func (r *Reader) forget() {
 }
 
 // keepScratch is how large a scratch buffer is worth keeping from one message to the next.
-const keepScratch = 64 << 10
+const keepScratch = 256 << 10
 
 var bom = []byte("\xEF\xBB\xBF")
 
@@ -292,27 +293,18 @@ func (r *Reader) Text() string {
 }
 
 func (r *Reader) text() string {
-	content, escaped, ok := r.content("string")
-	switch {
-	case !ok:
+	text, ok := r.content("string")
+	if !ok {
 		return ""
-	case escaped:
-		content = r.unescape(content)
 	}
-	return r.pieces.string(content)
+	return r.pieces.string(text)
 }
 
 // TextBytes reads a string as Text does, without a copy: the bytes may be looked at until the next call on r, and
 // must not be changed. They are nil after a failure only.
 func (r *Reader) TextBytes() []byte {
-	content, escaped, ok := r.content("string")
-	switch {
-	case !ok:
-		return nil
-	case escaped:
-		return r.unescape(content)
-	}
-	return content
+	text, _ := r.content("string")
+	return text
 }
 
 // TextIs consumes the next value, if it is the string want, written without escapes and without white space in front
@@ -327,23 +319,41 @@ func (r *Reader) TextIs(want string) bool {
 	return true
 }
 
-// content consumes a string and returns what stands between its quotes.
-func (r *Reader) content(what string) (content []byte, escaped, ok bool) {
+// content consumes a string and returns what it says: a part of the input, or of the scratch buffer if there were
+// escapes.
+func (r *Reader) content(what string) (text []byte, ok bool) {
 	if r.next() != '"' {
 		r.want(what)
-		return nil, false, false
+		return nil, false
 	}
-	start := r.pos
-	end, escaped, err := scanString(r.data, start)
-	if err == nil && end-start-2 > r.lim.str {
-		end, err = start, ErrStringSize
+	data, start := r.data, r.pos+1
+	end, beyond := scanRun(data, start)
+	text = data[start:end:end]
+	var err error
+	switch {
+	case end == len(data):
+		err = ErrEOF
+	case data[end] == '\\':
+		rest := false
+		r.scratch, end, rest, err = decodeContent(append(r.scratch[:0], text...), data, end)
+		text, beyond = r.scratch, beyond || rest
+	case data[end] != '"':
+		err = ErrControlChar
+	}
+	if beyond {
+		if bad := badUTF8(data[start:end]); bad >= 0 {
+			end, err = start+bad, ErrUTF8
+		}
+	}
+	if err == nil && end-start > r.lim.str {
+		end, err = start-1, ErrStringSize
 	}
 	if err != nil {
 		r.fail(end, err)
-		return nil, false, false
+		return nil, false
 	}
-	r.pos = end
-	return r.data[start+1 : end-1 : end-1], escaped, true
+	r.pos = end + 1
+	return text, true
 }
 
 // unescape decodes string content into the scratch buffer.
@@ -452,14 +462,11 @@ func (r *Reader) Scalar(allow ScalarKind) Scalar {
 }
 
 func (r *Reader) stringScalar() Scalar {
-	content, escaped, ok := r.content("string")
-	switch {
-	case !ok:
+	text, ok := r.content("string")
+	if !ok {
 		return Scalar{}
-	case escaped:
-		content = r.unescape(content)
 	}
-	return Scalar{ScalarString, r.pieces.string(content)}
+	return Scalar{ScalarString, r.pieces.string(text)}
 }
 
 func (r *Reader) numberScalar(allow ScalarKind) Scalar {
@@ -584,7 +591,7 @@ func (r *Reader) NextKey() (name []byte, ok bool) {
 		if i+1 < len(data) && data[i+1] == '"' {
 			if j := nameEnd(data, i+2); j >= 0 && j-i <= r.lim.str {
 				r.fresh = false
-				r.keyAt, r.pos = i+1, j+2
+				r.keyAt, r.keyEnd, r.pos = i+1, j, j+2
 				return data[i+2 : j : j], true
 			}
 		}
@@ -600,8 +607,11 @@ func (r *Reader) again() string {
 	if r.Failed() {
 		return ""
 	}
+	if r.keyEnd > 0 && plain(r.data, r.keyAt+1) == r.keyEnd {
+		return r.pieces.string(r.data[r.keyAt+1 : r.keyEnd])
+	}
 	r.pos = r.keyAt
-	return string(r.KeyBytes())
+	return r.pieces.string(r.KeyBytes())
 }
 
 // More goes on to the next member or element and reports whether there is one. If there is none, it leaves the
@@ -643,7 +653,7 @@ func (r *Reader) leave() {
 func (r *Reader) Key() string {
 	start, end, escaped := r.key()
 	if escaped {
-		return string(r.unescape(r.data[start:end]))
+		return r.pieces.string(r.unescape(r.data[start:end]))
 	}
 	return r.pieces.string(r.data[start:end])
 }
@@ -673,7 +683,7 @@ func (r *Reader) key() (start, end int, escaped bool) {
 		r.fail(end, err)
 		return 0, 0, false
 	}
-	r.keyAt = start
+	r.keyAt, r.keyEnd = start, 0
 	r.pos = end
 	if r.next() != ':' {
 		r.fail(r.pos, unexpected(r.data, r.pos, "':'"))
@@ -711,6 +721,12 @@ func (r *Reader) keep(x *Extra, name string) {
 	}
 	if raw := r.Raw(); raw != nil {
 		e := r.own(x)
+		switch len(e.members) {
+		case 0:
+			e.members = e.few[:0:len(e.few)]
+		case len(e.few): // where there are two, there are more
+			e.members = slices.Grow(e.members, 6)
+		}
 		e.members = append(e.members, member{name, raw})
 	}
 }

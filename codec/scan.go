@@ -112,6 +112,25 @@ func scanString(data []byte, i int) (end int, escaped bool, err error) {
 	return end, escaped, err
 }
 
+// scanRun returns the offset of the first quote, backslash or control character from i on, or the length of the
+// data, and whether there may be bytes beyond ASCII in front of it.
+func scanRun(data []byte, i int) (end int, beyond bool) {
+	var seen uint64 // all bytes, one over the other
+	for i+8 <= len(data) {
+		x := binary.LittleEndian.Uint64(data[i:])
+		seen |= x
+		if m := special(x); m != 0 {
+			return i + bits.TrailingZeros64(m)>>3, seen&highs != 0
+		}
+		i += 8
+	}
+	for i < len(data) && data[i] >= ' ' && data[i] != '"' && data[i] != '\\' {
+		seen |= uint64(data[i])
+		i++
+	}
+	return i, seen&highs != 0
+}
+
 // scanContent checks string content, but for its encoding, and returns the offset of the closing quote, whether
 // there may be bytes beyond ASCII in front of it, and whether there are escapes.
 func scanContent(data []byte, i int) (end int, beyond, escaped bool, err error) {
@@ -134,7 +153,9 @@ func scanContent(data []byte, i int) (end int, beyond, escaped bool, err error) 
 			return i, seen&highs != 0, escaped, nil
 		case c == '\\':
 			escaped = true
-			if i, err = scanEscape(data, i); err != nil {
+			if i+1 < len(data) && short[data[i+1]] != 0 {
+				i += 2
+			} else if i, err = scanEscape(data, i); err != nil {
 				return i, seen&highs != 0, escaped, err
 			}
 		case c < ' ':
@@ -161,63 +182,136 @@ func badUTF8(s []byte) int {
 	}
 }
 
+// short is what stands for a character behind the backslash, by that byte.
+var short = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
+
+// decodeContent is scanContent that also appends to dst what the content says.
+func decodeContent(dst, data []byte, i int) (out []byte, end int, beyond bool, err error) {
+	var seen uint64 // all bytes, one over the other
+	n := len(dst)   // how much of out is text
+	out = dst[:cap(dst)]
+	for {
+		if n+utf8.UTFMax+8 > len(out) {
+			more := make([]byte, min(2*len(out)+1024, n+len(data)-i+16))
+			copy(more, out[:n])
+			out = more
+		}
+		for i+9 <= len(data) && n+8 <= len(out) {
+			x := binary.LittleEndian.Uint64(data[i:])
+			binary.LittleEndian.PutUint64(out[n:], x) // what is too much will be written over
+			seen |= x
+			m := special(x)
+			if m == 0 {
+				i += 8
+				n += 8
+				continue
+			}
+			k := bits.TrailingZeros64(m) >> 3
+			i += k
+			n += k
+			c := short[data[i+1]]
+			if data[i] != '\\' || c == 0 {
+				break
+			}
+			out[n] = c
+			i += 2
+			n++
+		}
+		switch {
+		case i >= len(data):
+			return out[:n], i, seen&highs != 0, ErrEOF
+		case n == len(out):
+			continue
+		}
+		switch c := data[i]; {
+		case c == '"':
+			return out[:n], i, seen&highs != 0, nil
+		case c < ' ':
+			return out[:n], i, seen&highs != 0, ErrControlChar
+		case c != '\\':
+			seen |= uint64(c)
+			out[n] = c
+			i++
+			n++
+		case i+1 < len(data) && short[data[i+1]] != 0:
+			out[n] = short[data[i+1]]
+			i += 2
+			n++
+		default:
+			r, end, err := decodeEscape(data, i)
+			if err != nil {
+				return out[:n], end, seen&highs != 0, err
+			}
+			i = end
+			n = len(utf8.AppendRune(out[:n], r))
+		}
+	}
+}
+
 // scanEscape checks the escape whose backslash is at i and returns the offset after it. The two escapes of a
 // surrogate pair count as one.
 func scanEscape(data []byte, i int) (end int, err error) {
-	if i+1 >= len(data) {
-		return len(data), ErrEOF
-	}
-	switch data[i+1] {
-	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+	if i+1 < len(data) && short[data[i+1]] != 0 {
 		return i + 2, nil
-	case 'u':
-	default:
-		return i, ErrEscape
+	}
+	_, end, err = decodeEscape(data, i)
+	return end, err
+}
+
+// decodeEscape is scanEscape for an escape that is not short. It also returns the character.
+func decodeEscape(data []byte, i int) (r rune, end int, err error) {
+	switch {
+	case i+1 >= len(data):
+		return 0, len(data), ErrEOF
+	case data[i+1] != 'u':
+		return 0, i, ErrEscape
 	}
 	r, n := hex4(data[i+2:])
-	if n < 4 {
-		if i+2+n == len(data) {
-			return len(data), ErrEOF
-		}
-		return i, ErrEscape
-	}
 	switch end = i + 6; {
+	case n < 4 && i+2+n == len(data):
+		return 0, len(data), ErrEOF
+	case n < 4:
+		return 0, i, ErrEscape
 	case r < 0xD800 || r > 0xDFFF:
-		return end, nil
+		return r, end, nil
 	case r >= 0xDC00:
-		return i, ErrSurrogate
+		return 0, i, ErrSurrogate
 	case end == len(data):
-		return end, ErrEOF
+		return 0, end, ErrEOF
 	case data[end] != '\\':
-		return i, ErrSurrogate
+		return 0, i, ErrSurrogate
 	case end+1 == len(data):
-		return end + 1, ErrEOF
+		return 0, end + 1, ErrEOF
 	case data[end+1] != 'u':
-		return i, ErrSurrogate
+		return 0, i, ErrSurrogate
 	}
 	low, n := hex4(data[end+2:])
 	switch {
 	case n < 4 && end+2+n == len(data):
-		return len(data), ErrEOF
+		return 0, len(data), ErrEOF
 	case n < 4:
-		return end, ErrEscape
+		return 0, end, ErrEscape
 	case low < 0xDC00 || low > 0xDFFF:
-		return i, ErrSurrogate
+		return 0, i, ErrSurrogate
 	}
-	return end + 6, nil
+	return (r-0xD800)<<10 | (low - 0xDC00) + 0x10000, end + 6, nil
+}
+
+// hexValues has the values of hexadecimal digits, plus one.
+var hexValues = [256]uint8{
+	'0': 1, '1': 2, '2': 3, '3': 4, '4': 5, '5': 6, '6': 7, '7': 8, '8': 9, '9': 10,
+	'a': 11, 'b': 12, 'c': 13, 'd': 14, 'e': 15, 'f': 16,
+	'A': 11, 'B': 12, 'C': 13, 'D': 14, 'E': 15, 'F': 16,
 }
 
 // hex4 reads up to four hexadecimal digits and says how many there were.
 func hex4(data []byte) (v rune, n int) {
 	for n < 4 && n < len(data) {
-		switch c := data[n]; {
-		case isDigit(c):
-			v = v<<4 | rune(c-'0')
-		case 'a' <= c|0x20 && c|0x20 <= 'f':
-			v = v<<4 | rune(c|0x20-'a'+10)
-		default:
+		d := hexValues[data[n]]
+		if d == 0 {
 			return v, n
 		}
+		v = v<<4 | rune(d-1)
 		n++
 	}
 	return v, n
@@ -231,31 +325,15 @@ func appendUnescaped(dst, s []byte) []byte {
 			return append(dst, s...)
 		}
 		dst = append(dst, s[:i]...)
-		c := s[i+1]
-		s = s[i+2:]
-		switch c {
-		case 'b':
-			c = '\b'
-		case 'f':
-			c = '\f'
-		case 'n':
-			c = '\n'
-		case 'r':
-			c = '\r'
-		case 't':
-			c = '\t'
-		case 'u':
-			r, _ := hex4(s)
-			s = s[4:]
-			if 0xD800 <= r && r <= 0xDFFF {
-				low, _ := hex4(s[2:])
-				r = (r-0xD800)<<10 | (low - 0xDC00) + 0x10000
-				s = s[6:]
-			}
-			dst = utf8.AppendRune(dst, r)
+		s = s[i:]
+		if c := short[s[1]]; c != 0 {
+			dst = append(dst, c)
+			s = s[2:]
 			continue
 		}
-		dst = append(dst, c)
+		r, end, _ := decodeEscape(s, 0)
+		dst = utf8.AppendRune(dst, r)
+		s = s[end:]
 	}
 }
 
