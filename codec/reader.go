@@ -504,7 +504,7 @@ func (r *Reader) Raw() json.RawMessage {
 	if raw == nil || r.lim.noCopy {
 		return raw
 	}
-	return bytes.Clone(raw)
+	return r.pieces.bytes(raw)
 }
 
 // RawBytes is Raw without the copy: the bytes are part of the input, whatever the options are.

@@ -8,12 +8,12 @@ import (
 )
 
 // Small is the size of the small input, in whatever prepare counts.
-const Small = 500
+const Small = 2000
 
 // The large input is factor times the small one. It may cost as many times the time and the memory, and slack times
 // that, for caches, growing slices and logarithms; what grows with the square costs factor times factor.
 const (
-	factor = 32
+	factor = 16
 	slack  = 5
 	little = 128 // bytes of memory per n that are no reason to worry: a small input may find them ready in a pool
 )
