@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
@@ -25,6 +26,7 @@ type Call struct {
 // SetMeta adds a member to the _meta of the params, in the place of one that has that name. Params themselves are
 // not changed: they may be the caller's.
 func (c *Call) SetMeta(name string, value codec.Encoder) {
+	c.meta = slices.DeleteFunc(c.meta, func(m metaMember) bool { return m.name == name })
 	c.meta = append(c.meta, metaMember{name, value})
 }
 

@@ -14,7 +14,7 @@ type Raw json.RawMessage
 func (r Raw) EncodeJSON(w *codec.Writer) { w.Raw(json.RawMessage(r)) }
 
 // AddMeta returns the JSON object with a member added to its _meta, in the place of one that has that name. The
-// rest stays as it is, and so does the given text.
+// rest stays as it is, and so does the given text. It fails if that is no valid object, or its _meta is none.
 func AddMeta(object json.RawMessage, name string, value codec.Encoder) (json.RawMessage, error) {
 	return addMeta(object, []metaMember{{name, value}})
 }
@@ -28,13 +28,16 @@ func addMeta(object json.RawMessage, add []metaMember) (json.RawMessage, error) 
 	if len(object) == 0 {
 		object = json.RawMessage(`{}`)
 	}
+	if err := codec.Valid(object); err != nil {
+		return nil, err
+	}
 	return codec.Marshal(encoderFunc(func(w *codec.Writer) {
 		r := codec.NewReader(object, codec.NoCopy())
 		start, found := w.Begin(), false
 		for r.Object(); r.More(); {
 			name := r.Key()
 			w.MapKey(name)
-			if name == "_meta" && !found && r.Kind() == codec.KindObject {
+			if name == "_meta" {
 				found = true
 				writeMeta(w, r, add)
 				continue

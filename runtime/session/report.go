@@ -125,11 +125,22 @@ func (r *Reporter) close(deliver bool) {
 	if r == nil {
 		return
 	}
-	r.mu.Lock()
-	r.over = true
-	if !deliver {
-		r.held = nil
+	if deliver {
+		r.mu.Lock()
+		r.over = true
+		r.mu.Unlock()
+	} else {
+		r.silence()
 	}
-	r.mu.Unlock()
 	r.flush() // waits for one that is being sent
+}
+
+// silence is Stop without waiting for a report that is being sent.
+func (r *Reporter) silence() {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	r.over, r.held = true, nil
+	r.mu.Unlock()
 }

@@ -189,19 +189,13 @@ func (s *Session) run(ctx context.Context, req *Request) (result codec.Encoder, 
 func (st *serving) finish(result codec.Encoder, err error) {
 	s := st.s
 	s.mu.Lock()
-	silent, reporter := st.over, st.reporter
+	reporter := st.reporter
 	s.mu.Unlock()
-	if reporter != nil {
-		if silent {
-			reporter.Stop()
-		} else {
-			reporter.Finish()
-		}
-	}
+	reporter.Finish() // sends nothing if the request was cancelled
 	text, ok := st.encode(result, err)
 
 	s.mu.Lock()
-	silent = st.over
+	silent := st.over
 	st.over = true
 	delete(s.serving, st.req.ID)
 	s.bytes -= st.size
@@ -275,7 +269,9 @@ func (s *Session) cancelled(id jsonrpc.ID, reason string) {
 		return
 	}
 	st.over = true
+	reporter := st.reporter
 	s.mu.Unlock()
+	reporter.silence()
 	s.cfg.Logger.Info("request cancelled by the peer", "method", st.req.Method, "id", id.String(), "reason", reason)
 	cause := ErrCancelled
 	if reason != "" {
@@ -358,11 +354,11 @@ func (s *Session) base(ctx context.Context, req *Request) (codec.Encoder, error)
 type requestContext struct {
 	context.Context
 	values context.Context // nil for none
-	req    *Request
+	req    *Request        // nil for that of values
 }
 
 func (c *requestContext) Value(key any) any {
-	if key == (requestKey{}) {
+	if key == (requestKey{}) && c.req != nil {
 		return c.req
 	}
 	if v := c.Context.Value(key); v != nil || c.values == nil {

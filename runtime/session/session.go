@@ -138,6 +138,9 @@ func (s *Session) Server() *mcp.InitializeResult {
 // Ready waits until the peers have introduced themselves, which is so from the start for what [Connect] returns.
 // It fails if ctx ends, or with [ErrClosed] if the session does.
 func (s *Session) Ready(ctx context.Context) error {
+	if s.life.Err() != nil {
+		return s.closed()
+	}
 	select {
 	case <-s.ready:
 		return nil
@@ -194,16 +197,17 @@ func (s *Session) abandon() {
 	ctx, cancel := context.WithTimeout(s.life, time.Second)
 	defer cancel()
 	s.mu.Lock()
-	var open []*serving
+	open := map[*serving]*Reporter{}
 	for _, st := range s.serving {
 		if !st.over {
 			st.over = true
-			open = append(open, st)
+			open[st] = st.reporter
 		}
 	}
 	s.mu.Unlock()
-	for _, st := range open {
+	for st, reporter := range open {
 		st.cancel(ErrClosed)
+		reporter.Stop()
 		text, _, err := encodeAnswer(st.req.ID, nil, &jsonrpc.Error{Code: CodeClosing, Message: "session is shutting down"})
 		if err != nil || st.deliver(ctx, text) != nil {
 			return
@@ -322,7 +326,9 @@ func (s *Session) peerDone() {
 	go func() { // ends after the grace period, or with the session
 		defer s.work.Done()
 		defer cancel()
-		s.rest(ctx)
+		if !s.rest(ctx) {
+			s.abandon()
+		}
 		s.stop(io.EOF)
 	}()
 }
@@ -352,6 +358,9 @@ func (s *Session) rest(ctx context.Context) (ok bool) {
 func (s *Session) write(m transport.Message) error { return s.writeUntil(s.life, m) }
 
 func (s *Session) writeUntil(ctx context.Context, m transport.Message) error {
+	if s.life.Err() != nil {
+		return s.closed()
+	}
 	err := s.conn.Write(ctx, m)
 	switch {
 	case err == nil:

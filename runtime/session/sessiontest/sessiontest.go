@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/memory"
 )
 
@@ -22,6 +23,12 @@ type Side struct {
 func Pair(t testing.TB, client, server Side) (c, s *session.Session) {
 	t.Helper()
 	a, b := memory.Pair(memory.Options{})
+	return Connect(t, a, b, client, server)
+}
+
+// Connect is [Pair] over two connected ends.
+func Connect(t testing.TB, a, b transport.Conn, client, server Side) (c, s *session.Session) {
+	t.Helper()
 	s = session.Serve(b, &mcp.InitializeResult{
 		Capabilities: server.Server,
 		ServerInfo:   mcp.Implementation{Name: "test server", Version: "1"},

@@ -1,0 +1,245 @@
+package session_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/session/sessiontest"
+)
+
+// waiting is a handler that waits until its context ends, and tells why that was.
+func waiting(why chan<- error) session.Handler {
+	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		if req.IsNotification() {
+			return nil, nil
+		}
+		<-ctx.Done()
+		why <- context.Cause(ctx)
+		return nil, ctx.Err()
+	}
+}
+
+// Proves CANC-05, CANC-06, CANC-10, CANC-11.
+func TestTheReceiverStopsACancelledRequestAndDoesNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		why := make(chan error, 1)
+		var log bytes.Buffer
+		_, p := open(t, &session.Config{Handler: waiting(why), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		p.talk(`
+			> {"jsonrpc":"2.0","id":"1","method":"x"}
+			All of these mean something else.
+			> {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}
+			> {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"2"}}
+			> {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":{"id":"1"}}}
+			> {"jsonrpc":"2.0","method":"notifications/cancelled","params":{}}
+			> {"jsonrpc":"2.0","method":"notifications/cancelled"}
+		`)
+		select {
+		case err := <-why:
+			t.Fatalf("cancelled: %v", err)
+		default:
+		}
+		p.talk(`
+			> {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"1","reason":"lunch"}}
+			> {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"1"}}
+			> {"jsonrpc":"2.0","id":2,"method":"ping"}
+			< {"jsonrpc":"2.0","id":2,"result":{}}
+		`)
+		if err := <-why; !errors.Is(err, session.ErrCancelled) || !strings.Contains(err.Error(), "lunch") {
+			t.Errorf("the handler was told %v", err)
+		}
+		if !strings.Contains(log.String(), "reason=lunch") {
+			t.Errorf("the reason is not in the log:\n%s", &log)
+		}
+	})
+}
+
+// Proves CANC-01, CANC-02, CANC-08.
+func TestTheRequestorCancels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := open(t, nil)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cause := errors.New("lunch")
+		done := make(chan error, 2)
+		for range 2 {
+			go func() {
+				_, err := s.Call(ctx, "roots/list", nil)
+				done <- err
+			}()
+			synctest.Wait()
+		}
+		p.talk(`
+			< {"jsonrpc":"2.0","id":1,"method":"roots/list"}
+			< {"jsonrpc":"2.0","id":2,"method":"roots/list"}
+			> {"jsonrpc":"2.0","id":2,"result":{"roots":[]}}
+		`)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		cancel(cause)
+		if err := <-done; err != cause {
+			t.Errorf("got %v, want %v", err, cause)
+		}
+		p.talk(`
+			< {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"lunch"}}
+			> {"jsonrpc":"2.0","id":1,"result":{"roots":[]}}
+		`)
+		if _, err := s.Call(ctx, "roots/list", nil); err != cause {
+			t.Errorf("a call that is over before it begins: %v", err)
+		}
+		p.talk("")
+	})
+}
+
+// Proves CANC-04.
+func TestARequestForATaskIsNotCancelledByNotification(t *testing.T) {
+	object := []byte("{}")
+	capabilities := mcp.ClientCapabilities{Tasks: &mcp.ClientCapabilitiesTasks{Requests: &mcp.ClientCapabilitiesTasksRequests{
+		Sampling: &mcp.ClientCapabilitiesTasksRequestsSampling{CreateMessage: object},
+	}}, Sampling: &mcp.ClientCapabilitiesSampling{}}
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var seen []string
+		c, s := sessiontest.Pair(t, sessiontest.Side{Client: capabilities, Config: session.Config{
+			Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+				mu.Lock()
+				seen = append(seen, req.Method)
+				mu.Unlock()
+				if req.IsNotification() {
+					return nil, nil
+				}
+				if task, ok := req.Task(); !ok || string(task) != `{"ttl":5}` {
+					t.Errorf("the task is %s", task)
+				}
+				time.Sleep(time.Minute)
+				return session.Raw(`{"task":{}}`), nil
+			},
+		}}, sessiontest.Side{})
+		_ = c
+		late := make(chan string, 1)
+		call := s.With(session.Timeout(time.Second), session.OnLate(func(result json.RawMessage, err error) {
+			late <- fmt.Sprint(string(result), err)
+		}))
+		for _, params := range []codec.Encoder{
+			&mcp.CreateMessageRequestParams{Task: &mcp.TaskMetadata{TTL: new(int64(5))}},
+			session.Raw(`{"task":{"ttl":5}}`),
+		} {
+			if _, err := call.Call(t.Context(), "sampling/createMessage", params); err != session.ErrTimeout {
+				t.Errorf("got %v", err)
+			}
+			if got := <-late; got != `{"task":{}}<nil>` {
+				t.Errorf("the late answer is %s", got)
+			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if len(seen) != 2 {
+			t.Errorf("the receiver got %q", seen)
+		}
+	})
+}
+
+// Proves CANC-04.
+func TestARequestThatBecameATaskIsAnsweredAllTheSame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		goOn := make(chan bool)
+		_, p := open(t, &session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			if req.IsNotification() {
+				return nil, nil
+			}
+			if req.Method == "x/late" {
+				<-goOn
+			}
+			if got, want := req.Keep(), req.Method == "x/early"; got != want {
+				t.Errorf("Keep returns %v", got)
+			}
+			<-goOn
+			return nil, ctx.Err()
+		}})
+		p.talk(`
+			> {"jsonrpc":"2.0","id":1,"method":"x/early"}
+			> {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}
+		`)
+		goOn <- true
+		p.talk(`
+			< {"jsonrpc":"2.0","id":1,"result":{}}
+			> {"jsonrpc":"2.0","id":2,"method":"x/late"}
+			> {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}
+		`)
+		goOn <- true
+		goOn <- true
+		p.talk("")
+	})
+}
+
+// Proves CANC-07.
+func TestInitializeCannotBeCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := func(next session.Handler) session.Handler {
+			return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+				if !req.IsNotification() {
+					time.Sleep(time.Second)
+				}
+				return next(ctx, req)
+			}
+		}
+		s, p := serve(t, &session.Config{Receiving: []session.Middleware{slow}})
+		p.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
+		p.talk(`
+			> {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}
+			Nothing is served before the answer.
+			> {"jsonrpc":"2.0","id":2,"method":"x"}
+			< {"jsonrpc":"2.0","id":2,"error":{"code":-32600}}
+		`)
+		time.Sleep(time.Second)
+		p.talk(`
+			< {"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}
+			> {"jsonrpc":"2.0","method":"notifications/initialized"}
+		`)
+		if err := s.Ready(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Proves CANC-09.
+func TestCancellationsMayCrossAnswers(t *testing.T) {
+	c, s := sessiontest.Pair(t, sessiontest.Side{}, toolServer(session.ServerHandler(tools{}, nil)))
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for i := range 500 {
+				ctx, cancel := context.WithCancel(t.Context())
+				go func() { // ends with the call
+					for range i % 50 {
+						ctx.Err() // takes a moment
+					}
+					cancel()
+				}()
+				_, err := mcp.ToServer{Caller: c}.CallTool(ctx, &mcp.CallToolRequestParams{Name: "t", Arguments: []byte("{}")})
+				if err != nil && err != context.Canceled {
+					t.Errorf("got %v", err)
+				}
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	for _, s := range []*session.Session{c, s} {
+		if err := s.Ping(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,281 @@
+package session_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/session/sessiontest"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+)
+
+func TestCloseEndsEverything(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		why := make(chan error, 100)
+		s, p := open(t, &session.Config{Handler: waiting(why), KeepAlive: time.Second})
+		failed := make(chan error, 100)
+		for range 50 {
+			go func() {
+				_, err := s.With(session.OnProgress(func(session.Progress) {})).Call(t.Context(), "roots/list", nil)
+				failed <- err
+			}()
+		}
+		tracker := s.NewTracker()
+		for i := range 50 {
+			p.send(`{"jsonrpc":"2.0","id":` + string(rune('0'+i/10)) + `.` + `0,"method":"ping"}`)
+			p.send(`{"jsonrpc":"2.0","id":"` + strings.Repeat("i", i) + `","method":"x"}`)
+		}
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		for range 50 {
+			if err := <-failed; !errors.Is(err, session.ErrClosed) {
+				t.Errorf("a call failed with %v", err)
+			}
+			if err := <-why; err != session.ErrClosed {
+				t.Errorf("a handler was told %v", err)
+			}
+		}
+		for range tracker.Updates(t.Context()) {
+			t.Error("progress")
+		}
+		if err := s.Wait(); err != nil {
+			t.Error(err)
+		}
+		if err := s.Notify(t.Context(), "x", nil); err != session.ErrClosed {
+			t.Errorf("got %v", err)
+		}
+		if _, err := s.Call(t.Context(), "roots/list", nil); err != session.ErrClosed {
+			t.Errorf("got %v", err)
+		}
+		if err := s.Ready(t.Context()); err != session.ErrClosed {
+			t.Errorf("got %v", err)
+		}
+		<-p.over
+	})
+}
+
+func TestAHandlerMayStopItsSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := open(t, &session.Config{Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
+			if !req.IsNotification() {
+				req.Session.Stop()
+			}
+			return nil, nil
+		}})
+		p.send(`{"jsonrpc":"2.0","id":1,"method":"x"}`)
+		if err := s.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestShutdownWaitsForWhatIsInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := open(t, &session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			if !req.IsNotification() {
+				_, err := req.Session.Call(ctx, "roots/list", nil)
+				return nil, err
+			}
+			return nil, nil
+		}})
+		asked := make(chan error, 1)
+		go func() {
+			_, err := s.Call(t.Context(), "roots/list", nil)
+			asked <- err
+		}()
+		p.talk(`
+			< {"jsonrpc":"2.0","id":1,"method":"roots/list"}
+			> {"jsonrpc":"2.0","id":"a","method":"x"}
+			< {"jsonrpc":"2.0","id":2,"method":"roots/list"}
+		`)
+		done := make(chan error, 1)
+		go func() { done <- s.Shutdown(t.Context()) }()
+		synctest.Wait()
+		if _, err := s.Call(t.Context(), "roots/list", nil); !errors.Is(err, session.ErrClosed) {
+			t.Errorf("a new call: %v", err)
+		}
+		p.talk(`
+			> {"jsonrpc":"2.0","id":"b","method":"x"}
+			< {"jsonrpc":"2.0","id":"b","error":{"code":-32051}}
+			> {"jsonrpc":"2.0","id":"p","method":"ping"}
+			< {"jsonrpc":"2.0","id":"p","result":{}}
+			> {"jsonrpc":"2.0","id":2,"result":{"roots":[]}}
+			< {"jsonrpc":"2.0","id":"a","result":{}}
+			> {"jsonrpc":"2.0","id":1,"result":{"roots":[]}}
+		`)
+		if err := <-asked; err != nil {
+			t.Error(err)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		<-p.over
+	})
+}
+
+func TestShutdownAnswersWhatItGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		why := make(chan error, 1)
+		s, p := open(t, &session.Config{Handler: waiting(why)})
+		p.send(`{"jsonrpc":"2.0","id":"a","method":"x"}`)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := s.Shutdown(ctx); err != context.DeadlineExceeded {
+			t.Errorf("got %v", err)
+		}
+		p.talk(`< {"jsonrpc":"2.0","id":"a","error":{"code":-32051}}`)
+		if err := <-why; err != session.ErrClosed {
+			t.Errorf("the handler was told %v", err)
+		}
+	})
+}
+
+func TestTheEndOfOneSideEndsTheOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		why := make(chan error, 1)
+		c, s := sessiontest.Pair(t, sessiontest.Side{}, toolServer(waiting(why)))
+		failed := make(chan error, 1)
+		go func() {
+			_, err := c.Call(t.Context(), "x", nil)
+			failed <- err
+		}()
+		synctest.Wait()
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-failed; err != session.ErrClosed {
+			t.Errorf("the call failed with %v", err)
+		}
+		if err := s.Wait(); err != nil {
+			t.Errorf("the server ended with %v", err)
+		}
+		if err := <-why; !errors.Is(err, transport.ErrClosed) {
+			t.Errorf("the handler was told %v", err)
+		}
+		if _, err := s.Call(t.Context(), "ping", nil); !errors.Is(err, session.ErrClosed) || !errors.Is(err, transport.ErrClosed) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// halfClosed is a connection whose peer sends nothing any more, and reads on.
+type halfClosed struct{ transport.Conn }
+
+func (h halfClosed) Read() (transport.Message, error) {
+	m, err := h.Conn.Read()
+	if string(m.Text) == "EOF" {
+		err = io.EOF
+	}
+	return m, err
+}
+
+func TestHandlersMayFinishWhenThePeerSendsNothingAnyMore(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		takes, ends time.Duration // the handler, and the session
+		want        string
+	}{
+		{"quick", time.Second, time.Second, `< {"jsonrpc":"2.0","id":1,"result":{}}`},
+		{"slow", time.Hour, session.DefaultGrace, `< {"jsonrpc":"2.0","id":1,"error":{"code":-32051}}`},
+		{"idle", 0, 0, `< {"jsonrpc":"2.0","id":1,"result":{}}`},
+	} {
+		t.Run(c.name, bubble(func(t *testing.T) {
+			p, conn := newPeer(t)
+			s := session.Serve(halfClosed{conn}, nil, &session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+				if req.IsNotification() {
+					return nil, nil
+				}
+				if _, err := req.Session.Call(context.Background(), "ping", nil); c.takes > 0 && !errors.Is(err, session.ErrClosed) {
+					t.Errorf("a call that cannot be answered: %v", err)
+				}
+				select {
+				case <-ctx.Done():
+				case <-time.After(c.takes):
+				}
+				return nil, ctx.Err()
+			}})
+			p.send(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
+			p.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+			p.take()
+			p.send(`{"jsonrpc":"2.0","id":1,"method":"x"}`)
+			p.take()
+			if c.takes == 0 {
+				p.send(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+			}
+			start := time.Now()
+			if err := p.conn.Write(t.Context(), transport.Message{Text: []byte("EOF")}); err != nil {
+				t.Error(err)
+			}
+			if err := s.Wait(); err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(start); took != c.ends {
+				t.Errorf("the session ended after %v, want %v", took, c.ends)
+			}
+			p.talk(c.want)
+		}))
+	}
+}
+
+// TestSessionsStartAndStopUnderLoad closes sessions at random moments while both sides call each other.
+func TestSessionsStartAndStopUnderLoad(t *testing.T) {
+	for i := range 40 {
+		quick := func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			req.Progress().Report(session.Progress{Value: 1})
+			return nil, nil
+		}
+		c, s := sessiontest.Pair(t, sessiontest.Side{Config: session.Config{Handler: quick}}, toolServer(quick))
+		var wg sync.WaitGroup
+		for _, s := range []*session.Session{c, s} {
+			for range 4 {
+				wg.Go(func() {
+					for {
+						_, err := s.With(session.OnProgress(func(session.Progress) {})).Call(t.Context(), "x", nil)
+						if err != nil {
+							if e, ok := errors.AsType[*jsonrpc.Error](err); !errors.Is(err, session.ErrClosed) && (!ok || e.Code != session.CodeClosing) {
+								t.Errorf("got %v", err)
+							}
+							return
+						}
+					}
+				})
+			}
+		}
+		for range i {
+			if err := c.Ping(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		switch i % 4 {
+		case 0:
+			c.Close()
+		case 1:
+			s.Close()
+		case 2:
+			wg.Go(func() { c.Shutdown(t.Context()) })
+			wg.Go(func() { s.Close() })
+		case 3:
+			c.Stop()
+			c.Close()
+		}
+		wg.Wait()
+		if err := errors.Join(c.Wait(), s.Wait()); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,253 @@
+package session_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
+)
+
+// custom serves methods of its own, beside the tools.
+func custom() session.Handler {
+	return session.Methods(map[string]session.Handler{
+		"x/nothing": func(context.Context, *session.Request) (codec.Encoder, error) { return nil, nil },
+		"x/raw": func(context.Context, *session.Request) (codec.Encoder, error) {
+			return session.Raw(`{"z": 1.0,  "a":[1e3]}`), nil
+		},
+		"x/list": func(context.Context, *session.Request) (codec.Encoder, error) { return session.Raw(`[]`), nil },
+		"x/bytes": func(context.Context, *session.Request) (codec.Encoder, error) {
+			return session.Raw("{\"a\":\"\xff\"}"), nil
+		},
+		"x/error": func(context.Context, *session.Request) (codec.Encoder, error) { return nil, errors.New("no luck") },
+		"x/own": func(context.Context, *session.Request) (codec.Encoder, error) {
+			return nil, fmt.Errorf("because: %w", &jsonrpc.Error{Code: -32099, Message: "own", Data: json.RawMessage(`{"a":1}`)})
+		},
+		"x/garbled": func(context.Context, *session.Request) (codec.Encoder, error) {
+			return nil, &jsonrpc.Error{Code: -32098, Message: "\xff"}
+		},
+		"x/panic":  func(context.Context, *session.Request) (codec.Encoder, error) { panic("no") },
+		"x/params": func(_ context.Context, r *session.Request) (codec.Encoder, error) { return session.Raw(r.Params), nil },
+	}, session.ServerHandler(tools{}, nil))
+}
+
+// Proves JSONRPC-03, JSONRPC-05, JSONRPC-06, JSONRPC-07, JSONRPC-08, JSONRPC-09, JSONRPC-11, JSONRPC-12, JSONRPC-13.
+func TestRequestsAreAnswered(t *testing.T) {
+	for name, script := range map[string]string{
+		"ids come back as they are": `
+			> {"jsonrpc":"2.0","id":"7","method":"ping"}
+			< {"jsonrpc":"2.0","id":"7","result":{}}
+			> {"jsonrpc":"2.0","id":7,"method":"x/nothing"}
+			< {"jsonrpc":"2.0","id":7,"result":{}}
+			> {"jsonrpc":"2.0","id":"","method":"x/nothing"}
+			< {"jsonrpc":"2.0","id":"","result":{}}
+			> {"jsonrpc":"2.0","id":9007199254740991,"method":"x/nothing"}
+			< {"jsonrpc":"2.0","id":9007199254740991,"result":{}}`,
+		"null is no id": `
+			> {"jsonrpc":"2.0","id":null,"method":"x/nothing"}
+			< {"jsonrpc":"2.0","error":{"code":-32600}}`,
+		"what is no message": `
+			> {
+			< {"jsonrpc":"2.0","error":{"code":-32700}}
+			> {"jsonrpc":"2.0","id":1}
+			< {"jsonrpc":"2.0","id":1,"error":{"code":-32600}}
+			> {"jsonrpc":"1.0","id":2,"method":"ping"}
+			< {"jsonrpc":"2.0","id":2,"error":{"code":-32600}}
+			> {"id":3,"method":"ping"}
+			< {"jsonrpc":"2.0","id":3,"error":{"code":-32600}}
+			> {"jsonrpc":"2.0","id":4,"method":"ping","params":[]}
+			< {"jsonrpc":"2.0","id":4,"error":{"code":-32602}}
+			> {"jsonrpc":"2.0","id":1.5,"method":"ping"}
+			< {"jsonrpc":"2.0","error":{"code":-32600}}
+			> [{"jsonrpc":"2.0","id":5,"method":"ping"}]
+			< {"jsonrpc":"2.0","error":{"code":-32600}}
+			> true
+			< {"jsonrpc":"2.0","error":{"code":-32600}}
+			> {"jsonrpc":"2.0","id":6,"method":"ping"}
+			< {"jsonrpc":"2.0","id":6,"result":{}}`,
+		"notifications, however wrong, are not": `
+			> {"jsonrpc":"2.0","method":"notifications/unknown"}
+			> {"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":"much"}}
+			> {"jsonrpc":"2.0","method":"notifications/cancelled"}
+			> {"jsonrpc":"2.0","method":"notifications/cancelled","params":[]}
+			> {"jsonrpc":"2.0","method":"x/panic"}
+			> {"jsonrpc":"2.0","id":1,"method":"ping"}
+			< {"jsonrpc":"2.0","id":1,"result":{}}`,
+		"answers, however wrong, are not": `
+			> {"jsonrpc":"2.0","id":77,"result":{}}
+			> {"jsonrpc":"2.0","id":77,"result":null}
+			> {"jsonrpc":"2.0","error":{"code":-32700,"message":"parse error"}}
+			> {"jsonrpc":"2.0","id":1,"method":"ping"}
+			< {"jsonrpc":"2.0","id":1,"result":{}}`,
+		"unknown methods": `
+			> {"jsonrpc":"2.0","id":1,"method":"foo/bar"}
+			< {"jsonrpc":"2.0","id":1,"error":{"code":-32601}}
+			The capability was not declared.
+			> {"jsonrpc":"2.0","id":2,"method":"prompts/list"}
+			< {"jsonrpc":"2.0","id":2,"error":{"code":-32601}}
+			Servers are not asked for that.
+			> {"jsonrpc":"2.0","id":3,"method":"roots/list"}
+			< {"jsonrpc":"2.0","id":3,"error":{"code":-32601}}
+			The revision does not have it.
+			> {"jsonrpc":"2.0","id":4,"method":"server/discover","params":{}}
+			< {"jsonrpc":"2.0","id":4,"error":{"code":-32601}}
+			A notification's name makes no request.
+			> {"jsonrpc":"2.0","id":5,"method":"notifications/initialized"}
+			< {"jsonrpc":"2.0","id":5,"error":{"code":-32601}}`,
+		"params of the wrong shape": `
+			> {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":7}}
+			< {"jsonrpc":"2.0","id":1,"error":{"code":-32602}}
+			> {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{}}
+			< {"jsonrpc":"2.0","id":2,"error":{"code":-32602}}
+			> {"jsonrpc":"2.0","id":3,"method":"tools/call"}
+			< {"jsonrpc":"2.0","id":3,"error":{"code":-32602}}`,
+		"errors": `
+			> {"jsonrpc":"2.0","id":1,"method":"x/error"}
+			< {"jsonrpc":"2.0","id":1,"error":{"code":-32603}}
+			> {"jsonrpc":"2.0","id":2,"method":"x/own"}
+			< {"jsonrpc":"2.0","id":2,"error":{"code":-32099,"data":{"a":1}}}
+			> {"jsonrpc":"2.0","id":3,"method":"x/panic"}
+			< {"jsonrpc":"2.0","id":3,"error":{"code":-32603}}
+			> {"jsonrpc":"2.0","id":4,"method":"x/garbled"}
+			< {"jsonrpc":"2.0","id":4,"error":{"code":-32098}}
+			Results that are none.
+			> {"jsonrpc":"2.0","id":5,"method":"x/list"}
+			< {"jsonrpc":"2.0","id":5,"error":{"code":-32603}}
+			> {"jsonrpc":"2.0","id":6,"method":"x/bytes"}
+			< {"jsonrpc":"2.0","id":6,"error":{"code":-32603}}
+			> {"jsonrpc":"2.0","id":7,"method":"ping"}
+			< {"jsonrpc":"2.0","id":7,"result":{}}`,
+		"raw params and results": `
+			> {"jsonrpc":"2.0","id":1,"method":"x/params","params":{"b":1,"a":{"_meta":null}}}
+			< {"jsonrpc":"2.0","id":1,"result":{"b":1,"a":{"_meta":null}}}`,
+		"an open session is not opened again": `
+			> {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+			< {"jsonrpc":"2.0","id":1,"error":{"code":-32600}}`,
+	} {
+		t.Run(name, bubble(func(t *testing.T) {
+			_, p := open(t, &session.Config{Handler: custom()})
+			p.talk(script)
+		}))
+	}
+}
+
+func TestRawResultsGoOutByteForByte(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, p := open(t, &session.Config{Handler: custom()})
+		p.send(`{"jsonrpc":"2.0","id":1,"method":"x/raw"}`)
+		want := []string{`{"jsonrpc":"2.0","id":1,"result":{"z": 1.0,  "a":[1e3]}}`}
+		if diff := cmp.Diff(want, p.take()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+// Proves JSONRPC-01, JSONRPC-02, JSONRPC-04, JSONRPC-10.
+func TestWhatIsSentIsAsItMustBe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := open(t, &session.Config{Handler: custom(), Timeout: -1})
+		ctx, cancel := context.WithCancel(t.Context())
+		seen := map[jsonrpc.ID]bool{}
+		for i := range 200 {
+			go s.Call(ctx, "roots/list", nil) // ends with ctx
+			if i%3 == 0 {
+				go s.Notify(ctx, "notifications/x", &mcp.NotificationParams{}) // ends with ctx
+			}
+			for _, text := range p.take() {
+				m, err := jsonrpc.Parse([]byte(text))
+				if err != nil {
+					t.Errorf("%s: %v", text, err)
+				}
+				switch m.Kind {
+				case jsonrpc.KindRequest:
+					if seen[m.ID] {
+						t.Errorf("id %s is used again", m.ID)
+					}
+					seen[m.ID] = true
+					if i%2 == 0 { // an id is not used again after the answer either
+						p.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"roots":[]}}`, m.ID))
+					}
+				case jsonrpc.KindNotification:
+					if strings.Contains(text, `"id"`) {
+						t.Errorf("%s has an id", text)
+					}
+				default:
+					t.Errorf("%s is a %s", text, m.Kind)
+				}
+			}
+		}
+		if len(seen) != 200 {
+			t.Errorf("%d requests were sent", len(seen))
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// Proves JSONRPC-04, JSONRPC-05.
+func TestAnswersAreFoundByTheExactID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := open(t, &session.Config{Handler: custom()})
+		got := make(chan string, 1)
+		go func() {
+			raw, err := s.Call(t.Context(), "roots/list", nil)
+			got <- fmt.Sprint(string(raw), err)
+		}()
+		p.talk(`
+			< {"jsonrpc":"2.0","id":1,"method":"roots/list"}
+			> {"jsonrpc":"2.0","id":"1","result":{"roots":["a string"]}}
+			> {"jsonrpc":"2.0","id":1.0,"result":{"roots":["another text"]}}
+			> {"jsonrpc":"2.0","id":2,"result":{"roots":["another number"]}}
+			The same id in the other direction is another request.
+			> {"jsonrpc":"2.0","id":1,"method":"ping"}
+			< {"jsonrpc":"2.0","id":1,"result":{}}
+			> {"jsonrpc":"2.0","id":1,"result":{"roots":[]}}
+			> {"jsonrpc":"2.0","id":1,"result":{"roots":["too late"]}}
+		`)
+		if got := <-got; got != `{"roots":[]}<nil>` {
+			t.Errorf("got %s", got)
+		}
+	})
+}
+
+func TestAnInvalidAnswerFailsItsCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := open(t, nil)
+		got := make(chan error, 1)
+		go func() {
+			_, err := s.Call(t.Context(), "roots/list", nil)
+			got <- err
+		}()
+		p.take()
+		p.send(`{"jsonrpc":"2.0","id":1,"result":[]}`)
+		if err := <-got; !errors.Is(err, jsonrpc.ErrResult) {
+			t.Errorf("got %v, want %v", err, jsonrpc.ErrResult)
+		}
+	})
+}
+
+func TestBatchesAreTakenWhereTheRevisionHasThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, p := serve(t, &session.Config{Handler: custom()})
+		p.talk(strings.ReplaceAll(hello, "2025-11-25", "2025-03-26") + `
+			> [{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","method":"notifications/x"},{"jsonrpc":"2.0","id":2,"method":"foo"},7]
+			< [{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","error":{"code":-32600}},{"jsonrpc":"2.0","id":2,"error":{"code":-32601}}]
+			> [{"jsonrpc":"2.0","method":"notifications/x"}]
+			> []
+			< {"jsonrpc":"2.0","error":{"code":-32600}}
+			> [{"jsonrpc":"2.0","id":3,"method":"initialize"}]
+			< [{"jsonrpc":"2.0","id":3,"error":{"code":-32600}}]
+			> [{"jsonrpc":"2.0","id":4,"method":"x/panic"}]
+			< [{"jsonrpc":"2.0","id":4,"error":{"code":-32603}}]
+		`)
+	})
+}

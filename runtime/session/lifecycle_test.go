@@ -1,0 +1,409 @@
+package session_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/session/sessiontest"
+)
+
+// Proves LIFE-01, LIFE-03, LIFE-14.
+func TestAServerServesNothingBeforeInitialize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := serve(t, &session.Config{Handler: custom()})
+		p.talk(`
+			> {"jsonrpc":"2.0","id":1,"method":"tools/list"}
+			< {"jsonrpc":"2.0","id":1,"error":{"code":-32600}}
+			> {"jsonrpc":"2.0","id":2,"method":"x/nothing"}
+			< {"jsonrpc":"2.0","id":2,"error":{"code":-32600}}
+			> {"jsonrpc":"2.0","method":"notifications/initialized"}
+			> {"jsonrpc":"2.0","id":3,"method":"x/nothing"}
+			< {"jsonrpc":"2.0","id":3,"error":{"code":-32600}}
+			> {"jsonrpc":"2.0","id":4,"method":"initialize","params":{"capabilities":{}}}
+			< {"jsonrpc":"2.0","id":4,"error":{"code":-32602}}
+			> {"jsonrpc":"2.0","id":5,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"experimental":{"x":{}},"other":7},"clientInfo":{"name":"c","version":"1"}}}
+			< {"jsonrpc":"2.0","id":5,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}
+			> {"jsonrpc":"2.0","id":6,"method":"x/nothing"}
+			< {"jsonrpc":"2.0","id":6,"result":{}}
+		`)
+		if got := string(s.Client().Capabilities.Experimental); got != `{"x":{}}` {
+			t.Errorf("experimental capabilities are %s", got)
+		}
+		if _, ok := s.Client().Capabilities.Extra.Get("other"); !ok {
+			t.Error("an unknown capability is lost")
+		}
+	})
+}
+
+// Proves LIFE-08, LIFE-09, LIFE-10.
+func TestAServerSettlesOnARevision(t *testing.T) {
+	for _, c := range []struct {
+		ask, want string
+		speaks    []mcp.Revision
+	}{
+		{"2024-11-05", "2024-11-05", nil},
+		{"2025-03-26", "2025-03-26", nil},
+		{"2025-06-18", "2025-06-18", nil},
+		{"2025-11-25", "2025-11-25", nil},
+		{"1999-01-01", "2025-11-25", nil},
+		{"2099-01-01", "2025-11-25", nil},
+		{"2026-07-28", "2025-11-25", nil}, // which does not open with initialize
+		{"2025-11-25", "2025-06-18", []mcp.Revision{mcp.Revision20250618, mcp.Revision20241105}},
+	} {
+		t.Run(c.ask, bubble(func(t *testing.T) {
+			s, p := serve(t, &session.Config{Revisions: c.speaks})
+			p.talk(fmt.Sprintf(`
+				> {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":%q,"capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+				< {"jsonrpc":"2.0","id":1,"result":{"protocolVersion":%q,"capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}
+			`, c.ask, c.want))
+			if got := s.Revision(); got != mcp.Revision(c.want) {
+				t.Errorf("revision is %s", got)
+			}
+		}))
+	}
+}
+
+// Proves LIFE-02, LIFE-04, LIFE-05, LIFE-07.
+func TestAClientOpensTheSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, conn := newPeer(t)
+		done := make(chan *session.Session)
+		go func() {
+			s, err := session.Connect(t.Context(), conn, &mcp.InitializeRequestParams{
+				ClientInfo:   mcp.Implementation{Name: "c", Version: "1"},
+				Capabilities: mcp.ClientCapabilities{Roots: &mcp.ClientCapabilitiesRoots{}},
+			}, nil)
+			if err != nil {
+				t.Error(err)
+			}
+			done <- s
+		}()
+		p.talk(`
+			< {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"c","version":"1"}}}
+			Only pings are answered meanwhile.
+			> {"jsonrpc":"2.0","id":1,"method":"ping"}
+			< {"jsonrpc":"2.0","id":1,"result":{}}
+			> {"jsonrpc":"2.0","id":2,"method":"roots/list"}
+			< {"jsonrpc":"2.0","id":2,"error":{"code":-32600}}
+			> {"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"},"instructions":"Be nice."}}
+			< {"jsonrpc":"2.0","method":"notifications/initialized"}
+		`)
+		s := <-done
+		defer s.Close()
+		if got := s.Revision(); got != mcp.Revision20250618 {
+			t.Errorf("revision is %s", got)
+		}
+		if got := *s.Server().Instructions; got != "Be nice." {
+			t.Errorf("instructions are %q", got)
+		}
+		if err := s.Ready(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Proves LIFE-04, LIFE-11, LIFE-23, CANC-03.
+func TestAClientThatCannotOpenClosesTheConnection(t *testing.T) {
+	for _, c := range []struct {
+		name, answer string
+		check        func(error) bool
+	}{
+		{"refused", `{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"no"}}`, func(err error) bool {
+			e, ok := errors.AsType[*jsonrpc.Error](err)
+			return ok && e.Code == -32000
+		}},
+		{"no common revision", `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"1999-01-01","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}`, func(err error) bool {
+			e, ok := errors.AsType[*session.VersionError](err)
+			return ok && e.Offered == "1999-01-01" && e.Requested == mcp.Revision20251125 && len(e.Supported) == 4
+		}},
+		{"not a result", `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":7}}`, func(err error) bool { return jsonrpc.CodeOf(err) == jsonrpc.CodeInvalidParams }},
+		{"timeout", ``, func(err error) bool {
+			return errors.Is(err, session.ErrTimeout) && errors.Is(err, context.DeadlineExceeded)
+		}},
+	} {
+		t.Run(c.name, bubble(func(t *testing.T) {
+			p, conn := newPeer(t)
+			done := make(chan error)
+			go func() {
+				_, err := session.Connect(t.Context(), conn, nil, nil)
+				done <- err
+			}()
+			if got := p.take(); len(got) != 1 {
+				t.Errorf("got %q", got)
+			}
+			if c.answer != "" {
+				p.send(c.answer)
+			}
+			if err := <-done; !c.check(err) {
+				t.Errorf("got %v", err)
+			}
+			<-p.over
+			if got := p.take(); got != nil {
+				t.Errorf("got %q", got)
+			}
+		}))
+	}
+	t.Run("cancelled", bubble(func(t *testing.T) {
+		p, conn := newPeer(t)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cause := errors.New("changed my mind")
+		done := make(chan error)
+		go func() {
+			_, err := session.Connect(ctx, conn, nil, nil)
+			done <- err
+		}()
+		p.take()
+		cancel(cause)
+		if err := <-done; err != cause {
+			t.Errorf("got %v, want %v", err, cause)
+		}
+		if got := p.take(); got != nil {
+			t.Errorf("got %q", got)
+		}
+	}))
+}
+
+// Proves LIFE-06.
+func TestAServerSendsNothingBeforeInitialized(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, conn := newPeer(t)
+		s := session.Serve(conn, &mcp.InitializeResult{Capabilities: mcp.ServerCapabilities{Logging: []byte("{}")}}, nil)
+		defer s.Close()
+		log := func() error {
+			return mcp.NotifyClient{Notifier: s}.LoggingMessage(t.Context(), &mcp.LoggingMessageNotificationParams{Level: "info", Data: []byte("1")})
+		}
+		if err := log(); err != session.ErrNotInitialized {
+			t.Errorf("got %v", err)
+		}
+		p.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"c","version":"1"}}}`)
+		p.take()
+		if _, err := s.Call(t.Context(), "roots/list", nil); err != session.ErrNotInitialized {
+			t.Errorf("got %v", err)
+		}
+		if err := s.Notify(t.Context(), "x", nil); err != session.ErrNotInitialized {
+			t.Errorf("got %v", err)
+		}
+		if err := log(); err != nil {
+			t.Error(err)
+		}
+		go s.Ping(t.Context()) // ends with the session
+		p.talk(`
+			< {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}
+			< {"jsonrpc":"2.0","id":1,"method":"ping"}
+			> {"jsonrpc":"2.0","id":1,"result":{}}
+			> {"jsonrpc":"2.0","method":"notifications/initialized"}
+		`)
+		go s.Call(t.Context(), "roots/list", nil) // ends with the session
+		p.talk(`< {"jsonrpc":"2.0","id":2,"method":"roots/list"}`)
+	})
+}
+
+// everything are all capabilities of a server.
+func everything() mcp.ServerCapabilities {
+	object := []byte("{}")
+	return mcp.ServerCapabilities{
+		Completions: object, Logging: object,
+		Prompts:   &mcp.ServerCapabilitiesPrompts{ListChanged: new(true)},
+		Resources: &mcp.ServerCapabilitiesResources{ListChanged: new(true), Subscribe: new(true)},
+		Tools:     &mcp.ServerCapabilitiesTools{ListChanged: new(true)},
+		Tasks: &mcp.ServerCapabilitiesTasks{List: object, Cancel: object, Requests: &mcp.ServerCapabilitiesTasksRequests{
+			Tools: &mcp.ServerCapabilitiesTasksRequestsTools{Call: object},
+		}},
+	}
+}
+
+// everythingClient are all capabilities of a client.
+func everythingClient() mcp.ClientCapabilities {
+	object := []byte("{}")
+	return mcp.ClientCapabilities{
+		Elicitation: &mcp.ClientCapabilitiesElicitation{Form: object, URL: object},
+		Roots:       &mcp.ClientCapabilitiesRoots{ListChanged: new(true)},
+		Sampling:    &mcp.ClientCapabilitiesSampling{},
+		Tasks: &mcp.ClientCapabilitiesTasks{List: object, Cancel: object, Requests: &mcp.ClientCapabilitiesTasksRequests{
+			Elicitation: &mcp.ClientCapabilitiesTasksRequestsElicitation{Create: object},
+			Sampling:    &mcp.ClientCapabilitiesTasksRequestsSampling{CreateMessage: object},
+		}},
+	}
+}
+
+// Without capabilities every method but ping is refused on the side that sends, and with all of them none is; what
+// the negotiated revision does not have is refused whatever was declared.
+//
+// Proves LIFE-12, LIFE-13, LIFE-23, TASK-04, TASK-05, TASK-07.
+func TestOnlyWhatWasNegotiatedIsSent(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		rev    mcp.Revision
+		client mcp.ClientCapabilities
+		server mcp.ServerCapabilities
+		want   func(m mcp.Method, from mcp.Direction) bool
+	}{
+		{"nothing declared", mcp.Revision20251125, mcp.ClientCapabilities{}, mcp.ServerCapabilities{}, func(m mcp.Method, from mcp.Direction) bool {
+			return m.Name == "ping" || m.Name == "notifications/cancelled" || m.Name == "notifications/progress" || m.Name == "notifications/initialized"
+		}},
+		{"everything declared", mcp.Revision20251125, everythingClient(), everything(), func(m mcp.Method, from mcp.Direction) bool {
+			return m.In(mcp.Revision20251125) && m.Name != "initialize"
+		}},
+		{"everything declared, an older revision", mcp.Revision20250618, everythingClient(), everything(), func(m mcp.Method, from mcp.Direction) bool {
+			return m.In(mcp.Revision20250618) && m.Name != "initialize"
+		}},
+		{"everything declared, the oldest revision", mcp.Revision20241105, everythingClient(), everything(), func(m mcp.Method, from mcp.Direction) bool {
+			return m.In(mcp.Revision20241105) && m.Name != "initialize"
+		}},
+	} {
+		t.Run(c.name, bubble(func(t *testing.T) {
+			cfg := session.Config{Revisions: []mcp.Revision{c.rev}}
+			client, server := sessiontest.Pair(t, sessiontest.Side{Client: c.client, Config: cfg}, sessiontest.Side{Server: c.server, Config: cfg})
+			for _, side := range []struct {
+				s    *session.Session
+				from mcp.Direction
+			}{{client, mcp.FromClient}, {server, mcp.FromServer}} {
+				for _, m := range mcp.Methods() {
+					if m.Name == "initialize" {
+						continue // is not sent by hand
+					}
+					var err error
+					if m.Notification {
+						err = side.s.Notify(t.Context(), m.Name, session.Raw(`{}`))
+					} else {
+						_, err = side.s.Call(t.Context(), m.Name, session.Raw(`{}`))
+					}
+					_, refused := errors.AsType[*session.CapabilityError](err)
+					if want := m.From&side.from != 0 && c.want(m, side.from); want == refused {
+						t.Errorf("%s from the %s: %v", m.Name, side.s.Role(), err)
+					}
+				}
+				if err := side.s.Notify(t.Context(), "x/y", nil); err != nil {
+					t.Errorf("a notification of one's own: %v", err)
+				}
+			}
+			asTask := &mcp.CallToolRequestParams{Name: "t", Task: &mcp.TaskMetadata{}}
+			_, err := client.Call(t.Context(), "tools/call", asTask)
+			_, refused := errors.AsType[*session.CapabilityError](err)
+			if want := c.rev == mcp.Revision20251125 && c.server.Tasks != nil; want == refused || want != client.PeerTakesTask("tools/call") || want != server.TakesTask("tools/call") {
+				t.Errorf("tools/call as a task: %v", err)
+			}
+			for _, method := range []string{"sampling/createMessage", "elicitation/create"} {
+				_, err := server.Call(t.Context(), method, session.Raw(`{"task":{}}`))
+				_, refused := errors.AsType[*session.CapabilityError](err)
+				if want := c.rev == mcp.Revision20251125 && c.client.Tasks != nil; want == refused || want != server.PeerTakesTask(method) || want != client.TakesTask(method) {
+					t.Errorf("%s as a task: %v", method, err)
+				}
+			}
+			if client.PeerTakesTask("tools/list") || server.TakesTask("tools/list") {
+				t.Error("tools/list is no task")
+			}
+		}))
+	}
+}
+
+func TestCapabilityErrorsSayWhatIsMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s := sessiontest.Pair(t, sessiontest.Side{}, sessiontest.Side{Server: mcp.ServerCapabilities{Resources: &mcp.ServerCapabilitiesResources{}}})
+		for _, row := range []struct {
+			s      *session.Session
+			method string
+			want   session.CapabilityError
+		}{
+			{c, "resources/subscribe", session.CapabilityError{Capability: "resources.subscribe"}},
+			{c, "notifications/roots/list_changed", session.CapabilityError{Capability: "roots.listChanged", Own: true}},
+			{c, "server/discover", session.CapabilityError{}},
+			{c, "roots/list", session.CapabilityError{}},
+			{s, "sampling/createMessage", session.CapabilityError{Capability: "sampling"}},
+		} {
+			row.want.Method, row.want.Revision = row.method, mcp.Revision20251125
+			var err error
+			if strings.HasPrefix(row.method, "notifications/") {
+				err = row.s.Notify(t.Context(), row.method, nil)
+			} else {
+				_, err = row.s.Call(t.Context(), row.method, nil)
+			}
+			got, _ := errors.AsType[*session.CapabilityError](err)
+			if diff := cmp.Diff(&row.want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", row.method, diff)
+			}
+			if !strings.Contains(err.Error(), row.method) || !strings.Contains(err.Error(), row.want.Capability) {
+				t.Errorf("%s: %v", row.method, err)
+			}
+		}
+	})
+}
+
+// Proves LIFE-18, LIFE-19, LIFE-20, LIFE-23, CANC-08.
+func TestEveryRequestHasATimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := open(t, nil)
+		for i, c := range []struct {
+			call func() error
+			want time.Duration
+		}{
+			{func() error { _, err := s.Call(t.Context(), "roots/list", nil); return err }, session.DefaultTimeout},
+			{func() error {
+				_, err := s.With(session.Timeout(time.Second)).Call(t.Context(), "roots/list", nil)
+				return err
+			}, time.Second},
+			{func() error {
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				defer cancel()
+				_, err := s.With(session.Timeout(0)).Call(ctx, "roots/list", nil)
+				return err
+			}, 2 * time.Second},
+		} {
+			start := time.Now()
+			err := c.call()
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("got %v", err)
+			}
+			if took := time.Since(start); took != c.want {
+				t.Errorf("it took %v, want %v", took, c.want)
+			}
+			p.talk(fmt.Sprintf(`
+				< {"jsonrpc":"2.0","id":%[1]d,"method":"roots/list"}
+				< {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%[1]d,"reason":%[2]q}}
+				The answer is too late.
+				> {"jsonrpc":"2.0","id":%[1]d,"result":{"roots":[]}}
+			`, i+1, err))
+		}
+	})
+}
+
+// Proves LIFE-21, LIFE-22.
+func TestProgressExtendsATimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := open(t, nil)
+		tracker := s.NewTracker()
+		defer tracker.Close()
+		start := time.Now()
+		done := make(chan error)
+		go func() {
+			_, err := s.With(session.Timeout(time.Second), session.ProgressExtends(3500*time.Millisecond), session.Track(tracker)).Call(t.Context(), "roots/list", nil)
+			done <- err
+		}()
+		for i := range 10 {
+			time.Sleep(900 * time.Millisecond)
+			p.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`, tracker.Token(), i))
+			select {
+			case err := <-done:
+				if took := time.Since(start); err != session.ErrTimeout || took != 3600*time.Millisecond {
+					t.Errorf("after %v: %v", took, err)
+				}
+				if got := p.take(); len(got) != 2 || !strings.Contains(got[1], "notifications/cancelled") {
+					t.Errorf("got %q", got)
+				}
+				return
+			default:
+			}
+		}
+		t.Error("the call does not end")
+	})
+}

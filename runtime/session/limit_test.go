@@ -1,0 +1,119 @@
+package session_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/session/sessiontest"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/memory"
+)
+
+func TestMoreRequestsThanAreServedAtOnceAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		goOn := make(chan bool)
+		_, p := open(t, &session.Config{MaxRequests: 2, MaxBytes: 300, Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
+			if !req.IsNotification() {
+				<-goOn
+			}
+			return nil, nil
+		}})
+		p.talk(`
+			> {"jsonrpc":"2.0","id":1,"method":"x"}
+			> {"jsonrpc":"2.0","id":1,"method":"x"}
+			< {"jsonrpc":"2.0","id":1,"error":{"code":-32600}}
+			> {"jsonrpc":"2.0","id":2,"method":"x"}
+			> {"jsonrpc":"2.0","id":3,"method":"x"}
+			< {"jsonrpc":"2.0","id":3,"error":{"code":-32050}}
+		`)
+		goOn <- true
+		p.talk(`< {"jsonrpc":"2.0","id":1,"result":{}}`)
+		goOn <- true
+		long := strings.Repeat("x", 400)
+		p.talk(`
+			< {"jsonrpc":"2.0","id":2,"result":{}}
+			One that is too long by itself is served.
+			> {"jsonrpc":"2.0","id":4,"method":"x","params":{"long":"` + long + `"}}
+			> {"jsonrpc":"2.0","id":5,"method":"x"}
+			< {"jsonrpc":"2.0","id":5,"error":{"code":-32050}}
+		`)
+		goOn <- true
+		p.talk(`< {"jsonrpc":"2.0","id":4,"result":{}}`)
+	})
+}
+
+func TestASlowHandlerHoldsUpNobodyElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := sessiontest.Pair(t, sessiontest.Side{}, toolServer(func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			if req.Method == "x/slow" || req.IsNotification() {
+				<-ctx.Done()
+			}
+			return nil, nil
+		}))
+		ctx, cancel := context.WithCancel(t.Context())
+		for range 1000 {
+			go c.Call(ctx, "x/slow", nil) // ends with ctx
+			if err := c.Notify(ctx, "x/slow", nil); err != nil {
+				t.Error(err)
+			}
+		}
+		synctest.Wait()
+		for range 100 {
+			if _, err := c.Call(ctx, "x/quick", nil); err != nil {
+				t.Error(err)
+			}
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+func TestNotificationsAreTakenInOrderAndDroppedAboveTheLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got []string
+		goOn := make(chan bool)
+		_, p := open(t, &session.Config{MaxNotifications: 3, Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
+			if strings.HasPrefix(req.Method, "x/") {
+				got = append(got, req.Method)
+				<-goOn
+			}
+			return nil, nil
+		}})
+		for i := range 10 {
+			p.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"x/%d"}`, i))
+		}
+		close(goOn)
+		p.talk("")
+		if got := strings.Join(got, " "); got != "x/0 x/1 x/2 x/3" {
+			t.Errorf("got %s", got)
+		}
+	})
+}
+
+// A peer that sends requests and reads no answers is not read from any more once much waits for it, and given up when
+// that lasts.
+func TestAPeerThatDoesNotReadIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x, y := memory.Pair(memory.Options{MaxQueue: 10_000, StallTimeout: time.Minute})
+		defer x.Close()
+		s := session.Serve(y, nil, nil)
+		var err error
+		sent := 0
+		for ; err == nil; sent++ {
+			err = x.Write(t.Context(), transport.Message{Text: fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":"ping"}`, sent)})
+		}
+		if sent > 300 {
+			t.Errorf("%d pings were taken", sent)
+		}
+		if err := s.Wait(); !errors.Is(err, transport.ErrStalled) {
+			t.Errorf("the session ends with %v", err)
+		}
+	})
+}

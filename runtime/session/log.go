@@ -1,0 +1,53 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec"
+)
+
+// LogReceived returns middleware that logs what the peer sends, once it was handled: method, id, how long it took,
+// and the error if there was one. Params and results are not logged.
+func LogReceived(log *slog.Logger, level slog.Level) Middleware {
+	return func(next Handler) Handler {
+		return func(ctx context.Context, req *Request) (codec.Encoder, error) {
+			if !log.Enabled(ctx, level) {
+				return next(ctx, req)
+			}
+			start := time.Now()
+			result, err := next(ctx, req)
+			record(ctx, log, level, "received", req.Method, req.ID.String(), start, err)
+			return result, err
+		}
+	}
+}
+
+// LogSent returns middleware that logs what is sent to the peer, once it was answered or handed over, in the way of
+// [LogReceived].
+func LogSent(log *slog.Logger, level slog.Level) SendMiddleware {
+	return func(next Sender) Sender {
+		return func(ctx context.Context, call *Call) (json.RawMessage, error) {
+			if !log.Enabled(ctx, level) {
+				return next(ctx, call)
+			}
+			start := time.Now()
+			result, err := next(ctx, call)
+			record(ctx, log, level, "sent", call.Method, "", start, err)
+			return result, err
+		}
+	}
+}
+
+func record(ctx context.Context, log *slog.Logger, level slog.Level, what, method, id string, start time.Time, err error) {
+	attrs := []slog.Attr{slog.String("method", method), slog.Duration("took", time.Since(start))}
+	if id != "" {
+		attrs = append(attrs, slog.String("id", id))
+	}
+	if err != nil {
+		attrs = append(attrs, slog.Any("error", err))
+	}
+	log.LogAttrs(ctx, level, what, attrs...)
+}

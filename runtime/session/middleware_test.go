@@ -1,0 +1,130 @@
+package session_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/session/sessiontest"
+)
+
+func TestMiddlewareWrapsBothWays(t *testing.T) {
+	var mu sync.Mutex
+	var trace []string
+	note := func(format string, args ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		trace = append(trace, fmt.Sprintf(format, args...))
+	}
+	receiving := func(name string) session.Middleware {
+		return func(next session.Handler) session.Handler {
+			return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+				if !strings.HasPrefix(req.Method, "x/") {
+					return next(ctx, req)
+				}
+				note("%s in: %s %s", name, req.Method, req.Params)
+				changed := req.Clone()
+				changed.Params = append(changed.Params[:len(changed.Params)-1:len(changed.Params)-1], `,"`+name+`":1}`...)
+				result, err := next(ctx, changed)
+				note("%s out: %v", name, err)
+				return result, err
+			}
+		}
+	}
+	sending := func(name string) session.SendMiddleware {
+		return func(next session.Sender) session.Sender {
+			return func(ctx context.Context, call *session.Call) (json.RawMessage, error) {
+				if !strings.HasPrefix(call.Method, "x/") {
+					return next(ctx, call)
+				}
+				note("%s sends: %s", name, call.Method)
+				call.SetMeta("by", codec.StringScalar(name))
+				result, err := next(ctx, call)
+				note("%s got: %s %v", name, result, err)
+				return result, err
+			}
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		server := toolServer(func(_ context.Context, req *session.Request) (codec.Encoder, error) {
+			if req.IsNotification() {
+				return nil, nil
+			}
+			meta, err := req.Meta()
+			if err != nil {
+				t.Error(err)
+			}
+			by, _ := meta.Extra.Get("by")
+			note("handler: %s, by %s", req.Params, by)
+			return session.Raw(`{"a":1}`), errors.New("no luck")
+		})
+		server.Config.Receiving = []session.Middleware{receiving("first"), receiving("second")}
+		client := sessiontest.Side{Config: session.Config{Sending: []session.SendMiddleware{sending("outer"), sending("inner")}}}
+		c, _ := sessiontest.Pair(t, client, server)
+		c.Call(t.Context(), "x/y", session.Raw(`{"p":1}`))
+		c.Notify(t.Context(), "x/n", session.Raw(`{"p":2}`))
+		synctest.Wait()
+	})
+	want := []string{
+		`outer sends: x/y`, `inner sends: x/y`,
+		`first in: x/y {"p":1,"_meta":{"by":"inner"}}`,
+		`second in: x/y {"p":1,"_meta":{"by":"inner"},"first":1}`,
+		`handler: {"p":1,"_meta":{"by":"inner"},"first":1,"second":1}, by "inner"`,
+		`second out: no luck`, `first out: no luck`,
+		`inner got:  jsonrpc: no luck (code -32603)`, `outer got:  jsonrpc: no luck (code -32603)`,
+		`outer sends: x/n`, `inner sends: x/n`, `inner got:  <nil>`, `outer got:  <nil>`,
+		`first in: x/n {"p":2,"_meta":{"by":"inner"}}`, `second in: x/n {"p":2,"_meta":{"by":"inner"},"first":1}`,
+		`second out: <nil>`, `first out: <nil>`,
+	}
+	if diff := cmp.Diff(want, trace); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestMetaIsAddedAndNothingElseChanged(t *testing.T) {
+	for _, c := range []struct{ in, want string }{
+		{``, `{"_meta":{"k":"v"}}`},
+		{`{}`, `{"_meta":{"k":"v"}}`},
+		{`{"b":1.0,"a":[1e3, {}]}`, `{"b":1.0,"a":[1e3, {}],"_meta":{"k":"v"}}`},
+		{`{"b":1,"_meta":{},"a":2}`, `{"b":1,"_meta":{"k":"v"},"a":2}`},
+		{`{"_meta":{"x":1,"k":{"old":1},"y":"ü"}}`, `{"_meta":{"x":1,"y":"ü","k":"v"}}`},
+		{`{"_meta":7}`, ``},
+		{`[]`, ``},
+		{`{"a":1,"a":2}`, ``},
+		{`{"a":1`, ``},
+	} {
+		got, err := session.AddMeta(json.RawMessage(c.in), "k", codec.StringScalar("v"))
+		if string(got) != c.want || (err != nil) != (c.want == "") {
+			t.Errorf("%s: got %s, %v", c.in, got, err)
+		}
+	}
+}
+
+func TestLogsSayWhatWasExchanged(t *testing.T) {
+	var in, out strings.Builder
+	synctest.Test(t, func(t *testing.T) {
+		server := toolServer(custom())
+		server.Config.Receiving = []session.Middleware{session.LogReceived(slog.New(slog.NewTextHandler(&in, nil)), slog.LevelInfo)}
+		client := sessiontest.Side{Config: session.Config{Sending: []session.SendMiddleware{session.LogSent(slog.New(slog.NewTextHandler(&out, nil)), slog.LevelInfo)}}}
+		c, _ := sessiontest.Pair(t, client, server)
+		c.Call(t.Context(), "x/error", nil)
+	})
+	for log, want := range map[*strings.Builder]string{
+		&in:  `msg=received method=x/error took=0s id=2 error="no luck"`,
+		&out: `msg=sent method=x/error took=0s error="jsonrpc: no luck (code -32603)"`,
+	} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("%s is not in the log:\n%s", want, log)
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package session_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/memory"
+)
+
+func TestThePrincipalIsThatOfTheMessageOrElseOfTheSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			conn, want string
+		}{{"", "the session's"}, {"the message's", "the message's"}} {
+			x, y := memory.Pair(memory.Options{})
+			defer x.Close()
+			var got string
+			s := session.Serve(&authenticated{y, c.conn}, nil, &session.Config{Principal: "the session's", Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+				got = session.Principal(ctx)
+				return nil, nil
+			}})
+			defer s.Close()
+			if err := x.Write(t.Context(), transport.Message{Text: []byte(`{"jsonrpc":"2.0","method":"x"}`)}); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+			if got != c.want {
+				t.Errorf("the principal is %q, want %q", got, c.want)
+			}
+		}
+	})
+}
+
+// authenticated knows who sends.
+type authenticated struct {
+	transport.Conn
+	principal string
+}
+
+func (a *authenticated) Read() (transport.Message, error) {
+	m, err := a.Conn.Read()
+	if a.principal != "" {
+		m.Context = transport.WithPrincipal(context.Background(), a.principal)
+	}
+	return m, err
+}
+
+// recorded keeps what was written.
+type recorded struct {
+	transport.Conn
+	mu  sync.Mutex
+	got []transport.Message
+}
+
+func (r *recorded) Write(ctx context.Context, m transport.Message) error {
+	r.mu.Lock()
+	r.got = append(r.got, m)
+	r.mu.Unlock()
+	return r.Conn.Write(ctx, m)
+}
+
+func TestMessagesSayWhichRequestTheyBelongTo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x, y := memory.Pair(memory.Options{})
+		conn := &recorded{Conn: y}
+		s := session.Serve(conn, nil, &session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			if req.IsNotification() {
+				return nil, nil
+			}
+			ctx, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			peer, _ := session.PeerFrom(ctx)
+			peer.Report(session.Progress{Value: 1})
+			peer.Notify(ctx, "x/n", nil)
+			peer.Call(ctx, "x/q", nil)
+			req.Session.Notify(context.Background(), "x/alone", nil)
+			return nil, nil
+		}})
+		defer s.Close()
+		for _, text := range []string{
+			`{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`,
+			`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
+			`{"jsonrpc":"2.0","id":"r","method":"x","params":{"_meta":{"progressToken":1}}}`,
+			`{"jsonrpc":"2.0","id":"p","method":"ping"}`,
+			`7`,
+		} {
+			if err := x.Write(t.Context(), transport.Message{Text: []byte(text)}); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+		}
+		time.Sleep(time.Minute)
+		conn.mu.Lock()
+		defer conn.mu.Unlock()
+		var got []string
+		for _, m := range conn.got {
+			parsed, err := jsonrpc.Parse(m.Text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, fmt.Sprintf("%s %s for %s %v", parsed.Kind, parsed.Method, m.For, m.Answer))
+		}
+		want := []string{
+			`response  for "i" true`,
+			`notification notifications/progress for "r" false`,
+			`notification x/n for "r" false`,
+			`request x/q for "r" false`,
+			`response  for "p" true`,
+			`error response  for  false`,
+			`notification notifications/cancelled for "r" false`,
+			`notification x/alone for  false`,
+			`response  for "r" true`,
+		}
+		slices.Sort(got[6:]) // the cancellation comes when it does
+		slices.Sort(want[6:])
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
