@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"math/rand/v2"
 	"net/netip"
 	"reflect"
 	"runtime/debug"
@@ -114,6 +115,17 @@ type embeddedDeep struct {
 type middleExported struct {
 	Public `json:"public"`
 	Other  *Public `json:"other,omitempty"`
+}
+
+// Below has a pointer that no package can set from outside, behind another.
+type Below struct {
+	*base
+	Depth int `json:"depth"`
+}
+
+type above struct {
+	*Below
+	Height int `json:"height"`
 }
 
 // alike has names that differ in case, and one that differs from nothing in case.
@@ -246,6 +258,7 @@ var targets = []func() any{
 	func() any { return new(embedded) },
 	func() any { return new(embeddedDeep) },
 	func() any { return new(middle) },
+	func() any { return new(above) },
 	func() any { return new(alike) },
 	func() any { return new(wide) },
 	func() any { return new(keyed) },
@@ -281,6 +294,7 @@ var valueTexts = []string{
 	`{"name":"a","left":{"name":"b","left":{"name":"c"}},"kids":[{"name":"d","kids":[]},{}],"named":{"x":{"name":"e"},"y":null}}`,
 	`{"b":{"a":{"k":{"b":{"N":1},"L":[{"N":2},{"a":{}}]}}},"L":[{"N":1e0}]}`,
 	`{"id":1,"name":"n","seen":true,"title":"t","inner":{"seen":false,"title":"u","x":2},"Rest":"r","kind":"k"}`,
+	`{"id":1,"depth":2,"height":3}`,
 	`{"named":{"public":{"seen":true},"other":{"title":"x"}},"Title":"T","title":"t"}`,
 	`{"name":"a","Name":"b","NAME":"c","nAme":"d","ID":1,"id":2,"k":"e","\u212a":"f","-":"g","Dash":"h","hidden":"i","":""}`,
 	`{"A":1,"B":2,"V":3,"a":4,"Abc":"x","AbcdEfgh":"y","AbcdEfgi":"z","AbcdEfg":"q","\u0041bd":"w"}`,
@@ -364,54 +378,182 @@ func FuzzValue(f *testing.F) {
 	debug.SetGCPercent(5)
 	f.Fuzz(func(t *testing.T, which byte, text []byte) {
 		checkRaw(t, text)
-		target := targets[int(which)%len(targets)]
-		got := target()
-		input := bytes.Clone(text)
-		err := codec.Unmarshal(input, value.Of(got))
-		for i := range input {
-			input[i] = '#'
-		}
-		if malformed := codec.Valid(text); malformed != nil {
-			// What follows the value is looked at last.
-			if err == nil || err.Error() != malformed.Error() && !errors.Is(malformed, codec.ErrTrailing) {
-				t.Fatalf("got %v, want %v", err, malformed)
-			}
-			return
-		}
-		want := target()
-		wantErr := experimentjson.Unmarshal(text, want, ref.reading)
-		if err != nil {
-			checkPlace(t, text, err)
-			if wantErr == nil {
-				t.Fatalf("%T: refused: %v", got, err)
-			}
-			return
-		}
-		out, err := codec.Marshal(value.Of(got))
-		if err != nil {
-			t.Fatalf("%T: read, but not written: %v", got, err)
-		}
-		if wantErr != nil {
-			if !otherForm(text) {
-				t.Fatalf("%T: taken as %s: %v", got, out, wantErr)
-			}
-		} else {
-			if !reflect.DeepEqual(got, want) {
-				t.Fatalf("%T: read as\n%+v, want\n%+v", got, got, want)
-			}
-			book, err := experimentjson.Marshal(want, ref.writing)
-			if err != nil || !bytes.Equal(out, book) {
-				t.Fatalf("%T: written as\n%s, want\n%s, %v", got, out, book, err)
-			}
-		}
-		again := target()
-		if err := codec.Unmarshal(out, value.Of(again)); err != nil {
-			t.Fatalf("%T: %s is not read back: %v", got, out, err)
-		}
-		if second, err := codec.Marshal(value.Of(again)); err != nil || !bytes.Equal(out, second) {
-			t.Fatalf("%T: no fixed point, %v:\n%s\n%s", got, err, out, second)
-		}
+		ref.check(t, text, targets[int(which)%len(targets)])
 	})
+}
+
+// FuzzTypes is FuzzValue for types that nobody would think of.
+func FuzzTypes(f *testing.F) {
+	types := make([]reflect.Type, 256)
+	for i := range types {
+		rng := rand.New(rand.NewPCG(uint64(i), 0))
+		types[i] = randomType(rng, 3)
+		for range 3 {
+			v := reflect.New(types[i])
+			fill(rng, v.Elem(), 4)
+			text, err := json.Marshal(v.Interface())
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(byte(i), text)
+		}
+	}
+	ref := newReference()
+	debug.SetGCPercent(5)
+	f.Fuzz(func(t *testing.T, which byte, text []byte) {
+		ref.check(t, text, func() any { return reflect.New(types[which]).Interface() })
+	})
+}
+
+// leaves are the types that random types end in.
+var leaves = []reflect.Type{
+	reflect.TypeFor[bool](), reflect.TypeFor[int](), reflect.TypeFor[int8](), reflect.TypeFor[int64](), reflect.TypeFor[uint16](),
+	reflect.TypeFor[uint64](), reflect.TypeFor[float32](), reflect.TypeFor[float64](), reflect.TypeFor[string](), reflect.TypeFor[[]byte](),
+	reflect.TypeFor[json.Number](), reflect.TypeFor[json.RawMessage](), reflect.TypeFor[time.Time](), reflect.TypeFor[any](),
+	reflect.TypeFor[struct{}](), reflect.TypeFor[word](), reflect.TypeFor[level](), reflect.TypeFor[shout](), reflect.TypeFor[pair](),
+	reflect.TypeFor[only](), reflect.TypeFor[tree](), reflect.TypeFor[mcp.Annotations](),
+}
+
+// randomType returns a type that is nested up to depth times.
+func randomType(rng *rand.Rand, depth int) reflect.Type {
+	if depth == 0 || rng.IntN(6) == 0 {
+		return leaves[rng.IntN(len(leaves))]
+	}
+	keys := []reflect.Type{reflect.TypeFor[string](), reflect.TypeFor[int16](), reflect.TypeFor[uint](), reflect.TypeFor[shout](), reflect.TypeFor[word]()}
+	switch rng.IntN(8) {
+	case 0:
+		return reflect.PointerTo(randomType(rng, depth-1))
+	case 1:
+		return reflect.SliceOf(randomType(rng, depth-1))
+	case 2:
+		return reflect.ArrayOf(rng.IntN(4), randomType(rng, depth-1))
+	case 3:
+		return reflect.MapOf(keys[rng.IntN(len(keys))], randomType(rng, depth-1))
+	}
+	fields := make([]reflect.StructField, rng.IntN(12))
+	options := []string{"", "", "", ",omitempty", ",omitzero"}
+	for i := range fields {
+		typ := randomType(rng, depth-1)
+		tag := fmt.Sprintf("%c%d%s", 'a'+rune(rng.IntN(26)), i, options[rng.IntN(len(options))])
+		switch typ.Kind() {
+		case reflect.Int, reflect.Int8, reflect.Uint16, reflect.Uint64, reflect.Float64:
+			if rng.IntN(4) == 0 {
+				tag += ",string"
+			}
+		}
+		fields[i] = reflect.StructField{Name: fmt.Sprintf("F%d", i), Type: typ, Tag: reflect.StructTag(fmt.Sprintf("json:%q", tag))}
+	}
+	return reflect.StructOf(fields)
+}
+
+// fill gives v a random value, nested up to depth times.
+func fill(rng *rand.Rand, v reflect.Value, depth int) {
+	switch v.Type() {
+	case reflect.TypeFor[json.Number]():
+		v.SetString("1.5e3")
+		return
+	case reflect.TypeFor[json.RawMessage]():
+		v.SetBytes([]byte(`{"x":[1,2]}`))
+		return
+	case reflect.TypeFor[time.Time]():
+		v.Set(reflect.ValueOf(time.Unix(rng.Int64N(4e9), 0).UTC()))
+		return
+	case reflect.TypeFor[any]():
+		v.Set(reflect.ValueOf([]any{1.0, "x", map[string]any{"y": nil}}))
+		return
+	}
+	switch v.Kind() {
+	case reflect.Bool:
+		v.SetBool(rng.IntN(2) == 0)
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int64:
+		v.SetInt(rng.Int64() >> rng.IntN(64))
+	case reflect.Uint, reflect.Uint16, reflect.Uint64:
+		v.SetUint(rng.Uint64() >> rng.IntN(64))
+	case reflect.Uint8:
+		v.SetUint(uint64(rng.IntN(256)))
+	case reflect.Float32, reflect.Float64:
+		v.SetFloat(rng.NormFloat64())
+	case reflect.String:
+		v.SetString([]string{"", "a", "é\n", "long enough to be more than a word"}[rng.IntN(4)])
+	case reflect.Pointer:
+		if depth > 0 && rng.IntN(3) > 0 {
+			v.Set(reflect.New(v.Type().Elem()))
+			fill(rng, v.Elem(), depth-1)
+		}
+	case reflect.Slice:
+		if depth > 0 {
+			v.Set(reflect.MakeSlice(v.Type(), rng.IntN(4), 4))
+		}
+		fallthrough
+	case reflect.Array:
+		for i := range v.Len() {
+			fill(rng, v.Index(i), depth-1)
+		}
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		for range rng.IntN(4) * min(max(depth, 0), 1) {
+			key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+			fill(rng, key, depth-1)
+			fill(rng, value, depth-1)
+			v.SetMapIndex(key, value)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				fill(rng, v.Field(i), depth-1)
+			}
+		}
+	}
+}
+
+// check decodes text into a new value with package value and with the reference, and back.
+func (ref reference) check(t *testing.T, text []byte, target func() any) {
+	got := target()
+	input := bytes.Clone(text)
+	err := codec.Unmarshal(input, value.Of(got))
+	for i := range input {
+		input[i] = '#'
+	}
+	if malformed := codec.Valid(text); malformed != nil {
+		// What follows the value is looked at last.
+		if err == nil || err.Error() != malformed.Error() && !errors.Is(malformed, codec.ErrTrailing) {
+			t.Fatalf("got %v, want %v", err, malformed)
+		}
+		return
+	}
+	want := target()
+	wantErr := experimentjson.Unmarshal(text, want, ref.reading)
+	if err != nil {
+		checkPlace(t, text, err)
+		if wantErr == nil {
+			t.Fatalf("%T: refused: %v", got, err)
+		}
+		return
+	}
+	out, err := codec.Marshal(value.Of(got))
+	if err != nil {
+		t.Fatalf("%T: read, but not written: %v", got, err)
+	}
+	if wantErr != nil {
+		if !otherForm(text) {
+			t.Fatalf("%T: taken as %s: %v", got, out, wantErr)
+		}
+	} else {
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("%T: read as\n%+v, want\n%+v", got, got, want)
+		}
+		book, err := experimentjson.Marshal(want, ref.writing)
+		if err != nil || !bytes.Equal(out, book) {
+			t.Fatalf("%T: written as\n%s, want\n%s, %v", got, out, book, err)
+		}
+	}
+	again := target()
+	if err := codec.Unmarshal(out, value.Of(again)); err != nil {
+		t.Fatalf("%T: %s is not read back: %v", got, out, err)
+	}
+	if second, err := codec.Marshal(value.Of(again)); err != nil || !bytes.Equal(out, second) {
+		t.Fatalf("%T: no fixed point, %v:\n%s\n%s", got, err, out, second)
+	}
 }
 
 // checkRaw checks that a raw value is written if it is well formed, and only then.
