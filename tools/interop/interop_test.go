@@ -1,0 +1,52 @@
+package interop
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
+)
+
+// childEnv makes the test binary a server.
+const childEnv = "MCPWIRE_INTEROP_SERVER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childEnv) != "" {
+		if err := serve(stdio.Server(stdio.Options{})); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// install installs the SDK, once for all tests.
+var install = sync.OnceValue(func() error {
+	if _, err := os.Stat(filepath.Join("typescript", "node_modules", ".package-lock.json")); err == nil {
+		return nil
+	}
+	cmd := exec.Command("npm", "ci")
+	cmd.Dir = "typescript"
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("npm ci: %w\n%s", err, out)
+	}
+	return nil
+})
+
+// needSDK skips a test where there is no node, and installs the SDK where there is.
+func needSDK(t *testing.T) {
+	t.Helper()
+	for _, program := range []string{"node", "npm"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("needs %s: %v", program, err)
+		}
+	}
+	if err := install(); err != nil {
+		t.Fatal(err)
+	}
+}

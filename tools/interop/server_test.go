@@ -1,0 +1,140 @@
+package interop
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+)
+
+// serve serves tools like those of typescript/server.mjs.
+func serve(conn transport.Conn) error {
+	s := session.Serve(conn, &mcp.InitializeResult{
+		Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}, Logging: []byte(`{}`)},
+		ServerInfo:   mcp.Implementation{Name: "mcpwire", Version: "1"},
+		Instructions: new("Be nice."),
+	}, &session.Config{ProgressInterval: -1, Handler: session.ServerHandler(tools{}, nil)})
+	return s.Wait()
+}
+
+type tools struct{ mcp.UnimplementedServerHandler }
+
+func text(s string) *mcp.CallToolResult {
+	return &mcp.CallToolResult{Content: []mcp.ContentBlock{&mcp.TextContent{Text: s}}}
+}
+
+// settle waits until the peer has seen what was sent. The SDK handles an answer at once and a notification a little later,
+// and so loses progress that arrives together with the answer.
+func settle(ctx context.Context, s *session.Session) error { return s.Ping(ctx) }
+
+func (tools) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.CallToolOutcome, error) {
+	req, _ := session.FromContext(ctx)
+	client := mcp.ToClient{Caller: req.Session}
+	log := func(ctx context.Context, what string) error {
+		return mcp.NotifyClient{Notifier: req.Session}.LoggingMessage(ctx, &mcp.LoggingMessageNotificationParams{Level: "info", Data: []byte(`"` + what + `"`)})
+	}
+	switch p.Name {
+	case "echo":
+		return text(string(p.Arguments)), nil
+	case "fail":
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "no luck", Data: []byte(`{"a":1}`)}
+	case "panic":
+		panic("in a tool")
+	case "progress":
+		for i := 1; i <= 3; i++ {
+			err := req.Progress().Report(session.Progress{Value: float64(i), Total: new(3.0), Message: "step " + string(rune('0'+i))})
+			if err != nil {
+				return nil, err
+			}
+		}
+		return text("done"), settle(ctx, req.Session)
+	case "hang":
+		if err := log(ctx, "hanging"); err != nil {
+			return nil, err
+		}
+		fallthrough
+	case "timeout":
+		<-ctx.Done()
+		if errors.Is(context.Cause(ctx), session.ErrCancelled) {
+			log(context.WithoutCancel(ctx), "cancelled")
+		}
+		return text("too late"), nil
+	case "ask":
+		var progress []string
+		asking := mcp.ToClient{Caller: req.Session.With(session.OnProgress(func(p session.Progress) {
+			progress = append(progress, string(rune('0'+int(p.Value))))
+		}))}
+		outcome, err := asking.CreateMessage(ctx, &mcp.CreateMessageRequestParams{Messages: []mcp.SamplingMessage{}, MaxTokens: 10})
+		if err != nil {
+			return nil, err
+		}
+		content := outcome.(*mcp.CreateMessageResult).Content.Items[0].(*mcp.TextContent)
+		return text(content.Text + " after " + strings.Join(progress, ",")), nil
+	case "give up":
+		asking, cancel := context.WithCancel(ctx)
+		defer cancel()
+		done := make(chan error)
+		go func() { // ends with the context
+			_, err := client.CreateMessage(asking, &mcp.CreateMessageRequestParams{Messages: []mcp.SamplingMessage{}, MaxTokens: 1})
+			done <- err
+		}()
+		if err := req.Session.Ping(ctx); err != nil { // the question is there
+			return nil, err
+		}
+		cancel()
+		if err := <-done; err != context.Canceled {
+			return text("was answered"), nil
+		}
+		return text("gave up"), nil
+	}
+	return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "no such tool"}
+}
+
+func TestTheirClientWithOurServer(t *testing.T) {
+	needSDK(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "node", filepath.Join("typescript", "client.mjs"), self)
+	cmd.Env = append(os.Environ(), childEnv+"=1")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Error(err)
+	}
+	want := strings.Join([]string{
+		`server mcpwire Be nice.`,
+		`pong`,
+		`echo {"text":"ä€𝄞` + "\u2028" + `","n":1.5}`,
+		`fail error -32602 {"a":1}`,
+		`panic error -32603 null`,
+		`no such tool error -32602 null`,
+		`prompts MCP error -32601: method not found: prompts/list`,
+		`progress done`,
+		`progress [[1,3,"step 1"],[2,3,"step 2"],[3,3,"step 3"]]`,
+		`log hanging`,
+		`hang error -32001 null`,
+		`log cancelled`,
+		`timeout error -32001 {"timeout":100}`,
+		`log cancelled`,
+		`ask forty-two after 1,2,3`,
+		`question cancelled context canceled`,
+		`give up gave up`,
+		`done`,
+		``,
+	}, "\n")
+	if diff := cmp.Diff(want, string(out)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
