@@ -33,6 +33,12 @@ func otherForm(err error) bool {
 // fault returns what the engine found wrong in a well-formed text, in the words of package codec, and the offset of
 // the value it is about.
 func fault(text []byte, err error) (at int, cause error) {
+	if e, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		if errors.Is(e.Err, jsontext.ErrDuplicateName) { // of two names that differ in case
+			return locate(text, string(e.JSONPointer)), errors.New("another member has set the same field")
+		}
+		return locate(text, string(e.JSONPointer)), broken(e)
+	}
 	e, ok := errors.AsType[*engine.SemanticError](err)
 	if !ok {
 		return locate(text, ""), err
@@ -132,9 +138,8 @@ func wants(t reflect.Type) string {
 // unwritten turns what the engine could not write into an error of package codec that leads to the place in the
 // value.
 func unwritten(err error) error {
-	var out codec.Error
 	if e, ok := errors.AsType[*engine.SemanticError](err); ok {
-		out = codec.Error{Pointer: string(e.JSONPointer), Err: e.Err}
+		out := &codec.Error{Pointer: string(e.JSONPointer), Err: e.Err}
 		inner, nested := errors.AsType[*codec.Error](err)
 		switch {
 		case nested: // from a method that encodes with package codec
@@ -145,17 +150,23 @@ func unwritten(err error) error {
 		case e.Err == nil:
 			out.Err = fmt.Errorf("Go type %v has no JSON form", e.GoType)
 		}
-		return &out
+		return out
 	}
 	if e, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
-		out = codec.Error{Pointer: string(e.JSONPointer), Err: e.Err}
-		switch {
-		case errors.Is(e.Err, jsontext.ErrDuplicateName):
-			out.Err = codec.ErrDuplicate
-		case e.Err.Error() == codec.ErrUTF8.Error(): // the engine does not export its own
-			out.Err = codec.ErrUTF8
-		}
-		return &out
+		return &codec.Error{Pointer: string(e.JSONPointer), Err: broken(e)}
 	}
 	return err
+}
+
+// broken returns the rule of package codec that stands behind an error about text.
+func broken(e *jsontext.SyntacticError) error {
+	switch {
+	case errors.Is(e.Err, jsontext.ErrDuplicateName):
+		return codec.ErrDuplicate
+	case e.Err.Error() == "invalid UTF-8": // the engine exports neither this one nor the next
+		return codec.ErrUTF8
+	case e.Err.Error() == "exceeded max depth": // of 10,000
+		return codec.ErrDepth
+	}
+	return e.Err
 }

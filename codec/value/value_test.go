@@ -42,6 +42,7 @@ type outer struct {
 	Any    any              `json:"any"`
 	Face   io.Reader        `json:"face"`
 	Point  *int             `json:"point"`
+	Loose  string           `json:"loose,case:ignore"`
 }
 
 // upper is text in capital letters.
@@ -119,11 +120,13 @@ func TestFaults(t *testing.T) {
 		{`{"zzz":["§\ud800"]}`, "/zzz/0", codec.ErrSurrogate, ""},
 		{`{"args":{}}§{}`, "", codec.ErrTrailing, ""},
 		{`{"args":{§`, "/args", codec.ErrEOF, ""},
+		{`{"loose":"a","LOOSE":§"b"}`, "/LOOSE", nil, "another member has set the same field"},
+		{`{"zzz":` + strings.Repeat("[", 9_999) + "§[" + strings.Repeat("]", 10_000) + `}`, "/zzz" + strings.Repeat("/0", 9_999), codec.ErrDepth, ""},
 	} {
 		at := strings.LastIndex(c.text, "§")
 		text := strings.ReplaceAll(c.text, "§", "")
 		at -= (strings.Count(c.text, "§") - 1) * len("§")
-		err := codec.Unmarshal([]byte(text), value.Of(new(outer)))
+		err := codec.Unmarshal([]byte(text), value.Of(new(outer)), codec.MaxDepth(math.MaxInt))
 		var e *codec.Error
 		switch {
 		case !errors.As(err, &e):
