@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -46,16 +47,26 @@ type Conversation struct {
 	Params func(r *codec.Reader, method string) codec.Value
 	Result func(r *codec.Reader, method string) codec.Value
 
-	pending map[jsonrpc.ID][]request // requests without answer
-	tasks   map[string]string        // method that created a task, by task id
+	pending map[jsonrpc.ID][]requests
+	tasks   map[string]string // method that created a task, by task id
 }
 
-// request is a request that was not answered yet.
+// requests are some that were not answered yet, all alike.
+type requests struct {
+	request
+	count int
+}
+
 type request struct {
 	method string    // what it calls; "" if it is one of several and nobody knows which
 	result string    // whose result answers it
 	from   Direction // who may have sent it
 }
+
+// maxPending is how many requests that differ may be pending under one id. Two are in order, one from each side. With
+// more than maxPending nobody can tell which of them an answer belongs to, and all are the same to a Conversation,
+// so that a peer that uses one id for everything makes no more work than another.
+const maxPending = 8
 
 // Typed is a message with its place in a conversation. Its Payload is the decoded params or
 // result: of the type that the method table names, or a *[Result] in a response whose request
@@ -150,8 +161,7 @@ func (p *payloads) settle(r *codec.Reader, id jsonrpc.ID, candidates []int) requ
 	r.Rewind(mark)
 	var fit []request
 	for _, i := range candidates {
-		req := p.c.pending[id][i]
-		if !slices.Contains(fit, req) && p.admits(raw, req.result) {
+		if req := p.c.pending[id][i].request; p.admits(raw, req.result) {
 			fit = append(fit, req)
 		}
 	}
@@ -188,7 +198,7 @@ func (p *payloads) follow(m jsonrpc.Message) Typed {
 			if c.tasks == nil {
 				c.tasks = map[string]string{}
 			}
-			c.tasks[created.Task.TaskID] = t.For
+			c.tasks[strings.Clone(created.Task.TaskID)] = t.For // without the message that it is part of
 		}
 	case jsonrpc.KindErrorResponse:
 		t.For = p.answered(m.ID)
@@ -206,8 +216,9 @@ func (c *Conversation) Expect(id jsonrpc.ID, method string) {
 func (c *Conversation) Expects(id jsonrpc.ID) bool { return len(c.pending[id]) > 0 }
 
 func (c *Conversation) note(t Typed, from Direction) {
-	req := request{t.Method, t.Method, from}
-	if m, ok := LookupMethod(t.Method); ok && m.From&from != 0 {
+	method := strings.Clone(t.Method) // without the message that it is part of
+	req := request{method, method, from}
+	if m, ok := LookupMethod(method); ok && m.From&from != 0 {
 		req.from &= m.From
 	}
 	if p, ok := t.Payload.(*GetTaskPayloadRequestParams); ok {
@@ -216,17 +227,50 @@ func (c *Conversation) note(t Typed, from Direction) {
 		}
 	}
 	if c.pending == nil {
-		c.pending = map[jsonrpc.ID][]request{}
+		c.pending = map[jsonrpc.ID][]requests{}
 	}
-	c.pending[t.ID] = append(c.pending[t.ID], req)
+	open := add(c.pending[t.ID], req, 1)
+	if len(open) > maxPending {
+		open = forget(open, func(request) bool { return true })
+	}
+	c.pending[t.ID] = open
+}
+
+// add adds requests that are all alike to open.
+func add(open []requests, req request, count int) []requests {
+	if i := slices.IndexFunc(open, func(r requests) bool { return r.request == req }); i >= 0 {
+		open[i].count += count
+		return open
+	}
+	return append(open, requests{req, count})
+}
+
+// forget makes one of all requests in open that match, of which nobody knows any more what they call.
+func forget(open []requests, match func(request) bool) []requests {
+	var lost requests
+	open = slices.DeleteFunc(open, func(r requests) bool {
+		if !match(r.request) {
+			return false
+		}
+		lost.count += r.count
+		lost.from |= r.from
+		return true
+	})
+	return add(open, lost.request, lost.count)
+}
+
+// mayAnswer reports whether a message from one side may answer the request.
+func (r request) mayAnswer(from Direction) bool {
+	return r.from != from || from == FromClient|FromServer // nobody answers himself
 }
 
 // asked returns the request that a response from one side answers, and which of the pending
 // ones it can be. If these want different results, the request is the zero one.
 func (c *Conversation) asked(id jsonrpc.ID, from Direction) (req request, candidates []int) {
-	for i, p := range c.pending[id] {
-		if p.from == from && from != FromClient|FromServer {
-			continue // nobody answers himself
+	for i, open := range c.pending[id] {
+		p := open.request
+		if !p.mayAnswer(from) {
+			continue
 		}
 		if len(candidates) > 0 && (p.method != req.method || p.result != req.result) {
 			p = request{}
@@ -250,16 +294,19 @@ func (p *payloads) answered(id jsonrpc.ID) string {
 	gone := candidates[0]
 	switch {
 	case p.settled.method != "":
-		req, gone = p.settled, slices.Index(open, p.settled)
+		req = p.settled
+		gone = slices.IndexFunc(open, func(r requests) bool { return r.request == req })
 	case req.method == "":
-		for _, i := range candidates {
-			open[i] = request{from: FromClient | FromServer}
-		}
+		open = forget(open, func(r request) bool { return r.mayAnswer(p.from) })
+		gone = len(open) - 1
 	}
-	if len(open) == 1 {
+	if open[gone].count--; open[gone].count == 0 {
+		open = slices.Delete(open, gone, gone+1)
+	}
+	if len(open) == 0 {
 		delete(p.c.pending, id)
 	} else {
-		p.c.pending[id] = slices.Delete(open, gone, gone+1)
+		p.c.pending[id] = open
 	}
 	return req.method
 }
