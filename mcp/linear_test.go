@@ -135,7 +135,7 @@ func TestWorkGrowsWithThePayloadAndNotItsSquare(t *testing.T) {
 	for _, g := range growing {
 		t.Run(g.name, func(t *testing.T) {
 			doubling.Check(t, func(n int) func() {
-				p := hostile.Payload{Method: g.method, Def: g.def, Text: g.text(n)}
+				p := hostile.Payload{Method: g.method, Def: g.def, Text: g.text(n / 2)}
 				text, _ := p.Message(false)
 				late, _ := p.Message(true)
 				return func() {
@@ -149,7 +149,7 @@ func TestWorkGrowsWithThePayloadAndNotItsSquare(t *testing.T) {
 				}
 			})
 			doubling.Check(t, func(n int) func() {
-				p := hostile.Payload{Method: g.method, Def: g.def, Text: g.text(n)}
+				p := hostile.Payload{Method: g.method, Def: g.def, Text: g.text(n / 2)}
 				v, err := decodePayload(p, p.Text, limits)
 				return func() {
 					for _, p.Rev = range []string{"2025-06-18", "2025-11-25"} {
@@ -208,7 +208,7 @@ func TestWorkGrowsWithTheConversationAndNotItsSquare(t *testing.T) {
 		for side, from := range map[string]mcp.Direction{"both sides": mcp.FromClient | mcp.FromServer, "one side": mcp.FromClient} {
 			t.Run(name+" from "+side, func(t *testing.T) {
 				doubling.Check(t, func(n int) func() {
-					n /= 4
+					n /= 8
 					var messages [][]byte
 					for i := range n {
 						messages = append(messages, []byte(message(n, i)))

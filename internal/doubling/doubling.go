@@ -16,6 +16,7 @@ const (
 	factor = 16
 	slack  = 5
 	little = 128 // bytes of memory per n that are no reason to worry: a small input may find them ready in a pool
+	quick  = 500 // nanoseconds per n that are none either: a small input may fit the caches of the processor
 )
 
 // Check fails the test if run, which prepare returns for an input of size n, takes time or memory that grows with the
@@ -28,7 +29,7 @@ func Check(t *testing.T, prepare func(n int) (run func())) {
 	small, large := prepare(Small), prepare(Small*factor)
 	a, b := first(small), first(large)
 	for attempt := 0; ; attempt++ {
-		slow, big := b.time > a.time*factor*slack, b.memory > max(a.memory, Small*little)*factor*slack
+		slow, big := b.time > max(a.time, Small*quick)*factor*slack, b.memory > max(a.memory, Small*little)*factor*slack
 		if !slow && !big {
 			return
 		}
