@@ -1,5 +1,6 @@
 // Package codec reads and writes JSON text for the generated protocol types. It uses the standard library
-// only, without reflection and without package unsafe.
+// only, without reflection and without package unsafe. For Go values of any other type, such as the structs of a
+// tool's author, there is package value.
 //
 // # Words
 //
