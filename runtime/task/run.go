@@ -96,15 +96,16 @@ func FromContext(ctx context.Context) (run *Run, ok bool) {
 // ID returns the task's id.
 func (run *Run) ID() string { return run.id }
 
-// errNoOutcome is what is left of work that panics, or ends its goroutine.
-var errNoOutcome = errors.New("the work ended without an outcome")
+// errNoOutcome is what is left of work that panics, or ends its goroutine. A plain request is
+// answered with the same.
+var errNoOutcome = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: the handler panicked"}
 
 // work does the work of a task and publishes its outcome.
 func (m *Manager) work(run *Run, work Work) {
 	defer m.group.Done()
 	defer m.forget(run)
 	var result codec.Encoder
-	err := errNoOutcome
+	var err error = errNoOutcome
 	defer func() {
 		if p := recover(); p != nil {
 			m.cfg.Logger.Error("work panicked", "task", run.id, "panic", p, "stack", string(debug.Stack()))
@@ -194,10 +195,13 @@ func encodeResult(result codec.Encoder, id string) (json.RawMessage, error) {
 		return nil, errors.New("work returned no result")
 	}
 	raw, err := codec.Marshal(result)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		raw, err = Relate(raw, id)
 	}
-	return Relate(raw, id)
+	if err != nil {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: the result cannot be written"}
+	}
+	return raw, nil
 }
 
 // asError returns the error that a plain request would have been answered with.
@@ -205,7 +209,7 @@ func asError(err error) *jsonrpc.Error {
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		return e
 	}
-	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}
+	return &jsonrpc.Error{Code: jsonrpc.CodeOf(err), Message: err.Error()}
 }
 
 func encodeError(e *jsonrpc.Error) json.RawMessage {

@@ -1,0 +1,646 @@
+package receiver_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/session/sessiontest"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/memory"
+	"github.com/mcpwire/mcpwire/runtime/task/receiver"
+	wire "github.com/mcpwire/mcpwire/runtime/transport"
+	transport "github.com/mcpwire/mcpwire/runtime/transport/memory"
+)
+
+// fixture is a server with tasks and a client that asks raw questions.
+type fixture struct {
+	t       *testing.T
+	client  *session.Session
+	server  *session.Session
+	manager *task.Manager
+	config  session.Config // of the server
+
+	mu       sync.Mutex
+	received []string // requests and notifications at the client: method and params
+}
+
+// unchecked sends a request from a client that looks at no capabilities: on a connection of its own,
+// message by message.
+func (f *fixture) unchecked(method, params string) (string, error) {
+	a, b := transport.Pair(transport.Options{})
+	server := session.Serve(b, &mcp.InitializeResult{Capabilities: f.server.Server().Capabilities}, &f.config)
+	defer server.Close()
+	defer a.Close()
+	var answer string
+	for _, text := range []string{
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`,
+		`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
+		`{"jsonrpc":"2.0","id":2,"method":"` + method + `","params":` + params + `}`,
+	} {
+		if err := a.Write(f.t.Context(), wire.Message{Text: []byte(text)}); err != nil {
+			f.t.Fatal(err)
+		}
+		if !strings.Contains(text, `"id"`) {
+			continue
+		}
+		m, err := a.Read()
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		answer = string(m.Text)
+	}
+	m, err := jsonrpc.Parse([]byte(answer))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if m.Error != nil {
+		return "", m.Error
+	}
+	return string(m.Result), nil
+}
+
+type config struct {
+	manager task.Config
+	tools   map[string]session.Handler
+	support map[string]receiver.Support
+	caps    *mcp.ServerCapabilitiesTasks
+	answer  session.Handler // of the client
+}
+
+func setup(t *testing.T, c config) *fixture {
+	t.Helper()
+	f := &fixture{t: t}
+	if c.manager.Store == nil {
+		c.manager.Store = memory.New()
+	}
+	m, err := task.New(t.Context(), c.manager)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.manager = m
+	t.Cleanup(func() {
+		if err := m.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	server := sessiontest.Side{Server: mcp.ServerCapabilities{
+		Tools: new(mcp.ServerCapabilitiesTools), Prompts: new(mcp.ServerCapabilitiesPrompts), Logging: json.RawMessage(`{}`), Tasks: c.caps,
+	}}
+	server.Config.Handler = session.Methods(map[string]session.Handler{
+		"tools/call": func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			var p mcp.CallToolRequestParams
+			if err := codec.Unmarshal(req.Params, &p); err != nil {
+				return nil, err
+			}
+			if p.Task != nil {
+				t.Error("the tool sees that it is a task")
+			}
+			return c.tools[p.Name](ctx, req)
+		},
+		"prompts/get": func(context.Context, *session.Request) (codec.Encoder, error) {
+			return session.Raw(`{"messages":[]}`), nil
+		},
+	}, nil)
+	receiver.Attach(&server.Config, receiver.Options{Manager: m, Support: func(ctx context.Context, req *session.Request) receiver.Support {
+		var p mcp.CallToolRequestParams
+		codec.Unmarshal(req.Params, &p)
+		return c.support[p.Name]
+	}})
+	client := sessiontest.Side{Client: mcp.ClientCapabilities{Elicitation: new(mcp.ClientCapabilitiesElicitation)}}
+	client.Config.Receiving = []session.Middleware{func(next session.Handler) session.Handler {
+		return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			f.mu.Lock()
+			f.received = append(f.received, req.Method+" "+string(req.Params))
+			f.mu.Unlock()
+			return next(ctx, req)
+		}
+	}}
+	client.Config.Handler = c.answer
+	if c.answer == nil {
+		client.Config.Handler = session.Methods(nil, nil)
+	}
+	f.config = server.Config
+	f.client, f.server = sessiontest.Pair(t, client, server)
+	return f
+}
+
+func (f *fixture) seen() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]string(nil), f.received...)
+}
+
+// call sends a raw request.
+func (f *fixture) call(method, params string) (string, error) {
+	raw, err := f.client.Call(f.t.Context(), method, rawParams(params))
+	return string(raw), err
+}
+
+// must is call that succeeds, with the result decoded.
+func (f *fixture) must(method, params string) map[string]any {
+	f.t.Helper()
+	raw, err := f.call(method, params)
+	if err != nil {
+		f.t.Fatalf("%s %s: %v", method, params, err)
+	}
+	var v map[string]any
+	if err := json.Unmarshal([]byte(raw), &v); err != nil {
+		f.t.Fatal(err)
+	}
+	return v
+}
+
+// create calls a tool as a task and returns the task's id.
+func (f *fixture) create(params string) string {
+	f.t.Helper()
+	created := f.must("tools/call", params)
+	return created["task"].(map[string]any)["taskId"].(string)
+}
+
+// rawParams are params that no type has looked at, so that nothing is checked on the way.
+type rawParams string
+
+func (r rawParams) EncodeJSON(w *codec.Writer) { w.Raw(json.RawMessage(r)) }
+
+func code(err error) int64 {
+	e, ok := errors.AsType[*jsonrpc.Error](err)
+	if !ok {
+		return 0
+	}
+	return e.Code
+}
+
+func equal(t *testing.T, what string, want, got any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func returns(text string) session.Handler {
+	return func(context.Context, *session.Request) (codec.Encoder, error) { return session.Raw(text), nil }
+}
+
+func forever(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+	<-ctx.Done()
+	return nil, context.Cause(ctx)
+}
+
+func optional(tools ...string) map[string]receiver.Support {
+	m := map[string]receiver.Support{}
+	for _, name := range tools {
+		m[name] = receiver.Support{Mode: mcp.ToolExecutionTaskSupportOptional}
+	}
+	return m
+}
+
+func bubble(t *testing.T, c config, test func(t *testing.T, f *fixture)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, setup(t, c)) })
+}
+
+const relatedKey = task.RelatedTask
+
+// A task over the wire: what the client sees from the call to the result, which is that of the plain
+// call, byte for byte but for the related task.
+//
+// Proves TASK-01, TASK-02, TASK-10, TASK-13, TASK-32, TASK-33, TASK-34, TASK-42, TASK-43, TASK-47.
+func TestTaskOverTheWire(t *testing.T) {
+	const plain = `{"content":[{"type":"text","text":"é","annotations":{"priority":1.0}}],"structuredContent":{"n":1e2},"_meta":{"x/y":[]}}`
+	c := config{
+		caps:    receiver.ServerCapabilities(true),
+		tools:   map[string]session.Handler{"t": returns(plain)},
+		support: optional("t"),
+	}
+	bubble(t, c, func(t *testing.T, f *fixture) {
+		if got, err := f.call("tools/call", `{"name":"t"}`); err != nil || got != plain {
+			t.Errorf("plain call: %s, %v", got, err)
+		}
+		created := f.must("tools/call", `{"name":"t","task":{"ttl":60000,"taskId":"mine"},"taskId":"mine"}`)
+		if len(created) != 1 {
+			t.Errorf("created: %v", created)
+		}
+		one := created["task"].(map[string]any)
+		id := one["taskId"].(string)
+		if one["status"] != "working" || id == "mine" || one["ttl"] != 60000.0 {
+			t.Errorf("created: %v", one)
+		}
+		got, err := f.call("tasks/result", fmt.Sprintf(`{"taskId":%q}`, id))
+		if err != nil || strings.Replace(got, fmt.Sprintf(`%q:{"taskId":%q},`, relatedKey, id), "", 1) != plain {
+			t.Errorf("result: %s, %v", got, err)
+		}
+		state := f.must("tasks/get", fmt.Sprintf(`{"taskId":%q}`, id))
+		list := f.must("tasks/list", `{}`)["tasks"].([]any)
+		equal(t, "listed", []any{state}, list)
+		for _, key := range []string{"taskId", "status", "createdAt", "lastUpdatedAt", "ttl", "pollInterval"} {
+			if _, ok := state[key]; !ok {
+				t.Errorf("tasks/get lacks %s: %v", key, state)
+			}
+		}
+		if _, ok := state["_meta"]; ok {
+			t.Errorf("tasks/get has metadata: %v", state)
+		}
+		caps, _ := codec.Marshal(f.client.Server())
+		if !strings.Contains(string(caps), `"tasks":{"cancel":{},"list":{},"requests":{"tools":{"call":{}}}}`) {
+			t.Errorf("declared: %s", caps)
+		}
+	})
+}
+
+// What a tool says about tasks is kept to: each of the three refusals has its code.
+//
+// Proves TASK-09, TASK-10, TASK-11, TASK-12.
+func TestToolSupport(t *testing.T) {
+	modes := map[string]mcp.ToolExecutionTaskSupport{
+		"silent": "", "forbidden": mcp.ToolExecutionTaskSupportForbidden, "optional": mcp.ToolExecutionTaskSupportOptional, "required": mcp.ToolExecutionTaskSupportRequired,
+	}
+	c := config{caps: receiver.ServerCapabilities(false), tools: map[string]session.Handler{}, support: map[string]receiver.Support{}}
+	for name, mode := range modes {
+		c.tools[name] = returns(`{"content":[]}`)
+		c.support[name] = receiver.Support{Mode: mode}
+	}
+	bubble(t, c, func(t *testing.T, f *fixture) {
+		for name, want := range map[string][2]int64{"silent": {0, -32601}, "forbidden": {0, -32601}, "optional": {0, 0}, "required": {-32601, 0}} {
+			plain, err := f.call("tools/call", fmt.Sprintf(`{"name":%q}`, name))
+			if code(err) != want[0] || err == nil && plain != `{"content":[]}` {
+				t.Errorf("%s, plain: %s, %v", name, plain, err)
+			}
+			created, err := f.call("tools/call", fmt.Sprintf(`{"name":%q,"task":{}}`, name))
+			if code(err) != want[1] || err == nil && !strings.HasPrefix(created, `{"task":{`) {
+				t.Errorf("%s, as a task: %s, %v", name, created, err)
+			}
+		}
+	})
+}
+
+// Where tasks are not declared, the task member has no effect, on tools and on all else, and there
+// are no methods for tasks; list and cancel are there just if they are declared.
+//
+// Proves TASK-03, TASK-06, TASK-17, TASK-71.
+func TestUndeclared(t *testing.T) {
+	for name, tt := range map[string]struct {
+		caps *mcp.ServerCapabilitiesTasks
+		want map[string]int64
+	}{
+		"nothing":     {nil, map[string]int64{"tasks/get": -32601, "tasks/result": -32601, "tasks/list": -32601, "tasks/cancel": -32601}},
+		"no requests": {&mcp.ServerCapabilitiesTasks{List: json.RawMessage(`{}`)}, map[string]int64{"tasks/get": -32602, "tasks/result": -32602, "tasks/list": 0, "tasks/cancel": -32601}},
+		"no list":     {receiver.ServerCapabilities(false), map[string]int64{"tasks/list": -32601, "tasks/cancel": -32602}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := config{caps: tt.caps, tools: map[string]session.Handler{"t": returns(`{"content":[]}`)}, support: optional("t")}
+			bubble(t, c, func(t *testing.T, f *fixture) {
+				if name != "no list" {
+					// By a client that does not look at capabilities: in front of the session's own checks.
+					for _, params := range []string{`{"name":"t","task":{}}`, `{"name":"t","task":5}`, `{"name":"t","task":{"ttl":-1}}`} {
+						if got, err := f.unchecked("tools/call", params); err != nil || got != `{"content":[]}` {
+							t.Errorf("%s: %s, %v", params, got, err)
+						}
+					}
+				}
+				if got, err := f.unchecked("prompts/get", `{"name":"p","task":{}}`); err != nil || got != `{"messages":[]}` {
+					t.Errorf("prompt: %s, %v", got, err)
+				}
+				for method, want := range tt.want {
+					if _, err := f.unchecked(method, `{"taskId":"x"}`); code(err) != want {
+						t.Errorf("%s: %v, want code %d", method, err, want)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A kind of request that must be a task is refused with another code than a tool (here in the other
+// direction: a client that samples only as a task), and the client's tasks are those of a server.
+//
+// Proves TASK-18.
+func TestClientAsReceiver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, err := task.New(t.Context(), task.Config{Store: memory.New()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close(context.Background())
+		mode := mcp.ToolExecutionTaskSupportRequired
+		client := sessiontest.Side{Client: mcp.ClientCapabilities{
+			Sampling: new(mcp.ClientCapabilitiesSampling), Elicitation: new(mcp.ClientCapabilitiesElicitation), Tasks: receiver.ClientCapabilities(true, true, true),
+		}}
+		client.Config.Handler = session.Methods(nil, returns(`{"role":"assistant","content":{"type":"text","text":"hi"},"model":"m"}`))
+		receiver.Attach(&client.Config, receiver.Options{Manager: m, Support: func(context.Context, *session.Request) receiver.Support {
+			return receiver.Support{Mode: mode}
+		}})
+		_, server := sessiontest.Pair(t, client, sessiontest.Side{})
+		call := func(method, params string) (string, error) {
+			raw, err := server.Call(t.Context(), method, rawParams(params))
+			return string(raw), err
+		}
+		const params = `"messages":[],"maxTokens":1`
+		if _, err := call("sampling/createMessage", `{`+params+`}`); code(err) != -32600 {
+			t.Errorf("plain: %v", err)
+		}
+		created, err := server.Call(t.Context(), "sampling/createMessage", rawParams(`{`+params+`,"task":{}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var result mcp.CreateTaskResult
+		if err := codec.Unmarshal(created, &result); err != nil {
+			t.Fatal(err)
+		}
+		got, err := call("tasks/result", fmt.Sprintf(`{"taskId":%q}`, result.Task.TaskID))
+		if err != nil || !strings.Contains(got, `"model":"m"`) || !strings.Contains(got, result.Task.TaskID) {
+			t.Errorf("result: %s, %v", got, err)
+		}
+		mode = mcp.ToolExecutionTaskSupportForbidden
+		if _, err := call("elicitation/create", `{"message":"m","requestedSchema":{"type":"object","properties":{}},"task":{}}`); code(err) != -32600 {
+			t.Errorf("forbidden: %v", err)
+		}
+	})
+}
+
+// Everything that is wrong with a call about a task is -32602, and only taskId selects a task.
+//
+// Proves TASK-44, TASK-61, TASK-62.
+func TestBadCalls(t *testing.T) {
+	c := config{caps: receiver.ServerCapabilities(true), tools: map[string]session.Handler{"t": returns(`{"content":[]}`), "f": forever}, support: optional("t", "f")}
+	bubble(t, c, func(t *testing.T, f *fixture) {
+		for _, method := range []string{"tasks/get", "tasks/result", "tasks/cancel"} {
+			for _, params := range []string{`{"taskId":"no such"}`, `{"taskId":""}`, `{"taskId":7}`, `{"taskId":null}`, `{}`} {
+				if got, err := f.call(method, params); code(err) != -32602 {
+					t.Errorf("%s %s: %s, %v", method, params, got, err)
+				}
+			}
+		}
+		for _, params := range []string{`{"cursor":"nonsense"}`, `{"cursor":7}`} {
+			if got, err := f.call("tasks/list", params); code(err) != -32602 {
+				t.Errorf("tasks/list %s: %s, %v", params, got, err)
+			}
+		}
+		for _, params := range []string{`{"name":"t","task":5}`, `{"name":"t","task":{"ttl":"x"}}`, `{"name":"t","task":{"ttl":1.5}}`, `{"name":"t","task":{"ttl":0}}`, `{"name":"t","task":{"ttl":-5}}`} {
+			if got, err := f.call("tools/call", params); code(err) != -32602 {
+				t.Errorf("tools/call %s: %s, %v", params, got, err)
+			}
+		}
+		a, b := f.create(`{"name":"t","task":{"ttl":6e4}}`), f.create(`{"name":"f","task":{}}`)
+		synctest.Wait()
+		meta := fmt.Sprintf(`"_meta":{%q:{"taskId":%q}}`, relatedKey, b)
+		if got := f.must("tasks/get", fmt.Sprintf(`{"taskId":%q,%s}`, a, meta)); got["taskId"] != a {
+			t.Errorf("got %v instead of %s", got, a)
+		}
+		f.must("tasks/result", fmt.Sprintf(`{"taskId":%q,%s}`, a, meta))
+		if _, err := f.call("tasks/cancel", fmt.Sprintf(`{"taskId":%q,%s}`, a, meta)); code(err) != -32602 {
+			t.Errorf("cancel of a task that is over: %v", err)
+		}
+		if got := f.must("tasks/get", fmt.Sprintf(`{"taskId":%q}`, b)); got["status"] != "working" {
+			t.Errorf("the other task: %v", got)
+		}
+		cancelled := f.must("tasks/cancel", fmt.Sprintf(`{"taskId":%q}`, b))
+		if cancelled["status"] != "cancelled" || cancelled["_meta"] != nil {
+			t.Errorf("cancelled: %v", cancelled)
+		}
+	})
+}
+
+// A tool that runs as a task reports, logs and asks, all with the task in _meta; the question comes
+// through tasks/result; progress has the original token and stops with the task.
+//
+// Proves TASK-46, PROG-10, PROG-11, PROG-12.
+func TestToolTalksToItsRequestor(t *testing.T) {
+	step := make(chan bool)
+	var late error
+	tool := func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		peer, ok := session.PeerFrom(ctx)
+		if !ok {
+			return nil, errors.New("no peer")
+		}
+		<-step
+		err := errors.Join(
+			peer.Report(session.Progress{Value: 1, Message: "half"}),
+			peer.Notify(ctx, "notifications/message", rawParams(`{"level":"info","data":"x"}`)),
+		)
+		if err != nil {
+			return nil, err
+		}
+		answer, err := peer.Call(ctx, "elicitation/create", rawParams(`{"message":"name?","requestedSchema":{"type":"object","properties":{}}}`))
+		if err != nil {
+			return nil, err
+		}
+		peer.Report(session.Progress{Value: 2})
+		go func() {
+			<-step
+			late = peer.Report(session.Progress{Value: 3})
+			step <- true
+		}()
+		return session.Raw(`{"content":[],"structuredContent":` + string(answer) + `}`), nil
+	}
+	c := config{
+		caps: receiver.ServerCapabilities(false), tools: map[string]session.Handler{"t": tool}, support: optional("t"),
+		answer: session.Methods(map[string]session.Handler{"elicitation/create": returns(`{"action":"accept","content":{"name":"Ann"}}`)}, nil),
+	}
+	bubble(t, c, func(t *testing.T, f *fixture) {
+		tracker := f.client.NewTracker()
+		raw, err := f.client.With(session.Track(tracker)).Call(t.Context(), "tools/call", rawParams(`{"name":"t","task":{}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var created mcp.CreateTaskResult
+		if err := codec.Unmarshal(raw, &created); err != nil {
+			t.Fatal(err)
+		}
+		id := created.Task.TaskID
+		step <- true
+		synctest.Wait()
+		if got := f.must("tasks/get", fmt.Sprintf(`{"taskId":%q}`, id)); got["status"] != "input_required" {
+			t.Errorf("while asking: %v", got)
+		}
+		for _, m := range f.seen() {
+			if strings.HasPrefix(m, "elicitation/create") {
+				t.Errorf("asked before tasks/result: %s", m)
+			}
+		}
+		result := f.must("tasks/result", fmt.Sprintf(`{"taskId":%q}`, id))
+		equal(t, "answer", map[string]any{"action": "accept", "content": map[string]any{"name": "Ann"}}, result["structuredContent"])
+		step <- true
+		<-step
+		if !errors.Is(late, session.ErrProgressOver) {
+			t.Errorf("a late report: %v", late)
+		}
+		synctest.Wait()
+		kinds := map[string]int{}
+		for _, m := range f.seen() {
+			method, params, _ := strings.Cut(m, " ")
+			kinds[method]++
+			related := strings.Contains(params, fmt.Sprintf(`%q:{"taskId":%q}`, relatedKey, id))
+			if want := method != "notifications/tasks/status"; related != want {
+				t.Errorf("related is %v: %s", related, m)
+			}
+		}
+		equal(t, "messages", map[string]int{"notifications/message": 1, "elicitation/create": 1, "notifications/tasks/status": 3}, kinds)
+		tracker.Close()
+		var values []float64
+		for p := range tracker.Updates(t.Context()) {
+			values = append(values, p.Value)
+		}
+		equal(t, "progress", []float64{1, 2}, values)
+	})
+}
+
+// A client that cannot be asked is an error of the question.
+func TestQuestionWithoutCapability(t *testing.T) {
+	c := config{caps: receiver.ServerCapabilities(false), support: optional("t"), tools: map[string]session.Handler{
+		"t": func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			peer, _ := session.PeerFrom(ctx)
+			_, err := peer.Call(ctx, "roots/list", nil)
+			return nil, err
+		},
+	}}
+	bubble(t, c, func(t *testing.T, f *fixture) {
+		id := f.create(`{"name":"t","task":{}}`)
+		if _, err := f.call("tasks/result", fmt.Sprintf(`{"taskId":%q}`, id)); code(err) != -32601 {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// The text for the model is in the answer that creates the task, if there is one.
+//
+// Proves TASK-16.
+func TestImmediateResponse(t *testing.T) {
+	c := config{
+		caps: receiver.ServerCapabilities(false), tools: map[string]session.Handler{"t": forever, "u": forever},
+		support: map[string]receiver.Support{
+			"t": {Mode: mcp.ToolExecutionTaskSupportOptional, Immediate: "I am on it", StatusMessage: "queued", PollInterval: time.Minute},
+			"u": {Mode: mcp.ToolExecutionTaskSupportOptional},
+		},
+	}
+	bubble(t, c, func(t *testing.T, f *fixture) {
+		created := f.must("tools/call", `{"name":"t","task":{}}`)
+		equal(t, "meta", map[string]any{"io.modelcontextprotocol/model-immediate-response": "I am on it"}, created["_meta"].(map[string]any))
+		one := created["task"].(map[string]any)
+		if one["statusMessage"] != "queued" || one["pollInterval"] != 60000.0 {
+			t.Errorf("created: %v", one)
+		}
+		if created := f.must("tools/call", `{"name":"u","task":{}}`); created["_meta"] != nil {
+			t.Errorf("created: %v", created)
+		}
+	})
+}
+
+// A task belongs to its principal, not to its session: it is there after a reconnect, and not for
+// others.
+//
+// Proves TASK-68.
+func TestReconnect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, err := task.New(t.Context(), task.Config{Store: memory.New()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close(context.Background())
+		dial := func(principal string) *session.Session {
+			server := sessiontest.Side{Server: mcp.ServerCapabilities{Tools: new(mcp.ServerCapabilitiesTools), Tasks: receiver.ServerCapabilities(true)}}
+			server.Config.Principal = principal
+			server.Config.Handler = func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+				time.Sleep(time.Hour / 2)
+				return session.Raw(`{"content":[]}`), ctx.Err()
+			}
+			receiver.Attach(&server.Config, receiver.Options{Manager: m})
+			c, _ := sessiontest.Pair(t, sessiontest.Side{}, server)
+			return c
+		}
+		first := dial("alice")
+		raw, err := first.Call(t.Context(), "tools/call", rawParams(`{"name":"t","task":{}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var created mcp.CreateTaskResult
+		if err := codec.Unmarshal(raw, &created); err != nil {
+			t.Fatal(err)
+		}
+		about := rawParams(fmt.Sprintf(`{"taskId":%q}`, created.Task.TaskID))
+		first.Close()
+		bob := dial("bob")
+		for _, method := range []string{"tasks/get", "tasks/result", "tasks/cancel"} {
+			_, err := bob.Call(t.Context(), method, about)
+			equal(t, method, error(&jsonrpc.Error{Code: -32602, Message: "task: not found"}), err)
+		}
+		if _, err := dial("alice").With(session.Timeout(0)).Call(t.Context(), "tasks/result", about); err != nil {
+			t.Errorf("after a reconnect: %v", err)
+		}
+	})
+}
+
+// Cancelling the wait, or the request that has created the task, leaves the task alone.
+//
+// Proves TASK-30, CANC-04.
+func TestCancellationByNotification(t *testing.T) {
+	c := config{caps: receiver.ServerCapabilities(false), tools: map[string]session.Handler{"t": forever}, support: optional("t")}
+	bubble(t, c, func(t *testing.T, f *fixture) {
+		id := f.create(`{"name":"t","task":{}}`)
+		for n := range 5 { // ids of requests that were sent
+			f.client.Notify(t.Context(), "notifications/cancelled", rawParams(fmt.Sprintf(`{"requestId":%d}`, n)))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			_, err := f.client.Call(ctx, "tasks/result", rawParams(fmt.Sprintf(`{"taskId":%q}`, id)))
+			done <- err
+		}()
+		synctest.Wait()
+		if n := f.manager.Stats().Waiting; n != 1 {
+			t.Errorf("%d wait", n)
+		}
+		cancel()
+		<-done
+		synctest.Wait()
+		if n := f.manager.Stats().Waiting; n != 0 {
+			t.Errorf("%d still wait", n)
+		}
+		if got := f.must("tasks/get", fmt.Sprintf(`{"taskId":%q}`, id)); got["status"] != "working" {
+			t.Errorf("the task: %v", got)
+		}
+	})
+}
+
+// Work that is resumed after a restart is served by the same handler.
+func TestResume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		handler := func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			peer, ok := session.PeerFrom(ctx)
+			if !ok {
+				t.Error("no peer")
+			}
+			peer.Report(session.Progress{Value: 1})
+			return session.Raw(`{"content":[],"method":"` + req.Method + `","params":` + string(req.Params) + `}`), nil
+		}
+		store := memory.New()
+		stored, err := store.Create(t.Context(), task.Record{
+			ID: "old", Owner: "alice", Status: mcp.TaskStatusWorking, Created: time.Now(), Updated: time.Now(),
+			Method: "tools/call", Params: json.RawMessage(`{"name":"t"}`), Restartable: true,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := task.New(t.Context(), task.Config{Store: store, Resume: func(r task.Record) task.Work { return receiver.Work(handler, r) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close(context.Background())
+		out, err := m.Result(t.Context(), "alice", stored.ID, nil)
+		if err != nil || !strings.HasSuffix(string(out.Result), `"content":[],"method":"tools/call","params":{"name":"t"}}`) {
+			t.Errorf("%s, %v", out.Result, err)
+		}
+	})
+}

@@ -1,0 +1,77 @@
+package receiver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task"
+)
+
+// via is where a requestor is: at the other end of a session and, while it waits in tasks/result, on
+// the way that this request came.
+type via struct {
+	s   *session.Session
+	req *session.Request // nil unless it waits
+}
+
+// Call sends a question. The context is that of tasks/result, so that the question goes where the
+// requestor waits. It may take as long as people take to answer.
+func (v via) Call(ctx context.Context, method string, params codec.Encoder) (json.RawMessage, error) {
+	result, err := v.s.With(session.Timeout(0)).Call(ctx, method, params)
+	if lacking, ok := errors.AsType[*session.CapabilityError](err); ok {
+		// That will not change: the question is answered.
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: lacking.Error()}
+	}
+	return result, err
+}
+
+// Notify sends a notification: with what the requestor waits for, else on its own. The request that
+// created the task has long been answered.
+func (v via) Notify(ctx context.Context, method string, params codec.Encoder) error {
+	return v.s.Notify(v.context(ctx), method, params)
+}
+
+func (v via) context(ctx context.Context) context.Context {
+	if v.req != nil {
+		return session.NewContext(ctx, v.req)
+	}
+	return apart{ctx}
+}
+
+// apart is a context that belongs to no request.
+type apart struct{ context.Context }
+
+func (a apart) Value(key any) any {
+	v := a.Context.Value(key)
+	if _, ok := v.(*session.Request); ok {
+		return nil
+	}
+	return v
+}
+
+// Reporter implements [task.Requestor].
+func (v via) Reporter(id string, token mcp.ProgressToken) task.Reporter {
+	ctx := context.WithValue(v.context(context.Background()), relatedKey{}, id)
+	return reporter{v.s.NewReporter(ctx, token)}
+}
+
+type reporter struct{ *session.Reporter }
+
+func (r reporter) Report(p task.Progress) error { return r.Reporter.Report(session.Progress(p)) }
+
+type relatedKey struct{}
+
+// relate is the middleware that marks what is sent about a task as its own.
+func relate(next session.Sender) session.Sender {
+	return func(ctx context.Context, call *session.Call) (json.RawMessage, error) {
+		if id, ok := ctx.Value(relatedKey{}).(string); ok {
+			call.SetMeta(task.RelatedTask, &mcp.RelatedTaskMetadata{TaskID: id})
+		}
+		return next(ctx, call)
+	}
+}
