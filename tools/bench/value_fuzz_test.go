@@ -534,6 +534,11 @@ func (ref reference) check(t *testing.T, text []byte, target func() any) {
 	if err != nil {
 		t.Fatalf("%T: read, but not written: %v", got, err)
 	}
+	bare := reflect.ValueOf(got).Elem().Interface()
+	held, err := codec.Marshal(value.Of([]any{got, bare, struct{ V any }{bare}}))
+	if want := fmt.Sprintf(`[%s,%[1]s,{"V":%[1]s}]`, out); err != nil || string(held) != want {
+		t.Fatalf("%T: in interfaces\n%s, want\n%s, %v", got, held, want, err)
+	}
 	if wantErr != nil {
 		if !otherForm(text) {
 			t.Fatalf("%T: taken as %s: %v", got, out, wantErr)
