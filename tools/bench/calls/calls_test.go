@@ -1,0 +1,31 @@
+package main
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == serveFlag {
+		if err := serve(context.Background(), os.Args[2]); err != nil {
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func TestEveryContestantIsMeasuredOnEveryWay(t *testing.T) {
+	var out strings.Builder
+	if err := run(t.Context(), []string{"-rounds", "1", "-time", time.Millisecond.String()}, &out); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range contestants() {
+		if got := strings.Count(out.String(), "  "+c.name+" "); got != 4 {
+			t.Errorf("%s is there %d times:\n%s", c.name, got, &out)
+		}
+	}
+}
