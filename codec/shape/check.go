@@ -48,6 +48,9 @@ type checker struct {
 	count int
 	tried map[place]outcome // what unions inside of a quiet walk came to
 
+	ends map[int]int // where arrays and objects that start at an offset end, small ones left out
+	open []int       // scratch of skip: starts of those that it is inside of
+
 	layers int // how many nodes around the current value have it walked more than once
 	walked map[place]visit
 }
@@ -91,7 +94,7 @@ func (c *checker) step(d int) int {
 // value checks the value at i against node n and returns the offset after it.
 func (c *checker) value(n int32, i int) int {
 	if n == Any {
-		return skip(c.data, i)
+		return c.skip(i)
 	}
 	if node := &c.table.Nodes[n]; node.layered() {
 		return c.layer(n, i)
@@ -215,7 +218,7 @@ func (c *checker) walk(n int32, i int) int {
 		end = c.union(n, i)
 	}
 	if end < 0 {
-		end = skip(c.data, i)
+		end = c.skip(i)
 	}
 	return end
 }
@@ -244,7 +247,7 @@ func (c *checker) object(node *Node, i int) int {
 			if !c.silent() {
 				c.broken(name, "additionalProperties", "member %s is not allowed", c.data[name:i])
 			}
-			i = skip(c.data, at)
+			i = c.skip(at)
 		default:
 			i = c.value(node.Rest, at)
 		}
@@ -261,6 +264,56 @@ func (c *checker) object(node *Node, i int) int {
 		c.missing(node.Props, start)
 	}
 	return i + 1
+}
+
+// smallValue is the size up to which walking over a value again is cheaper than remembering
+// where it ends.
+const smallValue = 64
+
+// skip returns the offset after the value at i. Deep inside of others it remembers where values
+// end: at every level something may have to be skipped, with all that is inside of it.
+func (c *checker) skip(i int) int {
+	if c.depth < len(c.path) || c.data[i] != '{' && c.data[i] != '[' {
+		return skip(c.data, i)
+	}
+	c.open = c.open[:0]
+	for {
+		switch c.data[i] {
+		case '"':
+			i = skipString(c.data, i)
+			continue
+		case '{', '[':
+			if end, ok := c.ends[i]; ok {
+				i = end
+			} else {
+				c.open = append(c.open, i)
+				i++
+			}
+		case '}', ']':
+			i++
+			c.ended(i)
+		default:
+			i++
+			continue
+		}
+		if len(c.open) == 0 {
+			return i
+		}
+	}
+}
+
+// ended notes that the innermost value that skip is inside of ends at i.
+func (c *checker) ended(i int) {
+	last := len(c.open) - 1
+	start := c.open[last]
+	c.open = c.open[:last]
+	if i-start <= smallValue {
+		return
+	}
+	if c.ends == nil {
+		c.ends = map[int]int{}
+	}
+	c.ends[start] = i
 }
 
 // find returns the place in n.Props of the member with the name that content, the
@@ -298,7 +351,7 @@ func (c *checker) member(i int, name string) (key, value int) {
 		if order(c.data[key+1:i-1], name) == 0 {
 			return key, at
 		}
-		i = next(c.data, skip(c.data, at))
+		i = next(c.data, c.skip(at))
 	}
 	return -1, -1
 }

@@ -137,7 +137,7 @@ func (c *checker) missing(props []Prop, i int) {
 
 // excerpt returns the text of the value at i, or what it is if the text is long.
 func (c *checker) excerpt(i int) string {
-	text := c.data[i:skip(c.data, i)]
+	text := c.data[i:c.skip(i)]
 	const most = 60
 	switch {
 	case text[0] == '{' || text[0] == '[':

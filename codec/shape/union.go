@@ -43,7 +43,7 @@ func (c *checker) union(n int32, i int) int {
 			kinds |= node.Union[v].Kinds
 		}
 		c.wrongKind(kinds, i)
-		return skip(c.data, i)
+		return c.skip(i)
 	}
 	if kind == Object && !single(live) {
 		if node.Tag != "" {
@@ -53,7 +53,7 @@ func (c *checker) union(n int32, i int) int {
 					c.push(key)
 					c.notOneOf(node.tags(live), at)
 					c.pop()
-					return skip(c.data, i)
+					return c.skip(i)
 				}
 				live = tagged
 			}
@@ -134,7 +134,7 @@ func (c *checker) outline(node *Node, live uint64, i int) (left uint64) {
 			v := bits.TrailingZeros64(rest)
 			c.fit(node.Union[v].Node, c.data[key+1:i-1], at, &fits[v])
 		}
-		i = next(c.data, skip(c.data, at))
+		i = next(c.data, c.skip(at))
 	}
 	best := -1
 	for rest := live; rest != 0; rest &= rest - 1 {
