@@ -47,6 +47,11 @@ func MaxSize(n int) Option { return func(l *limits) { l.size = n } }
 // allows.
 func MaxString(n int) Option { return func(l *limits) { l.str = n } }
 
-// NoCopy lets raw values share memory with the input. The input must then stay as it is for as long as
-// anything decoded from it is in use. Strings are copied all the same.
+// NoCopy lets raw values be parts of the input: fields of type [encoding/json.RawMessage], the members in an [Extra],
+// and variants that a union does not know. All else is copied as without it, strings, numbers and errors included.
+//
+// The caller owes in return that the input stays as it is for as long as anything decoded from it is in use, by any
+// goroutine: what is written to it shows in the raw values, though they were checked when they were read. As long as
+// one of them is in use, all of the input stays in memory. A raw value may be appended to: its capacity ends where it
+// does.
 func NoCopy() Option { return func(l *limits) { l.noCopy = true } }
