@@ -2,7 +2,6 @@ package mcp_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,9 +9,8 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
-	"github.com/mcpwire/mcpwire/gen/load"
-	"github.com/mcpwire/mcpwire/internal/instance"
 	"github.com/mcpwire/mcpwire/internal/oracle"
+	"github.com/mcpwire/mcpwire/internal/roundtrip"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/schema"
 )
@@ -38,32 +36,22 @@ func FuzzCreateMessageRequestParams(f *testing.F) {
 	})
 }
 
-// FuzzDefinition decodes values of every definition, each by its own type. The number says which
-// definition it is.
+// FuzzDefinition decodes values of every definition of every revision.
 func FuzzDefinition(f *testing.F) {
-	docs := documents(f)
-	names := definitions(docs)
-	for i, name := range names {
-		instances(f, docs, name, 1, func(text []byte) { f.Add(uint16(i), text) })
-	}
-	f.Fuzz(func(t *testing.T, i uint16, text []byte) {
-		name := names[int(i)%len(names)]
-		check(t, text, func(r *codec.Reader) codec.Encoder {
-			v := mcp.New(name)
-			v.DecodeJSON(r)
-			return v
+	roundtrip.Fuzz(f, schema.Revisions(), func(definition string) codec.Value { return mcp.New(definition) },
+		func(revision, definition string, text []byte) error {
+			return mcp.Validate(mcp.Revision(revision), definition, text)
 		})
-	})
 }
 
 // FuzzParams decodes and encodes whole requests and notifications of every method. The number
 // says which method it is.
 func FuzzParams(f *testing.F) {
-	docs := documents(f)
+	seeds := roundtrip.NewSeeds(f, schema.Revisions())
 	methods := mcp.Methods()
 	for i, m := range methods {
 		f.Add(byte(i), []byte(`{}`))
-		instances(f, docs, m.Params, 2, func(text []byte) { f.Add(byte(i), text) })
+		seeds.Add(m.Params, 2, func(text []byte) { f.Add(byte(i), text) })
 	}
 	f.Fuzz(func(t *testing.T, i byte, params []byte) {
 		m := methods[int(i)%len(methods)]
@@ -77,12 +65,12 @@ func FuzzParams(f *testing.F) {
 
 // FuzzResult is FuzzParams for responses.
 func FuzzResult(f *testing.F) {
-	docs := documents(f)
+	seeds := roundtrip.NewSeeds(f, schema.Revisions())
 	methods := slices.DeleteFunc(mcp.Methods(), func(m mcp.Method) bool { return m.Notification })
 	for i, m := range methods {
 		f.Add(byte(i), []byte(`{}`))
 		for _, name := range []string{m.Result, strings.Replace(m.Result, "Outcome", "Result", 1), "CreateTaskResult", "InputRequiredResult"} {
-			instances(f, docs, name, 1, func(text []byte) { f.Add(byte(i), text) })
+			seeds.Add(name, 1, func(text []byte) { f.Add(byte(i), text) })
 		}
 	}
 	f.Fuzz(func(t *testing.T, i byte, result []byte) {
@@ -121,7 +109,7 @@ func checkMessage(t *testing.T, head, name string, payload []byte, decode func([
 	if err != nil {
 		t.Fatalf("decoded, but not encoded: %v", err)
 	}
-	if d := difference(text, out); d != "" {
+	if d := oracle.Diff(text, out); d != "" {
 		t.Fatalf("changed on the way: %s\n%s", d, out)
 	}
 	again, err := decode(out)
@@ -136,9 +124,9 @@ func checkMessage(t *testing.T, head, name string, payload []byte, decode func([
 // seed adds instances and mutants of the definitions in every revision that has them, and
 // what else is easily got wrong.
 func seed(f *testing.F, definitions ...string) {
-	docs := documents(f)
+	seeds := roundtrip.NewSeeds(f, schema.Revisions())
 	for _, name := range definitions {
-		instances(f, docs, name, 8, func(text []byte) { f.Add(text) })
+		seeds.Add(name, 8, func(text []byte) { f.Add(text) })
 	}
 	for _, text := range []string{
 		``, `null`, `[]`, `"`, `{}`, `{}{}`, "\xef\xbb\xbf{}", `{"a":1,"a":1}`, `{"ttl":1e400}`, `{"ttl":-0}`, `{"task":null}`,
@@ -148,115 +136,7 @@ func seed(f *testing.F, definitions ...string) {
 	}
 }
 
-// instances makes count instances and as many mutants of a definition in every revision that
-// has it.
-func instances(f *testing.F, docs []*load.Document, definition string, count int, add func(text []byte)) {
-	for _, doc := range docs {
-		if doc.Defs[definition] == nil {
-			continue
-		}
-		maker := instance.New(doc, 1)
-		for range count {
-			v, err := maker.Value(definition)
-			if err != nil {
-				f.Fatal(err)
-			}
-			add(v.JSON())
-			add(maker.Mutant(v).JSON())
-		}
-	}
-}
-
-// definitions lists what any revision defines.
-func definitions(docs []*load.Document) []string {
-	var names []string
-	for _, doc := range docs {
-		names = append(names, doc.Names()...)
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
-// documents reads the schemas of all revisions.
-func documents(f *testing.F) []*load.Document {
-	var docs []*load.Document
-	for _, rev := range schema.Revisions() {
-		src, err := schema.Read(rev)
-		if err != nil {
-			f.Fatal(err)
-		}
-		doc, err := load.Parse(rev, rev+".json", src)
-		if err != nil {
-			f.Fatal(err)
-		}
-		docs = append(docs, doc)
-	}
-	return docs
-}
-
-// fuzz decodes random text with read. What encoding/json or package codec calls malformed
-// must be refused, though perhaps for something in front of that; what is well formed must
-// not be called malformed. What decodes must come back the same, and stay so.
+// fuzz decodes random text with read.
 func fuzz(f *testing.F, read func(*codec.Reader) codec.Encoder) {
-	f.Fuzz(func(t *testing.T, text []byte) { check(t, text, read) })
-}
-
-func check(t *testing.T, text []byte, read func(*codec.Reader) codec.Encoder) {
-	v, err := codec.UnmarshalFunc(text, read)
-	malformed := codec.Valid(text)
-	switch {
-	case malformed == nil && !json.Valid(text):
-		t.Fatal("encoding/json finds the text malformed, package codec does not")
-	case malformed != nil && err == nil:
-		t.Fatalf("malformed text was decoded: %v", malformed)
-	case malformed == nil && codec.Code(err) == -32700:
-		t.Fatalf("the text is well formed, but decoding says %v", err)
-	case err != nil:
-		return
-	}
-	out, err := codec.Marshal(v)
-	if err != nil {
-		t.Fatalf("decoded, but not encoded: %v", err)
-	}
-	if !json.Valid(out) {
-		t.Fatalf("encoding/json finds the output malformed:\n%s", out)
-	}
-	if d := difference(text, out); d != "" {
-		t.Fatalf("changed on the way: %s\n%s", d, out)
-	}
-	again, err := codec.UnmarshalFunc(out, read)
-	if err != nil {
-		t.Fatalf("decoded and encoded, but not decoded again: %v\n%s", err, out)
-	}
-	if out2, err := codec.Marshal(again); err != nil || !bytes.Equal(out, out2) {
-		t.Fatalf("no fixed point (%v):\n%s\n%s", err, out, out2)
-	}
-}
-
-// difference is where two texts differ, if they can be compared.
-func difference(text, out []byte) string {
-	if hugeExponent(text) {
-		return ""
-	}
-	return oracle.Diff(text, out)
-}
-
-// hugeExponent reports whether text may have a number whose exponent is beyond what the
-// comparison can take.
-func hugeExponent(text []byte) bool {
-	digits := 0
-	for i, c := range text {
-		switch {
-		case '0' <= c && c <= '9':
-			digits++
-		case c == 'e' || c == 'E' || (c == '+' || c == '-') && i > 0 && (text[i-1] == 'e' || text[i-1] == 'E'):
-			digits = 0
-		default:
-			if digits > 17 {
-				return true
-			}
-			digits = 0
-		}
-	}
-	return digits > 17
+	f.Fuzz(func(t *testing.T, text []byte) { roundtrip.CheckText(t, text, read) })
 }

@@ -17,6 +17,8 @@ func TestDiff(t *testing.T) {
 		{"digits that a float64 rounds away", `0.1`, `0.1000000000000000055511151231257827`, ":"},
 		{"a number and its text", `{"n":5}`, `{"n":"5"}`, "/n:"},
 		{"sign", `1`, `-1`, ":"},
+		{"huge exponents", `[1e99999999999999999999, -0e99999999999999999999]`, `[10e99999999999999999998, 0]`, "="},
+		{"huge exponents that differ", `1e99999999999999999999`, `1e99999999999999999998`, ":"},
 		{"exponent", `1e300`, `1e301`, ":"},
 		{"null and nothing", `{"a":null}`, `{}`, `: lost the member "a"`},
 		{"one member more", `{}`, `{"a":null}`, `: member "a" came`},

@@ -26,15 +26,7 @@ func TestEveryDefinitionSurvivesTheRoundTrip(t *testing.T) {
 	roundtrip.Run(t, roundtrip.Package{
 		Revision: revision,
 		Schema:   src,
-		New: func(definition string) codec.Value {
-			if v := tasks.New(definition); v != nil {
-				return v
-			}
-			if v := mcp.New(definition); v != nil {
-				return v
-			}
-			return nil
-		},
+		New:      newValue,
 		Validate: func(definition string, text []byte) error { return tasks.Validate(revision, definition, text) },
 		ValidateValue: func(v codec.Value) error {
 			if v, ok := v.(tasks.Value); ok {
@@ -42,5 +34,22 @@ func TestEveryDefinitionSurvivesTheRoundTrip(t *testing.T) {
 			}
 			return v.(mcp.Value).Validate(newest)
 		},
+	})
+}
+
+func newValue(definition string) codec.Value {
+	if v := tasks.New(definition); v != nil {
+		return v
+	}
+	if v := mcp.New(definition); v != nil {
+		return v
+	}
+	return nil
+}
+
+// FuzzDefinition decodes values of every definition of the extension.
+func FuzzDefinition(f *testing.F) {
+	roundtrip.Fuzz(f, []string{revision}, newValue, func(revision, definition string, text []byte) error {
+		return tasks.Validate(tasks.Revision(revision), definition, text)
 	})
 }
