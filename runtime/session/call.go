@@ -39,6 +39,10 @@ func (c *Call) AsTask() bool {
 		return p.Task != nil
 	case *mcp.CreateMessageRequestParams:
 		return p.Task != nil
+	case *mcp.ElicitRequestFormParams:
+		return p.Task != nil
+	case *mcp.ElicitRequestURLParams:
+		return p.Task != nil
 	}
 	if m, ok := mcp.LookupMethod(c.Method); !ok || !m.Task {
 		return false
@@ -74,8 +78,8 @@ type Option func(*options)
 // passed the call fails with [ErrTimeout], and the peer is told that it is cancelled.
 func Timeout(d time.Duration) Option { return func(o *options) { o.timeout = max(d, 0) } }
 
-// ProgressExtends lets each progress notification restart the timeout, until the request has taken max in all.
-// It needs [OnProgress] or [Track], for there is no progress that was not asked for.
+// ProgressExtends asks the peer for progress and lets each report restart the timeout, until the request has taken
+// max in all.
 func ProgressExtends(max time.Duration) Option { return func(o *options) { o.max = max } }
 
 // OnProgress asks the peer for progress and calls f for each report, one at a time, in a goroutine of its own. The
@@ -332,6 +336,9 @@ func (s *Session) allowed(call *Call, task, inside bool) error {
 		return ErrNotInitialized
 	}
 	if err := s.missing(call.Method, call.Notification, true); err != nil {
+		return err
+	}
+	if err := s.missingDetail(call.Method, call.Params); err != nil {
 		return err
 	}
 	if task {

@@ -3,6 +3,7 @@ package session
 import (
 	"encoding/json"
 
+	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
@@ -87,6 +88,30 @@ func (s *Session) missing(method string, notification, sending bool) error {
 		return nil
 	}
 	return &CapabilityError{Method: method, Capability: n.name, Own: owner == s.role, Revision: s.revision}
+}
+
+// missingDetail reports why a request must not be sent with its params: as they use a part of a feature that the
+// client has not declared or the revision does not have. Raw params are not looked into. It is called with mu
+// held.
+func (s *Session) missingDetail(method string, params codec.Encoder) error {
+	name := ""
+	switch p := params.(type) {
+	case *mcp.ElicitRequestURLParams:
+		name = "elicitation.url"
+	case *mcp.ElicitRequestFormParams:
+		name = "elicitation.form"
+	case *mcp.CreateMessageRequestParams:
+		if p.Tools != nil || p.ToolChoice != nil {
+			name = "sampling.tools"
+		}
+	}
+	switch {
+	case name == "", name == "elicitation.form" && s.revision == mcp.Revision20250618: // the only way it had
+		return nil
+	case s.revision == mcp.Revision20251125 && s.declared(3-s.role, name):
+		return nil
+	}
+	return &CapabilityError{Method: method, Capability: name, Revision: s.revision}
 }
 
 // missingTask reports why the peer must not be asked to run a request as a task (MCP tasks, "Capabilities"). It is
@@ -182,6 +207,8 @@ func clientDeclares(c *mcp.ClientCapabilities, name string) bool {
 	switch name {
 	case "elicitation":
 		return c.Elicitation != nil
+	case "elicitation.form": // which an empty object stands for, too
+		return c.Elicitation != nil && (present(c.Elicitation.Form) || !present(c.Elicitation.URL))
 	case "elicitation.url":
 		return c.Elicitation != nil && present(c.Elicitation.URL)
 	case "roots":
@@ -190,6 +217,8 @@ func clientDeclares(c *mcp.ClientCapabilities, name string) bool {
 		return c.Roots != nil && isTrue(c.Roots.ListChanged)
 	case "sampling":
 		return c.Sampling != nil
+	case "sampling.tools":
+		return c.Sampling != nil && present(c.Sampling.Tools)
 	case "tasks":
 		return c.Tasks != nil
 	case "tasks.list":

@@ -41,8 +41,9 @@ type Config struct {
 	// [CodeOverloaded], unless it is the only one. The default is [DefaultMaxBytes].
 	MaxBytes int
 
-	// MaxNotifications is how many notifications may wait for the Handler, which takes them one after another.
-	// Further ones are dropped, and logged as such. The default is [DefaultMaxNotifications].
+	// MaxNotifications is how many notifications may wait for the Handler, which takes them one after another; they
+	// may have as many bytes as MaxBytes says. Further ones are dropped, and logged as such. The default is
+	// [DefaultMaxNotifications].
 	MaxNotifications int
 
 	// KeepAlive is how often the peer is pinged. A ping that is not answered within KeepAlive ends the session

@@ -251,3 +251,21 @@ func TestBatchesAreTakenWhereTheRevisionHasThem(t *testing.T) {
 		`)
 	})
 }
+
+// Proves JSONRPC-11.
+func TestAClientLivesOnAfterTextThatIsNoMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := connect(t, nil, mcp.ClientCapabilities{})
+		p.talk(`
+			> Server is starting...
+			< {"jsonrpc":"2.0","error":{"code":-32700}}
+			> {"level":"info"}
+			< {"jsonrpc":"2.0","error":{"code":-32600}}
+		`)
+		go s.Ping(t.Context()) // ends with the answer
+		p.talk(`
+			< {"jsonrpc":"2.0","id":2,"method":"ping"}
+			> {"jsonrpc":"2.0","id":2,"result":{}}
+		`)
+	})
+}

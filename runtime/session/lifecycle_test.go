@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
@@ -307,6 +308,45 @@ func TestOnlyWhatWasNegotiatedIsSent(t *testing.T) {
 	}
 }
 
+// Proves LIFE-12, LIFE-13.
+func TestPartsOfFeaturesAreNegotiatedToo(t *testing.T) {
+	object := []byte("{}")
+	form, url, tools := &mcp.ElicitRequestFormParams{}, &mcp.ElicitRequestURLParams{}, &mcp.CreateMessageRequestParams{Tools: []mcp.Tool{}}
+	const elicit, sample = "elicitation/create", "sampling/createMessage"
+	for _, c := range []struct {
+		name   string
+		rev    mcp.Revision
+		client mcp.ClientCapabilities
+		method string
+		params codec.Encoder
+		want   string // what is missing
+	}{
+		{"an empty object stands for forms", mcp.Revision20251125, mcp.ClientCapabilities{Elicitation: &mcp.ClientCapabilitiesElicitation{}}, elicit, form, ""},
+		{"but not for addresses", mcp.Revision20251125, mcp.ClientCapabilities{Elicitation: &mcp.ClientCapabilitiesElicitation{}}, elicit, url, "elicitation.url"},
+		{"addresses alone", mcp.Revision20251125, mcp.ClientCapabilities{Elicitation: &mcp.ClientCapabilitiesElicitation{URL: object}}, elicit, form, "elicitation.form"},
+		{"addresses", mcp.Revision20251125, mcp.ClientCapabilities{Elicitation: &mcp.ClientCapabilitiesElicitation{URL: object}}, elicit, url, ""},
+		{"forms", mcp.Revision20251125, mcp.ClientCapabilities{Elicitation: &mcp.ClientCapabilitiesElicitation{Form: object, URL: object}}, elicit, form, ""},
+		{"addresses where there were only forms", mcp.Revision20250618, mcp.ClientCapabilities{Elicitation: &mcp.ClientCapabilitiesElicitation{URL: object}}, elicit, url, "elicitation.url"},
+		{"forms where there was nothing else", mcp.Revision20250618, mcp.ClientCapabilities{Elicitation: &mcp.ClientCapabilitiesElicitation{URL: object}}, elicit, form, ""},
+		{"tools for the model", mcp.Revision20251125, mcp.ClientCapabilities{Sampling: &mcp.ClientCapabilitiesSampling{Tools: object}}, sample, tools, ""},
+		{"no tools for the model", mcp.Revision20251125, mcp.ClientCapabilities{Sampling: &mcp.ClientCapabilitiesSampling{}}, sample, tools, "sampling.tools"},
+		{"no tools used", mcp.Revision20251125, mcp.ClientCapabilities{Sampling: &mcp.ClientCapabilitiesSampling{}}, sample, &mcp.CreateMessageRequestParams{}, ""},
+	} {
+		t.Run(c.name, bubble(func(t *testing.T) {
+			cfg := session.Config{Revisions: []mcp.Revision{c.rev}}
+			_, s := sessiontest.Pair(t, sessiontest.Side{Client: c.client, Config: cfg}, sessiontest.Side{Config: cfg})
+			_, err := s.Call(t.Context(), c.method, c.params)
+			got := ""
+			if e, ok := errors.AsType[*session.CapabilityError](err); ok {
+				got = e.Capability
+			}
+			if got != c.want {
+				t.Errorf("got %v, want %q to be missing", err, c.want)
+			}
+		}))
+	}
+}
+
 func TestCapabilityErrorsSayWhatIsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := sessiontest.Pair(t, sessiontest.Side{}, sessiontest.Side{Server: mcp.ServerCapabilities{Resources: &mcp.ServerCapabilitiesResources{}}})
@@ -405,5 +445,15 @@ func TestProgressExtendsATimeout(t *testing.T) {
 			}
 		}
 		t.Error("the call does not end")
+	})
+}
+
+func TestProgressThatExtendsATimeoutIsAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := open(t, nil)
+		go s.With(session.ProgressExtends(time.Hour)).Call(t.Context(), "roots/list", nil) // ends with the session
+		if got := p.take(); len(got) != 1 || !strings.Contains(got[0], `"progressToken":"`) {
+			t.Errorf("got %q", got)
+		}
 	})
 }

@@ -327,6 +327,24 @@ func TestASlowReaderMissesReportsButNotTheLastOne(t *testing.T) {
 	})
 }
 
+func TestALongMessageLeavesRoomForNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := open(t, nil)
+		tracker := s.NewTracker()
+		for v, size := range []int{10, 40_000, 40_000, 100_000, 10} {
+			p.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"message":%q}}`, tracker.Token(), v, strings.Repeat("m", size)))
+		}
+		tracker.Close()
+		var got []float64
+		for r := range tracker.Updates(t.Context()) {
+			got = append(got, r.Value)
+		}
+		if diff := cmp.Diff([]float64{0, 4}, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
 // Proves PROG-15, PROG-08.
 func TestAClientReportsProgressToo(t *testing.T) {
 	_, s := sessiontest.Pair(t, sessiontest.Side{

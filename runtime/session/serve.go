@@ -300,18 +300,18 @@ func (s *Session) notification(message jsonrpc.Message, m transport.Message) {
 	case "notifications/initialized":
 		s.initialized()
 	}
-	req := &Request{Method: message.Method, Params: message.Params, Session: s}
-	req.values = m.Context
+	req := &Request{Method: message.Method, Params: message.Params, Session: s, values: m.Context}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped || s.cfg.Handler == nil && len(s.cfg.Receiving) == 0 {
 		return
 	}
-	if len(s.notices) >= s.cfg.MaxNotifications {
-		s.cfg.Logger.Warn("notification dropped: too many wait for the handler", "method", message.Method, "waiting", len(s.notices))
+	if n := len(s.notices); n >= s.cfg.MaxNotifications || n > 0 && s.noticeBytes+len(req.Params) > s.cfg.MaxBytes {
+		s.cfg.Logger.Warn("notification dropped: too many wait for the handler", "method", message.Method, "waiting", n)
 		return
 	}
 	s.notices = append(s.notices, req)
+	s.noticeBytes += len(req.Params)
 	if !s.noticing {
 		s.noticing = true
 		s.work.Add(1)
@@ -325,12 +325,13 @@ func (s *Session) notify() {
 	for {
 		s.mu.Lock()
 		if len(s.notices) == 0 || s.stopped {
-			s.notices, s.noticing = nil, false
+			s.notices, s.noticing, s.noticeBytes = nil, false, 0
 			s.mu.Unlock()
 			return
 		}
 		req := s.notices[0]
 		s.notices = s.notices[1:]
+		s.noticeBytes -= len(req.Params)
 		s.mu.Unlock()
 		_, err := s.run(&requestContext{s.life, req.values, req}, req)
 		if err != nil && jsonrpc.CodeOf(err) != jsonrpc.CodeMethodNotFound {

@@ -46,26 +46,28 @@ type Session struct {
 	work sync.WaitGroup // goroutines of the session, handlers included
 	done chan struct{}  // closed when they are gone and the connection is closed
 
+	closeErr error // of the connection; set before done is closed
+
 	ready chan struct{} // closed when the peers have introduced themselves
 
-	mu       sync.Mutex
-	phase    phase
-	draining bool
-	stopped  bool
-	deaf     bool // the peer sends nothing any more
-	closeErr error
-	revision mcp.Revision
-	client   *mcp.InitializeRequestParams
-	server   *mcp.InitializeResult
-	lastID   int64
-	calls    map[jsonrpc.ID]*pending
-	serving  map[jsonrpc.ID]*serving
-	bytes    int           // of the requests being served
-	busy     int           // requests being served or answered, and calls waiting
-	quiet    chan struct{} // closed when busy is 0; nil if nobody waits for that
-	trackers map[mcp.ProgressToken]*Tracker
-	notices  []*Request
-	noticing bool
+	mu          sync.Mutex
+	phase       phase
+	draining    bool
+	stopped     bool
+	deaf        bool // the peer sends nothing any more
+	revision    mcp.Revision
+	client      *mcp.InitializeRequestParams
+	server      *mcp.InitializeResult
+	lastID      int64
+	calls       map[jsonrpc.ID]*pending
+	serving     map[jsonrpc.ID]*serving
+	bytes       int           // of the requests being served
+	busy        int           // requests being served or answered, and calls waiting
+	quiet       chan struct{} // closed when busy is 0; nil if nobody waits for that
+	trackers    map[mcp.ProgressToken]*Tracker
+	notices     []*Request // that wait for the handler
+	noticeBytes int        // of their params
+	noticing    bool       // a goroutine hands them over
 }
 
 // phase is how far the opening handshake is.

@@ -11,8 +11,12 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// maxUpdates is how many reports wait for a slow reader of a Tracker. A further one takes the place of the newest.
-const maxUpdates = 64
+// What waits for a slow reader of a Tracker: how many reports, and how many bytes of messages in them. A further
+// report takes the place of the newest.
+const (
+	maxUpdates     = 64
+	maxUpdateBytes = 64 << 10
+)
 
 // Tracker receives the progress of one operation of the peer. Reports that do not increase are dropped. It is open
 // until Close, or the end of the session.
@@ -23,6 +27,7 @@ type Tracker struct {
 
 	mu     sync.Mutex
 	queue  []Progress
+	bytes  int // of the messages in queue
 	last   float64
 	any    bool
 	closed bool
@@ -84,6 +89,7 @@ func (t *Tracker) Updates(ctx context.Context) iter.Seq[Progress] {
 			if len(t.queue) > 0 {
 				p := t.queue[0]
 				t.queue = t.queue[1:]
+				t.bytes -= len(p.Message)
 				t.mu.Unlock()
 				if !yield(p) {
 					return
@@ -124,10 +130,12 @@ func (t *Tracker) put(p Progress) {
 		return
 	}
 	t.last, t.any = p.Value, true
-	if len(t.queue) == maxUpdates {
-		t.queue = t.queue[:maxUpdates-1]
+	if n := len(t.queue); n == maxUpdates || n > 0 && t.bytes+len(p.Message) > maxUpdateBytes {
+		t.bytes -= len(t.queue[n-1].Message)
+		t.queue = t.queue[:n-1]
 	}
 	t.queue = append(t.queue, p)
+	t.bytes += len(p.Message)
 	t.wake()
 	select {
 	case t.touched <- struct{}{}:
@@ -167,7 +175,7 @@ type tracking struct {
 func (s *Session) track(ctx context.Context, call *Call) (tracking, error) {
 	t := tracking{tracker: call.opts.tracker}
 	f := call.opts.onProgress
-	if t.tracker == nil && f == nil {
+	if t.tracker == nil && f == nil && call.opts.max == 0 {
 		return t, nil
 	}
 	if t.tracker == nil {

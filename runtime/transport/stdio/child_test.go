@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
+	"runtime/pprof"
 	"strings"
 	"syscall"
 	"testing"
@@ -70,6 +72,10 @@ func server() {
 		os.Exit(1)
 	}
 	fmt.Println("a stray print at the end")
+	if n := runtime.NumGoroutine(); n > 1 {
+		pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
+		os.Exit(1)
+	}
 }
 
 type tools struct{ mcp.UnimplementedServerHandler }
@@ -83,6 +89,9 @@ func (tools) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.Ca
 		panic("in a tool")
 	case "echo":
 		text = string(p.Arguments)
+	case "stop":
+		req, _ := session.FromContext(ctx)
+		req.Session.Stop()
 	case "lines":
 		text = "a\nb\r\nc"
 	case "environment":

@@ -147,6 +147,20 @@ func TestNothingButMessagesIsWrittenToStandardOutput(t *testing.T) {
 	}
 }
 
+// Proves LIFE-17.
+func TestAServerMayEndWhileItsInputIsOpen(t *testing.T) {
+	s, p := connect(t, child(t, "server"))
+	if _, err := call(t, s, "stop", `{}`); !errors.Is(err, session.ErrClosed) {
+		t.Errorf("got %v, want %v", err, session.ErrClosed)
+	}
+	if err := s.Wait(); err != nil {
+		t.Errorf("the server has not ended as it should: %v", err)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // Proves STDIO-09.
 func TestNothingButMessagesIsWrittenToStandardInput(t *testing.T) {
 	var stderr buffer
