@@ -1,0 +1,731 @@
+package requestor_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/session/sessiontest"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/memory"
+	"github.com/mcpwire/mcpwire/runtime/task/receiver"
+	"github.com/mcpwire/mcpwire/runtime/task/requestor"
+)
+
+func equal(t *testing.T, what string, want, got any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// spy notes the requests that reach a side.
+type spy struct {
+	mu   sync.Mutex
+	list []string
+	at   []time.Time
+}
+
+func (s *spy) middleware(next session.Handler) session.Handler {
+	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		s.mu.Lock()
+		s.list = append(s.list, req.Method+" "+string(req.Params))
+		s.at = append(s.at, time.Now())
+		s.mu.Unlock()
+		return next(ctx, req)
+	}
+}
+
+// seen returns the messages of a method, and when they came.
+func (s *spy) seen(method string) (list []string, at []time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, m := range s.list {
+		if strings.HasPrefix(m, method+" ") {
+			list, at = append(list, m), append(at, s.at[i])
+		}
+	}
+	return list, at
+}
+
+// server is one with tasks over a store, to which clients connect.
+type server struct {
+	t       *testing.T
+	manager *task.Manager
+	handler session.Handler
+	spy     spy
+}
+
+func newServer(t *testing.T, handler session.Handler) *server {
+	t.Helper()
+	m, err := task.New(t.Context(), task.Config{Store: memory.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	requests := func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		if req.IsNotification() {
+			return nil, nil
+		}
+		return handler(ctx, req)
+	}
+	return &server{t: t, manager: m, handler: requests}
+}
+
+// connect returns a client session, whose user answers questions with answer.
+func (s *server) connect(answer session.Handler) (*requestor.Tasks, *session.Session) {
+	s.t.Helper()
+	side := sessiontest.Side{Server: mcp.ServerCapabilities{Tools: new(mcp.ServerCapabilitiesTools), Tasks: receiver.ServerCapabilities(true)}}
+	side.Config.Receiving = []session.Middleware{s.spy.middleware}
+	side.Config.Handler = s.handler
+	receiver.Attach(&side.Config, receiver.Options{Manager: s.manager, Support: func(context.Context, *session.Request) receiver.Support {
+		return receiver.Support{Mode: mcp.ToolExecutionTaskSupportOptional, Immediate: "working on it"}
+	}})
+	client := sessiontest.Side{Client: mcp.ClientCapabilities{Elicitation: new(mcp.ClientCapabilitiesElicitation)}}
+	client.Config.Handler = answer
+	tasks := requestor.Attach(&client.Config)
+	c, _ := sessiontest.Pair(s.t, client, side)
+	return tasks, c
+}
+
+// mock returns a client session to a server that answers by hand, with the capability for tasks.
+func mock(t *testing.T, handler session.Handler) (*requestor.Tasks, *session.Session, *session.Session) {
+	t.Helper()
+	side := sessiontest.Side{Server: mcp.ServerCapabilities{Tools: new(mcp.ServerCapabilitiesTools), Tasks: receiver.ServerCapabilities(true)}}
+	side.Config.Handler = handler
+	client := sessiontest.Side{Client: mcp.ClientCapabilities{Elicitation: new(mcp.ClientCapabilitiesElicitation)}}
+	tasks := requestor.Attach(&client.Config)
+	c, s := sessiontest.Pair(t, client, side)
+	return tasks, c, s
+}
+
+func text(s string) session.Raw {
+	return session.Raw(`{"content":[{"type":"text","text":"` + s + `"}]}`)
+}
+
+func content(t *testing.T, r *mcp.CallToolResult) string {
+	t.Helper()
+	if r == nil || len(r.Content) != 1 {
+		t.Fatalf("result %+v", r)
+	}
+	return r.Content[0].(*mcp.TextContent).Text
+}
+
+func taskJSON(status string, more string) string {
+	return `{"taskId":"T","status":"` + status + `","createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z","ttl":null` + more + `}`
+}
+
+var render = &mcp.CallToolRequestParams{Name: "render"}
+
+// A tool call as a task: handle, state, progress, updates, result.
+//
+// Proves TASK-15, TASK-16, TASK-45, TASK-53, PROG-10.
+func TestCallTool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			peer, _ := session.PeerFrom(ctx)
+			for i := range 3 {
+				time.Sleep(time.Second)
+				peer.Report(session.Progress{Value: float64(i)})
+			}
+			return text("done"), nil
+		})
+		tasks, c := s.connect(nil)
+		h, err := tasks.CallTool(t.Context(), c, render, requestor.TTL(time.Minute), requestor.Progress())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if render.Task != nil {
+			t.Error("the caller's params were changed")
+		}
+		if state := h.State(); h.ID() == "" || state.TaskID != h.ID() || state.Status != mcp.TaskStatusWorking || *state.TTL != 60_000 {
+			t.Errorf("created: %+v", state)
+		}
+		if h.Immediate() != "working on it" {
+			t.Errorf("immediate: %q", h.Immediate())
+		}
+		var values []float64
+		var group sync.WaitGroup
+		group.Go(func() {
+			for p := range h.Progress(t.Context()) {
+				values = append(values, p.Value)
+			}
+		})
+		var states []mcp.TaskStatus
+		for state, err := range h.Updates(t.Context()) {
+			if err != nil {
+				t.Error(err)
+			}
+			states = append(states, state.Status)
+		}
+		equal(t, "states", []mcp.TaskStatus{"working", "completed"}, states)
+		for range 2 {
+			r, err := h.Result(t.Context())
+			if err != nil || content(t, r) != "done" {
+				t.Errorf("result: %v, %v", r, err)
+			}
+		}
+		group.Wait()
+		equal(t, "progress", []float64{0, 1, 2}, values)
+		for _, method := range []string{"tasks/get", "tasks/result"} {
+			list, _ := s.spy.seen(method)
+			for _, m := range list {
+				equal(t, "request", method+fmt.Sprintf(` {"taskId":%q}`, h.ID()), m)
+			}
+		}
+	})
+}
+
+// Questions of a task are answered by the session's own handler, whether one waits for the result or
+// only looks on, and the answers carry the task.
+//
+// Proves TASK-25, TASK-46.
+func TestQuestions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var answer json.RawMessage
+		s := newServer(t, func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			peer, _ := session.PeerFrom(ctx)
+			time.Sleep(10 * time.Second)
+			raw, err := peer.Call(ctx, "elicitation/create", session.Raw(`{"message":"name?","requestedSchema":{"type":"object","properties":{}}}`))
+			answer = raw
+			time.Sleep(10 * time.Second)
+			return text("done"), err
+		})
+		asked := make(chan bool)
+		tasks, c := s.connect(func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			if req.IsNotification() {
+				return nil, nil
+			}
+			<-asked
+			return session.Raw(`{"action":"accept","content":{}}`), nil
+		})
+		h, err := tasks.CallTool(t.Context(), c, render)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var states []mcp.TaskStatus
+		for state, err := range h.Updates(t.Context()) {
+			if err != nil {
+				t.Error(err)
+			}
+			states = append(states, state.Status)
+			if state.Status == mcp.TaskStatusInputRequired {
+				asked <- true
+			}
+		}
+		equal(t, "states", []mcp.TaskStatus{"working", "input_required", "working", "completed"}, states)
+		equal(t, "answer", fmt.Sprintf(`{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":%q}},"action":"accept","content":{}}`, h.ID()), string(answer))
+	})
+}
+
+// What a user's handler sends while it answers a question belongs to the task, too.
+//
+// Proves TASK-46.
+func TestAnswererTalks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			peer, _ := session.PeerFrom(ctx)
+			_, err := peer.Call(ctx, "elicitation/create", session.Raw(`{"message":"name?","requestedSchema":{"type":"object","properties":{}},"_meta":{"progressToken":7}}`))
+			return text("done"), err
+		})
+		tasks, c := s.connect(func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			if !req.IsNotification() {
+				req.Progress().Report(session.Progress{Value: 1})
+				req.Session.Notify(ctx, "x/note", session.Raw(`{}`))
+			}
+			return session.Raw(`{"action":"cancel"}`), nil
+		})
+		h, err := tasks.CallTool(t.Context(), c, render)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Result(t.Context()); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		list, _ := s.spy.seen("x/note")
+		equal(t, "note", []string{fmt.Sprintf(`x/note {"_meta":{"io.modelcontextprotocol/related-task":{"taskId":%q}}}`, h.ID())}, list)
+	})
+}
+
+// Errors of the task come back as they were; so does that there is no such task.
+func TestErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		failure := &jsonrpc.Error{Code: -32050 - 1000, Message: "quota", Data: json.RawMessage(`[1]`)}
+		s := newServer(t, func(context.Context, *session.Request) (codec.Encoder, error) { return nil, failure })
+		tasks, c := s.connect(nil)
+		h, err := tasks.CallTool(t.Context(), c, render)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = h.Result(t.Context())
+		equal(t, "error", error(failure), err)
+		var last mcp.Task
+		for state, err := range h.Updates(t.Context()) {
+			if err != nil {
+				t.Error(err)
+			}
+			last = state
+		}
+		if last.Status != mcp.TaskStatusFailed || *last.StatusMessage != "quota" {
+			t.Errorf("last state: %+v", last)
+		}
+		gone := tasks.ResumeTool(c, "no such")
+		_, err = gone.Result(t.Context())
+		equal(t, "no such task", error(&jsonrpc.Error{Code: -32602, Message: "task: not found"}), err)
+		for _, err := range gone.Updates(t.Context()) {
+			equal(t, "no such task", error(&jsonrpc.Error{Code: -32602, Message: "task: not found"}), err)
+		}
+	})
+}
+
+// A handle from an id alone, in another session: the task goes on, its progress under the old token.
+func TestResume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			peer, _ := session.PeerFrom(ctx)
+			for i := range 10 {
+				time.Sleep(time.Minute)
+				peer.Report(session.Progress{Value: float64(i)})
+			}
+			return text("done"), ctx.Err()
+		})
+		tasks, c := s.connect(nil)
+		h, err := tasks.CallTool(t.Context(), c, render, requestor.Progress())
+		if err != nil {
+			t.Fatal(err)
+		}
+		waiting := make(chan error, 1)
+		go func() {
+			_, err := h.Result(t.Context())
+			waiting <- err
+		}()
+		time.Sleep(3*time.Minute + time.Second)
+		c.Close()
+		if err := <-waiting; !errors.Is(err, session.ErrClosed) {
+			t.Errorf("the session ended: %v", err)
+		}
+		tasks, c = s.connect(nil)
+		tracker, err := c.NewTrackerFor(h.Token())
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := tasks.ResumeTool(c, h.ID(), requestor.Track(tracker))
+		if status := again.State().Status; status != "" {
+			t.Errorf("known at once: %s", status)
+		}
+		r, err := again.Result(t.Context())
+		if err != nil || content(t, r) != "done" {
+			t.Errorf("result: %v, %v", r, err)
+		}
+		tracker.Close()
+		var values []float64
+		for p := range again.Progress(t.Context()) {
+			values = append(values, p.Value)
+		}
+		equal(t, "progress", []float64{3, 4, 5, 6, 7, 8, 9}, values)
+		equal(t, "state", mcp.TaskStatusCompleted, func() mcp.TaskStatus { state, _ := again.Refresh(t.Context()); return state.Status }())
+	})
+}
+
+// Cancelling ends every wait at once; the receiver need not keep the task.
+//
+// Proves TASK-60, CANC-04.
+func TestCancel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		tasks, c := s.connect(nil)
+		h, err := tasks.CallTool(t.Context(), c, render)
+		if err != nil {
+			t.Fatal(err)
+		}
+		waiting := make(chan error, 1)
+		go func() {
+			_, err := h.Result(t.Context())
+			waiting <- err
+		}()
+		synctest.Wait()
+		state, err := h.Cancel(t.Context())
+		if err != nil || state.Status != mcp.TaskStatusCancelled {
+			t.Errorf("cancel: %+v, %v", state, err)
+		}
+		if err := <-waiting; err != task.ErrCancelled {
+			t.Errorf("waiting ended with %v", err)
+		}
+		synctest.Wait()
+		if list, _ := s.spy.seen("tasks/cancel"); len(list) != 1 {
+			t.Errorf("sent %q", list)
+		}
+		if _, err := h.Cancel(t.Context()); err == nil {
+			t.Error("cancelled twice")
+		}
+		equal(t, "state", mcp.TaskStatusCancelled, h.State().Status)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		dropped := false
+		tasks, c, _ := mock(t, func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			switch req.Method {
+			case "tools/call":
+				return session.Raw(`{"task":` + taskJSON("working", "") + `}`), nil
+			case "tasks/cancel":
+				dropped = true
+				return session.Raw(taskJSON("cancelled", "")), nil
+			}
+			if dropped {
+				return nil, &jsonrpc.Error{Code: -32602, Message: "gone"}
+			}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		h, err := tasks.CallTool(t.Context(), c, render)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Cancel(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Result(t.Context()); err != task.ErrCancelled {
+			t.Errorf("result: %v", err)
+		}
+	})
+}
+
+// A call that is given up before the task is known leaves no task behind, and is not cancelled by
+// notification.
+//
+// Proves CANC-04.
+func TestCreationGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var methods []string
+		tasks, c, _ := mock(t, func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			if req.Method == "notifications/initialized" {
+				return nil, nil
+			}
+			mu.Lock()
+			methods = append(methods, req.Method)
+			mu.Unlock()
+			if req.Method == "tools/call" {
+				time.Sleep(time.Minute)
+				return session.Raw(`{"task":` + taskJSON("working", "") + `}`), ctx.Err()
+			}
+			return session.Raw(taskJSON("cancelled", "")), nil
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := tasks.CallTool(ctx, c, render, requestor.Progress()); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("call: %v", err)
+		}
+		time.Sleep(2 * time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
+		equal(t, "received", []string{"tools/call", "tasks/cancel"}, methods)
+	})
+}
+
+// Where tasks/result does not work at first, the handle polls at the pace that the receiver asks for,
+// also when that changes, and gets the result in the end. It needs no notifications.
+//
+// Proves TASK-37, TASK-38, TASK-49.
+func TestPolling(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var at []time.Time
+		over := false
+		tasks, c, _ := mock(t, func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			switch req.Method {
+			case "tools/call":
+				return session.Raw(`{"task":` + taskJSON("working", `,"pollInterval":300`) + `}`), nil
+			case "tasks/get":
+				at = append(at, time.Now())
+				switch n := len(at); {
+				case n < 5:
+					return session.Raw(taskJSON("working", `,"pollInterval":300`)), nil
+				case n < 10:
+					return session.Raw(taskJSON("working", `,"pollInterval":60000`)), nil
+				}
+				over = true
+				return session.Raw(taskJSON("completed", "")), nil
+			case "tasks/result":
+				if !over {
+					return nil, &jsonrpc.Error{Code: session.CodeOverloaded, Message: "not now"}
+				}
+				return text("done"), nil
+			}
+			return nil, nil
+		})
+		h, err := tasks.CallTool(t.Context(), c, render)
+		if err != nil {
+			t.Fatal(err)
+		}
+		created := time.Now()
+		r, err := h.Result(t.Context())
+		if err != nil || content(t, r) != "done" {
+			t.Errorf("result: %v, %v", r, err)
+		}
+		if len(at) != 10 {
+			t.Errorf("%d polls", len(at))
+		}
+		for i, now := range at {
+			want := 300 * time.Millisecond
+			if i >= 5 {
+				want = time.Minute
+			}
+			if gap := now.Sub(created); gap < want || gap > want+want/5 {
+				t.Errorf("poll %d came after %v", i, gap)
+			}
+			created = now
+		}
+		n := len(at)
+		time.Sleep(time.Hour)
+		if len(at) != n {
+			t.Error("polls after the end")
+		}
+	})
+}
+
+// A wait in tasks/result that hangs although the task is over is given up for another one; one that
+// breaks is tried again.
+func TestBrokenWaits(t *testing.T) {
+	for name, first := range map[string]func(ctx context.Context) error{
+		"hangs":  func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+		"breaks": func(ctx context.Context) error { return &jsonrpc.Error{Code: -32603, Message: "stream reset"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				born := time.Now()
+				waits := 0
+				var mu sync.Mutex
+				tasks, c, s := mock(t, func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+					over := time.Since(born) > 10*time.Second
+					switch {
+					case req.Method == "tools/call":
+						return session.Raw(`{"task":` + taskJSON("working", "") + `}`), nil
+					case req.Method == "tasks/get" && over:
+						return session.Raw(taskJSON("completed", "")), nil
+					case req.Method == "tasks/get":
+						return session.Raw(taskJSON("working", "")), nil
+					case req.Method == "tasks/result":
+						mu.Lock()
+						waits++
+						n := waits
+						mu.Unlock()
+						if n == 1 || !over {
+							return nil, first(ctx)
+						}
+						return text("done"), nil
+					}
+					return nil, nil
+				})
+				_ = s
+				h, err := tasks.CallTool(t.Context(), c, render)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if r, err := h.Result(t.Context()); err != nil || content(t, r) != "done" {
+					t.Errorf("result: %v, %v", r, err)
+				}
+			})
+		})
+	}
+}
+
+// A status notification is seen at once, an older one or one about another task is not, and none
+// is needed.
+func TestNotifications(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tasks, c, s := mock(t, func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			switch req.Method {
+			case "tools/call":
+				return session.Raw(`{"task":` + taskJSON("working", `,"pollInterval":3600000`) + `}`), nil
+			case "tasks/result":
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return nil, nil
+		})
+		h, err := tasks.CallTool(t.Context(), c, render)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var messages []string
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan bool)
+		go func() {
+			defer close(done)
+			for state, err := range h.Updates(ctx) {
+				if err == nil && state.StatusMessage != nil {
+					messages = append(messages, *state.StatusMessage)
+				}
+			}
+		}()
+		synctest.Wait()
+		for _, n := range []string{
+			`{"taskId":"T","status":"working","statusMessage":"one","createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:02Z","ttl":null}`,
+			`{"taskId":"T","status":"working","statusMessage":"older","createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:01Z","ttl":null}`,
+			`{"taskId":"U","status":"working","statusMessage":"other","createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:03Z","ttl":null}`,
+			`{"taskId":7}`,
+			`{"taskId":"T","status":"working","statusMessage":"two","createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:03Z","ttl":null}`,
+		} {
+			if err := s.Notify(t.Context(), "notifications/tasks/status", session.Raw(n)); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+		}
+		cancel()
+		<-done
+		equal(t, "seen", []string{"one", "two"}, messages)
+	})
+}
+
+// A receiver that answers with the result itself makes a handle that is over.
+func TestAnswerWithoutTask(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tasks, c, _ := mock(t, func(context.Context, *session.Request) (codec.Encoder, error) { return text("at once"), nil })
+		h, err := tasks.CallTool(t.Context(), c, render, requestor.Progress())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err := h.Result(t.Context()); err != nil || content(t, r) != "at once" || h.ID() != "" {
+			t.Errorf("result: %v, %v", r, err)
+		}
+		if _, err := h.Cancel(t.Context()); err == nil {
+			t.Error("nothing was cancelled")
+		}
+		for state, err := range h.Updates(t.Context()) {
+			t.Errorf("update %+v, %v", state, err)
+		}
+		for p := range h.Progress(t.Context()) {
+			t.Errorf("progress %+v", p)
+		}
+	})
+}
+
+// Nothing is sent as a task to a peer that has not declared it, whatever a tool says.
+//
+// Proves TASK-04, TASK-05, TASK-07.
+func TestNotDeclared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s spy
+		server := sessiontest.Side{Server: mcp.ServerCapabilities{Tools: new(mcp.ServerCapabilitiesTools)}}
+		server.Config.Receiving = []session.Middleware{s.middleware}
+		serverTasks := requestor.Attach(&server.Config)
+		client := sessiontest.Side{Client: mcp.ClientCapabilities{
+			Sampling: new(mcp.ClientCapabilitiesSampling), Elicitation: new(mcp.ClientCapabilitiesElicitation), Tasks: receiver.ClientCapabilities(false, false, true),
+		}}
+		client.Config.Receiving = []session.Middleware{s.middleware}
+		clientTasks := requestor.Attach(&client.Config)
+		c, p := sessiontest.Pair(t, client, server)
+		_, toolErr := clientTasks.CallTool(t.Context(), c, render)
+		_, messageErr := serverTasks.CreateMessage(t.Context(), p, &mcp.CreateMessageRequestParams{MaxTokens: 1})
+		for _, err := range []error{toolErr, messageErr} {
+			if _, ok := errors.AsType[*session.CapabilityError](err); !ok {
+				t.Errorf("got %v", err)
+			}
+		}
+		synctest.Wait()
+		for _, method := range []string{"tools/call", "sampling/createMessage"} {
+			if list, _ := s.seen(method); list != nil {
+				t.Errorf("sent %q", list)
+			}
+		}
+	})
+}
+
+// The other direction is the same: a server that asks for sampling and elicitation as tasks.
+func TestServerAsRequestor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, err := task.New(t.Context(), task.Config{Store: memory.New()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close(context.Background())
+		client := sessiontest.Side{Client: mcp.ClientCapabilities{
+			Sampling: new(mcp.ClientCapabilitiesSampling), Elicitation: new(mcp.ClientCapabilitiesElicitation), Tasks: receiver.ClientCapabilities(true, true, true),
+		}}
+		client.Config.Handler = func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			time.Sleep(time.Hour / 2) // people
+			if req.Method == "elicitation/create" {
+				return session.Raw(`{"action":"accept","content":{"n":1}}`), ctx.Err()
+			}
+			return session.Raw(`{"role":"assistant","content":{"type":"text","text":"hi"},"model":"m"}`), ctx.Err()
+		}
+		receiver.Attach(&client.Config, receiver.Options{Manager: m})
+		var server sessiontest.Side
+		tasks := requestor.Attach(&server.Config)
+		_, s := sessiontest.Pair(t, client, server)
+		message, err := tasks.CreateMessage(t.Context(), s, &mcp.CreateMessageRequestParams{MaxTokens: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		form, err := tasks.Elicit(t.Context(), s, &mcp.ElicitRequestFormParams{Message: "n?", RequestedSchema: mcp.ElicitRequestFormParamsRequestedSchema{Properties: map[string]mcp.PrimitiveSchemaDefinition{}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err := tasks.ResumeMessage(s, message.ID()).Result(t.Context()); err != nil || r.Model != "m" {
+			t.Errorf("sampling: %+v, %v", r, err)
+		}
+		if r, err := form.Result(t.Context()); err != nil || r.Action != "accept" {
+			t.Errorf("elicitation: %+v, %v", r, err)
+		}
+	})
+}
+
+// Several who wait on one handle all get the result, and nothing goes on when all have gone.
+func TestManyUsersOfAHandle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			time.Sleep(time.Minute)
+			return text("done"), nil
+		})
+		tasks, c := s.connect(nil)
+		h, err := tasks.CallTool(t.Context(), c, render)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if _, err := h.Result(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("given up: %v", err)
+		}
+		_, before := s.spy.seen("tasks/get")
+		time.Sleep(10 * time.Second)
+		if _, after := s.spy.seen("tasks/get"); len(after) != len(before) {
+			t.Errorf("%d polls for nobody", len(after)-len(before))
+		}
+		var group sync.WaitGroup
+		for range 100 {
+			group.Go(func() {
+				if r, err := h.Result(t.Context()); err != nil || content(t, r) != "done" {
+					t.Errorf("result: %v, %v", r, err)
+				}
+			})
+		}
+		group.Wait()
+		if list, _ := s.spy.seen("tasks/result"); len(slices.Compact(list)) != 1 || len(list) > 2 {
+			t.Errorf("sent %q", list)
+		}
+	})
+}
