@@ -346,7 +346,7 @@ func (s *Session) base(ctx context.Context, req *Request) (codec.Encoder, error)
 		return s.initialize(req)
 	}
 	if s.cfg.Handler == nil {
-		return nil, jsonrpc.MethodNotFound(req.Method)
+		return nil, unhandled(req)
 	}
 	return s.cfg.Handler(ctx, req)
 }

@@ -19,7 +19,7 @@ func ServerHandler(h mcp.ServerHandler, n mcp.ServerNotificationHandler) Handler
 		case !req.IsNotification() && h != nil:
 			return mcp.DispatchServer(ctx, h, req.Session.Revision(), req.Method, req.Params)
 		}
-		return nil, jsonrpc.MethodNotFound(req.Method)
+		return nil, unhandled(req)
 	}
 }
 
@@ -32,7 +32,7 @@ func ClientHandler(h mcp.ClientHandler, n mcp.ClientNotificationHandler) Handler
 		case !req.IsNotification() && h != nil:
 			return mcp.DispatchClient(ctx, h, req.Session.Revision(), req.Method, req.Params)
 		}
-		return nil, jsonrpc.MethodNotFound(req.Method)
+		return nil, unhandled(req)
 	}
 }
 
@@ -45,8 +45,16 @@ func Methods(handlers map[string]Handler, rest Handler) Handler {
 			h = rest
 		}
 		if h == nil {
-			return nil, jsonrpc.MethodNotFound(req.Method)
+			return nil, unhandled(req)
 		}
 		return h(ctx, req)
 	}
+}
+
+// unhandled is the error for a request that nobody handles; notifications may be ignored.
+func unhandled(req *Request) error {
+	if req.IsNotification() {
+		return nil
+	}
+	return jsonrpc.MethodNotFound(req.Method)
 }

@@ -1,0 +1,135 @@
+package session_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/transport/memory"
+	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
+)
+
+// counter is a server with a tool that counts to three.
+type counter struct{ mcp.UnimplementedServerHandler }
+
+func (counter) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.CallToolOutcome, error) {
+	requestor, _ := session.PeerFrom(ctx)
+	for i := range 3 {
+		if err := requestor.Report(session.Progress{Value: float64(i + 1), Total: new(3.0)}); err != nil {
+			return nil, err
+		}
+	}
+	return &mcp.CallToolResult{Content: []mcp.ContentBlock{&mcp.TextContent{Text: "done"}}}, nil
+}
+
+// A server and a client in one process, and a call with progress.
+func Example() {
+	ctx := context.Background()
+	a, b := memory.Pair(memory.Options{})
+	server := session.Serve(b, &mcp.InitializeResult{
+		ServerInfo:   mcp.Implementation{Name: "counter", Version: "1"},
+		Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}},
+	}, &session.Config{Handler: session.ServerHandler(counter{}, nil), ProgressInterval: -1})
+	client, err := session.Connect(ctx, a, &mcp.InitializeRequestParams{
+		ClientInfo: mcp.Implementation{Name: "example", Version: "1"},
+	}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	peer := mcp.ToServer{Caller: client.With(session.Timeout(time.Minute), session.OnProgress(func(p session.Progress) {
+		fmt.Println(p.Value, "of", *p.Total)
+	}))}
+	outcome, err := peer.CallTool(ctx, &mcp.CallToolRequestParams{Name: "count"})
+	if result, ok := outcome.(*mcp.CallToolResult); ok && err == nil {
+		fmt.Println(result.Content[0].(*mcp.TextContent).Text)
+	}
+	_, err = peer.ListPrompts(ctx, nil)
+	fmt.Println(err)
+
+	client.Shutdown(ctx)
+	fmt.Println(server.Wait())
+	// Output:
+	// 1 of 3
+	// 2 of 3
+	// 3 of 3
+	// done
+	// session: prompts/list needs the capability prompts, which the peer has not declared
+	// <nil>
+}
+
+// Methods of one's own, and middleware that logs what is received.
+func ExampleMethods() {
+	ctx := context.Background()
+	a, b := memory.Pair(memory.Options{})
+	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey || a.Key == "took" {
+			return slog.Attr{} // is different each time
+		}
+		return a
+	}}))
+	server := session.Serve(b, nil, &session.Config{
+		Receiving: []session.Middleware{session.LogReceived(logger, slog.LevelInfo)},
+		Handler: session.Methods(map[string]session.Handler{
+			"example.com/echo": func(_ context.Context, req *session.Request) (codec.Encoder, error) {
+				return session.Raw(req.Params), nil
+			},
+		}, nil),
+	})
+	defer server.Close()
+	client, err := session.Connect(ctx, a, nil, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	if err := server.Ready(ctx); err != nil {
+		log.Fatal(err)
+	}
+	result, err := client.Call(ctx, "example.com/echo", session.Raw(`{"a":1.0}`))
+	fmt.Println(string(result), err)
+	// Unordered output:
+	// level=INFO msg=received method=initialize id=1
+	// level=INFO msg=received method=notifications/initialized
+	// level=INFO msg=received method=example.com/echo id=2
+	// {"a":1.0} <nil>
+}
+
+// A server over standard input and output.
+func ExampleServe() {
+	s := session.Serve(stdio.Server(stdio.Options{}), &mcp.InitializeResult{
+		ServerInfo:   mcp.Implementation{Name: "counter", Version: "1"},
+		Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}},
+	}, &session.Config{Handler: session.ServerHandler(counter{}, nil)})
+	if err := s.Wait(); err != nil { // until the client goes
+		log.Fatal(err)
+	}
+}
+
+// A client that starts a server.
+func ExampleConnect() {
+	ctx := context.Background()
+	process, err := stdio.Start(stdio.Command{Path: "my-server", Stderr: os.Stderr})
+	if err != nil {
+		log.Fatal(err)
+	}
+	s, err := session.Connect(ctx, process, &mcp.InitializeRequestParams{
+		ClientInfo: mcp.Implementation{Name: "example", Version: "1"},
+	}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+	list, err := mcp.ToServer{Caller: s}.ListTools(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, tool := range list.Tools {
+		fmt.Println(tool.Name)
+	}
+}
