@@ -27,7 +27,7 @@ type Middleware func(next Handler) Handler
 type Request struct {
 	ID      jsonrpc.ID // the zero ID for a notification
 	Method  string
-	Params  json.RawMessage // an object, or nil if there are none; not to be changed
+	Params  json.RawMessage // an object, or nil if there are none; a part of the message, not to be changed
 	Session *Session        // what it came through
 
 	meta struct {

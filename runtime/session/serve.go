@@ -41,7 +41,9 @@ func parse(r *codec.Reader, text []byte) (jsonrpc.Message, error) {
 	r.Reset(text)
 	message.DecodeJSON(r)
 	r.End()
-	return message, r.Err()
+	err := r.Err()
+	r.Reset(nil) // or the last message would be kept until the next one
+	return message, err
 }
 
 // take takes one message, or the fault that it has. What it answers goes into b unless that is nil.

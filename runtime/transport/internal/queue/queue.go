@@ -84,11 +84,11 @@ func (q *Queue) Put(ctx context.Context, m transport.Message) error {
 // Take waits for messages and returns all there are, in order. The slice is good until the next Take. When the
 // queue is closed it returns what is left, and after that what Close was given.
 func (q *Queue) Take() ([]transport.Message, error) {
+	clear(q.spare) // nobody else uses it: what was delivered need not be kept while we wait
 	for {
 		q.mu.Lock()
 		if len(q.waiting) > 0 {
 			batch := q.waiting
-			clear(q.spare)
 			q.waiting, q.spare = q.spare[:0], batch
 			q.size = 0
 			q.taken++
