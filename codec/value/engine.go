@@ -111,8 +111,11 @@ func plainInteger(text []byte) (digits []byte, ok bool) {
 		return nil, false
 	}
 	v, ok := codec.Number(text).Int()
-	if !ok || v == 0 && text[0] == '-' {
+	switch {
+	case !ok:
 		return nil, false
+	case v == 0 && text[0] == '-':
+		return []byte("-0"), true // which is another float than 0
 	}
 	return strconv.AppendInt(nil, v, 10), true
 }

@@ -164,7 +164,14 @@ func TestChoices(t *testing.T) {
 		{"absent members leave defaults", `{"name":"b"}`, &names{Plain: "d", Two: 2}, &names{Name: "b", Plain: "d", Two: 2}},
 		{"null is the zero value", `{"name":null,"two":null}`, &names{Name: "a", Plain: "d", Two: 2}, &names{Plain: "d"}},
 		{"null and pointers", `{"a":null,"b":null,"c":[null,1],"d":{"x":null}}`, &pointers{A: new(1), B: new(names)}, &pointers{C: []*int{nil, new(1)}, D: map[string]*int{"x": nil}}},
-		{"integers with fraction and exponent", `[1.0,-1e3,6e4,60000.00,1.5e1,-0,0e5]`, new([]int), &[]int{1, -1000, 60000, 60000, 15, 0, 0}},
+		{"integers with fraction and exponent", `[1.0,-1e3,6e4,60000.00,1.5e1,-0,0e5,-0.0]`, new([]int), &[]int{1, -1000, 60000, 60000, 15, 0, 0, 0}},
+		{"a negative zero beside such an integer", `{"I":-0.0,"F":-0.0}`, new(struct {
+			I int
+			F float64
+		}), &struct {
+			I int
+			F float64
+		}{0, math.Copysign(0, -1)}},
 		{"integers that are not plain beside what keeps its text", `[{"n":1.0},{"i":1.0,"s":"1.0","n":2.0}]`, new([]struct {
 			N json.Number `json:"n"`
 			I int         `json:"i"`
@@ -195,7 +202,8 @@ func TestChoices(t *testing.T) {
 				}
 				return
 			}
-			if diff := cmp.Diff(c.want, c.v); diff != "" {
+			zeros := cmp.Comparer(func(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) })
+			if diff := cmp.Diff(c.want, c.v, zeros); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
