@@ -40,41 +40,78 @@ const (
 )
 
 // JSON returns v as JSON text.
-func (v *Value) JSON() []byte { return v.append(nil, "", "") }
+func (v *Value) JSON() []byte {
+	var w writer
+	w.value(v, Place{Name: -1})
+	return w.text
+}
 
 // Indent returns v as JSON text with line breaks and other white space.
-func (v *Value) Indent() []byte { return v.append([]byte(" "), "\r\n", "\t ") }
+func (v *Value) Indent() []byte {
+	text, _ := v.IndentPlaces()
+	return text
+}
 
-func (v *Value) append(b []byte, line, space string) []byte {
+// IndentPlaces returns what Indent does, and where each value in it stands, outer ones first.
+func (v *Value) IndentPlaces() ([]byte, []Place) {
+	w := writer{text: []byte(" "), line: "\r\n", space: "\t "}
+	w.value(v, Place{Name: -1})
+	return w.text, w.places
+}
+
+// Place is where a value stands in a text.
+type Place struct {
+	Pointer     string // JSON pointer to it
+	Offset, End int    // the text of the value
+	Depth       int    // arrays and objects around it
+	Name        int    // offset of the name, if it is a member; otherwise negative
+	Index       int    // among the elements, if it is one
+	Scalar      bool   // it is neither an array nor an object
+}
+
+// writer writes values as JSON text.
+type writer struct {
+	text        []byte
+	line, space string // white space between elements and members, and around the colon
+	places      []Place
+}
+
+// value writes v, whose place is known up to its offsets.
+func (w *writer) value(v *Value, at Place) {
+	at.Offset, at.Scalar = len(w.text), v.kind != array && v.kind != object
+	n := len(w.places)
+	w.places = append(w.places, at)
+	inside := Place{Depth: at.Depth + 1, Name: -1}
 	switch v.kind {
 	case array:
-		b = append(b, '[')
+		w.text = append(w.text, '[')
 		for i, item := range v.items {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = append(b, line...)
-			b = item.append(b, line, space)
+			w.next(i)
+			inside.Pointer, inside.Index = at.Pointer+"/"+strconv.Itoa(i), i
+			w.value(item, inside)
 		}
-		b = append(b, line...)
-		return append(b, ']')
+		w.text = append(append(w.text, w.line...), ']')
 	case object:
-		b = append(b, '{')
+		w.text = append(w.text, '{')
 		for i, m := range v.members {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = append(b, line...)
-			b = append(b, m.text...)
-			b = append(b, space...)
-			b = append(b, ':')
-			b = append(b, space...)
-			b = m.value.append(b, line, space)
+			w.next(i)
+			inside.Pointer, inside.Name = at.Pointer+"/"+strings.NewReplacer("~", "~0", "/", "~1").Replace(m.key), len(w.text)
+			w.text = append(append(append(append(w.text, m.text...), w.space...), ':'), w.space...)
+			w.value(m.value, inside)
 		}
-		b = append(b, line...)
-		return append(b, '}')
+		w.text = append(append(w.text, w.line...), '}')
+	default:
+		w.text = append(w.text, v.text...)
 	}
-	return append(b, v.text...)
+	w.places[n].End = len(w.text)
+}
+
+// next writes what stands in front of the i-th element or member.
+func (w *writer) next(i int) {
+	if i > 0 {
+		w.text = append(w.text, ',')
+	}
+	w.text = append(w.text, w.line...)
 }
 
 // clone returns a deep copy of v, and every value in it, parents first.
