@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math"
 	"reflect"
-	"strings"
 	"time"
 
 	"github.com/goccy/go-json/jsontext"
@@ -35,29 +34,29 @@ func otherForm(err error) bool {
 func fault(text []byte, err error) (at int, cause error) {
 	if e, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		if errors.Is(e.Err, jsontext.ErrDuplicateName) { // of two names that differ in case
-			return locate(text, string(e.JSONPointer)), errors.New("another member has set the same field")
+			return locate(text, e.JSONPointer, ""), errors.New("another member has set the same field")
 		}
-		return locate(text, string(e.JSONPointer)), broken(e)
+		return locate(text, e.JSONPointer, ""), broken(e)
 	}
 	e, ok := errors.AsType[*engine.SemanticError](err)
 	if !ok {
-		return locate(text, ""), err
+		return 0, err
 	}
 	if inner, ok := errors.AsType[*codec.Error](err); ok { // from a method that decodes with package codec
-		return locate(text, string(e.JSONPointer)+inner.Pointer), inner.Err
+		return locate(text, e.JSONPointer, inner.Pointer), inner.Err
 	}
-	at = locate(text, string(e.JSONPointer))
+	at = locate(text, e.JSONPointer, "")
 	return at, mismatch(text[at:], e)
 }
 
-// locate returns the offset of the value at a pointer, or of the innermost value around it that there is.
-func locate(text []byte, pointer string) int {
-	for {
-		if at, ok := codec.Locate(text, pointer); ok || pointer == "" {
-			return at
-		}
-		pointer = pointer[:max(strings.LastIndexByte(pointer, '/'), 0)]
+// locate returns the offset of the value at the pointer rest in the value at a pointer. What a method has decoded need
+// not be the text that stands there; then it is the offset of what does.
+func locate(text []byte, pointer jsontext.Pointer, rest string) int {
+	if at, ok := codec.Locate(text, string(pointer)+rest); ok {
+		return at
 	}
+	at, _ := codec.Locate(text, string(pointer))
+	return at
 }
 
 // mismatch says why the value that text starts with does not do.
@@ -148,7 +147,7 @@ func unwritten(err error) error {
 		case e.GoType != nil && (e.GoType.Kind() == reflect.Float64 || e.GoType.Kind() == reflect.Float32):
 			out.Err = codec.ErrFloat
 		case e.Err == nil:
-			out.Err = fmt.Errorf("Go type %v has no JSON form", e.GoType)
+			out.Err = fmt.Errorf("no JSON form for Go type %v", e.GoType)
 		}
 		return out
 	}

@@ -43,7 +43,13 @@ type outer struct {
 	Face   io.Reader        `json:"face"`
 	Point  *int             `json:"point"`
 	Loose  string           `json:"loose,case:ignore"`
+	Boxed  boxed            `json:"boxed"`
 }
+
+// boxed is JSON in a string.
+type boxed struct{ inner }
+
+func (b *boxed) UnmarshalText(text []byte) error { return codec.Unmarshal(text, value.Of(&b.inner)) }
 
 // upper is text in capital letters.
 type upper string
@@ -107,6 +113,7 @@ func TestFaults(t *testing.T) {
 		{`{"text":§5}`, "/text", nil, "want string, got number"},
 		{`{"own":[1, §"x"]}`, "/own/1", nil, "want integer, got string"},
 		{`{"own":[1, §1.5]}`, "/own/1", codec.ErrInteger, ""},
+		{`{"boxed": §"{\"count\":\"5\"}"}`, "/boxed", nil, "want integer, got string"},
 		{`{"number":§"5"}`, "/number", nil, "want number, got string"},
 		{`{"exact":§"5"}`, "/exact", nil, "want number, got string"},
 		{`{"quoted":§5}`, "/quoted", nil, "want string with a number, got number"},

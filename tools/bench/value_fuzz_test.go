@@ -137,6 +137,7 @@ type alike struct {
 	ID     int
 	Kelvin string `json:"k"`
 	Dash   string `json:"-"`
+	//lint:ignore U1000 decoding must leave it alone
 	hidden string
 }
 
