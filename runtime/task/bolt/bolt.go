@@ -121,9 +121,8 @@ func openDB(path string) (db *bbolt.DB, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%w: %v", task.ErrCorrupt, p)
-		}
-		if err != nil && file != nil {
-			file.Close() // and with it the lock; harmless if bbolt has closed it
+			unlock(file)
+			file.Close()
 		}
 	}()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))

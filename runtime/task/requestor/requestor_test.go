@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -382,16 +383,16 @@ func TestCancel(t *testing.T) {
 		equal(t, "state", mcp.TaskStatusCancelled, h.State().Status)
 	})
 	synctest.Test(t, func(t *testing.T) {
-		dropped := false
+		var dropped atomic.Bool
 		tasks, c, _ := mock(t, func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			switch req.Method {
 			case "tools/call":
 				return session.Raw(`{"task":` + taskJSON("working", "") + `}`), nil
 			case "tasks/cancel":
-				dropped = true
+				dropped.Store(true)
 				return session.Raw(taskJSON("cancelled", "")), nil
 			}
-			if dropped {
+			if dropped.Load() {
 				return nil, &jsonrpc.Error{Code: -32602, Message: "gone"}
 			}
 			<-ctx.Done()
