@@ -286,6 +286,9 @@ func (s *Session) answered(id jsonrpc.ID, a answer) {
 	s.cfg.Logger.Debug("answer dropped: nobody waits for it", "id", id.String(), "error", a.err)
 }
 
+// cancelPatience is how long a caller who has given up waits for its cancellation to go out.
+const cancelPatience = 100 * time.Millisecond
+
 // giveUp stops waiting for an answer because of cause, which it returns, and tells the peer.
 func (s *Session) giveUp(ctx context.Context, call *Call, id jsonrpc.ID, p *pending, cause error) error {
 	if call.opts.late != nil {
@@ -299,7 +302,9 @@ func (s *Session) giveUp(ctx context.Context, call *Call, id jsonrpc.ID, p *pend
 	if call.Method == "initialize" || call.AsTask() {
 		return cause
 	}
-	s.spawn(func() { // ends when the transport has taken it, or with the session
+	told := make(chan struct{})
+	started := s.spawn(func() { // ends when the transport has taken it, or with the session
+		defer close(told)
 		reason := cause.Error()
 		err := s.Notify(&requestContext{s.life, ctx, nil}, "notifications/cancelled",
 			&mcp.CancelledNotificationParams{RequestID: id, Reason: &reason})
@@ -307,6 +312,14 @@ func (s *Session) giveUp(ctx context.Context, call *Call, id jsonrpc.ID, p *pend
 			s.cfg.Logger.Debug("cancellation not sent", "method", call.Method, "error", err)
 		}
 	})
+	if started { // so that what the caller sends next comes behind it, unless the connection is stuck
+		timer := time.NewTimer(cancelPatience)
+		defer timer.Stop()
+		select {
+		case <-told:
+		case <-timer.C:
+		}
+	}
 	return cause
 }
 

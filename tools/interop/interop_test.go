@@ -8,21 +8,23 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 )
 
-// childEnv makes the test binary a server.
+// childEnv makes the test binary a server, and says which.
 const childEnv = "MCPWIRE_INTEROP_SERVER"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(childEnv) != "" {
-		if err := serve(stdio.Server(stdio.Options{})); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
+	servers := map[string]func(transport.Conn) error{"plain": serve, "tasks": serveTasks}
+	serve, ok := servers[os.Getenv(childEnv)]
+	if !ok {
+		os.Exit(m.Run())
 	}
-	os.Exit(m.Run())
+	if err := serve(stdio.Server(stdio.Options{})); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 }
 
 // install installs the SDK, once for all tests.

@@ -107,7 +107,7 @@ func TestTheirClientWithOurServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), "node", filepath.Join("typescript", "client.mjs"), self)
-	cmd.Env = append(os.Environ(), childEnv+"=1")
+	cmd.Env = append(os.Environ(), childEnv+"=plain")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {

@@ -1,0 +1,234 @@
+package interop
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/memory"
+	"github.com/mcpwire/mcpwire/runtime/task/receiver"
+	"github.com/mcpwire/mcpwire/runtime/task/requestor"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
+)
+
+// serveTasks serves tools like those of typescript/tasks-server.mjs.
+func serveTasks(conn transport.Conn) error {
+	manager, err := task.New(context.Background(), task.Config{Store: memory.New(), PollInterval: 50 * time.Millisecond, PageSize: 2})
+	if err != nil {
+		return err
+	}
+	cfg := &session.Config{ProgressInterval: -1, Handler: session.ServerHandler(jobs{}, nil)}
+	receiver.Attach(cfg, receiver.Options{Manager: manager})
+	s := session.Serve(conn, &mcp.InitializeResult{
+		Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}, Tasks: receiver.ServerCapabilities(true)},
+		ServerInfo:   mcp.Implementation{Name: "mcpwire", Version: "1"},
+	}, cfg)
+	return errors.Join(s.Wait(), manager.Close(context.Background()))
+}
+
+type jobs struct{ mcp.UnimplementedServerHandler }
+
+func (jobs) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.CallToolOutcome, error) {
+	peer, _ := session.PeerFrom(ctx)
+	switch p.Name {
+	case "job":
+		for i := range 2 {
+			if err := peer.Report(session.Progress{Value: float64(i + 1), Total: new(2.0)}); err != nil {
+				return nil, err
+			}
+		}
+		outcome, err := mcp.ToClient{Caller: peer}.Elicit(ctx, &mcp.ElicitRequestFormParams{
+			Message: "which colour?",
+			RequestedSchema: mcp.ElicitRequestFormParamsRequestedSchema{
+				Properties: map[string]mcp.PrimitiveSchemaDefinition{"colour": &mcp.StringSchema{}},
+			},
+		})
+		if err != nil {
+			return nil, err
+		}
+		answer := outcome.(*mcp.ElicitResult)
+		return text(fmt.Sprint(answer.Action, " ", answer.Content["colour"].(*mcp.ElicitResultContentValueScalar).Value)), nil
+	case "fail inside":
+		result := text("no luck")
+		result.IsError = new(true)
+		return result, nil
+	case "forever":
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return nil, jsonrpc.InvalidParams(errors.New("no such tool"))
+}
+
+func TestTheirClientWithOurTasks(t *testing.T) {
+	needSDK(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "node", filepath.Join("typescript", "tasks-client.mjs"), self)
+	cmd.Env = append(os.Environ(), childEnv+"=tasks")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Error(err)
+	}
+	want := strings.Join([]string{
+		`job created working 60000`,
+		`asked which colour? true`,
+		`job result accept "blue" true`,
+		`job progress [1,2]`,
+		`job notified completed`,
+		`job again accept "blue"`,
+		`fail inside created working 60000`,
+		`fail inside error after failed`,
+		`fail inside progress []`,
+		`fail inside true no luck failed`,
+		`forever working`,
+		`forever cancelled`,
+		`forever result refused -32800`,
+		`cancel again refused -32602`,
+		`unknown refused -32602`,
+		`list 3 true`,
+		`done`,
+		``,
+	}, "\n")
+	if diff := cmp.Diff(want, string(out)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// user is a client that answers questions to its user.
+type user struct {
+	mcp.UnimplementedClientHandler
+	asked chan string // the task that each question belongs to
+}
+
+func (u *user) Elicit(ctx context.Context, p mcp.ElicitRequestParams) (mcp.ElicitOutcome, error) {
+	req, _ := session.FromContext(ctx)
+	meta, err := req.Meta()
+	if err != nil {
+		return nil, err
+	}
+	u.asked <- meta.RelatedTask.TaskID
+	return &mcp.ElicitResult{Action: mcp.ElicitResultActionAccept, Content: map[string]mcp.ElicitResultContentValue{
+		"colour": &mcp.ElicitResultContentValueScalar{Value: codec.StringScalar("blue")},
+	}}, nil
+}
+
+func TestOurClientWithTheirTasks(t *testing.T) {
+	needSDK(t)
+	p, err := stdio.Start(stdio.Command{Path: "node", Args: []string{filepath.Join("typescript", "tasks-server.mjs")}, Stderr: os.Stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &user{asked: make(chan string, 1)}
+	cfg := &session.Config{ProgressInterval: -1, Handler: session.ClientHandler(u, nil)}
+	tasks := requestor.Attach(cfg)
+	s, err := session.Connect(t.Context(), p, &mcp.InitializeRequestParams{
+		Capabilities: mcp.ClientCapabilities{Elicitation: &mcp.ClientCapabilitiesElicitation{Form: json.RawMessage(`{}`)}},
+		ClientInfo:   mcp.Implementation{Name: "mcpwire", Version: "1"},
+	}, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	start := func(tool string, opts ...requestor.Option) *requestor.Handle[*mcp.CallToolResult] {
+		t.Helper()
+		h, err := tasks.CallTool(t.Context(), s, &mcp.CallToolRequestParams{Name: tool}, append(opts, requestor.TTL(time.Minute))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if state := h.State(); state.TaskID != h.ID() || state.TTL == nil || *state.TTL != 60_000 {
+			t.Errorf("%s begins as %+v", tool, state) // with any status: theirs may be over in its first answer
+		}
+		return h
+	}
+	content := func(r *mcp.CallToolResult) string { return r.Content[0].(*mcp.TextContent).Text }
+
+	job := start("job", requestor.Progress())
+	progress := make(chan []float64)
+	go func() { // ends with the task
+		var got []float64
+		for p := range job.Progress(t.Context()) {
+			got = append(got, p.Value)
+		}
+		progress <- got
+	}()
+	result, err := job.Result(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := content(result); got != "accept blue" {
+		t.Errorf("the job answers %q", got)
+	}
+	if got := <-u.asked; got != job.ID() {
+		t.Errorf("the question belongs to task %q, not %q", got, job.ID())
+	}
+	if diff := cmp.Diff([]float64{1, 2}, <-progress); diff != "" {
+		t.Errorf("progress (-want +got):\n%s", diff)
+	}
+	again, err := tasks.ResumeTool(s, job.ID()).Result(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := content(again); got != "accept blue" {
+		t.Errorf("the job answers %q, once more", got)
+	}
+
+	failed := start("fail inside")
+	result, err = failed.Result(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result.IsError == nil || !*result.IsError || content(result) != "no luck" {
+		t.Errorf("got %+v", result)
+	}
+
+	forever := start("forever")
+	done := make(chan error)
+	go func() { // ends with the task
+		_, err := forever.Result(t.Context())
+		done <- err
+	}()
+	state, err := forever.Cancel(t.Context())
+	if err != nil || state.Status != mcp.TaskStatusCancelled {
+		t.Errorf("got %+v, %v", state, err)
+	}
+	if err := <-done; !errors.Is(err, task.ErrCancelled) {
+		t.Errorf("got %v, want %v", err, task.ErrCancelled)
+	}
+	if _, err := forever.Cancel(t.Context()); jsonrpc.CodeOf(err) != jsonrpc.CodeInvalidParams {
+		t.Errorf("cancelled again: %v", err)
+	}
+	if _, err := tasks.ResumeTool(s, "nobody").Refresh(t.Context()); jsonrpc.CodeOf(err) != jsonrpc.CodeInvalidParams {
+		t.Errorf("an unknown task: %v", err)
+	}
+
+	list, err := mcp.ToServer{Caller: s}.ListTasks(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	statuses := map[string]mcp.TaskStatus{}
+	for _, task := range list.Tasks {
+		statuses[task.TaskID] = task.Status
+	}
+	want := map[string]mcp.TaskStatus{job.ID(): mcp.TaskStatusCompleted, failed.ID(): mcp.TaskStatusFailed, forever.ID(): mcp.TaskStatusCancelled}
+	if diff := cmp.Diff(want, statuses); diff != "" {
+		t.Errorf("list (-want +got):\n%s", diff)
+	}
+}
