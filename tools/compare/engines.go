@@ -77,6 +77,7 @@ var plainTypes = map[string]func() any{
 	"JSONRPCNotification":        func() any { return new(plainMessage) },
 	"JSONRPCResponse":            func() any { return new(plainMessage) },
 	"JSONRPCError":               func() any { return new(plainMessage) },
+	"JSONRPCBatch":               func() any { return new([]plainMessage) },
 	"CallToolRequestParams":      func() any { return new(plainCall) },
 	"CallToolResult":             func() any { return new(plainResult) },
 	"ProgressNotificationParams": func() any { return new(plainProgress) },

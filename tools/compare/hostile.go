@@ -8,6 +8,9 @@ import (
 	"github.com/mcpwire/mcpwire/internal/hostile"
 )
 
+// march is the only revision with batches.
+const march = "2025-03-26"
+
 // anyText stands for a definition in inputs that are JSON texts, or what looks like one.
 const anyText = "any JSON"
 
@@ -41,6 +44,18 @@ func hostileGroups() []Group {
 		}
 		groups = append(groups, g)
 	}
+	batches := Group{Name: "Messages: batches"}
+	for _, b := range hostile.Batches() {
+		if b.Rule == hostile.NoBatch {
+			continue // a function that takes messages and batches may take it
+		}
+		in := Input{Name: b.Name, Rev: march, Def: "JSONRPCBatch", Doc: b.Text, Want: KeepOrRefuse, Rule: b.Rule}
+		if b.Rule != hostile.Taken || slices.ContainsFunc(b.Items, func(r hostile.Refusal) bool { return r.Rule != hostile.Taken }) {
+			in.Want = Refuse
+		}
+		batches.Inputs = append(batches.Inputs, in)
+	}
+	groups = append(groups, batches)
 	for _, c := range hostile.Payloads() {
 		g := Group{Name: "Payloads: " + lower(c.Name)}
 		for _, p := range c.Inputs {
@@ -156,8 +171,8 @@ A cell says one of:
   business. A general engine knows JSON and the structs that it is given, but no JSON-RPC and no schema.
 
 What is wrong is in bold. Right is to give back exactly what is valid, and to refuse what is not. What only a newer
-revision may know, base64 that is not as RFC 4648 has it, and nesting beyond 500 levels, may be refused or given back, but
-not altered.
+revision may know, batches, which one revision had, base64 that is not as RFC 4648 has it, and nesting beyond 500 levels,
+may be refused or given back, but not altered.
 
 RFC 8259 leaves it to the receiver what to do about two members of the same name, about halves of surrogate pairs and about
 text that is not UTF-8. Refusing them counts as right here, because programs that choose differently read different

@@ -49,6 +49,7 @@ var mcpGoDecoders = map[string]func([]byte) (any, error){
 	"GetTaskResult":                         parsed(mcp.ParseGetTaskResult),
 	"InitializeRequestParams":               probe.Unmarshal(new(mcp.InitializeParams)),
 	"InitializeResult":                      probe.Unmarshal(new(mcp.InitializeResult)),
+	"JSONRPCBatch":                          decodeMCPGoRequest,
 	"JSONRPCError":                          probe.Unmarshal(new(transport.JSONRPCResponse)),
 	"JSONRPCErrorResponse":                  probe.Unmarshal(new(transport.JSONRPCResponse)),
 	"JSONRPCNotification":                   probe.Unmarshal(new(mcp.JSONRPCNotification)),

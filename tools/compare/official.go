@@ -19,7 +19,7 @@ import (
 func official() Peer {
 	attempt := func(in Input, decode func([]byte, any) error) probe.Trial {
 		switch in.Def {
-		case "JSONRPCRequest", "JSONRPCNotification", "JSONRPCResponse", "JSONRPCError", "JSONRPCErrorResponse":
+		case "JSONRPCRequest", "JSONRPCNotification", "JSONRPCResponse", "JSONRPCError", "JSONRPCErrorResponse", "JSONRPCBatch":
 			return probe.Run([]byte(in.Doc), in.Subject, decodeOfficialMessage, encodeOfficialMessage)
 		case "URLElicitationRequiredError":
 			return probe.Run([]byte(in.Doc), in.Subject, decodeURLElicitation, encodeURLElicitation)
