@@ -207,6 +207,16 @@ func TestRawKeepsTheTextAsItCame(t *testing.T) {
 			if got := r.Raw(); string(got) != want || r.Err() != nil || cap(got) > len(want)+64 {
 				t.Errorf("%q: got %q, %v", text, got, r.Err())
 			}
+			data := []byte(text)
+			r = NewReader(data, opts...)
+			got := r.RawBytes()
+			if string(got) != want || r.Err() != nil || cap(got) != len(want) {
+				t.Errorf("%q: got the bytes %q, %v", text, got, r.Err())
+			}
+			clear(data)
+			if strings.Trim(string(got), "\x00") != "" {
+				t.Errorf("%q: the bytes are a copy", text)
+			}
 		}
 	}
 }

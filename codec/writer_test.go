@@ -172,6 +172,8 @@ func TestWriterFailsWithThePlaceInTheOutput(t *testing.T) {
 		"raw object that is nothing": {func(w *Writer) { w.RawObject(json.RawMessage(`x`)) }, place{ErrSyntax, 0, ""}},
 		"fail about a value":         {in(func(w *Writer) { w.Fail("", mine); w.Null() }), place{mine, 10, "/a~1b/1"}},
 		"fail about a member":        {func(w *Writer) { w.Begin(); w.Fail("x~y", mine) }, place{mine, 1, "/x~0y"}},
+		"fail further in":            {in(func(w *Writer) { w.Fail("", &Error{Pointer: "/b/0", Err: mine}) }), place{mine, 10, "/a~1b/1/b/0"}},
+		"fail further in a member":   {func(w *Writer) { w.Begin(); w.Fail("x", &Error{Pointer: "/y", Err: mine}) }, place{mine, 1, "/x/y"}},
 		"only the first failure":     {func(w *Writer) { w.Fail("", mine); w.Text("\xff") }, place{mine, 0, ""}},
 		"bad name":                   {func(w *Writer) { w.Begin(); w.MapKey("\xff"); w.Null() }, place{ErrUTF8, 1, ""}},
 		"bad extra": {func(w *Writer) {
