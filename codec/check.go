@@ -55,7 +55,7 @@ func (c *checker) value(data []byte, i, depth int) (end int, err error) {
 				i = skipSpace(data, i)
 			}
 			if i < len(data) && data[i] == b+2 {
-				break // leave closes it
+				break // it is left below
 			}
 			if b == '{' {
 				if i, err = c.name(data, i); err != nil {
@@ -84,44 +84,34 @@ func (c *checker) value(data []byte, i, depth int) (end int, err error) {
 		default:
 			err = unexpected(data, i, "a value")
 		}
-		if err != nil || len(c.open) == 0 {
+		if err != nil {
 			return i, err
 		}
-		if i, err = c.leave(data, i); err != nil || len(c.open) == 0 {
-			return i, err
+		// Leave all that ends here, and go on to the next value if there is one.
+		for {
+			n := len(c.open) - 1
+			if n < 0 {
+				return i, nil
+			}
+			if i < len(data) && data[i] <= ' ' {
+				i = skipSpace(data, i)
+			}
+			top := &c.open[n]
+			if i >= len(data) || data[i] != ',' && data[i] != top.close {
+				return i, unexpected(data, i, commaOr(top.close))
+			}
+			if i++; data[i-1] == ',' {
+				if top.close == '}' {
+					if i, err = c.name(data, i); err != nil {
+						return i, err
+					}
+				}
+				break
+			}
+			c.names = c.names[:top.names]
+			c.open = c.open[:n]
 		}
 	}
-}
-
-// leave closes all that ends at i and goes on to where the next value must start, if there is one.
-func (c *checker) leave(data []byte, i int) (int, error) {
-	for n := len(c.open) - 1; n >= 0; n-- {
-		top := &c.open[n]
-		if i < len(data) && data[i] <= ' ' {
-			i = skipSpace(data, i)
-		}
-		if i >= len(data) || data[i] != top.close {
-			return c.another(data, i, top.close)
-		}
-		i++
-		c.names = c.names[:top.names]
-		c.open = c.open[:n]
-	}
-	return i, nil
-}
-
-// another goes to the next value of the array or object that ends with close.
-func (c *checker) another(data []byte, i int, close byte) (int, error) {
-	if i >= len(data) || data[i] != ',' {
-		return i, unexpected(data, i, commaOr(close))
-	}
-	if i++; i < len(data) && data[i] <= ' ' {
-		i = skipSpace(data, i)
-	}
-	if close == '}' {
-		return c.name(data, i)
-	}
-	return i, nil
 }
 
 func commaOr(close byte) string {
@@ -131,21 +121,26 @@ func commaOr(close byte) string {
 	return "',' or ']'"
 }
 
-// name checks the member name at i and the colon after it, and that the innermost object has not had it.
+// name checks the member name at or after i and the colon after it, and that the innermost object has not had it.
 func (c *checker) name(data []byte, i int) (end int, err error) {
+	if i < len(data) && data[i] <= ' ' {
+		i = skipSpace(data, i)
+	}
 	if i >= len(data) || data[i] != '"' {
 		return i, unexpected(data, i, "a member name")
 	}
 	escaped := false
-	if end = plain(data, i+1); end >= 0 {
-		end++
-	} else if end, escaped, err = scanString(data, i); err != nil {
-		return end, err
+	last := plain(data, i+1)
+	if last < 0 {
+		if last, escaped, err = scanString(data, i); err != nil {
+			return last, err
+		}
+		last--
 	}
-	last := end - 1
 	if last-i-1 > c.maxString {
 		return i, ErrStringSize
 	}
+	end = last + 1
 	if end >= len(data) || data[end] != ':' {
 		if end = skipSpace(data, end); end >= len(data) || data[end] != ':' {
 			return end, unexpected(data, end, "':'")

@@ -2,6 +2,8 @@ package codec
 
 import (
 	"bytes"
+	"encoding/binary"
+	"math/bits"
 	"strconv"
 	"strings"
 )
@@ -185,13 +187,23 @@ func unescapeToken(token string) string {
 
 // skipString returns the offset after the string that starts at i, and whether its closing quote is there.
 func skipString(data []byte, i int) (end int, closed bool) {
-	for i++; i < len(data); i++ {
+	for i++; i < len(data); {
+		if i+8 <= len(data) {
+			x := binary.LittleEndian.Uint64(data[i:])
+			m := marks(x, '"') | marks(x, '\\')
+			if m == 0 {
+				i += 8
+				continue
+			}
+			i += bits.TrailingZeros64(m) >> 3
+		}
 		switch data[i] {
 		case '"':
 			return i + 1, true
 		case '\\':
 			i++
 		}
+		i++
 	}
 	return len(data), false
 }

@@ -1,5 +1,10 @@
 package codec
 
+import (
+	"encoding/binary"
+	"math/bits"
+)
+
 // This file looks ahead without checking and without failing: whatever is wrong with the text is found when it
 // is read.
 
@@ -102,15 +107,20 @@ func (c *cursor) next() bool {
 		if i >= len(data) || data[i] != '"' {
 			return false
 		}
-		end, escaped, err := scanString(data, i)
-		if err != nil {
-			return false
+		if end := nameEnd(data, i+1); end >= 0 {
+			c.name = data[i+1 : end]
+			i = end + 1
+		} else {
+			end, escaped, err := scanString(data, i)
+			if err != nil {
+				return false
+			}
+			c.name = data[i+1 : end-1]
+			if escaped {
+				c.name = c.r.unescape(c.name)
+			}
+			i = skipSpace(data, end)
 		}
-		c.name = data[i+1 : end-1]
-		if escaped {
-			c.name = c.r.unescape(c.name)
-		}
-		i = skipSpace(data, end)
 		if i >= len(data) || data[i] != ':' {
 			return false
 		}
@@ -136,6 +146,15 @@ func (r *Reader) after(i int) int {
 func (p *peek) after(data []byte, i int) int {
 	p.open = p.open[:0]
 	for i < len(data) {
+		if i+8 <= len(data) {
+			x := binary.LittleEndian.Uint64(data[i:])
+			m := marks(x, '"') | brackets(x)
+			if m == 0 {
+				i += 8
+				continue
+			}
+			i += bits.TrailingZeros64(m) >> 3
+		}
 		switch data[i] {
 		case '"':
 			i, _ = skipString(data, i)

@@ -27,6 +27,16 @@ const (
 	highs = 0x8080808080808080
 )
 
+// marks marks the bytes of x that are c. The lowest mark is always right; marks above it may be false.
+func marks(x uint64, c byte) uint64 {
+	x ^= ones * uint64(c)
+	return (x - ones) &^ x & highs
+}
+
+// brackets marks the bytes of x that are brackets or braces, as marks does, and some others that JSON has in strings
+// only.
+func brackets(x uint64) uint64 { return marks(x&(ones*0xD9), '['&0xD9) }
+
 // special marks bytes of x that end a run of plain string content: quotes, backslashes and control characters.
 // The lowest mark is always right; marks above it may be false.
 func special(x uint64) uint64 {
@@ -75,8 +85,7 @@ func plainLong(data []byte, i int) int {
 func nameEnd(data []byte, i int) int {
 	for ; i+8 <= len(data); i += 8 {
 		x := binary.LittleEndian.Uint64(data[i:])
-		quote, slash := x^ones*'"', x^ones*'\\'
-		m := ((quote-ones)&^quote | (slash-ones)&^slash) & highs // the lowest mark is one of them
+		m := marks(x, '"') | marks(x, '\\')
 		if m == 0 {
 			continue
 		}

@@ -33,6 +33,9 @@ func (a answerTo) ReadResult(r *codec.Reader, id jsonrpc.ID) codec.Value {
 	return ReadMethodResult(r, string(a))
 }
 
+// ReadsAnyResult says that the id does not matter: the method is known.
+func (a answerTo) ReadsAnyResult() {}
+
 // Conversation gives types to the messages of one connection, recorded in the order they
 // went over it, both directions together. A response has no type of its own: it takes that
 // of the request with its id, and what answers tasks/result takes that of the request that

@@ -24,6 +24,13 @@ type Payloads interface {
 	ReadResult(r *codec.Reader, id ID) codec.Value
 }
 
+// AnyResult is for [Payloads] that know what a result is without the id of the response: it may then come before
+// the id and is decoded all the same on the way.
+type AnyResult interface {
+	Payloads
+	ReadsAnyResult()
+}
+
 // ParseTyped is [Parse] with params and results decoded on the way, in one pass over the text: what p returns for
 // them is the Payload of the message, whose Params and Result are then nil. Payloads of the wrong shape are an
 // error with code -32602; the rest of the message is read all the same.
@@ -135,7 +142,7 @@ func (d *decoder) member(name []byte) {
 			return
 		}
 		mark := r.Mark()
-		if d.types == nil || d.m.ID.IsZero() || !d.payload(mark, d.types.ReadResult(r, d.m.ID)) {
+		if d.types == nil || !d.readsResult() || !d.payload(mark, d.types.ReadResult(r, d.m.ID)) {
 			d.m.Result = r.Raw()
 		}
 	case "error":
@@ -145,6 +152,15 @@ func (d *decoder) member(name []byte) {
 	default:
 		r.Extra(&d.m.Extra)
 	}
+}
+
+// readsResult reports whether enough is known to decode a result.
+func (d *decoder) readsResult() bool {
+	if !d.m.ID.IsZero() {
+		return true
+	}
+	_, any := d.types.(AnyResult)
+	return any
 }
 
 // payload takes the payload that was read from mark on, and reports whether there is one. If it has the wrong

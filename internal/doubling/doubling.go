@@ -13,8 +13,8 @@ const Small = 2000
 // The large input is factor times the small one. It may cost as many times the time and the memory, and slack times
 // that, for caches, growing slices and logarithms; what grows with the square costs factor times factor.
 const (
-	factor = 16
-	slack  = 5
+	factor = 32
+	slack  = 12
 	little = 128 // bytes of memory per n that are no reason to worry: a small input may find them ready in a pool
 	quick  = 500 // nanoseconds per n that are none either: a small input may fit the caches of the processor
 )
