@@ -1,7 +1,6 @@
 package codec
 
 import (
-	"bytes"
 	"sync"
 )
 
@@ -84,7 +83,7 @@ func Marshal(v Encoder) ([]byte, error) {
 	var text []byte
 	err := w.Err()
 	if err == nil {
-		text = bytes.Clone(w.buf)
+		text = sealed(w.buf)
 	}
 	if cap(w.buf) > keepScratch {
 		w.buf = nil

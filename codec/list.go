@@ -1,9 +1,6 @@
 package codec
 
-import (
-	"maps"
-	"slices"
-)
+import "slices"
 
 // DecodeList reads an array of values that decode themselves. The slice is never nil, unless reading fails.
 func DecodeList[T any, P interface {
@@ -83,11 +80,13 @@ func EncodeMap[T any, P interface {
 	Encoder
 }](w *Writer, m map[string]T) {
 	start := w.Begin()
-	for _, name := range slices.Sorted(maps.Keys(m)) {
+	names := len(w.keys)
+	for _, name := range sortKeys(w, m) {
 		w.MapKey(name)
 		v := m[name]
 		P(&v).EncodeJSON(w)
 	}
+	w.keys = w.keys[:names]
 	w.End(start, Extra{})
 }
 
@@ -159,8 +158,21 @@ func EncodeMapFunc[T any](w *Writer, m map[string]T, write func(*Writer, T)) {
 // WriteMembers writes the entries of m, sorted by name, into the object that is being
 // written.
 func WriteMembers[T any](w *Writer, m map[string]T, write func(*Writer, T)) {
-	for _, name := range slices.Sorted(maps.Keys(m)) {
+	names := len(w.keys)
+	for _, name := range sortKeys(w, m) {
 		w.MapKey(name)
 		write(w, m[name])
 	}
+	w.keys = w.keys[:names]
+}
+
+// sortKeys appends the names in m to those in w that are being used, and returns them in order.
+func sortKeys[T any](w *Writer, m map[string]T) []string {
+	before := len(w.keys)
+	for name := range m {
+		w.keys = append(w.keys, name)
+	}
+	names := w.keys[before:]
+	slices.Sort(names)
+	return names
 }

@@ -1,7 +1,6 @@
 package codec
 
 import (
-	"bytes"
 	"encoding/json"
 	"strings"
 )
@@ -17,9 +16,9 @@ const (
 // pieces makes copies of parts of the input. Small ones lie next to each other in memory, those of consecutive
 // messages too, so that they do not cost an allocation each. What was copied is never written to again.
 type pieces struct {
-	text strings.Builder // hands out parts of what it has built so far, and is never asked to move
-	raw  []byte
-	more int // added to pieceSize for the next piece
+	text  strings.Builder // hands out parts of what it has built so far, and is never asked to move
+	bytes []byte
+	more  int // added to pieceSize for the next piece
 }
 
 // size returns how large a new piece should be.
@@ -43,15 +42,16 @@ func (p *pieces) string(s []byte) string {
 	return p.text.String()[at:]
 }
 
-// bytes returns a copy of s that may be changed, and appended to, without harm to its neighbours.
-func (p *pieces) bytes(s []byte) json.RawMessage {
+// raw returns a copy of s, which was checked, with its seal behind it. It may be changed, and appended to, without
+// harm to its neighbours.
+func (p *pieces) raw(s []byte) json.RawMessage {
 	if len(s) > smallCopy {
-		return bytes.Clone(s)
+		return sealed(s)
 	}
-	if cap(p.raw)-len(p.raw) < len(s) {
-		p.raw = make([]byte, 0, p.size())
+	if cap(p.bytes)-len(p.bytes) < len(s)+sealSize {
+		p.bytes = make([]byte, 0, p.size())
 	}
-	at := len(p.raw)
-	p.raw = append(p.raw, s...)
-	return p.raw[at:len(p.raw):len(p.raw)]
+	at := len(p.bytes)
+	p.bytes = appendSealed(p.bytes, s)
+	return p.bytes[at : at+len(s) : len(p.bytes)]
 }

@@ -504,7 +504,7 @@ func (r *Reader) Raw() json.RawMessage {
 	if raw == nil || r.lim.noCopy {
 		return raw
 	}
-	return r.pieces.bytes(raw)
+	return r.pieces.raw(raw)
 }
 
 // RawBytes is Raw without the copy: the bytes are part of the input, whatever the options are.

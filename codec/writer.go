@@ -2,6 +2,7 @@ package codec
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"math"
 	"math/bits"
@@ -36,6 +37,7 @@ type Writer struct {
 	err   *Error
 	check checker
 	names [][]byte    // scratch of End
+	keys  []string    // names in the maps that are being written
 	ends  map[int]int // where objects end whose names End has looked up, small ones left out
 }
 
@@ -51,6 +53,8 @@ func NewWriter(dst []byte) *Writer {
 func (w *Writer) Reset(dst []byte) {
 	w.buf, w.base = dst, len(dst)
 	clear(w.names[:cap(w.names)])
+	clear(w.keys[:cap(w.keys)])
+	w.keys = w.keys[:0]
 	if len(w.ends) > keepSlots {
 		w.ends = nil
 	}
@@ -126,29 +130,12 @@ func (w *Writer) KeyText(quoted, s string) {
 		quoted = quoted[1:]
 	}
 	buf = append(buf, quoted...)
-	if plainText(s) {
-		buf = append(buf, s...)
-		w.buf = append(buf, '"')
+	if text, ok := appendPlain(buf, s); ok {
+		w.buf = append(text, '"')
 		return
 	}
 	w.buf = buf[:len(buf)-1]
 	w.Text(s)
-}
-
-// plainText reports whether s is written as it is: ASCII, with nothing to escape.
-func plainText(s string) bool {
-	i := 0
-	for ; i+8 <= len(s); i += 8 {
-		if stop(load64(s[i:i+8])) != 0 {
-			return false
-		}
-	}
-	for ; i < len(s); i++ {
-		if c := s[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' {
-			return false
-		}
-	}
-	return true
 }
 
 // MapKey writes the name of a member, from a map with names that are not known before.
@@ -325,8 +312,9 @@ func (w *Writer) Scalar(s Scalar) {
 }
 
 // Raw writes a raw value, or null if it is empty. It is checked as [Valid] does, without limits of depth and
-// size; the offset of a fault in it counts from the start of the output. White space inside it is kept, unless
-// there are line breaks: then all of it goes.
+// size, unless a [Reader] without [NoCopy] or [Marshal] made it and it was not changed since; the offset of a fault
+// in it counts from the start of the output. White space inside it is kept, unless there are line breaks: then all
+// of it goes.
 func (w *Writer) Raw(m json.RawMessage) {
 	if len(m) == 0 {
 		w.Null()
@@ -356,15 +344,17 @@ func (w *Writer) rawKind(m json.RawMessage, want Kind, empty string) {
 }
 
 func (w *Writer) raw(m []byte) {
+	if isSealed(m) {
+		w.line(m)
+		return
+	}
 	end, err := w.check.value(m, 0, 0)
 	if err == nil {
 		value := m[skipSpace(m, 0):end]
 		if end = skipSpace(m, end); end < len(m) {
 			err = ErrTrailing
-		} else if bytes.IndexByte(value, '\n') < 0 && bytes.IndexByte(value, '\r') < 0 {
-			w.buf = append(w.buf, value...)
 		} else {
-			w.buf = appendCompact(w.buf, value)
+			w.line(value)
 		}
 	}
 	if err != nil && w.err == nil {
@@ -372,6 +362,15 @@ func (w *Writer) raw(m []byte) {
 		w.err.Offset += int64(end)
 		w.err.Column += end
 		w.err.Pointer += pointerTo(m, end)
+	}
+}
+
+// line writes a raw value on one line.
+func (w *Writer) line(value []byte) {
+	if bytes.IndexByte(value, '\n') < 0 && bytes.IndexByte(value, '\r') < 0 {
+		w.buf = append(w.buf, value...)
+	} else {
+		w.buf = appendCompact(w.buf, value)
 	}
 }
 
@@ -403,35 +402,140 @@ func (w *Writer) Text(s string) {
 
 // appendText appends s in quotes; ok is false, and nothing is appended, if s is not UTF-8.
 func appendText(dst []byte, s string) (out []byte, ok bool) {
-	before := len(dst)
-	dst = append(dst, '"')
-	var seen uint64 // all bytes, one over the other
-	from := 0       // s[:from] is done
-	for i := 0; ; {
-		for i+8 <= len(s) {
-			x := load64(s[i : i+8])
-			seen |= x
-			if m := special(x); m != 0 {
-				i += bits.TrailingZeros64(m) >> 3
-				break
+	if out, ok = appendPlain(append(dst, '"'), s); ok {
+		return append(out, '"'), true
+	}
+	beyond := false
+	if out, beyond = appendEscaped(append(dst, '"'), s); beyond && !utf8.ValidString(s) {
+		return dst, false
+	}
+	return append(out, '"'), true
+}
+
+// longText is the size from which on looking at a text first and copying it then is faster than both at once.
+const longText = 128
+
+// appendPlain appends s, if that is ASCII and has nothing to escape. Otherwise ok is false, and nothing is appended.
+func appendPlain(dst []byte, s string) (out []byte, ok bool) {
+	n := len(dst)
+	if cap(dst)-n < len(s)+8 || len(s) > longText {
+		if !plainText(s) {
+			return dst, false
+		}
+		return append(dst, s...), true
+	}
+	out = dst[:n+len(s)]
+	if len(s) < 8 {
+		for i := range len(s) {
+			if escapes[s[i]] != 0 || s[i] >= utf8.RuneSelf {
+				return dst, false
 			}
-			i += 8
+			out[n+i] = s[i]
 		}
-		if i >= len(s) {
-			break
+		return out, true
+	}
+	for i := 0; i+8 < len(s); i += 8 {
+		x := load64(s[i : i+8])
+		binary.LittleEndian.PutUint64(out[n+i:], x)
+		if stop(x) != 0 {
+			return dst, false
 		}
-		c := s[i]
-		if c < ' ' || c == '"' || c == '\\' {
-			dst = appendEscape(append(dst, s[from:i]...), c)
-			from = i + 1
+	}
+	x := load64(s[len(s)-8:])
+	binary.LittleEndian.PutUint64(out[len(out)-8:], x)
+	if stop(x) != 0 {
+		return dst, false
+	}
+	return out, true
+}
+
+// plainText reports whether s is written as it is: ASCII, with nothing to escape.
+func plainText(s string) bool {
+	i := 0
+	for ; i+32 <= len(s); i += 32 {
+		p := s[i : i+32]
+		if stop(load64(p[:8]))|stop(load64(p[8:16]))|stop(load64(p[16:24]))|stop(load64(p[24:])) != 0 {
+			return false
 		}
-		seen |= uint64(c)
+	}
+	for ; i+8 <= len(s); i += 8 {
+		if stop(load64(s[i:i+8])) != 0 {
+			return false
+		}
+	}
+	for ; i < len(s); i++ {
+		if escapes[s[i]] != 0 || s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
+// appendEscaped appends s with what must be escaped escaped, and tells whether it has bytes beyond ASCII.
+func appendEscaped(dst []byte, s string) (out []byte, beyond bool) {
+	var seen uint64 // all bytes, one over the other
+	n := len(dst)   // how much of out is text
+	out = dst[:cap(dst)]
+	for i := 0; ; {
+		if len(out)-n < mostOfWord {
+			out = append(out[:n], make([]byte, mostOfWord+(len(s)-i)*9/8)...)
+			out = out[:cap(out)]
+		}
+		for i+8 <= len(s) && n+mostOfWord <= len(out) {
+			x := load64(s[i : i+8])
+			binary.LittleEndian.PutUint64(out[n:], x) // what is too much will be written over
+			seen |= x
+			m := special(x)
+			if m == 0 {
+				i += 8
+				n += 8
+				continue
+			}
+			k := bits.TrailingZeros64(m) >> 3
+			n += k
+			e := escapes[byte(x>>(8*k))]
+			binary.LittleEndian.PutUint64(out[n:], e)
+			n += int(e >> 56)
+			i += k + 1
+		}
+		switch {
+		case i == len(s):
+			return out[:n], seen&highs != 0
+		case len(out)-n < mostOfWord:
+			continue
+		}
+		seen |= uint64(s[i])
+		out[n] = s[i]
+		if e := escapes[s[i]]; e != 0 {
+			binary.LittleEndian.PutUint64(out[n:], e)
+			n += int(e >> 56)
+		} else {
+			n++
+		}
 		i++
 	}
-	if seen&highs != 0 && !utf8.ValidString(s) {
-		return dst[:before], false
+}
+
+// mostOfWord is how much room a word takes whose last byte is escaped.
+const mostOfWord = 8 + 8
+
+// escapes has what stands for each character that must be escaped: its bytes in order, and how many in the topmost
+// byte. Whatever else is 0.
+var escapes = func() (table [256]uint64) {
+	for c := range byte(' ') {
+		const hex = "0123456789abcdef"
+		table[c] = escape(`\u00` + string(hex[c>>4]) + string(hex[c&15]))
 	}
-	return append(append(dst, s[from:]...), '"'), true
+	for c, s := range map[byte]string{'"': `\"`, '\\': `\\`, '\b': `\b`, '\f': `\f`, '\n': `\n`, '\r': `\r`, '\t': `\t`} {
+		table[c] = escape(s)
+	}
+	return table
+}()
+
+func escape(s string) uint64 {
+	var text [8]byte
+	copy(text[:], s)
+	return binary.LittleEndian.Uint64(text[:]) | uint64(len(s))<<56
 }
 
 // load64 is binary.LittleEndian.Uint64 for a string.
@@ -439,23 +543,4 @@ func load64(s string) uint64 {
 	_ = s[7]
 	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
 		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
-}
-
-func appendEscape(dst []byte, c byte) []byte {
-	const hex = "0123456789abcdef"
-	switch c {
-	case '"', '\\':
-		return append(dst, '\\', c)
-	case '\b':
-		return append(dst, '\\', 'b')
-	case '\f':
-		return append(dst, '\\', 'f')
-	case '\n':
-		return append(dst, '\\', 'n')
-	case '\r':
-		return append(dst, '\\', 'r')
-	case '\t':
-		return append(dst, '\\', 't')
-	}
-	return append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
 }
