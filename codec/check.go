@@ -15,15 +15,15 @@ type checker struct {
 	open      []openValue // arrays and objects entered and not yet left
 	names     []nameAt    // the first names of all open objects, innermost last
 	big       nameSet     // all names of objects with many
-	objects   int         // counts objects that went into big, so that each has its own number
+	objects   uint32      // counts objects that went into big, so that each has its own number
 }
 
 // openValue is an array or an object that the checker is inside of.
 type openValue struct {
 	close  byte
-	names  int // where its names start in checker.names
-	count  int // how many it has had
-	object int // its number in checker.big, once it has one
+	names  uint32 // where its names start in checker.names
+	count  uint32 // how many it has had
+	object uint32 // its number in checker.big, once it has one
 }
 
 // nameAt is a member name by its place in the text, where it stands without escapes.
@@ -50,7 +50,7 @@ func (c *checker) value(data []byte, i, depth int) (end int, err error) {
 			if depth+len(c.open) >= c.maxDepth {
 				return i, ErrDepth
 			}
-			c.open = append(c.open, openValue{close: b + 2, names: len(c.names)})
+			c.open = append(c.open, openValue{close: b + 2, names: uint32(len(c.names))})
 			if i++; i >= len(data) || data[i] <= ' ' {
 				i = skipSpace(data, i)
 			}
@@ -197,7 +197,7 @@ func nameMark(data []byte, start, end int) uint64 {
 }
 
 // newObject returns a number that no object in c.big has.
-func (c *checker) newObject() int {
+func (c *checker) newObject() uint32 {
 	c.objects++
 	return c.objects
 }
@@ -221,7 +221,7 @@ type nameSet struct {
 
 // nameSlot is free if object is 0.
 type nameSlot struct {
-	object int
+	object uint32
 	hash   uint64
 	name   []byte
 }
@@ -230,7 +230,7 @@ type nameSlot struct {
 const keepSlots = 1 << 10
 
 // add puts a name of an object in and reports whether it is new.
-func (s *nameSet) add(object int, name []byte) bool {
+func (s *nameSet) add(object uint32, name []byte) bool {
 	if 2*s.taken >= len(s.slots) {
 		s.grow()
 	}

@@ -5,11 +5,26 @@ import (
 	"slices"
 )
 
-// Seen records, while an object is decoded, which of the members that its type knows have
-// come. A member is known by its bit; the required members have the lowest bits.
+// Members are the names of the members that a type knows, at most 64 of them, the required ones first. A Members must
+// not be changed.
+type Members struct {
+	Names []string // with quotes and colon, such as `"name":`
+	Null  uint64   // bit i stands for Names[i]: its field can hold null
+	ID    uint     // tells the types of a package apart: only for speed
+}
+
+// Seen is how far the decoder of an object has come, and which of the members that its type knows it has met.
 type Seen struct {
-	came   uint64
-	absent uint64 // came, but with a value that leaves the field unset
+	members *Members
+	last    int    // the member that came last, plus one
+	came    uint64 // which members came: bit i stands for the i-th
+	absent  uint64 // came, but with a value that leaves the field unset
+}
+
+// Enter enters an object whose type knows members. [Reader.Member] leads through it.
+func (r *Reader) Enter(members *Members) Seen {
+	r.Object()
+	return Seen{members: members}
 }
 
 // Require notes in x which of the first n members have not come, or left their fields unset.
@@ -20,39 +35,95 @@ func (s *Seen) Require(x *Extra, n int) {
 	}
 }
 
-// Member must be called for a member that the type knows, right after its name was read, and
-// reports whether its value is to be decoded into its field. If the value is null, it is kept
-// in x and the field stays unset. A repeated name fails with [ErrDuplicate].
-func (r *Reader) Member(x *Extra, s *Seen, bit uint, name string) bool {
-	// The common case, small enough to be inlined: a first value, not null, right here.
-	if b := uint64(1) << bit; s.came&b == 0 && r.pos < len(r.data) && r.data[r.pos] > ' ' && r.data[r.pos] != 'n' {
-		s.came |= b
-		return true
+// Member goes on to the next member of an object and returns the index of its name, whose value is then to be read.
+// For a name that the type does not know it returns len(Names): the value is to be read with Extra or [Put]. If there
+// is no further member, it leaves the object and returns a negative number. A null whose field cannot hold one is kept
+// in x and passed over. A known name that comes again fails with [ErrDuplicate].
+func (r *Reader) Member(s *Seen, x *Extra) int {
+	for {
+		i := int(*r.order.after(s))
+		if i >= len(s.members.Names) || !r.has(s.members.Names[i]) {
+			name, ok := r.NextKey()
+			if !ok {
+				return -1
+			}
+			if i = s.find(name); i == len(s.members.Names) {
+				s.last = i + 1
+				return i
+			}
+			*r.order.after(s) = uint8(i)
+		}
+		s.last = i + 1
+		// The common case first: a first value, not null, right here.
+		if b := uint64(1) << i; s.came&b == 0 && r.pos < len(r.data) && r.data[r.pos] > ' ' && r.data[r.pos] != 'n' {
+			s.came |= b
+			return i
+		}
+		if r.take(s, x, i) {
+			return i
+		}
 	}
-	return r.member(x, s, bit, name)
 }
 
-func (r *Reader) member(x *Extra, s *Seen, bit uint, name string) bool {
-	if !r.MemberOrNull(s, bit) {
+// order remembers what members followed others in the objects read so far. Objects of a type nearly always have theirs
+// in the same order, so that a name need only be compared with the one that is to be expected.
+type order [1 << 10]uint8
+
+// after returns the place for what follows the last member of an object.
+func (o *order) after(s *Seen) *uint8 {
+	return &o[(s.members.ID*61+uint(s.last))%uint(len(o))]
+}
+
+// has consumes the name of the next member, if it is the one that quoted has, and nothing stands in between.
+func (r *Reader) has(quoted string) bool {
+	data, at := r.data, r.pos
+	if !r.fresh {
+		if at >= len(data) || data[at] != ',' {
+			return false
+		}
+		at++
+	}
+	end := at + len(quoted)
+	if end > len(data) || string(data[at:end]) != quoted || end-at > r.lim.str {
 		return false
 	}
-	if r.next() == 'n' {
-		s.absent |= 1 << bit
-		r.Keep(x, name)
+	r.fresh = false
+	r.keyAt, r.keyEnd, r.pos = at, end-2, end
+	return true
+}
+
+// find returns the index of a name, or how many there are if it is none of them.
+func (s *Seen) find(name []byte) int {
+	for i, n := range s.members.Names {
+		if string(name) == bare(n) {
+			return i
+		}
+	}
+	return len(s.members.Names)
+}
+
+// bare takes quotes and colon off a name.
+func bare(quoted string) string { return quoted[1 : len(quoted)-2] }
+
+// take notes that the i-th member has come and reports whether its value is to be read into its field.
+func (r *Reader) take(s *Seen, x *Extra, i int) bool {
+	b := uint64(1) << i
+	if s.came&b != 0 {
+		r.fail(r.keyAt, ErrDuplicate)
+	}
+	s.came |= b
+	if s.members.Null&b == 0 && r.next() == 'n' {
+		r.refuse(s, x)
 		return false
 	}
 	return true
 }
 
-// MemberOrNull is Member for a field that can hold null.
-func (r *Reader) MemberOrNull(s *Seen, bit uint) bool {
-	b := uint64(1) << bit
-	if s.came&b != 0 {
-		r.fail(r.keyAt, ErrDuplicate)
-		return false
-	}
-	s.came |= b
-	return !r.Failed()
+// refuse keeps in x the value of the member that came last, which its field cannot hold.
+func (r *Reader) refuse(s *Seen, x *Extra) {
+	i := s.last - 1
+	s.absent |= 1 << i
+	r.Keep(x, bare(s.members.Names[i]))
 }
 
 // Place is where a value starts, for [OrKeep].
@@ -84,12 +155,9 @@ func (r *Reader) malformed() bool {
 	return slices.ContainsFunc(malformed[:], func(m error) bool { return errors.Is(r.failure.err, m) })
 }
 
-// ConstMember reads a member that always has the string value want and therefore no field.
-// Any other value is kept in x.
-func (r *Reader) ConstMember(x *Extra, s *Seen, bit uint, name, want string) {
-	if !r.Member(x, s, bit, name) {
-		return
-	}
+// Const reads the value of the member that Member returned and that always is the string want, so that there is no
+// field for it. Any other value is kept in x.
+func (r *Reader) Const(s *Seen, x *Extra, want string) {
 	if r.TextIs(want) {
 		return
 	}
@@ -100,15 +168,11 @@ func (r *Reader) ConstMember(x *Extra, s *Seen, bit uint, name, want string) {
 		}
 		r.Rewind(m)
 	}
-	s.absent |= 1 << bit
-	r.Keep(x, name)
+	r.refuse(s, x)
 }
 
-// ConstIntMember is ConstMember for an integer.
-func (r *Reader) ConstIntMember(x *Extra, s *Seen, bit uint, name string, want int64) {
-	if !r.Member(x, s, bit, name) {
-		return
-	}
+// ConstInt is Const for an integer.
+func (r *Reader) ConstInt(s *Seen, x *Extra, want int64) {
 	if r.Kind() == KindNumber {
 		m := r.Mark()
 		if v, exact := r.Int(); exact && v == want {
@@ -116,8 +180,7 @@ func (r *Reader) ConstIntMember(x *Extra, s *Seen, bit uint, name string, want i
 		}
 		r.Rewind(m)
 	}
-	s.absent |= 1 << bit
-	r.Keep(x, name)
+	r.refuse(s, x)
 }
 
 // PeekText returns the string value of the member name of the object that is next, or

@@ -93,9 +93,10 @@ type Reader struct {
 	scratch []byte // for strings with escapes
 	pieces  pieces
 	mine    *extra // what Reader.Extra made last and may therefore change in place
-	object  int    // the number of its object in check.big, once it has one
+	object  uint32 // the number of its object in check.big, once it has one
 	check   checker
 	peek    peek
+	order   order
 
 	// Where the New methods put what they read. Texts are never shared between messages: one that stays in use
 	// keeps what the others point at.

@@ -13,1467 +13,1358 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 )
 
+var membersOfAnnotated = codec.Members{
+	Names: []string{`"annotations":`},
+	ID:    31271,
+}
+
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *Annotated) DecodeJSON(r *codec.Reader) {
 	*x = Annotated{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "annotations":
-			if r.Member(&x.Extra, &seen, 0, "annotations") {
-				x.Annotations = codec.New(r, (*AnnotatedAnnotations).DecodeJSON)
-			}
+	seen := r.Enter(&membersOfAnnotated)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // annotations
+			x.Annotations = codec.New(r, (*AnnotatedAnnotations).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
+}
+
+var membersOfAnnotatedAnnotations = codec.Members{
+	Names: []string{`"audience":`, `"priority":`},
+	ID:    22823,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *AnnotatedAnnotations) DecodeJSON(r *codec.Reader) {
 	*x = AnnotatedAnnotations{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "audience":
-			if r.Member(&x.Extra, &seen, 0, "audience") {
-				x.Audience = codec.DecodeListFunc(r, func(r *codec.Reader) Role { return Role(r.Text()) })
-			}
-		case "priority":
-			if r.Member(&x.Extra, &seen, 1, "priority") {
-				x.Priority = r.NewFloat(&x.Extra, "priority")
-			}
+	seen := r.Enter(&membersOfAnnotatedAnnotations)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // audience
+			x.Audience = codec.DecodeListFunc(r, func(r *codec.Reader) Role { return Role(r.Text()) })
+		case 1: // priority
+			x.Priority = r.NewFloat(&x.Extra, "priority")
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
+}
+
+var membersOfAnnotations = codec.Members{
+	Names: []string{`"audience":`, `"lastModified":`, `"priority":`},
+	ID:    60705,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *Annotations) DecodeJSON(r *codec.Reader) {
 	*x = Annotations{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "audience":
-			if r.Member(&x.Extra, &seen, 0, "audience") {
-				x.Audience = codec.DecodeListFunc(r, func(r *codec.Reader) Role { return Role(r.Text()) })
-			}
-		case "lastModified":
-			if r.Member(&x.Extra, &seen, 1, "lastModified") {
-				start := r.Place()
-				x.LastModified = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "lastModified", &x.LastModified)
-			}
-		case "priority":
-			if r.Member(&x.Extra, &seen, 2, "priority") {
-				x.Priority = r.NewFloat(&x.Extra, "priority")
-			}
+	seen := r.Enter(&membersOfAnnotations)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // audience
+			x.Audience = codec.DecodeListFunc(r, func(r *codec.Reader) Role { return Role(r.Text()) })
+		case 1: // lastModified
+			start := r.Place()
+			x.LastModified = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "lastModified", &x.LastModified)
+		case 2: // priority
+			x.Priority = r.NewFloat(&x.Extra, "priority")
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
+}
+
+var membersOfAudioContent = codec.Members{
+	Names: []string{`"data":`, `"mimeType":`, `"type":`, `"_meta":`, `"annotations":`},
+	ID:    19838,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *AudioContent) DecodeJSON(r *codec.Reader) {
 	*x = AudioContent{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 3, "_meta") {
-				start := r.Place()
-				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
-			}
-		case "annotations":
-			if r.Member(&x.Extra, &seen, 4, "annotations") {
-				x.Annotations = codec.New(r, (*Annotations).DecodeJSON)
-			}
-		case "data":
-			if r.Member(&x.Extra, &seen, 0, "data") {
-				x.Data = r.Text()
-			}
-		case "mimeType":
-			if r.Member(&x.Extra, &seen, 1, "mimeType") {
-				x.MIMEType = r.Text()
-			}
-		case "type":
-			r.ConstMember(&x.Extra, &seen, 2, "type", "audio")
+	seen := r.Enter(&membersOfAudioContent)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // data
+			x.Data = r.Text()
+		case 1: // mimeType
+			x.MIMEType = r.Text()
+		case 2: // type
+			r.Const(&seen, &x.Extra, "audio")
+		case 3: // _meta
+			start := r.Place()
+			x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+		case 4: // annotations
+			x.Annotations = codec.New(r, (*Annotations).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
+}
+
+var membersOfBaseMetadata = codec.Members{
+	Names: []string{`"name":`, `"title":`},
+	ID:    33389,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *BaseMetadata) DecodeJSON(r *codec.Reader) {
 	*x = BaseMetadata{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "name":
-			if r.Member(&x.Extra, &seen, 0, "name") {
-				x.Name = r.Text()
-			}
-		case "title":
-			if r.Member(&x.Extra, &seen, 1, "title") {
-				x.Title = r.NewText()
-			}
+	seen := r.Enter(&membersOfBaseMetadata)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // name
+			x.Name = r.Text()
+		case 1: // title
+			x.Title = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfBlobResourceContents = codec.Members{
+	Names: []string{`"blob":`, `"uri":`, `"_meta":`, `"mimeType":`},
+	ID:    57784,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *BlobResourceContents) DecodeJSON(r *codec.Reader) {
 	*x = BlobResourceContents{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 2, "_meta") {
-				start := r.Place()
-				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
-			}
-		case "blob":
-			if r.Member(&x.Extra, &seen, 0, "blob") {
-				x.Blob = r.Text()
-			}
-		case "mimeType":
-			if r.Member(&x.Extra, &seen, 3, "mimeType") {
-				x.MIMEType = r.NewText()
-			}
-		case "uri":
-			if r.Member(&x.Extra, &seen, 1, "uri") {
-				x.URI = r.Text()
-			}
+	seen := r.Enter(&membersOfBlobResourceContents)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // blob
+			x.Blob = r.Text()
+		case 1: // uri
+			x.URI = r.Text()
+		case 2: // _meta
+			start := r.Place()
+			x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+		case 3: // mimeType
+			x.MIMEType = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfBooleanSchema = codec.Members{
+	Names: []string{`"type":`, `"default":`, `"description":`, `"title":`},
+	ID:    9632,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *BooleanSchema) DecodeJSON(r *codec.Reader) {
 	*x = BooleanSchema{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "default":
-			if r.Member(&x.Extra, &seen, 1, "default") {
-				x.Default = r.NewBool()
-			}
-		case "description":
-			if r.Member(&x.Extra, &seen, 2, "description") {
-				x.Description = r.NewText()
-			}
-		case "title":
-			if r.Member(&x.Extra, &seen, 3, "title") {
-				x.Title = r.NewText()
-			}
-		case "type":
-			r.ConstMember(&x.Extra, &seen, 0, "type", "boolean")
+	seen := r.Enter(&membersOfBooleanSchema)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // type
+			r.Const(&seen, &x.Extra, "boolean")
+		case 1: // default
+			x.Default = r.NewBool()
+		case 2: // description
+			x.Description = r.NewText()
+		case 3: // title
+			x.Title = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfCacheableResult = codec.Members{
+	Names: []string{`"cacheScope":`, `"resultType":`, `"ttlMs":`, `"_meta":`},
+	ID:    35796,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *CacheableResult) DecodeJSON(r *codec.Reader) {
 	*x = CacheableResult{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 3, "_meta") {
-				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
-			}
-		case "cacheScope":
-			if r.Member(&x.Extra, &seen, 0, "cacheScope") {
-				x.CacheScope = CacheScope(r.Text())
-			}
-		case "resultType":
-			if r.Member(&x.Extra, &seen, 1, "resultType") {
-				x.ResultType = r.Text()
-			}
-		case "ttlMs":
-			if r.Member(&x.Extra, &seen, 2, "ttlMs") {
-				x.TTLMs = r.IntExact(&x.Extra, "ttlMs")
-			}
+	seen := r.Enter(&membersOfCacheableResult)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // cacheScope
+			x.CacheScope = CacheScope(r.Text())
+		case 1: // resultType
+			x.ResultType = r.Text()
+		case 2: // ttlMs
+			x.TTLMs = r.IntExact(&x.Extra, "ttlMs")
+		case 3: // _meta
+			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
+}
+
+var membersOfCallToolRequest = codec.Members{
+	Names: []string{`"method":`, `"params":`, `"id":`, `"jsonrpc":`},
+	ID:    4932,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *CallToolRequest) DecodeJSON(r *codec.Reader) {
 	*x = CallToolRequest{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "id":
-			if r.Member(&x.Extra, &seen, 2, "id") {
-				start := r.Place()
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-				codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
-			}
-		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 3, "jsonrpc") {
-				start := r.Place()
-				x.JSONRPC = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
-			}
-		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, "method", "tools/call")
-		case "params":
-			if r.Member(&x.Extra, &seen, 1, "params") {
-				x.Params.DecodeJSON(r)
-			}
+	seen := r.Enter(&membersOfCallToolRequest)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // method
+			r.Const(&seen, &x.Extra, "tools/call")
+		case 1: // params
+			x.Params.DecodeJSON(r)
+		case 2: // id
+			start := r.Place()
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+			codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
+		case 3: // jsonrpc
+			start := r.Place()
+			x.JSONRPC = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfCallToolRequestParams = codec.Members{
+	Names: []string{`"name":`, `"_meta":`, `"arguments":`, `"inputResponses":`, `"requestState":`, `"task":`},
+	ID:    52418,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *CallToolRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = CallToolRequestParams{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, "_meta") {
-				start := r.Place()
-				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
-			}
-		case "arguments":
-			if r.Member(&x.Extra, &seen, 2, "arguments") {
-				x.Arguments = r.RawObject()
-			}
-		case "inputResponses":
-			if r.Member(&x.Extra, &seen, 3, "inputResponses") {
-				start := r.Place()
-				x.InputResponses = codec.DecodeMapFunc(r, DecodeInputResponse)
-				codec.OrKeep(r, start, &x.Extra, "inputResponses", &x.InputResponses)
-			}
-		case "name":
-			if r.Member(&x.Extra, &seen, 0, "name") {
-				x.Name = r.Text()
-			}
-		case "requestState":
-			if r.Member(&x.Extra, &seen, 4, "requestState") {
-				start := r.Place()
-				x.RequestState = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "requestState", &x.RequestState)
-			}
-		case "task":
-			if r.Member(&x.Extra, &seen, 5, "task") {
-				start := r.Place()
-				x.Task = codec.New(r, (*TaskMetadata).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "task", &x.Task)
-			}
+	seen := r.Enter(&membersOfCallToolRequestParams)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // name
+			x.Name = r.Text()
+		case 1: // _meta
+			start := r.Place()
+			x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+		case 2: // arguments
+			x.Arguments = r.RawObject()
+		case 3: // inputResponses
+			start := r.Place()
+			x.InputResponses = codec.DecodeMapFunc(r, DecodeInputResponse)
+			codec.OrKeep(r, start, &x.Extra, "inputResponses", &x.InputResponses)
+		case 4: // requestState
+			start := r.Place()
+			x.RequestState = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "requestState", &x.RequestState)
+		case 5: // task
+			start := r.Place()
+			x.Task = codec.New(r, (*TaskMetadata).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "task", &x.Task)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfCallToolResult = codec.Members{
+	Names: []string{`"content":`, `"_meta":`, `"isError":`, `"resultType":`, `"structuredContent":`},
+	Null:  1 << 4,
+	ID:    41778,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *CallToolResult) DecodeJSON(r *codec.Reader) {
 	*x = CallToolResult{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, "_meta") {
-				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
-			}
-		case "content":
-			if r.Member(&x.Extra, &seen, 0, "content") {
-				x.Content = codec.DecodeListFunc(r, DecodeContentBlock)
-			}
-		case "isError":
-			if r.Member(&x.Extra, &seen, 2, "isError") {
-				x.IsError = r.NewBool()
-			}
-		case "resultType":
-			if r.Member(&x.Extra, &seen, 3, "resultType") {
-				start := r.Place()
-				x.ResultType = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
-			}
-		case "structuredContent":
-			if r.MemberOrNull(&seen, 4) {
-				x.StructuredContent = r.Raw()
-			}
+	seen := r.Enter(&membersOfCallToolResult)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // content
+			x.Content = codec.DecodeListFunc(r, DecodeContentBlock)
+		case 1: // _meta
+			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+		case 2: // isError
+			x.IsError = r.NewBool()
+		case 3: // resultType
+			start := r.Place()
+			x.ResultType = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
+		case 4: // structuredContent
+			x.StructuredContent = r.Raw()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfCallToolResultResponse = codec.Members{
+	Names: []string{`"id":`, `"jsonrpc":`, `"result":`},
+	ID:    15877,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *CallToolResultResponse) DecodeJSON(r *codec.Reader) {
 	*x = CallToolResultResponse{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "id":
-			if r.Member(&x.Extra, &seen, 0, "id") {
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			}
-		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
-		case "result":
-			if r.Member(&x.Extra, &seen, 2, "result") {
-				x.Result = DecodeCallToolResultResponseResult(r)
-			}
+	seen := r.Enter(&membersOfCallToolResultResponse)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // id
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+		case 1: // jsonrpc
+			r.Const(&seen, &x.Extra, "2.0")
+		case 2: // result
+			x.Result = DecodeCallToolResultResponseResult(r)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
+}
+
+var membersOfCancelTaskRequest = codec.Members{
+	Names: []string{`"id":`, `"jsonrpc":`, `"method":`, `"params":`},
+	ID:    26887,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *CancelTaskRequest) DecodeJSON(r *codec.Reader) {
 	*x = CancelTaskRequest{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "id":
-			if r.Member(&x.Extra, &seen, 0, "id") {
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			}
-		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
-		case "method":
-			r.ConstMember(&x.Extra, &seen, 2, "method", "tasks/cancel")
-		case "params":
-			if r.Member(&x.Extra, &seen, 3, "params") {
-				x.Params.DecodeJSON(r)
-			}
+	seen := r.Enter(&membersOfCancelTaskRequest)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // id
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+		case 1: // jsonrpc
+			r.Const(&seen, &x.Extra, "2.0")
+		case 2: // method
+			r.Const(&seen, &x.Extra, "tasks/cancel")
+		case 3: // params
+			x.Params.DecodeJSON(r)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 4)
+}
+
+var membersOfCancelTaskRequestParams = codec.Members{
+	Names: []string{`"taskId":`},
+	ID:    59813,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *CancelTaskRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = CancelTaskRequestParams{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "taskId":
-			if r.Member(&x.Extra, &seen, 0, "taskId") {
-				x.TaskID = r.Text()
-			}
+	seen := r.Enter(&membersOfCancelTaskRequestParams)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // taskId
+			x.TaskID = r.Text()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfCancelTaskResult = codec.Members{
+	Names: []string{`"createdAt":`, `"lastUpdatedAt":`, `"status":`, `"taskId":`, `"ttl":`, `"_meta":`, `"pollInterval":`, `"statusMessage":`},
+	Null:  1 << 4,
+	ID:    47155,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *CancelTaskResult) DecodeJSON(r *codec.Reader) {
 	*x = CancelTaskResult{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 5, "_meta") {
-				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+	seen := r.Enter(&membersOfCancelTaskResult)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // createdAt
+			x.CreatedAt = r.Text()
+		case 1: // lastUpdatedAt
+			x.LastUpdatedAt = r.Text()
+		case 2: // status
+			x.Status = TaskStatus(r.Text())
+		case 3: // taskId
+			x.TaskID = r.Text()
+		case 4: // ttl
+			if !r.Null() {
+				x.TTL = r.NewInt(&x.Extra, "ttl")
 			}
-		case "createdAt":
-			if r.Member(&x.Extra, &seen, 0, "createdAt") {
-				x.CreatedAt = r.Text()
-			}
-		case "lastUpdatedAt":
-			if r.Member(&x.Extra, &seen, 1, "lastUpdatedAt") {
-				x.LastUpdatedAt = r.Text()
-			}
-		case "pollInterval":
-			if r.Member(&x.Extra, &seen, 6, "pollInterval") {
-				x.PollInterval = r.NewInt(&x.Extra, "pollInterval")
-			}
-		case "status":
-			if r.Member(&x.Extra, &seen, 2, "status") {
-				x.Status = TaskStatus(r.Text())
-			}
-		case "statusMessage":
-			if r.Member(&x.Extra, &seen, 7, "statusMessage") {
-				x.StatusMessage = r.NewText()
-			}
-		case "taskId":
-			if r.Member(&x.Extra, &seen, 3, "taskId") {
-				x.TaskID = r.Text()
-			}
-		case "ttl":
-			if r.MemberOrNull(&seen, 4) {
-				if !r.Null() {
-					x.TTL = r.NewInt(&x.Extra, "ttl")
-				}
-			}
+		case 5: // _meta
+			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+		case 6: // pollInterval
+			x.PollInterval = r.NewInt(&x.Extra, "pollInterval")
+		case 7: // statusMessage
+			x.StatusMessage = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 5)
+}
+
+var membersOfCancelledNotification = codec.Members{
+	Names: []string{`"method":`, `"params":`, `"jsonrpc":`},
+	ID:    59683,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *CancelledNotification) DecodeJSON(r *codec.Reader) {
 	*x = CancelledNotification{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 2, "jsonrpc") {
-				start := r.Place()
-				x.JSONRPC = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
-			}
-		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, "method", "notifications/cancelled")
-		case "params":
-			if r.Member(&x.Extra, &seen, 1, "params") {
-				x.Params.DecodeJSON(r)
-			}
+	seen := r.Enter(&membersOfCancelledNotification)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // method
+			r.Const(&seen, &x.Extra, "notifications/cancelled")
+		case 1: // params
+			x.Params.DecodeJSON(r)
+		case 2: // jsonrpc
+			start := r.Place()
+			x.JSONRPC = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfCancelledNotificationParams = codec.Members{
+	Names: []string{`"_meta":`, `"reason":`, `"requestId":`},
+	ID:    36841,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *CancelledNotificationParams) DecodeJSON(r *codec.Reader) {
 	*x = CancelledNotificationParams{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 0, "_meta") {
-				start := r.Place()
-				x.Meta = codec.New(r, (*NotificationMetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
-			}
-		case "reason":
-			if r.Member(&x.Extra, &seen, 1, "reason") {
-				x.Reason = r.NewText()
-			}
-		case "requestId":
-			if r.Member(&x.Extra, &seen, 2, "requestId") {
-				x.RequestID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			}
+	seen := r.Enter(&membersOfCancelledNotificationParams)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // _meta
+			start := r.Place()
+			x.Meta = codec.New(r, (*NotificationMetaObject).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+		case 1: // reason
+			x.Reason = r.NewText()
+		case 2: // requestId
+			x.RequestID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
+}
+
+var membersOfClientCapabilities = codec.Members{
+	Names: []string{`"elicitation":`, `"experimental":`, `"extensions":`, `"roots":`, `"sampling":`, `"tasks":`},
+	ID:    32848,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ClientCapabilities) DecodeJSON(r *codec.Reader) {
 	*x = ClientCapabilities{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "elicitation":
-			if r.Member(&x.Extra, &seen, 0, "elicitation") {
-				start := r.Place()
-				x.Elicitation = codec.New(r, (*ClientCapabilitiesElicitation).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "elicitation", &x.Elicitation)
-			}
-		case "experimental":
-			if r.Member(&x.Extra, &seen, 1, "experimental") {
-				x.Experimental = r.RawObject()
-			}
-		case "extensions":
-			if r.Member(&x.Extra, &seen, 2, "extensions") {
-				start := r.Place()
-				x.Extensions = r.RawObject()
-				codec.OrKeep(r, start, &x.Extra, "extensions", &x.Extensions)
-			}
-		case "roots":
-			if r.Member(&x.Extra, &seen, 3, "roots") {
-				x.Roots = codec.New(r, (*ClientCapabilitiesRoots).DecodeJSON)
-			}
-		case "sampling":
-			if r.Member(&x.Extra, &seen, 4, "sampling") {
-				x.Sampling = codec.New(r, (*ClientCapabilitiesSampling).DecodeJSON)
-			}
-		case "tasks":
-			if r.Member(&x.Extra, &seen, 5, "tasks") {
-				start := r.Place()
-				x.Tasks = codec.New(r, (*ClientCapabilitiesTasks).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "tasks", &x.Tasks)
-			}
+	seen := r.Enter(&membersOfClientCapabilities)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // elicitation
+			start := r.Place()
+			x.Elicitation = codec.New(r, (*ClientCapabilitiesElicitation).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "elicitation", &x.Elicitation)
+		case 1: // experimental
+			x.Experimental = r.RawObject()
+		case 2: // extensions
+			start := r.Place()
+			x.Extensions = r.RawObject()
+			codec.OrKeep(r, start, &x.Extra, "extensions", &x.Extensions)
+		case 3: // roots
+			x.Roots = codec.New(r, (*ClientCapabilitiesRoots).DecodeJSON)
+		case 4: // sampling
+			x.Sampling = codec.New(r, (*ClientCapabilitiesSampling).DecodeJSON)
+		case 5: // tasks
+			start := r.Place()
+			x.Tasks = codec.New(r, (*ClientCapabilitiesTasks).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "tasks", &x.Tasks)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
+}
+
+var membersOfClientCapabilitiesElicitation = codec.Members{
+	Names: []string{`"form":`, `"url":`},
+	ID:    60841,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ClientCapabilitiesElicitation) DecodeJSON(r *codec.Reader) {
 	*x = ClientCapabilitiesElicitation{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "form":
-			if r.Member(&x.Extra, &seen, 0, "form") {
-				start := r.Place()
-				x.Form = r.RawObject()
-				codec.OrKeep(r, start, &x.Extra, "form", &x.Form)
-			}
-		case "url":
-			if r.Member(&x.Extra, &seen, 1, "url") {
-				start := r.Place()
-				x.URL = r.RawObject()
-				codec.OrKeep(r, start, &x.Extra, "url", &x.URL)
-			}
+	seen := r.Enter(&membersOfClientCapabilitiesElicitation)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // form
+			start := r.Place()
+			x.Form = r.RawObject()
+			codec.OrKeep(r, start, &x.Extra, "form", &x.Form)
+		case 1: // url
+			start := r.Place()
+			x.URL = r.RawObject()
+			codec.OrKeep(r, start, &x.Extra, "url", &x.URL)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
+}
+
+var membersOfClientCapabilitiesRoots = codec.Members{
+	Names: []string{`"listChanged":`},
+	ID:    19393,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ClientCapabilitiesRoots) DecodeJSON(r *codec.Reader) {
 	*x = ClientCapabilitiesRoots{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "listChanged":
-			if r.Member(&x.Extra, &seen, 0, "listChanged") {
-				start := r.Place()
-				x.ListChanged = r.NewBool()
-				codec.OrKeep(r, start, &x.Extra, "listChanged", &x.ListChanged)
-			}
+	seen := r.Enter(&membersOfClientCapabilitiesRoots)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // listChanged
+			start := r.Place()
+			x.ListChanged = r.NewBool()
+			codec.OrKeep(r, start, &x.Extra, "listChanged", &x.ListChanged)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
+}
+
+var membersOfClientCapabilitiesSampling = codec.Members{
+	Names: []string{`"context":`, `"tools":`},
+	ID:    64437,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ClientCapabilitiesSampling) DecodeJSON(r *codec.Reader) {
 	*x = ClientCapabilitiesSampling{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "context":
-			if r.Member(&x.Extra, &seen, 0, "context") {
-				start := r.Place()
-				x.Context = r.RawObject()
-				codec.OrKeep(r, start, &x.Extra, "context", &x.Context)
-			}
-		case "tools":
-			if r.Member(&x.Extra, &seen, 1, "tools") {
-				start := r.Place()
-				x.Tools = r.RawObject()
-				codec.OrKeep(r, start, &x.Extra, "tools", &x.Tools)
-			}
+	seen := r.Enter(&membersOfClientCapabilitiesSampling)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // context
+			start := r.Place()
+			x.Context = r.RawObject()
+			codec.OrKeep(r, start, &x.Extra, "context", &x.Context)
+		case 1: // tools
+			start := r.Place()
+			x.Tools = r.RawObject()
+			codec.OrKeep(r, start, &x.Extra, "tools", &x.Tools)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
+}
+
+var membersOfClientCapabilitiesTasks = codec.Members{
+	Names: []string{`"cancel":`, `"list":`, `"requests":`},
+	ID:    5506,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ClientCapabilitiesTasks) DecodeJSON(r *codec.Reader) {
 	*x = ClientCapabilitiesTasks{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "cancel":
-			if r.Member(&x.Extra, &seen, 0, "cancel") {
-				x.Cancel = r.RawObject()
-			}
-		case "list":
-			if r.Member(&x.Extra, &seen, 1, "list") {
-				x.List = r.RawObject()
-			}
-		case "requests":
-			if r.Member(&x.Extra, &seen, 2, "requests") {
-				x.Requests = codec.New(r, (*ClientCapabilitiesTasksRequests).DecodeJSON)
-			}
+	seen := r.Enter(&membersOfClientCapabilitiesTasks)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // cancel
+			x.Cancel = r.RawObject()
+		case 1: // list
+			x.List = r.RawObject()
+		case 2: // requests
+			x.Requests = codec.New(r, (*ClientCapabilitiesTasksRequests).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
+}
+
+var membersOfClientCapabilitiesTasksRequests = codec.Members{
+	Names: []string{`"elicitation":`, `"sampling":`},
+	ID:    49588,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ClientCapabilitiesTasksRequests) DecodeJSON(r *codec.Reader) {
 	*x = ClientCapabilitiesTasksRequests{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "elicitation":
-			if r.Member(&x.Extra, &seen, 0, "elicitation") {
-				x.Elicitation = codec.New(r, (*ClientCapabilitiesTasksRequestsElicitation).DecodeJSON)
-			}
-		case "sampling":
-			if r.Member(&x.Extra, &seen, 1, "sampling") {
-				x.Sampling = codec.New(r, (*ClientCapabilitiesTasksRequestsSampling).DecodeJSON)
-			}
+	seen := r.Enter(&membersOfClientCapabilitiesTasksRequests)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // elicitation
+			x.Elicitation = codec.New(r, (*ClientCapabilitiesTasksRequestsElicitation).DecodeJSON)
+		case 1: // sampling
+			x.Sampling = codec.New(r, (*ClientCapabilitiesTasksRequestsSampling).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
+}
+
+var membersOfClientCapabilitiesTasksRequestsElicitation = codec.Members{
+	Names: []string{`"create":`},
+	ID:    63285,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ClientCapabilitiesTasksRequestsElicitation) DecodeJSON(r *codec.Reader) {
 	*x = ClientCapabilitiesTasksRequestsElicitation{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "create":
-			if r.Member(&x.Extra, &seen, 0, "create") {
-				x.Create = r.RawObject()
-			}
+	seen := r.Enter(&membersOfClientCapabilitiesTasksRequestsElicitation)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // create
+			x.Create = r.RawObject()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
+}
+
+var membersOfClientCapabilitiesTasksRequestsSampling = codec.Members{
+	Names: []string{`"createMessage":`},
+	ID:    63529,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ClientCapabilitiesTasksRequestsSampling) DecodeJSON(r *codec.Reader) {
 	*x = ClientCapabilitiesTasksRequestsSampling{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "createMessage":
-			if r.Member(&x.Extra, &seen, 0, "createMessage") {
-				x.CreateMessage = r.RawObject()
-			}
+	seen := r.Enter(&membersOfClientCapabilitiesTasksRequestsSampling)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // createMessage
+			x.CreateMessage = r.RawObject()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
+}
+
+var membersOfCompleteRequest = codec.Members{
+	Names: []string{`"method":`, `"params":`, `"id":`, `"jsonrpc":`},
+	ID:    48367,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *CompleteRequest) DecodeJSON(r *codec.Reader) {
 	*x = CompleteRequest{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "id":
-			if r.Member(&x.Extra, &seen, 2, "id") {
-				start := r.Place()
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-				codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
-			}
-		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 3, "jsonrpc") {
-				start := r.Place()
-				x.JSONRPC = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
-			}
-		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, "method", "completion/complete")
-		case "params":
-			if r.Member(&x.Extra, &seen, 1, "params") {
-				x.Params.DecodeJSON(r)
-			}
+	seen := r.Enter(&membersOfCompleteRequest)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // method
+			r.Const(&seen, &x.Extra, "completion/complete")
+		case 1: // params
+			x.Params.DecodeJSON(r)
+		case 2: // id
+			start := r.Place()
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+			codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
+		case 3: // jsonrpc
+			start := r.Place()
+			x.JSONRPC = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfCompleteRequestParams = codec.Members{
+	Names: []string{`"argument":`, `"ref":`, `"_meta":`, `"context":`},
+	ID:    24285,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *CompleteRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = CompleteRequestParams{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 2, "_meta") {
-				start := r.Place()
-				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
-			}
-		case "argument":
-			if r.Member(&x.Extra, &seen, 0, "argument") {
-				x.Argument.DecodeJSON(r)
-			}
-		case "context":
-			if r.Member(&x.Extra, &seen, 3, "context") {
-				start := r.Place()
-				x.Context = codec.New(r, (*CompleteRequestParamsContext).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "context", &x.Context)
-			}
-		case "ref":
-			if r.Member(&x.Extra, &seen, 1, "ref") {
-				x.Ref = DecodeCompletionReference(r)
-			}
+	seen := r.Enter(&membersOfCompleteRequestParams)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // argument
+			x.Argument.DecodeJSON(r)
+		case 1: // ref
+			x.Ref = DecodeCompletionReference(r)
+		case 2: // _meta
+			start := r.Place()
+			x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+		case 3: // context
+			start := r.Place()
+			x.Context = codec.New(r, (*CompleteRequestParamsContext).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "context", &x.Context)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfCompleteRequestParamsArgument = codec.Members{
+	Names: []string{`"name":`, `"value":`},
+	ID:    19342,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *CompleteRequestParamsArgument) DecodeJSON(r *codec.Reader) {
 	*x = CompleteRequestParamsArgument{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "name":
-			if r.Member(&x.Extra, &seen, 0, "name") {
-				x.Name = r.Text()
-			}
-		case "value":
-			if r.Member(&x.Extra, &seen, 1, "value") {
-				x.Value = r.Text()
-			}
+	seen := r.Enter(&membersOfCompleteRequestParamsArgument)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // name
+			x.Name = r.Text()
+		case 1: // value
+			x.Value = r.Text()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfCompleteRequestParamsContext = codec.Members{
+	Names: []string{`"arguments":`},
+	ID:    27956,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *CompleteRequestParamsContext) DecodeJSON(r *codec.Reader) {
 	*x = CompleteRequestParamsContext{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "arguments":
-			if r.Member(&x.Extra, &seen, 0, "arguments") {
-				x.Arguments = codec.DecodeMapFunc(r, (*codec.Reader).Text)
-			}
+	seen := r.Enter(&membersOfCompleteRequestParamsContext)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // arguments
+			x.Arguments = codec.DecodeMapFunc(r, (*codec.Reader).Text)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
+}
+
+var membersOfCompleteResult = codec.Members{
+	Names: []string{`"completion":`, `"_meta":`, `"resultType":`},
+	ID:    45051,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *CompleteResult) DecodeJSON(r *codec.Reader) {
 	*x = CompleteResult{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, "_meta") {
-				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
-			}
-		case "completion":
-			if r.Member(&x.Extra, &seen, 0, "completion") {
-				x.Completion.DecodeJSON(r)
-			}
-		case "resultType":
-			if r.Member(&x.Extra, &seen, 2, "resultType") {
-				start := r.Place()
-				x.ResultType = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
-			}
+	seen := r.Enter(&membersOfCompleteResult)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // completion
+			x.Completion.DecodeJSON(r)
+		case 1: // _meta
+			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+		case 2: // resultType
+			start := r.Place()
+			x.ResultType = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfCompleteResultCompletion = codec.Members{
+	Names: []string{`"values":`, `"hasMore":`, `"total":`},
+	ID:    12965,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *CompleteResultCompletion) DecodeJSON(r *codec.Reader) {
 	*x = CompleteResultCompletion{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "hasMore":
-			if r.Member(&x.Extra, &seen, 1, "hasMore") {
-				x.HasMore = r.NewBool()
-			}
-		case "total":
-			if r.Member(&x.Extra, &seen, 2, "total") {
-				x.Total = r.NewInt(&x.Extra, "total")
-			}
-		case "values":
-			if r.Member(&x.Extra, &seen, 0, "values") {
-				x.Values = codec.DecodeListFunc(r, (*codec.Reader).Text)
-			}
+	seen := r.Enter(&membersOfCompleteResultCompletion)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // values
+			x.Values = codec.DecodeListFunc(r, (*codec.Reader).Text)
+		case 1: // hasMore
+			x.HasMore = r.NewBool()
+		case 2: // total
+			x.Total = r.NewInt(&x.Extra, "total")
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfCompleteResultResponse = codec.Members{
+	Names: []string{`"id":`, `"jsonrpc":`, `"result":`},
+	ID:    58152,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *CompleteResultResponse) DecodeJSON(r *codec.Reader) {
 	*x = CompleteResultResponse{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "id":
-			if r.Member(&x.Extra, &seen, 0, "id") {
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			}
-		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
-		case "result":
-			if r.Member(&x.Extra, &seen, 2, "result") {
-				x.Result.DecodeJSON(r)
-			}
+	seen := r.Enter(&membersOfCompleteResultResponse)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // id
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+		case 1: // jsonrpc
+			r.Const(&seen, &x.Extra, "2.0")
+		case 2: // result
+			x.Result.DecodeJSON(r)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
+}
+
+var membersOfCreateMessageRequest = codec.Members{
+	Names: []string{`"method":`, `"params":`, `"id":`, `"jsonrpc":`},
+	ID:    5349,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *CreateMessageRequest) DecodeJSON(r *codec.Reader) {
 	*x = CreateMessageRequest{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "id":
-			if r.Member(&x.Extra, &seen, 2, "id") {
-				start := r.Place()
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-				codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
-			}
-		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 3, "jsonrpc") {
-				start := r.Place()
-				x.JSONRPC = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
-			}
-		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, "method", "sampling/createMessage")
-		case "params":
-			if r.Member(&x.Extra, &seen, 1, "params") {
-				x.Params.DecodeJSON(r)
-			}
+	seen := r.Enter(&membersOfCreateMessageRequest)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // method
+			r.Const(&seen, &x.Extra, "sampling/createMessage")
+		case 1: // params
+			x.Params.DecodeJSON(r)
+		case 2: // id
+			start := r.Place()
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+			codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
+		case 3: // jsonrpc
+			start := r.Place()
+			x.JSONRPC = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfCreateMessageRequestParams = codec.Members{
+	Names: []string{`"maxTokens":`, `"messages":`, `"_meta":`, `"includeContext":`, `"metadata":`, `"modelPreferences":`, `"stopSequences":`, `"systemPrompt":`, `"task":`, `"temperature":`, `"toolChoice":`, `"tools":`},
+	ID:    10067,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *CreateMessageRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = CreateMessageRequestParams{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 2, "_meta") {
-				start := r.Place()
-				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
-			}
-		case "includeContext":
-			if r.Member(&x.Extra, &seen, 3, "includeContext") {
-				x.IncludeContext = new(CreateMessageRequestParamsIncludeContext(r.Text()))
-			}
-		case "maxTokens":
-			if r.Member(&x.Extra, &seen, 0, "maxTokens") {
-				x.MaxTokens = r.IntExact(&x.Extra, "maxTokens")
-			}
-		case "messages":
-			if r.Member(&x.Extra, &seen, 1, "messages") {
-				x.Messages = codec.DecodeList[SamplingMessage](r)
-			}
-		case "metadata":
-			if r.Member(&x.Extra, &seen, 4, "metadata") {
-				x.Metadata = r.RawObject()
-			}
-		case "modelPreferences":
-			if r.Member(&x.Extra, &seen, 5, "modelPreferences") {
-				x.ModelPreferences = codec.New(r, (*ModelPreferences).DecodeJSON)
-			}
-		case "stopSequences":
-			if r.Member(&x.Extra, &seen, 6, "stopSequences") {
-				x.StopSequences = codec.DecodeListFunc(r, (*codec.Reader).Text)
-			}
-		case "systemPrompt":
-			if r.Member(&x.Extra, &seen, 7, "systemPrompt") {
-				x.SystemPrompt = r.NewText()
-			}
-		case "task":
-			if r.Member(&x.Extra, &seen, 8, "task") {
-				start := r.Place()
-				x.Task = codec.New(r, (*TaskMetadata).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "task", &x.Task)
-			}
-		case "temperature":
-			if r.Member(&x.Extra, &seen, 9, "temperature") {
-				x.Temperature = r.NewFloat(&x.Extra, "temperature")
-			}
-		case "toolChoice":
-			if r.Member(&x.Extra, &seen, 10, "toolChoice") {
-				start := r.Place()
-				x.ToolChoice = codec.New(r, (*ToolChoice).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "toolChoice", &x.ToolChoice)
-			}
-		case "tools":
-			if r.Member(&x.Extra, &seen, 11, "tools") {
-				start := r.Place()
-				x.Tools = codec.DecodeList[Tool](r)
-				codec.OrKeep(r, start, &x.Extra, "tools", &x.Tools)
-			}
+	seen := r.Enter(&membersOfCreateMessageRequestParams)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // maxTokens
+			x.MaxTokens = r.IntExact(&x.Extra, "maxTokens")
+		case 1: // messages
+			x.Messages = codec.DecodeList[SamplingMessage](r)
+		case 2: // _meta
+			start := r.Place()
+			x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+		case 3: // includeContext
+			x.IncludeContext = new(CreateMessageRequestParamsIncludeContext(r.Text()))
+		case 4: // metadata
+			x.Metadata = r.RawObject()
+		case 5: // modelPreferences
+			x.ModelPreferences = codec.New(r, (*ModelPreferences).DecodeJSON)
+		case 6: // stopSequences
+			x.StopSequences = codec.DecodeListFunc(r, (*codec.Reader).Text)
+		case 7: // systemPrompt
+			x.SystemPrompt = r.NewText()
+		case 8: // task
+			start := r.Place()
+			x.Task = codec.New(r, (*TaskMetadata).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "task", &x.Task)
+		case 9: // temperature
+			x.Temperature = r.NewFloat(&x.Extra, "temperature")
+		case 10: // toolChoice
+			start := r.Place()
+			x.ToolChoice = codec.New(r, (*ToolChoice).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "toolChoice", &x.ToolChoice)
+		case 11: // tools
+			start := r.Place()
+			x.Tools = codec.DecodeList[Tool](r)
+			codec.OrKeep(r, start, &x.Extra, "tools", &x.Tools)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfCreateMessageResult = codec.Members{
+	Names: []string{`"content":`, `"model":`, `"role":`, `"_meta":`, `"stopReason":`},
+	ID:    14469,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *CreateMessageResult) DecodeJSON(r *codec.Reader) {
 	*x = CreateMessageResult{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 3, "_meta") {
-				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
-			}
-		case "content":
-			if r.Member(&x.Extra, &seen, 0, "content") {
-				x.Content.DecodeJSON(r)
-			}
-		case "model":
-			if r.Member(&x.Extra, &seen, 1, "model") {
-				x.Model = r.Text()
-			}
-		case "role":
-			if r.Member(&x.Extra, &seen, 2, "role") {
-				x.Role = Role(r.Text())
-			}
-		case "stopReason":
-			if r.Member(&x.Extra, &seen, 4, "stopReason") {
-				x.StopReason = r.NewText()
-			}
+	seen := r.Enter(&membersOfCreateMessageResult)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // content
+			x.Content.DecodeJSON(r)
+		case 1: // model
+			x.Model = r.Text()
+		case 2: // role
+			x.Role = Role(r.Text())
+		case 3: // _meta
+			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+		case 4: // stopReason
+			x.StopReason = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
+}
+
+var membersOfCreateTaskResult = codec.Members{
+	Names: []string{`"task":`, `"_meta":`},
+	ID:    14925,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *CreateTaskResult) DecodeJSON(r *codec.Reader) {
 	*x = CreateTaskResult{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, "_meta") {
-				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
-			}
-		case "task":
-			if r.Member(&x.Extra, &seen, 0, "task") {
-				x.Task.DecodeJSON(r)
-			}
+	seen := r.Enter(&membersOfCreateTaskResult)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // task
+			x.Task.DecodeJSON(r)
+		case 1: // _meta
+			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfDiscoverRequest = codec.Members{
+	Names: []string{`"id":`, `"jsonrpc":`, `"method":`, `"params":`},
+	ID:    58883,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *DiscoverRequest) DecodeJSON(r *codec.Reader) {
 	*x = DiscoverRequest{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "id":
-			if r.Member(&x.Extra, &seen, 0, "id") {
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			}
-		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
-		case "method":
-			r.ConstMember(&x.Extra, &seen, 2, "method", "server/discover")
-		case "params":
-			if r.Member(&x.Extra, &seen, 3, "params") {
-				x.Params.DecodeJSON(r)
-			}
+	seen := r.Enter(&membersOfDiscoverRequest)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // id
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+		case 1: // jsonrpc
+			r.Const(&seen, &x.Extra, "2.0")
+		case 2: // method
+			r.Const(&seen, &x.Extra, "server/discover")
+		case 3: // params
+			x.Params.DecodeJSON(r)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 4)
+}
+
+var membersOfDiscoverResult = codec.Members{
+	Names: []string{`"cacheScope":`, `"capabilities":`, `"resultType":`, `"supportedVersions":`, `"ttlMs":`, `"_meta":`, `"instructions":`},
+	ID:    55335,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *DiscoverResult) DecodeJSON(r *codec.Reader) {
 	*x = DiscoverResult{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 5, "_meta") {
-				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
-			}
-		case "cacheScope":
-			if r.Member(&x.Extra, &seen, 0, "cacheScope") {
-				x.CacheScope = CacheScope(r.Text())
-			}
-		case "capabilities":
-			if r.Member(&x.Extra, &seen, 1, "capabilities") {
-				x.Capabilities.DecodeJSON(r)
-			}
-		case "instructions":
-			if r.Member(&x.Extra, &seen, 6, "instructions") {
-				x.Instructions = r.NewText()
-			}
-		case "resultType":
-			if r.Member(&x.Extra, &seen, 2, "resultType") {
-				x.ResultType = r.Text()
-			}
-		case "supportedVersions":
-			if r.Member(&x.Extra, &seen, 3, "supportedVersions") {
-				x.SupportedVersions = codec.DecodeListFunc(r, (*codec.Reader).Text)
-			}
-		case "ttlMs":
-			if r.Member(&x.Extra, &seen, 4, "ttlMs") {
-				x.TTLMs = r.IntExact(&x.Extra, "ttlMs")
-			}
+	seen := r.Enter(&membersOfDiscoverResult)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // cacheScope
+			x.CacheScope = CacheScope(r.Text())
+		case 1: // capabilities
+			x.Capabilities.DecodeJSON(r)
+		case 2: // resultType
+			x.ResultType = r.Text()
+		case 3: // supportedVersions
+			x.SupportedVersions = codec.DecodeListFunc(r, (*codec.Reader).Text)
+		case 4: // ttlMs
+			x.TTLMs = r.IntExact(&x.Extra, "ttlMs")
+		case 5: // _meta
+			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+		case 6: // instructions
+			x.Instructions = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 5)
+}
+
+var membersOfDiscoverResultResponse = codec.Members{
+	Names: []string{`"id":`, `"jsonrpc":`, `"result":`},
+	ID:    29428,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *DiscoverResultResponse) DecodeJSON(r *codec.Reader) {
 	*x = DiscoverResultResponse{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "id":
-			if r.Member(&x.Extra, &seen, 0, "id") {
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			}
-		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
-		case "result":
-			if r.Member(&x.Extra, &seen, 2, "result") {
-				x.Result.DecodeJSON(r)
-			}
+	seen := r.Enter(&membersOfDiscoverResultResponse)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // id
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+		case 1: // jsonrpc
+			r.Const(&seen, &x.Extra, "2.0")
+		case 2: // result
+			x.Result.DecodeJSON(r)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
+}
+
+var membersOfElicitRequest = codec.Members{
+	Names: []string{`"method":`, `"params":`, `"id":`, `"jsonrpc":`},
+	ID:    58006,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ElicitRequest) DecodeJSON(r *codec.Reader) {
 	*x = ElicitRequest{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "id":
-			if r.Member(&x.Extra, &seen, 2, "id") {
-				start := r.Place()
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-				codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
-			}
-		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 3, "jsonrpc") {
-				start := r.Place()
-				x.JSONRPC = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
-			}
-		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, "method", "elicitation/create")
-		case "params":
-			if r.Member(&x.Extra, &seen, 1, "params") {
-				x.Params = DecodeElicitRequestParams(r)
-			}
+	seen := r.Enter(&membersOfElicitRequest)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // method
+			r.Const(&seen, &x.Extra, "elicitation/create")
+		case 1: // params
+			x.Params = DecodeElicitRequestParams(r)
+		case 2: // id
+			start := r.Place()
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+			codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
+		case 3: // jsonrpc
+			start := r.Place()
+			x.JSONRPC = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfElicitRequestFormParams = codec.Members{
+	Names: []string{`"message":`, `"requestedSchema":`, `"_meta":`, `"mode":`, `"task":`},
+	ID:    33606,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ElicitRequestFormParams) DecodeJSON(r *codec.Reader) {
 	*x = ElicitRequestFormParams{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 2, "_meta") {
-				start := r.Place()
-				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
-			}
-		case "message":
-			if r.Member(&x.Extra, &seen, 0, "message") {
-				x.Message = r.Text()
-			}
-		case "mode":
-			if r.Member(&x.Extra, &seen, 3, "mode") {
-				start := r.Place()
-				x.Mode = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "mode", &x.Mode)
-			}
-		case "requestedSchema":
-			if r.Member(&x.Extra, &seen, 1, "requestedSchema") {
-				x.RequestedSchema.DecodeJSON(r)
-			}
-		case "task":
-			if r.Member(&x.Extra, &seen, 4, "task") {
-				start := r.Place()
-				x.Task = codec.New(r, (*TaskMetadata).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "task", &x.Task)
-			}
+	seen := r.Enter(&membersOfElicitRequestFormParams)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // message
+			x.Message = r.Text()
+		case 1: // requestedSchema
+			x.RequestedSchema.DecodeJSON(r)
+		case 2: // _meta
+			start := r.Place()
+			x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+		case 3: // mode
+			start := r.Place()
+			x.Mode = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "mode", &x.Mode)
+		case 4: // task
+			start := r.Place()
+			x.Task = codec.New(r, (*TaskMetadata).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "task", &x.Task)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfElicitRequestFormParamsRequestedSchema = codec.Members{
+	Names: []string{`"properties":`, `"type":`, `"$schema":`, `"required":`},
+	ID:    1301,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ElicitRequestFormParamsRequestedSchema) DecodeJSON(r *codec.Reader) {
 	*x = ElicitRequestFormParamsRequestedSchema{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "$schema":
-			if r.Member(&x.Extra, &seen, 2, "$schema") {
-				start := r.Place()
-				x.Schema = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "$schema", &x.Schema)
-			}
-		case "properties":
-			if r.Member(&x.Extra, &seen, 0, "properties") {
-				x.Properties = codec.DecodeMapFunc(r, DecodePrimitiveSchemaDefinition)
-			}
-		case "required":
-			if r.Member(&x.Extra, &seen, 3, "required") {
-				x.Required = codec.DecodeListFunc(r, (*codec.Reader).Text)
-			}
-		case "type":
-			r.ConstMember(&x.Extra, &seen, 1, "type", "object")
+	seen := r.Enter(&membersOfElicitRequestFormParamsRequestedSchema)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // properties
+			x.Properties = codec.DecodeMapFunc(r, DecodePrimitiveSchemaDefinition)
+		case 1: // type
+			r.Const(&seen, &x.Extra, "object")
+		case 2: // $schema
+			start := r.Place()
+			x.Schema = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "$schema", &x.Schema)
+		case 3: // required
+			x.Required = codec.DecodeListFunc(r, (*codec.Reader).Text)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfElicitRequestURLParams = codec.Members{
+	Names: []string{`"message":`, `"mode":`, `"url":`, `"_meta":`, `"elicitationId":`, `"task":`},
+	ID:    20837,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ElicitRequestURLParams) DecodeJSON(r *codec.Reader) {
 	*x = ElicitRequestURLParams{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 3, "_meta") {
-				start := r.Place()
-				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
-			}
-		case "elicitationId":
-			if r.Member(&x.Extra, &seen, 4, "elicitationId") {
-				start := r.Place()
-				x.ElicitationID = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "elicitationId", &x.ElicitationID)
-			}
-		case "message":
-			if r.Member(&x.Extra, &seen, 0, "message") {
-				x.Message = r.Text()
-			}
-		case "mode":
-			r.ConstMember(&x.Extra, &seen, 1, "mode", "url")
-		case "task":
-			if r.Member(&x.Extra, &seen, 5, "task") {
-				start := r.Place()
-				x.Task = codec.New(r, (*TaskMetadata).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "task", &x.Task)
-			}
-		case "url":
-			if r.Member(&x.Extra, &seen, 2, "url") {
-				x.URL = r.Text()
-			}
+	seen := r.Enter(&membersOfElicitRequestURLParams)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // message
+			x.Message = r.Text()
+		case 1: // mode
+			r.Const(&seen, &x.Extra, "url")
+		case 2: // url
+			x.URL = r.Text()
+		case 3: // _meta
+			start := r.Place()
+			x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+		case 4: // elicitationId
+			start := r.Place()
+			x.ElicitationID = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "elicitationId", &x.ElicitationID)
+		case 5: // task
+			start := r.Place()
+			x.Task = codec.New(r, (*TaskMetadata).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "task", &x.Task)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
+}
+
+var membersOfElicitResult = codec.Members{
+	Names: []string{`"action":`, `"_meta":`, `"content":`},
+	ID:    53648,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ElicitResult) DecodeJSON(r *codec.Reader) {
 	*x = ElicitResult{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, "_meta") {
-				start := r.Place()
-				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
-			}
-		case "action":
-			if r.Member(&x.Extra, &seen, 0, "action") {
-				x.Action = ElicitResultAction(r.Text())
-			}
-		case "content":
-			if r.Member(&x.Extra, &seen, 2, "content") {
-				x.Content = codec.DecodeMapFunc(r, DecodeElicitResultContentValue)
-			}
+	seen := r.Enter(&membersOfElicitResult)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // action
+			x.Action = ElicitResultAction(r.Text())
+		case 1: // _meta
+			start := r.Place()
+			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+		case 2: // content
+			x.Content = codec.DecodeMapFunc(r, DecodeElicitResultContentValue)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfElicitationCompleteNotification = codec.Members{
+	Names: []string{`"jsonrpc":`, `"method":`, `"params":`},
+	ID:    9802,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ElicitationCompleteNotification) DecodeJSON(r *codec.Reader) {
 	*x = ElicitationCompleteNotification{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 0, "jsonrpc", "2.0")
-		case "method":
-			r.ConstMember(&x.Extra, &seen, 1, "method", "notifications/elicitation/complete")
-		case "params":
-			if r.Member(&x.Extra, &seen, 2, "params") {
-				x.Params.DecodeJSON(r)
-			}
+	seen := r.Enter(&membersOfElicitationCompleteNotification)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // jsonrpc
+			r.Const(&seen, &x.Extra, "2.0")
+		case 1: // method
+			r.Const(&seen, &x.Extra, "notifications/elicitation/complete")
+		case 2: // params
+			x.Params.DecodeJSON(r)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
+}
+
+var membersOfElicitationCompleteNotificationParams = codec.Members{
+	Names: []string{`"elicitationId":`},
+	ID:    39128,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ElicitationCompleteNotificationParams) DecodeJSON(r *codec.Reader) {
 	*x = ElicitationCompleteNotificationParams{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "elicitationId":
-			if r.Member(&x.Extra, &seen, 0, "elicitationId") {
-				x.ElicitationID = r.Text()
-			}
+	seen := r.Enter(&membersOfElicitationCompleteNotificationParams)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // elicitationId
+			x.ElicitationID = r.Text()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfEmbeddedResource = codec.Members{
+	Names: []string{`"resource":`, `"type":`, `"_meta":`, `"annotations":`},
+	ID:    15451,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *EmbeddedResource) DecodeJSON(r *codec.Reader) {
 	*x = EmbeddedResource{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 2, "_meta") {
-				start := r.Place()
-				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
-			}
-		case "annotations":
-			if r.Member(&x.Extra, &seen, 3, "annotations") {
-				x.Annotations = codec.New(r, (*Annotations).DecodeJSON)
-			}
-		case "resource":
-			if r.Member(&x.Extra, &seen, 0, "resource") {
-				x.Resource = DecodeAnyResourceContents(r)
-			}
-		case "type":
-			r.ConstMember(&x.Extra, &seen, 1, "type", "resource")
+	seen := r.Enter(&membersOfEmbeddedResource)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // resource
+			x.Resource = DecodeAnyResourceContents(r)
+		case 1: // type
+			r.Const(&seen, &x.Extra, "resource")
+		case 2: // _meta
+			start := r.Place()
+			x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+		case 3: // annotations
+			x.Annotations = codec.New(r, (*Annotations).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfError = codec.Members{
+	Names: []string{`"code":`, `"message":`, `"data":`},
+	Null:  1 << 2,
+	ID:    40177,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *Error) DecodeJSON(r *codec.Reader) {
 	*x = Error{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "code":
-			if r.Member(&x.Extra, &seen, 0, "code") {
-				x.Code = r.IntExact(&x.Extra, "code")
-			}
-		case "data":
-			if r.MemberOrNull(&seen, 2) {
-				x.Data = r.Raw()
-			}
-		case "message":
-			if r.Member(&x.Extra, &seen, 1, "message") {
-				x.Message = r.Text()
-			}
+	seen := r.Enter(&membersOfError)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // code
+			x.Code = r.IntExact(&x.Extra, "code")
+		case 1: // message
+			x.Message = r.Text()
+		case 2: // data
+			x.Data = r.Raw()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfGetPromptRequest = codec.Members{
+	Names: []string{`"method":`, `"params":`, `"id":`, `"jsonrpc":`},
+	ID:    43754,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *GetPromptRequest) DecodeJSON(r *codec.Reader) {
 	*x = GetPromptRequest{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "id":
-			if r.Member(&x.Extra, &seen, 2, "id") {
-				start := r.Place()
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-				codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
-			}
-		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 3, "jsonrpc") {
-				start := r.Place()
-				x.JSONRPC = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
-			}
-		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, "method", "prompts/get")
-		case "params":
-			if r.Member(&x.Extra, &seen, 1, "params") {
-				x.Params.DecodeJSON(r)
-			}
+	seen := r.Enter(&membersOfGetPromptRequest)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // method
+			r.Const(&seen, &x.Extra, "prompts/get")
+		case 1: // params
+			x.Params.DecodeJSON(r)
+		case 2: // id
+			start := r.Place()
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+			codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
+		case 3: // jsonrpc
+			start := r.Place()
+			x.JSONRPC = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -1481,73 +1372,63 @@ func (x *GetPromptRequest) DecodeJSON(r *codec.Reader) {
 	seen.Require(&x.Extra, 2)
 }
 
+var membersOfGetPromptRequestParams = codec.Members{
+	Names: []string{`"name":`, `"_meta":`, `"arguments":`, `"inputResponses":`, `"requestState":`},
+	ID:    28216,
+}
+
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *GetPromptRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = GetPromptRequestParams{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, "_meta") {
-				start := r.Place()
-				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
-			}
-		case "arguments":
-			if r.Member(&x.Extra, &seen, 2, "arguments") {
-				x.Arguments = codec.DecodeMapFunc(r, (*codec.Reader).Text)
-			}
-		case "inputResponses":
-			if r.Member(&x.Extra, &seen, 3, "inputResponses") {
-				start := r.Place()
-				x.InputResponses = codec.DecodeMapFunc(r, DecodeInputResponse)
-				codec.OrKeep(r, start, &x.Extra, "inputResponses", &x.InputResponses)
-			}
-		case "name":
-			if r.Member(&x.Extra, &seen, 0, "name") {
-				x.Name = r.Text()
-			}
-		case "requestState":
-			if r.Member(&x.Extra, &seen, 4, "requestState") {
-				start := r.Place()
-				x.RequestState = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "requestState", &x.RequestState)
-			}
+	seen := r.Enter(&membersOfGetPromptRequestParams)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // name
+			x.Name = r.Text()
+		case 1: // _meta
+			start := r.Place()
+			x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+		case 2: // arguments
+			x.Arguments = codec.DecodeMapFunc(r, (*codec.Reader).Text)
+		case 3: // inputResponses
+			start := r.Place()
+			x.InputResponses = codec.DecodeMapFunc(r, DecodeInputResponse)
+			codec.OrKeep(r, start, &x.Extra, "inputResponses", &x.InputResponses)
+		case 4: // requestState
+			start := r.Place()
+			x.RequestState = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "requestState", &x.RequestState)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfGetPromptResult = codec.Members{
+	Names: []string{`"messages":`, `"_meta":`, `"description":`, `"resultType":`},
+	ID:    57372,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *GetPromptResult) DecodeJSON(r *codec.Reader) {
 	*x = GetPromptResult{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, "_meta") {
-				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
-			}
-		case "description":
-			if r.Member(&x.Extra, &seen, 2, "description") {
-				x.Description = r.NewText()
-			}
-		case "messages":
-			if r.Member(&x.Extra, &seen, 0, "messages") {
-				x.Messages = codec.DecodeList[PromptMessage](r)
-			}
-		case "resultType":
-			if r.Member(&x.Extra, &seen, 3, "resultType") {
-				start := r.Place()
-				x.ResultType = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
-			}
+	seen := r.Enter(&membersOfGetPromptResult)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // messages
+			x.Messages = codec.DecodeList[PromptMessage](r)
+		case 1: // _meta
+			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+		case 2: // description
+			x.Description = r.NewText()
+		case 3: // resultType
+			start := r.Place()
+			x.ResultType = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -1555,24 +1436,24 @@ func (x *GetPromptResult) DecodeJSON(r *codec.Reader) {
 	seen.Require(&x.Extra, 1)
 }
 
+var membersOfGetPromptResultResponse = codec.Members{
+	Names: []string{`"id":`, `"jsonrpc":`, `"result":`},
+	ID:    32475,
+}
+
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *GetPromptResultResponse) DecodeJSON(r *codec.Reader) {
 	*x = GetPromptResultResponse{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "id":
-			if r.Member(&x.Extra, &seen, 0, "id") {
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			}
-		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
-		case "result":
-			if r.Member(&x.Extra, &seen, 2, "result") {
-				x.Result = DecodeGetPromptResultResponseResult(r)
-			}
+	seen := r.Enter(&membersOfGetPromptResultResponse)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // id
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+		case 1: // jsonrpc
+			r.Const(&seen, &x.Extra, "2.0")
+		case 2: // result
+			x.Result = DecodeGetPromptResultResponseResult(r)
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -1580,45 +1461,47 @@ func (x *GetPromptResultResponse) DecodeJSON(r *codec.Reader) {
 	seen.Require(&x.Extra, 3)
 }
 
+var membersOfGetTaskPayloadRequest = codec.Members{
+	Names: []string{`"id":`, `"jsonrpc":`, `"method":`, `"params":`},
+	ID:    14669,
+}
+
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *GetTaskPayloadRequest) DecodeJSON(r *codec.Reader) {
 	*x = GetTaskPayloadRequest{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "id":
-			if r.Member(&x.Extra, &seen, 0, "id") {
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			}
-		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
-		case "method":
-			r.ConstMember(&x.Extra, &seen, 2, "method", "tasks/result")
-		case "params":
-			if r.Member(&x.Extra, &seen, 3, "params") {
-				x.Params.DecodeJSON(r)
-			}
+	seen := r.Enter(&membersOfGetTaskPayloadRequest)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // id
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+		case 1: // jsonrpc
+			r.Const(&seen, &x.Extra, "2.0")
+		case 2: // method
+			r.Const(&seen, &x.Extra, "tasks/result")
+		case 3: // params
+			x.Params.DecodeJSON(r)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 4)
+}
+
+var membersOfGetTaskPayloadRequestParams = codec.Members{
+	Names: []string{`"taskId":`},
+	ID:    26731,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *GetTaskPayloadRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = GetTaskPayloadRequestParams{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "taskId":
-			if r.Member(&x.Extra, &seen, 0, "taskId") {
-				x.TaskID = r.Text()
-			}
+	seen := r.Enter(&membersOfGetTaskPayloadRequestParams)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // taskId
+			x.TaskID = r.Text()
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -1626,44 +1509,46 @@ func (x *GetTaskPayloadRequestParams) DecodeJSON(r *codec.Reader) {
 	seen.Require(&x.Extra, 1)
 }
 
+var membersOfGetTaskPayloadResult = codec.Members{
+	Names: []string{`"_meta":`},
+	ID:    46573,
+}
+
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *GetTaskPayloadResult) DecodeJSON(r *codec.Reader) {
 	*x = GetTaskPayloadResult{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 0, "_meta") {
-				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
-			}
+	seen := r.Enter(&membersOfGetTaskPayloadResult)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // _meta
+			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 }
 
+var membersOfGetTaskRequest = codec.Members{
+	Names: []string{`"id":`, `"jsonrpc":`, `"method":`, `"params":`},
+	ID:    46131,
+}
+
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *GetTaskRequest) DecodeJSON(r *codec.Reader) {
 	*x = GetTaskRequest{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "id":
-			if r.Member(&x.Extra, &seen, 0, "id") {
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			}
-		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
-		case "method":
-			r.ConstMember(&x.Extra, &seen, 2, "method", "tasks/get")
-		case "params":
-			if r.Member(&x.Extra, &seen, 3, "params") {
-				x.Params.DecodeJSON(r)
-			}
+	seen := r.Enter(&membersOfGetTaskRequest)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // id
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+		case 1: // jsonrpc
+			r.Const(&seen, &x.Extra, "2.0")
+		case 2: // method
+			r.Const(&seen, &x.Extra, "tasks/get")
+		case 3: // params
+			x.Params.DecodeJSON(r)
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -1671,18 +1556,20 @@ func (x *GetTaskRequest) DecodeJSON(r *codec.Reader) {
 	seen.Require(&x.Extra, 4)
 }
 
+var membersOfGetTaskRequestParams = codec.Members{
+	Names: []string{`"taskId":`},
+	ID:    9561,
+}
+
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *GetTaskRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = GetTaskRequestParams{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "taskId":
-			if r.Member(&x.Extra, &seen, 0, "taskId") {
-				x.TaskID = r.Text()
-			}
+	seen := r.Enter(&membersOfGetTaskRequestParams)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // taskId
+			x.TaskID = r.Text()
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -1690,48 +1577,37 @@ func (x *GetTaskRequestParams) DecodeJSON(r *codec.Reader) {
 	seen.Require(&x.Extra, 1)
 }
 
+var membersOfGetTaskResult = codec.Members{
+	Names: []string{`"createdAt":`, `"lastUpdatedAt":`, `"status":`, `"taskId":`, `"ttl":`, `"_meta":`, `"pollInterval":`, `"statusMessage":`},
+	Null:  1 << 4,
+	ID:    535,
+}
+
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *GetTaskResult) DecodeJSON(r *codec.Reader) {
 	*x = GetTaskResult{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 5, "_meta") {
-				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+	seen := r.Enter(&membersOfGetTaskResult)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // createdAt
+			x.CreatedAt = r.Text()
+		case 1: // lastUpdatedAt
+			x.LastUpdatedAt = r.Text()
+		case 2: // status
+			x.Status = TaskStatus(r.Text())
+		case 3: // taskId
+			x.TaskID = r.Text()
+		case 4: // ttl
+			if !r.Null() {
+				x.TTL = r.NewInt(&x.Extra, "ttl")
 			}
-		case "createdAt":
-			if r.Member(&x.Extra, &seen, 0, "createdAt") {
-				x.CreatedAt = r.Text()
-			}
-		case "lastUpdatedAt":
-			if r.Member(&x.Extra, &seen, 1, "lastUpdatedAt") {
-				x.LastUpdatedAt = r.Text()
-			}
-		case "pollInterval":
-			if r.Member(&x.Extra, &seen, 6, "pollInterval") {
-				x.PollInterval = r.NewInt(&x.Extra, "pollInterval")
-			}
-		case "status":
-			if r.Member(&x.Extra, &seen, 2, "status") {
-				x.Status = TaskStatus(r.Text())
-			}
-		case "statusMessage":
-			if r.Member(&x.Extra, &seen, 7, "statusMessage") {
-				x.StatusMessage = r.NewText()
-			}
-		case "taskId":
-			if r.Member(&x.Extra, &seen, 3, "taskId") {
-				x.TaskID = r.Text()
-			}
-		case "ttl":
-			if r.MemberOrNull(&seen, 4) {
-				if !r.Null() {
-					x.TTL = r.NewInt(&x.Extra, "ttl")
-				}
-			}
+		case 5: // _meta
+			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+		case 6: // pollInterval
+			x.PollInterval = r.NewInt(&x.Extra, "pollInterval")
+		case 7: // statusMessage
+			x.StatusMessage = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -1739,1083 +1615,1003 @@ func (x *GetTaskResult) DecodeJSON(r *codec.Reader) {
 	seen.Require(&x.Extra, 5)
 }
 
+var membersOfHeaderMismatchError = codec.Members{
+	Names: []string{`"error":`, `"jsonrpc":`, `"id":`},
+	ID:    58266,
+}
+
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *HeaderMismatchError) DecodeJSON(r *codec.Reader) {
 	*x = HeaderMismatchError{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "error":
-			if r.Member(&x.Extra, &seen, 0, "error") {
-				x.Error.DecodeJSON(r)
-			}
-		case "id":
-			if r.Member(&x.Extra, &seen, 2, "id") {
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			}
-		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
+	seen := r.Enter(&membersOfHeaderMismatchError)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // error
+			x.Error.DecodeJSON(r)
+		case 1: // jsonrpc
+			r.Const(&seen, &x.Extra, "2.0")
+		case 2: // id
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfHeaderMismatchErrorError = codec.Members{
+	Names: []string{`"code":`, `"message":`, `"data":`},
+	Null:  1 << 2,
+	ID:    65052,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *HeaderMismatchErrorError) DecodeJSON(r *codec.Reader) {
 	*x = HeaderMismatchErrorError{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "code":
-			r.ConstIntMember(&x.Extra, &seen, 0, "code", -32020)
-		case "data":
-			if r.MemberOrNull(&seen, 2) {
-				x.Data = r.Raw()
-			}
-		case "message":
-			if r.Member(&x.Extra, &seen, 1, "message") {
-				x.Message = r.Text()
-			}
+	seen := r.Enter(&membersOfHeaderMismatchErrorError)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // code
+			r.ConstInt(&seen, &x.Extra, -32020)
+		case 1: // message
+			x.Message = r.Text()
+		case 2: // data
+			x.Data = r.Raw()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfIcon = codec.Members{
+	Names: []string{`"src":`, `"mimeType":`, `"sizes":`, `"theme":`},
+	ID:    51984,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *Icon) DecodeJSON(r *codec.Reader) {
 	*x = Icon{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "mimeType":
-			if r.Member(&x.Extra, &seen, 1, "mimeType") {
-				x.MIMEType = r.NewText()
-			}
-		case "sizes":
-			if r.Member(&x.Extra, &seen, 2, "sizes") {
-				x.Sizes = codec.DecodeListFunc(r, (*codec.Reader).Text)
-			}
-		case "src":
-			if r.Member(&x.Extra, &seen, 0, "src") {
-				x.Src = r.Text()
-			}
-		case "theme":
-			if r.Member(&x.Extra, &seen, 3, "theme") {
-				x.Theme = new(IconTheme(r.Text()))
-			}
+	seen := r.Enter(&membersOfIcon)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // src
+			x.Src = r.Text()
+		case 1: // mimeType
+			x.MIMEType = r.NewText()
+		case 2: // sizes
+			x.Sizes = codec.DecodeListFunc(r, (*codec.Reader).Text)
+		case 3: // theme
+			x.Theme = new(IconTheme(r.Text()))
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfIcons = codec.Members{
+	Names: []string{`"icons":`},
+	ID:    11481,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *Icons) DecodeJSON(r *codec.Reader) {
 	*x = Icons{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "icons":
-			if r.Member(&x.Extra, &seen, 0, "icons") {
-				x.Icons = codec.DecodeList[Icon](r)
-			}
+	seen := r.Enter(&membersOfIcons)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // icons
+			x.Icons = codec.DecodeList[Icon](r)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
+}
+
+var membersOfImageContent = codec.Members{
+	Names: []string{`"data":`, `"mimeType":`, `"type":`, `"_meta":`, `"annotations":`},
+	ID:    53587,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ImageContent) DecodeJSON(r *codec.Reader) {
 	*x = ImageContent{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 3, "_meta") {
-				start := r.Place()
-				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
-			}
-		case "annotations":
-			if r.Member(&x.Extra, &seen, 4, "annotations") {
-				x.Annotations = codec.New(r, (*Annotations).DecodeJSON)
-			}
-		case "data":
-			if r.Member(&x.Extra, &seen, 0, "data") {
-				x.Data = r.Text()
-			}
-		case "mimeType":
-			if r.Member(&x.Extra, &seen, 1, "mimeType") {
-				x.MIMEType = r.Text()
-			}
-		case "type":
-			r.ConstMember(&x.Extra, &seen, 2, "type", "image")
+	seen := r.Enter(&membersOfImageContent)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // data
+			x.Data = r.Text()
+		case 1: // mimeType
+			x.MIMEType = r.Text()
+		case 2: // type
+			r.Const(&seen, &x.Extra, "image")
+		case 3: // _meta
+			start := r.Place()
+			x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+		case 4: // annotations
+			x.Annotations = codec.New(r, (*Annotations).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
+}
+
+var membersOfImplementation = codec.Members{
+	Names: []string{`"name":`, `"version":`, `"description":`, `"icons":`, `"title":`, `"websiteUrl":`},
+	ID:    38279,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *Implementation) DecodeJSON(r *codec.Reader) {
 	*x = Implementation{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "description":
-			if r.Member(&x.Extra, &seen, 2, "description") {
-				start := r.Place()
-				x.Description = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "description", &x.Description)
-			}
-		case "icons":
-			if r.Member(&x.Extra, &seen, 3, "icons") {
-				start := r.Place()
-				x.Icons = codec.DecodeList[Icon](r)
-				codec.OrKeep(r, start, &x.Extra, "icons", &x.Icons)
-			}
-		case "name":
-			if r.Member(&x.Extra, &seen, 0, "name") {
-				x.Name = r.Text()
-			}
-		case "title":
-			if r.Member(&x.Extra, &seen, 4, "title") {
-				start := r.Place()
-				x.Title = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "title", &x.Title)
-			}
-		case "version":
-			if r.Member(&x.Extra, &seen, 1, "version") {
-				x.Version = r.Text()
-			}
-		case "websiteUrl":
-			if r.Member(&x.Extra, &seen, 5, "websiteUrl") {
-				start := r.Place()
-				x.WebsiteURL = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "websiteUrl", &x.WebsiteURL)
-			}
+	seen := r.Enter(&membersOfImplementation)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // name
+			x.Name = r.Text()
+		case 1: // version
+			x.Version = r.Text()
+		case 2: // description
+			start := r.Place()
+			x.Description = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "description", &x.Description)
+		case 3: // icons
+			start := r.Place()
+			x.Icons = codec.DecodeList[Icon](r)
+			codec.OrKeep(r, start, &x.Extra, "icons", &x.Icons)
+		case 4: // title
+			start := r.Place()
+			x.Title = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "title", &x.Title)
+		case 5: // websiteUrl
+			start := r.Place()
+			x.WebsiteURL = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "websiteUrl", &x.WebsiteURL)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfInitializeRequest = codec.Members{
+	Names: []string{`"method":`, `"params":`, `"id":`, `"jsonrpc":`},
+	ID:    58612,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *InitializeRequest) DecodeJSON(r *codec.Reader) {
 	*x = InitializeRequest{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "id":
-			if r.Member(&x.Extra, &seen, 2, "id") {
-				start := r.Place()
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-				codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
-			}
-		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 3, "jsonrpc") {
-				start := r.Place()
-				x.JSONRPC = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
-			}
-		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, "method", "initialize")
-		case "params":
-			if r.Member(&x.Extra, &seen, 1, "params") {
-				x.Params.DecodeJSON(r)
-			}
+	seen := r.Enter(&membersOfInitializeRequest)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // method
+			r.Const(&seen, &x.Extra, "initialize")
+		case 1: // params
+			x.Params.DecodeJSON(r)
+		case 2: // id
+			start := r.Place()
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+			codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
+		case 3: // jsonrpc
+			start := r.Place()
+			x.JSONRPC = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfInitializeRequestParams = codec.Members{
+	Names: []string{`"capabilities":`, `"clientInfo":`, `"protocolVersion":`, `"_meta":`},
+	ID:    40594,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *InitializeRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = InitializeRequestParams{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 3, "_meta") {
-				start := r.Place()
-				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
-			}
-		case "capabilities":
-			if r.Member(&x.Extra, &seen, 0, "capabilities") {
-				x.Capabilities.DecodeJSON(r)
-			}
-		case "clientInfo":
-			if r.Member(&x.Extra, &seen, 1, "clientInfo") {
-				x.ClientInfo.DecodeJSON(r)
-			}
-		case "protocolVersion":
-			if r.Member(&x.Extra, &seen, 2, "protocolVersion") {
-				x.ProtocolVersion = r.Text()
-			}
+	seen := r.Enter(&membersOfInitializeRequestParams)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // capabilities
+			x.Capabilities.DecodeJSON(r)
+		case 1: // clientInfo
+			x.ClientInfo.DecodeJSON(r)
+		case 2: // protocolVersion
+			x.ProtocolVersion = r.Text()
+		case 3: // _meta
+			start := r.Place()
+			x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
+}
+
+var membersOfInitializeResult = codec.Members{
+	Names: []string{`"capabilities":`, `"protocolVersion":`, `"serverInfo":`, `"_meta":`, `"instructions":`},
+	ID:    21346,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *InitializeResult) DecodeJSON(r *codec.Reader) {
 	*x = InitializeResult{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 3, "_meta") {
-				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
-			}
-		case "capabilities":
-			if r.Member(&x.Extra, &seen, 0, "capabilities") {
-				x.Capabilities.DecodeJSON(r)
-			}
-		case "instructions":
-			if r.Member(&x.Extra, &seen, 4, "instructions") {
-				x.Instructions = r.NewText()
-			}
-		case "protocolVersion":
-			if r.Member(&x.Extra, &seen, 1, "protocolVersion") {
-				x.ProtocolVersion = r.Text()
-			}
-		case "serverInfo":
-			if r.Member(&x.Extra, &seen, 2, "serverInfo") {
-				x.ServerInfo.DecodeJSON(r)
-			}
+	seen := r.Enter(&membersOfInitializeResult)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // capabilities
+			x.Capabilities.DecodeJSON(r)
+		case 1: // protocolVersion
+			x.ProtocolVersion = r.Text()
+		case 2: // serverInfo
+			x.ServerInfo.DecodeJSON(r)
+		case 3: // _meta
+			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+		case 4: // instructions
+			x.Instructions = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
+}
+
+var membersOfInitializedNotification = codec.Members{
+	Names: []string{`"method":`, `"jsonrpc":`, `"params":`},
+	ID:    1678,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *InitializedNotification) DecodeJSON(r *codec.Reader) {
 	*x = InitializedNotification{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 1, "jsonrpc") {
-				start := r.Place()
-				x.JSONRPC = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
-			}
-		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, "method", "notifications/initialized")
-		case "params":
-			if r.Member(&x.Extra, &seen, 2, "params") {
-				x.Params = codec.New(r, (*NotificationParams).DecodeJSON)
-			}
+	seen := r.Enter(&membersOfInitializedNotification)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // method
+			r.Const(&seen, &x.Extra, "notifications/initialized")
+		case 1: // jsonrpc
+			start := r.Place()
+			x.JSONRPC = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
+		case 2: // params
+			x.Params = codec.New(r, (*NotificationParams).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfInputRequiredResult = codec.Members{
+	Names: []string{`"resultType":`, `"_meta":`, `"inputRequests":`, `"requestState":`},
+	ID:    43759,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *InputRequiredResult) DecodeJSON(r *codec.Reader) {
 	*x = InputRequiredResult{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, "_meta") {
-				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
-			}
-		case "inputRequests":
-			if r.Member(&x.Extra, &seen, 2, "inputRequests") {
-				x.InputRequests = codec.DecodeMapFunc(r, DecodeInputRequest)
-			}
-		case "requestState":
-			if r.Member(&x.Extra, &seen, 3, "requestState") {
-				x.RequestState = r.NewText()
-			}
-		case "resultType":
-			if r.Member(&x.Extra, &seen, 0, "resultType") {
-				x.ResultType = r.Text()
-			}
+	seen := r.Enter(&membersOfInputRequiredResult)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // resultType
+			x.ResultType = r.Text()
+		case 1: // _meta
+			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+		case 2: // inputRequests
+			x.InputRequests = codec.DecodeMapFunc(r, DecodeInputRequest)
+		case 3: // requestState
+			x.RequestState = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfInputResponseRequestParams = codec.Members{
+	Names: []string{`"_meta":`, `"inputResponses":`, `"requestState":`},
+	ID:    36767,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *InputResponseRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = InputResponseRequestParams{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 0, "_meta") {
-				x.Meta.DecodeJSON(r)
-			}
-		case "inputResponses":
-			if r.Member(&x.Extra, &seen, 1, "inputResponses") {
-				x.InputResponses = codec.DecodeMapFunc(r, DecodeInputResponse)
-			}
-		case "requestState":
-			if r.Member(&x.Extra, &seen, 2, "requestState") {
-				x.RequestState = r.NewText()
-			}
+	seen := r.Enter(&membersOfInputResponseRequestParams)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // _meta
+			x.Meta.DecodeJSON(r)
+		case 1: // inputResponses
+			x.InputResponses = codec.DecodeMapFunc(r, DecodeInputResponse)
+		case 2: // requestState
+			x.RequestState = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfInternalError = codec.Members{
+	Names: []string{`"code":`, `"message":`, `"data":`},
+	Null:  1 << 2,
+	ID:    34502,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *InternalError) DecodeJSON(r *codec.Reader) {
 	*x = InternalError{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "code":
-			r.ConstIntMember(&x.Extra, &seen, 0, "code", -32603)
-		case "data":
-			if r.MemberOrNull(&seen, 2) {
-				x.Data = r.Raw()
-			}
-		case "message":
-			if r.Member(&x.Extra, &seen, 1, "message") {
-				x.Message = r.Text()
-			}
+	seen := r.Enter(&membersOfInternalError)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // code
+			r.ConstInt(&seen, &x.Extra, -32603)
+		case 1: // message
+			x.Message = r.Text()
+		case 2: // data
+			x.Data = r.Raw()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfInvalidParamsError = codec.Members{
+	Names: []string{`"code":`, `"message":`, `"data":`},
+	Null:  1 << 2,
+	ID:    33472,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *InvalidParamsError) DecodeJSON(r *codec.Reader) {
 	*x = InvalidParamsError{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "code":
-			r.ConstIntMember(&x.Extra, &seen, 0, "code", -32602)
-		case "data":
-			if r.MemberOrNull(&seen, 2) {
-				x.Data = r.Raw()
-			}
-		case "message":
-			if r.Member(&x.Extra, &seen, 1, "message") {
-				x.Message = r.Text()
-			}
+	seen := r.Enter(&membersOfInvalidParamsError)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // code
+			r.ConstInt(&seen, &x.Extra, -32602)
+		case 1: // message
+			x.Message = r.Text()
+		case 2: // data
+			x.Data = r.Raw()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfInvalidRequestError = codec.Members{
+	Names: []string{`"code":`, `"message":`, `"data":`},
+	Null:  1 << 2,
+	ID:    39029,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *InvalidRequestError) DecodeJSON(r *codec.Reader) {
 	*x = InvalidRequestError{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "code":
-			r.ConstIntMember(&x.Extra, &seen, 0, "code", -32600)
-		case "data":
-			if r.MemberOrNull(&seen, 2) {
-				x.Data = r.Raw()
-			}
-		case "message":
-			if r.Member(&x.Extra, &seen, 1, "message") {
-				x.Message = r.Text()
-			}
+	seen := r.Enter(&membersOfInvalidRequestError)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // code
+			r.ConstInt(&seen, &x.Extra, -32600)
+		case 1: // message
+			x.Message = r.Text()
+		case 2: // data
+			x.Data = r.Raw()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfJSONRPCErrorResponse = codec.Members{
+	Names: []string{`"error":`, `"jsonrpc":`, `"id":`},
+	ID:    34279,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *JSONRPCErrorResponse) DecodeJSON(r *codec.Reader) {
 	*x = JSONRPCErrorResponse{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "error":
-			if r.Member(&x.Extra, &seen, 0, "error") {
-				x.Error.DecodeJSON(r)
-			}
-		case "id":
-			if r.Member(&x.Extra, &seen, 2, "id") {
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			}
-		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
+	seen := r.Enter(&membersOfJSONRPCErrorResponse)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // error
+			x.Error.DecodeJSON(r)
+		case 1: // jsonrpc
+			r.Const(&seen, &x.Extra, "2.0")
+		case 2: // id
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfJSONRPCNotification = codec.Members{
+	Names: []string{`"jsonrpc":`, `"method":`, `"params":`},
+	ID:    35093,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *JSONRPCNotification) DecodeJSON(r *codec.Reader) {
 	*x = JSONRPCNotification{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 0, "jsonrpc", "2.0")
-		case "method":
-			if r.Member(&x.Extra, &seen, 1, "method") {
-				x.Method = r.Text()
-			}
-		case "params":
-			if r.Member(&x.Extra, &seen, 2, "params") {
-				x.Params = codec.New(r, (*NotificationParams).DecodeJSON)
-			}
+	seen := r.Enter(&membersOfJSONRPCNotification)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // jsonrpc
+			r.Const(&seen, &x.Extra, "2.0")
+		case 1: // method
+			x.Method = r.Text()
+		case 2: // params
+			x.Params = codec.New(r, (*NotificationParams).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfJSONRPCRequest = codec.Members{
+	Names: []string{`"id":`, `"jsonrpc":`, `"method":`, `"params":`},
+	ID:    14195,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *JSONRPCRequest) DecodeJSON(r *codec.Reader) {
 	*x = JSONRPCRequest{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "id":
-			if r.Member(&x.Extra, &seen, 0, "id") {
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			}
-		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
-		case "method":
-			if r.Member(&x.Extra, &seen, 2, "method") {
-				x.Method = r.Text()
-			}
-		case "params":
-			if r.Member(&x.Extra, &seen, 3, "params") {
-				x.Params = codec.New(r, (*RequestParams).DecodeJSON)
-			}
+	seen := r.Enter(&membersOfJSONRPCRequest)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // id
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+		case 1: // jsonrpc
+			r.Const(&seen, &x.Extra, "2.0")
+		case 2: // method
+			x.Method = r.Text()
+		case 3: // params
+			x.Params = codec.New(r, (*RequestParams).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
+}
+
+var membersOfJSONRPCResultResponse = codec.Members{
+	Names: []string{`"id":`, `"jsonrpc":`, `"result":`},
+	ID:    13028,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *JSONRPCResultResponse) DecodeJSON(r *codec.Reader) {
 	*x = JSONRPCResultResponse{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "id":
-			if r.Member(&x.Extra, &seen, 0, "id") {
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			}
-		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
-		case "result":
-			if r.Member(&x.Extra, &seen, 2, "result") {
-				x.Result.DecodeJSON(r)
-			}
+	seen := r.Enter(&membersOfJSONRPCResultResponse)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // id
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+		case 1: // jsonrpc
+			r.Const(&seen, &x.Extra, "2.0")
+		case 2: // result
+			x.Result.DecodeJSON(r)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
+}
+
+var membersOfLegacyTitledEnumSchema = codec.Members{
+	Names: []string{`"enum":`, `"type":`, `"default":`, `"description":`, `"enumNames":`, `"title":`},
+	ID:    27890,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *LegacyTitledEnumSchema) DecodeJSON(r *codec.Reader) {
 	*x = LegacyTitledEnumSchema{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "default":
-			if r.Member(&x.Extra, &seen, 2, "default") {
-				start := r.Place()
-				x.Default = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "default", &x.Default)
-			}
-		case "description":
-			if r.Member(&x.Extra, &seen, 3, "description") {
-				x.Description = r.NewText()
-			}
-		case "enum":
-			if r.Member(&x.Extra, &seen, 0, "enum") {
-				x.Enum = codec.DecodeListFunc(r, (*codec.Reader).Text)
-			}
-		case "enumNames":
-			if r.Member(&x.Extra, &seen, 4, "enumNames") {
-				x.EnumNames = codec.DecodeListFunc(r, (*codec.Reader).Text)
-			}
-		case "title":
-			if r.Member(&x.Extra, &seen, 5, "title") {
-				x.Title = r.NewText()
-			}
-		case "type":
-			r.ConstMember(&x.Extra, &seen, 1, "type", "string")
+	seen := r.Enter(&membersOfLegacyTitledEnumSchema)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // enum
+			x.Enum = codec.DecodeListFunc(r, (*codec.Reader).Text)
+		case 1: // type
+			r.Const(&seen, &x.Extra, "string")
+		case 2: // default
+			start := r.Place()
+			x.Default = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "default", &x.Default)
+		case 3: // description
+			x.Description = r.NewText()
+		case 4: // enumNames
+			x.EnumNames = codec.DecodeListFunc(r, (*codec.Reader).Text)
+		case 5: // title
+			x.Title = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfListPromptsRequest = codec.Members{
+	Names: []string{`"method":`, `"id":`, `"jsonrpc":`, `"params":`},
+	ID:    9901,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ListPromptsRequest) DecodeJSON(r *codec.Reader) {
 	*x = ListPromptsRequest{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "id":
-			if r.Member(&x.Extra, &seen, 1, "id") {
-				start := r.Place()
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-				codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
-			}
-		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 2, "jsonrpc") {
-				start := r.Place()
-				x.JSONRPC = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
-			}
-		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, "method", "prompts/list")
-		case "params":
-			if r.Member(&x.Extra, &seen, 3, "params") {
-				x.Params = codec.New(r, (*PaginatedRequestParams).DecodeJSON)
-			}
+	seen := r.Enter(&membersOfListPromptsRequest)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // method
+			r.Const(&seen, &x.Extra, "prompts/list")
+		case 1: // id
+			start := r.Place()
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+			codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
+		case 2: // jsonrpc
+			start := r.Place()
+			x.JSONRPC = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
+		case 3: // params
+			x.Params = codec.New(r, (*PaginatedRequestParams).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfListPromptsResult = codec.Members{
+	Names: []string{`"prompts":`, `"_meta":`, `"cacheScope":`, `"nextCursor":`, `"resultType":`, `"ttlMs":`},
+	ID:    42701,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ListPromptsResult) DecodeJSON(r *codec.Reader) {
 	*x = ListPromptsResult{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, "_meta") {
-				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
-			}
-		case "cacheScope":
-			if r.Member(&x.Extra, &seen, 2, "cacheScope") {
-				start := r.Place()
-				x.CacheScope = new(CacheScope(r.Text()))
-				codec.OrKeep(r, start, &x.Extra, "cacheScope", &x.CacheScope)
-			}
-		case "nextCursor":
-			if r.Member(&x.Extra, &seen, 3, "nextCursor") {
-				x.NextCursor = r.NewText()
-			}
-		case "prompts":
-			if r.Member(&x.Extra, &seen, 0, "prompts") {
-				x.Prompts = codec.DecodeList[Prompt](r)
-			}
-		case "resultType":
-			if r.Member(&x.Extra, &seen, 4, "resultType") {
-				start := r.Place()
-				x.ResultType = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
-			}
-		case "ttlMs":
-			if r.Member(&x.Extra, &seen, 5, "ttlMs") {
-				start := r.Place()
-				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
-				codec.OrKeep(r, start, &x.Extra, "ttlMs", &x.TTLMs)
-			}
+	seen := r.Enter(&membersOfListPromptsResult)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // prompts
+			x.Prompts = codec.DecodeList[Prompt](r)
+		case 1: // _meta
+			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+		case 2: // cacheScope
+			start := r.Place()
+			x.CacheScope = new(CacheScope(r.Text()))
+			codec.OrKeep(r, start, &x.Extra, "cacheScope", &x.CacheScope)
+		case 3: // nextCursor
+			x.NextCursor = r.NewText()
+		case 4: // resultType
+			start := r.Place()
+			x.ResultType = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
+		case 5: // ttlMs
+			start := r.Place()
+			x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
+			codec.OrKeep(r, start, &x.Extra, "ttlMs", &x.TTLMs)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfListPromptsResultResponse = codec.Members{
+	Names: []string{`"id":`, `"jsonrpc":`, `"result":`},
+	ID:    56326,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ListPromptsResultResponse) DecodeJSON(r *codec.Reader) {
 	*x = ListPromptsResultResponse{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "id":
-			if r.Member(&x.Extra, &seen, 0, "id") {
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			}
-		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
-		case "result":
-			if r.Member(&x.Extra, &seen, 2, "result") {
-				x.Result.DecodeJSON(r)
-			}
+	seen := r.Enter(&membersOfListPromptsResultResponse)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // id
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+		case 1: // jsonrpc
+			r.Const(&seen, &x.Extra, "2.0")
+		case 2: // result
+			x.Result.DecodeJSON(r)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
+}
+
+var membersOfListResourceTemplatesRequest = codec.Members{
+	Names: []string{`"method":`, `"id":`, `"jsonrpc":`, `"params":`},
+	ID:    15429,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ListResourceTemplatesRequest) DecodeJSON(r *codec.Reader) {
 	*x = ListResourceTemplatesRequest{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "id":
-			if r.Member(&x.Extra, &seen, 1, "id") {
-				start := r.Place()
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-				codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
-			}
-		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 2, "jsonrpc") {
-				start := r.Place()
-				x.JSONRPC = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
-			}
-		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, "method", "resources/templates/list")
-		case "params":
-			if r.Member(&x.Extra, &seen, 3, "params") {
-				x.Params = codec.New(r, (*PaginatedRequestParams).DecodeJSON)
-			}
+	seen := r.Enter(&membersOfListResourceTemplatesRequest)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // method
+			r.Const(&seen, &x.Extra, "resources/templates/list")
+		case 1: // id
+			start := r.Place()
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+			codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
+		case 2: // jsonrpc
+			start := r.Place()
+			x.JSONRPC = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
+		case 3: // params
+			x.Params = codec.New(r, (*PaginatedRequestParams).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfListResourceTemplatesResult = codec.Members{
+	Names: []string{`"resourceTemplates":`, `"_meta":`, `"cacheScope":`, `"nextCursor":`, `"resultType":`, `"ttlMs":`},
+	ID:    36709,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ListResourceTemplatesResult) DecodeJSON(r *codec.Reader) {
 	*x = ListResourceTemplatesResult{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, "_meta") {
-				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
-			}
-		case "cacheScope":
-			if r.Member(&x.Extra, &seen, 2, "cacheScope") {
-				start := r.Place()
-				x.CacheScope = new(CacheScope(r.Text()))
-				codec.OrKeep(r, start, &x.Extra, "cacheScope", &x.CacheScope)
-			}
-		case "nextCursor":
-			if r.Member(&x.Extra, &seen, 3, "nextCursor") {
-				x.NextCursor = r.NewText()
-			}
-		case "resourceTemplates":
-			if r.Member(&x.Extra, &seen, 0, "resourceTemplates") {
-				x.ResourceTemplates = codec.DecodeList[ResourceTemplate](r)
-			}
-		case "resultType":
-			if r.Member(&x.Extra, &seen, 4, "resultType") {
-				start := r.Place()
-				x.ResultType = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
-			}
-		case "ttlMs":
-			if r.Member(&x.Extra, &seen, 5, "ttlMs") {
-				start := r.Place()
-				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
-				codec.OrKeep(r, start, &x.Extra, "ttlMs", &x.TTLMs)
-			}
+	seen := r.Enter(&membersOfListResourceTemplatesResult)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // resourceTemplates
+			x.ResourceTemplates = codec.DecodeList[ResourceTemplate](r)
+		case 1: // _meta
+			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+		case 2: // cacheScope
+			start := r.Place()
+			x.CacheScope = new(CacheScope(r.Text()))
+			codec.OrKeep(r, start, &x.Extra, "cacheScope", &x.CacheScope)
+		case 3: // nextCursor
+			x.NextCursor = r.NewText()
+		case 4: // resultType
+			start := r.Place()
+			x.ResultType = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
+		case 5: // ttlMs
+			start := r.Place()
+			x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
+			codec.OrKeep(r, start, &x.Extra, "ttlMs", &x.TTLMs)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfListResourceTemplatesResultResponse = codec.Members{
+	Names: []string{`"id":`, `"jsonrpc":`, `"result":`},
+	ID:    25438,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ListResourceTemplatesResultResponse) DecodeJSON(r *codec.Reader) {
 	*x = ListResourceTemplatesResultResponse{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "id":
-			if r.Member(&x.Extra, &seen, 0, "id") {
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			}
-		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
-		case "result":
-			if r.Member(&x.Extra, &seen, 2, "result") {
-				x.Result.DecodeJSON(r)
-			}
+	seen := r.Enter(&membersOfListResourceTemplatesResultResponse)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // id
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+		case 1: // jsonrpc
+			r.Const(&seen, &x.Extra, "2.0")
+		case 2: // result
+			x.Result.DecodeJSON(r)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
+}
+
+var membersOfListResourcesRequest = codec.Members{
+	Names: []string{`"method":`, `"id":`, `"jsonrpc":`, `"params":`},
+	ID:    41339,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ListResourcesRequest) DecodeJSON(r *codec.Reader) {
 	*x = ListResourcesRequest{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "id":
-			if r.Member(&x.Extra, &seen, 1, "id") {
-				start := r.Place()
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-				codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
-			}
-		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 2, "jsonrpc") {
-				start := r.Place()
-				x.JSONRPC = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
-			}
-		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, "method", "resources/list")
-		case "params":
-			if r.Member(&x.Extra, &seen, 3, "params") {
-				x.Params = codec.New(r, (*PaginatedRequestParams).DecodeJSON)
-			}
+	seen := r.Enter(&membersOfListResourcesRequest)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // method
+			r.Const(&seen, &x.Extra, "resources/list")
+		case 1: // id
+			start := r.Place()
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+			codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
+		case 2: // jsonrpc
+			start := r.Place()
+			x.JSONRPC = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
+		case 3: // params
+			x.Params = codec.New(r, (*PaginatedRequestParams).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfListResourcesResult = codec.Members{
+	Names: []string{`"resources":`, `"_meta":`, `"cacheScope":`, `"nextCursor":`, `"resultType":`, `"ttlMs":`},
+	ID:    43423,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ListResourcesResult) DecodeJSON(r *codec.Reader) {
 	*x = ListResourcesResult{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, "_meta") {
-				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
-			}
-		case "cacheScope":
-			if r.Member(&x.Extra, &seen, 2, "cacheScope") {
-				start := r.Place()
-				x.CacheScope = new(CacheScope(r.Text()))
-				codec.OrKeep(r, start, &x.Extra, "cacheScope", &x.CacheScope)
-			}
-		case "nextCursor":
-			if r.Member(&x.Extra, &seen, 3, "nextCursor") {
-				x.NextCursor = r.NewText()
-			}
-		case "resources":
-			if r.Member(&x.Extra, &seen, 0, "resources") {
-				x.Resources = codec.DecodeList[Resource](r)
-			}
-		case "resultType":
-			if r.Member(&x.Extra, &seen, 4, "resultType") {
-				start := r.Place()
-				x.ResultType = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
-			}
-		case "ttlMs":
-			if r.Member(&x.Extra, &seen, 5, "ttlMs") {
-				start := r.Place()
-				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
-				codec.OrKeep(r, start, &x.Extra, "ttlMs", &x.TTLMs)
-			}
+	seen := r.Enter(&membersOfListResourcesResult)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // resources
+			x.Resources = codec.DecodeList[Resource](r)
+		case 1: // _meta
+			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+		case 2: // cacheScope
+			start := r.Place()
+			x.CacheScope = new(CacheScope(r.Text()))
+			codec.OrKeep(r, start, &x.Extra, "cacheScope", &x.CacheScope)
+		case 3: // nextCursor
+			x.NextCursor = r.NewText()
+		case 4: // resultType
+			start := r.Place()
+			x.ResultType = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
+		case 5: // ttlMs
+			start := r.Place()
+			x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
+			codec.OrKeep(r, start, &x.Extra, "ttlMs", &x.TTLMs)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfListResourcesResultResponse = codec.Members{
+	Names: []string{`"id":`, `"jsonrpc":`, `"result":`},
+	ID:    14028,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ListResourcesResultResponse) DecodeJSON(r *codec.Reader) {
 	*x = ListResourcesResultResponse{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "id":
-			if r.Member(&x.Extra, &seen, 0, "id") {
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			}
-		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
-		case "result":
-			if r.Member(&x.Extra, &seen, 2, "result") {
-				x.Result.DecodeJSON(r)
-			}
+	seen := r.Enter(&membersOfListResourcesResultResponse)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // id
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+		case 1: // jsonrpc
+			r.Const(&seen, &x.Extra, "2.0")
+		case 2: // result
+			x.Result.DecodeJSON(r)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
+}
+
+var membersOfListRootsRequest = codec.Members{
+	Names: []string{`"method":`, `"id":`, `"jsonrpc":`, `"params":`},
+	ID:    49571,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ListRootsRequest) DecodeJSON(r *codec.Reader) {
 	*x = ListRootsRequest{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "id":
-			if r.Member(&x.Extra, &seen, 1, "id") {
-				start := r.Place()
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-				codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
-			}
-		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 2, "jsonrpc") {
-				start := r.Place()
-				x.JSONRPC = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
-			}
-		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, "method", "roots/list")
-		case "params":
-			if r.Member(&x.Extra, &seen, 3, "params") {
-				x.Params = codec.New(r, (*RequestParams).DecodeJSON)
-			}
+	seen := r.Enter(&membersOfListRootsRequest)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // method
+			r.Const(&seen, &x.Extra, "roots/list")
+		case 1: // id
+			start := r.Place()
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+			codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
+		case 2: // jsonrpc
+			start := r.Place()
+			x.JSONRPC = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
+		case 3: // params
+			x.Params = codec.New(r, (*RequestParams).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfListRootsResult = codec.Members{
+	Names: []string{`"roots":`, `"_meta":`},
+	ID:    58695,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ListRootsResult) DecodeJSON(r *codec.Reader) {
 	*x = ListRootsResult{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, "_meta") {
-				start := r.Place()
-				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
-			}
-		case "roots":
-			if r.Member(&x.Extra, &seen, 0, "roots") {
-				x.Roots = codec.DecodeList[Root](r)
-			}
+	seen := r.Enter(&membersOfListRootsResult)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // roots
+			x.Roots = codec.DecodeList[Root](r)
+		case 1: // _meta
+			start := r.Place()
+			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfListTasksRequest = codec.Members{
+	Names: []string{`"id":`, `"jsonrpc":`, `"method":`, `"params":`},
+	ID:    18302,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ListTasksRequest) DecodeJSON(r *codec.Reader) {
 	*x = ListTasksRequest{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "id":
-			if r.Member(&x.Extra, &seen, 0, "id") {
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			}
-		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
-		case "method":
-			r.ConstMember(&x.Extra, &seen, 2, "method", "tasks/list")
-		case "params":
-			if r.Member(&x.Extra, &seen, 3, "params") {
-				x.Params = codec.New(r, (*PaginatedRequestParams).DecodeJSON)
-			}
+	seen := r.Enter(&membersOfListTasksRequest)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // id
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+		case 1: // jsonrpc
+			r.Const(&seen, &x.Extra, "2.0")
+		case 2: // method
+			r.Const(&seen, &x.Extra, "tasks/list")
+		case 3: // params
+			x.Params = codec.New(r, (*PaginatedRequestParams).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
+}
+
+var membersOfListTasksResult = codec.Members{
+	Names: []string{`"tasks":`, `"_meta":`, `"nextCursor":`},
+	ID:    65240,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ListTasksResult) DecodeJSON(r *codec.Reader) {
 	*x = ListTasksResult{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, "_meta") {
-				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
-			}
-		case "nextCursor":
-			if r.Member(&x.Extra, &seen, 2, "nextCursor") {
-				x.NextCursor = r.NewText()
-			}
-		case "tasks":
-			if r.Member(&x.Extra, &seen, 0, "tasks") {
-				x.Tasks = codec.DecodeList[Task](r)
-			}
+	seen := r.Enter(&membersOfListTasksResult)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // tasks
+			x.Tasks = codec.DecodeList[Task](r)
+		case 1: // _meta
+			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+		case 2: // nextCursor
+			x.NextCursor = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfListToolsRequest = codec.Members{
+	Names: []string{`"method":`, `"id":`, `"jsonrpc":`, `"params":`},
+	ID:    28529,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ListToolsRequest) DecodeJSON(r *codec.Reader) {
 	*x = ListToolsRequest{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "id":
-			if r.Member(&x.Extra, &seen, 1, "id") {
-				start := r.Place()
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-				codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
-			}
-		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 2, "jsonrpc") {
-				start := r.Place()
-				x.JSONRPC = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
-			}
-		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, "method", "tools/list")
-		case "params":
-			if r.Member(&x.Extra, &seen, 3, "params") {
-				x.Params = codec.New(r, (*PaginatedRequestParams).DecodeJSON)
-			}
+	seen := r.Enter(&membersOfListToolsRequest)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // method
+			r.Const(&seen, &x.Extra, "tools/list")
+		case 1: // id
+			start := r.Place()
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+			codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
+		case 2: // jsonrpc
+			start := r.Place()
+			x.JSONRPC = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
+		case 3: // params
+			x.Params = codec.New(r, (*PaginatedRequestParams).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfListToolsResult = codec.Members{
+	Names: []string{`"tools":`, `"_meta":`, `"cacheScope":`, `"nextCursor":`, `"resultType":`, `"ttlMs":`},
+	ID:    16777,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ListToolsResult) DecodeJSON(r *codec.Reader) {
 	*x = ListToolsResult{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, "_meta") {
-				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
-			}
-		case "cacheScope":
-			if r.Member(&x.Extra, &seen, 2, "cacheScope") {
-				start := r.Place()
-				x.CacheScope = new(CacheScope(r.Text()))
-				codec.OrKeep(r, start, &x.Extra, "cacheScope", &x.CacheScope)
-			}
-		case "nextCursor":
-			if r.Member(&x.Extra, &seen, 3, "nextCursor") {
-				x.NextCursor = r.NewText()
-			}
-		case "resultType":
-			if r.Member(&x.Extra, &seen, 4, "resultType") {
-				start := r.Place()
-				x.ResultType = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
-			}
-		case "tools":
-			if r.Member(&x.Extra, &seen, 0, "tools") {
-				x.Tools = codec.DecodeList[Tool](r)
-			}
-		case "ttlMs":
-			if r.Member(&x.Extra, &seen, 5, "ttlMs") {
-				start := r.Place()
-				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
-				codec.OrKeep(r, start, &x.Extra, "ttlMs", &x.TTLMs)
-			}
+	seen := r.Enter(&membersOfListToolsResult)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // tools
+			x.Tools = codec.DecodeList[Tool](r)
+		case 1: // _meta
+			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+		case 2: // cacheScope
+			start := r.Place()
+			x.CacheScope = new(CacheScope(r.Text()))
+			codec.OrKeep(r, start, &x.Extra, "cacheScope", &x.CacheScope)
+		case 3: // nextCursor
+			x.NextCursor = r.NewText()
+		case 4: // resultType
+			start := r.Place()
+			x.ResultType = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
+		case 5: // ttlMs
+			start := r.Place()
+			x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
+			codec.OrKeep(r, start, &x.Extra, "ttlMs", &x.TTLMs)
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -2823,24 +2619,24 @@ func (x *ListToolsResult) DecodeJSON(r *codec.Reader) {
 	seen.Require(&x.Extra, 1)
 }
 
+var membersOfListToolsResultResponse = codec.Members{
+	Names: []string{`"id":`, `"jsonrpc":`, `"result":`},
+	ID:    54546,
+}
+
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ListToolsResultResponse) DecodeJSON(r *codec.Reader) {
 	*x = ListToolsResultResponse{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "id":
-			if r.Member(&x.Extra, &seen, 0, "id") {
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			}
-		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
-		case "result":
-			if r.Member(&x.Extra, &seen, 2, "result") {
-				x.Result.DecodeJSON(r)
-			}
+	seen := r.Enter(&membersOfListToolsResultResponse)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // id
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+		case 1: // jsonrpc
+			r.Const(&seen, &x.Extra, "2.0")
+		case 2: // result
+			x.Result.DecodeJSON(r)
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -2848,26 +2644,26 @@ func (x *ListToolsResultResponse) DecodeJSON(r *codec.Reader) {
 	seen.Require(&x.Extra, 3)
 }
 
+var membersOfLoggingMessageNotification = codec.Members{
+	Names: []string{`"method":`, `"params":`, `"jsonrpc":`},
+	ID:    4878,
+}
+
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *LoggingMessageNotification) DecodeJSON(r *codec.Reader) {
 	*x = LoggingMessageNotification{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 2, "jsonrpc") {
-				start := r.Place()
-				x.JSONRPC = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
-			}
-		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, "method", "notifications/message")
-		case "params":
-			if r.Member(&x.Extra, &seen, 1, "params") {
-				x.Params.DecodeJSON(r)
-			}
+	seen := r.Enter(&membersOfLoggingMessageNotification)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // method
+			r.Const(&seen, &x.Extra, "notifications/message")
+		case 1: // params
+			x.Params.DecodeJSON(r)
+		case 2: // jsonrpc
+			start := r.Place()
+			x.JSONRPC = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -2875,32 +2671,29 @@ func (x *LoggingMessageNotification) DecodeJSON(r *codec.Reader) {
 	seen.Require(&x.Extra, 2)
 }
 
+var membersOfLoggingMessageNotificationParams = codec.Members{
+	Names: []string{`"data":`, `"level":`, `"_meta":`, `"logger":`},
+	Null:  1 << 0,
+	ID:    17780,
+}
+
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *LoggingMessageNotificationParams) DecodeJSON(r *codec.Reader) {
 	*x = LoggingMessageNotificationParams{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 2, "_meta") {
-				start := r.Place()
-				x.Meta = codec.New(r, (*NotificationMetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
-			}
-		case "data":
-			if r.MemberOrNull(&seen, 0) {
-				x.Data = r.Raw()
-			}
-		case "level":
-			if r.Member(&x.Extra, &seen, 1, "level") {
-				x.Level = LoggingLevel(r.Text())
-			}
-		case "logger":
-			if r.Member(&x.Extra, &seen, 3, "logger") {
-				x.Logger = r.NewText()
-			}
+	seen := r.Enter(&membersOfLoggingMessageNotificationParams)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // data
+			x.Data = r.Raw()
+		case 1: // level
+			x.Level = LoggingLevel(r.Text())
+		case 2: // _meta
+			start := r.Place()
+			x.Meta = codec.New(r, (*NotificationMetaObject).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+		case 3: // logger
+			x.Logger = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -2918,1953 +2711,1836 @@ func (x *MetaObject) DecodeJSON(r *codec.Reader) {
 	}
 }
 
+var membersOfMethodNotFoundError = codec.Members{
+	Names: []string{`"code":`, `"message":`, `"data":`},
+	Null:  1 << 2,
+	ID:    30547,
+}
+
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *MethodNotFoundError) DecodeJSON(r *codec.Reader) {
 	*x = MethodNotFoundError{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "code":
-			r.ConstIntMember(&x.Extra, &seen, 0, "code", -32601)
-		case "data":
-			if r.MemberOrNull(&seen, 2) {
-				x.Data = r.Raw()
-			}
-		case "message":
-			if r.Member(&x.Extra, &seen, 1, "message") {
-				x.Message = r.Text()
-			}
+	seen := r.Enter(&membersOfMethodNotFoundError)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // code
+			r.ConstInt(&seen, &x.Extra, -32601)
+		case 1: // message
+			x.Message = r.Text()
+		case 2: // data
+			x.Data = r.Raw()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfMissingRequiredClientCapabilityError = codec.Members{
+	Names: []string{`"error":`, `"jsonrpc":`, `"id":`},
+	ID:    60107,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *MissingRequiredClientCapabilityError) DecodeJSON(r *codec.Reader) {
 	*x = MissingRequiredClientCapabilityError{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "error":
-			if r.Member(&x.Extra, &seen, 0, "error") {
-				x.Error.DecodeJSON(r)
-			}
-		case "id":
-			if r.Member(&x.Extra, &seen, 2, "id") {
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			}
-		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
+	seen := r.Enter(&membersOfMissingRequiredClientCapabilityError)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // error
+			x.Error.DecodeJSON(r)
+		case 1: // jsonrpc
+			r.Const(&seen, &x.Extra, "2.0")
+		case 2: // id
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfMissingRequiredClientCapabilityErrorError = codec.Members{
+	Names: []string{`"code":`, `"data":`, `"message":`},
+	ID:    57523,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *MissingRequiredClientCapabilityErrorError) DecodeJSON(r *codec.Reader) {
 	*x = MissingRequiredClientCapabilityErrorError{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "code":
-			r.ConstIntMember(&x.Extra, &seen, 0, "code", -32021)
-		case "data":
-			if r.Member(&x.Extra, &seen, 1, "data") {
-				x.Data.DecodeJSON(r)
-			}
-		case "message":
-			if r.Member(&x.Extra, &seen, 2, "message") {
-				x.Message = r.Text()
-			}
+	seen := r.Enter(&membersOfMissingRequiredClientCapabilityErrorError)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // code
+			r.ConstInt(&seen, &x.Extra, -32021)
+		case 1: // data
+			x.Data.DecodeJSON(r)
+		case 2: // message
+			x.Message = r.Text()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
+}
+
+var membersOfMissingRequiredClientCapabilityErrorErrorData = codec.Members{
+	Names: []string{`"requiredCapabilities":`},
+	ID:    10715,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *MissingRequiredClientCapabilityErrorErrorData) DecodeJSON(r *codec.Reader) {
 	*x = MissingRequiredClientCapabilityErrorErrorData{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "requiredCapabilities":
-			if r.Member(&x.Extra, &seen, 0, "requiredCapabilities") {
-				x.RequiredCapabilities.DecodeJSON(r)
-			}
+	seen := r.Enter(&membersOfMissingRequiredClientCapabilityErrorErrorData)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // requiredCapabilities
+			x.RequiredCapabilities.DecodeJSON(r)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfModelHint = codec.Members{
+	Names: []string{`"name":`},
+	ID:    53975,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ModelHint) DecodeJSON(r *codec.Reader) {
 	*x = ModelHint{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "name":
-			if r.Member(&x.Extra, &seen, 0, "name") {
-				x.Name = r.NewText()
-			}
+	seen := r.Enter(&membersOfModelHint)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // name
+			x.Name = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
+}
+
+var membersOfModelPreferences = codec.Members{
+	Names: []string{`"costPriority":`, `"hints":`, `"intelligencePriority":`, `"speedPriority":`},
+	ID:    23912,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ModelPreferences) DecodeJSON(r *codec.Reader) {
 	*x = ModelPreferences{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "costPriority":
-			if r.Member(&x.Extra, &seen, 0, "costPriority") {
-				x.CostPriority = r.NewFloat(&x.Extra, "costPriority")
-			}
-		case "hints":
-			if r.Member(&x.Extra, &seen, 1, "hints") {
-				x.Hints = codec.DecodeList[ModelHint](r)
-			}
-		case "intelligencePriority":
-			if r.Member(&x.Extra, &seen, 2, "intelligencePriority") {
-				x.IntelligencePriority = r.NewFloat(&x.Extra, "intelligencePriority")
-			}
-		case "speedPriority":
-			if r.Member(&x.Extra, &seen, 3, "speedPriority") {
-				x.SpeedPriority = r.NewFloat(&x.Extra, "speedPriority")
-			}
+	seen := r.Enter(&membersOfModelPreferences)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // costPriority
+			x.CostPriority = r.NewFloat(&x.Extra, "costPriority")
+		case 1: // hints
+			x.Hints = codec.DecodeList[ModelHint](r)
+		case 2: // intelligencePriority
+			x.IntelligencePriority = r.NewFloat(&x.Extra, "intelligencePriority")
+		case 3: // speedPriority
+			x.SpeedPriority = r.NewFloat(&x.Extra, "speedPriority")
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
+}
+
+var membersOfNotification = codec.Members{
+	Names: []string{`"method":`, `"params":`},
+	ID:    10342,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *Notification) DecodeJSON(r *codec.Reader) {
 	*x = Notification{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "method":
-			if r.Member(&x.Extra, &seen, 0, "method") {
-				x.Method = r.Text()
-			}
-		case "params":
-			if r.Member(&x.Extra, &seen, 1, "params") {
-				x.Params = codec.New(r, (*NotificationParams).DecodeJSON)
-			}
+	seen := r.Enter(&membersOfNotification)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // method
+			x.Method = r.Text()
+		case 1: // params
+			x.Params = codec.New(r, (*NotificationParams).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfNotificationMetaObject = codec.Members{
+	Names: []string{`"io.modelcontextprotocol/related-task":`, `"io.modelcontextprotocol/subscriptionId":`},
+	ID:    13168,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *NotificationMetaObject) DecodeJSON(r *codec.Reader) {
 	*x = NotificationMetaObject{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "io.modelcontextprotocol/related-task":
-			if r.Member(&x.Extra, &seen, 0, "io.modelcontextprotocol/related-task") {
-				start := r.Place()
-				x.RelatedTask = codec.New(r, (*RelatedTaskMetadata).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/related-task", &x.RelatedTask)
-			}
-		case "io.modelcontextprotocol/subscriptionId":
-			if r.Member(&x.Extra, &seen, 1, "io.modelcontextprotocol/subscriptionId") {
-				start := r.Place()
-				x.SubscriptionID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-				codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/subscriptionId", &x.SubscriptionID)
-			}
+	seen := r.Enter(&membersOfNotificationMetaObject)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // io.modelcontextprotocol/related-task
+			start := r.Place()
+			x.RelatedTask = codec.New(r, (*RelatedTaskMetadata).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/related-task", &x.RelatedTask)
+		case 1: // io.modelcontextprotocol/subscriptionId
+			start := r.Place()
+			x.SubscriptionID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+			codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/subscriptionId", &x.SubscriptionID)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
+}
+
+var membersOfNotificationParams = codec.Members{
+	Names: []string{`"_meta":`},
+	ID:    24380,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *NotificationParams) DecodeJSON(r *codec.Reader) {
 	*x = NotificationParams{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 0, "_meta") {
-				x.Meta = codec.New(r, (*NotificationMetaObject).DecodeJSON)
-			}
+	seen := r.Enter(&membersOfNotificationParams)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // _meta
+			x.Meta = codec.New(r, (*NotificationMetaObject).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
+}
+
+var membersOfNumberSchema = codec.Members{
+	Names: []string{`"type":`, `"default":`, `"description":`, `"maximum":`, `"minimum":`, `"title":`},
+	ID:    5403,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *NumberSchema) DecodeJSON(r *codec.Reader) {
 	*x = NumberSchema{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "default":
-			if r.Member(&x.Extra, &seen, 1, "default") {
-				start := r.Place()
-				x.Default = r.NewFloat(&x.Extra, "default")
-				codec.OrKeep(r, start, &x.Extra, "default", &x.Default)
-			}
-		case "description":
-			if r.Member(&x.Extra, &seen, 2, "description") {
-				x.Description = r.NewText()
-			}
-		case "maximum":
-			if r.Member(&x.Extra, &seen, 3, "maximum") {
-				x.Maximum = r.NewFloat(&x.Extra, "maximum")
-			}
-		case "minimum":
-			if r.Member(&x.Extra, &seen, 4, "minimum") {
-				x.Minimum = r.NewFloat(&x.Extra, "minimum")
-			}
-		case "title":
-			if r.Member(&x.Extra, &seen, 5, "title") {
-				x.Title = r.NewText()
-			}
-		case "type":
-			if r.Member(&x.Extra, &seen, 0, "type") {
-				x.Type = NumberSchemaType(r.Text())
-			}
+	seen := r.Enter(&membersOfNumberSchema)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // type
+			x.Type = NumberSchemaType(r.Text())
+		case 1: // default
+			start := r.Place()
+			x.Default = r.NewFloat(&x.Extra, "default")
+			codec.OrKeep(r, start, &x.Extra, "default", &x.Default)
+		case 2: // description
+			x.Description = r.NewText()
+		case 3: // maximum
+			x.Maximum = r.NewFloat(&x.Extra, "maximum")
+		case 4: // minimum
+			x.Minimum = r.NewFloat(&x.Extra, "minimum")
+		case 5: // title
+			x.Title = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfPaginatedRequest = codec.Members{
+	Names: []string{`"method":`, `"id":`, `"jsonrpc":`, `"params":`},
+	ID:    19809,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *PaginatedRequest) DecodeJSON(r *codec.Reader) {
 	*x = PaginatedRequest{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "id":
-			if r.Member(&x.Extra, &seen, 1, "id") {
-				start := r.Place()
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-				codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
-			}
-		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 2, "jsonrpc") {
-				start := r.Place()
-				x.JSONRPC = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
-			}
-		case "method":
-			if r.Member(&x.Extra, &seen, 0, "method") {
-				x.Method = r.Text()
-			}
-		case "params":
-			if r.Member(&x.Extra, &seen, 3, "params") {
-				x.Params = codec.New(r, (*PaginatedRequestParams).DecodeJSON)
-			}
+	seen := r.Enter(&membersOfPaginatedRequest)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // method
+			x.Method = r.Text()
+		case 1: // id
+			start := r.Place()
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+			codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
+		case 2: // jsonrpc
+			start := r.Place()
+			x.JSONRPC = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
+		case 3: // params
+			x.Params = codec.New(r, (*PaginatedRequestParams).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfPaginatedRequestParams = codec.Members{
+	Names: []string{`"_meta":`, `"cursor":`},
+	ID:    23159,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *PaginatedRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = PaginatedRequestParams{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 0, "_meta") {
-				start := r.Place()
-				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
-			}
-		case "cursor":
-			if r.Member(&x.Extra, &seen, 1, "cursor") {
-				x.Cursor = r.NewText()
-			}
+	seen := r.Enter(&membersOfPaginatedRequestParams)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // _meta
+			start := r.Place()
+			x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+		case 1: // cursor
+			x.Cursor = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
+}
+
+var membersOfPaginatedResult = codec.Members{
+	Names: []string{`"_meta":`, `"nextCursor":`, `"resultType":`},
+	ID:    53049,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *PaginatedResult) DecodeJSON(r *codec.Reader) {
 	*x = PaginatedResult{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 0, "_meta") {
-				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
-			}
-		case "nextCursor":
-			if r.Member(&x.Extra, &seen, 1, "nextCursor") {
-				x.NextCursor = r.NewText()
-			}
-		case "resultType":
-			if r.Member(&x.Extra, &seen, 2, "resultType") {
-				start := r.Place()
-				x.ResultType = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
-			}
+	seen := r.Enter(&membersOfPaginatedResult)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // _meta
+			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+		case 1: // nextCursor
+			x.NextCursor = r.NewText()
+		case 2: // resultType
+			start := r.Place()
+			x.ResultType = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
+}
+
+var membersOfParseError = codec.Members{
+	Names: []string{`"code":`, `"message":`, `"data":`},
+	Null:  1 << 2,
+	ID:    15802,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ParseError) DecodeJSON(r *codec.Reader) {
 	*x = ParseError{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "code":
-			r.ConstIntMember(&x.Extra, &seen, 0, "code", -32700)
-		case "data":
-			if r.MemberOrNull(&seen, 2) {
-				x.Data = r.Raw()
-			}
-		case "message":
-			if r.Member(&x.Extra, &seen, 1, "message") {
-				x.Message = r.Text()
-			}
+	seen := r.Enter(&membersOfParseError)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // code
+			r.ConstInt(&seen, &x.Extra, -32700)
+		case 1: // message
+			x.Message = r.Text()
+		case 2: // data
+			x.Data = r.Raw()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfPingRequest = codec.Members{
+	Names: []string{`"method":`, `"id":`, `"jsonrpc":`, `"params":`},
+	ID:    58542,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *PingRequest) DecodeJSON(r *codec.Reader) {
 	*x = PingRequest{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "id":
-			if r.Member(&x.Extra, &seen, 1, "id") {
-				start := r.Place()
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-				codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
-			}
-		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 2, "jsonrpc") {
-				start := r.Place()
-				x.JSONRPC = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
-			}
-		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, "method", "ping")
-		case "params":
-			if r.Member(&x.Extra, &seen, 3, "params") {
-				x.Params = codec.New(r, (*RequestParams).DecodeJSON)
-			}
+	seen := r.Enter(&membersOfPingRequest)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // method
+			r.Const(&seen, &x.Extra, "ping")
+		case 1: // id
+			start := r.Place()
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+			codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
+		case 2: // jsonrpc
+			start := r.Place()
+			x.JSONRPC = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
+		case 3: // params
+			x.Params = codec.New(r, (*RequestParams).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfProgressNotification = codec.Members{
+	Names: []string{`"method":`, `"params":`, `"jsonrpc":`},
+	ID:    8813,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ProgressNotification) DecodeJSON(r *codec.Reader) {
 	*x = ProgressNotification{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 2, "jsonrpc") {
-				start := r.Place()
-				x.JSONRPC = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
-			}
-		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, "method", "notifications/progress")
-		case "params":
-			if r.Member(&x.Extra, &seen, 1, "params") {
-				x.Params.DecodeJSON(r)
-			}
+	seen := r.Enter(&membersOfProgressNotification)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // method
+			r.Const(&seen, &x.Extra, "notifications/progress")
+		case 1: // params
+			x.Params.DecodeJSON(r)
+		case 2: // jsonrpc
+			start := r.Place()
+			x.JSONRPC = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfProgressNotificationParams = codec.Members{
+	Names: []string{`"progress":`, `"progressToken":`, `"_meta":`, `"message":`, `"total":`},
+	ID:    36683,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ProgressNotificationParams) DecodeJSON(r *codec.Reader) {
 	*x = ProgressNotificationParams{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 2, "_meta") {
-				start := r.Place()
-				x.Meta = codec.New(r, (*NotificationMetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
-			}
-		case "message":
-			if r.Member(&x.Extra, &seen, 3, "message") {
-				start := r.Place()
-				x.Message = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "message", &x.Message)
-			}
-		case "progress":
-			if r.Member(&x.Extra, &seen, 0, "progress") {
-				x.Progress = r.FloatExact(&x.Extra, "progress")
-			}
-		case "progressToken":
-			if r.Member(&x.Extra, &seen, 1, "progressToken") {
-				x.ProgressToken = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			}
-		case "total":
-			if r.Member(&x.Extra, &seen, 4, "total") {
-				x.Total = r.NewFloat(&x.Extra, "total")
-			}
+	seen := r.Enter(&membersOfProgressNotificationParams)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // progress
+			x.Progress = r.FloatExact(&x.Extra, "progress")
+		case 1: // progressToken
+			x.ProgressToken = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+		case 2: // _meta
+			start := r.Place()
+			x.Meta = codec.New(r, (*NotificationMetaObject).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+		case 3: // message
+			start := r.Place()
+			x.Message = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "message", &x.Message)
+		case 4: // total
+			x.Total = r.NewFloat(&x.Extra, "total")
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfPrompt = codec.Members{
+	Names: []string{`"name":`, `"_meta":`, `"arguments":`, `"description":`, `"icons":`, `"title":`},
+	ID:    61275,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *Prompt) DecodeJSON(r *codec.Reader) {
 	*x = Prompt{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, "_meta") {
-				start := r.Place()
-				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
-			}
-		case "arguments":
-			if r.Member(&x.Extra, &seen, 2, "arguments") {
-				x.Arguments = codec.DecodeList[PromptArgument](r)
-			}
-		case "description":
-			if r.Member(&x.Extra, &seen, 3, "description") {
-				x.Description = r.NewText()
-			}
-		case "icons":
-			if r.Member(&x.Extra, &seen, 4, "icons") {
-				start := r.Place()
-				x.Icons = codec.DecodeList[Icon](r)
-				codec.OrKeep(r, start, &x.Extra, "icons", &x.Icons)
-			}
-		case "name":
-			if r.Member(&x.Extra, &seen, 0, "name") {
-				x.Name = r.Text()
-			}
-		case "title":
-			if r.Member(&x.Extra, &seen, 5, "title") {
-				start := r.Place()
-				x.Title = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "title", &x.Title)
-			}
+	seen := r.Enter(&membersOfPrompt)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // name
+			x.Name = r.Text()
+		case 1: // _meta
+			start := r.Place()
+			x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+		case 2: // arguments
+			x.Arguments = codec.DecodeList[PromptArgument](r)
+		case 3: // description
+			x.Description = r.NewText()
+		case 4: // icons
+			start := r.Place()
+			x.Icons = codec.DecodeList[Icon](r)
+			codec.OrKeep(r, start, &x.Extra, "icons", &x.Icons)
+		case 5: // title
+			start := r.Place()
+			x.Title = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "title", &x.Title)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfPromptArgument = codec.Members{
+	Names: []string{`"name":`, `"description":`, `"required":`, `"title":`},
+	ID:    59384,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *PromptArgument) DecodeJSON(r *codec.Reader) {
 	*x = PromptArgument{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "description":
-			if r.Member(&x.Extra, &seen, 1, "description") {
-				x.Description = r.NewText()
-			}
-		case "name":
-			if r.Member(&x.Extra, &seen, 0, "name") {
-				x.Name = r.Text()
-			}
-		case "required":
-			if r.Member(&x.Extra, &seen, 2, "required") {
-				x.Required = r.NewBool()
-			}
-		case "title":
-			if r.Member(&x.Extra, &seen, 3, "title") {
-				start := r.Place()
-				x.Title = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "title", &x.Title)
-			}
+	seen := r.Enter(&membersOfPromptArgument)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // name
+			x.Name = r.Text()
+		case 1: // description
+			x.Description = r.NewText()
+		case 2: // required
+			x.Required = r.NewBool()
+		case 3: // title
+			start := r.Place()
+			x.Title = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "title", &x.Title)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfPromptListChangedNotification = codec.Members{
+	Names: []string{`"method":`, `"jsonrpc":`, `"params":`},
+	ID:    60114,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *PromptListChangedNotification) DecodeJSON(r *codec.Reader) {
 	*x = PromptListChangedNotification{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 1, "jsonrpc") {
-				start := r.Place()
-				x.JSONRPC = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
-			}
-		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, "method", "notifications/prompts/list_changed")
-		case "params":
-			if r.Member(&x.Extra, &seen, 2, "params") {
-				x.Params = codec.New(r, (*NotificationParams).DecodeJSON)
-			}
+	seen := r.Enter(&membersOfPromptListChangedNotification)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // method
+			r.Const(&seen, &x.Extra, "notifications/prompts/list_changed")
+		case 1: // jsonrpc
+			start := r.Place()
+			x.JSONRPC = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
+		case 2: // params
+			x.Params = codec.New(r, (*NotificationParams).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfPromptMessage = codec.Members{
+	Names: []string{`"content":`, `"role":`},
+	ID:    6530,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *PromptMessage) DecodeJSON(r *codec.Reader) {
 	*x = PromptMessage{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "content":
-			if r.Member(&x.Extra, &seen, 0, "content") {
-				x.Content = DecodeContentBlock(r)
-			}
-		case "role":
-			if r.Member(&x.Extra, &seen, 1, "role") {
-				x.Role = Role(r.Text())
-			}
+	seen := r.Enter(&membersOfPromptMessage)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // content
+			x.Content = DecodeContentBlock(r)
+		case 1: // role
+			x.Role = Role(r.Text())
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfPromptReference = codec.Members{
+	Names: []string{`"name":`, `"type":`, `"title":`},
+	ID:    25600,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *PromptReference) DecodeJSON(r *codec.Reader) {
 	*x = PromptReference{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "name":
-			if r.Member(&x.Extra, &seen, 0, "name") {
-				x.Name = r.Text()
-			}
-		case "title":
-			if r.Member(&x.Extra, &seen, 2, "title") {
-				start := r.Place()
-				x.Title = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "title", &x.Title)
-			}
-		case "type":
-			r.ConstMember(&x.Extra, &seen, 1, "type", "ref/prompt")
+	seen := r.Enter(&membersOfPromptReference)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // name
+			x.Name = r.Text()
+		case 1: // type
+			r.Const(&seen, &x.Extra, "ref/prompt")
+		case 2: // title
+			start := r.Place()
+			x.Title = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "title", &x.Title)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfReadResourceRequest = codec.Members{
+	Names: []string{`"method":`, `"params":`, `"id":`, `"jsonrpc":`},
+	ID:    42690,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ReadResourceRequest) DecodeJSON(r *codec.Reader) {
 	*x = ReadResourceRequest{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "id":
-			if r.Member(&x.Extra, &seen, 2, "id") {
-				start := r.Place()
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-				codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
-			}
-		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 3, "jsonrpc") {
-				start := r.Place()
-				x.JSONRPC = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
-			}
-		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, "method", "resources/read")
-		case "params":
-			if r.Member(&x.Extra, &seen, 1, "params") {
-				x.Params.DecodeJSON(r)
-			}
+	seen := r.Enter(&membersOfReadResourceRequest)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // method
+			r.Const(&seen, &x.Extra, "resources/read")
+		case 1: // params
+			x.Params.DecodeJSON(r)
+		case 2: // id
+			start := r.Place()
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+			codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
+		case 3: // jsonrpc
+			start := r.Place()
+			x.JSONRPC = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfReadResourceRequestParams = codec.Members{
+	Names: []string{`"uri":`, `"_meta":`, `"inputResponses":`, `"requestState":`},
+	ID:    54336,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ReadResourceRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = ReadResourceRequestParams{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, "_meta") {
-				start := r.Place()
-				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
-			}
-		case "inputResponses":
-			if r.Member(&x.Extra, &seen, 2, "inputResponses") {
-				start := r.Place()
-				x.InputResponses = codec.DecodeMapFunc(r, DecodeInputResponse)
-				codec.OrKeep(r, start, &x.Extra, "inputResponses", &x.InputResponses)
-			}
-		case "requestState":
-			if r.Member(&x.Extra, &seen, 3, "requestState") {
-				start := r.Place()
-				x.RequestState = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "requestState", &x.RequestState)
-			}
-		case "uri":
-			if r.Member(&x.Extra, &seen, 0, "uri") {
-				x.URI = r.Text()
-			}
+	seen := r.Enter(&membersOfReadResourceRequestParams)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // uri
+			x.URI = r.Text()
+		case 1: // _meta
+			start := r.Place()
+			x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+		case 2: // inputResponses
+			start := r.Place()
+			x.InputResponses = codec.DecodeMapFunc(r, DecodeInputResponse)
+			codec.OrKeep(r, start, &x.Extra, "inputResponses", &x.InputResponses)
+		case 3: // requestState
+			start := r.Place()
+			x.RequestState = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "requestState", &x.RequestState)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfReadResourceResult = codec.Members{
+	Names: []string{`"contents":`, `"_meta":`, `"cacheScope":`, `"resultType":`, `"ttlMs":`},
+	ID:    51508,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ReadResourceResult) DecodeJSON(r *codec.Reader) {
 	*x = ReadResourceResult{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, "_meta") {
-				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
-			}
-		case "cacheScope":
-			if r.Member(&x.Extra, &seen, 2, "cacheScope") {
-				start := r.Place()
-				x.CacheScope = new(CacheScope(r.Text()))
-				codec.OrKeep(r, start, &x.Extra, "cacheScope", &x.CacheScope)
-			}
-		case "contents":
-			if r.Member(&x.Extra, &seen, 0, "contents") {
-				x.Contents = codec.DecodeListFunc(r, DecodeAnyResourceContents)
-			}
-		case "resultType":
-			if r.Member(&x.Extra, &seen, 3, "resultType") {
-				start := r.Place()
-				x.ResultType = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
-			}
-		case "ttlMs":
-			if r.Member(&x.Extra, &seen, 4, "ttlMs") {
-				start := r.Place()
-				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
-				codec.OrKeep(r, start, &x.Extra, "ttlMs", &x.TTLMs)
-			}
+	seen := r.Enter(&membersOfReadResourceResult)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // contents
+			x.Contents = codec.DecodeListFunc(r, DecodeAnyResourceContents)
+		case 1: // _meta
+			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+		case 2: // cacheScope
+			start := r.Place()
+			x.CacheScope = new(CacheScope(r.Text()))
+			codec.OrKeep(r, start, &x.Extra, "cacheScope", &x.CacheScope)
+		case 3: // resultType
+			start := r.Place()
+			x.ResultType = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
+		case 4: // ttlMs
+			start := r.Place()
+			x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
+			codec.OrKeep(r, start, &x.Extra, "ttlMs", &x.TTLMs)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfReadResourceResultResponse = codec.Members{
+	Names: []string{`"id":`, `"jsonrpc":`, `"result":`},
+	ID:    44883,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ReadResourceResultResponse) DecodeJSON(r *codec.Reader) {
 	*x = ReadResourceResultResponse{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "id":
-			if r.Member(&x.Extra, &seen, 0, "id") {
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			}
-		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
-		case "result":
-			if r.Member(&x.Extra, &seen, 2, "result") {
-				x.Result = DecodeReadResourceResultResponseResult(r)
-			}
+	seen := r.Enter(&membersOfReadResourceResultResponse)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // id
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+		case 1: // jsonrpc
+			r.Const(&seen, &x.Extra, "2.0")
+		case 2: // result
+			x.Result = DecodeReadResourceResultResponseResult(r)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
+}
+
+var membersOfRelatedTaskMetadata = codec.Members{
+	Names: []string{`"taskId":`},
+	ID:    12776,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *RelatedTaskMetadata) DecodeJSON(r *codec.Reader) {
 	*x = RelatedTaskMetadata{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "taskId":
-			if r.Member(&x.Extra, &seen, 0, "taskId") {
-				x.TaskID = r.Text()
-			}
+	seen := r.Enter(&membersOfRelatedTaskMetadata)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // taskId
+			x.TaskID = r.Text()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfRequest = codec.Members{
+	Names: []string{`"method":`, `"params":`},
+	ID:    16722,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *Request) DecodeJSON(r *codec.Reader) {
 	*x = Request{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "method":
-			if r.Member(&x.Extra, &seen, 0, "method") {
-				x.Method = r.Text()
-			}
-		case "params":
-			if r.Member(&x.Extra, &seen, 1, "params") {
-				x.Params = codec.New(r, (*RequestParams).DecodeJSON)
-			}
+	seen := r.Enter(&membersOfRequest)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // method
+			x.Method = r.Text()
+		case 1: // params
+			x.Params = codec.New(r, (*RequestParams).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfRequestMetaObject = codec.Members{
+	Names: []string{`"io.modelcontextprotocol/clientCapabilities":`, `"io.modelcontextprotocol/clientInfo":`, `"io.modelcontextprotocol/logLevel":`, `"io.modelcontextprotocol/protocolVersion":`, `"io.modelcontextprotocol/related-task":`, `"progressToken":`},
+	ID:    37308,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *RequestMetaObject) DecodeJSON(r *codec.Reader) {
 	*x = RequestMetaObject{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "io.modelcontextprotocol/clientCapabilities":
-			if r.Member(&x.Extra, &seen, 0, "io.modelcontextprotocol/clientCapabilities") {
-				start := r.Place()
-				x.ClientCapabilities = codec.New(r, (*ClientCapabilities).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/clientCapabilities", &x.ClientCapabilities)
-			}
-		case "io.modelcontextprotocol/clientInfo":
-			if r.Member(&x.Extra, &seen, 1, "io.modelcontextprotocol/clientInfo") {
-				start := r.Place()
-				x.ClientInfo = codec.New(r, (*Implementation).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/clientInfo", &x.ClientInfo)
-			}
-		case "io.modelcontextprotocol/logLevel":
-			if r.Member(&x.Extra, &seen, 2, "io.modelcontextprotocol/logLevel") {
-				start := r.Place()
-				x.LogLevel = new(LoggingLevel(r.Text()))
-				codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/logLevel", &x.LogLevel)
-			}
-		case "io.modelcontextprotocol/protocolVersion":
-			if r.Member(&x.Extra, &seen, 3, "io.modelcontextprotocol/protocolVersion") {
-				start := r.Place()
-				x.ProtocolVersion = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/protocolVersion", &x.ProtocolVersion)
-			}
-		case "io.modelcontextprotocol/related-task":
-			if r.Member(&x.Extra, &seen, 4, "io.modelcontextprotocol/related-task") {
-				start := r.Place()
-				x.RelatedTask = codec.New(r, (*RelatedTaskMetadata).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/related-task", &x.RelatedTask)
-			}
-		case "progressToken":
-			if r.Member(&x.Extra, &seen, 5, "progressToken") {
-				x.ProgressToken = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			}
+	seen := r.Enter(&membersOfRequestMetaObject)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // io.modelcontextprotocol/clientCapabilities
+			start := r.Place()
+			x.ClientCapabilities = codec.New(r, (*ClientCapabilities).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/clientCapabilities", &x.ClientCapabilities)
+		case 1: // io.modelcontextprotocol/clientInfo
+			start := r.Place()
+			x.ClientInfo = codec.New(r, (*Implementation).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/clientInfo", &x.ClientInfo)
+		case 2: // io.modelcontextprotocol/logLevel
+			start := r.Place()
+			x.LogLevel = new(LoggingLevel(r.Text()))
+			codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/logLevel", &x.LogLevel)
+		case 3: // io.modelcontextprotocol/protocolVersion
+			start := r.Place()
+			x.ProtocolVersion = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/protocolVersion", &x.ProtocolVersion)
+		case 4: // io.modelcontextprotocol/related-task
+			start := r.Place()
+			x.RelatedTask = codec.New(r, (*RelatedTaskMetadata).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/related-task", &x.RelatedTask)
+		case 5: // progressToken
+			x.ProgressToken = r.Scalar(codec.ScalarString | codec.ScalarInteger)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
+}
+
+var membersOfRequestParams = codec.Members{
+	Names: []string{`"_meta":`},
+	ID:    41264,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *RequestParams) DecodeJSON(r *codec.Reader) {
 	*x = RequestParams{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 0, "_meta") {
-				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
-			}
+	seen := r.Enter(&membersOfRequestParams)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // _meta
+			x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
+}
+
+var membersOfResource = codec.Members{
+	Names: []string{`"name":`, `"uri":`, `"_meta":`, `"annotations":`, `"description":`, `"icons":`, `"mimeType":`, `"size":`, `"title":`},
+	ID:    55317,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *Resource) DecodeJSON(r *codec.Reader) {
 	*x = Resource{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 2, "_meta") {
-				start := r.Place()
-				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
-			}
-		case "annotations":
-			if r.Member(&x.Extra, &seen, 3, "annotations") {
-				x.Annotations = codec.New(r, (*Annotations).DecodeJSON)
-			}
-		case "description":
-			if r.Member(&x.Extra, &seen, 4, "description") {
-				x.Description = r.NewText()
-			}
-		case "icons":
-			if r.Member(&x.Extra, &seen, 5, "icons") {
-				start := r.Place()
-				x.Icons = codec.DecodeList[Icon](r)
-				codec.OrKeep(r, start, &x.Extra, "icons", &x.Icons)
-			}
-		case "mimeType":
-			if r.Member(&x.Extra, &seen, 6, "mimeType") {
-				x.MIMEType = r.NewText()
-			}
-		case "name":
-			if r.Member(&x.Extra, &seen, 0, "name") {
-				x.Name = r.Text()
-			}
-		case "size":
-			if r.Member(&x.Extra, &seen, 7, "size") {
-				x.Size = r.NewInt(&x.Extra, "size")
-			}
-		case "title":
-			if r.Member(&x.Extra, &seen, 8, "title") {
-				start := r.Place()
-				x.Title = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "title", &x.Title)
-			}
-		case "uri":
-			if r.Member(&x.Extra, &seen, 1, "uri") {
-				x.URI = r.Text()
-			}
+	seen := r.Enter(&membersOfResource)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // name
+			x.Name = r.Text()
+		case 1: // uri
+			x.URI = r.Text()
+		case 2: // _meta
+			start := r.Place()
+			x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+		case 3: // annotations
+			x.Annotations = codec.New(r, (*Annotations).DecodeJSON)
+		case 4: // description
+			x.Description = r.NewText()
+		case 5: // icons
+			start := r.Place()
+			x.Icons = codec.DecodeList[Icon](r)
+			codec.OrKeep(r, start, &x.Extra, "icons", &x.Icons)
+		case 6: // mimeType
+			x.MIMEType = r.NewText()
+		case 7: // size
+			x.Size = r.NewInt(&x.Extra, "size")
+		case 8: // title
+			start := r.Place()
+			x.Title = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "title", &x.Title)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfResourceContents = codec.Members{
+	Names: []string{`"uri":`, `"_meta":`, `"mimeType":`},
+	ID:    33267,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ResourceContents) DecodeJSON(r *codec.Reader) {
 	*x = ResourceContents{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, "_meta") {
-				start := r.Place()
-				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
-			}
-		case "mimeType":
-			if r.Member(&x.Extra, &seen, 2, "mimeType") {
-				x.MIMEType = r.NewText()
-			}
-		case "uri":
-			if r.Member(&x.Extra, &seen, 0, "uri") {
-				x.URI = r.Text()
-			}
+	seen := r.Enter(&membersOfResourceContents)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // uri
+			x.URI = r.Text()
+		case 1: // _meta
+			start := r.Place()
+			x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+		case 2: // mimeType
+			x.MIMEType = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfResourceLink = codec.Members{
+	Names: []string{`"name":`, `"type":`, `"uri":`, `"_meta":`, `"annotations":`, `"description":`, `"icons":`, `"mimeType":`, `"size":`, `"title":`},
+	ID:    1689,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ResourceLink) DecodeJSON(r *codec.Reader) {
 	*x = ResourceLink{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 3, "_meta") {
-				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
-			}
-		case "annotations":
-			if r.Member(&x.Extra, &seen, 4, "annotations") {
-				x.Annotations = codec.New(r, (*Annotations).DecodeJSON)
-			}
-		case "description":
-			if r.Member(&x.Extra, &seen, 5, "description") {
-				x.Description = r.NewText()
-			}
-		case "icons":
-			if r.Member(&x.Extra, &seen, 6, "icons") {
-				start := r.Place()
-				x.Icons = codec.DecodeList[Icon](r)
-				codec.OrKeep(r, start, &x.Extra, "icons", &x.Icons)
-			}
-		case "mimeType":
-			if r.Member(&x.Extra, &seen, 7, "mimeType") {
-				x.MIMEType = r.NewText()
-			}
-		case "name":
-			if r.Member(&x.Extra, &seen, 0, "name") {
-				x.Name = r.Text()
-			}
-		case "size":
-			if r.Member(&x.Extra, &seen, 8, "size") {
-				x.Size = r.NewInt(&x.Extra, "size")
-			}
-		case "title":
-			if r.Member(&x.Extra, &seen, 9, "title") {
-				x.Title = r.NewText()
-			}
-		case "type":
-			r.ConstMember(&x.Extra, &seen, 1, "type", "resource_link")
-		case "uri":
-			if r.Member(&x.Extra, &seen, 2, "uri") {
-				x.URI = r.Text()
-			}
+	seen := r.Enter(&membersOfResourceLink)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // name
+			x.Name = r.Text()
+		case 1: // type
+			r.Const(&seen, &x.Extra, "resource_link")
+		case 2: // uri
+			x.URI = r.Text()
+		case 3: // _meta
+			x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
+		case 4: // annotations
+			x.Annotations = codec.New(r, (*Annotations).DecodeJSON)
+		case 5: // description
+			x.Description = r.NewText()
+		case 6: // icons
+			start := r.Place()
+			x.Icons = codec.DecodeList[Icon](r)
+			codec.OrKeep(r, start, &x.Extra, "icons", &x.Icons)
+		case 7: // mimeType
+			x.MIMEType = r.NewText()
+		case 8: // size
+			x.Size = r.NewInt(&x.Extra, "size")
+		case 9: // title
+			x.Title = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
+}
+
+var membersOfResourceListChangedNotification = codec.Members{
+	Names: []string{`"method":`, `"jsonrpc":`, `"params":`},
+	ID:    64816,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ResourceListChangedNotification) DecodeJSON(r *codec.Reader) {
 	*x = ResourceListChangedNotification{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 1, "jsonrpc") {
-				start := r.Place()
-				x.JSONRPC = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
-			}
-		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, "method", "notifications/resources/list_changed")
-		case "params":
-			if r.Member(&x.Extra, &seen, 2, "params") {
-				x.Params = codec.New(r, (*NotificationParams).DecodeJSON)
-			}
+	seen := r.Enter(&membersOfResourceListChangedNotification)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // method
+			r.Const(&seen, &x.Extra, "notifications/resources/list_changed")
+		case 1: // jsonrpc
+			start := r.Place()
+			x.JSONRPC = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
+		case 2: // params
+			x.Params = codec.New(r, (*NotificationParams).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfResourceRequestParams = codec.Members{
+	Names: []string{`"uri":`, `"_meta":`},
+	ID:    18656,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ResourceRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = ResourceRequestParams{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, "_meta") {
-				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
-			}
-		case "uri":
-			if r.Member(&x.Extra, &seen, 0, "uri") {
-				x.URI = r.Text()
-			}
+	seen := r.Enter(&membersOfResourceRequestParams)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // uri
+			x.URI = r.Text()
+		case 1: // _meta
+			x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfResourceTemplate = codec.Members{
+	Names: []string{`"name":`, `"uriTemplate":`, `"_meta":`, `"annotations":`, `"description":`, `"icons":`, `"mimeType":`, `"title":`},
+	ID:    22235,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ResourceTemplate) DecodeJSON(r *codec.Reader) {
 	*x = ResourceTemplate{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 2, "_meta") {
-				start := r.Place()
-				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
-			}
-		case "annotations":
-			if r.Member(&x.Extra, &seen, 3, "annotations") {
-				x.Annotations = codec.New(r, (*Annotations).DecodeJSON)
-			}
-		case "description":
-			if r.Member(&x.Extra, &seen, 4, "description") {
-				x.Description = r.NewText()
-			}
-		case "icons":
-			if r.Member(&x.Extra, &seen, 5, "icons") {
-				start := r.Place()
-				x.Icons = codec.DecodeList[Icon](r)
-				codec.OrKeep(r, start, &x.Extra, "icons", &x.Icons)
-			}
-		case "mimeType":
-			if r.Member(&x.Extra, &seen, 6, "mimeType") {
-				x.MIMEType = r.NewText()
-			}
-		case "name":
-			if r.Member(&x.Extra, &seen, 0, "name") {
-				x.Name = r.Text()
-			}
-		case "title":
-			if r.Member(&x.Extra, &seen, 7, "title") {
-				start := r.Place()
-				x.Title = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "title", &x.Title)
-			}
-		case "uriTemplate":
-			if r.Member(&x.Extra, &seen, 1, "uriTemplate") {
-				x.URITemplate = r.Text()
-			}
+	seen := r.Enter(&membersOfResourceTemplate)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // name
+			x.Name = r.Text()
+		case 1: // uriTemplate
+			x.URITemplate = r.Text()
+		case 2: // _meta
+			start := r.Place()
+			x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+		case 3: // annotations
+			x.Annotations = codec.New(r, (*Annotations).DecodeJSON)
+		case 4: // description
+			x.Description = r.NewText()
+		case 5: // icons
+			start := r.Place()
+			x.Icons = codec.DecodeList[Icon](r)
+			codec.OrKeep(r, start, &x.Extra, "icons", &x.Icons)
+		case 6: // mimeType
+			x.MIMEType = r.NewText()
+		case 7: // title
+			start := r.Place()
+			x.Title = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "title", &x.Title)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfResourceTemplateReference = codec.Members{
+	Names: []string{`"type":`, `"uri":`},
+	ID:    41600,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ResourceTemplateReference) DecodeJSON(r *codec.Reader) {
 	*x = ResourceTemplateReference{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "type":
-			r.ConstMember(&x.Extra, &seen, 0, "type", "ref/resource")
-		case "uri":
-			if r.Member(&x.Extra, &seen, 1, "uri") {
-				x.URI = r.Text()
-			}
+	seen := r.Enter(&membersOfResourceTemplateReference)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // type
+			r.Const(&seen, &x.Extra, "ref/resource")
+		case 1: // uri
+			x.URI = r.Text()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfResourceUpdatedNotification = codec.Members{
+	Names: []string{`"method":`, `"params":`, `"jsonrpc":`},
+	ID:    36671,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ResourceUpdatedNotification) DecodeJSON(r *codec.Reader) {
 	*x = ResourceUpdatedNotification{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 2, "jsonrpc") {
-				start := r.Place()
-				x.JSONRPC = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
-			}
-		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, "method", "notifications/resources/updated")
-		case "params":
-			if r.Member(&x.Extra, &seen, 1, "params") {
-				x.Params.DecodeJSON(r)
-			}
+	seen := r.Enter(&membersOfResourceUpdatedNotification)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // method
+			r.Const(&seen, &x.Extra, "notifications/resources/updated")
+		case 1: // params
+			x.Params.DecodeJSON(r)
+		case 2: // jsonrpc
+			start := r.Place()
+			x.JSONRPC = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfResourceUpdatedNotificationParams = codec.Members{
+	Names: []string{`"uri":`, `"_meta":`},
+	ID:    57485,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ResourceUpdatedNotificationParams) DecodeJSON(r *codec.Reader) {
 	*x = ResourceUpdatedNotificationParams{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, "_meta") {
-				start := r.Place()
-				x.Meta = codec.New(r, (*NotificationMetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
-			}
-		case "uri":
-			if r.Member(&x.Extra, &seen, 0, "uri") {
-				x.URI = r.Text()
-			}
+	seen := r.Enter(&membersOfResourceUpdatedNotificationParams)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // uri
+			x.URI = r.Text()
+		case 1: // _meta
+			start := r.Place()
+			x.Meta = codec.New(r, (*NotificationMetaObject).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfResult = codec.Members{
+	Names: []string{`"_meta":`, `"resultType":`},
+	ID:    61508,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *Result) DecodeJSON(r *codec.Reader) {
 	*x = Result{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 0, "_meta") {
-				x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
-			}
-		case "resultType":
-			if r.Member(&x.Extra, &seen, 1, "resultType") {
-				start := r.Place()
-				x.ResultType = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
-			}
+	seen := r.Enter(&membersOfResult)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // _meta
+			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+		case 1: // resultType
+			start := r.Place()
+			x.ResultType = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
+}
+
+var membersOfResultMetaObject = codec.Members{
+	Names: []string{`"io.modelcontextprotocol/model-immediate-response":`, `"io.modelcontextprotocol/related-task":`, `"io.modelcontextprotocol/serverInfo":`},
+	ID:    19518,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ResultMetaObject) DecodeJSON(r *codec.Reader) {
 	*x = ResultMetaObject{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "io.modelcontextprotocol/model-immediate-response":
-			if r.Member(&x.Extra, &seen, 0, "io.modelcontextprotocol/model-immediate-response") {
-				start := r.Place()
-				x.ModelImmediateResponse = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/model-immediate-response", &x.ModelImmediateResponse)
-			}
-		case "io.modelcontextprotocol/related-task":
-			if r.Member(&x.Extra, &seen, 1, "io.modelcontextprotocol/related-task") {
-				start := r.Place()
-				x.RelatedTask = codec.New(r, (*RelatedTaskMetadata).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/related-task", &x.RelatedTask)
-			}
-		case "io.modelcontextprotocol/serverInfo":
-			if r.Member(&x.Extra, &seen, 2, "io.modelcontextprotocol/serverInfo") {
-				start := r.Place()
-				x.ServerInfo = codec.New(r, (*Implementation).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/serverInfo", &x.ServerInfo)
-			}
+	seen := r.Enter(&membersOfResultMetaObject)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // io.modelcontextprotocol/model-immediate-response
+			start := r.Place()
+			x.ModelImmediateResponse = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/model-immediate-response", &x.ModelImmediateResponse)
+		case 1: // io.modelcontextprotocol/related-task
+			start := r.Place()
+			x.RelatedTask = codec.New(r, (*RelatedTaskMetadata).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/related-task", &x.RelatedTask)
+		case 2: // io.modelcontextprotocol/serverInfo
+			start := r.Place()
+			x.ServerInfo = codec.New(r, (*Implementation).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/serverInfo", &x.ServerInfo)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
+}
+
+var membersOfRoot = codec.Members{
+	Names: []string{`"uri":`, `"_meta":`, `"name":`},
+	ID:    23141,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *Root) DecodeJSON(r *codec.Reader) {
 	*x = Root{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, "_meta") {
-				start := r.Place()
-				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
-			}
-		case "name":
-			if r.Member(&x.Extra, &seen, 2, "name") {
-				x.Name = r.NewText()
-			}
-		case "uri":
-			if r.Member(&x.Extra, &seen, 0, "uri") {
-				x.URI = r.Text()
-			}
+	seen := r.Enter(&membersOfRoot)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // uri
+			x.URI = r.Text()
+		case 1: // _meta
+			start := r.Place()
+			x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+		case 2: // name
+			x.Name = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfRootsListChangedNotification = codec.Members{
+	Names: []string{`"method":`, `"jsonrpc":`, `"params":`},
+	ID:    65209,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *RootsListChangedNotification) DecodeJSON(r *codec.Reader) {
 	*x = RootsListChangedNotification{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 1, "jsonrpc") {
-				start := r.Place()
-				x.JSONRPC = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
-			}
-		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, "method", "notifications/roots/list_changed")
-		case "params":
-			if r.Member(&x.Extra, &seen, 2, "params") {
-				x.Params = codec.New(r, (*NotificationParams).DecodeJSON)
-			}
+	seen := r.Enter(&membersOfRootsListChangedNotification)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // method
+			r.Const(&seen, &x.Extra, "notifications/roots/list_changed")
+		case 1: // jsonrpc
+			start := r.Place()
+			x.JSONRPC = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
+		case 2: // params
+			x.Params = codec.New(r, (*NotificationParams).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfSamplingMessage = codec.Members{
+	Names: []string{`"content":`, `"role":`, `"_meta":`},
+	ID:    45127,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *SamplingMessage) DecodeJSON(r *codec.Reader) {
 	*x = SamplingMessage{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 2, "_meta") {
-				start := r.Place()
-				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
-			}
-		case "content":
-			if r.Member(&x.Extra, &seen, 0, "content") {
-				x.Content.DecodeJSON(r)
-			}
-		case "role":
-			if r.Member(&x.Extra, &seen, 1, "role") {
-				x.Role = Role(r.Text())
-			}
+	seen := r.Enter(&membersOfSamplingMessage)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // content
+			x.Content.DecodeJSON(r)
+		case 1: // role
+			x.Role = Role(r.Text())
+		case 2: // _meta
+			start := r.Place()
+			x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfServerCapabilities = codec.Members{
+	Names: []string{`"completions":`, `"experimental":`, `"extensions":`, `"logging":`, `"prompts":`, `"resources":`, `"tasks":`, `"tools":`},
+	ID:    4956,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ServerCapabilities) DecodeJSON(r *codec.Reader) {
 	*x = ServerCapabilities{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "completions":
-			if r.Member(&x.Extra, &seen, 0, "completions") {
-				start := r.Place()
-				x.Completions = r.RawObject()
-				codec.OrKeep(r, start, &x.Extra, "completions", &x.Completions)
-			}
-		case "experimental":
-			if r.Member(&x.Extra, &seen, 1, "experimental") {
-				x.Experimental = r.RawObject()
-			}
-		case "extensions":
-			if r.Member(&x.Extra, &seen, 2, "extensions") {
-				start := r.Place()
-				x.Extensions = r.RawObject()
-				codec.OrKeep(r, start, &x.Extra, "extensions", &x.Extensions)
-			}
-		case "logging":
-			if r.Member(&x.Extra, &seen, 3, "logging") {
-				x.Logging = r.RawObject()
-			}
-		case "prompts":
-			if r.Member(&x.Extra, &seen, 4, "prompts") {
-				x.Prompts = codec.New(r, (*ServerCapabilitiesPrompts).DecodeJSON)
-			}
-		case "resources":
-			if r.Member(&x.Extra, &seen, 5, "resources") {
-				x.Resources = codec.New(r, (*ServerCapabilitiesResources).DecodeJSON)
-			}
-		case "tasks":
-			if r.Member(&x.Extra, &seen, 6, "tasks") {
-				start := r.Place()
-				x.Tasks = codec.New(r, (*ServerCapabilitiesTasks).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "tasks", &x.Tasks)
-			}
-		case "tools":
-			if r.Member(&x.Extra, &seen, 7, "tools") {
-				x.Tools = codec.New(r, (*ServerCapabilitiesTools).DecodeJSON)
-			}
+	seen := r.Enter(&membersOfServerCapabilities)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // completions
+			start := r.Place()
+			x.Completions = r.RawObject()
+			codec.OrKeep(r, start, &x.Extra, "completions", &x.Completions)
+		case 1: // experimental
+			x.Experimental = r.RawObject()
+		case 2: // extensions
+			start := r.Place()
+			x.Extensions = r.RawObject()
+			codec.OrKeep(r, start, &x.Extra, "extensions", &x.Extensions)
+		case 3: // logging
+			x.Logging = r.RawObject()
+		case 4: // prompts
+			x.Prompts = codec.New(r, (*ServerCapabilitiesPrompts).DecodeJSON)
+		case 5: // resources
+			x.Resources = codec.New(r, (*ServerCapabilitiesResources).DecodeJSON)
+		case 6: // tasks
+			start := r.Place()
+			x.Tasks = codec.New(r, (*ServerCapabilitiesTasks).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "tasks", &x.Tasks)
+		case 7: // tools
+			x.Tools = codec.New(r, (*ServerCapabilitiesTools).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
+}
+
+var membersOfServerCapabilitiesPrompts = codec.Members{
+	Names: []string{`"listChanged":`},
+	ID:    50299,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ServerCapabilitiesPrompts) DecodeJSON(r *codec.Reader) {
 	*x = ServerCapabilitiesPrompts{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "listChanged":
-			if r.Member(&x.Extra, &seen, 0, "listChanged") {
-				x.ListChanged = r.NewBool()
-			}
+	seen := r.Enter(&membersOfServerCapabilitiesPrompts)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // listChanged
+			x.ListChanged = r.NewBool()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
+}
+
+var membersOfServerCapabilitiesResources = codec.Members{
+	Names: []string{`"listChanged":`, `"subscribe":`},
+	ID:    9513,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ServerCapabilitiesResources) DecodeJSON(r *codec.Reader) {
 	*x = ServerCapabilitiesResources{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "listChanged":
-			if r.Member(&x.Extra, &seen, 0, "listChanged") {
-				x.ListChanged = r.NewBool()
-			}
-		case "subscribe":
-			if r.Member(&x.Extra, &seen, 1, "subscribe") {
-				x.Subscribe = r.NewBool()
-			}
+	seen := r.Enter(&membersOfServerCapabilitiesResources)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // listChanged
+			x.ListChanged = r.NewBool()
+		case 1: // subscribe
+			x.Subscribe = r.NewBool()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
+}
+
+var membersOfServerCapabilitiesTasks = codec.Members{
+	Names: []string{`"cancel":`, `"list":`, `"requests":`},
+	ID:    18190,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ServerCapabilitiesTasks) DecodeJSON(r *codec.Reader) {
 	*x = ServerCapabilitiesTasks{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "cancel":
-			if r.Member(&x.Extra, &seen, 0, "cancel") {
-				x.Cancel = r.RawObject()
-			}
-		case "list":
-			if r.Member(&x.Extra, &seen, 1, "list") {
-				x.List = r.RawObject()
-			}
-		case "requests":
-			if r.Member(&x.Extra, &seen, 2, "requests") {
-				x.Requests = codec.New(r, (*ServerCapabilitiesTasksRequests).DecodeJSON)
-			}
+	seen := r.Enter(&membersOfServerCapabilitiesTasks)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // cancel
+			x.Cancel = r.RawObject()
+		case 1: // list
+			x.List = r.RawObject()
+		case 2: // requests
+			x.Requests = codec.New(r, (*ServerCapabilitiesTasksRequests).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
+}
+
+var membersOfServerCapabilitiesTasksRequests = codec.Members{
+	Names: []string{`"tools":`},
+	ID:    25264,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ServerCapabilitiesTasksRequests) DecodeJSON(r *codec.Reader) {
 	*x = ServerCapabilitiesTasksRequests{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "tools":
-			if r.Member(&x.Extra, &seen, 0, "tools") {
-				x.Tools = codec.New(r, (*ServerCapabilitiesTasksRequestsTools).DecodeJSON)
-			}
+	seen := r.Enter(&membersOfServerCapabilitiesTasksRequests)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // tools
+			x.Tools = codec.New(r, (*ServerCapabilitiesTasksRequestsTools).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
+}
+
+var membersOfServerCapabilitiesTasksRequestsTools = codec.Members{
+	Names: []string{`"call":`},
+	ID:    34171,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ServerCapabilitiesTasksRequestsTools) DecodeJSON(r *codec.Reader) {
 	*x = ServerCapabilitiesTasksRequestsTools{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "call":
-			if r.Member(&x.Extra, &seen, 0, "call") {
-				x.Call = r.RawObject()
-			}
+	seen := r.Enter(&membersOfServerCapabilitiesTasksRequestsTools)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // call
+			x.Call = r.RawObject()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
+}
+
+var membersOfServerCapabilitiesTools = codec.Members{
+	Names: []string{`"listChanged":`},
+	ID:    55855,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ServerCapabilitiesTools) DecodeJSON(r *codec.Reader) {
 	*x = ServerCapabilitiesTools{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "listChanged":
-			if r.Member(&x.Extra, &seen, 0, "listChanged") {
-				x.ListChanged = r.NewBool()
-			}
+	seen := r.Enter(&membersOfServerCapabilitiesTools)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // listChanged
+			x.ListChanged = r.NewBool()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
+}
+
+var membersOfSetLevelRequest = codec.Members{
+	Names: []string{`"method":`, `"params":`, `"id":`, `"jsonrpc":`},
+	ID:    11756,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *SetLevelRequest) DecodeJSON(r *codec.Reader) {
 	*x = SetLevelRequest{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "id":
-			if r.Member(&x.Extra, &seen, 2, "id") {
-				start := r.Place()
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-				codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
-			}
-		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 3, "jsonrpc") {
-				start := r.Place()
-				x.JSONRPC = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
-			}
-		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, "method", "logging/setLevel")
-		case "params":
-			if r.Member(&x.Extra, &seen, 1, "params") {
-				x.Params.DecodeJSON(r)
-			}
+	seen := r.Enter(&membersOfSetLevelRequest)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // method
+			r.Const(&seen, &x.Extra, "logging/setLevel")
+		case 1: // params
+			x.Params.DecodeJSON(r)
+		case 2: // id
+			start := r.Place()
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+			codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
+		case 3: // jsonrpc
+			start := r.Place()
+			x.JSONRPC = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfSetLevelRequestParams = codec.Members{
+	Names: []string{`"level":`, `"_meta":`},
+	ID:    29306,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *SetLevelRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = SetLevelRequestParams{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, "_meta") {
-				start := r.Place()
-				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
-			}
-		case "level":
-			if r.Member(&x.Extra, &seen, 0, "level") {
-				x.Level = LoggingLevel(r.Text())
-			}
+	seen := r.Enter(&membersOfSetLevelRequestParams)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // level
+			x.Level = LoggingLevel(r.Text())
+		case 1: // _meta
+			start := r.Place()
+			x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfStringSchema = codec.Members{
+	Names: []string{`"type":`, `"default":`, `"description":`, `"format":`, `"maxLength":`, `"minLength":`, `"title":`},
+	ID:    1043,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *StringSchema) DecodeJSON(r *codec.Reader) {
 	*x = StringSchema{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "default":
-			if r.Member(&x.Extra, &seen, 1, "default") {
-				start := r.Place()
-				x.Default = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "default", &x.Default)
-			}
-		case "description":
-			if r.Member(&x.Extra, &seen, 2, "description") {
-				x.Description = r.NewText()
-			}
-		case "format":
-			if r.Member(&x.Extra, &seen, 3, "format") {
-				x.Format = new(StringSchemaFormat(r.Text()))
-			}
-		case "maxLength":
-			if r.Member(&x.Extra, &seen, 4, "maxLength") {
-				x.MaxLength = r.NewInt(&x.Extra, "maxLength")
-			}
-		case "minLength":
-			if r.Member(&x.Extra, &seen, 5, "minLength") {
-				x.MinLength = r.NewInt(&x.Extra, "minLength")
-			}
-		case "title":
-			if r.Member(&x.Extra, &seen, 6, "title") {
-				x.Title = r.NewText()
-			}
-		case "type":
-			r.ConstMember(&x.Extra, &seen, 0, "type", "string")
+	seen := r.Enter(&membersOfStringSchema)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // type
+			r.Const(&seen, &x.Extra, "string")
+		case 1: // default
+			start := r.Place()
+			x.Default = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "default", &x.Default)
+		case 2: // description
+			x.Description = r.NewText()
+		case 3: // format
+			x.Format = new(StringSchemaFormat(r.Text()))
+		case 4: // maxLength
+			x.MaxLength = r.NewInt(&x.Extra, "maxLength")
+		case 5: // minLength
+			x.MinLength = r.NewInt(&x.Extra, "minLength")
+		case 6: // title
+			x.Title = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfSubscribeRequest = codec.Members{
+	Names: []string{`"method":`, `"params":`, `"id":`, `"jsonrpc":`},
+	ID:    2172,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *SubscribeRequest) DecodeJSON(r *codec.Reader) {
 	*x = SubscribeRequest{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "id":
-			if r.Member(&x.Extra, &seen, 2, "id") {
-				start := r.Place()
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-				codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
-			}
-		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 3, "jsonrpc") {
-				start := r.Place()
-				x.JSONRPC = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
-			}
-		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, "method", "resources/subscribe")
-		case "params":
-			if r.Member(&x.Extra, &seen, 1, "params") {
-				x.Params.DecodeJSON(r)
-			}
+	seen := r.Enter(&membersOfSubscribeRequest)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // method
+			r.Const(&seen, &x.Extra, "resources/subscribe")
+		case 1: // params
+			x.Params.DecodeJSON(r)
+		case 2: // id
+			start := r.Place()
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+			codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
+		case 3: // jsonrpc
+			start := r.Place()
+			x.JSONRPC = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfSubscribeRequestParams = codec.Members{
+	Names: []string{`"uri":`, `"_meta":`},
+	ID:    44714,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *SubscribeRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = SubscribeRequestParams{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, "_meta") {
-				start := r.Place()
-				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
-			}
-		case "uri":
-			if r.Member(&x.Extra, &seen, 0, "uri") {
-				x.URI = r.Text()
-			}
+	seen := r.Enter(&membersOfSubscribeRequestParams)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // uri
+			x.URI = r.Text()
+		case 1: // _meta
+			start := r.Place()
+			x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfSubscriptionFilter = codec.Members{
+	Names: []string{`"promptsListChanged":`, `"resourceSubscriptions":`, `"resourcesListChanged":`, `"toolsListChanged":`},
+	ID:    63382,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *SubscriptionFilter) DecodeJSON(r *codec.Reader) {
 	*x = SubscriptionFilter{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "promptsListChanged":
-			if r.Member(&x.Extra, &seen, 0, "promptsListChanged") {
-				x.PromptsListChanged = r.NewBool()
-			}
-		case "resourceSubscriptions":
-			if r.Member(&x.Extra, &seen, 1, "resourceSubscriptions") {
-				x.ResourceSubscriptions = codec.DecodeListFunc(r, (*codec.Reader).Text)
-			}
-		case "resourcesListChanged":
-			if r.Member(&x.Extra, &seen, 2, "resourcesListChanged") {
-				x.ResourcesListChanged = r.NewBool()
-			}
-		case "toolsListChanged":
-			if r.Member(&x.Extra, &seen, 3, "toolsListChanged") {
-				x.ToolsListChanged = r.NewBool()
-			}
+	seen := r.Enter(&membersOfSubscriptionFilter)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // promptsListChanged
+			x.PromptsListChanged = r.NewBool()
+		case 1: // resourceSubscriptions
+			x.ResourceSubscriptions = codec.DecodeListFunc(r, (*codec.Reader).Text)
+		case 2: // resourcesListChanged
+			x.ResourcesListChanged = r.NewBool()
+		case 3: // toolsListChanged
+			x.ToolsListChanged = r.NewBool()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
+}
+
+var membersOfSubscriptionsAcknowledgedNotification = codec.Members{
+	Names: []string{`"jsonrpc":`, `"method":`, `"params":`},
+	ID:    36598,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *SubscriptionsAcknowledgedNotification) DecodeJSON(r *codec.Reader) {
 	*x = SubscriptionsAcknowledgedNotification{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 0, "jsonrpc", "2.0")
-		case "method":
-			r.ConstMember(&x.Extra, &seen, 1, "method", "notifications/subscriptions/acknowledged")
-		case "params":
-			if r.Member(&x.Extra, &seen, 2, "params") {
-				x.Params.DecodeJSON(r)
-			}
+	seen := r.Enter(&membersOfSubscriptionsAcknowledgedNotification)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // jsonrpc
+			r.Const(&seen, &x.Extra, "2.0")
+		case 1: // method
+			r.Const(&seen, &x.Extra, "notifications/subscriptions/acknowledged")
+		case 2: // params
+			x.Params.DecodeJSON(r)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
+}
+
+var membersOfSubscriptionsAcknowledgedNotificationParams = codec.Members{
+	Names: []string{`"notifications":`, `"_meta":`},
+	ID:    28268,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *SubscriptionsAcknowledgedNotificationParams) DecodeJSON(r *codec.Reader) {
 	*x = SubscriptionsAcknowledgedNotificationParams{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, "_meta") {
-				x.Meta = codec.New(r, (*NotificationMetaObject).DecodeJSON)
-			}
-		case "notifications":
-			if r.Member(&x.Extra, &seen, 0, "notifications") {
-				x.Notifications.DecodeJSON(r)
-			}
+	seen := r.Enter(&membersOfSubscriptionsAcknowledgedNotificationParams)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // notifications
+			x.Notifications.DecodeJSON(r)
+		case 1: // _meta
+			x.Meta = codec.New(r, (*NotificationMetaObject).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfSubscriptionsListenRequest = codec.Members{
+	Names: []string{`"id":`, `"jsonrpc":`, `"method":`, `"params":`},
+	ID:    58571,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *SubscriptionsListenRequest) DecodeJSON(r *codec.Reader) {
 	*x = SubscriptionsListenRequest{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "id":
-			if r.Member(&x.Extra, &seen, 0, "id") {
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			}
-		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
-		case "method":
-			r.ConstMember(&x.Extra, &seen, 2, "method", "subscriptions/listen")
-		case "params":
-			if r.Member(&x.Extra, &seen, 3, "params") {
-				x.Params.DecodeJSON(r)
-			}
+	seen := r.Enter(&membersOfSubscriptionsListenRequest)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // id
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+		case 1: // jsonrpc
+			r.Const(&seen, &x.Extra, "2.0")
+		case 2: // method
+			r.Const(&seen, &x.Extra, "subscriptions/listen")
+		case 3: // params
+			x.Params.DecodeJSON(r)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 4)
+}
+
+var membersOfSubscriptionsListenRequestParams = codec.Members{
+	Names: []string{`"_meta":`, `"notifications":`},
+	ID:    15425,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *SubscriptionsListenRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = SubscriptionsListenRequestParams{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 0, "_meta") {
-				x.Meta.DecodeJSON(r)
-			}
-		case "notifications":
-			if r.Member(&x.Extra, &seen, 1, "notifications") {
-				x.Notifications.DecodeJSON(r)
-			}
+	seen := r.Enter(&membersOfSubscriptionsListenRequestParams)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // _meta
+			x.Meta.DecodeJSON(r)
+		case 1: // notifications
+			x.Notifications.DecodeJSON(r)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfSubscriptionsListenResult = codec.Members{
+	Names: []string{`"_meta":`, `"resultType":`},
+	ID:    62255,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *SubscriptionsListenResult) DecodeJSON(r *codec.Reader) {
 	*x = SubscriptionsListenResult{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 0, "_meta") {
-				x.Meta.DecodeJSON(r)
-			}
-		case "resultType":
-			if r.Member(&x.Extra, &seen, 1, "resultType") {
-				x.ResultType = r.Text()
-			}
+	seen := r.Enter(&membersOfSubscriptionsListenResult)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // _meta
+			x.Meta.DecodeJSON(r)
+		case 1: // resultType
+			x.ResultType = r.Text()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfSubscriptionsListenResultMetaObject = codec.Members{
+	Names: []string{`"io.modelcontextprotocol/subscriptionId":`, `"io.modelcontextprotocol/serverInfo":`},
+	ID:    56761,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *SubscriptionsListenResultMetaObject) DecodeJSON(r *codec.Reader) {
 	*x = SubscriptionsListenResultMetaObject{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "io.modelcontextprotocol/serverInfo":
-			if r.Member(&x.Extra, &seen, 1, "io.modelcontextprotocol/serverInfo") {
-				x.ServerInfo = codec.New(r, (*Implementation).DecodeJSON)
-			}
-		case "io.modelcontextprotocol/subscriptionId":
-			if r.Member(&x.Extra, &seen, 0, "io.modelcontextprotocol/subscriptionId") {
-				x.SubscriptionID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			}
+	seen := r.Enter(&membersOfSubscriptionsListenResultMetaObject)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // io.modelcontextprotocol/subscriptionId
+			x.SubscriptionID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+		case 1: // io.modelcontextprotocol/serverInfo
+			x.ServerInfo = codec.New(r, (*Implementation).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfSubscriptionsListenResultResponse = codec.Members{
+	Names: []string{`"id":`, `"jsonrpc":`, `"result":`},
+	ID:    61660,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *SubscriptionsListenResultResponse) DecodeJSON(r *codec.Reader) {
 	*x = SubscriptionsListenResultResponse{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "id":
-			if r.Member(&x.Extra, &seen, 0, "id") {
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			}
-		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
-		case "result":
-			if r.Member(&x.Extra, &seen, 2, "result") {
-				x.Result.DecodeJSON(r)
-			}
+	seen := r.Enter(&membersOfSubscriptionsListenResultResponse)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // id
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+		case 1: // jsonrpc
+			r.Const(&seen, &x.Extra, "2.0")
+		case 2: // result
+			x.Result.DecodeJSON(r)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
+}
+
+var membersOfTask = codec.Members{
+	Names: []string{`"createdAt":`, `"lastUpdatedAt":`, `"status":`, `"taskId":`, `"ttl":`, `"pollInterval":`, `"statusMessage":`},
+	Null:  1 << 4,
+	ID:    15756,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *Task) DecodeJSON(r *codec.Reader) {
 	*x = Task{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "createdAt":
-			if r.Member(&x.Extra, &seen, 0, "createdAt") {
-				x.CreatedAt = r.Text()
+	seen := r.Enter(&membersOfTask)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // createdAt
+			x.CreatedAt = r.Text()
+		case 1: // lastUpdatedAt
+			x.LastUpdatedAt = r.Text()
+		case 2: // status
+			x.Status = TaskStatus(r.Text())
+		case 3: // taskId
+			x.TaskID = r.Text()
+		case 4: // ttl
+			if !r.Null() {
+				x.TTL = r.NewInt(&x.Extra, "ttl")
 			}
-		case "lastUpdatedAt":
-			if r.Member(&x.Extra, &seen, 1, "lastUpdatedAt") {
-				x.LastUpdatedAt = r.Text()
-			}
-		case "pollInterval":
-			if r.Member(&x.Extra, &seen, 5, "pollInterval") {
-				x.PollInterval = r.NewInt(&x.Extra, "pollInterval")
-			}
-		case "status":
-			if r.Member(&x.Extra, &seen, 2, "status") {
-				x.Status = TaskStatus(r.Text())
-			}
-		case "statusMessage":
-			if r.Member(&x.Extra, &seen, 6, "statusMessage") {
-				x.StatusMessage = r.NewText()
-			}
-		case "taskId":
-			if r.Member(&x.Extra, &seen, 3, "taskId") {
-				x.TaskID = r.Text()
-			}
-		case "ttl":
-			if r.MemberOrNull(&seen, 4) {
-				if !r.Null() {
-					x.TTL = r.NewInt(&x.Extra, "ttl")
-				}
-			}
+		case 5: // pollInterval
+			x.PollInterval = r.NewInt(&x.Extra, "pollInterval")
+		case 6: // statusMessage
+			x.StatusMessage = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 5)
+}
+
+var membersOfTaskAugmentedRequestParams = codec.Members{
+	Names: []string{`"_meta":`, `"task":`},
+	ID:    20945,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *TaskAugmentedRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = TaskAugmentedRequestParams{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 0, "_meta") {
-				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
-			}
-		case "task":
-			if r.Member(&x.Extra, &seen, 1, "task") {
-				x.Task = codec.New(r, (*TaskMetadata).DecodeJSON)
-			}
+	seen := r.Enter(&membersOfTaskAugmentedRequestParams)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // _meta
+			x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
+		case 1: // task
+			x.Task = codec.New(r, (*TaskMetadata).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
+}
+
+var membersOfTaskMetadata = codec.Members{
+	Names: []string{`"ttl":`},
+	ID:    969,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *TaskMetadata) DecodeJSON(r *codec.Reader) {
 	*x = TaskMetadata{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "ttl":
-			if r.Member(&x.Extra, &seen, 0, "ttl") {
-				x.TTL = r.NewInt(&x.Extra, "ttl")
-			}
+	seen := r.Enter(&membersOfTaskMetadata)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // ttl
+			x.TTL = r.NewInt(&x.Extra, "ttl")
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 }
 
+var membersOfTaskStatusNotification = codec.Members{
+	Names: []string{`"jsonrpc":`, `"method":`, `"params":`},
+	ID:    34493,
+}
+
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *TaskStatusNotification) DecodeJSON(r *codec.Reader) {
 	*x = TaskStatusNotification{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 0, "jsonrpc", "2.0")
-		case "method":
-			r.ConstMember(&x.Extra, &seen, 1, "method", "notifications/tasks/status")
-		case "params":
-			if r.Member(&x.Extra, &seen, 2, "params") {
-				x.Params.DecodeJSON(r)
-			}
+	seen := r.Enter(&membersOfTaskStatusNotification)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // jsonrpc
+			r.Const(&seen, &x.Extra, "2.0")
+		case 1: // method
+			r.Const(&seen, &x.Extra, "notifications/tasks/status")
+		case 2: // params
+			x.Params.DecodeJSON(r)
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -4872,48 +4548,37 @@ func (x *TaskStatusNotification) DecodeJSON(r *codec.Reader) {
 	seen.Require(&x.Extra, 3)
 }
 
+var membersOfTaskStatusNotificationParams = codec.Members{
+	Names: []string{`"createdAt":`, `"lastUpdatedAt":`, `"status":`, `"taskId":`, `"ttl":`, `"_meta":`, `"pollInterval":`, `"statusMessage":`},
+	Null:  1 << 4,
+	ID:    4859,
+}
+
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *TaskStatusNotificationParams) DecodeJSON(r *codec.Reader) {
 	*x = TaskStatusNotificationParams{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 5, "_meta") {
-				x.Meta = codec.New(r, (*NotificationMetaObject).DecodeJSON)
+	seen := r.Enter(&membersOfTaskStatusNotificationParams)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // createdAt
+			x.CreatedAt = r.Text()
+		case 1: // lastUpdatedAt
+			x.LastUpdatedAt = r.Text()
+		case 2: // status
+			x.Status = TaskStatus(r.Text())
+		case 3: // taskId
+			x.TaskID = r.Text()
+		case 4: // ttl
+			if !r.Null() {
+				x.TTL = r.NewInt(&x.Extra, "ttl")
 			}
-		case "createdAt":
-			if r.Member(&x.Extra, &seen, 0, "createdAt") {
-				x.CreatedAt = r.Text()
-			}
-		case "lastUpdatedAt":
-			if r.Member(&x.Extra, &seen, 1, "lastUpdatedAt") {
-				x.LastUpdatedAt = r.Text()
-			}
-		case "pollInterval":
-			if r.Member(&x.Extra, &seen, 6, "pollInterval") {
-				x.PollInterval = r.NewInt(&x.Extra, "pollInterval")
-			}
-		case "status":
-			if r.Member(&x.Extra, &seen, 2, "status") {
-				x.Status = TaskStatus(r.Text())
-			}
-		case "statusMessage":
-			if r.Member(&x.Extra, &seen, 7, "statusMessage") {
-				x.StatusMessage = r.NewText()
-			}
-		case "taskId":
-			if r.Member(&x.Extra, &seen, 3, "taskId") {
-				x.TaskID = r.Text()
-			}
-		case "ttl":
-			if r.MemberOrNull(&seen, 4) {
-				if !r.Null() {
-					x.TTL = r.NewInt(&x.Extra, "ttl")
-				}
-			}
+		case 5: // _meta
+			x.Meta = codec.New(r, (*NotificationMetaObject).DecodeJSON)
+		case 6: // pollInterval
+			x.PollInterval = r.NewInt(&x.Extra, "pollInterval")
+		case 7: // statusMessage
+			x.StatusMessage = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -4921,265 +4586,235 @@ func (x *TaskStatusNotificationParams) DecodeJSON(r *codec.Reader) {
 	seen.Require(&x.Extra, 5)
 }
 
+var membersOfTextContent = codec.Members{
+	Names: []string{`"text":`, `"type":`, `"_meta":`, `"annotations":`},
+	ID:    29503,
+}
+
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *TextContent) DecodeJSON(r *codec.Reader) {
 	*x = TextContent{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 2, "_meta") {
-				start := r.Place()
-				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
-			}
-		case "annotations":
-			if r.Member(&x.Extra, &seen, 3, "annotations") {
-				x.Annotations = codec.New(r, (*Annotations).DecodeJSON)
-			}
-		case "text":
-			if r.Member(&x.Extra, &seen, 0, "text") {
-				x.Text = r.Text()
-			}
-		case "type":
-			r.ConstMember(&x.Extra, &seen, 1, "type", "text")
+	seen := r.Enter(&membersOfTextContent)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // text
+			x.Text = r.Text()
+		case 1: // type
+			r.Const(&seen, &x.Extra, "text")
+		case 2: // _meta
+			start := r.Place()
+			x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+		case 3: // annotations
+			x.Annotations = codec.New(r, (*Annotations).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfTextResourceContents = codec.Members{
+	Names: []string{`"text":`, `"uri":`, `"_meta":`, `"mimeType":`},
+	ID:    44924,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *TextResourceContents) DecodeJSON(r *codec.Reader) {
 	*x = TextResourceContents{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 2, "_meta") {
-				start := r.Place()
-				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
-			}
-		case "mimeType":
-			if r.Member(&x.Extra, &seen, 3, "mimeType") {
-				x.MIMEType = r.NewText()
-			}
-		case "text":
-			if r.Member(&x.Extra, &seen, 0, "text") {
-				x.Text = r.Text()
-			}
-		case "uri":
-			if r.Member(&x.Extra, &seen, 1, "uri") {
-				x.URI = r.Text()
-			}
+	seen := r.Enter(&membersOfTextResourceContents)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // text
+			x.Text = r.Text()
+		case 1: // uri
+			x.URI = r.Text()
+		case 2: // _meta
+			start := r.Place()
+			x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+		case 3: // mimeType
+			x.MIMEType = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfTitledMultiSelectEnumSchema = codec.Members{
+	Names: []string{`"items":`, `"type":`, `"default":`, `"description":`, `"maxItems":`, `"minItems":`, `"title":`},
+	ID:    46534,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *TitledMultiSelectEnumSchema) DecodeJSON(r *codec.Reader) {
 	*x = TitledMultiSelectEnumSchema{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "default":
-			if r.Member(&x.Extra, &seen, 2, "default") {
-				x.Default = codec.DecodeListFunc(r, (*codec.Reader).Text)
-			}
-		case "description":
-			if r.Member(&x.Extra, &seen, 3, "description") {
-				x.Description = r.NewText()
-			}
-		case "items":
-			if r.Member(&x.Extra, &seen, 0, "items") {
-				x.Items.DecodeJSON(r)
-			}
-		case "maxItems":
-			if r.Member(&x.Extra, &seen, 4, "maxItems") {
-				x.MaxItems = r.NewInt(&x.Extra, "maxItems")
-			}
-		case "minItems":
-			if r.Member(&x.Extra, &seen, 5, "minItems") {
-				x.MinItems = r.NewInt(&x.Extra, "minItems")
-			}
-		case "title":
-			if r.Member(&x.Extra, &seen, 6, "title") {
-				x.Title = r.NewText()
-			}
-		case "type":
-			r.ConstMember(&x.Extra, &seen, 1, "type", "array")
+	seen := r.Enter(&membersOfTitledMultiSelectEnumSchema)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // items
+			x.Items.DecodeJSON(r)
+		case 1: // type
+			r.Const(&seen, &x.Extra, "array")
+		case 2: // default
+			x.Default = codec.DecodeListFunc(r, (*codec.Reader).Text)
+		case 3: // description
+			x.Description = r.NewText()
+		case 4: // maxItems
+			x.MaxItems = r.NewInt(&x.Extra, "maxItems")
+		case 5: // minItems
+			x.MinItems = r.NewInt(&x.Extra, "minItems")
+		case 6: // title
+			x.Title = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfTitledMultiSelectEnumSchemaItems = codec.Members{
+	Names: []string{`"anyOf":`},
+	ID:    47554,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *TitledMultiSelectEnumSchemaItems) DecodeJSON(r *codec.Reader) {
 	*x = TitledMultiSelectEnumSchemaItems{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "anyOf":
-			if r.Member(&x.Extra, &seen, 0, "anyOf") {
-				x.AnyOf = codec.DecodeList[TitledMultiSelectEnumSchemaItemsAnyOfItem](r)
-			}
+	seen := r.Enter(&membersOfTitledMultiSelectEnumSchemaItems)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // anyOf
+			x.AnyOf = codec.DecodeList[TitledMultiSelectEnumSchemaItemsAnyOfItem](r)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfTitledMultiSelectEnumSchemaItemsAnyOfItem = codec.Members{
+	Names: []string{`"const":`, `"title":`},
+	ID:    8662,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *TitledMultiSelectEnumSchemaItemsAnyOfItem) DecodeJSON(r *codec.Reader) {
 	*x = TitledMultiSelectEnumSchemaItemsAnyOfItem{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "const":
-			if r.Member(&x.Extra, &seen, 0, "const") {
-				x.Const = r.Text()
-			}
-		case "title":
-			if r.Member(&x.Extra, &seen, 1, "title") {
-				x.Title = r.Text()
-			}
+	seen := r.Enter(&membersOfTitledMultiSelectEnumSchemaItemsAnyOfItem)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // const
+			x.Const = r.Text()
+		case 1: // title
+			x.Title = r.Text()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfTitledSingleSelectEnumSchema = codec.Members{
+	Names: []string{`"oneOf":`, `"type":`, `"default":`, `"description":`, `"title":`},
+	ID:    64081,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *TitledSingleSelectEnumSchema) DecodeJSON(r *codec.Reader) {
 	*x = TitledSingleSelectEnumSchema{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "default":
-			if r.Member(&x.Extra, &seen, 2, "default") {
-				x.Default = r.NewText()
-			}
-		case "description":
-			if r.Member(&x.Extra, &seen, 3, "description") {
-				x.Description = r.NewText()
-			}
-		case "oneOf":
-			if r.Member(&x.Extra, &seen, 0, "oneOf") {
-				x.OneOf = codec.DecodeList[TitledSingleSelectEnumSchemaOneOfItem](r)
-			}
-		case "title":
-			if r.Member(&x.Extra, &seen, 4, "title") {
-				x.Title = r.NewText()
-			}
-		case "type":
-			r.ConstMember(&x.Extra, &seen, 1, "type", "string")
+	seen := r.Enter(&membersOfTitledSingleSelectEnumSchema)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // oneOf
+			x.OneOf = codec.DecodeList[TitledSingleSelectEnumSchemaOneOfItem](r)
+		case 1: // type
+			r.Const(&seen, &x.Extra, "string")
+		case 2: // default
+			x.Default = r.NewText()
+		case 3: // description
+			x.Description = r.NewText()
+		case 4: // title
+			x.Title = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfTitledSingleSelectEnumSchemaOneOfItem = codec.Members{
+	Names: []string{`"const":`, `"title":`},
+	ID:    39277,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *TitledSingleSelectEnumSchemaOneOfItem) DecodeJSON(r *codec.Reader) {
 	*x = TitledSingleSelectEnumSchemaOneOfItem{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "const":
-			if r.Member(&x.Extra, &seen, 0, "const") {
-				x.Const = r.Text()
-			}
-		case "title":
-			if r.Member(&x.Extra, &seen, 1, "title") {
-				x.Title = r.Text()
-			}
+	seen := r.Enter(&membersOfTitledSingleSelectEnumSchemaOneOfItem)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // const
+			x.Const = r.Text()
+		case 1: // title
+			x.Title = r.Text()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfTool = codec.Members{
+	Names: []string{`"inputSchema":`, `"name":`, `"_meta":`, `"annotations":`, `"description":`, `"execution":`, `"icons":`, `"outputSchema":`, `"title":`},
+	ID:    23271,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *Tool) DecodeJSON(r *codec.Reader) {
 	*x = Tool{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 2, "_meta") {
-				start := r.Place()
-				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
-			}
-		case "annotations":
-			if r.Member(&x.Extra, &seen, 3, "annotations") {
-				start := r.Place()
-				x.Annotations = codec.New(r, (*ToolAnnotations).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "annotations", &x.Annotations)
-			}
-		case "description":
-			if r.Member(&x.Extra, &seen, 4, "description") {
-				x.Description = r.NewText()
-			}
-		case "execution":
-			if r.Member(&x.Extra, &seen, 5, "execution") {
-				start := r.Place()
-				x.Execution = codec.New(r, (*ToolExecution).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "execution", &x.Execution)
-			}
-		case "icons":
-			if r.Member(&x.Extra, &seen, 6, "icons") {
-				start := r.Place()
-				x.Icons = codec.DecodeList[Icon](r)
-				codec.OrKeep(r, start, &x.Extra, "icons", &x.Icons)
-			}
-		case "inputSchema":
-			if r.Member(&x.Extra, &seen, 0, "inputSchema") {
-				x.InputSchema.DecodeJSON(r)
-			}
-		case "name":
-			if r.Member(&x.Extra, &seen, 1, "name") {
-				x.Name = r.Text()
-			}
-		case "outputSchema":
-			if r.Member(&x.Extra, &seen, 7, "outputSchema") {
-				start := r.Place()
-				x.OutputSchema = codec.New(r, (*ToolOutputSchema).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "outputSchema", &x.OutputSchema)
-			}
-		case "title":
-			if r.Member(&x.Extra, &seen, 8, "title") {
-				start := r.Place()
-				x.Title = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "title", &x.Title)
-			}
+	seen := r.Enter(&membersOfTool)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // inputSchema
+			x.InputSchema.DecodeJSON(r)
+		case 1: // name
+			x.Name = r.Text()
+		case 2: // _meta
+			start := r.Place()
+			x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+		case 3: // annotations
+			start := r.Place()
+			x.Annotations = codec.New(r, (*ToolAnnotations).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "annotations", &x.Annotations)
+		case 4: // description
+			x.Description = r.NewText()
+		case 5: // execution
+			start := r.Place()
+			x.Execution = codec.New(r, (*ToolExecution).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "execution", &x.Execution)
+		case 6: // icons
+			start := r.Place()
+			x.Icons = codec.DecodeList[Icon](r)
+			codec.OrKeep(r, start, &x.Extra, "icons", &x.Icons)
+		case 7: // outputSchema
+			start := r.Place()
+			x.OutputSchema = codec.New(r, (*ToolOutputSchema).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "outputSchema", &x.OutputSchema)
+		case 8: // title
+			start := r.Place()
+			x.Title = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "title", &x.Title)
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -5187,131 +4822,127 @@ func (x *Tool) DecodeJSON(r *codec.Reader) {
 	seen.Require(&x.Extra, 2)
 }
 
+var membersOfToolAnnotations = codec.Members{
+	Names: []string{`"destructiveHint":`, `"idempotentHint":`, `"openWorldHint":`, `"readOnlyHint":`, `"title":`},
+	ID:    35815,
+}
+
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ToolAnnotations) DecodeJSON(r *codec.Reader) {
 	*x = ToolAnnotations{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "destructiveHint":
-			if r.Member(&x.Extra, &seen, 0, "destructiveHint") {
-				x.DestructiveHint = r.NewBool()
-			}
-		case "idempotentHint":
-			if r.Member(&x.Extra, &seen, 1, "idempotentHint") {
-				x.IdempotentHint = r.NewBool()
-			}
-		case "openWorldHint":
-			if r.Member(&x.Extra, &seen, 2, "openWorldHint") {
-				x.OpenWorldHint = r.NewBool()
-			}
-		case "readOnlyHint":
-			if r.Member(&x.Extra, &seen, 3, "readOnlyHint") {
-				x.ReadOnlyHint = r.NewBool()
-			}
-		case "title":
-			if r.Member(&x.Extra, &seen, 4, "title") {
-				x.Title = r.NewText()
-			}
+	seen := r.Enter(&membersOfToolAnnotations)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // destructiveHint
+			x.DestructiveHint = r.NewBool()
+		case 1: // idempotentHint
+			x.IdempotentHint = r.NewBool()
+		case 2: // openWorldHint
+			x.OpenWorldHint = r.NewBool()
+		case 3: // readOnlyHint
+			x.ReadOnlyHint = r.NewBool()
+		case 4: // title
+			x.Title = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
+}
+
+var membersOfToolChoice = codec.Members{
+	Names: []string{`"mode":`},
+	ID:    51716,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ToolChoice) DecodeJSON(r *codec.Reader) {
 	*x = ToolChoice{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "mode":
-			if r.Member(&x.Extra, &seen, 0, "mode") {
-				x.Mode = new(ToolChoiceMode(r.Text()))
-			}
+	seen := r.Enter(&membersOfToolChoice)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // mode
+			x.Mode = new(ToolChoiceMode(r.Text()))
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
+}
+
+var membersOfToolExecution = codec.Members{
+	Names: []string{`"taskSupport":`},
+	ID:    17391,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ToolExecution) DecodeJSON(r *codec.Reader) {
 	*x = ToolExecution{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "taskSupport":
-			if r.Member(&x.Extra, &seen, 0, "taskSupport") {
-				x.TaskSupport = new(ToolExecutionTaskSupport(r.Text()))
-			}
+	seen := r.Enter(&membersOfToolExecution)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // taskSupport
+			x.TaskSupport = new(ToolExecutionTaskSupport(r.Text()))
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
+}
+
+var membersOfToolInputSchema = codec.Members{
+	Names: []string{`"type":`, `"$schema":`, `"properties":`, `"required":`},
+	ID:    30326,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ToolInputSchema) DecodeJSON(r *codec.Reader) {
 	*x = ToolInputSchema{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "$schema":
-			if r.Member(&x.Extra, &seen, 1, "$schema") {
-				start := r.Place()
-				x.Schema = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "$schema", &x.Schema)
-			}
-		case "properties":
-			if r.Member(&x.Extra, &seen, 2, "properties") {
-				start := r.Place()
-				x.Properties = r.RawObject()
-				codec.OrKeep(r, start, &x.Extra, "properties", &x.Properties)
-			}
-		case "required":
-			if r.Member(&x.Extra, &seen, 3, "required") {
-				start := r.Place()
-				x.Required = codec.DecodeListFunc(r, (*codec.Reader).Text)
-				codec.OrKeep(r, start, &x.Extra, "required", &x.Required)
-			}
-		case "type":
-			r.ConstMember(&x.Extra, &seen, 0, "type", "object")
+	seen := r.Enter(&membersOfToolInputSchema)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // type
+			r.Const(&seen, &x.Extra, "object")
+		case 1: // $schema
+			start := r.Place()
+			x.Schema = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "$schema", &x.Schema)
+		case 2: // properties
+			start := r.Place()
+			x.Properties = r.RawObject()
+			codec.OrKeep(r, start, &x.Extra, "properties", &x.Properties)
+		case 3: // required
+			start := r.Place()
+			x.Required = codec.DecodeListFunc(r, (*codec.Reader).Text)
+			codec.OrKeep(r, start, &x.Extra, "required", &x.Required)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfToolListChangedNotification = codec.Members{
+	Names: []string{`"method":`, `"jsonrpc":`, `"params":`},
+	ID:    14510,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ToolListChangedNotification) DecodeJSON(r *codec.Reader) {
 	*x = ToolListChangedNotification{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 1, "jsonrpc") {
-				start := r.Place()
-				x.JSONRPC = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
-			}
-		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, "method", "notifications/tools/list_changed")
-		case "params":
-			if r.Member(&x.Extra, &seen, 2, "params") {
-				x.Params = codec.New(r, (*NotificationParams).DecodeJSON)
-			}
+	seen := r.Enter(&membersOfToolListChangedNotification)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // method
+			r.Const(&seen, &x.Extra, "notifications/tools/list_changed")
+		case 1: // jsonrpc
+			start := r.Place()
+			x.JSONRPC = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
+		case 2: // params
+			x.Params = codec.New(r, (*NotificationParams).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -5319,74 +4950,65 @@ func (x *ToolListChangedNotification) DecodeJSON(r *codec.Reader) {
 	seen.Require(&x.Extra, 1)
 }
 
+var membersOfToolOutputSchema = codec.Members{
+	Names: []string{`"$schema":`, `"properties":`, `"required":`, `"type":`},
+	ID:    41045,
+}
+
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ToolOutputSchema) DecodeJSON(r *codec.Reader) {
 	*x = ToolOutputSchema{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "$schema":
-			if r.Member(&x.Extra, &seen, 0, "$schema") {
-				start := r.Place()
-				x.Schema = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "$schema", &x.Schema)
-			}
-		case "properties":
-			if r.Member(&x.Extra, &seen, 1, "properties") {
-				start := r.Place()
-				x.Properties = r.RawObject()
-				codec.OrKeep(r, start, &x.Extra, "properties", &x.Properties)
-			}
-		case "required":
-			if r.Member(&x.Extra, &seen, 2, "required") {
-				start := r.Place()
-				x.Required = codec.DecodeListFunc(r, (*codec.Reader).Text)
-				codec.OrKeep(r, start, &x.Extra, "required", &x.Required)
-			}
-		case "type":
-			if r.Member(&x.Extra, &seen, 3, "type") {
-				start := r.Place()
-				x.Type = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "type", &x.Type)
-			}
+	seen := r.Enter(&membersOfToolOutputSchema)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // $schema
+			start := r.Place()
+			x.Schema = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "$schema", &x.Schema)
+		case 1: // properties
+			start := r.Place()
+			x.Properties = r.RawObject()
+			codec.OrKeep(r, start, &x.Extra, "properties", &x.Properties)
+		case 2: // required
+			start := r.Place()
+			x.Required = codec.DecodeListFunc(r, (*codec.Reader).Text)
+			codec.OrKeep(r, start, &x.Extra, "required", &x.Required)
+		case 3: // type
+			start := r.Place()
+			x.Type = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "type", &x.Type)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 }
 
+var membersOfToolResultContent = codec.Members{
+	Names: []string{`"content":`, `"toolUseId":`, `"type":`, `"_meta":`, `"isError":`, `"structuredContent":`},
+	Null:  1 << 5,
+	ID:    16287,
+}
+
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ToolResultContent) DecodeJSON(r *codec.Reader) {
 	*x = ToolResultContent{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 3, "_meta") {
-				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
-			}
-		case "content":
-			if r.Member(&x.Extra, &seen, 0, "content") {
-				x.Content = codec.DecodeListFunc(r, DecodeContentBlock)
-			}
-		case "isError":
-			if r.Member(&x.Extra, &seen, 4, "isError") {
-				x.IsError = r.NewBool()
-			}
-		case "structuredContent":
-			if r.MemberOrNull(&seen, 5) {
-				x.StructuredContent = r.Raw()
-			}
-		case "toolUseId":
-			if r.Member(&x.Extra, &seen, 1, "toolUseId") {
-				x.ToolUseID = r.Text()
-			}
-		case "type":
-			r.ConstMember(&x.Extra, &seen, 2, "type", "tool_result")
+	seen := r.Enter(&membersOfToolResultContent)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // content
+			x.Content = codec.DecodeListFunc(r, DecodeContentBlock)
+		case 1: // toolUseId
+			x.ToolUseID = r.Text()
+		case 2: // type
+			r.Const(&seen, &x.Extra, "tool_result")
+		case 3: // _meta
+			x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
+		case 4: // isError
+			x.IsError = r.NewBool()
+		case 5: // structuredContent
+			x.StructuredContent = r.Raw()
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -5394,32 +5016,28 @@ func (x *ToolResultContent) DecodeJSON(r *codec.Reader) {
 	seen.Require(&x.Extra, 3)
 }
 
+var membersOfToolUseContent = codec.Members{
+	Names: []string{`"id":`, `"input":`, `"name":`, `"type":`, `"_meta":`},
+	ID:    32399,
+}
+
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *ToolUseContent) DecodeJSON(r *codec.Reader) {
 	*x = ToolUseContent{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 4, "_meta") {
-				x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
-			}
-		case "id":
-			if r.Member(&x.Extra, &seen, 0, "id") {
-				x.ID = r.Text()
-			}
-		case "input":
-			if r.Member(&x.Extra, &seen, 1, "input") {
-				x.Input = r.RawObject()
-			}
-		case "name":
-			if r.Member(&x.Extra, &seen, 2, "name") {
-				x.Name = r.Text()
-			}
-		case "type":
-			r.ConstMember(&x.Extra, &seen, 3, "type", "tool_use")
+	seen := r.Enter(&membersOfToolUseContent)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // id
+			x.ID = r.Text()
+		case 1: // input
+			x.Input = r.RawObject()
+		case 2: // name
+			x.Name = r.Text()
+		case 3: // type
+			r.Const(&seen, &x.Extra, "tool_use")
+		case 4: // _meta
+			x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -5427,101 +5045,101 @@ func (x *ToolUseContent) DecodeJSON(r *codec.Reader) {
 	seen.Require(&x.Extra, 4)
 }
 
+var membersOfURLElicitationRequiredError = codec.Members{
+	Names: []string{`"error":`, `"jsonrpc":`, `"id":`},
+	ID:    42164,
+}
+
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *URLElicitationRequiredError) DecodeJSON(r *codec.Reader) {
 	*x = URLElicitationRequiredError{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "error":
-			if r.Member(&x.Extra, &seen, 0, "error") {
-				x.Error.DecodeJSON(r)
-			}
-		case "id":
-			if r.Member(&x.Extra, &seen, 2, "id") {
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			}
-		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
+	seen := r.Enter(&membersOfURLElicitationRequiredError)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // error
+			x.Error.DecodeJSON(r)
+		case 1: // jsonrpc
+			r.Const(&seen, &x.Extra, "2.0")
+		case 2: // id
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfURLElicitationRequiredErrorError = codec.Members{
+	Names: []string{`"code":`, `"data":`, `"message":`},
+	ID:    38242,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *URLElicitationRequiredErrorError) DecodeJSON(r *codec.Reader) {
 	*x = URLElicitationRequiredErrorError{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "code":
-			r.ConstIntMember(&x.Extra, &seen, 0, "code", -32042)
-		case "data":
-			if r.Member(&x.Extra, &seen, 1, "data") {
-				x.Data.DecodeJSON(r)
-			}
-		case "message":
-			if r.Member(&x.Extra, &seen, 2, "message") {
-				x.Message = r.Text()
-			}
+	seen := r.Enter(&membersOfURLElicitationRequiredErrorError)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // code
+			r.ConstInt(&seen, &x.Extra, -32042)
+		case 1: // data
+			x.Data.DecodeJSON(r)
+		case 2: // message
+			x.Message = r.Text()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 3)
+}
+
+var membersOfURLElicitationRequiredErrorErrorData = codec.Members{
+	Names: []string{`"elicitations":`},
+	ID:    25618,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *URLElicitationRequiredErrorErrorData) DecodeJSON(r *codec.Reader) {
 	*x = URLElicitationRequiredErrorErrorData{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "elicitations":
-			if r.Member(&x.Extra, &seen, 0, "elicitations") {
-				x.Elicitations = codec.DecodeList[ElicitRequestURLParams](r)
-			}
+	seen := r.Enter(&membersOfURLElicitationRequiredErrorErrorData)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // elicitations
+			x.Elicitations = codec.DecodeList[ElicitRequestURLParams](r)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfUnsubscribeRequest = codec.Members{
+	Names: []string{`"method":`, `"params":`, `"id":`, `"jsonrpc":`},
+	ID:    38651,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *UnsubscribeRequest) DecodeJSON(r *codec.Reader) {
 	*x = UnsubscribeRequest{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "id":
-			if r.Member(&x.Extra, &seen, 2, "id") {
-				start := r.Place()
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-				codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
-			}
-		case "jsonrpc":
-			if r.Member(&x.Extra, &seen, 3, "jsonrpc") {
-				start := r.Place()
-				x.JSONRPC = r.NewText()
-				codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
-			}
-		case "method":
-			r.ConstMember(&x.Extra, &seen, 0, "method", "resources/unsubscribe")
-		case "params":
-			if r.Member(&x.Extra, &seen, 1, "params") {
-				x.Params.DecodeJSON(r)
-			}
+	seen := r.Enter(&membersOfUnsubscribeRequest)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // method
+			r.Const(&seen, &x.Extra, "resources/unsubscribe")
+		case 1: // params
+			x.Params.DecodeJSON(r)
+		case 2: // id
+			start := r.Place()
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+			codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
+		case 3: // jsonrpc
+			start := r.Place()
+			x.JSONRPC = r.NewText()
+			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -5529,24 +5147,24 @@ func (x *UnsubscribeRequest) DecodeJSON(r *codec.Reader) {
 	seen.Require(&x.Extra, 2)
 }
 
+var membersOfUnsubscribeRequestParams = codec.Members{
+	Names: []string{`"uri":`, `"_meta":`},
+	ID:    46033,
+}
+
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *UnsubscribeRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = UnsubscribeRequestParams{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, "_meta") {
-				start := r.Place()
-				x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
-				codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
-			}
-		case "uri":
-			if r.Member(&x.Extra, &seen, 0, "uri") {
-				x.URI = r.Text()
-			}
+	seen := r.Enter(&membersOfUnsubscribeRequestParams)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // uri
+			x.URI = r.Text()
+		case 1: // _meta
+			start := r.Place()
+			x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
+			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -5554,24 +5172,24 @@ func (x *UnsubscribeRequestParams) DecodeJSON(r *codec.Reader) {
 	seen.Require(&x.Extra, 1)
 }
 
+var membersOfUnsupportedProtocolVersionError = codec.Members{
+	Names: []string{`"error":`, `"jsonrpc":`, `"id":`},
+	ID:    2814,
+}
+
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *UnsupportedProtocolVersionError) DecodeJSON(r *codec.Reader) {
 	*x = UnsupportedProtocolVersionError{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "error":
-			if r.Member(&x.Extra, &seen, 0, "error") {
-				x.Error.DecodeJSON(r)
-			}
-		case "id":
-			if r.Member(&x.Extra, &seen, 2, "id") {
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			}
-		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
+	seen := r.Enter(&membersOfUnsupportedProtocolVersionError)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // error
+			x.Error.DecodeJSON(r)
+		case 1: // jsonrpc
+			r.Const(&seen, &x.Extra, "2.0")
+		case 2: // id
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -5579,24 +5197,24 @@ func (x *UnsupportedProtocolVersionError) DecodeJSON(r *codec.Reader) {
 	seen.Require(&x.Extra, 2)
 }
 
+var membersOfUnsupportedProtocolVersionErrorError = codec.Members{
+	Names: []string{`"code":`, `"data":`, `"message":`},
+	ID:    39048,
+}
+
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *UnsupportedProtocolVersionErrorError) DecodeJSON(r *codec.Reader) {
 	*x = UnsupportedProtocolVersionErrorError{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "code":
-			r.ConstIntMember(&x.Extra, &seen, 0, "code", -32022)
-		case "data":
-			if r.Member(&x.Extra, &seen, 1, "data") {
-				x.Data.DecodeJSON(r)
-			}
-		case "message":
-			if r.Member(&x.Extra, &seen, 2, "message") {
-				x.Message = r.Text()
-			}
+	seen := r.Enter(&membersOfUnsupportedProtocolVersionErrorError)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // code
+			r.ConstInt(&seen, &x.Extra, -32022)
+		case 1: // data
+			x.Data.DecodeJSON(r)
+		case 2: // message
+			x.Message = r.Text()
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -5604,84 +5222,78 @@ func (x *UnsupportedProtocolVersionErrorError) DecodeJSON(r *codec.Reader) {
 	seen.Require(&x.Extra, 3)
 }
 
+var membersOfUnsupportedProtocolVersionErrorErrorData = codec.Members{
+	Names: []string{`"requested":`, `"supported":`},
+	ID:    13488,
+}
+
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *UnsupportedProtocolVersionErrorErrorData) DecodeJSON(r *codec.Reader) {
 	*x = UnsupportedProtocolVersionErrorErrorData{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "requested":
-			if r.Member(&x.Extra, &seen, 0, "requested") {
-				x.Requested = r.Text()
-			}
-		case "supported":
-			if r.Member(&x.Extra, &seen, 1, "supported") {
-				x.Supported = codec.DecodeListFunc(r, (*codec.Reader).Text)
-			}
+	seen := r.Enter(&membersOfUnsupportedProtocolVersionErrorErrorData)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // requested
+			x.Requested = r.Text()
+		case 1: // supported
+			x.Supported = codec.DecodeListFunc(r, (*codec.Reader).Text)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfUntitledMultiSelectEnumSchema = codec.Members{
+	Names: []string{`"items":`, `"type":`, `"default":`, `"description":`, `"maxItems":`, `"minItems":`, `"title":`},
+	ID:    33787,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *UntitledMultiSelectEnumSchema) DecodeJSON(r *codec.Reader) {
 	*x = UntitledMultiSelectEnumSchema{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "default":
-			if r.Member(&x.Extra, &seen, 2, "default") {
-				x.Default = codec.DecodeListFunc(r, (*codec.Reader).Text)
-			}
-		case "description":
-			if r.Member(&x.Extra, &seen, 3, "description") {
-				x.Description = r.NewText()
-			}
-		case "items":
-			if r.Member(&x.Extra, &seen, 0, "items") {
-				x.Items.DecodeJSON(r)
-			}
-		case "maxItems":
-			if r.Member(&x.Extra, &seen, 4, "maxItems") {
-				x.MaxItems = r.NewInt(&x.Extra, "maxItems")
-			}
-		case "minItems":
-			if r.Member(&x.Extra, &seen, 5, "minItems") {
-				x.MinItems = r.NewInt(&x.Extra, "minItems")
-			}
-		case "title":
-			if r.Member(&x.Extra, &seen, 6, "title") {
-				x.Title = r.NewText()
-			}
-		case "type":
-			r.ConstMember(&x.Extra, &seen, 1, "type", "array")
+	seen := r.Enter(&membersOfUntitledMultiSelectEnumSchema)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // items
+			x.Items.DecodeJSON(r)
+		case 1: // type
+			r.Const(&seen, &x.Extra, "array")
+		case 2: // default
+			x.Default = codec.DecodeListFunc(r, (*codec.Reader).Text)
+		case 3: // description
+			x.Description = r.NewText()
+		case 4: // maxItems
+			x.MaxItems = r.NewInt(&x.Extra, "maxItems")
+		case 5: // minItems
+			x.MinItems = r.NewInt(&x.Extra, "minItems")
+		case 6: // title
+			x.Title = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 2)
+}
+
+var membersOfUntitledMultiSelectEnumSchemaItems = codec.Members{
+	Names: []string{`"enum":`, `"type":`},
+	ID:    21597,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *UntitledMultiSelectEnumSchemaItems) DecodeJSON(r *codec.Reader) {
 	*x = UntitledMultiSelectEnumSchemaItems{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "enum":
-			if r.Member(&x.Extra, &seen, 0, "enum") {
-				x.Enum = codec.DecodeListFunc(r, (*codec.Reader).Text)
-			}
-		case "type":
-			r.ConstMember(&x.Extra, &seen, 1, "type", "string")
+	seen := r.Enter(&membersOfUntitledMultiSelectEnumSchemaItems)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // enum
+			x.Enum = codec.DecodeListFunc(r, (*codec.Reader).Text)
+		case 1: // type
+			r.Const(&seen, &x.Extra, "string")
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -5689,32 +5301,28 @@ func (x *UntitledMultiSelectEnumSchemaItems) DecodeJSON(r *codec.Reader) {
 	seen.Require(&x.Extra, 2)
 }
 
+var membersOfUntitledSingleSelectEnumSchema = codec.Members{
+	Names: []string{`"enum":`, `"type":`, `"default":`, `"description":`, `"title":`},
+	ID:    10378,
+}
+
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *UntitledSingleSelectEnumSchema) DecodeJSON(r *codec.Reader) {
 	*x = UntitledSingleSelectEnumSchema{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "default":
-			if r.Member(&x.Extra, &seen, 2, "default") {
-				x.Default = r.NewText()
-			}
-		case "description":
-			if r.Member(&x.Extra, &seen, 3, "description") {
-				x.Description = r.NewText()
-			}
-		case "enum":
-			if r.Member(&x.Extra, &seen, 0, "enum") {
-				x.Enum = codec.DecodeListFunc(r, (*codec.Reader).Text)
-			}
-		case "title":
-			if r.Member(&x.Extra, &seen, 4, "title") {
-				x.Title = r.NewText()
-			}
-		case "type":
-			r.ConstMember(&x.Extra, &seen, 1, "type", "string")
+	seen := r.Enter(&membersOfUntitledSingleSelectEnumSchema)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // enum
+			x.Enum = codec.DecodeListFunc(r, (*codec.Reader).Text)
+		case 1: // type
+			r.Const(&seen, &x.Extra, "string")
+		case 2: // default
+			x.Default = r.NewText()
+		case 3: // description
+			x.Description = r.NewText()
+		case 4: // title
+			x.Title = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}

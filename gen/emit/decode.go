@@ -2,6 +2,9 @@ package emit
 
 import (
 	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/mcpwire/mcpwire/gen/ir"
@@ -22,33 +25,50 @@ func (w *printer) decode() {
 }
 
 func (w *printer) decodeStruct(s *ir.Struct) {
+	fields := slices.SortedFunc(slices.Values(s.Fields), func(f, g *ir.Field) int { return f.Bit - g.Bit })
+	if len(fields) > 0 {
+		w.members(s, fields)
+	}
 	w.f("// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is\n// what a field cannot hold.\n")
 	w.f("func (x *%s) DecodeJSON(r *codec.Reader) {\n\t*x = %[1]s{}\n", s.GoName)
-	if len(s.Fields) > 0 {
-		w.f("\tvar seen codec.Seen\n")
-	}
-	name := "name"
-	if len(s.Fields) == 0 {
-		name = "_"
-	}
-	w.f("\tr.Object()\n\tfor %s, ok := r.NextKey(); ok; %[1]s, ok = r.NextKey() {\n\t\t", name)
-	if len(s.Fields) > 0 {
-		w.f("switch string(name) {\n")
-		for _, f := range s.Fields {
-			w.f("\t\tcase %q:\n", f.JSON)
-			w.decodeField(f)
-		}
-		w.f("\t\tdefault:\n\t\t\t")
+	if len(fields) == 0 {
+		w.f("\tr.Object()\n\tfor _, ok := r.NextKey(); ok; _, ok = r.NextKey() {\n")
 		w.decodeRest(s)
-		w.f("\t\t}\n")
-	} else {
-		w.decodeRest(s)
+		w.f("\t}\n}\n\n")
+		return
 	}
-	w.f("\t}\n")
+	w.f("\tseen := r.Enter(&membersOf%s)\n", s.GoName)
+	w.f("\tfor i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {\n\t\tswitch i {\n")
+	for _, f := range fields {
+		w.f("\t\tcase %d: // %s\n", f.Bit, f.JSON)
+		w.decodeField(f)
+	}
+	w.f("\t\tdefault:\n")
+	w.decodeRest(s)
+	w.f("\t\t}\n\t}\n")
 	if s.Required > 0 {
 		w.f("\tseen.Require(&x.Extra, %d)\n", s.Required)
 	}
 	w.f("}\n\n")
+}
+
+// members prints the table of what s knows.
+func (w *printer) members(s *ir.Struct, fields []*ir.Field) {
+	var names, null []string
+	for _, f := range fields {
+		names = append(names, "`"+strconv.Quote(f.JSON)+":`")
+		t, _ := underlying(f.Type)
+		if _, nullable := t.(*ir.Nullable); f.GoName != "" && (nullable || t == ir.RawAny) {
+			null = append(null, fmt.Sprintf("1<<%d", f.Bit))
+		}
+	}
+	w.f("var membersOf%s = codec.Members{\nNames: []string{%s},\n", s.GoName, strings.Join(names, ", "))
+	if len(null) > 0 {
+		w.f("Null: %s,\n", strings.Join(null, "|"))
+	}
+	id := fnv.New32a()
+	id.Write([]byte(s.GoName))
+	w.f("ID: %d,\n}\n\n", id.Sum32()&0xFFFF)
 }
 
 func (w *printer) decodeRest(s *ir.Struct) {
@@ -64,37 +84,31 @@ func (w *printer) decodeField(f *ir.Field) {
 	t, _ := underlying(f.Type)
 	nullable, isNullable := t.(*ir.Nullable)
 	if f.GoName == "" {
-		kind := "ConstMember"
+		kind := "Const"
 		if !strings.HasPrefix(f.Const, `"`) {
-			kind = "ConstIntMember"
+			kind = "ConstInt"
 		}
-		w.f("\t\t\tr.%s(&x.Extra, &seen, %d, %q, %s)\n", kind, f.Bit, f.JSON, f.Const)
+		w.f("r.%s(&seen, &x.Extra, %s)\n", kind, f.Const)
 		return
 	}
-	if t == ir.RawAny || isNullable {
-		w.f("\t\t\tif r.MemberOrNull(&seen, %d) {\n", f.Bit)
-	} else {
-		w.f("\t\t\tif r.Member(&x.Extra, &seen, %d, %q) {\n", f.Bit, f.JSON)
-	}
 	if f.Open {
-		w.f("\t\t\t\tstart := r.Place()\n")
+		w.f("start := r.Place()\n")
 	}
 	switch {
 	case isNullable && f.Presence == ir.Plain:
-		w.f("\t\t\t\tif !r.Null() {\n\t\t\t\t\t%s = %s\n\t\t\t\t}\n", field, newMember(nullable.Elem, f.JSON))
+		w.f("if !r.Null() {\n%s = %s\n}\n", field, newMember(nullable.Elem, f.JSON))
 	case isNullable:
-		w.f("\t\t\t\t%s = &codec.Nullable[%s]{Null: r.Null()}\n\t\t\t\tif !%[1]s.Null {\n\t\t\t\t\t%[1]s.Value = %[3]s\n\t\t\t\t}\n", field, goType(nullable.Elem), readMember(nullable.Elem, f.JSON))
+		w.f("%s = &codec.Nullable[%s]{Null: r.Null()}\nif !%[1]s.Null {\n%[1]s.Value = %[3]s\n}\n", field, goType(nullable.Elem), readMember(nullable.Elem, f.JSON))
 	case byPointer(t) && f.Presence != ir.Pointer:
-		w.f("\t\t\t\t%s.DecodeJSON(r)\n", field)
+		w.f("%s.DecodeJSON(r)\n", field)
 	case f.Presence == ir.Pointer:
-		w.f("\t\t\t\t%s = %s\n", field, newMember(f.Type, f.JSON))
+		w.f("%s = %s\n", field, newMember(f.Type, f.JSON))
 	default:
-		w.f("\t\t\t\t%s = %s\n", field, readMember(f.Type, f.JSON))
+		w.f("%s = %s\n", field, readMember(f.Type, f.JSON))
 	}
 	if f.Open {
-		w.f("\t\t\t\tcodec.OrKeep(r, start, &x.Extra, %q, &%s)\n", f.JSON, field)
+		w.f("codec.OrKeep(r, start, &x.Extra, %q, &%s)\n", f.JSON, field)
 	}
-	w.f("\t\t\t}\n")
 }
 
 // newMember is the expression that reads the member name of x and returns a pointer to it.

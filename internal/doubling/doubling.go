@@ -14,7 +14,7 @@ const Small = 2000
 // that, for caches, growing slices and logarithms; what grows with the square costs factor times factor.
 const (
 	factor = 32
-	slack  = 12
+	slack  = 16
 	little = 128 // bytes of memory per n that are no reason to worry: a small input may find them ready in a pool
 	quick  = 500 // nanoseconds per n that are none either: a small input may fit the caches of the processor
 )

@@ -10,66 +10,70 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
+var membersOfCancelTaskRequest = codec.Members{
+	Names: []string{`"id":`, `"jsonrpc":`, `"method":`, `"params":`},
+	ID:    26887,
+}
+
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *CancelTaskRequest) DecodeJSON(r *codec.Reader) {
 	*x = CancelTaskRequest{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "id":
-			if r.Member(&x.Extra, &seen, 0, "id") {
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			}
-		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
-		case "method":
-			r.ConstMember(&x.Extra, &seen, 2, "method", "tasks/cancel")
-		case "params":
-			if r.Member(&x.Extra, &seen, 3, "params") {
-				x.Params.DecodeJSON(r)
-			}
+	seen := r.Enter(&membersOfCancelTaskRequest)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // id
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+		case 1: // jsonrpc
+			r.Const(&seen, &x.Extra, "2.0")
+		case 2: // method
+			r.Const(&seen, &x.Extra, "tasks/cancel")
+		case 3: // params
+			x.Params.DecodeJSON(r)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 4)
+}
+
+var membersOfCancelTaskRequestParams = codec.Members{
+	Names: []string{`"taskId":`},
+	ID:    59813,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *CancelTaskRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = CancelTaskRequestParams{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "taskId":
-			if r.Member(&x.Extra, &seen, 0, "taskId") {
-				x.TaskID = r.Text()
-			}
+	seen := r.Enter(&membersOfCancelTaskRequestParams)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // taskId
+			x.TaskID = r.Text()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 1)
+}
+
+var membersOfCancelTaskResult = codec.Members{
+	Names: []string{`"resultType":`, `"_meta":`},
+	ID:    47155,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *CancelTaskResult) DecodeJSON(r *codec.Reader) {
 	*x = CancelTaskResult{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, "_meta") {
-				x.Meta = codec.New(r, (*mcp.ResultMetaObject).DecodeJSON)
-			}
-		case "resultType":
-			r.ConstMember(&x.Extra, &seen, 0, "resultType", "complete")
+	seen := r.Enter(&membersOfCancelTaskResult)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // resultType
+			r.Const(&seen, &x.Extra, "complete")
+		case 1: // _meta
+			x.Meta = codec.New(r, (*mcp.ResultMetaObject).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -77,42 +81,35 @@ func (x *CancelTaskResult) DecodeJSON(r *codec.Reader) {
 	seen.Require(&x.Extra, 1)
 }
 
+var membersOfCancelledTask = codec.Members{
+	Names: []string{`"createdAt":`, `"lastUpdatedAt":`, `"status":`, `"taskId":`, `"ttlMs":`, `"pollIntervalMs":`, `"statusMessage":`},
+	Null:  1 << 4,
+	ID:    55593,
+}
+
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *CancelledTask) DecodeJSON(r *codec.Reader) {
 	*x = CancelledTask{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "createdAt":
-			if r.Member(&x.Extra, &seen, 0, "createdAt") {
-				x.CreatedAt = r.Text()
+	seen := r.Enter(&membersOfCancelledTask)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // createdAt
+			x.CreatedAt = r.Text()
+		case 1: // lastUpdatedAt
+			x.LastUpdatedAt = r.Text()
+		case 2: // status
+			r.Const(&seen, &x.Extra, "cancelled")
+		case 3: // taskId
+			x.TaskID = r.Text()
+		case 4: // ttlMs
+			if !r.Null() {
+				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
 			}
-		case "lastUpdatedAt":
-			if r.Member(&x.Extra, &seen, 1, "lastUpdatedAt") {
-				x.LastUpdatedAt = r.Text()
-			}
-		case "pollIntervalMs":
-			if r.Member(&x.Extra, &seen, 5, "pollIntervalMs") {
-				x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
-			}
-		case "status":
-			r.ConstMember(&x.Extra, &seen, 2, "status", "cancelled")
-		case "statusMessage":
-			if r.Member(&x.Extra, &seen, 6, "statusMessage") {
-				x.StatusMessage = r.NewText()
-			}
-		case "taskId":
-			if r.Member(&x.Extra, &seen, 3, "taskId") {
-				x.TaskID = r.Text()
-			}
-		case "ttlMs":
-			if r.MemberOrNull(&seen, 4) {
-				if !r.Null() {
-					x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
-				}
-			}
+		case 5: // pollIntervalMs
+			x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
+		case 6: // statusMessage
+			x.StatusMessage = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -120,144 +117,115 @@ func (x *CancelledTask) DecodeJSON(r *codec.Reader) {
 	seen.Require(&x.Extra, 5)
 }
 
+var membersOfCompletedTask = codec.Members{
+	Names: []string{`"createdAt":`, `"lastUpdatedAt":`, `"result":`, `"status":`, `"taskId":`, `"ttlMs":`, `"pollIntervalMs":`, `"statusMessage":`},
+	Null:  1 << 5,
+	ID:    29695,
+}
+
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *CompletedTask) DecodeJSON(r *codec.Reader) {
 	*x = CompletedTask{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "createdAt":
-			if r.Member(&x.Extra, &seen, 0, "createdAt") {
-				x.CreatedAt = r.Text()
+	seen := r.Enter(&membersOfCompletedTask)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // createdAt
+			x.CreatedAt = r.Text()
+		case 1: // lastUpdatedAt
+			x.LastUpdatedAt = r.Text()
+		case 2: // result
+			x.Result = r.RawObject()
+		case 3: // status
+			r.Const(&seen, &x.Extra, "completed")
+		case 4: // taskId
+			x.TaskID = r.Text()
+		case 5: // ttlMs
+			if !r.Null() {
+				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
 			}
-		case "lastUpdatedAt":
-			if r.Member(&x.Extra, &seen, 1, "lastUpdatedAt") {
-				x.LastUpdatedAt = r.Text()
-			}
-		case "pollIntervalMs":
-			if r.Member(&x.Extra, &seen, 6, "pollIntervalMs") {
-				x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
-			}
-		case "result":
-			if r.Member(&x.Extra, &seen, 2, "result") {
-				x.Result = r.RawObject()
-			}
-		case "status":
-			r.ConstMember(&x.Extra, &seen, 3, "status", "completed")
-		case "statusMessage":
-			if r.Member(&x.Extra, &seen, 7, "statusMessage") {
-				x.StatusMessage = r.NewText()
-			}
-		case "taskId":
-			if r.Member(&x.Extra, &seen, 4, "taskId") {
-				x.TaskID = r.Text()
-			}
-		case "ttlMs":
-			if r.MemberOrNull(&seen, 5) {
-				if !r.Null() {
-					x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
-				}
-			}
+		case 6: // pollIntervalMs
+			x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
+		case 7: // statusMessage
+			x.StatusMessage = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 6)
+}
+
+var membersOfCreateTaskResult = codec.Members{
+	Names: []string{`"createdAt":`, `"lastUpdatedAt":`, `"resultType":`, `"status":`, `"taskId":`, `"ttlMs":`, `"_meta":`, `"pollIntervalMs":`, `"statusMessage":`},
+	Null:  1 << 5,
+	ID:    14925,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *CreateTaskResult) DecodeJSON(r *codec.Reader) {
 	*x = CreateTaskResult{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 6, "_meta") {
-				x.Meta = codec.New(r, (*mcp.ResultMetaObject).DecodeJSON)
+	seen := r.Enter(&membersOfCreateTaskResult)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // createdAt
+			x.CreatedAt = r.Text()
+		case 1: // lastUpdatedAt
+			x.LastUpdatedAt = r.Text()
+		case 2: // resultType
+			r.Const(&seen, &x.Extra, "task")
+		case 3: // status
+			x.Status = TaskStatus(r.Text())
+		case 4: // taskId
+			x.TaskID = r.Text()
+		case 5: // ttlMs
+			if !r.Null() {
+				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
 			}
-		case "createdAt":
-			if r.Member(&x.Extra, &seen, 0, "createdAt") {
-				x.CreatedAt = r.Text()
-			}
-		case "lastUpdatedAt":
-			if r.Member(&x.Extra, &seen, 1, "lastUpdatedAt") {
-				x.LastUpdatedAt = r.Text()
-			}
-		case "pollIntervalMs":
-			if r.Member(&x.Extra, &seen, 7, "pollIntervalMs") {
-				x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
-			}
-		case "resultType":
-			r.ConstMember(&x.Extra, &seen, 2, "resultType", "task")
-		case "status":
-			if r.Member(&x.Extra, &seen, 3, "status") {
-				x.Status = TaskStatus(r.Text())
-			}
-		case "statusMessage":
-			if r.Member(&x.Extra, &seen, 8, "statusMessage") {
-				x.StatusMessage = r.NewText()
-			}
-		case "taskId":
-			if r.Member(&x.Extra, &seen, 4, "taskId") {
-				x.TaskID = r.Text()
-			}
-		case "ttlMs":
-			if r.MemberOrNull(&seen, 5) {
-				if !r.Null() {
-					x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
-				}
-			}
+		case 6: // _meta
+			x.Meta = codec.New(r, (*mcp.ResultMetaObject).DecodeJSON)
+		case 7: // pollIntervalMs
+			x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
+		case 8: // statusMessage
+			x.StatusMessage = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 6)
+}
+
+var membersOfFailedTask = codec.Members{
+	Names: []string{`"createdAt":`, `"error":`, `"lastUpdatedAt":`, `"status":`, `"taskId":`, `"ttlMs":`, `"pollIntervalMs":`, `"statusMessage":`},
+	Null:  1 << 5,
+	ID:    33073,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *FailedTask) DecodeJSON(r *codec.Reader) {
 	*x = FailedTask{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "createdAt":
-			if r.Member(&x.Extra, &seen, 0, "createdAt") {
-				x.CreatedAt = r.Text()
+	seen := r.Enter(&membersOfFailedTask)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // createdAt
+			x.CreatedAt = r.Text()
+		case 1: // error
+			x.Error.DecodeJSON(r)
+		case 2: // lastUpdatedAt
+			x.LastUpdatedAt = r.Text()
+		case 3: // status
+			r.Const(&seen, &x.Extra, "failed")
+		case 4: // taskId
+			x.TaskID = r.Text()
+		case 5: // ttlMs
+			if !r.Null() {
+				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
 			}
-		case "error":
-			if r.Member(&x.Extra, &seen, 1, "error") {
-				x.Error.DecodeJSON(r)
-			}
-		case "lastUpdatedAt":
-			if r.Member(&x.Extra, &seen, 2, "lastUpdatedAt") {
-				x.LastUpdatedAt = r.Text()
-			}
-		case "pollIntervalMs":
-			if r.Member(&x.Extra, &seen, 6, "pollIntervalMs") {
-				x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
-			}
-		case "status":
-			r.ConstMember(&x.Extra, &seen, 3, "status", "failed")
-		case "statusMessage":
-			if r.Member(&x.Extra, &seen, 7, "statusMessage") {
-				x.StatusMessage = r.NewText()
-			}
-		case "taskId":
-			if r.Member(&x.Extra, &seen, 4, "taskId") {
-				x.TaskID = r.Text()
-			}
-		case "ttlMs":
-			if r.MemberOrNull(&seen, 5) {
-				if !r.Null() {
-					x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
-				}
-			}
+		case 6: // pollIntervalMs
+			x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
+		case 7: // statusMessage
+			x.StatusMessage = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -265,26 +233,26 @@ func (x *FailedTask) DecodeJSON(r *codec.Reader) {
 	seen.Require(&x.Extra, 6)
 }
 
+var membersOfGetTaskRequest = codec.Members{
+	Names: []string{`"id":`, `"jsonrpc":`, `"method":`, `"params":`},
+	ID:    46131,
+}
+
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *GetTaskRequest) DecodeJSON(r *codec.Reader) {
 	*x = GetTaskRequest{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "id":
-			if r.Member(&x.Extra, &seen, 0, "id") {
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			}
-		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
-		case "method":
-			r.ConstMember(&x.Extra, &seen, 2, "method", "tasks/get")
-		case "params":
-			if r.Member(&x.Extra, &seen, 3, "params") {
-				x.Params.DecodeJSON(r)
-			}
+	seen := r.Enter(&membersOfGetTaskRequest)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // id
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+		case 1: // jsonrpc
+			r.Const(&seen, &x.Extra, "2.0")
+		case 2: // method
+			r.Const(&seen, &x.Extra, "tasks/get")
+		case 3: // params
+			x.Params.DecodeJSON(r)
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -292,18 +260,20 @@ func (x *GetTaskRequest) DecodeJSON(r *codec.Reader) {
 	seen.Require(&x.Extra, 4)
 }
 
+var membersOfGetTaskRequestParams = codec.Members{
+	Names: []string{`"taskId":`},
+	ID:    9561,
+}
+
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *GetTaskRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = GetTaskRequestParams{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "taskId":
-			if r.Member(&x.Extra, &seen, 0, "taskId") {
-				x.TaskID = r.Text()
-			}
+	seen := r.Enter(&membersOfGetTaskRequestParams)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // taskId
+			x.TaskID = r.Text()
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -311,207 +281,165 @@ func (x *GetTaskRequestParams) DecodeJSON(r *codec.Reader) {
 	seen.Require(&x.Extra, 1)
 }
 
+var membersOfGetTaskResultCancelled = codec.Members{
+	Names: []string{`"createdAt":`, `"lastUpdatedAt":`, `"resultType":`, `"status":`, `"taskId":`, `"ttlMs":`, `"_meta":`, `"pollIntervalMs":`, `"statusMessage":`},
+	Null:  1 << 5,
+	ID:    62502,
+}
+
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *GetTaskResultCancelled) DecodeJSON(r *codec.Reader) {
 	*x = GetTaskResultCancelled{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 6, "_meta") {
-				x.Meta = codec.New(r, (*mcp.ResultMetaObject).DecodeJSON)
+	seen := r.Enter(&membersOfGetTaskResultCancelled)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // createdAt
+			x.CreatedAt = r.Text()
+		case 1: // lastUpdatedAt
+			x.LastUpdatedAt = r.Text()
+		case 2: // resultType
+			r.Const(&seen, &x.Extra, "complete")
+		case 3: // status
+			r.Const(&seen, &x.Extra, "cancelled")
+		case 4: // taskId
+			x.TaskID = r.Text()
+		case 5: // ttlMs
+			if !r.Null() {
+				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
 			}
-		case "createdAt":
-			if r.Member(&x.Extra, &seen, 0, "createdAt") {
-				x.CreatedAt = r.Text()
-			}
-		case "lastUpdatedAt":
-			if r.Member(&x.Extra, &seen, 1, "lastUpdatedAt") {
-				x.LastUpdatedAt = r.Text()
-			}
-		case "pollIntervalMs":
-			if r.Member(&x.Extra, &seen, 7, "pollIntervalMs") {
-				x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
-			}
-		case "resultType":
-			r.ConstMember(&x.Extra, &seen, 2, "resultType", "complete")
-		case "status":
-			r.ConstMember(&x.Extra, &seen, 3, "status", "cancelled")
-		case "statusMessage":
-			if r.Member(&x.Extra, &seen, 8, "statusMessage") {
-				x.StatusMessage = r.NewText()
-			}
-		case "taskId":
-			if r.Member(&x.Extra, &seen, 4, "taskId") {
-				x.TaskID = r.Text()
-			}
-		case "ttlMs":
-			if r.MemberOrNull(&seen, 5) {
-				if !r.Null() {
-					x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
-				}
-			}
+		case 6: // _meta
+			x.Meta = codec.New(r, (*mcp.ResultMetaObject).DecodeJSON)
+		case 7: // pollIntervalMs
+			x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
+		case 8: // statusMessage
+			x.StatusMessage = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 6)
+}
+
+var membersOfGetTaskResultCompleted = codec.Members{
+	Names: []string{`"createdAt":`, `"lastUpdatedAt":`, `"result":`, `"resultType":`, `"status":`, `"taskId":`, `"ttlMs":`, `"_meta":`, `"pollIntervalMs":`, `"statusMessage":`},
+	Null:  1 << 6,
+	ID:    50480,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *GetTaskResultCompleted) DecodeJSON(r *codec.Reader) {
 	*x = GetTaskResultCompleted{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 7, "_meta") {
-				x.Meta = codec.New(r, (*mcp.ResultMetaObject).DecodeJSON)
+	seen := r.Enter(&membersOfGetTaskResultCompleted)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // createdAt
+			x.CreatedAt = r.Text()
+		case 1: // lastUpdatedAt
+			x.LastUpdatedAt = r.Text()
+		case 2: // result
+			x.Result = r.RawObject()
+		case 3: // resultType
+			r.Const(&seen, &x.Extra, "complete")
+		case 4: // status
+			r.Const(&seen, &x.Extra, "completed")
+		case 5: // taskId
+			x.TaskID = r.Text()
+		case 6: // ttlMs
+			if !r.Null() {
+				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
 			}
-		case "createdAt":
-			if r.Member(&x.Extra, &seen, 0, "createdAt") {
-				x.CreatedAt = r.Text()
-			}
-		case "lastUpdatedAt":
-			if r.Member(&x.Extra, &seen, 1, "lastUpdatedAt") {
-				x.LastUpdatedAt = r.Text()
-			}
-		case "pollIntervalMs":
-			if r.Member(&x.Extra, &seen, 8, "pollIntervalMs") {
-				x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
-			}
-		case "result":
-			if r.Member(&x.Extra, &seen, 2, "result") {
-				x.Result = r.RawObject()
-			}
-		case "resultType":
-			r.ConstMember(&x.Extra, &seen, 3, "resultType", "complete")
-		case "status":
-			r.ConstMember(&x.Extra, &seen, 4, "status", "completed")
-		case "statusMessage":
-			if r.Member(&x.Extra, &seen, 9, "statusMessage") {
-				x.StatusMessage = r.NewText()
-			}
-		case "taskId":
-			if r.Member(&x.Extra, &seen, 5, "taskId") {
-				x.TaskID = r.Text()
-			}
-		case "ttlMs":
-			if r.MemberOrNull(&seen, 6) {
-				if !r.Null() {
-					x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
-				}
-			}
+		case 7: // _meta
+			x.Meta = codec.New(r, (*mcp.ResultMetaObject).DecodeJSON)
+		case 8: // pollIntervalMs
+			x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
+		case 9: // statusMessage
+			x.StatusMessage = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 7)
+}
+
+var membersOfGetTaskResultFailed = codec.Members{
+	Names: []string{`"createdAt":`, `"error":`, `"lastUpdatedAt":`, `"resultType":`, `"status":`, `"taskId":`, `"ttlMs":`, `"_meta":`, `"pollIntervalMs":`, `"statusMessage":`},
+	Null:  1 << 6,
+	ID:    45314,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *GetTaskResultFailed) DecodeJSON(r *codec.Reader) {
 	*x = GetTaskResultFailed{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 7, "_meta") {
-				x.Meta = codec.New(r, (*mcp.ResultMetaObject).DecodeJSON)
+	seen := r.Enter(&membersOfGetTaskResultFailed)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // createdAt
+			x.CreatedAt = r.Text()
+		case 1: // error
+			x.Error.DecodeJSON(r)
+		case 2: // lastUpdatedAt
+			x.LastUpdatedAt = r.Text()
+		case 3: // resultType
+			r.Const(&seen, &x.Extra, "complete")
+		case 4: // status
+			r.Const(&seen, &x.Extra, "failed")
+		case 5: // taskId
+			x.TaskID = r.Text()
+		case 6: // ttlMs
+			if !r.Null() {
+				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
 			}
-		case "createdAt":
-			if r.Member(&x.Extra, &seen, 0, "createdAt") {
-				x.CreatedAt = r.Text()
-			}
-		case "error":
-			if r.Member(&x.Extra, &seen, 1, "error") {
-				x.Error.DecodeJSON(r)
-			}
-		case "lastUpdatedAt":
-			if r.Member(&x.Extra, &seen, 2, "lastUpdatedAt") {
-				x.LastUpdatedAt = r.Text()
-			}
-		case "pollIntervalMs":
-			if r.Member(&x.Extra, &seen, 8, "pollIntervalMs") {
-				x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
-			}
-		case "resultType":
-			r.ConstMember(&x.Extra, &seen, 3, "resultType", "complete")
-		case "status":
-			r.ConstMember(&x.Extra, &seen, 4, "status", "failed")
-		case "statusMessage":
-			if r.Member(&x.Extra, &seen, 9, "statusMessage") {
-				x.StatusMessage = r.NewText()
-			}
-		case "taskId":
-			if r.Member(&x.Extra, &seen, 5, "taskId") {
-				x.TaskID = r.Text()
-			}
-		case "ttlMs":
-			if r.MemberOrNull(&seen, 6) {
-				if !r.Null() {
-					x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
-				}
-			}
+		case 7: // _meta
+			x.Meta = codec.New(r, (*mcp.ResultMetaObject).DecodeJSON)
+		case 8: // pollIntervalMs
+			x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
+		case 9: // statusMessage
+			x.StatusMessage = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 7)
+}
+
+var membersOfGetTaskResultInputRequired = codec.Members{
+	Names: []string{`"createdAt":`, `"inputRequests":`, `"lastUpdatedAt":`, `"resultType":`, `"status":`, `"taskId":`, `"ttlMs":`, `"_meta":`, `"pollIntervalMs":`, `"statusMessage":`},
+	Null:  1 << 6,
+	ID:    2448,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *GetTaskResultInputRequired) DecodeJSON(r *codec.Reader) {
 	*x = GetTaskResultInputRequired{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 7, "_meta") {
-				x.Meta = codec.New(r, (*mcp.ResultMetaObject).DecodeJSON)
+	seen := r.Enter(&membersOfGetTaskResultInputRequired)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // createdAt
+			x.CreatedAt = r.Text()
+		case 1: // inputRequests
+			x.InputRequests = codec.DecodeMapFunc(r, mcp.DecodeInputRequest)
+		case 2: // lastUpdatedAt
+			x.LastUpdatedAt = r.Text()
+		case 3: // resultType
+			r.Const(&seen, &x.Extra, "complete")
+		case 4: // status
+			r.Const(&seen, &x.Extra, "input_required")
+		case 5: // taskId
+			x.TaskID = r.Text()
+		case 6: // ttlMs
+			if !r.Null() {
+				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
 			}
-		case "createdAt":
-			if r.Member(&x.Extra, &seen, 0, "createdAt") {
-				x.CreatedAt = r.Text()
-			}
-		case "inputRequests":
-			if r.Member(&x.Extra, &seen, 1, "inputRequests") {
-				x.InputRequests = codec.DecodeMapFunc(r, mcp.DecodeInputRequest)
-			}
-		case "lastUpdatedAt":
-			if r.Member(&x.Extra, &seen, 2, "lastUpdatedAt") {
-				x.LastUpdatedAt = r.Text()
-			}
-		case "pollIntervalMs":
-			if r.Member(&x.Extra, &seen, 8, "pollIntervalMs") {
-				x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
-			}
-		case "resultType":
-			r.ConstMember(&x.Extra, &seen, 3, "resultType", "complete")
-		case "status":
-			r.ConstMember(&x.Extra, &seen, 4, "status", "input_required")
-		case "statusMessage":
-			if r.Member(&x.Extra, &seen, 9, "statusMessage") {
-				x.StatusMessage = r.NewText()
-			}
-		case "taskId":
-			if r.Member(&x.Extra, &seen, 5, "taskId") {
-				x.TaskID = r.Text()
-			}
-		case "ttlMs":
-			if r.MemberOrNull(&seen, 6) {
-				if !r.Null() {
-					x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
-				}
-			}
+		case 7: // _meta
+			x.Meta = codec.New(r, (*mcp.ResultMetaObject).DecodeJSON)
+		case 8: // pollIntervalMs
+			x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
+		case 9: // statusMessage
+			x.StatusMessage = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -519,95 +447,77 @@ func (x *GetTaskResultInputRequired) DecodeJSON(r *codec.Reader) {
 	seen.Require(&x.Extra, 7)
 }
 
+var membersOfGetTaskResultWorking = codec.Members{
+	Names: []string{`"createdAt":`, `"lastUpdatedAt":`, `"resultType":`, `"status":`, `"taskId":`, `"ttlMs":`, `"_meta":`, `"pollIntervalMs":`, `"statusMessage":`},
+	Null:  1 << 5,
+	ID:    18910,
+}
+
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *GetTaskResultWorking) DecodeJSON(r *codec.Reader) {
 	*x = GetTaskResultWorking{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 6, "_meta") {
-				x.Meta = codec.New(r, (*mcp.ResultMetaObject).DecodeJSON)
+	seen := r.Enter(&membersOfGetTaskResultWorking)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // createdAt
+			x.CreatedAt = r.Text()
+		case 1: // lastUpdatedAt
+			x.LastUpdatedAt = r.Text()
+		case 2: // resultType
+			r.Const(&seen, &x.Extra, "complete")
+		case 3: // status
+			r.Const(&seen, &x.Extra, "working")
+		case 4: // taskId
+			x.TaskID = r.Text()
+		case 5: // ttlMs
+			if !r.Null() {
+				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
 			}
-		case "createdAt":
-			if r.Member(&x.Extra, &seen, 0, "createdAt") {
-				x.CreatedAt = r.Text()
-			}
-		case "lastUpdatedAt":
-			if r.Member(&x.Extra, &seen, 1, "lastUpdatedAt") {
-				x.LastUpdatedAt = r.Text()
-			}
-		case "pollIntervalMs":
-			if r.Member(&x.Extra, &seen, 7, "pollIntervalMs") {
-				x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
-			}
-		case "resultType":
-			r.ConstMember(&x.Extra, &seen, 2, "resultType", "complete")
-		case "status":
-			r.ConstMember(&x.Extra, &seen, 3, "status", "working")
-		case "statusMessage":
-			if r.Member(&x.Extra, &seen, 8, "statusMessage") {
-				x.StatusMessage = r.NewText()
-			}
-		case "taskId":
-			if r.Member(&x.Extra, &seen, 4, "taskId") {
-				x.TaskID = r.Text()
-			}
-		case "ttlMs":
-			if r.MemberOrNull(&seen, 5) {
-				if !r.Null() {
-					x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
-				}
-			}
+		case 6: // _meta
+			x.Meta = codec.New(r, (*mcp.ResultMetaObject).DecodeJSON)
+		case 7: // pollIntervalMs
+			x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
+		case 8: // statusMessage
+			x.StatusMessage = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 6)
+}
+
+var membersOfInputRequiredTask = codec.Members{
+	Names: []string{`"createdAt":`, `"inputRequests":`, `"lastUpdatedAt":`, `"status":`, `"taskId":`, `"ttlMs":`, `"pollIntervalMs":`, `"statusMessage":`},
+	Null:  1 << 5,
+	ID:    42299,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *InputRequiredTask) DecodeJSON(r *codec.Reader) {
 	*x = InputRequiredTask{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "createdAt":
-			if r.Member(&x.Extra, &seen, 0, "createdAt") {
-				x.CreatedAt = r.Text()
+	seen := r.Enter(&membersOfInputRequiredTask)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // createdAt
+			x.CreatedAt = r.Text()
+		case 1: // inputRequests
+			x.InputRequests = codec.DecodeMapFunc(r, mcp.DecodeInputRequest)
+		case 2: // lastUpdatedAt
+			x.LastUpdatedAt = r.Text()
+		case 3: // status
+			r.Const(&seen, &x.Extra, "input_required")
+		case 4: // taskId
+			x.TaskID = r.Text()
+		case 5: // ttlMs
+			if !r.Null() {
+				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
 			}
-		case "inputRequests":
-			if r.Member(&x.Extra, &seen, 1, "inputRequests") {
-				x.InputRequests = codec.DecodeMapFunc(r, mcp.DecodeInputRequest)
-			}
-		case "lastUpdatedAt":
-			if r.Member(&x.Extra, &seen, 2, "lastUpdatedAt") {
-				x.LastUpdatedAt = r.Text()
-			}
-		case "pollIntervalMs":
-			if r.Member(&x.Extra, &seen, 6, "pollIntervalMs") {
-				x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
-			}
-		case "status":
-			r.ConstMember(&x.Extra, &seen, 3, "status", "input_required")
-		case "statusMessage":
-			if r.Member(&x.Extra, &seen, 7, "statusMessage") {
-				x.StatusMessage = r.NewText()
-			}
-		case "taskId":
-			if r.Member(&x.Extra, &seen, 4, "taskId") {
-				x.TaskID = r.Text()
-			}
-		case "ttlMs":
-			if r.MemberOrNull(&seen, 5) {
-				if !r.Null() {
-					x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
-				}
-			}
+		case 6: // pollIntervalMs
+			x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
+		case 7: // statusMessage
+			x.StatusMessage = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -615,44 +525,35 @@ func (x *InputRequiredTask) DecodeJSON(r *codec.Reader) {
 	seen.Require(&x.Extra, 6)
 }
 
+var membersOfTask = codec.Members{
+	Names: []string{`"createdAt":`, `"lastUpdatedAt":`, `"status":`, `"taskId":`, `"ttlMs":`, `"pollIntervalMs":`, `"statusMessage":`},
+	Null:  1 << 4,
+	ID:    15756,
+}
+
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *Task) DecodeJSON(r *codec.Reader) {
 	*x = Task{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "createdAt":
-			if r.Member(&x.Extra, &seen, 0, "createdAt") {
-				x.CreatedAt = r.Text()
+	seen := r.Enter(&membersOfTask)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // createdAt
+			x.CreatedAt = r.Text()
+		case 1: // lastUpdatedAt
+			x.LastUpdatedAt = r.Text()
+		case 2: // status
+			x.Status = TaskStatus(r.Text())
+		case 3: // taskId
+			x.TaskID = r.Text()
+		case 4: // ttlMs
+			if !r.Null() {
+				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
 			}
-		case "lastUpdatedAt":
-			if r.Member(&x.Extra, &seen, 1, "lastUpdatedAt") {
-				x.LastUpdatedAt = r.Text()
-			}
-		case "pollIntervalMs":
-			if r.Member(&x.Extra, &seen, 5, "pollIntervalMs") {
-				x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
-			}
-		case "status":
-			if r.Member(&x.Extra, &seen, 2, "status") {
-				x.Status = TaskStatus(r.Text())
-			}
-		case "statusMessage":
-			if r.Member(&x.Extra, &seen, 6, "statusMessage") {
-				x.StatusMessage = r.NewText()
-			}
-		case "taskId":
-			if r.Member(&x.Extra, &seen, 3, "taskId") {
-				x.TaskID = r.Text()
-			}
-		case "ttlMs":
-			if r.MemberOrNull(&seen, 4) {
-				if !r.Null() {
-					x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
-				}
-			}
+		case 5: // pollIntervalMs
+			x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
+		case 6: // statusMessage
+			x.StatusMessage = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -660,22 +561,24 @@ func (x *Task) DecodeJSON(r *codec.Reader) {
 	seen.Require(&x.Extra, 5)
 }
 
+var membersOfTaskStatusNotification = codec.Members{
+	Names: []string{`"jsonrpc":`, `"method":`, `"params":`},
+	ID:    34493,
+}
+
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *TaskStatusNotification) DecodeJSON(r *codec.Reader) {
 	*x = TaskStatusNotification{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 0, "jsonrpc", "2.0")
-		case "method":
-			r.ConstMember(&x.Extra, &seen, 1, "method", "notifications/tasks")
-		case "params":
-			if r.Member(&x.Extra, &seen, 2, "params") {
-				x.Params = DecodeTaskStatusNotificationParams(r)
-			}
+	seen := r.Enter(&membersOfTaskStatusNotification)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // jsonrpc
+			r.Const(&seen, &x.Extra, "2.0")
+		case 1: // method
+			r.Const(&seen, &x.Extra, "notifications/tasks")
+		case 2: // params
+			x.Params = DecodeTaskStatusNotificationParams(r)
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -683,199 +586,157 @@ func (x *TaskStatusNotification) DecodeJSON(r *codec.Reader) {
 	seen.Require(&x.Extra, 3)
 }
 
+var membersOfTaskStatusNotificationParamsCancelled = codec.Members{
+	Names: []string{`"createdAt":`, `"lastUpdatedAt":`, `"status":`, `"taskId":`, `"ttlMs":`, `"_meta":`, `"pollIntervalMs":`, `"statusMessage":`},
+	Null:  1 << 4,
+	ID:    47490,
+}
+
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *TaskStatusNotificationParamsCancelled) DecodeJSON(r *codec.Reader) {
 	*x = TaskStatusNotificationParamsCancelled{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 5, "_meta") {
-				x.Meta = codec.New(r, (*mcp.NotificationMetaObject).DecodeJSON)
+	seen := r.Enter(&membersOfTaskStatusNotificationParamsCancelled)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // createdAt
+			x.CreatedAt = r.Text()
+		case 1: // lastUpdatedAt
+			x.LastUpdatedAt = r.Text()
+		case 2: // status
+			r.Const(&seen, &x.Extra, "cancelled")
+		case 3: // taskId
+			x.TaskID = r.Text()
+		case 4: // ttlMs
+			if !r.Null() {
+				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
 			}
-		case "createdAt":
-			if r.Member(&x.Extra, &seen, 0, "createdAt") {
-				x.CreatedAt = r.Text()
-			}
-		case "lastUpdatedAt":
-			if r.Member(&x.Extra, &seen, 1, "lastUpdatedAt") {
-				x.LastUpdatedAt = r.Text()
-			}
-		case "pollIntervalMs":
-			if r.Member(&x.Extra, &seen, 6, "pollIntervalMs") {
-				x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
-			}
-		case "status":
-			r.ConstMember(&x.Extra, &seen, 2, "status", "cancelled")
-		case "statusMessage":
-			if r.Member(&x.Extra, &seen, 7, "statusMessage") {
-				x.StatusMessage = r.NewText()
-			}
-		case "taskId":
-			if r.Member(&x.Extra, &seen, 3, "taskId") {
-				x.TaskID = r.Text()
-			}
-		case "ttlMs":
-			if r.MemberOrNull(&seen, 4) {
-				if !r.Null() {
-					x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
-				}
-			}
+		case 5: // _meta
+			x.Meta = codec.New(r, (*mcp.NotificationMetaObject).DecodeJSON)
+		case 6: // pollIntervalMs
+			x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
+		case 7: // statusMessage
+			x.StatusMessage = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 5)
+}
+
+var membersOfTaskStatusNotificationParamsCompleted = codec.Members{
+	Names: []string{`"createdAt":`, `"lastUpdatedAt":`, `"result":`, `"status":`, `"taskId":`, `"ttlMs":`, `"_meta":`, `"pollIntervalMs":`, `"statusMessage":`},
+	Null:  1 << 5,
+	ID:    18020,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *TaskStatusNotificationParamsCompleted) DecodeJSON(r *codec.Reader) {
 	*x = TaskStatusNotificationParamsCompleted{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 6, "_meta") {
-				x.Meta = codec.New(r, (*mcp.NotificationMetaObject).DecodeJSON)
+	seen := r.Enter(&membersOfTaskStatusNotificationParamsCompleted)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // createdAt
+			x.CreatedAt = r.Text()
+		case 1: // lastUpdatedAt
+			x.LastUpdatedAt = r.Text()
+		case 2: // result
+			x.Result = r.RawObject()
+		case 3: // status
+			r.Const(&seen, &x.Extra, "completed")
+		case 4: // taskId
+			x.TaskID = r.Text()
+		case 5: // ttlMs
+			if !r.Null() {
+				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
 			}
-		case "createdAt":
-			if r.Member(&x.Extra, &seen, 0, "createdAt") {
-				x.CreatedAt = r.Text()
-			}
-		case "lastUpdatedAt":
-			if r.Member(&x.Extra, &seen, 1, "lastUpdatedAt") {
-				x.LastUpdatedAt = r.Text()
-			}
-		case "pollIntervalMs":
-			if r.Member(&x.Extra, &seen, 7, "pollIntervalMs") {
-				x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
-			}
-		case "result":
-			if r.Member(&x.Extra, &seen, 2, "result") {
-				x.Result = r.RawObject()
-			}
-		case "status":
-			r.ConstMember(&x.Extra, &seen, 3, "status", "completed")
-		case "statusMessage":
-			if r.Member(&x.Extra, &seen, 8, "statusMessage") {
-				x.StatusMessage = r.NewText()
-			}
-		case "taskId":
-			if r.Member(&x.Extra, &seen, 4, "taskId") {
-				x.TaskID = r.Text()
-			}
-		case "ttlMs":
-			if r.MemberOrNull(&seen, 5) {
-				if !r.Null() {
-					x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
-				}
-			}
+		case 6: // _meta
+			x.Meta = codec.New(r, (*mcp.NotificationMetaObject).DecodeJSON)
+		case 7: // pollIntervalMs
+			x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
+		case 8: // statusMessage
+			x.StatusMessage = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 6)
+}
+
+var membersOfTaskStatusNotificationParamsFailed = codec.Members{
+	Names: []string{`"createdAt":`, `"error":`, `"lastUpdatedAt":`, `"status":`, `"taskId":`, `"ttlMs":`, `"_meta":`, `"pollIntervalMs":`, `"statusMessage":`},
+	Null:  1 << 5,
+	ID:    24310,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *TaskStatusNotificationParamsFailed) DecodeJSON(r *codec.Reader) {
 	*x = TaskStatusNotificationParamsFailed{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 6, "_meta") {
-				x.Meta = codec.New(r, (*mcp.NotificationMetaObject).DecodeJSON)
+	seen := r.Enter(&membersOfTaskStatusNotificationParamsFailed)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // createdAt
+			x.CreatedAt = r.Text()
+		case 1: // error
+			x.Error.DecodeJSON(r)
+		case 2: // lastUpdatedAt
+			x.LastUpdatedAt = r.Text()
+		case 3: // status
+			r.Const(&seen, &x.Extra, "failed")
+		case 4: // taskId
+			x.TaskID = r.Text()
+		case 5: // ttlMs
+			if !r.Null() {
+				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
 			}
-		case "createdAt":
-			if r.Member(&x.Extra, &seen, 0, "createdAt") {
-				x.CreatedAt = r.Text()
-			}
-		case "error":
-			if r.Member(&x.Extra, &seen, 1, "error") {
-				x.Error.DecodeJSON(r)
-			}
-		case "lastUpdatedAt":
-			if r.Member(&x.Extra, &seen, 2, "lastUpdatedAt") {
-				x.LastUpdatedAt = r.Text()
-			}
-		case "pollIntervalMs":
-			if r.Member(&x.Extra, &seen, 7, "pollIntervalMs") {
-				x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
-			}
-		case "status":
-			r.ConstMember(&x.Extra, &seen, 3, "status", "failed")
-		case "statusMessage":
-			if r.Member(&x.Extra, &seen, 8, "statusMessage") {
-				x.StatusMessage = r.NewText()
-			}
-		case "taskId":
-			if r.Member(&x.Extra, &seen, 4, "taskId") {
-				x.TaskID = r.Text()
-			}
-		case "ttlMs":
-			if r.MemberOrNull(&seen, 5) {
-				if !r.Null() {
-					x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
-				}
-			}
+		case 6: // _meta
+			x.Meta = codec.New(r, (*mcp.NotificationMetaObject).DecodeJSON)
+		case 7: // pollIntervalMs
+			x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
+		case 8: // statusMessage
+			x.StatusMessage = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 	seen.Require(&x.Extra, 6)
+}
+
+var membersOfTaskStatusNotificationParamsInputRequired = codec.Members{
+	Names: []string{`"createdAt":`, `"inputRequests":`, `"lastUpdatedAt":`, `"status":`, `"taskId":`, `"ttlMs":`, `"_meta":`, `"pollIntervalMs":`, `"statusMessage":`},
+	Null:  1 << 5,
+	ID:    46388,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *TaskStatusNotificationParamsInputRequired) DecodeJSON(r *codec.Reader) {
 	*x = TaskStatusNotificationParamsInputRequired{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 6, "_meta") {
-				x.Meta = codec.New(r, (*mcp.NotificationMetaObject).DecodeJSON)
+	seen := r.Enter(&membersOfTaskStatusNotificationParamsInputRequired)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // createdAt
+			x.CreatedAt = r.Text()
+		case 1: // inputRequests
+			x.InputRequests = codec.DecodeMapFunc(r, mcp.DecodeInputRequest)
+		case 2: // lastUpdatedAt
+			x.LastUpdatedAt = r.Text()
+		case 3: // status
+			r.Const(&seen, &x.Extra, "input_required")
+		case 4: // taskId
+			x.TaskID = r.Text()
+		case 5: // ttlMs
+			if !r.Null() {
+				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
 			}
-		case "createdAt":
-			if r.Member(&x.Extra, &seen, 0, "createdAt") {
-				x.CreatedAt = r.Text()
-			}
-		case "inputRequests":
-			if r.Member(&x.Extra, &seen, 1, "inputRequests") {
-				x.InputRequests = codec.DecodeMapFunc(r, mcp.DecodeInputRequest)
-			}
-		case "lastUpdatedAt":
-			if r.Member(&x.Extra, &seen, 2, "lastUpdatedAt") {
-				x.LastUpdatedAt = r.Text()
-			}
-		case "pollIntervalMs":
-			if r.Member(&x.Extra, &seen, 7, "pollIntervalMs") {
-				x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
-			}
-		case "status":
-			r.ConstMember(&x.Extra, &seen, 3, "status", "input_required")
-		case "statusMessage":
-			if r.Member(&x.Extra, &seen, 8, "statusMessage") {
-				x.StatusMessage = r.NewText()
-			}
-		case "taskId":
-			if r.Member(&x.Extra, &seen, 4, "taskId") {
-				x.TaskID = r.Text()
-			}
-		case "ttlMs":
-			if r.MemberOrNull(&seen, 5) {
-				if !r.Null() {
-					x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
-				}
-			}
+		case 6: // _meta
+			x.Meta = codec.New(r, (*mcp.NotificationMetaObject).DecodeJSON)
+		case 7: // pollIntervalMs
+			x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
+		case 8: // statusMessage
+			x.StatusMessage = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -883,46 +744,37 @@ func (x *TaskStatusNotificationParamsInputRequired) DecodeJSON(r *codec.Reader) 
 	seen.Require(&x.Extra, 6)
 }
 
+var membersOfTaskStatusNotificationParamsWorking = codec.Members{
+	Names: []string{`"createdAt":`, `"lastUpdatedAt":`, `"status":`, `"taskId":`, `"ttlMs":`, `"_meta":`, `"pollIntervalMs":`, `"statusMessage":`},
+	Null:  1 << 4,
+	ID:    27962,
+}
+
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *TaskStatusNotificationParamsWorking) DecodeJSON(r *codec.Reader) {
 	*x = TaskStatusNotificationParamsWorking{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 5, "_meta") {
-				x.Meta = codec.New(r, (*mcp.NotificationMetaObject).DecodeJSON)
+	seen := r.Enter(&membersOfTaskStatusNotificationParamsWorking)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // createdAt
+			x.CreatedAt = r.Text()
+		case 1: // lastUpdatedAt
+			x.LastUpdatedAt = r.Text()
+		case 2: // status
+			r.Const(&seen, &x.Extra, "working")
+		case 3: // taskId
+			x.TaskID = r.Text()
+		case 4: // ttlMs
+			if !r.Null() {
+				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
 			}
-		case "createdAt":
-			if r.Member(&x.Extra, &seen, 0, "createdAt") {
-				x.CreatedAt = r.Text()
-			}
-		case "lastUpdatedAt":
-			if r.Member(&x.Extra, &seen, 1, "lastUpdatedAt") {
-				x.LastUpdatedAt = r.Text()
-			}
-		case "pollIntervalMs":
-			if r.Member(&x.Extra, &seen, 6, "pollIntervalMs") {
-				x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
-			}
-		case "status":
-			r.ConstMember(&x.Extra, &seen, 2, "status", "working")
-		case "statusMessage":
-			if r.Member(&x.Extra, &seen, 7, "statusMessage") {
-				x.StatusMessage = r.NewText()
-			}
-		case "taskId":
-			if r.Member(&x.Extra, &seen, 3, "taskId") {
-				x.TaskID = r.Text()
-			}
-		case "ttlMs":
-			if r.MemberOrNull(&seen, 4) {
-				if !r.Null() {
-					x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
-				}
-			}
+		case 5: // _meta
+			x.Meta = codec.New(r, (*mcp.NotificationMetaObject).DecodeJSON)
+		case 6: // pollIntervalMs
+			x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
+		case 7: // statusMessage
+			x.StatusMessage = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -930,62 +782,66 @@ func (x *TaskStatusNotificationParamsWorking) DecodeJSON(r *codec.Reader) {
 	seen.Require(&x.Extra, 5)
 }
 
+var membersOfTaskSubscriptionAcknowledgedNotifications = codec.Members{
+	Names: []string{`"taskIds":`},
+	ID:    10895,
+}
+
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *TaskSubscriptionAcknowledgedNotifications) DecodeJSON(r *codec.Reader) {
 	*x = TaskSubscriptionAcknowledgedNotifications{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "taskIds":
-			if r.Member(&x.Extra, &seen, 0, "taskIds") {
-				x.TaskIDs = codec.DecodeListFunc(r, (*codec.Reader).Text)
-			}
+	seen := r.Enter(&membersOfTaskSubscriptionAcknowledgedNotifications)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // taskIds
+			x.TaskIDs = codec.DecodeListFunc(r, (*codec.Reader).Text)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
+}
+
+var membersOfTaskSubscriptionNotifications = codec.Members{
+	Names: []string{`"taskIds":`},
+	ID:    40479,
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *TaskSubscriptionNotifications) DecodeJSON(r *codec.Reader) {
 	*x = TaskSubscriptionNotifications{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "taskIds":
-			if r.Member(&x.Extra, &seen, 0, "taskIds") {
-				x.TaskIDs = codec.DecodeListFunc(r, (*codec.Reader).Text)
-			}
+	seen := r.Enter(&membersOfTaskSubscriptionNotifications)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // taskIds
+			x.TaskIDs = codec.DecodeListFunc(r, (*codec.Reader).Text)
 		default:
 			r.Extra(&x.Extra)
 		}
 	}
 }
 
+var membersOfUpdateTaskRequest = codec.Members{
+	Names: []string{`"id":`, `"jsonrpc":`, `"method":`, `"params":`},
+	ID:    53382,
+}
+
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *UpdateTaskRequest) DecodeJSON(r *codec.Reader) {
 	*x = UpdateTaskRequest{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "id":
-			if r.Member(&x.Extra, &seen, 0, "id") {
-				x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			}
-		case "jsonrpc":
-			r.ConstMember(&x.Extra, &seen, 1, "jsonrpc", "2.0")
-		case "method":
-			r.ConstMember(&x.Extra, &seen, 2, "method", "tasks/update")
-		case "params":
-			if r.Member(&x.Extra, &seen, 3, "params") {
-				x.Params.DecodeJSON(r)
-			}
+	seen := r.Enter(&membersOfUpdateTaskRequest)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // id
+			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+		case 1: // jsonrpc
+			r.Const(&seen, &x.Extra, "2.0")
+		case 2: // method
+			r.Const(&seen, &x.Extra, "tasks/update")
+		case 3: // params
+			x.Params.DecodeJSON(r)
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -993,22 +849,22 @@ func (x *UpdateTaskRequest) DecodeJSON(r *codec.Reader) {
 	seen.Require(&x.Extra, 4)
 }
 
+var membersOfUpdateTaskRequestParams = codec.Members{
+	Names: []string{`"inputResponses":`, `"taskId":`},
+	ID:    34460,
+}
+
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *UpdateTaskRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = UpdateTaskRequestParams{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "inputResponses":
-			if r.Member(&x.Extra, &seen, 0, "inputResponses") {
-				x.InputResponses = codec.DecodeMapFunc(r, mcp.DecodeInputResponse)
-			}
-		case "taskId":
-			if r.Member(&x.Extra, &seen, 1, "taskId") {
-				x.TaskID = r.Text()
-			}
+	seen := r.Enter(&membersOfUpdateTaskRequestParams)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // inputResponses
+			x.InputResponses = codec.DecodeMapFunc(r, mcp.DecodeInputResponse)
+		case 1: // taskId
+			x.TaskID = r.Text()
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -1016,20 +872,22 @@ func (x *UpdateTaskRequestParams) DecodeJSON(r *codec.Reader) {
 	seen.Require(&x.Extra, 2)
 }
 
+var membersOfUpdateTaskResult = codec.Members{
+	Names: []string{`"resultType":`, `"_meta":`},
+	ID:    2880,
+}
+
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *UpdateTaskResult) DecodeJSON(r *codec.Reader) {
 	*x = UpdateTaskResult{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "_meta":
-			if r.Member(&x.Extra, &seen, 1, "_meta") {
-				x.Meta = codec.New(r, (*mcp.ResultMetaObject).DecodeJSON)
-			}
-		case "resultType":
-			r.ConstMember(&x.Extra, &seen, 0, "resultType", "complete")
+	seen := r.Enter(&membersOfUpdateTaskResult)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // resultType
+			r.Const(&seen, &x.Extra, "complete")
+		case 1: // _meta
+			x.Meta = codec.New(r, (*mcp.ResultMetaObject).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -1037,42 +895,35 @@ func (x *UpdateTaskResult) DecodeJSON(r *codec.Reader) {
 	seen.Require(&x.Extra, 1)
 }
 
+var membersOfWorkingTask = codec.Members{
+	Names: []string{`"createdAt":`, `"lastUpdatedAt":`, `"status":`, `"taskId":`, `"ttlMs":`, `"pollIntervalMs":`, `"statusMessage":`},
+	Null:  1 << 4,
+	ID:    12653,
+}
+
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
 // what a field cannot hold.
 func (x *WorkingTask) DecodeJSON(r *codec.Reader) {
 	*x = WorkingTask{}
-	var seen codec.Seen
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "createdAt":
-			if r.Member(&x.Extra, &seen, 0, "createdAt") {
-				x.CreatedAt = r.Text()
+	seen := r.Enter(&membersOfWorkingTask)
+	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+		switch i {
+		case 0: // createdAt
+			x.CreatedAt = r.Text()
+		case 1: // lastUpdatedAt
+			x.LastUpdatedAt = r.Text()
+		case 2: // status
+			r.Const(&seen, &x.Extra, "working")
+		case 3: // taskId
+			x.TaskID = r.Text()
+		case 4: // ttlMs
+			if !r.Null() {
+				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
 			}
-		case "lastUpdatedAt":
-			if r.Member(&x.Extra, &seen, 1, "lastUpdatedAt") {
-				x.LastUpdatedAt = r.Text()
-			}
-		case "pollIntervalMs":
-			if r.Member(&x.Extra, &seen, 5, "pollIntervalMs") {
-				x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
-			}
-		case "status":
-			r.ConstMember(&x.Extra, &seen, 2, "status", "working")
-		case "statusMessage":
-			if r.Member(&x.Extra, &seen, 6, "statusMessage") {
-				x.StatusMessage = r.NewText()
-			}
-		case "taskId":
-			if r.Member(&x.Extra, &seen, 3, "taskId") {
-				x.TaskID = r.Text()
-			}
-		case "ttlMs":
-			if r.MemberOrNull(&seen, 4) {
-				if !r.Null() {
-					x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
-				}
-			}
+		case 5: // pollIntervalMs
+			x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
+		case 6: // statusMessage
+			x.StatusMessage = r.NewText()
 		default:
 			r.Extra(&x.Extra)
 		}
