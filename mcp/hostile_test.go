@@ -2,6 +2,7 @@ package mcp_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -102,6 +103,48 @@ func checkFaults(t *testing.T, p hostile.Payload, err error) {
 		line, column := codec.Position([]byte(p.Text), int(f.Offset))
 		if at, ok := codec.Locate([]byte(p.Text), f.Pointer); !ok || at != int(f.Offset) || f.Line != line || f.Column != column {
 			t.Errorf("%s: %v is at %d", p.Text, f, at)
+		}
+	}
+}
+
+// open are payloads with a place for any JSON, which VALUE stands for.
+var open = []struct{ method, def, text, pointer string }{
+	{"tools/call", "CallToolRequestParams", `{"name":"n","arguments":{"a":VALUE}}`, "/arguments/a"},
+	{"tools/call", "CallToolRequestParams", `{"name":"n","_meta":{"a/b":VALUE,"progressToken":1}}`, "/_meta/a~1b"},
+	{"tools/call", "CallToolRequestParams", `{"unknown":VALUE,"name":"n"}`, "/unknown"},
+	{"tools/call", "CallToolResult", `{"content":[],"structuredContent":VALUE}`, "/structuredContent"},
+	{"tools/call", "CallToolResult", `{"content":[{"type":"text","text":"","x":VALUE}]}`, "/content/0/x"},
+	{"tools/call", "CallToolResult", `{"content":[{"type":"x-future","x":[0,VALUE]}]}`, "/content/0/x/1"},
+	{"notifications/message", "LoggingMessageNotificationParams", `{"level":"info","data":VALUE}`, "/data"},
+	{"tools/list", "ListToolsResult", `{"tools":[{"name":"n","inputSchema":{"type":"object","default":VALUE}}]}`, "/tools/0/inputSchema/default"},
+	{"sampling/createMessage", "CreateMessageRequestParams", `{"messages":[],"maxTokens":1,"metadata":{"a":VALUE}}`, "/metadata/a"},
+	{"future/method", "FutureParams", `{"a":VALUE}`, "/a"},
+}
+
+// What stays raw is checked as strictly as what does not.
+func TestHostileTextIsTakenOrRefusedWhereAnythingMayStand(t *testing.T) {
+	for _, c := range hostile.All(hostile.Texts()) {
+		switch c.Rule {
+		case hostile.EOF, hostile.Trailing, hostile.BOM:
+			continue // something stands around it here
+		}
+		for _, place := range open {
+			before, _, _ := strings.Cut(place.text, "VALUE")
+			p := hostile.Payload{Method: place.method, Def: place.def, Text: strings.Replace(place.text, "VALUE", c.Text, 1)}
+			text, offset := p.Message(false)
+			want := c.Refusal
+			if want.Rule != hostile.Taken {
+				want.Offset += offset + len(before)
+				want.Pointer = map[bool]string{false: "/params", true: "/result"}[p.IsResult()] + place.pointer + want.Pointer
+			}
+			for way, decode := range decoders {
+				m, err := decode(p, text)
+				if err := refusal.Check(want, text, err); err != nil {
+					t.Errorf("%s, %s: %q: %v", c.Name, way, text, err)
+				} else if want.Rule == hostile.Taken {
+					same(t, c.Name, text, encode(t, &m))
+				}
+			}
 		}
 	}
 }

@@ -18,6 +18,10 @@ import (
 // comparison is made once: it compiles generated code.
 var comparison = sync.OnceValues(Run)
 
+// anyOverflow hides what becomes of a float64 that no int64 can hold. It depends on the processor, and go-sdk makes an
+// id of it.
+var anyOverflow = strings.NewReplacer("-9223372036854775808", "overflow", "9223372036854775807", "overflow")
+
 func TestTheReportIsUpToDate(t *testing.T) {
 	r, err := comparison()
 	if err != nil {
@@ -31,8 +35,6 @@ func TestTheReportIsUpToDate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What becomes of a float64 that no int64 can hold depends on the processor, and go-sdk makes an id of it.
-	anyOverflow := strings.NewReplacer("`-9223372036854775808`", "`overflow`", "`9223372036854775807`", "`overflow`")
 	if diff := cmp.Diff(anyOverflow.Replace(string(want)), anyOverflow.Replace(got)); diff != "" {
 		t.Errorf("docs/comparison.md is out of date, run go run . -write ../../docs/comparison.md (-want +got):\n%s", diff)
 	}
@@ -43,7 +45,7 @@ func TestThePageOfHostileInputsIsUpToDate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(want), RunHostile().Markdown()); diff != "" {
+	if diff := cmp.Diff(anyOverflow.Replace(string(want)), anyOverflow.Replace(RunHostile().Markdown())); diff != "" {
 		t.Errorf("docs/hostile.md is out of date, run go run . -hostile -write ../../docs/hostile.md (-want +got):\n%s", diff)
 	}
 }
