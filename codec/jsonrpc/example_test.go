@@ -2,8 +2,6 @@ package jsonrpc_test
 
 import (
 	"fmt"
-	"io"
-	"strings"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -38,31 +36,4 @@ func ExampleMessage() {
 	fmt.Println(string(out), err)
 	// Output:
 	// {"jsonrpc":"2.0","id":"a","error":{"code":-32601,"message":"no such method"}} <nil>
-}
-
-// What is no message does not keep the next one from being read.
-func ExampleScanner() {
-	lines := jsonrpc.NewScanner(strings.NewReader(`{"jsonrpc":"2.0","method":"notifications/initialized"}
-{"jsonrpc":"2.0","id":1,"met
-{"jsonrpc":"2.0","id":2,"method":"ping"}
-`), 1<<20)
-	for {
-		line, err := lines.Next()
-		if err == io.EOF {
-			break
-		}
-		var m jsonrpc.Message
-		if err == nil {
-			m, err = jsonrpc.Parse(line)
-		}
-		if err != nil {
-			fmt.Println(err)
-			continue
-		}
-		fmt.Println(m.Kind, m.Method)
-	}
-	// Output:
-	// notification notifications/initialized
-	// json: text ends early (line 1, column 29, offset 28)
-	// request ping
 }

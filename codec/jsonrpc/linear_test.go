@@ -2,10 +2,8 @@ package jsonrpc
 
 import (
 	"fmt"
-	"io"
 	"strings"
 	"testing"
-	"testing/iotest"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/internal/doubling"
@@ -114,22 +112,6 @@ func TestWorkGrowsWithTheBatchAndNotItsSquare(t *testing.T) {
 					items, err := ParseBatch(text)
 					if (err != nil) != c.fail || err == nil && len(items) != MaxBatch {
 						t.Fatal(err)
-					}
-				}
-			})
-		})
-	}
-}
-
-// However small the pieces are in which a line comes.
-func TestWorkGrowsWithTheLineAndNotItsSquare(t *testing.T) {
-	for name, max := range map[string]int{"": 0, "too long": 100} {
-		t.Run("a line "+name, func(t *testing.T) {
-			doubling.Check(t, func(n int) func() {
-				text := strings.Repeat("x", 8*n) + "\n"
-				return func() {
-					s := newScanner(iotest.OneByteReader(strings.NewReader(text)), max, 16)
-					for _, err := s.Next(); err != io.EOF; _, err = s.Next() {
 					}
 				}
 			})
