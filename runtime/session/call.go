@@ -194,14 +194,15 @@ func (s *Session) send(ctx context.Context, call *Call) (json.RawMessage, error)
 	if err != nil {
 		return nil, err
 	}
+	start := time.Now()
 	if out.Text, err = encodeCall(id, call.Method, call.Params, call.meta); err == nil {
-		err = s.writeUntil(ctx, out)
+		err = s.writeWithin(ctx, call.opts.timeout, out)
 	}
 	if err != nil {
 		s.unregister(id)
 		return nil, err
 	}
-	got, err := s.await(ctx, call, p, tracker.tracker)
+	got, err := s.await(ctx, call, start, p, tracker.tracker)
 	if err != nil {
 		return nil, s.giveUp(ctx, call, id, p, err)
 	}
@@ -209,20 +210,32 @@ func (s *Session) send(ctx context.Context, call *Call) (json.RawMessage, error)
 	return got.result, got.err
 }
 
-// await waits for the answer, and fails if ctx or the timeout ends first.
-func (s *Session) await(ctx context.Context, call *Call, p *pending, t *Tracker) (answer, error) {
-	var timeout, end <-chan time.Time
+// writeWithin is writeUntil with a timeout, 0 for none, which fails with ErrTimeout.
+func (s *Session) writeWithin(ctx context.Context, timeout time.Duration, out transport.Message) error {
+	if timeout == 0 {
+		return s.writeUntil(ctx, out)
+	}
+	limited := &lazyTimeout{Context: ctx, timeout: timeout}
+	defer limited.cancel()
+	return s.writeUntil(limited, out)
+}
+
+// await waits for the answer, and fails if ctx or the timeout, which began at start, ends first.
+func (s *Session) await(ctx context.Context, call *Call, start time.Time, p *pending, t *Tracker) (answer, error) {
+	var timeout *time.Timer
+	var timedOut, ended <-chan time.Time
+	if d := call.opts.timeout; d > 0 {
+		timeout = time.NewTimer(d - time.Since(start))
+		defer timeout.Stop()
+		timedOut = timeout.C
+	}
 	var progress <-chan struct{}
-	var timer *time.Timer
-	if call.opts.timeout > 0 {
-		timer = time.NewTimer(call.opts.timeout)
-		defer timer.Stop()
-		timeout = timer.C
-		if call.opts.max > 0 && t != nil {
+	if d := call.opts.max; d > 0 && t != nil {
+		end := time.NewTimer(d - time.Since(start))
+		defer end.Stop()
+		ended = end.C
+		if timeout != nil {
 			progress = t.touched
-			last := time.NewTimer(call.opts.max)
-			defer last.Stop()
-			end = last.C
 		}
 	}
 	for {
@@ -231,12 +244,12 @@ func (s *Session) await(ctx context.Context, call *Call, p *pending, t *Tracker)
 			return got, nil
 		case <-ctx.Done():
 			return answer{}, context.Cause(ctx)
-		case <-timeout:
+		case <-timedOut:
 			return answer{}, ErrTimeout
-		case <-end:
+		case <-ended:
 			return answer{}, ErrTimeout
 		case <-progress:
-			timer.Reset(call.opts.timeout)
+			timeout.Reset(call.opts.timeout)
 		}
 	}
 }
@@ -291,11 +304,14 @@ const cancelPatience = 100 * time.Millisecond
 
 // giveUp stops waiting for an answer because of cause, which it returns, and tells the peer.
 func (s *Session) giveUp(ctx context.Context, call *Call, id jsonrpc.ID, p *pending, cause error) error {
-	if call.opts.late != nil {
-		s.spawn(func() { // ends with the answer, which the end of the session is too
+	if late := call.opts.late; late != nil {
+		started := s.spawn(func() { // ends with the answer, which the end of the session is too
 			a := <-p.answer
-			call.opts.late(a.result, a.err)
+			late(a.result, a.err)
 		})
+		if !started {
+			go late(nil, s.closed()) // ends when late does, which is the caller's
+		}
 	} else if !s.unregister(id) {
 		return cause // the answer came at the same time: nothing is left to cancel
 	}

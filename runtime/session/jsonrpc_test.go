@@ -24,6 +24,7 @@ func custom() session.Handler {
 		"x/raw": func(context.Context, *session.Request) (codec.Encoder, error) {
 			return session.Raw(`{"z": 1.0,  "a":[1e3]}`), nil
 		},
+		"x/wait": func(ctx context.Context, _ *session.Request) (codec.Encoder, error) { <-ctx.Done(); return nil, nil },
 		"x/list": func(context.Context, *session.Request) (codec.Encoder, error) { return session.Raw(`[]`), nil },
 		"x/bytes": func(context.Context, *session.Request) (codec.Encoder, error) {
 			return session.Raw("{\"a\":\"\xff\"}"), nil
@@ -246,6 +247,9 @@ func TestBatchesAreTakenWhereTheRevisionHasThem(t *testing.T) {
 			< {"jsonrpc":"2.0","error":{"code":-32600}}
 			> [{"jsonrpc":"2.0","id":3,"method":"initialize"}]
 			< [{"jsonrpc":"2.0","id":3,"error":{"code":-32600}}]
+			> [{"jsonrpc":"2.0","id":"w","method":"x/wait"},{"jsonrpc":"2.0","id":5,"method":"x/nothing"}]
+			> {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"w"}}
+			< [{"jsonrpc":"2.0","id":5,"result":{}}]
 			> [{"jsonrpc":"2.0","id":4,"method":"x/panic"}]
 			< [{"jsonrpc":"2.0","id":4,"error":{"code":-32603}}]
 		`)

@@ -455,5 +455,10 @@ func TestProgressThatExtendsATimeoutIsAskedFor(t *testing.T) {
 		if got := p.take(); len(got) != 1 || !strings.Contains(got[0], `"progressToken":"`) {
 			t.Errorf("got %q", got)
 		}
+		start := time.Now()
+		_, err := s.With(session.Timeout(0), session.ProgressExtends(time.Hour)).Call(t.Context(), "roots/list", nil)
+		if took := time.Since(start); err != session.ErrTimeout || took != time.Hour {
+			t.Errorf("after %v: %v", took, err)
+		}
 	})
 }

@@ -117,3 +117,32 @@ func TestAPeerThatDoesNotReadIsGivenUp(t *testing.T) {
 		}
 	})
 }
+
+func TestTheTimeoutOfACallCoversWaitingForRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x, y := memory.Pair(memory.Options{MaxQueue: 1})
+		defer x.Close()
+		s := session.Serve(y, nil, nil)
+		defer s.Close()
+		go s.Ping(t.Context()) // takes the room, and ends with the session
+		synctest.Wait()
+		for want, call := range map[time.Duration]func() error{
+			time.Second: func() error { return s.With(session.Timeout(time.Second)).Ping(t.Context()) },
+			2 * time.Second: func() error {
+				ctx, cancel := context.WithTimeoutCause(t.Context(), 2*time.Second, session.ErrTimeout)
+				defer cancel()
+				return s.Ping(ctx)
+			},
+			3 * time.Second: func() error {
+				ctx, cancel := context.WithTimeoutCause(t.Context(), 3*time.Second, session.ErrTimeout)
+				defer cancel()
+				return s.With(session.Timeout(0)).Ping(ctx)
+			},
+		} {
+			start := time.Now()
+			if err := call(); err != session.ErrTimeout || time.Since(start) != want {
+				t.Errorf("after %v: %v", time.Since(start), err)
+			}
+		}
+	})
+}

@@ -209,11 +209,7 @@ func (st *serving) finish(result codec.Encoder, err error) {
 	s.mu.Unlock()
 	st.cancel(nil)
 
-	if silent {
-		if st.batch != nil {
-			st.batch.skip()
-		}
-	} else {
+	if !silent {
 		st.deliver(s.life, text)
 	}
 	s.mu.Lock()
@@ -280,6 +276,9 @@ func (s *Session) cancelled(id jsonrpc.ID, reason string) {
 		cause = fmt.Errorf("%w: %s", ErrCancelled, reason)
 	}
 	st.cancel(cause)
+	if st.batch != nil {
+		st.batch.skip()
+	}
 }
 
 // notification takes a notification: what concerns the session at once, the rest when its turn comes.
