@@ -63,6 +63,18 @@ func Borrow(data []byte, opts ...Option) *Reader {
 	return r
 }
 
+// Borrow borrows a Reader for data that has the options of r.
+func (r *Reader) Borrow(data []byte) *Reader {
+	other := readers.Get().(*Reader)
+	if r.options || other.options {
+		other.options, other.lim = r.options, r.lim
+		other.check.maxDepth, other.check.maxString = r.lim.depth, r.lim.str
+	}
+	other.begin(data)
+	other.pooled = true
+	return other
+}
+
 // Release ends the use of a Reader that Borrow returned, and returns what Err does. Nothing else may be called on
 // it afterwards.
 func (r *Reader) Release() error {

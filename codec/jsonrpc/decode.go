@@ -36,7 +36,7 @@ type AnyResult interface {
 // error with code -32602; the rest of the message is read all the same.
 func ParseTyped(data []byte, p Payloads, opts ...codec.Option) (Message, error) {
 	r := codec.Borrow(data, opts...)
-	d := decoder{r: r, types: p, opts: opts}
+	d := decoder{r: r, types: p}
 	d.message()
 	r.End()
 	r.Fail(d.faultAt, d.fault)
@@ -62,8 +62,7 @@ type decoder struct {
 	nullID bool
 	at     struct{ id, params, result, error int } // offsets of values
 	params codec.Kind
-	types  Payloads       // nil if payloads stay raw
-	opts   []codec.Option // of r
+	types  Payloads // nil if payloads stay raw
 
 	faultAt int
 	fault   error // the first one
@@ -194,7 +193,7 @@ func (d *decoder) late() {
 	if m.Payload != nil || len(raw) == 0 {
 		return
 	}
-	r := codec.Borrow(raw, d.opts...)
+	r := d.r.Borrow(raw)
 	v := read(r)
 	if err := r.Release(); err != nil {
 		e := err.(*codec.Error)
