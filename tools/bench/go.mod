@@ -14,6 +14,7 @@ require (
 	github.com/mcpwire/mcpwire v0.0.0-00010101000000-000000000000
 	github.com/modelcontextprotocol/go-sdk v1.8.0
 	github.com/segmentio/encoding v0.5.4
+	go.etcd.io/bbolt v1.5.0
 )
 
 require (

@@ -36,5 +36,5 @@ func (r requirement) must() bool { return strings.HasPrefix(r.Level, "MUST") }
 
 // built are the families that this module implements by now.
 func built() []string {
-	return []string{"JSONRPC", "LIFE", "PING", "CANC", "PROG", "STDIO"}
+	return []string{"JSONRPC", "LIFE", "PING", "CANC", "PROG", "STDIO", "TASK"}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"time"
 
@@ -78,15 +79,7 @@ func (s *Store) write() {
 			s.refuse(task.ErrClosed)
 			return
 		}
-	gather:
-		for len(batch) < maxBatch {
-			select {
-			case w := <-s.writes:
-				batch = append(batch, w)
-			default:
-				break gather
-			}
-		}
+		batch = s.gather(batch)
 		if broken == nil {
 			broken = s.commit(batch)
 		}
@@ -100,6 +93,24 @@ func (s *Store) write() {
 		}
 		clear(batch)
 	}
+}
+
+// gather adds what is waiting to a batch. Those who have just been told of the last transaction are
+// about to come again: as long as somebody does, it gives way to them.
+func (s *Store) gather(batch []*write) []*write {
+	for before := 0; before < len(batch) && len(batch) < maxBatch; {
+		before = len(batch)
+		runtime.Gosched()
+		for more := true; more && len(batch) < maxBatch; {
+			select {
+			case w := <-s.writes:
+				batch = append(batch, w)
+			default:
+				more = false
+			}
+		}
+	}
+	return batch
 }
 
 // refuse answers what is left in the queue.

@@ -262,7 +262,7 @@ func TestTaskOverTheWire(t *testing.T) {
 
 // What a tool says about tasks is kept to: each of the three refusals has its code.
 //
-// Proves TASK-09, TASK-10, TASK-11, TASK-12.
+// Proves TASK-09, TASK-10, TASK-12.
 func TestToolSupport(t *testing.T) {
 	modes := map[string]mcp.ToolExecutionTaskSupport{
 		"silent": "", "forbidden": mcp.ToolExecutionTaskSupportForbidden, "optional": mcp.ToolExecutionTaskSupportOptional, "required": mcp.ToolExecutionTaskSupportRequired,

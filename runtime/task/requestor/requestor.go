@@ -140,6 +140,7 @@ type options struct {
 	ttl      *int64
 	progress bool
 	tracker  *session.Tracker
+	tool     *mcp.Tool // nil if it is not known
 }
 
 // TTL asks the receiver to keep the task for so long after its creation; it may settle on another
@@ -222,6 +223,9 @@ func create[R any](ctx context.Context, t *Tasks, s *session.Session, method str
 	for _, opt := range opts {
 		opt(&o)
 	}
+	if !o.asTask() {
+		return nil, fmt.Errorf("%w: %s", ErrNotAsTask, o.tool.Name)
+	}
 	meta := new(mcp.TaskMetadata)
 	if *wish != nil {
 		*meta = **wish
@@ -286,6 +290,7 @@ func abandon(s *session.Session, raw json.RawMessage, err error) {
 // methods are those about tasks, which both sides have.
 type methods interface {
 	GetTask(context.Context, *mcp.GetTaskRequestParams) (*mcp.GetTaskResult, error)
+	ListTasks(context.Context, *mcp.PaginatedRequestParams) (*mcp.ListTasksResult, error)
 	CancelTask(context.Context, *mcp.CancelTaskRequestParams) (*mcp.CancelTaskResult, error)
 }
 

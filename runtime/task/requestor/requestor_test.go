@@ -137,7 +137,7 @@ var render = &mcp.CallToolRequestParams{Name: "render"}
 
 // A tool call as a task: handle, state, progress, updates, result.
 //
-// Proves TASK-15, TASK-16, TASK-45, TASK-53, PROG-10.
+// Proves TASK-15, TASK-16, TASK-45, PROG-10.
 func TestCallTool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
@@ -727,6 +727,51 @@ func TestManyUsersOfAHandle(t *testing.T) {
 		group.Wait()
 		if list, _ := s.spy.seen("tasks/result"); len(slices.Compact(list)) != 1 || len(list) > 2 {
 			t.Errorf("sent %q", list)
+		}
+	})
+}
+
+// Pages are asked for one by one, with cursors as they were given, and not further than is wanted.
+//
+// Proves TASK-53.
+func TestList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const odd = `"} \u0000/é?&=+`
+		var params []string
+		_, c, _ := mock(t, func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			if req.Method != "tasks/list" {
+				return nil, nil
+			}
+			var p mcp.PaginatedRequestParams
+			if err := codec.Unmarshal(req.Params, &p); err != nil {
+				return nil, err
+			}
+			if p.Cursor == nil {
+				params = append(params, "first")
+				next := odd
+				return &mcp.ListTasksResult{Tasks: []mcp.Task{{TaskID: "a"}, {TaskID: "b"}}, NextCursor: &next}, nil
+			}
+			params = append(params, *p.Cursor)
+			return &mcp.ListTasksResult{Tasks: []mcp.Task{{TaskID: "c"}}}, nil
+		})
+		var ids []string
+		for state, err := range requestor.List(t.Context(), c) {
+			if err != nil {
+				t.Error(err)
+			}
+			ids = append(ids, state.TaskID)
+		}
+		for range requestor.List(t.Context(), c) {
+			break
+		}
+		equal(t, "tasks", []string{"a", "b", "c"}, ids)
+		equal(t, "asked for", []string{"first", odd, "first"}, params)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for _, err := range requestor.List(ctx, c) {
+			if !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
 		}
 	})
 }

@@ -1,0 +1,526 @@
+package tasks
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mark3labs/mcp-go/client"
+	"github.com/mark3labs/mcp-go/client/transport"
+	mcpgo "github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+	"go.etcd.io/bbolt"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/session/sessiontest"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/bolt"
+	"github.com/mcpwire/mcpwire/runtime/task/memory"
+	"github.com/mcpwire/mcpwire/runtime/task/receiver"
+)
+
+// The benchmarks of tasks, to be run by themselves:
+//
+//	go test -run '^$' -bench Task -benchtime 3s
+//
+// A cycle is to create a task, run it, and fetch its result. "manager" is the runtime alone, as another
+// SDK would embed it; "session" has a client, a server and every message in between, encoded and
+// decoded, over a pair of connections in memory. mcp-go runs in one process too, through the
+// transport that it has for that, which calls the server's handler directly.
+
+const concurrent = 64
+
+var unlimited = task.Limits{Tasks: -1, Bytes: -1, Rate: -1}
+
+func newManager(b *testing.B, store task.Store, ttl time.Duration) *task.Manager {
+	b.Helper()
+	m, err := task.New(context.Background(), task.Config{Store: store, Limits: unlimited, DefaultTTL: ttl})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		m.Close(context.Background())
+		store.Close()
+	})
+	return m
+}
+
+func boltStore(b *testing.B) task.Store {
+	b.Helper()
+	s, err := bolt.Open(filepath.Join(b.TempDir(), "tasks"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	return s
+}
+
+// share runs f b.N times, by so many callers.
+func share(b *testing.B, callers int, f func(caller int) error) {
+	b.Helper()
+	b.ReportAllocs()
+	b.ResetTimer()
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	var group sync.WaitGroup
+	for i := range callers {
+		group.Go(func() {
+			for left.Add(-1) >= 0 {
+				if err := f(i); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "cycles/s")
+}
+
+var done = &mcp.CallToolResult{Content: []mcp.ContentBlock{&mcp.TextContent{Text: "done"}}}
+
+func atOnce(context.Context, *task.Run) (codec.Encoder, error) { return done, nil }
+
+func cycle(m *task.Manager, owner string) error {
+	created, err := m.Create(context.Background(), task.Request{Principal: owner, Method: "tools/call", Params: json.RawMessage(`{"name":"t"}`), Work: atOnce})
+	if err != nil {
+		return err
+	}
+	out, err := m.Result(context.Background(), owner, created.TaskID, nil)
+	if err == nil && out.Error != nil {
+		err = out.Error
+	}
+	return err
+}
+
+func BenchmarkTaskCycle(b *testing.B) {
+	b.Run("manager/memory", func(b *testing.B) {
+		m := newManager(b, memory.New(), time.Second)
+		share(b, concurrent, func(int) error { return cycle(m, "o") })
+	})
+	b.Run("session/memory", func(b *testing.B) {
+		c := connect(b, newManager(b, memory.New(), time.Second), func(context.Context, *session.Request) (codec.Encoder, error) { return done, nil })
+		peer := mcp.ToServer{Caller: c}
+		share(b, concurrent, func(int) error {
+			return sessionCycle(peer, &mcp.CallToolRequestParams{Name: "t", Task: new(mcp.TaskMetadata)})
+		})
+	})
+	b.Run("mcp-go/memory", func(b *testing.B) {
+		c := connectMCPGo(b, func(context.Context, mcpgo.CallToolRequest) (*mcpgo.CallToolResult, error) {
+			return mcpgo.NewToolResultText("done"), nil
+		})
+		share(b, concurrent, func(int) error {
+			id, err := createMCPGo(c, 1000)
+			if err == nil {
+				_, err = resultMCPGo(c, id)
+			}
+			return err
+		})
+	})
+	b.Run("manager/bolt", func(b *testing.B) {
+		m := newManager(b, boltStore(b), time.Hour)
+		share(b, concurrent, func(int) error { return cycle(m, "o") })
+	})
+	b.Run("session/bolt", func(b *testing.B) {
+		c := connect(b, newManager(b, boltStore(b), time.Hour), func(context.Context, *session.Request) (codec.Encoder, error) { return done, nil })
+		peer := mcp.ToServer{Caller: c}
+		share(b, concurrent, func(int) error {
+			return sessionCycle(peer, &mcp.CallToolRequestParams{Name: "t", Task: new(mcp.TaskMetadata)})
+		})
+	})
+	b.Run("bbolt/batch", rawBolt)
+}
+
+func connect(b *testing.B, m *task.Manager, tool session.Handler) *session.Session {
+	b.Helper()
+	side := sessiontest.Side{Server: mcp.ServerCapabilities{Tools: new(mcp.ServerCapabilitiesTools), Tasks: receiver.ServerCapabilities(true)}}
+	side.Config.Handler = func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		if req.IsNotification() {
+			return nil, nil
+		}
+		return tool(ctx, req)
+	}
+	receiver.Attach(&side.Config, receiver.Options{Manager: m})
+	var client sessiontest.Side
+	client.Config.Handler = session.Methods(nil, nil)
+	c, _ := sessiontest.Pair(b, client, side)
+	return c
+}
+
+func sessionCycle(peer mcp.ToServer, params *mcp.CallToolRequestParams) error {
+	outcome, err := peer.CallTool(context.Background(), params)
+	if err != nil {
+		return err
+	}
+	raw, err := peer.Caller.Call(context.Background(), "tasks/result", &mcp.GetTaskPayloadRequestParams{TaskID: outcome.(*mcp.CreateTaskResult).Task.TaskID})
+	if err != nil {
+		return err
+	}
+	return codec.Unmarshal(raw, new(mcp.CallToolResult))
+}
+
+func connectMCPGo(b *testing.B, tool server.ToolHandlerFunc) *client.Client {
+	b.Helper()
+	s := server.NewMCPServer("s", "1", server.WithTaskCapabilities(true, true, true))
+	s.AddTool(mcpgo.NewTool("t", mcpgo.WithTaskSupport(mcpgo.TaskSupportOptional)), tool)
+	c, err := client.NewInProcessClient(s)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { c.Close() })
+	if err := c.Start(context.Background()); err != nil {
+		b.Fatal(err)
+	}
+	var hello mcpgo.InitializeRequest
+	hello.Params.ProtocolVersion = "2025-11-25"
+	hello.Params.ClientInfo = mcpgo.Implementation{Name: "c", Version: "1"}
+	if _, err := c.Initialize(context.Background(), hello); err != nil {
+		b.Fatal(err)
+	}
+	return c
+}
+
+var mcpGoID atomic.Int64
+
+// createMCPGo goes below the client, whose CallTool knows no tasks.
+func createMCPGo(c *client.Client, ttl int64) (string, error) {
+	resp, err := c.GetTransport().SendRequest(context.Background(), transport.JSONRPCRequest{
+		JSONRPC: "2.0", ID: mcpgo.NewRequestId(1e9 + mcpGoID.Add(1)), Method: "tools/call",
+		Params: map[string]any{"name": "t", "task": map[string]any{"ttl": ttl}},
+	})
+	if err != nil {
+		return "", err
+	}
+	var created mcpgo.CreateTaskResult
+	if err := json.Unmarshal(resp.Result, &created); err != nil {
+		return "", err
+	}
+	if created.Task.TaskId == "" {
+		return "", fmt.Errorf("no task: %s, %v", resp.Result, resp.Error)
+	}
+	return created.Task.TaskId, nil
+}
+
+func resultMCPGo(c *client.Client, id string) (*mcpgo.TaskResultResult, error) {
+	var q mcpgo.TaskResultRequest
+	q.Params.TaskId = id
+	return c.TaskResult(context.Background(), q)
+}
+
+// rawBolt makes the same writes as a cycle does: the record and its three index entries, then the
+// record with its outcome. The callers share transactions as bbolt itself offers that.
+func rawBolt(b *testing.B) {
+	db, err := bbolt.Open(filepath.Join(b.TempDir(), "raw"), 0o600, &bbolt.Options{FreelistType: bbolt.FreelistMapType})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer db.Close()
+	db.MaxBatchSize = concurrent
+	db.MaxBatchDelay = time.Millisecond // 10 ms, the default, is slower here
+	err = db.Update(func(tx *bbolt.Tx) error {
+		for _, name := range []string{"tasks", "ids", "owners", "expiry"} {
+			if _, err := tx.CreateBucket([]byte(name)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	var next atomic.Uint64
+	record, outcome := make([]byte, 150), make([]byte, 250)
+	share(b, concurrent, func(int) error {
+		key := binary.BigEndian.AppendUint64(nil, next.Add(1))
+		id := fmt.Appendf(nil, "%x", key[4:])
+		slices.Reverse(id)
+		id = append(id, "0123456789abcdef01"...)
+		err := db.Batch(func(tx *bbolt.Tx) error {
+			return errors.Join(
+				tx.Bucket([]byte("tasks")).Put(key, record),
+				tx.Bucket([]byte("ids")).Put(id, key),
+				tx.Bucket([]byte("owners")).Put(append(make([]byte, 16), key...), nil),
+				tx.Bucket([]byte("expiry")).Put(append(make([]byte, 8), key...), nil),
+			)
+		})
+		if err != nil {
+			return err
+		}
+		return db.Batch(func(tx *bbolt.Tx) error { return tx.Bucket([]byte("tasks")).Put(key, outcome) })
+	})
+}
+
+// BenchmarkTaskWake measures from the end of the work to the result at the caller, who is blocked.
+func BenchmarkTaskWake(b *testing.B) {
+	ended := make(chan time.Time, 1)
+	release := make(chan bool)
+	work := func() { <-release; ended <- time.Now() }
+	measure := func(b *testing.B, once func() error, waiting func() bool) {
+		times := make([]time.Duration, 0, b.N)
+		for range b.N {
+			failed := make(chan error, 1)
+			var at time.Time
+			go func() {
+				err := once()
+				at = time.Now()
+				failed <- err
+			}()
+			for !waiting() {
+				runtime.Gosched()
+			}
+			time.Sleep(50 * time.Microsecond) // until the caller sleeps as well
+			release <- true
+			start := <-ended
+			if err := <-failed; err != nil {
+				b.Fatal(err)
+			}
+			times = append(times, at.Sub(start))
+		}
+		slices.Sort(times)
+		b.ReportMetric(float64(times[len(times)/2])/1e3, "p50-µs")
+		b.ReportMetric(float64(times[len(times)*99/100])/1e3, "p99-µs")
+	}
+	b.Run("manager", func(b *testing.B) {
+		m := newManager(b, memory.New(), time.Hour)
+		measure(b, func() error {
+			created, err := m.Create(context.Background(), task.Request{Method: "tools/call", Work: func(context.Context, *task.Run) (codec.Encoder, error) { work(); return done, nil }})
+			if err == nil {
+				_, err = m.Result(context.Background(), "", created.TaskID, nil)
+			}
+			return err
+		}, func() bool { return m.Stats().Waiting == 1 })
+	})
+	b.Run("session", func(b *testing.B) {
+		m := newManager(b, memory.New(), time.Hour)
+		c := connect(b, m, func(context.Context, *session.Request) (codec.Encoder, error) { work(); return done, nil })
+		measure(b, func() error {
+			return sessionCycle(mcp.ToServer{Caller: c}, &mcp.CallToolRequestParams{Name: "t", Task: new(mcp.TaskMetadata)})
+		}, func() bool { return m.Stats().Waiting == 1 })
+	})
+	b.Run("mcp-go", func(b *testing.B) {
+		var created atomic.Bool
+		c := connectMCPGo(b, func(context.Context, mcpgo.CallToolRequest) (*mcpgo.CallToolResult, error) {
+			work()
+			return mcpgo.NewToolResultText("done"), nil
+		})
+		measure(b, func() error {
+			id, err := createMCPGo(c, 3_600_000)
+			created.Store(true)
+			if err == nil {
+				_, err = resultMCPGo(c, id)
+			}
+			return err
+		}, func() bool { return created.CompareAndSwap(true, false) })
+	})
+}
+
+// BenchmarkTaskTenThousandWaiters blocks ten thousand callers on one task, and measures until the
+// last one has its answer.
+func BenchmarkTaskTenThousandWaiters(b *testing.B) {
+	for name, open := range map[string]func(*testing.B) task.Store{"memory": func(*testing.B) task.Store { return memory.New() }, "bolt": boltStore} {
+		b.Run(name, func(b *testing.B) {
+			m := newManager(b, open(b), time.Hour)
+			var worst time.Duration
+			for range b.N {
+				release := make(chan bool)
+				created, err := m.Create(context.Background(), task.Request{Method: "tools/call", Work: func(context.Context, *task.Run) (codec.Encoder, error) { <-release; return done, nil }})
+				if err != nil {
+					b.Fatal(err)
+				}
+				var group sync.WaitGroup
+				for range 10_000 {
+					group.Go(func() {
+						if out, err := m.Result(context.Background(), "", created.TaskID, nil); err != nil || out.Result == nil {
+							b.Error(err)
+						}
+					})
+				}
+				for m.Stats().Waiting < 10_000 {
+					time.Sleep(time.Millisecond)
+				}
+				time.Sleep(10 * time.Millisecond)
+				start := time.Now()
+				close(release)
+				group.Wait()
+				worst = max(worst, time.Since(start))
+			}
+			b.ReportMetric(float64(worst)/1e6, "worst-ms")
+		})
+	}
+}
+
+func heap() uint64 {
+	var s runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&s)
+	return s.HeapAlloc
+}
+
+// BenchmarkTaskMemory measures the heap that a hundred thousand tasks take: live ones whose work
+// waits, its goroutine's stack not counted, and finished ones with a small result.
+func BenchmarkTaskMemory(b *testing.B) {
+	const n = 100_000
+	b.Run("mcpwire", func(b *testing.B) {
+		for range b.N {
+			m := newManager(b, memory.New(), time.Hour)
+			release := make(chan bool)
+			before := heap()
+			for range n {
+				_, err := m.Create(context.Background(), task.Request{Principal: "o", Method: "tools/call", Work: func(context.Context, *task.Run) (codec.Encoder, error) { <-release; return done, nil }})
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+			live := heap()
+			close(release)
+			for m.Stats().Running > 0 {
+				time.Sleep(time.Millisecond)
+			}
+			b.ReportMetric(float64(live-before)/n, "B/live")
+			b.ReportMetric(float64(heap()-before)/n, "B/finished")
+		}
+	})
+	b.Run("mcp-go", func(b *testing.B) {
+		for range b.N {
+			release := make(chan bool)
+			c := connectMCPGo(b, func(context.Context, mcpgo.CallToolRequest) (*mcpgo.CallToolResult, error) {
+				<-release
+				return mcpgo.NewToolResultText("done"), nil
+			})
+			before := heap()
+			for range n {
+				if _, err := createMCPGo(c, 3_600_000); err != nil {
+					b.Fatal(err)
+				}
+			}
+			live := heap()
+			close(release)
+			time.Sleep(2 * time.Second)
+			b.ReportMetric(float64(live-before)/n, "B/live")
+			b.ReportMetric(float64(heap()-before)/n, "B/finished")
+		}
+	})
+}
+
+// BenchmarkTaskList reads a page of 50 out of many tasks, in the middle.
+func BenchmarkTaskList(b *testing.B) {
+	for _, size := range []int{10_000, 1_000_000} {
+		b.Run(fmt.Sprintf("memory/%d", size), func(b *testing.B) { listTasks(b, memory.New(), size) })
+		b.Run(fmt.Sprintf("bolt/%d", size), func(b *testing.B) { listTasks(b, boltStore(b), size) })
+	}
+	b.Run("mcp-go/10000", func(b *testing.B) {
+		c := connectMCPGo(b, func(context.Context, mcpgo.CallToolRequest) (*mcpgo.CallToolResult, error) {
+			return mcpgo.NewToolResultText("done"), nil
+		})
+		for range 10_000 {
+			if _, err := createMCPGo(c, 3_600_000); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := c.ListTasksByPage(context.Background(), mcpgo.ListTasksRequest{}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+func listTasks(b *testing.B, store task.Store, size int) {
+	m := newManager(b, store, 24*time.Hour)
+	var group sync.WaitGroup
+	for range concurrent {
+		group.Go(func() {
+			for range size / concurrent {
+				now := time.Now().UTC().Truncate(time.Microsecond)
+				_, err := store.Create(context.Background(), task.Record{
+					ID: fmt.Sprintf("%016x%016x", mcpGoID.Add(1), now.UnixNano()), Owner: "o", Status: mcp.TaskStatusCompleted,
+					Created: now, Updated: now, TTL: 24 * time.Hour, Method: "tools/call", Result: json.RawMessage(`{"content":[]}`),
+				})
+				if err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	cursor := ""
+	for range size / 50 / 2 {
+		_, next, err := m.List(context.Background(), "o", cursor)
+		if err != nil {
+			b.Fatal(err)
+		}
+		cursor = next
+		if size > 100_000 && cursor != "" {
+			break // far enough to have a cursor; walking half of a million takes its time
+		}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		tasks, _, err := m.List(context.Background(), "o", cursor)
+		if err != nil || len(tasks) != 50 {
+			b.Fatal(len(tasks), err)
+		}
+	}
+}
+
+// BenchmarkTaskExpiry creates a million tasks that expire soon after, and measures the longest time
+// that a look at another task takes meanwhile, and how much the heap grows.
+func BenchmarkTaskExpiry(b *testing.B) {
+	for range b.N {
+		m := newManager(b, memory.New(), time.Hour)
+		bystander, err := m.Create(context.Background(), task.Request{Method: "tools/call", Work: atOnce})
+		if err != nil {
+			b.Fatal(err)
+		}
+		stop := make(chan bool)
+		var longest time.Duration
+		var peak uint64
+		var group sync.WaitGroup
+		group.Go(func() {
+			var s runtime.MemStats
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				case <-time.After(time.Millisecond):
+				}
+				start := time.Now()
+				if _, err := m.Get(context.Background(), "", bystander.TaskID, nil); err != nil {
+					b.Error(err)
+				}
+				longest = max(longest, time.Since(start))
+				if n%500 == 0 {
+					runtime.ReadMemStats(&s)
+					peak = max(peak, s.HeapAlloc)
+				}
+			}
+		})
+		before := heap()
+		for range 1_000_000 {
+			_, err := m.Create(context.Background(), task.Request{Principal: "o", Method: "tools/call", Task: &mcp.TaskMetadata{TTL: new(int64(100))}, Work: atOnce})
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+		for m.Stats().Expired < 1_000_000 {
+			time.Sleep(time.Millisecond)
+		}
+		close(stop)
+		group.Wait()
+		b.ReportMetric(float64(longest)/1e6, "longest-ms")
+		b.ReportMetric(float64(peak)/(1<<20), "peak-MB")
+		b.ReportMetric((float64(heap())-float64(before))/(1<<20), "left-MB")
+	}
+}
