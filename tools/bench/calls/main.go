@@ -4,7 +4,7 @@
 //	go run ./calls
 //
 // The contestants take turns, so that what else the machine does hits all of them; the table has the median round of
-// each. All of them do the same: a call with a small object of arguments, which the tool answers with a line of
+// each, and the processor time that a call takes on both sides together, which depends less on what else goes on. All of them do the same: a call with a small object of arguments, which the tool answers with a line of
 // text, through the plain calls of their APIs, with what these check by default.
 package main
 
@@ -54,41 +54,45 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 func measure(ctx context.Context, out io.Writer, way string, callers, rounds int, turn time.Duration) error {
 	list := contestants()
 	rates := make([][]float64, len(list))
+	costs := make([][]float64, len(list))
 	for range rounds {
 		for i, c := range list {
 			open := c.inMemory
 			if way == "stdio" {
 				open = c.overStdio
 			}
-			rate, err := calls(ctx, open, callers, turn)
+			before := processorTime()
+			n, took, err := calls(ctx, open, callers, turn)
 			if err != nil {
 				return fmt.Errorf("%s, %s: %w", c.name, way, err)
 			}
-			rates[i] = append(rates[i], rate)
+			rates[i] = append(rates[i], float64(n)/took.Seconds())
+			costs[i] = append(costs[i], float64((processorTime()-before).Microseconds())/float64(n))
 		}
 	}
 	fmt.Fprintf(out, "%s, %d callers\n", way, callers)
-	ours := 0.0
+	ours, cost := median(rates[0]), median(costs[0])
 	for i, c := range list {
-		slices.Sort(rates[i])
-		median := rates[i][rounds/2]
-		if i == 0 {
-			ours = median
-		}
-		fmt.Fprintf(out, "  %-24s %8.0f calls/s  %5.2f times that is mcpwire\n", c.name, median, ours/median)
+		fmt.Fprintf(out, "  %-16s %8.0f calls/s (mcpwire: %5.2f times that) %8.1f µs processor time (%5.2f times ours)\n",
+			c.name, median(rates[i]), ours/median(rates[i]), median(costs[i]), median(costs[i])/cost)
 	}
 	return nil
 }
 
-// calls opens a connection and returns how many calls per second it does.
-func calls(ctx context.Context, open func(context.Context) (client, error), callers int, turn time.Duration) (float64, error) {
+func median(list []float64) float64 {
+	slices.Sort(list)
+	return list[len(list)/2]
+}
+
+// calls opens a connection and returns how many calls it does in a turn, and how long that took.
+func calls(ctx context.Context, open func(context.Context) (client, error), callers int, turn time.Duration) (int64, time.Duration, error) {
 	c, err := open(ctx)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer c.close()
 	if err := c.call(ctx); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	var n atomic.Int64
 	var failure atomic.Value
@@ -109,10 +113,10 @@ func calls(ctx context.Context, open func(context.Context) (client, error), call
 	wg.Wait()
 	took := time.Since(start)
 	if err := c.close(); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	if err, ok := failure.Load().(error); ok {
-		return 0, err
+		return 0, 0, err
 	}
-	return float64(n.Load()) / took.Seconds(), nil
+	return n.Load(), took, nil
 }
