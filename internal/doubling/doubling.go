@@ -2,6 +2,7 @@
 package doubling
 
 import (
+	"fmt"
 	"runtime"
 	"testing"
 	"time"
@@ -26,16 +27,22 @@ const (
 // so it may take more runs to see that all is well, and what is quadratic is not overlooked.
 func Check(t *testing.T, prepare func(n int) (run func())) {
 	t.Helper()
+	if why := squared(prepare); why != "" {
+		t.Error(why)
+	}
+}
+
+// squared says why the work grows with more than the input, or nothing.
+func squared(prepare func(n int) (run func())) (why string) {
 	small, large := prepare(Small), prepare(Small*factor)
-	a, b := first(small), first(large)
+	a, b := first(small), measure(large)
 	for attempt := 0; ; attempt++ {
-		slow, big := b.time > max(a.time, Small*quick)*factor*slack, b.memory > max(a.memory, Small*little)*factor*slack
-		if !slow && !big {
-			return
+		time, memory := max(a.time, Small*quick)*factor*slack, max(a.memory, Small*little)*factor*slack
+		if b.time <= time && b.memory <= memory {
+			return ""
 		}
-		if attempt == 20 || attempt > 0 && b.time > 10*time.Second {
-			t.Errorf("n = %d takes %v and %d bytes of memory; n = %d takes %v and %d bytes", Small, a.time, a.memory, Small*factor, b.time, b.memory)
-			return
+		if attempt == 20 || attempt >= 2 && (b.time > 3*time || b.memory > memory) {
+			return fmt.Sprintf("n = %d takes %v and %d bytes of memory; n = %d takes %v and %d bytes", Small, a.time, a.memory, Small*factor, b.time, b.memory)
 		}
 		b = b.least(measure(large))
 	}
