@@ -32,7 +32,7 @@ func addMeta(object json.RawMessage, add []metaMember) (json.RawMessage, error) 
 		return nil, err
 	}
 	return codec.Marshal(encoderFunc(func(w *codec.Writer) {
-		r := codec.NewReader(object, codec.NoCopy())
+		r := codec.Borrow(object, codec.NoCopy())
 		start, found := w.Begin(), false
 		for r.Object(); r.More(); {
 			name := r.Key()
@@ -50,7 +50,7 @@ func addMeta(object json.RawMessage, add []metaMember) (json.RawMessage, error) 
 		}
 		w.End(start, codec.Extra{})
 		r.End()
-		if err := r.Err(); err != nil {
+		if err := r.Release(); err != nil {
 			w.Fail("", err)
 		}
 	}))
@@ -90,7 +90,8 @@ func member(object json.RawMessage, name string) (value json.RawMessage, ok bool
 	if len(object) == 0 {
 		return nil, false
 	}
-	r := codec.NewReader(object, codec.NoCopy())
+	r := codec.Borrow(object, codec.NoCopy())
+	defer r.Release()
 	if r.Kind() != codec.KindObject {
 		return nil, false
 	}

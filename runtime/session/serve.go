@@ -26,24 +26,13 @@ type serving struct {
 }
 
 // receive takes one message, or a batch. It must not wait for a handler.
-func (s *Session) receive(r *codec.Reader, m transport.Message) {
-	message, err := parse(r, m.Text)
+func (s *Session) receive(m transport.Message) {
+	message, err := jsonrpc.Parse(m.Text, codec.NoCopy()) // the text is ours, and stays as it is
 	if errors.Is(err, jsonrpc.ErrBatch) && s.Revision() == mcp.Revision20250326 {
 		s.receiveBatch(m)
 		return
 	}
 	s.take(message, err, m, nil)
-}
-
-// parse decodes one message; its params and result share the memory of text.
-func parse(r *codec.Reader, text []byte) (jsonrpc.Message, error) {
-	var message jsonrpc.Message
-	r.Reset(text)
-	message.DecodeJSON(r)
-	r.End()
-	err := r.Err()
-	r.Reset(nil) // or the last message would be kept until the next one
-	return message, err
 }
 
 // take takes one message, or the fault that it has. What it answers goes into b unless that is nil.

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -289,7 +288,6 @@ func (s *Session) finished() {
 // read takes messages from the connection until that is over.
 func (s *Session) read() {
 	defer s.work.Done()
-	r := codec.NewReader(nil, codec.NoCopy())
 	for {
 		m, err := s.conn.Read()
 		if refused, ok := errors.AsType[*transport.MessageError](err); ok {
@@ -305,7 +303,7 @@ func (s *Session) read() {
 			s.stop(err)
 			return
 		}
-		s.receive(r, m)
+		s.receive(m)
 	}
 }
 
