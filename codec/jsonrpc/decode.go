@@ -33,7 +33,7 @@ type AnyResult interface {
 
 // ParseTyped is [Parse] with params and results decoded on the way, in one pass over the text: what p returns for
 // them is the Payload of the message, whose Params and Result are then nil. Payloads of the wrong shape are an
-// error with code -32602; the rest of the message is read all the same.
+// error with code -32602, unless something is wrong with the message itself; that is read as a whole all the same.
 func ParseTyped(data []byte, p Payloads, opts ...codec.Option) (Message, error) {
 	r := codec.Borrow(data, opts...)
 	d := decoder{r: r, types: p}
@@ -66,6 +66,8 @@ type decoder struct {
 
 	faultAt int
 	fault   error // the first one
+	shapeAt int
+	shape   error // of a payload; it counts only if nothing is wrong with the message itself
 }
 
 // DecodeJSON reads the message; see [Parse].
@@ -95,6 +97,9 @@ func (d *decoder) message() {
 	}
 	d.m.Kind = d.kind()
 	d.judge(start)
+	if d.shape != nil {
+		d.fail(d.shapeAt, d.shape)
+	}
 	if d.types != nil && d.fault == nil && !r.Failed() {
 		d.late()
 	}
@@ -175,7 +180,7 @@ func (d *decoder) payload(mark codec.Mark, v codec.Value) bool {
 	failed, ok := d.r.Err().(*codec.Error)
 	if ok && codec.Code(failed) != CodeParseError {
 		d.r.Rewind(mark)
-		d.fail(int(failed.Offset), failed.Err)
+		d.shapeAt, d.shape = int(failed.Offset), failed.Err
 		d.r.Skip()
 	}
 	return true
