@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/internal/hostile"
 	"github.com/mcpwire/mcpwire/internal/oracle"
 	"github.com/mcpwire/mcpwire/internal/roundtrip"
 	"github.com/mcpwire/mcpwire/mcp"
@@ -78,6 +79,70 @@ func FuzzResult(f *testing.F) {
 		checkMessage(t, `{"jsonrpc":"2.0","id":"a"`, "result", result, func(text []byte) (jsonrpc.Message, error) {
 			return mcp.DecodeResponse(m.Name, text)
 		})
+	})
+}
+
+// FuzzConversation decodes the lines of a text as the messages of one conversation, in one pass
+// and in two: envelope first, payload then. Both must make the same of them, faults included, and
+// what was decoded must come back the same.
+func FuzzConversation(f *testing.F) {
+	var talk strings.Builder
+	for i, c := range hostile.All(hostile.Messages()) {
+		fmt.Fprintf(&talk, "%s\n", strings.ReplaceAll(c.Text, "\n", " "))
+		if i%8 == 7 {
+			f.Add([]byte(talk.String()))
+			talk.Reset()
+		}
+	}
+	for _, text := range []string{
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","task":{"ttl":6e4}}}
+{"jsonrpc":"2.0","id":1,"result":{"task":{"taskId":"t","status":"working","createdAt":"","lastUpdatedAt":"","ttl":null}}}
+{"jsonrpc":"2.0","id":2,"method":"tasks/result","params":{"taskId":"t"}}
+{"result":{"content":[{"type":"text","text":"x"}]},"id":2,"jsonrpc":"2.0"}`,
+		`{"jsonrpc":"2.0","id":1,"method":"ping"}
+{"params":{"name":"p"},"jsonrpc":"2.0","id":1,"method":"prompts/get"}
+{"jsonrpc":"2.0","id":1,"result":{"messages":[]}}
+{"jsonrpc":"2.0","id":1,"result":{}}
+{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"m"}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":5}}
+{"jsonrpc":"2.0","id":1,"result":{"content":7}}
+{"jsonrpc":"2.0","id":"a","method":"x/y","params":{"a":[]}}
+{"jsonrpc":"2.0","id":"a","result":{"b":1e400}}
+{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":0.5}}`,
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var one, two mcp.Conversation
+		for line := range bytes.Lines(text) {
+			got, gotErr := one.Decode(line)
+			m, err := jsonrpc.Parse(line)
+			if err != nil && jsonrpc.CodeOf(gotErr) != jsonrpc.CodeOf(err) {
+				t.Fatalf("%s: in one pass %v, in two %v", line, gotErr, err)
+			}
+			if err != nil {
+				// A message that is none is nothing to Next.
+				two.Decode(line)
+				continue
+			}
+			want, err := two.Next(m)
+			if jsonrpc.CodeOf(gotErr) != jsonrpc.CodeOf(err) || got.For != want.For || got.Kind != want.Kind || got.ID != want.ID {
+				t.Fatalf("%s: in one pass %+v, %v\nin two %+v, %v", line, got, gotErr, want, err)
+			}
+			if err != nil {
+				continue
+			}
+			out, err := got.AppendJSON(nil)
+			if err != nil {
+				t.Fatalf("%s is not written: %v", line, err)
+			}
+			if out2, err := want.AppendJSON(nil); err != nil || !bytes.Equal(out, out2) {
+				t.Fatalf("%s: in one pass\n%s, in two\n%s, %v", line, out, out2, err)
+			}
+			if d := oracle.Diff(line, out); d != "" {
+				t.Fatalf("changed on the way: %s\n%s", d, out)
+			}
+		}
 	})
 }
 
