@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
@@ -265,6 +266,9 @@ func (s *Session) register(call *Call, inside bool) (jsonrpc.ID, *pending, error
 	}
 	s.lastID++
 	id := codec.IntScalar(s.lastID)
+	if s.idPrefix != "" {
+		id = codec.StringScalar(s.idPrefix + strconv.FormatInt(s.lastID, 10))
+	}
 	s.calls[id] = p
 	s.busy++
 	return id, p, nil

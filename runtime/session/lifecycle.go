@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"slices"
 
@@ -71,6 +72,33 @@ func Serve(conn transport.Conn, hello *mcp.InitializeResult, cfg *Config) *Sessi
 		result = *hello
 	}
 	s.server = &result
+	s.start()
+	return s
+}
+
+// State is what a session has settled in its opening: enough to go on with it in another process, or over another
+// connection.
+type State struct {
+	Revision mcp.Revision
+	Client   *mcp.InitializeRequestParams // nil for a client of which nothing is known, and which is asked for nothing
+	Server   *mcp.InitializeResult
+}
+
+// State returns what the opening has settled; ok is false before that.
+func (s *Session) State() (state State, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return State{s.revision, s.client, s.server}, s.phase == phaseReady
+}
+
+// Resume goes on as the server of a session that was opened before: it is ready at once, and initialize is refused.
+// What was in flight is lost with the Session that it was in; the ids of requests sent from here on are others.
+func Resume(conn transport.Conn, state State, cfg *Config) *Session {
+	s := newSession(conn, RoleServer, cfg)
+	s.revision, s.client, s.server = state.Revision, state.Client, state.Server
+	s.idPrefix = rand.Text() + "-"
+	s.phase = phaseReady
+	close(s.ready)
 	s.start()
 	return s
 }

@@ -462,3 +462,68 @@ func TestProgressThatExtendsATimeoutIsAskedFor(t *testing.T) {
 		}
 	})
 }
+
+// Proves JSONRPC-04.
+func TestASessionGoesOnOverAnotherConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := serve(t, nil)
+		if _, ok := s.State(); ok {
+			t.Error("there is a state before the opening")
+		}
+		p.talk(hello)
+		state, ok := s.State()
+		if !ok {
+			t.Fatal("there is no state after the opening")
+		}
+		s.Close()
+		for range 2 {
+			p, conn := newPeer(t)
+			s := session.Resume(conn, state, &session.Config{Handler: custom()})
+			defer s.Close()
+			if err := s.Ready(t.Context()); err != nil {
+				t.Error(err)
+			}
+			p.talk(`
+				> {"jsonrpc":"2.0","id":1,"method":"x/nothing"}
+				< {"jsonrpc":"2.0","id":1,"result":{}}
+				> {"jsonrpc":"2.0","id":2,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+				< {"jsonrpc":"2.0","id":2,"error":{"code":-32600}}
+			`)
+			ids := map[jsonrpc.ID]bool{codec.IntScalar(1): true, codec.IntScalar(2): true}
+			for range 2 {
+				got := make(chan error)
+				go func() {
+					_, err := s.Call(t.Context(), "roots/list", nil) // the client has declared roots
+					got <- err
+				}()
+				m, err := jsonrpc.Parse([]byte(p.take()[0]))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if ids[m.ID] {
+					t.Errorf("id %s is used again", m.ID)
+				}
+				ids[m.ID] = true
+				p.send(`{"jsonrpc":"2.0","id":` + m.ID.String() + `,"result":{"roots":[]}}`)
+				if err := <-got; err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+}
+
+func TestASessionMayGoOnWithAnUnknownClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, conn := newPeer(t)
+		s := session.Resume(conn, session.State{Revision: mcp.Revision20250326, Server: &mcp.InitializeResult{}}, &session.Config{Handler: custom()})
+		defer s.Close()
+		p.talk(`
+			> {"jsonrpc":"2.0","id":1,"method":"x/nothing"}
+			< {"jsonrpc":"2.0","id":1,"result":{}}
+		`)
+		if _, err := s.Call(t.Context(), "roots/list", nil); !strings.Contains(err.Error(), "roots") {
+			t.Errorf("got %v", err)
+		}
+	})
+}

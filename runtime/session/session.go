@@ -47,7 +47,8 @@ type Session struct {
 
 	closeErr error // of the connection; set before done is closed
 
-	ready chan struct{} // closed when the peers have introduced themselves
+	ready    chan struct{} // closed when the peers have introduced themselves
+	idPrefix string        // of the ids of requests; "" for ids that are numbers
 
 	mu          sync.Mutex
 	phase       phase
