@@ -371,7 +371,7 @@ func newReference() reference {
 func FuzzValue(f *testing.F) {
 	for i, text := range valueTexts {
 		for j := range targets {
-			if i < len(targets) || j%7 == i%7 {
+			if j%5 == i%5 {
 				f.Add(byte(j), []byte(text))
 			}
 		}
