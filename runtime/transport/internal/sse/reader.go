@@ -1,0 +1,194 @@
+package sse
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/mcpwire/mcpwire/runtime/transport"
+)
+
+// message is the name of events that have none.
+const message = "message"
+
+// maxName is how many bytes the name or the id of an event may have; a longer one counts as none.
+const maxName = 4 << 10
+
+// Reader reads the events of a stream. It holds little more than the data of one event.
+type Reader struct {
+	r    *bufio.Reader
+	max  int
+	id   string // the last that was given
+	line []byte // collects a line that the buffer has no room for
+
+	begun  bool // something was read
+	skipLF bool // the last line ended with a carriage return: a line feed now belongs to it
+}
+
+// NewReader returns a Reader of r for events whose data have at most maxData bytes.
+func NewReader(r io.Reader, maxData int) *Reader {
+	return &Reader{r: bufio.NewReader(r), max: maxData}
+}
+
+// block is an event while it is read.
+type block struct {
+	Event
+	newID      string
+	hasID, any bool
+	hasData    bool
+	long       bool // its data are too long
+}
+
+// Next returns the next event, whose data belong to the caller. It is also an event if it has no data, but an id, a
+// name or a retry. What follows the last complete event is dropped. The error is [io.EOF] at the end, that of the
+// underlying reader if that fails, and a [*transport.MessageError] if the event is too long: reading can go on after
+// that, and the event has its id.
+func (r *Reader) Next() (Event, error) {
+	var b block
+	for {
+		line, long, err := r.readLine()
+		if err != nil {
+			return Event{ID: r.id}, err
+		}
+		if len(line) > 0 || long {
+			b.take(line, long, r.max)
+			continue
+		}
+		if !b.any {
+			continue // an empty line between events
+		}
+		if b.hasID {
+			r.id = b.newID
+		}
+		b.ID = r.id
+		if b.long {
+			b.Data = nil
+			return b.Event, &transport.MessageError{Err: fmt.Errorf("%w: an event of more than %d bytes", transport.ErrTooLong, r.max)}
+		}
+		return b.Event, nil
+	}
+}
+
+// take takes a line that is not empty. A line that is too long is only the beginning of it.
+func (b *block) take(line []byte, long bool, max int) {
+	name, value, _ := bytes.Cut(line, []byte(":"))
+	value = bytes.TrimPrefix(value, []byte(" "))
+	switch string(name) {
+	case "data":
+		b.any = true
+		b.addData(value, long, max)
+	case "event":
+		b.any = true
+		b.Name = ""
+		if !long && len(value) <= maxName && string(value) != message {
+			b.Name = string(value)
+		}
+	case "id":
+		if !long && len(value) <= maxName && bytes.IndexByte(value, 0) < 0 {
+			b.any, b.hasID, b.newID = true, true, string(value)
+		}
+	case "retry":
+		if ms, ok := digits(value); ok && !long {
+			b.any = true
+			b.Retry = ms
+		}
+	}
+}
+
+// addData adds a line of data.
+func (b *block) addData(value []byte, long bool, max int) {
+	if b.long = b.long || long || len(b.Data)+1+len(value) > max+1; b.long {
+		b.Data = nil
+		return
+	}
+	if !b.hasData {
+		b.hasData = true
+		b.Data = append([]byte{}, value...)
+		return
+	}
+	b.Data = append(append(b.Data, '\n'), value...)
+}
+
+// maxRetry keeps what a peer asks for within reason.
+const maxRetry = 24 * time.Hour
+
+// digits reads a number of milliseconds.
+func digits(value []byte) (d time.Duration, ok bool) {
+	for _, c := range value {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		d = min(d*10+time.Duration(c-'0')*time.Millisecond, maxRetry)
+	}
+	return d, len(value) > 0
+}
+
+const byteOrderMark = "\xEF\xBB\xBF"
+
+// readLine returns the next line without its end; it is good until the next call. Of a line that is too long it
+// returns the beginning. A line without an end is dropped.
+func (r *Reader) readLine() (line []byte, long bool, err error) {
+	if !r.begun {
+		r.begun = true
+		if first, err := r.r.Peek(1); err == nil && first[0] == byteOrderMark[0] {
+			if mark, err := r.r.Peek(len(byteOrderMark)); err == nil && string(mark) == byteOrderMark {
+				r.r.Discard(len(mark))
+			}
+		}
+	}
+	r.line = r.line[:0]
+	if cap(r.line) > 64<<10 {
+		r.line = nil // was needed for one long line
+	}
+	limit := max(r.max, maxName) + len("data: ")
+	for {
+		chunk, end, err := r.chunk()
+		if err != nil {
+			return nil, false, err
+		}
+		switch {
+		case end && len(r.line) == 0 && !long:
+			return chunk, len(chunk) > limit, nil
+		case len(r.line)+len(chunk) > limit:
+			long = true
+		}
+		if !long || len(r.line) == 0 {
+			r.line = append(r.line, chunk...)
+		}
+		if end {
+			return r.line, long, nil
+		}
+	}
+}
+
+// chunk returns what is there of the current line, good until the next call; end says that it is the rest of it.
+func (r *Reader) chunk() (chunk []byte, end bool, err error) {
+	for {
+		if r.r.Buffered() == 0 {
+			if _, err := r.r.Peek(1); err != nil {
+				return nil, false, err
+			}
+		}
+		buf, err := r.r.Peek(r.r.Buffered())
+		if err != nil {
+			return nil, false, err
+		}
+		if r.skipLF {
+			r.skipLF = false
+			if buf[0] == '\n' {
+				r.r.Discard(1)
+				continue
+			}
+		}
+		i := lineEnd(buf)
+		if i < 0 {
+			r.r.Discard(len(buf))
+			return buf, false, nil
+		}
+		r.skipLF = buf[i] == '\r'
+		r.r.Discard(i + 1)
+		return buf[:i], true, nil
+	}
+}

@@ -1,0 +1,232 @@
+package sse
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/runtime/transport"
+)
+
+// read returns the events of a stream, and the error at its end.
+func read(r *Reader) (events []Event, err error) {
+	for {
+		e, err := r.Next()
+		var refused *transport.MessageError
+		switch {
+		case errors.As(err, &refused):
+			e.Name = "too long"
+		case err != nil:
+			return events, err
+		}
+		events = append(events, e)
+	}
+}
+
+func TestRead(t *testing.T) {
+	for _, test := range []struct {
+		name, in string
+		want     []Event
+	}{
+		{"nothing", "", nil},
+		{"data", "data: a\n\n", []Event{{Data: []byte("a")}}},
+		{"without the space", "data:a\n\n", []Event{{Data: []byte("a")}}},
+		{"only one space is taken away", "data:  a\n\n", []Event{{Data: []byte(" a")}}},
+		{"several lines", "data: a\ndata:\ndata: b\n\n", []Event{{Data: []byte("a\n\nb")}}},
+		{"every kind of line end", "data: a\r\ndata: b\rdata: c\n\r\ndata: d\r\r", []Event{{Data: []byte("a\nb\nc")}, {Data: []byte("d")}}},
+		{"a colon in the data", "data: {\"a\":1}\n\n", []Event{{Data: []byte(`{"a":1}`)}}},
+		{"an event that only gives an id", "id: 7\ndata:\n\n", []Event{{ID: "7", Data: []byte{}}}},
+		{"an id alone", "id: 7\n\n", []Event{{ID: "7"}}},
+		{"an id lasts", "id: 7\ndata: a\n\ndata: b\n\nid\ndata: c\n\n",
+			[]Event{{ID: "7", Data: []byte("a")}, {ID: "7", Data: []byte("b")}, {Data: []byte("c")}}},
+		{"an id with a NUL is none", "id: a\x00b\ndata: a\n\n", []Event{{Data: []byte("a")}}},
+		{"the id of an event that is cut off does not count", "id: 1\ndata: a\n\nid: 2\ndata: b\n", []Event{{ID: "1", Data: []byte("a")}}},
+		{"names", "event: endpoint\ndata: /x\n\nevent: message\ndata: a\n\n",
+			[]Event{{Name: "endpoint", Data: []byte("/x")}, {Data: []byte("a")}}},
+		{"retry", "retry: 1500\n\nretry: 1s\n\nretry: -1\n\nretry:\n\n", []Event{{Retry: 1500 * time.Millisecond}}},
+		{"retry has a limit", "retry: 99999999999999999999999\n\n", []Event{{Retry: maxRetry}}},
+		{"comments and unknown fields", ": hello\n\nfoo: bar\ndata\n\n:\n\n", []Event{{Data: []byte{}}}},
+		{"a byte order mark", "\xEF\xBB\xBFdata: a\n\n", []Event{{Data: []byte("a")}}},
+		{"half a byte order mark", "\xEF\xBBdata: a\n\ndata: b\n\n", []Event{{Data: []byte("b")}}},
+		{"as long as allowed", "data: 0123456789abcdef\n\n", []Event{{Data: []byte("0123456789abcdef")}}},
+		{"as long as allowed in two lines", "data: 01234567\ndata: 9abcdef\n\n", []Event{{Data: []byte("01234567\n9abcdef")}}},
+		{"too long", "id: 1\ndata: 0123456789abcdefg\n\ndata: b\n\n", []Event{{Name: "too long", ID: "1"}, {ID: "1", Data: []byte("b")}}},
+		{"too long in two lines", "data: 012345678\ndata: 9abcdef\ndata: x\n\ndata: b\n\n", []Event{{Name: "too long"}, {Data: []byte("b")}}},
+		{"far too long", "data: " + strings.Repeat("x", 20<<10) + "\n\ndata: b\n\n", []Event{{Name: "too long"}, {Data: []byte("b")}}},
+		{"an id that is too long is none", "id: " + strings.Repeat("x", maxName+1) + "\ndata: a\n\n", []Event{{Data: []byte("a")}}},
+		{"a comment of any length", ":" + strings.Repeat("x", 20<<10) + "\ndata: b\n\n", []Event{{Data: []byte("b")}}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for _, r := range []io.Reader{strings.NewReader(test.in), iotest.OneByteReader(strings.NewReader(test.in))} {
+				got, err := read(NewReader(r, 16))
+				if diff := cmp.Diff(test.want, got); diff != "" || err != io.EOF {
+					t.Errorf("%q (-want +got):\n%s, %v", test.in, diff, err)
+				}
+			}
+		})
+	}
+}
+
+// Proves TRANS-01.
+func TestReadSplitCharacters(t *testing.T) {
+	const text = `{"text":"ÅÄÖ 漢字 🙂"}`
+	for cut := range len(text) {
+		stream := Append(nil, Event{ID: "1", Data: []byte(text)})
+		r := NewReader(io.MultiReader(strings.NewReader(string(stream[:cut])), strings.NewReader(string(stream[cut:]))), 1<<10)
+		if e, err := r.Next(); err != nil || string(e.Data) != text {
+			t.Fatalf("cut at %d: %q, %v", cut, e.Data, err)
+		}
+	}
+}
+
+func TestReadFails(t *testing.T) {
+	broken := errors.New("broken")
+	r := NewReader(io.MultiReader(strings.NewReader("data: a\n\ndata: b\n"), iotest.ErrReader(broken)), 16)
+	got, err := read(r)
+	if diff := cmp.Diff([]Event{{Data: []byte("a")}}, got); diff != "" || err != broken {
+		t.Errorf("(-want +got):\n%s, %v", diff, err)
+	}
+}
+
+// A reader waits for nothing that is not part of the event.
+func TestReadAtOnce(t *testing.T) {
+	in, out := io.Pipe()
+	defer in.Close()
+	r := NewReader(in, 16)
+	for i := range 3 {
+		go fmt.Fprintf(out, "data: %d\r\n\r", i)
+		if e, err := r.Next(); err != nil || string(e.Data) != fmt.Sprint(i) {
+			t.Fatalf("%q, %v", e.Data, err)
+		}
+	}
+}
+
+func TestAppend(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		in   Event
+		want string
+	}{
+		{"nothing", Event{}, "data: \n\n"},
+		{"data", Event{Data: []byte("a")}, "data: a\n\n"},
+		{"everything", Event{Name: "x", ID: "i", Data: []byte("a"), Retry: 1500 * time.Millisecond}, "event: x\nid: i\nretry: 1500\ndata: a\n\n"},
+		{"the default name", Event{Name: "message", Data: []byte("a")}, "data: a\n\n"},
+		{"line breaks", Event{Data: []byte("a\nb\r\nc\rd\n")}, "data: a\ndata: b\ndata: c\ndata: d\ndata: \n\n"},
+		{"line breaks where they cannot be", Event{Name: "x\ny", ID: "1\r\n2\x00", Data: []byte("a")}, "event: xy\nid: 12\ndata: a\n\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, string(Append(nil, test.in))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	if got := string(AppendComment(nil, "still\nhere")); got != ": stillhere\n\n" {
+		t.Errorf("comment %q", got)
+	}
+}
+
+// What was written is read, with its line breaks as line feeds.
+func FuzzRoundTrip(f *testing.F) {
+	f.Add("endpoint", "1.2", []byte(`{"a":1}`), uint16(100))
+	f.Add("", "", []byte("a\r\n\rb\n"), uint16(0))
+	f.Fuzz(func(t *testing.T, name, id string, data []byte, retry uint16) {
+		if strings.ContainsAny(name+id, "\r\n\x00") || len(name) > maxName || len(id) > maxName || name == message {
+			t.Skip()
+		}
+		want := Event{Name: name, ID: id, Retry: time.Duration(retry) * time.Millisecond,
+			Data: []byte(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(string(data)))}
+		stream := AppendComment(Append(AppendComment(nil, "x"), Event{Name: name, ID: id, Data: data, Retry: want.Retry}), "y")
+		got, err := read(NewReader(strings.NewReader(string(stream)), len(data)))
+		if diff := cmp.Diff([]Event{want}, got); diff != "" || err != io.EOF {
+			t.Errorf("%q (-want +got):\n%s, %v", stream, diff, err)
+		}
+	})
+}
+
+// However a stream is cut into reads, the events are the same: those of a reader that has it all in memory.
+func FuzzRead(f *testing.F) {
+	f.Add([]byte("id: 1\ndata: a\n\nevent: x\r\ndata: b\rdata: c\r\r: y\n\nretry: 5\n\n"))
+	f.Add([]byte("\xEF\xBB\xBFdata:a\n\n\n\ndata\n\nid\n\n"))
+	f.Fuzz(func(t *testing.T, stream []byte) {
+		const limit = 64
+		want := simpleRead(stream, limit)
+		for _, r := range []io.Reader{strings.NewReader(string(stream)), iotest.OneByteReader(strings.NewReader(string(stream)))} {
+			got, err := read(NewReader(r, limit))
+			if diff := cmp.Diff(want, got); diff != "" || err != io.EOF {
+				t.Errorf("%q (-want +got):\n%s, %v", stream, diff, err)
+			}
+		}
+	})
+}
+
+// simpleRead does what a Reader does, the simple way.
+func simpleRead(stream []byte, limit int) (events []Event) {
+	text := strings.TrimPrefix(string(stream), "\xEF\xBB\xBF")
+	lines := strings.Split(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text), "\n")
+	id := ""
+	var e Event
+	var data []string
+	known, newID := false, id
+	for _, line := range lines[:len(lines)-1] {
+		name, value, _ := strings.Cut(line, ":")
+		value = strings.TrimPrefix(value, " ")
+		switch {
+		case line == "" && known:
+			id = newID
+			e.ID = id
+			if data != nil {
+				e.Data = []byte(strings.Join(data, "\n"))
+			}
+			if len(e.Data) > limit {
+				e.Data, e.Name = nil, "too long"
+			}
+			events = append(events, e)
+			e, data, known = Event{}, nil, false
+		case name == "data":
+			data, known = append(data, value), true
+		case name == "event":
+			known = true
+			if e.Name = value; value == message || len(value) > maxName {
+				e.Name = ""
+			}
+		case name == "id" && len(value) <= maxName && !strings.Contains(value, "\x00"):
+			newID, known = value, true
+		case name == "retry" && value != "" && strings.Trim(value, "0123456789") == "":
+			known = true
+			e.Retry = maxRetry
+			if d, err := time.ParseDuration(value + "ms"); err == nil && d < maxRetry {
+				e.Retry = d
+			}
+		}
+	}
+	return events
+}
+
+func BenchmarkRead(b *testing.B) {
+	stream := string(Append(nil, Event{ID: "1.1", Data: []byte(strings.Repeat("x", 200))}))
+	r := NewReader(endless{stream, new(int)}, 1<<10)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := r.Next(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// endless repeats a text.
+type endless struct {
+	text string
+	at   *int
+}
+
+func (r endless) Read(b []byte) (int, error) {
+	n := copy(b, r.text[*r.at:])
+	*r.at = (*r.at + n) % len(r.text)
+	return n, nil
+}
