@@ -46,7 +46,8 @@ type row struct {
 type versus struct {
 	With  string  `json:"with"`
 	Times float64 `json:"times"`
-	Best  bool    `json:"bestEngine,omitempty"` // the fastest engine for this row
+	Best  bool    `json:"best,omitempty"` // the fastest one of its role for this row
+	role  role
 }
 
 func runCodec(args []string, stdout, stderr io.Writer) error {
@@ -58,6 +59,7 @@ func runCodec(args []string, stdout, stderr io.Writer) error {
 	turn := flags.Duration("turn", 10*time.Millisecond, "how long a turn is")
 	wall := flags.Bool("wall", false, "take the time of day rather than the time that the process has a processor")
 	fastest := flags.Bool("min", false, "print the fastest turn, not the median one")
+	short := flags.Bool("short", false, "of the others, print only how they compare")
 	variants := flags.Bool("variants", false, "measure other ways to use mcpwire, too")
 	quiet := flags.Bool("quiet", false, "do not say on standard error what is being measured")
 	if err := flags.Parse(args); err != nil {
@@ -91,7 +93,7 @@ func runCodec(args []string, stdout, stderr io.Writer) error {
 		e.SetIndent("", "\t")
 		return e.Encode(r)
 	}
-	_, err = io.WriteString(stdout, r.markdown(*fastest))
+	_, err = io.WriteString(stdout, r.markdown(*fastest, *short))
 	return err
 }
 
@@ -168,7 +170,7 @@ func cpu() string {
 // compare returns the ratios of a row: none if mcpwire was not measured.
 func compare(samples []sample) []versus {
 	var list []versus
-	best := -1
+	best := map[role]int{} // index in list
 	for _, us := range samples {
 		if us.role != roleOurs {
 			continue
@@ -177,14 +179,15 @@ func compare(samples []sample) []versus {
 			if s.role == roleOurs || s.role == roleVariant {
 				continue
 			}
-			list = append(list, versus{With: s.Contestant, Times: ratio(us, s)})
-			if i := len(list) - 1; s.role == roleEngine && (best < 0 || list[i].Times < list[best].Times) {
-				best = i
+			list = append(list, versus{With: s.Contestant, Times: ratio(us, s), role: s.role})
+			i := len(list) - 1
+			if j, ok := best[s.role]; !ok || list[i].Times < list[j].Times {
+				best[s.role] = i
 			}
 		}
 	}
-	if best >= 0 {
-		list[best].Best = true
+	for _, i := range best {
+		list[i].Best = true
 	}
 	return list
 }

@@ -38,10 +38,10 @@ Decode, messages the codec is not tuned for: MB/s (allocations), then how many t
 | ------- | ----: | -------: |
 | another |  1500 | 3000 (3) |
 `
-	if got := r.markdown(false); got != want {
+	if got := r.markdown(false, false); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if got := r.markdown(true); !strings.Contains(got, "the fastest of 1 rounds") || !strings.Contains(got, "| 1250 (3) |") {
+	if got := r.markdown(true, false); !strings.Contains(got, "the fastest of 1 rounds") || !strings.Contains(got, "| 1250 (3) |") {
 		t.Errorf("the fastest turns: got\n%s", got)
 	}
 }

@@ -9,7 +9,8 @@ const (
 	roleOurs    role = iota
 	roleVariant      // another way to use ours: shown, not compared
 	roleSDK          // a library for the protocol
-	roleEngine       // a general JSON engine
+	roleEngine       // a general JSON engine, used as its documentation shows first
+	roleTuned        // the same, used as fast as it can be used
 	roleScan         // reads without decoding: the ceiling
 )
 
@@ -33,9 +34,9 @@ func contestants() []contestant {
 		{"encoding-json", "", roleEngine, standard.enter},
 		{"json-experiment", "github.com/go-json-experiment/json", roleEngine, experiment.enter},
 		{"goccy", "github.com/goccy/go-json", roleEngine, goccy.enter},
-		{"goccy-tuned", "github.com/goccy/go-json", roleEngine, goccyTuned.enter},
+		{"goccy-tuned", "github.com/goccy/go-json", roleTuned, goccyTuned.enter},
 		{"sonic", "github.com/bytedance/sonic", roleEngine, sonicStandard.enter},
-		{"sonic-tuned", "github.com/bytedance/sonic", roleEngine, sonicTuned.enter},
+		{"sonic-tuned", "github.com/bytedance/sonic", roleTuned, sonicTuned.enter},
 		{"jx-skip", "github.com/go-faster/jx", roleScan, enterScan},
 	}
 }

@@ -10,8 +10,9 @@ import (
 )
 
 // markdown returns the report as tables: per operation one for the messages of the published table and one for the
-// unseen ones. They show the median turns or, if fastest is set, the fastest ones; ratios are always medians.
-func (r *report) markdown(fastest bool) string {
+// unseen ones. They show the median turns or, if fastest is set, the fastest ones; ratios are always medians. A short
+// report leaves out how fast the others are.
+func (r *report) markdown(fastest, short bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, %s, %d CPUs", r.Go, r.System, r.CPUs)
 	if r.CPU != "" {
@@ -38,30 +39,30 @@ func (r *report) markdown(fastest bool) string {
 				title += ", messages the codec is not tuned for"
 			}
 			fmt.Fprintf(&b, "\n%s: MB/s (allocations), then how many times as fast as others mcpwire is\n\n", title)
-			b.WriteString(table(rows, fastest))
+			b.WriteString(table(rows, fastest, short))
 		}
 	}
 	return b.String()
 }
 
 // table returns rows of one operation as a Markdown table whose columns are aligned in the source, too.
-func table(rows []row, fastest bool) string {
+func table(rows []row, fastest, short bool) string {
 	var names, against []string
-	best := false
 	for _, c := range contestants() { // in their order; only those that are there
-		if slices.ContainsFunc(rows, func(r row) bool { return r.sample(c.name) != nil }) {
+		if (!short || c.role == roleOurs) && slices.ContainsFunc(rows, func(r row) bool { return r.sample(c.name) != nil }) {
 			names = append(names, c.name)
 		}
 		if (c.role == roleSDK || c.role == roleScan) && slices.ContainsFunc(rows, func(r row) bool { return r.versus(c.name) != nil }) {
 			against = append(against, c.name)
 		}
 	}
-	for _, r := range rows {
-		best = best || slices.ContainsFunc(r.Ratios, func(v versus) bool { return v.Best })
-	}
 	head := append([]string{"message", "bytes"}, names...)
-	if best {
-		head = append(head, "/ best engine")
+	var groups []role
+	for _, g := range []role{roleEngine, roleTuned} {
+		if slices.ContainsFunc(rows, func(r row) bool { return r.best(g) != nil }) {
+			groups = append(groups, g)
+			head = append(head, map[role]string{roleEngine: "/ best engine", roleTuned: "/ best tuned"}[g])
+		}
 	}
 	for _, name := range against {
 		head = append(head, "/ "+name)
@@ -72,12 +73,10 @@ func table(rows []row, fastest bool) string {
 		for _, name := range names {
 			line = append(line, r.speed(name, fastest))
 		}
-		if best {
+		for _, g := range groups {
 			cell := "–"
-			for _, v := range r.Ratios {
-				if v.Best {
-					cell = fmt.Sprintf("%.2f %s", v.Times, v.With)
-				}
+			if v := r.best(g); v != nil {
+				cell = fmt.Sprintf("%.2f %s", v.Times, strings.TrimSuffix(v.With, "-tuned"))
 			}
 			line = append(line, cell)
 		}
@@ -105,6 +104,16 @@ func (r row) sample(contestant string) *sample {
 func (r row) versus(contestant string) *versus {
 	for i := range r.Ratios {
 		if r.Ratios[i].With == contestant {
+			return &r.Ratios[i]
+		}
+	}
+	return nil
+}
+
+// best returns how mcpwire compares with the fastest of those in a role.
+func (r row) best(of role) *versus {
+	for i := range r.Ratios {
+		if r.Ratios[i].Best && r.Ratios[i].role == of {
 			return &r.Ratios[i]
 		}
 	}
