@@ -26,8 +26,8 @@ func room[T any](r *Reader, start int, list []T) []T {
 	if n < cap(list) {
 		return list
 	}
-	more := 1
-	if n > 0 {
+	more := max(n, 1)
+	if 0 < n && len(r.frames) <= 3 { // else there is too much behind the list
 		size := max((r.pos-start)/n, 1)
 		more = max((len(r.data)-r.pos)/size, 1)
 		// Not much at once for a short list, and by a part of itself for a long one: growing by steps of the same
@@ -92,14 +92,19 @@ func EncodeMap[T any, P interface {
 
 // Texts reads an array of strings. The slice is never nil, unless reading fails.
 func (r *Reader) Texts() []string {
-	list := []string{}
+	list := r.list[:0]
 	for r.Array(); r.More(); {
 		list = append(list, r.Text())
+	}
+	exact := append(make([]string, 0, len(list)), list...)
+	clear(list)
+	if r.list = list; cap(list) > keepSlots {
+		r.list = nil
 	}
 	if r.Failed() {
 		return nil
 	}
-	return list
+	return exact
 }
 
 // Texts writes an array of strings; a nil slice is written as [].

@@ -88,9 +88,10 @@ type Reader struct {
 	failure failure
 	err     *Error // failure with its place, once somebody asked
 
-	keyAt   int    // where the last member name starts
-	keyEnd  int    // its closing quote, if NextKey found that without looking for more
-	scratch []byte // for strings with escapes
+	keyAt   int      // where the last member name starts
+	keyEnd  int      // its closing quote, if NextKey found that without looking for more
+	scratch []byte   // for strings with escapes
+	list    []string // scratch of Texts
 	pieces  pieces
 	mine    *extra // what Reader.Extra made last and may therefore change in place
 	object  uint32 // the number of its object in check.big, once it has one

@@ -825,7 +825,7 @@ func (x *CompleteResultCompletion) DecodeJSON(r *codec.Reader) {
 	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
 		switch i {
 		case 0: // values
-			x.Values = codec.DecodeListFunc(r, (*codec.Reader).Text)
+			x.Values = r.Texts()
 		case 1: // hasMore
 			x.HasMore = r.NewBool()
 		case 2: // total
@@ -914,13 +914,13 @@ func (x *CreateMessageRequestParams) DecodeJSON(r *codec.Reader) {
 			x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
 			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
 		case 3: // includeContext
-			x.IncludeContext = new(CreateMessageRequestParamsIncludeContext(r.Text()))
+			x.IncludeContext = (*CreateMessageRequestParamsIncludeContext)(r.NewText())
 		case 4: // metadata
 			x.Metadata = r.RawObject()
 		case 5: // modelPreferences
 			x.ModelPreferences = codec.New(r, (*ModelPreferences).DecodeJSON)
 		case 6: // stopSequences
-			x.StopSequences = codec.DecodeListFunc(r, (*codec.Reader).Text)
+			x.StopSequences = r.Texts()
 		case 7: // systemPrompt
 			x.SystemPrompt = r.NewText()
 		case 8: // task
@@ -1042,7 +1042,7 @@ func (x *DiscoverResult) DecodeJSON(r *codec.Reader) {
 		case 2: // resultType
 			x.ResultType = r.Text()
 		case 3: // supportedVersions
-			x.SupportedVersions = codec.DecodeListFunc(r, (*codec.Reader).Text)
+			x.SupportedVersions = r.Texts()
 		case 4: // ttlMs
 			x.TTLMs = r.IntExact(&x.Extra, "ttlMs")
 		case 5: // _meta
@@ -1168,7 +1168,7 @@ func (x *ElicitRequestFormParamsRequestedSchema) DecodeJSON(r *codec.Reader) {
 			x.Schema = r.NewText()
 			codec.OrKeep(r, start, &x.Extra, "$schema", &x.Schema)
 		case 3: // required
-			x.Required = codec.DecodeListFunc(r, (*codec.Reader).Text)
+			x.Required = r.Texts()
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -1683,9 +1683,9 @@ func (x *Icon) DecodeJSON(r *codec.Reader) {
 		case 1: // mimeType
 			x.MIMEType = r.NewText()
 		case 2: // sizes
-			x.Sizes = codec.DecodeListFunc(r, (*codec.Reader).Text)
+			x.Sizes = r.Texts()
 		case 3: // theme
-			x.Theme = new(IconTheme(r.Text()))
+			x.Theme = (*IconTheme)(r.NewText())
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -2144,7 +2144,7 @@ func (x *LegacyTitledEnumSchema) DecodeJSON(r *codec.Reader) {
 	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
 		switch i {
 		case 0: // enum
-			x.Enum = codec.DecodeListFunc(r, (*codec.Reader).Text)
+			x.Enum = r.Texts()
 		case 1: // type
 			r.Const(&seen, &x.Extra, "string")
 		case 2: // default
@@ -2154,7 +2154,7 @@ func (x *LegacyTitledEnumSchema) DecodeJSON(r *codec.Reader) {
 		case 3: // description
 			x.Description = r.NewText()
 		case 4: // enumNames
-			x.EnumNames = codec.DecodeListFunc(r, (*codec.Reader).Text)
+			x.EnumNames = r.Texts()
 		case 5: // title
 			x.Title = r.NewText()
 		default:
@@ -2213,7 +2213,7 @@ func (x *ListPromptsResult) DecodeJSON(r *codec.Reader) {
 			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
 		case 2: // cacheScope
 			start := r.Place()
-			x.CacheScope = new(CacheScope(r.Text()))
+			x.CacheScope = (*CacheScope)(r.NewText())
 			codec.OrKeep(r, start, &x.Extra, "cacheScope", &x.CacheScope)
 		case 3: // nextCursor
 			x.NextCursor = r.NewText()
@@ -2306,7 +2306,7 @@ func (x *ListResourceTemplatesResult) DecodeJSON(r *codec.Reader) {
 			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
 		case 2: // cacheScope
 			start := r.Place()
-			x.CacheScope = new(CacheScope(r.Text()))
+			x.CacheScope = (*CacheScope)(r.NewText())
 			codec.OrKeep(r, start, &x.Extra, "cacheScope", &x.CacheScope)
 		case 3: // nextCursor
 			x.NextCursor = r.NewText()
@@ -2399,7 +2399,7 @@ func (x *ListResourcesResult) DecodeJSON(r *codec.Reader) {
 			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
 		case 2: // cacheScope
 			start := r.Place()
-			x.CacheScope = new(CacheScope(r.Text()))
+			x.CacheScope = (*CacheScope)(r.NewText())
 			codec.OrKeep(r, start, &x.Extra, "cacheScope", &x.CacheScope)
 		case 3: // nextCursor
 			x.NextCursor = r.NewText()
@@ -2600,7 +2600,7 @@ func (x *ListToolsResult) DecodeJSON(r *codec.Reader) {
 			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
 		case 2: // cacheScope
 			start := r.Place()
-			x.CacheScope = new(CacheScope(r.Text()))
+			x.CacheScope = (*CacheScope)(r.NewText())
 			codec.OrKeep(r, start, &x.Extra, "cacheScope", &x.CacheScope)
 		case 3: // nextCursor
 			x.NextCursor = r.NewText()
@@ -3379,7 +3379,7 @@ func (x *ReadResourceResult) DecodeJSON(r *codec.Reader) {
 			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
 		case 2: // cacheScope
 			start := r.Place()
-			x.CacheScope = new(CacheScope(r.Text()))
+			x.CacheScope = (*CacheScope)(r.NewText())
 			codec.OrKeep(r, start, &x.Extra, "cacheScope", &x.CacheScope)
 		case 3: // resultType
 			start := r.Place()
@@ -3487,7 +3487,7 @@ func (x *RequestMetaObject) DecodeJSON(r *codec.Reader) {
 			codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/clientInfo", &x.ClientInfo)
 		case 2: // io.modelcontextprotocol/logLevel
 			start := r.Place()
-			x.LogLevel = new(LoggingLevel(r.Text()))
+			x.LogLevel = (*LoggingLevel)(r.NewText())
 			codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/logLevel", &x.LogLevel)
 		case 3: // io.modelcontextprotocol/protocolVersion
 			start := r.Place()
@@ -4180,7 +4180,7 @@ func (x *StringSchema) DecodeJSON(r *codec.Reader) {
 		case 2: // description
 			x.Description = r.NewText()
 		case 3: // format
-			x.Format = new(StringSchemaFormat(r.Text()))
+			x.Format = (*StringSchemaFormat)(r.NewText())
 		case 4: // maxLength
 			x.MaxLength = r.NewInt(&x.Extra, "maxLength")
 		case 5: // minLength
@@ -4265,7 +4265,7 @@ func (x *SubscriptionFilter) DecodeJSON(r *codec.Reader) {
 		case 0: // promptsListChanged
 			x.PromptsListChanged = r.NewBool()
 		case 1: // resourceSubscriptions
-			x.ResourceSubscriptions = codec.DecodeListFunc(r, (*codec.Reader).Text)
+			x.ResourceSubscriptions = r.Texts()
 		case 2: // resourcesListChanged
 			x.ResourcesListChanged = r.NewBool()
 		case 3: // toolsListChanged
@@ -4661,7 +4661,7 @@ func (x *TitledMultiSelectEnumSchema) DecodeJSON(r *codec.Reader) {
 		case 1: // type
 			r.Const(&seen, &x.Extra, "array")
 		case 2: // default
-			x.Default = codec.DecodeListFunc(r, (*codec.Reader).Text)
+			x.Default = r.Texts()
 		case 3: // description
 			x.Description = r.NewText()
 		case 4: // maxItems
@@ -4863,7 +4863,7 @@ func (x *ToolChoice) DecodeJSON(r *codec.Reader) {
 	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
 		switch i {
 		case 0: // mode
-			x.Mode = new(ToolChoiceMode(r.Text()))
+			x.Mode = (*ToolChoiceMode)(r.NewText())
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -4883,7 +4883,7 @@ func (x *ToolExecution) DecodeJSON(r *codec.Reader) {
 	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
 		switch i {
 		case 0: // taskSupport
-			x.TaskSupport = new(ToolExecutionTaskSupport(r.Text()))
+			x.TaskSupport = (*ToolExecutionTaskSupport)(r.NewText())
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -4914,7 +4914,7 @@ func (x *ToolInputSchema) DecodeJSON(r *codec.Reader) {
 			codec.OrKeep(r, start, &x.Extra, "properties", &x.Properties)
 		case 3: // required
 			start := r.Place()
-			x.Required = codec.DecodeListFunc(r, (*codec.Reader).Text)
+			x.Required = r.Texts()
 			codec.OrKeep(r, start, &x.Extra, "required", &x.Required)
 		default:
 			r.Extra(&x.Extra)
@@ -4972,7 +4972,7 @@ func (x *ToolOutputSchema) DecodeJSON(r *codec.Reader) {
 			codec.OrKeep(r, start, &x.Extra, "properties", &x.Properties)
 		case 2: // required
 			start := r.Place()
-			x.Required = codec.DecodeListFunc(r, (*codec.Reader).Text)
+			x.Required = r.Texts()
 			codec.OrKeep(r, start, &x.Extra, "required", &x.Required)
 		case 3: // type
 			start := r.Place()
@@ -5237,7 +5237,7 @@ func (x *UnsupportedProtocolVersionErrorErrorData) DecodeJSON(r *codec.Reader) {
 		case 0: // requested
 			x.Requested = r.Text()
 		case 1: // supported
-			x.Supported = codec.DecodeListFunc(r, (*codec.Reader).Text)
+			x.Supported = r.Texts()
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -5262,7 +5262,7 @@ func (x *UntitledMultiSelectEnumSchema) DecodeJSON(r *codec.Reader) {
 		case 1: // type
 			r.Const(&seen, &x.Extra, "array")
 		case 2: // default
-			x.Default = codec.DecodeListFunc(r, (*codec.Reader).Text)
+			x.Default = r.Texts()
 		case 3: // description
 			x.Description = r.NewText()
 		case 4: // maxItems
@@ -5291,7 +5291,7 @@ func (x *UntitledMultiSelectEnumSchemaItems) DecodeJSON(r *codec.Reader) {
 	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
 		switch i {
 		case 0: // enum
-			x.Enum = codec.DecodeListFunc(r, (*codec.Reader).Text)
+			x.Enum = r.Texts()
 		case 1: // type
 			r.Const(&seen, &x.Extra, "string")
 		default:
@@ -5314,7 +5314,7 @@ func (x *UntitledSingleSelectEnumSchema) DecodeJSON(r *codec.Reader) {
 	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
 		switch i {
 		case 0: // enum
-			x.Enum = codec.DecodeListFunc(r, (*codec.Reader).Text)
+			x.Enum = r.Texts()
 		case 1: // type
 			r.Const(&seen, &x.Extra, "string")
 		case 2: // default
@@ -5340,9 +5340,7 @@ func (x *SamplingContent) DecodeJSON(r *codec.Reader) {
 }
 
 // DecodeJSON reads the value.
-func (x *ElicitResultContentValueList) DecodeJSON(r *codec.Reader) {
-	x.Value = codec.DecodeListFunc(r, (*codec.Reader).Text)
-}
+func (x *ElicitResultContentValueList) DecodeJSON(r *codec.Reader) { x.Value = r.Texts() }
 
 // DecodeJSON reads the value.
 func (x *ElicitResultContentValueScalar) DecodeJSON(r *codec.Reader) {

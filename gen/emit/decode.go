@@ -117,6 +117,9 @@ func newMember(t ir.Type, name string) string {
 		return fmt.Sprintf("codec.New(r, (*%s).DecodeJSON)", goType(t))
 	}
 	under, _ := underlying(t)
+	if e, ok := under.(*ir.Enum); ok && e.String {
+		return "(*" + goType(t) + ")(r.NewText())"
+	}
 	if p, ok := under.(ir.Prim); ok {
 		switch p {
 		case ir.String:
@@ -180,6 +183,9 @@ func read(t ir.Type) string {
 	case *ir.List:
 		if byPointer(u.Elem) {
 			return fmt.Sprintf("codec.DecodeList[%s](r)", goType(u.Elem))
+		}
+		if u.Elem == ir.String {
+			return "r.Texts()"
 		}
 		return "codec.DecodeListFunc(r, " + reader(u.Elem) + ")"
 	case *ir.Map:

@@ -795,7 +795,7 @@ func (x *TaskSubscriptionAcknowledgedNotifications) DecodeJSON(r *codec.Reader) 
 	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
 		switch i {
 		case 0: // taskIds
-			x.TaskIDs = codec.DecodeListFunc(r, (*codec.Reader).Text)
+			x.TaskIDs = r.Texts()
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -815,7 +815,7 @@ func (x *TaskSubscriptionNotifications) DecodeJSON(r *codec.Reader) {
 	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
 		switch i {
 		case 0: // taskIds
-			x.TaskIDs = codec.DecodeListFunc(r, (*codec.Reader).Text)
+			x.TaskIDs = r.Texts()
 		default:
 			r.Extra(&x.Extra)
 		}
