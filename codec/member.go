@@ -3,12 +3,13 @@ package codec
 import (
 	"errors"
 	"slices"
+	"strings"
 )
 
 // Members are the names of the members that a type knows, at most 64 of them, the required ones first. A Members must
 // not be changed.
 type Members struct {
-	Names []string // with quotes and colon, such as `"name":`
+	Names []string // in JSON, with quotes and colon, such as `"name":`
 	Null  uint64   // bit i stands for Names[i]: its field can hold null
 	ID    uint     // tells the types of a package apart: only for speed
 }
@@ -102,8 +103,14 @@ func (s *Seen) find(name []byte) int {
 	return len(s.members.Names)
 }
 
-// bare takes quotes and colon off a name.
-func bare(quoted string) string { return quoted[1 : len(quoted)-2] }
+// bare takes quotes, colon and escapes off a name.
+func bare(quoted string) string {
+	name := quoted[1 : len(quoted)-2]
+	if strings.IndexByte(name, '\\') < 0 {
+		return name
+	}
+	return string(appendUnescaped(nil, []byte(name)))
+}
 
 // take notes that the i-th member has come and reports whether its value is to be read into its field.
 func (r *Reader) take(s *Seen, x *Extra, i int) bool {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/mcpwire/mcpwire/gen/ir"
@@ -56,7 +55,7 @@ func (w *printer) decodeStruct(s *ir.Struct) {
 func (w *printer) members(s *ir.Struct, fields []*ir.Field) {
 	var names, null []string
 	for _, f := range fields {
-		names = append(names, "`"+strconv.Quote(f.JSON)+":`")
+		names = append(names, literal(quote(f.JSON)+":"))
 		t, _ := underlying(f.Type)
 		if _, nullable := t.(*ir.Nullable); f.GoName != "" && (nullable || t == ir.RawAny) {
 			null = append(null, fmt.Sprintf("1<<%d", f.Bit))
