@@ -2,6 +2,7 @@ package task
 
 import (
 	"encoding/json"
+	"errors"
 
 	"github.com/mcpwire/mcpwire/codec"
 )
@@ -42,14 +43,17 @@ func relatedMember(id string) ([]byte, error) {
 
 // relatedPlace finds what to put in the place of object[from:to].
 func relatedPlace(object, related []byte) (from, to int64, insert []byte, err error) {
-	r := codec.NewReader(object, codec.NoCopy())
+	r := codec.Borrow(object)
+	defer func() { err = errors.Join(err, r.Release()) }()
 	start := int64(r.Offset())
 	found := false
 	members := 0
-	for r.Object(); r.More(); members++ {
-		name := r.Key()
+	r.Object()
+	for name, more := r.NextKey(); more; name, more = r.NextKey() {
+		members++
+		meta := string(name) == "_meta"
 		at := int64(r.Offset())
-		if name != "_meta" {
+		if !meta {
 			r.Skip()
 			continue
 		}
@@ -62,9 +66,6 @@ func relatedPlace(object, related []byte) (from, to int64, insert []byte, err er
 		from, to, insert = relatedIn(r, at, related)
 	}
 	r.End()
-	if err := r.Err(); err != nil {
-		return 0, 0, nil, err
-	}
 	if !found {
 		insert = append([]byte(`"_meta":`), wrap(related)...)
 		if members > 0 {
@@ -82,11 +83,13 @@ func wrap(member []byte) []byte {
 // relatedIn is relatedPlace for the _meta object that is next in r, at an offset.
 func relatedIn(r *codec.Reader, at int64, related []byte) (from, to int64, insert []byte) {
 	members, found := 0, false
-	for r.Object(); r.More(); members++ {
-		name := r.Key()
+	r.Object()
+	for name, more := r.NextKey(); more; name, more = r.NextKey() {
+		members++
+		same := string(name) == RelatedTask
 		begin := int64(r.KeyOffset())
 		r.Skip()
-		if name == RelatedTask {
+		if same {
 			found = true
 			from, to, insert = begin, int64(r.Offset()), related
 		}

@@ -46,6 +46,7 @@ const lockTimeout = time.Second
 type Store struct {
 	db      *bbolt.DB
 	hub     watch.Hub
+	cache   cache
 	writes  chan *write
 	closing chan struct{} // closed by Close
 	once    sync.Once
@@ -250,6 +251,14 @@ func corrupt(key []byte, err error) error {
 func (s *Store) Get(ctx context.Context, id string) (r task.Record, err error) {
 	if err := ctx.Err(); err != nil {
 		return r, err
+	}
+	select {
+	case <-s.closing:
+		return r, task.ErrClosed
+	default:
+	}
+	if r, ok := s.cache.get(id); ok {
+		return r, nil
 	}
 	err = s.view(func(b buckets) (err error) {
 		r, err = b.record(id)

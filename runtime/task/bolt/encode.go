@@ -24,7 +24,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 var errDamaged = errors.New("damaged record")
 
-func appendRecord(dst []byte, key []byte, r *task.Record) []byte {
+func encodeRecord(key []byte, r *task.Record) []byte {
+	dst := make([]byte, 0, 256+len(r.StatusMessage)+len(r.Params)+len(r.Result)+len(r.Error))
 	dst = appendBlock(dst, key, func(b []byte) []byte {
 		b = append(b, format, flags(r))
 		b = appendText(b, r.ID)

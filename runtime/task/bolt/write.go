@@ -25,7 +25,7 @@ type write struct {
 	// do makes the change. An error that it returns before it has changed anything refuses
 	// this write alone; one that wraps errAbort, or that a bucket returned, ends the transaction.
 	do   func(b buckets) error
-	tell func() // wakes who waits for the change, once it is durable; nil for nobody
+	tell func() // makes the change known once it is durable
 
 	err  error
 	done chan struct{} // closed when err is final
@@ -86,7 +86,7 @@ func (s *Store) write() {
 		for _, w := range batch {
 			if broken != nil {
 				w.err = broken
-			} else if w.err == nil && w.tell != nil {
+			} else if w.err == nil {
 				w.tell()
 			}
 			close(w.done)
@@ -172,7 +172,7 @@ func (s *Store) Create(ctx context.Context, r task.Record) (task.Record, error) 
 		stored = r
 		stored.Seq, stored.Revision = seq, 1
 		key := seqKey(seq)
-		if err := b.tasks.Put(key, appendRecord(nil, key, &stored)); err != nil {
+		if err := b.tasks.Put(key, encodeRecord(key, &stored)); err != nil {
 			return err
 		}
 		if err := b.ids.Put(id, key); err != nil {
@@ -185,7 +185,7 @@ func (s *Store) Create(ctx context.Context, r task.Record) (task.Record, error) 
 			return nil
 		}
 		return b.expiry.Put(expiryKey(r.Expires(), seq), nil)
-	}, nil)
+	}, func() { s.cache.put(&stored) })
 	if err != nil {
 		return task.Record{}, err
 	}
@@ -213,8 +213,11 @@ func (s *Store) Update(ctx context.Context, r task.Record) (task.Record, error) 
 		stored.Owner, stored.Seq, stored.Created, stored.TTL = old.Owner, old.Seq, old.Created, old.TTL
 		stored.Revision++
 		key = bytes.Clone(key)
-		return b.tasks.Put(key, appendRecord(nil, key, &stored))
-	}, func() { s.hub.Tell(&stored) })
+		return b.tasks.Put(key, encodeRecord(key, &stored))
+	}, func() {
+		s.cache.put(&stored)
+		s.hub.Tell(&stored)
+	})
 	if err != nil {
 		return task.Record{}, err
 	}
@@ -243,6 +246,7 @@ func (s *Store) Sweep(ctx context.Context, now time.Time, limit int) (gone []tas
 		return err
 	}, func() {
 		for i := range gone {
+			s.cache.drop(gone[i].ID)
 			s.hub.Gone(gone[i].ID)
 		}
 	})

@@ -10,6 +10,7 @@
 package receiver
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -248,33 +249,35 @@ func (r requestor) Report(p session.Progress) error {
 func withoutTask(req *session.Request) (*session.Request, error) {
 	plain := req.Clone()
 	var err error
-	plain.Params, err = codec.Marshal(without{req.Params, "task"})
-	if err != nil {
+	if plain.Params, err = without(req.Params, "task"); err != nil {
 		return nil, jsonrpc.InvalidParams(err)
 	}
 	return plain, nil
 }
 
-// without is a JSON object without one of its members.
-type without struct {
-	object json.RawMessage
-	name   string
-}
-
-func (o without) EncodeJSON(w *codec.Writer) {
-	r := codec.NewReader(o.object, codec.NoCopy())
-	start := w.Begin()
-	for r.Object(); r.More(); {
-		name := r.Key()
-		if name == o.name {
-			r.Skip()
+// without returns a copy of a JSON object without the member of a name. The rest stays as it is.
+func without(object json.RawMessage, name string) (out json.RawMessage, err error) {
+	r := codec.Borrow(object)
+	defer func() { err = errors.Join(err, r.Release()) }()
+	r.Object()
+	last := 0 // out has what is kept of the text in front of it
+	for key, more := r.NextKey(); more; key, more = r.NextKey() {
+		drop := string(key) == name
+		at := r.KeyOffset()
+		r.Skip()
+		end := r.Offset()
+		if !drop || r.Failed() || end == len(object) {
 			continue
 		}
-		w.MapKey(name)
-		w.Raw(r.Raw())
+		out = append(out, object[last:at]...)
+		if object[end] == ',' {
+			end++ // which goes with the member in front of it
+		} else {
+			out = bytes.TrimSuffix(bytes.TrimRight(out, " \t\r\n"), []byte{','})
+		}
+		last = end
 	}
-	w.End(start, codec.Extra{})
-	if err := r.Err(); err != nil {
-		w.Fail("", err)
-	}
+	r.End()
+	out = append(out, object[last:]...)
+	return out, nil
 }

@@ -1,0 +1,56 @@
+package bolt
+
+import (
+	"sync"
+
+	"github.com/mcpwire/mcpwire/runtime/task"
+)
+
+// cache holds the records that were written last. A task that was just created, or has just
+// changed, is the one that is asked for next; its record need not be looked up and decoded then. It
+// never holds what is not in the file.
+type cache struct {
+	mu   sync.Mutex
+	byID map[string]task.Record
+	ring [cacheSize]string // ids, the oldest at next
+	next int
+}
+
+// cacheSize is how many records are held, with payloads of no more than
+// cacheBytes each.
+const (
+	cacheSize  = 1024
+	cacheBytes = 8 << 10
+)
+
+// put takes a record that has just been written.
+func (c *cache) put(r *task.Record) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(r.Questions) > 0 || len(r.Params)+len(r.Result)+len(r.Error) > cacheBytes {
+		delete(c.byID, r.ID)
+		return
+	}
+	if _, ok := c.byID[r.ID]; !ok {
+		if c.byID == nil {
+			c.byID = make(map[string]task.Record, cacheSize)
+		}
+		delete(c.byID, c.ring[c.next])
+		c.ring[c.next] = r.ID
+		c.next = (c.next + 1) % cacheSize
+	}
+	c.byID[r.ID] = *r
+}
+
+func (c *cache) get(id string) (task.Record, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r, ok := c.byID[id]
+	return r, ok
+}
+
+func (c *cache) drop(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.byID, id)
+}
