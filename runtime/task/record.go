@@ -108,23 +108,18 @@ func (r Record) Brief() Record {
 
 // Task returns the record as the protocol shows it.
 func (r *Record) Task() mcp.Task {
-	t := mcp.Task{
-		TaskID:        r.ID,
-		Status:        r.Status,
-		CreatedAt:     timestamp(r.Created),
-		LastUpdatedAt: timestamp(r.Updated),
-	}
+	const layout = "2006-01-02T15:04:05.000000Z" // ISO 8601
+	dates := string(r.Updated.UTC().AppendFormat(r.Created.UTC().AppendFormat(make([]byte, 0, 2*len(layout)), layout), layout))
+	t := mcp.Task{TaskID: r.ID, Status: r.Status, CreatedAt: dates[:len(layout)], LastUpdatedAt: dates[len(layout):]}
 	if r.StatusMessage != "" {
 		t.StatusMessage = new(r.StatusMessage)
 	}
+	times := &[2]int64{r.TTL.Milliseconds(), r.PollInterval.Milliseconds()}
 	if r.TTL != 0 {
-		t.TTL = new(r.TTL.Milliseconds())
+		t.TTL = &times[0]
 	}
 	if r.PollInterval != 0 {
-		t.PollInterval = new(r.PollInterval.Milliseconds())
+		t.PollInterval = &times[1]
 	}
 	return t
 }
-
-// timestamp writes a time in UTC as ISO 8601 has it, to the microsecond.
-func timestamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z") }
