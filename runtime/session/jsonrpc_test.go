@@ -273,3 +273,49 @@ func TestAClientLivesOnAfterTextThatIsNoMessage(t *testing.T) {
 		`)
 	})
 }
+
+// host answers for a client, and counts what it is told.
+type host struct {
+	mcp.UnimplementedClientHandler
+	mcp.UnimplementedClientNotificationHandler
+	told int
+}
+
+func (*host) ListRoots(context.Context, *mcp.RequestParams) (*mcp.ListRootsResult, error) {
+	return &mcp.ListRootsResult{Roots: []mcp.Root{{URI: "file:///a"}}}, nil
+}
+
+func (h *host) ToolListChanged(context.Context, *mcp.NotificationParams) error {
+	h.told++
+	return nil
+}
+
+func TestAClientServesByItsMethods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &host{}
+		_, p := connect(t, &session.Config{Handler: session.ClientHandler(h, h)}, mcp.ClientCapabilities{Roots: &mcp.ClientCapabilitiesRoots{}})
+		p.talk(`
+			> {"jsonrpc":"2.0","id":1,"method":"roots/list"}
+			< {"jsonrpc":"2.0","id":1,"result":{"roots":[{"uri":"file:///a"}]}}
+			> {"jsonrpc":"2.0","id":2,"method":"sampling/createMessage"}
+			< {"jsonrpc":"2.0","id":2,"error":{"code":-32601}}
+			> {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}
+			> {"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":7}
+		`)
+		if h.told != 1 {
+			t.Errorf("it was told %d times", h.told)
+		}
+	})
+	for name, handler := range map[string]session.Handler{
+		"nothing": nil, "no methods": session.Methods(nil, nil), "no client": session.ClientHandler(nil, nil), "no server": session.ServerHandler(nil, nil),
+	} {
+		t.Run(name, bubble(func(t *testing.T) {
+			_, p := connect(t, &session.Config{Handler: handler}, mcp.ClientCapabilities{Roots: &mcp.ClientCapabilitiesRoots{}})
+			p.talk(`
+				> {"jsonrpc":"2.0","id":1,"method":"roots/list"}
+				< {"jsonrpc":"2.0","id":1,"error":{"code":-32601}}
+				> {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}
+			`)
+		}))
+	}
+}

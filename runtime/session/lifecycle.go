@@ -20,7 +20,7 @@ func Connect(ctx context.Context, conn transport.Conn, hello *mcp.InitializeRequ
 	s := newSession(conn, RoleClient, cfg)
 	s.client = clientHello(hello, s.cfg.Revisions[0])
 	s.start()
-	if err := s.open(ctx); err != nil {
+	if err := s.introduce(ctx); err != nil {
 		s.Close()
 		return nil, err
 	}
@@ -37,8 +37,8 @@ func clientHello(hello *mcp.InitializeRequestParams, rev mcp.Revision) *mcp.Init
 	return &params
 }
 
-// open is the client's part of the handshake.
-func (s *Session) open(ctx context.Context) error {
+// introduce is the client's part of the opening.
+func (s *Session) introduce(ctx context.Context) error {
 	raw, err := s.Call(ctx, "initialize", s.client)
 	if err != nil {
 		return err
@@ -124,12 +124,30 @@ func (s *Session) initialize(req *Request) (codec.Encoder, error) {
 	return &result, nil
 }
 
-// initialized notes that the client is ready.
+// open notes that initialize was answered, with a result if ok. It is called with mu held.
+func (s *Session) open(ok bool) {
+	switch {
+	case !ok:
+		s.phase = phaseNew
+	case s.confirmed:
+		s.phase = phaseReady
+		close(s.ready)
+	default:
+		s.phase = phaseOpened
+	}
+	s.confirmed = false
+	close(s.opened)
+}
+
+// initialized notes that the client is ready, which some say before they have the answer to initialize.
 func (s *Session) initialized() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.role == RoleServer && s.phase == phaseOpened {
+	switch {
+	case s.role == RoleServer && s.phase == phaseOpened:
 		s.phase = phaseReady
 		close(s.ready)
+	case s.role == RoleServer && s.phase == phaseOpening:
+		s.confirmed = true
 	}
 }

@@ -46,6 +46,46 @@ func TestAServerServesNothingBeforeInitialize(t *testing.T) {
 	})
 }
 
+// Scripts send everything at once. What comes behind initialize waits for its answer.
+func TestAClientMayBeAheadOfTheAnswer(t *testing.T) {
+	slow := func(next session.Handler) session.Handler {
+		return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			if req.Method == "initialize" {
+				time.Sleep(time.Second)
+			}
+			return next(ctx, req)
+		}
+	}
+	for _, c := range []struct{ name, params, want string }{
+		{"accepted", `{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"c","version":"1"}}`, `
+			< {"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}
+			< {"jsonrpc":"2.0","id":2,"result":{}}
+		`},
+		{"refused", `{}`, `
+			< {"jsonrpc":"2.0","id":1,"error":{"code":-32602}}
+			< {"jsonrpc":"2.0","id":2,"error":{"code":-32600}}
+		`},
+	} {
+		t.Run(c.name, bubble(func(t *testing.T) {
+			s, p := serve(t, &session.Config{Handler: custom(), Receiving: []session.Middleware{slow}})
+			p.talk(`
+				> {"jsonrpc":"2.0","id":1,"method":"initialize","params":` + c.params + `}
+				> {"jsonrpc":"2.0","method":"notifications/initialized"}
+				> {"jsonrpc":"2.0","id":2,"method":"x/nothing"}
+				> {"jsonrpc":"2.0","id":3,"method":"x/nothing"}
+				> {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}
+			`)
+			time.Sleep(time.Second)
+			p.talk(c.want)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if err := s.Ready(ctx); (err == nil) != (c.name == "accepted") {
+				t.Errorf("got %v", err)
+			}
+		}))
+	}
+}
+
 // Proves LIFE-08, LIFE-09, LIFE-10.
 func TestAServerSettlesOnARevision(t *testing.T) {
 	for _, c := range []struct {

@@ -129,3 +129,67 @@ func TestMessagesSayWhichRequestTheyBelongTo(t *testing.T) {
 		}
 	})
 }
+
+// oversized is a connection that refuses every message.
+type oversized struct{ transport.Conn }
+
+func (o oversized) Read() (transport.Message, error) {
+	m, err := o.Conn.Read()
+	if err == nil && string(m.Text) == "long" {
+		err = &transport.MessageError{Err: transport.ErrTooLong}
+	}
+	return m, err
+}
+
+// Proves JSONRPC-08, JSONRPC-11.
+func TestAMessageThatTheTransportRefusesIsAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, conn := newPeer(t)
+		s := session.Serve(oversized{conn}, nil, nil)
+		defer s.Close()
+		p.talk(`
+			> long
+			< {"jsonrpc":"2.0","error":{"code":-32700}}
+			> {"jsonrpc":"2.0","id":1,"method":"ping"}
+			< {"jsonrpc":"2.0","id":1,"result":{}}
+		`)
+	})
+}
+
+// stranger is a peer that is reached in another way.
+type stranger struct {
+	session.Peer
+	reports []session.Progress
+}
+
+func (s *stranger) Report(p session.Progress) error {
+	s.reports = append(s.reports, p)
+	return nil
+}
+
+func TestWorkMayBeDoneForAnotherPeerAndRequest(t *testing.T) {
+	ctx := t.Context()
+	if peer, ok := session.PeerFrom(ctx); ok {
+		t.Errorf("the peer is %v", peer)
+	}
+	if req, ok := session.FromContext(ctx); ok {
+		t.Errorf("the request is %v", req)
+	}
+	if got := session.Principal(ctx); got != "" {
+		t.Errorf("the principal is %q", got)
+	}
+	req := &session.Request{Method: "x"}
+	ctx = session.NewContext(ctx, req)
+	if got, ok := session.FromContext(ctx); got != req || !ok {
+		t.Errorf("the request is %v", got)
+	}
+	other := &stranger{}
+	ctx = session.WithPeer(ctx, other)
+	peer, ok := session.PeerFrom(ctx)
+	if peer != session.Peer(other) || !ok {
+		t.Errorf("the peer is %v", peer)
+	}
+	if err := peer.Report(session.Progress{Value: 1}); err != nil || len(other.reports) != 1 {
+		t.Errorf("got %v, %v", other.reports, err)
+	}
+}

@@ -23,6 +23,7 @@ type serving struct {
 	over     bool   // it was answered, or shall not be
 	kept     bool   // cancellation is ignored
 	reporter *Reporter
+	opened   <-chan struct{} // if it came while initialize was being answered: closed when that was
 }
 
 // receive takes one message, or a batch. It must not wait for a handler.
@@ -125,13 +126,10 @@ func (s *Session) admit(st *serving) error {
 		if st.batch != nil {
 			return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "initialize must not be part of a batch"}
 		}
-	} else {
-		if s.phase < phaseOpened {
-			return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "session is not initialized"}
-		}
-		if s.missing(req.Method, false, false) != nil {
-			return jsonrpc.MethodNotFound(req.Method)
-		}
+	} else if s.phase == phaseOpening {
+		st.opened = s.opened // a client that does not wait for the answer may be served all the same
+	} else if err := s.served(req.Method); err != nil {
+		return err
 	}
 	switch {
 	case s.draining:
@@ -145,7 +143,7 @@ func (s *Session) admit(st *serving) error {
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "a request with this id is being served"}
 	}
 	if req.Method == "initialize" {
-		s.phase = phaseOpening
+		s.phase, s.opened = phaseOpening, make(chan struct{})
 	}
 	s.serving[req.ID] = st
 	s.bytes += st.size
@@ -153,11 +151,42 @@ func (s *Session) admit(st *serving) error {
 	return nil
 }
 
+// served reports why a request is not served: the session is not open, or the method is not part of it. It is called
+// with mu held.
+func (s *Session) served(method string) error {
+	if s.phase < phaseOpened {
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "session is not initialized"}
+	}
+	if s.missing(method, false, false) != nil {
+		return jsonrpc.MethodNotFound(method)
+	}
+	return nil
+}
+
 // serve runs the handler and answers.
 func (st *serving) serve() {
 	defer st.s.work.Done()
-	result, err := st.s.run(st.ctx, st.req)
+	var result codec.Encoder
+	err := st.wait()
+	if err == nil {
+		result, err = st.s.run(st.ctx, st.req)
+	}
 	st.finish(result, err)
+}
+
+// wait waits until the session is open, where that is not so yet, and decides then whether the request is served.
+func (st *serving) wait() error {
+	if st.opened == nil {
+		return nil
+	}
+	select {
+	case <-st.opened:
+	case <-st.ctx.Done():
+		return context.Cause(st.ctx)
+	}
+	st.s.mu.Lock()
+	defer st.s.mu.Unlock()
+	return st.s.served(st.req.Method)
 }
 
 // run calls the handler. If that panics, the request alone fails.
@@ -190,11 +219,7 @@ func (st *serving) finish(result codec.Encoder, err error) {
 	st.over = true
 	delete(s.serving, st.req.ID)
 	s.bytes -= st.size
-	if st.req.Method == "initialize" && s.phase == phaseOpening {
-		if s.phase = phaseNew; ok {
-			s.phase = phaseOpened
-		}
-	}
+	opening := st.req.Method == "initialize" && s.phase == phaseOpening
 	s.mu.Unlock()
 	st.cancel(nil)
 
@@ -202,6 +227,9 @@ func (st *serving) finish(result codec.Encoder, err error) {
 		st.deliver(s.life, text)
 	}
 	s.mu.Lock()
+	if opening {
+		s.open(ok)
+	}
 	s.finished()
 	s.mu.Unlock()
 }

@@ -52,6 +52,8 @@ type Session struct {
 
 	mu          sync.Mutex
 	phase       phase
+	opened      chan struct{} // closed when initialize was answered; nil before it came
+	confirmed   bool          // initialized came while initialize was being answered
 	draining    bool
 	stopped     bool
 	deaf        bool // the peer sends nothing any more

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -144,6 +146,49 @@ func TestNothingButMessagesIsWrittenToStandardOutput(t *testing.T) {
 		if !strings.Contains(stderr.String(), "a stray print "+where+"\n") {
 			t.Errorf("the stray print %s is lost", where)
 		}
+	}
+}
+
+func TestAServerReadsAndWritesFiles(t *testing.T) {
+	dir := t.TempDir()
+	in, out := filepath.Join(dir, "in"), filepath.Join(dir, "out")
+	text := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}
+{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"print"}}
+{"jsonrpc":"2.0","id":3,"method":"ping"}
+`
+	if err := os.WriteFile(in, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stdin, err := os.Open(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdin.Close()
+	stdout, err := os.Create(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdout.Close()
+	c := child(t, "server")
+	cmd := exec.Command(c.Path)
+	cmd.Env, cmd.Stdin, cmd.Stdout = c.Env, stdin, stdout
+	if err := cmd.Run(); err != nil {
+		t.Error(err)
+	}
+	got, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for line := range strings.Lines(string(got)) {
+		m, err := jsonrpc.Parse([]byte(line))
+		if err != nil || m.Kind != jsonrpc.KindResponse {
+			t.Errorf("%q: %v", line, err)
+		}
+		n++
+	}
+	if n != 3 {
+		t.Errorf("got %d answers", n)
 	}
 }
 
