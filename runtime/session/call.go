@@ -132,7 +132,8 @@ func (c *Caller) Ping(ctx context.Context) error {
 //
 // The error is a [*jsonrpc.Error] if the peer answered with one. It is a [*CapabilityError] or
 // [ErrNotInitialized] if the request must not be sent; [ErrTimeout] if there was no answer within the timeout; the
-// cause of ctx if that ended first; and [ErrClosed] if the session did. After a timeout or the end of ctx the peer
+// cause of ctx if that ended first; a [*transport.DeliveryError] if the transport has lost the request or its answer;
+// and [ErrClosed] if the session has ended. After a timeout or the end of ctx the peer
 // is told by notifications/cancelled, unless the request is initialize or asks for a task (MCP cancellation,
 // "Behavior Requirements").
 func (s *Session) Call(ctx context.Context, method string, params codec.Encoder) (json.RawMessage, error) {

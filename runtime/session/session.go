@@ -298,6 +298,10 @@ func (s *Session) read() {
 			s.write(transport.Message{Text: parseError(refused)})
 			continue
 		}
+		if lost, ok := errors.AsType[*transport.DeliveryError](err); ok {
+			s.lost(lost)
+			continue
+		}
 		if err == io.EOF {
 			s.peerDone()
 			return
@@ -308,6 +312,15 @@ func (s *Session) read() {
 		}
 		s.receive(m)
 	}
+}
+
+// lost tells who waits for the answer to a request that none can come.
+func (s *Session) lost(err *transport.DeliveryError) {
+	if err.ID.IsZero() {
+		s.cfg.Logger.Warn("message lost", "error", err.Err)
+		return
+	}
+	s.answered(err.ID, answer{err: err})
 }
 
 // peerDone ends the session because the peer sends nothing any more: what is being served has the grace period to

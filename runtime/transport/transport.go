@@ -22,9 +22,9 @@ import (
 // Read is called by one goroutine at a time, Write by many at once, and Close by any.
 type Conn interface {
 	// Read returns the next message. It waits for one until the connection is closed. The error is a
-	// [*MessageError] if one message was refused and the connection goes on; [io.EOF] if the peer sends nothing
-	// any more but may still read what is written; and any other error if the connection is over, one that wraps
-	// [ErrClosed] if one of the ends was closed.
+	// [*MessageError] if one message was refused, or a [*DeliveryError] if one that was written is lost, and the
+	// connection goes on; [io.EOF] if the peer sends nothing any more but may still read what is written; and any
+	// other error if the connection is over, one that wraps [ErrClosed] if one of the ends was closed.
 	Read() (Message, error)
 
 	// Write hands a message over for delivery, behind all that were handed over before, and waits while too much
@@ -77,6 +77,20 @@ func (e *MessageError) Error() string { return fmt.Sprintf("transport: message r
 
 // Unwrap returns Err.
 func (e *MessageError) Unwrap() error { return e.Err }
+
+// DeliveryError says that a message that was written is lost, or that no answer to it can come any more. Other
+// messages are not affected. It is for transports on which each message travels on its own, such as those over
+// HTTP.
+type DeliveryError struct {
+	ID  jsonrpc.ID // of the request that will not be answered; the zero ID if the message was no request
+	Err error      // what has happened; never nil
+}
+
+// Error says what has happened.
+func (e *DeliveryError) Error() string { return fmt.Sprintf("transport: message lost: %v", e.Err) }
+
+// Unwrap returns Err.
+func (e *DeliveryError) Unwrap() error { return e.Err }
 
 // The limits of the transports here, where their options do not say otherwise.
 const (
