@@ -145,12 +145,10 @@ func examples(t *testing.T, rev mcp.Revision) []example {
 			continue
 		}
 		for range each {
-			v, err := maker.Value(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			text, places := v.IndentPlaces()
-			list = append(list, example{"", name, string(text), places})
+			list = append(list, attempt(t, func() example {
+				text, places := randomValue(t, maker, name)
+				return example{"", name, text, places}
+			}))
 		}
 	}
 	for _, m := range mcp.Methods() {
@@ -159,15 +157,41 @@ func examples(t *testing.T, rev mcp.Revision) []example {
 			continue
 		}
 		for range each {
-			v, err := maker.Value(m.Result)
-			if err != nil {
-				t.Fatal(err)
-			}
-			text, places := v.IndentPlaces()
-			list = append(list, respond(m.Name, string(text), places))
+			list = append(list, attempt(t, func() example {
+				text, places := randomValue(t, maker, m.Result)
+				return respond(m.Name, text, places)
+			}))
 		}
 	}
 	return list
+}
+
+func randomValue(t *testing.T, maker *instance.Maker, name string) (string, []instance.Place) {
+	t.Helper()
+	v, err := maker.Value(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, places := v.IndentPlaces()
+	return string(text), places
+}
+
+// attempt makes examples until one can be decoded. Nearly all can: the others have a stray member that gives them
+// another meaning, such as a request with a result; package roundtrip lists them.
+func attempt(t *testing.T, next func() example) example {
+	t.Helper()
+	for range 10 {
+		e := next()
+		good := true
+		for _, err := range e.decode(e.text) {
+			good = good && err == nil
+		}
+		if good {
+			return e
+		}
+	}
+	t.Fatal("no example can be decoded")
+	return example{}
 }
 
 func requires(s *load.Schema, name string) bool {
@@ -216,11 +240,6 @@ func TestPlantedFaultIsReportedWhereItIs(t *testing.T) {
 	for _, rev := range []mcp.Revision{mcp.Revision20251125, mcp.Revision20260728} {
 		planted, count := 0, 0
 		for _, e := range examples(t, rev) {
-			for way, err := range e.decode(e.text, limit) {
-				if err != nil {
-					t.Fatalf("%s: %s: %v", way, e.text, err)
-				}
-			}
 			for i, at := range e.places {
 				for j, f := range malformed {
 					if len(e.places) > 60 && (i+j)%(len(e.places)/30) != 0 {
