@@ -28,7 +28,7 @@ type Request struct {
 	ID      jsonrpc.ID // the zero ID for a notification
 	Method  string
 	Params  json.RawMessage // an object, or nil if there are none; a part of the message, not to be changed
-	Session *Session        // what it came through
+	Session *Session        // what it came through; nil for one that is served again, outside of any session
 
 	meta struct {
 		once sync.Once

@@ -15,9 +15,9 @@ func ServerHandler(h mcp.ServerHandler, n mcp.ServerNotificationHandler) Handler
 	return func(ctx context.Context, req *Request) (codec.Encoder, error) {
 		switch {
 		case req.IsNotification() && n != nil:
-			return nil, mcp.DispatchServerNotification(ctx, n, req.Session.Revision(), req.Method, req.Params)
+			return nil, mcp.DispatchServerNotification(ctx, n, req.revision(), req.Method, req.Params)
 		case !req.IsNotification() && h != nil:
-			return mcp.DispatchServer(ctx, h, req.Session.Revision(), req.Method, req.Params)
+			return mcp.DispatchServer(ctx, h, req.revision(), req.Method, req.Params)
 		}
 		return nil, unhandled(req)
 	}
@@ -28,9 +28,9 @@ func ClientHandler(h mcp.ClientHandler, n mcp.ClientNotificationHandler) Handler
 	return func(ctx context.Context, req *Request) (codec.Encoder, error) {
 		switch {
 		case req.IsNotification() && n != nil:
-			return nil, mcp.DispatchClientNotification(ctx, n, req.Session.Revision(), req.Method, req.Params)
+			return nil, mcp.DispatchClientNotification(ctx, n, req.revision(), req.Method, req.Params)
 		case !req.IsNotification() && h != nil:
-			return mcp.DispatchClient(ctx, h, req.Session.Revision(), req.Method, req.Params)
+			return mcp.DispatchClient(ctx, h, req.revision(), req.Method, req.Params)
 		}
 		return nil, unhandled(req)
 	}
@@ -57,4 +57,12 @@ func unhandled(req *Request) error {
 		return nil
 	}
 	return jsonrpc.MethodNotFound(req.Method)
+}
+
+// revision is that of the session, or "" for a request that came from none: see Request.Session.
+func (r *Request) revision() mcp.Revision {
+	if r.Session == nil {
+		return ""
+	}
+	return r.Session.Revision()
 }

@@ -215,9 +215,10 @@ func (o Options) create(ctx context.Context, req *session.Request, wish json.Raw
 }
 
 // Work returns the work that serves a stored request with a handler, as it was served when it
-// came, but outside of any session. It is for [task.Config.Resume].
+// came, but outside of any session and with the task's id for that of the request. It is for
+// [task.Config.Resume].
 func Work(handler session.Handler, r task.Record) task.Work {
-	return serve(handler, &session.Request{Method: r.Method, Params: r.Params})
+	return serve(handler, &session.Request{ID: codec.StringScalar(r.ID), Method: r.Method, Params: r.Params})
 }
 
 // serve is the work of a task: to serve its request. The outcome is that of a plain request.

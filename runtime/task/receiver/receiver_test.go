@@ -644,3 +644,23 @@ func TestResume(t *testing.T) {
 		}
 	})
 }
+
+type tools struct{ mcp.UnimplementedServerHandler }
+
+func (tools) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.CallToolOutcome, error) {
+	return &mcp.CallToolResult{Content: []mcp.ContentBlock{&mcp.TextContent{Text: p.Name}}}, nil
+}
+
+// So is work of a typed handler, though it has no session any more.
+func TestResumeTyped(t *testing.T) {
+	work := receiver.Work(session.ServerHandler(tools{}, nil), task.Record{ID: "old", Method: "tools/call", Params: json.RawMessage(`{"name":"t"}`)})
+	result, err := work(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := codec.Marshal(result)
+	equal(t, "result", `{"content":[{"type":"text","text":"t"}]}`, string(text))
+	if err != nil {
+		t.Error(err)
+	}
+}
