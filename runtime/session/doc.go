@@ -9,7 +9,8 @@
 // # What a session does
 //
 // [Connect] and [Serve] open one: the client introduces itself with initialize, both settle on a revision, and the
-// client confirms. Requests that come before that are refused. From then on a session
+// client confirms. Requests before that are refused; those that come while initialize is being answered wait for it.
+// [Resume] goes on with one that was opened before. From then on a session
 //
 //   - sends requests, finds the answer to each by its id, in its exact text, and gives up after a timeout,
 //   - serves requests, each in a goroutine of its own, and notifications, one after another,
