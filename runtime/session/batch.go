@@ -52,6 +52,6 @@ func (b *batch) skip() {
 	b.mu.Unlock()
 	if last {
 		b.text[0] = '['
-		b.s.write(transport.Message{Text: append(b.text, ']')})
+		b.s.reply(transport.Message{Text: append(b.text, ']')})
 	}
 }

@@ -21,16 +21,17 @@
 //
 // # What it does not wait for
 //
-// One goroutine reads. It waits for no handler, callback or caller, only for the transport to take the answers that
-// it gives itself. A handler that panics, hangs or is slow harms its own request alone.
+// One goroutine reads. It waits for no handler, callback or caller, nor for the transport to take the answers that it
+// gives itself, such as refusals. A handler that panics, hangs or is slow harms its own request alone.
 //
 // # Limits
 //
 // A peer that sends faster than it is served cannot make a session grow without bounds: requests above
 // [Config.MaxRequests] and [Config.MaxBytes] are refused with [CodeOverloaded], rather than left unread, for behind
 // them may be the very answers that the handlers wait for. Notifications above [Config.MaxNotifications] are
-// dropped. What the peer does not take is bounded by the transport: when its queue is full, writers wait, reading
-// stops, and if the peer takes nothing for long the transport gives up, and the session ends.
+// dropped. What the peer does not take is bounded by the transport: when its queue is full, writers wait, and when
+// thousands of refusals wait too, reading stops. If the peer takes nothing for long the transport gives up, and the
+// session ends.
 //
 // # Tasks
 //

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/session/sessiontest"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -97,6 +99,34 @@ func TestNotificationsAreTakenInOrderAndDroppedAboveTheLimit(t *testing.T) {
 	})
 }
 
+// Both sides refuse most of what the other one sends, through queues that hold a few messages.
+func TestPeersThatFloodEachOtherGetThrough(t *testing.T) {
+	side := sessiontest.Side{Config: session.Config{MaxRequests: 2, Timeout: -1, Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		if req.Method == "x/nested" {
+			result, err := req.Session.Call(ctx, "x", nil)
+			return session.Raw(result), err
+		}
+		return session.Raw(`{"text":"` + strings.Repeat("x", 200) + `"}`), nil
+	}}}
+	a, b := memory.Pair(memory.Options{MaxQueue: 2000, StallTimeout: 5 * time.Second})
+	c, s := sessiontest.Connect(t, a, b, side, side)
+	var wg sync.WaitGroup
+	for _, s := range []*session.Session{c, s} {
+		for range 200 {
+			wg.Go(func() {
+				for range 20 {
+					_, err := s.Call(t.Context(), "x/nested", nil)
+					if e, ok := errors.AsType[*jsonrpc.Error](err); err != nil && (!ok || e.Code != session.CodeOverloaded) {
+						t.Errorf("got %v", err)
+						return
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+}
+
 // A peer that sends requests and reads no answers is not read from any more once much waits for it, and given up when
 // that lasts.
 func TestAPeerThatDoesNotReadIsGivenUp(t *testing.T) {
@@ -109,7 +139,7 @@ func TestAPeerThatDoesNotReadIsGivenUp(t *testing.T) {
 		for ; err == nil; sent++ {
 			err = x.Write(t.Context(), transport.Message{Text: fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":"ping"}`, sent)})
 		}
-		if sent > 300 {
+		if sent > 40_000 {
 			t.Errorf("%d pings were taken", sent)
 		}
 		if err := s.Wait(); !errors.Is(err, transport.ErrStalled) {

@@ -65,11 +65,11 @@ func (s *Session) refuse(message jsonrpc.Message, err error, b *batch) {
 		return
 	}
 	s.cfg.Logger.Warn("message refused", "error", err)
-	s.reply(message.ID, &jsonrpc.Error{Code: jsonrpc.CodeOf(err), Message: err.Error()}, b)
+	s.answer(message.ID, &jsonrpc.Error{Code: jsonrpc.CodeOf(err), Message: err.Error()}, b)
 }
 
-// reply answers with an error what no handler gets to see.
-func (s *Session) reply(id jsonrpc.ID, err error, b *batch) {
+// answer answers what no handler gets to see: with an empty result or an error.
+func (s *Session) answer(id jsonrpc.ID, err error, b *batch) {
 	text, _, encodeErr := encodeAnswer(id, nil, err)
 	if encodeErr != nil {
 		return // a message that is not UTF-8 has been replaced: there is no other reason
@@ -78,13 +78,58 @@ func (s *Session) reply(id jsonrpc.ID, err error, b *batch) {
 		b.add(text)
 		return
 	}
-	s.write(transport.Message{Text: text, For: id, Answer: !id.IsZero()})
+	s.reply(transport.Message{Text: text, For: id, Answer: !id.IsZero()})
+}
+
+// maxReplies is how many answers of the read loop may wait for the transport.
+const maxReplies = 16384
+
+// reply sends an answer without waiting for the transport. Two peers that both have too much to do would else wait
+// for each other to read. It waits only if very many answers are waiting already, as with a peer that does not read
+// at all.
+func (s *Session) reply(m transport.Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.replies) >= maxReplies && !s.stopped {
+		s.replyRoom.Wait()
+	}
+	if s.stopped {
+		return
+	}
+	s.replies = append(s.replies, m)
+	if !s.replying {
+		s.replying = true
+		s.busy++
+		s.work.Add(1)
+		go s.sendReplies() // ends when none is left
+	}
+}
+
+// sendReplies hands replies over to the transport.
+func (s *Session) sendReplies() {
+	defer s.work.Done()
+	for {
+		s.mu.Lock()
+		batch := s.replies
+		s.replies = nil
+		s.replyRoom.Broadcast()
+		if len(batch) == 0 || s.stopped {
+			s.replying = false
+			s.finished()
+			s.mu.Unlock()
+			return
+		}
+		s.mu.Unlock()
+		for _, m := range batch {
+			s.write(m)
+		}
+	}
 }
 
 // request starts to serve a request, or refuses it.
 func (s *Session) request(message jsonrpc.Message, m transport.Message, b *batch) {
 	if message.Method == "ping" {
-		s.pong(message.ID, b)
+		s.answer(message.ID, nil, b) // at once, whatever else is going on
 		return
 	}
 	req := &Request{ID: message.ID, Method: message.Method, Params: message.Params, Session: s}
@@ -94,24 +139,11 @@ func (s *Session) request(message jsonrpc.Message, m transport.Message, b *batch
 	req.state = st
 	if err := s.admit(st); err != nil {
 		cancel(nil)
-		s.reply(message.ID, err, b)
+		s.answer(message.ID, err, b)
 		return
 	}
 	s.work.Add(1)
 	go st.serve() // ends when the handler returns
-}
-
-// pong answers a ping. It needs no handler, and is done at once whatever else is going on.
-func (s *Session) pong(id jsonrpc.ID, b *batch) {
-	text, _, err := encodeAnswer(id, nil, nil)
-	if err != nil {
-		return // cannot be: the id was read
-	}
-	if b != nil {
-		b.add(text)
-		return
-	}
-	s.write(transport.Message{Text: text, For: id, Answer: true})
 }
 
 // admit decides whether a request is served, and if so notes it.

@@ -67,9 +67,12 @@ type Session struct {
 	busy        int           // requests being served or answered, and calls waiting
 	quiet       chan struct{} // closed when busy is 0; nil if nobody waits for that
 	trackers    map[mcp.ProgressToken]*Tracker
-	notices     []*Request // that wait for the handler
-	noticeBytes int        // of their params
-	noticing    bool       // a goroutine hands them over
+	replies     []transport.Message // answers of the read loop itself that wait for the transport
+	replying    bool                // a goroutine hands them over
+	replyRoom   sync.Cond           // there is room for replies, or the session is over
+	notices     []*Request          // that wait for the handler
+	noticeBytes int                 // of their params
+	noticing    bool                // a goroutine hands them over
 }
 
 // phase is how far the opening handshake is.
@@ -93,6 +96,7 @@ func newSession(conn transport.Conn, role Role, cfg *Config) *Session {
 		serving:  map[jsonrpc.ID]*serving{},
 		trackers: map[mcp.ProgressToken]*Tracker{},
 	}
+	s.replyRoom.L = &s.mu
 	s.life, s.end = context.WithCancelCause(context.Background())
 	s.handler = s.base
 	for i := len(s.cfg.Receiving) - 1; i >= 0; i-- {
@@ -227,6 +231,7 @@ func (s *Session) stop(cause error) {
 		return
 	}
 	s.stopped = true
+	s.replyRoom.Broadcast()
 	s.end(cause)
 	calls := s.takeCalls()
 	trackers := s.trackers
@@ -295,7 +300,7 @@ func (s *Session) read() {
 		m, err := s.conn.Read()
 		if refused, ok := errors.AsType[*transport.MessageError](err); ok {
 			s.cfg.Logger.Warn("message refused", "error", refused.Err)
-			s.write(transport.Message{Text: parseError(refused)})
+			s.reply(transport.Message{Text: parseError(refused)})
 			continue
 		}
 		if lost, ok := errors.AsType[*transport.DeliveryError](err); ok {
