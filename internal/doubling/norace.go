@@ -1,0 +1,5 @@
+//go:build !race
+
+package doubling
+
+const race = false // the race detector is not on

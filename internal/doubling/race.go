@@ -1,0 +1,5 @@
+//go:build race
+
+package doubling
+
+const race = true
