@@ -18,7 +18,8 @@ type Event struct {
 	// event that was read it is the last id that the stream was given, up to and including this event.
 	ID string
 
-	// Data is what the event carries. It may be empty: such an event has an id or a retry, and is no message.
+	// Data is what the event carries. Nil means that it has no line of data, which makes it set an id or a retry
+	// and no more; an event with an empty one does the same, and is still an event.
 	Data []byte
 
 	// Retry is how long to wait before connecting again when the connection ends, in whole milliseconds; 0 says
@@ -40,11 +41,11 @@ func Append(dst []byte, e Event) []byte {
 		dst = strconv.AppendInt(dst, e.Retry.Milliseconds(), 10)
 		dst = append(dst, '\n')
 	}
-	for data := e.Data; ; {
+	for data := e.Data; data != nil; {
 		dst = append(dst, "data: "...)
 		end := lineEnd(data)
 		if end < 0 {
-			dst = append(dst, data...)
+			dst = append(append(dst, data...), '\n')
 			break
 		}
 		dst = append(append(dst, data[:end]...), '\n')
@@ -53,7 +54,7 @@ func Append(dst []byte, e Event) []byte {
 		}
 		data = data[end+1:]
 	}
-	return append(dst, "\n\n"...)
+	return append(dst, '\n')
 }
 
 // AppendComment appends a comment, which readers pass over: it shows that the connection is alive. Line breaks in text

@@ -113,7 +113,8 @@ func TestAppend(t *testing.T) {
 		in   Event
 		want string
 	}{
-		{"nothing", Event{}, "data: \n\n"},
+		{"a retry alone", Event{Retry: time.Second}, "retry: 1000\n\n"},
+		{"empty data", Event{ID: "1", Data: []byte{}}, "id: 1\ndata: \n\n"},
 		{"data", Event{Data: []byte("a")}, "data: a\n\n"},
 		{"everything", Event{Name: "x", ID: "i", Data: []byte("a"), Retry: 1500 * time.Millisecond}, "event: x\nid: i\nretry: 1500\ndata: a\n\n"},
 		{"the default name", Event{Name: "message", Data: []byte("a")}, "data: a\n\n"},
@@ -136,6 +137,7 @@ func FuzzRoundTrip(f *testing.F) {
 	f.Add("endpoint", "1.2", []byte(`{"a":1}`), uint16(100))
 	f.Add("", "", []byte("a\r\n\rb\n"), uint16(0))
 	f.Fuzz(func(t *testing.T, name, id string, data []byte, retry uint16) {
+		data = append([]byte{}, data...)
 		if strings.ContainsAny(name+id, "\r\n\x00") || len(name) > maxName || len(id) > maxName || name == message {
 			t.Skip()
 		}

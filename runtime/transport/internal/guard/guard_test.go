@@ -1,0 +1,208 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+)
+
+// request is a request that came in over a local address.
+func request(method, local, host string, header ...string) *http.Request {
+	r := httptest.NewRequest(method, "/mcp", nil)
+	r.Host = host
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Add(header[i], header[i+1])
+	}
+	addr, err := net.ResolveTCPAddr("tcp", local)
+	if err != nil {
+		panic(err) // the tests have addresses
+	}
+	return r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(addr)))
+}
+
+// Proves HTTP-02, HTTP-03.
+func TestAdmit(t *testing.T) {
+	const (
+		loopback = "127.0.0.1:8080"
+		public   = "192.0.2.7:8080"
+	)
+	for _, test := range []struct {
+		name   string
+		guard  Guard
+		local  string
+		host   string
+		origin string
+		want   int // 0 if it is let in
+	}{
+		{"no origin", Guard{}, loopback, "127.0.0.1:8080", "", 0},
+		{"localhost", Guard{}, loopback, "localhost:8080", "", 0},
+		{"localhost without a port", Guard{}, loopback, "LOCALHOST", "", 0},
+		{"the loopback address of IPv6", Guard{}, "[::1]:8080", "[::1]:8080", "", 0},
+		{"a name that leads to a loopback address", Guard{}, loopback, "evil.example.com:8080", "", 403},
+		{"and a page of that name", Guard{}, loopback, "evil.example.com:8080", "http://evil.example.com:8080", 403},
+		{"a name that looks like localhost", Guard{}, loopback, "localhost.example.com", "", 403},
+		{"no name", Guard{}, loopback, "", "", 403},
+		{"any name of a public server", Guard{}, public, "mcp.example.com", "", 0},
+		{"another name than those of the server", Guard{Hosts: []string{"mcp.example.com"}}, public, "evil.example.com", "", 403},
+		{"the name of the server", Guard{Hosts: []string{"mcp.example.com"}}, public, "MCP.example.com:8080", "", 0},
+		{"a name on a loopback connection, as behind a proxy", Guard{Hosts: []string{"mcp.example.com"}}, loopback, "mcp.example.com", "", 0},
+
+		{"a foreign page", Guard{}, loopback, "localhost:8080", "http://evil.example.com", 403},
+		{"a foreign page of a public server", Guard{}, public, "192.0.2.7:8080", "http://evil.example.com", 403},
+		{"a local page", Guard{}, loopback, "localhost:8080", "http://localhost:5173", 0},
+		{"a local page of a public server", Guard{}, public, "192.0.2.7:8080", "http://localhost:5173", 403},
+		{"no page", Guard{}, loopback, "localhost:8080", "null", 403},
+		{"an empty origin", Guard{}, loopback, "localhost:8080", "", 0},
+		{"what is no origin", Guard{}, loopback, "localhost:8080", "localhost", 403},
+		{"a page of an application", Guard{}, loopback, "localhost:8080", "file://localhost", 403},
+		{"the page of an address", Guard{}, public, "192.0.2.7:8080", "http://192.0.2.7:8080", 0},
+		{"the page of a name, which may be made to lead anywhere", Guard{}, public, "mcp.example.com", "http://mcp.example.com", 403},
+		{"the page of a name that is the server's", Guard{Hosts: []string{"mcp.example.com"}}, public, "mcp.example.com", "https://mcp.example.com", 0},
+		{"a listed page", Guard{Origins: []string{"https://app.example.com"}}, public, "mcp.example.com", "https://app.example.com", 0},
+		{"a listed page with another scheme", Guard{Origins: []string{"https://app.example.com"}}, public, "mcp.example.com", "http://app.example.com", 403},
+		{"every page", Guard{Origins: []string{"*"}}, public, "mcp.example.com", "null", 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for _, method := range []string{"GET", "POST", "DELETE"} {
+				r := request(method, test.local, test.host)
+				if test.origin != "" {
+					r.Header.Set("Origin", test.origin)
+				}
+				w := httptest.NewRecorder()
+				_, ok := test.guard.Admit(w, r)
+				if ok != (test.want == 0) || !ok && w.Code != test.want {
+					t.Errorf("%s: let in %v, status %d", method, ok, w.Code)
+				}
+				if !ok {
+					checkRefusal(t, w)
+				}
+			}
+		})
+	}
+}
+
+// checkRefusal checks that an answer has a JSON-RPC error without an id.
+func checkRefusal(t *testing.T, w *httptest.ResponseRecorder) {
+	t.Helper()
+	m, err := jsonrpc.Parse(w.Body.Bytes())
+	if err != nil || m.Kind != jsonrpc.KindErrorResponse || !m.ID.IsZero() || w.Header().Get("Content-Type") != "application/json" {
+		t.Errorf("%q, %v", w.Body, err)
+	}
+}
+
+func TestSeveralOrigins(t *testing.T) {
+	w := httptest.NewRecorder()
+	r := request("POST", "127.0.0.1:80", "localhost", "Origin", "http://localhost", "Origin", "http://localhost")
+	if _, ok := new(Guard).Admit(w, r); ok || w.Code != 403 {
+		t.Errorf("let in %v, status %d", ok, w.Code)
+	}
+}
+
+func TestShare(t *testing.T) {
+	g := Guard{Origins: []string{"https://app.example.com"}, Methods: "GET, POST"}
+	const host = "mcp.example.com"
+	w := httptest.NewRecorder()
+	if _, ok := g.Admit(w, request("OPTIONS", "192.0.2.7:80", host, "Origin", "https://app.example.com", "Access-Control-Request-Method", "POST")); ok || w.Code != 204 {
+		t.Errorf("preflight: let in %v, status %d", ok, w.Code)
+	}
+	want := http.Header{
+		"Vary":                          {"Origin"},
+		"Access-Control-Allow-Origin":   {"https://app.example.com"},
+		"Access-Control-Allow-Methods":  {"GET, POST"},
+		"Access-Control-Allow-Headers":  {"Accept, Authorization, Content-Type, Last-Event-ID, MCP-Protocol-Version, MCP-Session-Id"},
+		"Access-Control-Expose-Headers": {"MCP-Session-Id, WWW-Authenticate"},
+		"Access-Control-Max-Age":        {"600"},
+	}
+	if diff := cmp.Diff(want, w.Header()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	w = httptest.NewRecorder()
+	if _, ok := g.Admit(w, request("POST", "192.0.2.7:80", host)); !ok || len(w.Header()) > 0 {
+		t.Errorf("no page: let in %v, header %v", ok, w.Header())
+	}
+}
+
+func TestPrincipal(t *testing.T) {
+	type key struct{}
+	g := Guard{Principal: func(r *http.Request) (string, error) {
+		if token := r.Header.Get("Authorization"); token != "" {
+			return token, nil
+		}
+		return "", errors.New("no token")
+	}}
+	for _, method := range []string{"GET", "POST", "DELETE", "OPTIONS"} {
+		w := httptest.NewRecorder()
+		if _, ok := g.Admit(w, request(method, "127.0.0.1:80", "localhost")); ok || w.Code != 401 {
+			t.Errorf("%s: let in %v, status %d", method, ok, w.Code)
+		}
+		checkRefusal(t, w)
+	}
+	r := request("POST", "127.0.0.1:80", "localhost", "Authorization", "ann")
+	outer, cancel := context.WithCancel(context.WithValue(r.Context(), key{}, "kept"))
+	cancel()
+	ctx, ok := g.Admit(httptest.NewRecorder(), r.WithContext(outer))
+	if !ok {
+		t.Fatal("not let in")
+	}
+	if p, ok := transport.Principal(ctx); !ok || p != "ann" || ctx.Value(key{}) != "kept" || ctx.Err() != nil {
+		t.Errorf("principal %q, %v, value %v, %v", p, ok, ctx.Value(key{}), ctx.Err())
+	}
+}
+
+// slow is a body that does not come.
+type slow struct{}
+
+func (slow) Read([]byte) (int, error) { return 0, context.DeadlineExceeded }
+
+func TestReadBody(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		header []string
+		body   io.Reader
+		want   string
+		status int
+	}{
+		{"JSON", []string{"Content-Type", "application/json"}, strings.NewReader(`{"a":1}`), `{"a":1}`, 200},
+		{"with a charset", []string{"Content-Type", "Application/JSON; charset=utf-8"}, strings.NewReader(`{}`), `{}`, 200},
+		{"of unknown length", []string{"Content-Type", "application/json"}, io.MultiReader(strings.NewReader("12345678"), strings.NewReader("90")), `1234567890`, 200},
+		{"empty", []string{"Content-Type", "application/json"}, strings.NewReader(""), "", 200},
+		{"no type", nil, strings.NewReader("{}"), "", 415},
+		{"another type", []string{"Content-Type", "text/plain"}, strings.NewReader("{}"), "", 415},
+		{"compressed", []string{"Content-Type", "application/json", "Content-Encoding", "gzip"}, strings.NewReader("{}"), "", 415},
+		{"too long", []string{"Content-Type", "application/json"}, strings.NewReader("12345678901"), "", 413},
+		{"too long, of unknown length", []string{"Content-Type", "application/json"}, io.MultiReader(strings.NewReader("12345678"), strings.NewReader("901")), "", 413},
+		{"too slow", []string{"Content-Type", "application/json"}, slow{}, "", 408},
+		{"cut off", []string{"Content-Type", "application/json"}, io.MultiReader(strings.NewReader("12"), &cut{}), "", 400},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := httptest.NewRequest("POST", "/", test.body)
+			for i := 0; i < len(test.header); i += 2 {
+				r.Header.Set(test.header[i], test.header[i+1])
+			}
+			w := httptest.NewRecorder()
+			body, ok := ReadBody(w, r, 10, time.Minute)
+			if string(body) != test.want || ok != (test.status == 200) || w.Code != test.status {
+				t.Errorf("%q, %v, status %d", body, ok, w.Code)
+			}
+			if !ok {
+				checkRefusal(t, w)
+			}
+		})
+	}
+}
+
+// cut is a body that breaks off.
+type cut struct{}
+
+func (*cut) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }

@@ -1,0 +1,106 @@
+package guard
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+)
+
+// Refuse answers with an HTTP status and an error response that has no id.
+func Refuse(w http.ResponseWriter, status int, code int64, message string) {
+	RefuseCall(w, status, jsonrpc.ID{}, &jsonrpc.Error{Code: code, Message: message})
+}
+
+// RefuseCall answers with an HTTP status and an error response to the request with an id, which may be the zero ID.
+func RefuseCall(w http.ResponseWriter, status int, id jsonrpc.ID, e *jsonrpc.Error) {
+	message := jsonrpc.NewErrorResponse(id, e)
+	text, err := codec.Marshal(&message)
+	if err != nil { // it is not UTF-8
+		message.Error = &jsonrpc.Error{Code: e.Code, Message: http.StatusText(status)}
+		text, _ = codec.Marshal(&message)
+	}
+	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "1")
+	}
+	WriteJSON(w, status, text)
+}
+
+// WriteJSON answers with an HTTP status and a message.
+func WriteJSON(w http.ResponseWriter, status int, text []byte) {
+	h := w.Header()
+	h["Content-Type"] = []string{"application/json"}
+	h["Content-Length"] = []string{strconv.Itoa(len(text))}
+	w.WriteHeader(status)
+	w.Write(text)
+}
+
+// ReadBody returns the body of a request: JSON of at most max bytes, that arrives within timeout. Otherwise it has
+// answered, with 415, 413, 408 or 400.
+func ReadBody(w http.ResponseWriter, r *http.Request, max int, timeout time.Duration) (body []byte, ok bool) {
+	if kind := r.Header.Get("Content-Type"); kind != "application/json" {
+		if kind, _, err := mime.ParseMediaType(kind); err != nil || kind != "application/json" {
+			Refuse(w, http.StatusUnsupportedMediaType, jsonrpc.CodeInvalidRequest, "the content type is not application/json")
+			return nil, false
+		}
+	}
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
+		Refuse(w, http.StatusUnsupportedMediaType, jsonrpc.CodeInvalidRequest, "content encodings are not supported")
+		return nil, false
+	}
+	if r.ContentLength > int64(max) {
+		w.Header().Set("Connection", "close")
+		Refuse(w, http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest, fmt.Sprintf("the message has more than %d bytes", max))
+		return nil, false
+	}
+	conn := http.NewResponseController(w)
+	conn.SetReadDeadline(time.Now().Add(timeout)) // where that is not supported, the http.Server's own timeout must do
+	body, err := readAll(http.MaxBytesReader(w, r.Body, int64(max)), r.ContentLength)
+	conn.SetReadDeadline(time.Time{}) // or it would end the exchange itself
+	if err == nil {
+		return body, true
+	}
+	if _, long := errors.AsType[*http.MaxBytesError](err); long {
+		Refuse(w, http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest, fmt.Sprintf("the message has more than %d bytes", max))
+		return nil, false
+	}
+	w.Header().Set("Connection", "close")
+	status := http.StatusBadRequest
+	if timed, ok := errors.AsType[interface {
+		error
+		Timeout() bool
+	}](err); ok && timed.Timeout() {
+		status = http.StatusRequestTimeout
+	}
+	Refuse(w, status, jsonrpc.CodeParseError, "the message did not arrive whole")
+	return nil, false
+}
+
+// readAll reads a body whose length may be known. Memory grows with what has arrived, not with what was announced.
+func readAll(r io.Reader, length int64) ([]byte, error) {
+	const first = 64 << 10
+	size := int64(512)
+	if length > 0 {
+		size = min(length, first)
+	}
+	buf := make([]byte, 0, size+1) // one more, so that the end is seen without growing
+	for {
+		n, err := r.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		if err == io.EOF {
+			return buf, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(buf) == cap(buf) {
+			buf = append(buf, 0)[:len(buf)]
+		}
+	}
+}
