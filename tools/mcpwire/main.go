@@ -48,6 +48,7 @@ type command struct {
 func commands() []command {
 	return []command{
 		decode(),
+		playDemo(),
 		generate(),
 		schemaSync(),
 		schemaDiff(),

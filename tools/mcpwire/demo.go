@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
+	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/demo"
+)
+
+// playDemo is the command demo.
+func playDemo() command {
+	return command{
+		name:  "demo",
+		short: "play a task that survives the death of its server",
+		help: `Demo starts a server in a process of its own and calls a tool of it as a task. It shows the
+progress, kills the server in the middle, starts it again, answers a question of the task, and
+shows the result. Then it lists what went over the wire.
+
+Example:
+
+    mcpwire demo -svg demo.svg`,
+		setup: func(flags *flag.FlagSet) func(context.Context, streams, []string) error {
+			svg := flags.String("svg", "", "also draw the conversation, into this `file`")
+			serve := flags.String("serve", "", "be the server, with its tasks in this `file`")
+			return func(ctx context.Context, s streams, args []string) error {
+				switch {
+				case len(args) > 0:
+					return usagef("unexpected argument %q", args[0])
+				case *serve != "":
+					return demo.Serve(*serve)
+				}
+				return runDemo(ctx, s, *svg)
+			}
+		},
+	}
+}
+
+func runDemo(ctx context.Context, s streams, svg string) error {
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "mcpwire-demo")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	client := demo.Client{
+		Server: stdio.Command{
+			Path: program, Args: []string{"demo", "-serve", filepath.Join(dir, "tasks")},
+			Stderr: s.err,
+		},
+		Out: s.out, Terminal: isTerminal(s.out),
+	}
+	rec, err := client.Run(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(s.out)
+	if err := rec.Print(s.out); err != nil || svg == "" {
+		return err
+	}
+	f, err := os.Create(svg)
+	if err != nil {
+		return err
+	}
+	return errors.Join(rec.Draw(f), f.Close())
+}
+
+// isTerminal reports whether somebody looks at what is written.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

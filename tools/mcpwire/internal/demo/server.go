@@ -1,0 +1,109 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/bolt"
+	"github.com/mcpwire/mcpwire/runtime/task/receiver"
+	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
+)
+
+// Serve is the server of the demo, on standard input and output. It keeps its tasks in a file.
+func Serve(file string) error {
+	store, err := bolt.Open(file)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	handler := session.ServerHandler(tools{}, nil)
+	manager, err := task.New(context.Background(), task.Config{
+		Store:  store,
+		Resume: func(r task.Record) task.Work { return receiver.Work(handler, r) },
+	})
+	if err != nil {
+		return err
+	}
+	defer manager.Close(context.Background())
+	cfg := &session.Config{Handler: handler}
+	receiver.Attach(cfg, receiver.Options{Manager: manager, Support: func(context.Context, *session.Request) receiver.Support {
+		return receiver.Support{Mode: mcp.ToolExecutionTaskSupportOptional, Restartable: true}
+	}})
+	return session.Serve(stdio.Server(stdio.Options{}), &mcp.InitializeResult{
+		ServerInfo:   mcp.Implementation{Name: "mcpwire demo server", Version: "1"},
+		Capabilities: mcp.ServerCapabilities{Tools: new(mcp.ServerCapabilitiesTools), Tasks: receiver.ServerCapabilities(true)},
+	}, cfg).Wait()
+}
+
+// tools has one tool, which renders frames, a few hundredths of a second each.
+type tools struct{ mcp.UnimplementedServerHandler }
+
+func (tools) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.CallToolOutcome, error) {
+	var args struct{ Frames int }
+	if err := json.Unmarshal(p.Arguments, &args); err != nil {
+		return nil, jsonrpc.InvalidParams(err)
+	}
+	peer, _ := session.PeerFrom(ctx)
+	quality := "draft"
+	for i := range args.Frames {
+		if i == askAt {
+			var err error
+			if quality, err = ask(ctx, peer); err != nil {
+				return nil, err
+			}
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		peer.Report(session.Progress{Value: float64(i + 1), Total: new(float64(args.Frames)), Message: fmt.Sprintf("frame %d", i+1)})
+	}
+	text := fmt.Sprintf("%d frames in %s quality", args.Frames, quality)
+	return &mcp.CallToolResult{Content: []mcp.ContentBlock{&mcp.TextContent{Text: text}}}, nil
+}
+
+// form is what the tool asks for: the quality, as text.
+type form struct {
+	Quality string `json:"quality"`
+}
+
+func ask(ctx context.Context, peer session.Peer) (quality string, err error) {
+	var schema mcp.ElicitRequestFormParamsRequestedSchema
+	if err := codec.Unmarshal([]byte(`{"type":"object","properties":{"quality":{"type":"string"}},"required":["quality"]}`), &schema); err != nil {
+		return "", err
+	}
+	raw, err := peer.Call(ctx, "elicitation/create", &mcp.ElicitRequestFormParams{Message: "Which quality?", RequestedSchema: schema})
+	if err != nil {
+		return "", err
+	}
+	var result struct {
+		Action  mcp.ElicitResultAction `json:"action"`
+		Content form                   `json:"content"`
+	}
+	if err := json.Unmarshal(raw, &result); err != nil {
+		return "", err
+	}
+	if result.Action != mcp.ElicitResultActionAccept {
+		return "draft", nil
+	}
+	return result.Content.Quality, nil
+}
+
+// answer is the user's answer to ask.
+func answer(quality string) (*mcp.ElicitResult, error) {
+	content, err := json.Marshal(form{quality})
+	if err != nil {
+		return nil, err
+	}
+	result := new(mcp.ElicitResult)
+	err = codec.Unmarshal([]byte(`{"action":"accept","content":`+string(content)+`}`), result)
+	return result, err
+}
