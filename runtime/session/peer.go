@@ -30,7 +30,7 @@ func PeerFrom(ctx context.Context) (p Peer, ok bool) {
 	if p, ok = ctx.Value(peerKey{}).(Peer); ok {
 		return p, true
 	}
-	if req, ok := FromContext(ctx); ok {
+	if req, ok := FromContext(ctx); ok && req.Session != nil {
 		return requestor{req}, true
 	}
 	return nil, false

@@ -110,7 +110,7 @@ func Principal(ctx context.Context) string {
 	if p, ok := transport.Principal(ctx); ok {
 		return p
 	}
-	if req, ok := FromContext(ctx); ok {
+	if req, ok := FromContext(ctx); ok && req.Session != nil {
 		return req.Session.cfg.Principal
 	}
 	return ""

@@ -178,8 +178,14 @@ func TestWorkMayBeDoneForAnotherPeerAndRequest(t *testing.T) {
 	if got := session.Principal(ctx); got != "" {
 		t.Errorf("the principal is %q", got)
 	}
-	req := &session.Request{Method: "x"}
+	req := &session.Request{Method: "tools/call", Params: []byte(`{"name":"echo","arguments":{}}`), ID: codec.IntScalar(1)}
 	ctx = session.NewContext(ctx, req)
+	if peer, ok := session.PeerFrom(ctx); ok || session.Principal(ctx) != "" {
+		t.Errorf("without a session the peer is %v", peer)
+	}
+	if _, err := session.ServerHandler(tools{}, nil)(ctx, req); err != nil {
+		t.Errorf("a request without a session: %v", err)
+	}
 	if got, ok := session.FromContext(ctx); got != req || !ok {
 		t.Errorf("the request is %v", got)
 	}

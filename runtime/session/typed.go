@@ -10,7 +10,7 @@ import (
 
 // ServerHandler returns a Handler for a server: requests go to h and notifications to n, either of which may be nil.
 // Params are checked against the schema of the session's revision first; faults are answered with
-// [jsonrpc.CodeInvalidParams].
+// [jsonrpc.CodeInvalidParams]. Those of a request without a session were checked when it came.
 func ServerHandler(h mcp.ServerHandler, n mcp.ServerNotificationHandler) Handler {
 	return func(ctx context.Context, req *Request) (codec.Encoder, error) {
 		switch {
