@@ -1,0 +1,314 @@
+// Package httpend is the part of a client over HTTP that does not depend on which of the two transports it is:
+// HTTP requests with their headers, what was received and waits to be read, bounds on what is sent, and the end of
+// it all.
+package httpend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"sync"
+	"sync/atomic"
+
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
+)
+
+// End is the client's end of a connection.
+type End struct {
+	Options httpclient.Options // with defaults
+
+	client http.Client
+	own    *http.Transport // the client's, if it is ours to close
+	room   room
+	stalls atomic.Int32 // messages in a row that the server left untouched
+	in     chan received
+
+	life context.Context // ends when everything has to stop
+	stop context.CancelCauseFunc
+
+	mu      sync.Mutex
+	closed  chan struct{}  // closed when nothing is read or written any more
+	err     error          // why; set before closed is closed
+	work    sync.WaitGroup // what runs; nothing is added once closed is
+	sending sync.WaitGroup // messages that Close lets go out; like work
+}
+
+// received is what Read returns.
+type received struct {
+	m   transport.Message
+	err error
+}
+
+// waiting is how many messages may wait to be read. Each of those who have more waits with one.
+const waiting = 16
+
+// New returns an end.
+func New(o httpclient.Options) *End {
+	e := &End{Options: o.WithDefaults(), in: make(chan received, waiting), closed: make(chan struct{})}
+	e.room = room{max: e.Options.MaxQueue, stall: e.Options.StallTimeout}
+	e.life, e.stop = context.WithCancelCause(context.Background())
+	if o.HTTP != nil {
+		e.client = *o.HTTP
+		e.client.Timeout = 0
+	} else {
+		e.own = ownTransport()
+		e.client.Transport = e.own
+	}
+	if e.client.CheckRedirect == nil {
+		e.client.CheckRedirect = sameOrigin
+	}
+	return e
+}
+
+// ownTransport returns a transport for many requests to one host at once.
+func ownTransport() *http.Transport {
+	t := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true}
+	if std, ok := http.DefaultTransport.(*http.Transport); ok {
+		t = std.Clone()
+	}
+	t.MaxIdleConns = 0
+	t.MaxIdleConnsPerHost = 256
+	return t
+}
+
+// maxRedirects is how many redirects in a row are followed.
+const maxRedirects = 5
+
+// sameOrigin lets redirects lead only where the session id and the headers of the user may be sent as well, and only
+// if the request stays what it is.
+func sameOrigin(req *http.Request, via []*http.Request) error {
+	first := via[0]
+	switch {
+	case len(via) > maxRedirects:
+		return fmt.Errorf("%w: more than %d in a row", httpclient.ErrRedirect, maxRedirects)
+	case req.Method != first.Method:
+		return fmt.Errorf("%w: it makes %s of %s", httpclient.ErrRedirect, req.Method, first.Method)
+	case !SameOrigin(req.URL, first.URL):
+		return fmt.Errorf("%w: it leads to another origin, %s", httpclient.ErrRedirect, req.URL.Redacted())
+	}
+	return nil
+}
+
+// SameOrigin reports whether two URLs have scheme, host and port in common.
+func SameOrigin(a, b *url.URL) bool {
+	return a.Scheme == b.Scheme && a.Hostname() == b.Hostname() && port(a) == port(b)
+}
+
+func port(u *url.URL) string {
+	if p := u.Port(); p != "" {
+		return p
+	}
+	if u.Scheme == "https" {
+		return "443"
+	}
+	return "80"
+}
+
+// ParseURL parses the URL of a server.
+func ParseURL(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, fmt.Errorf("%q is no URL of a server", u.Redacted())
+	}
+	return u, nil
+}
+
+// Read returns what was delivered, in order. It is the Read of a [transport.Conn].
+func (e *End) Read() (transport.Message, error) {
+	select {
+	case <-e.closed:
+		return transport.Message{}, e.err
+	default:
+	}
+	select {
+	case r := <-e.in:
+		return r.m, r.err
+	case <-e.closed:
+		return transport.Message{}, e.err
+	}
+}
+
+// Deliver brings a message to who reads; ok is false if ctx or the connection ended first.
+func (e *End) Deliver(ctx context.Context, text []byte) (ok bool) {
+	return e.put(ctx, received{m: transport.Message{Text: text}})
+}
+
+// Refuse tells who reads that a message from the server was refused.
+func (e *End) Refuse(ctx context.Context, err *transport.MessageError) (ok bool) {
+	return e.put(ctx, received{err: err})
+}
+
+// Forward brings what another connection was read to yield to who reads; ok is false if that was its end, which is
+// the end of this one too.
+func (e *End) Forward(m transport.Message, err error) (ok bool) {
+	_, refused := errors.AsType[*transport.MessageError](err)
+	_, lost := errors.AsType[*transport.DeliveryError](err)
+	if err != nil && !refused && !lost {
+		e.Fail(err)
+		return false
+	}
+	return e.put(e.life, received{m, err})
+}
+
+// Lose tells who reads that a message was lost. It does not wait; ID is that of a request, or zero.
+func (e *End) Lose(id jsonrpc.ID, err error) {
+	lost := received{err: &transport.DeliveryError{ID: id, Err: err}}
+	select {
+	case e.in <- lost:
+	default:
+		e.Go(func() { e.put(e.life, lost) }) // ends with the connection
+	}
+}
+
+func (e *End) put(ctx context.Context, r received) (ok bool) {
+	select {
+	case e.in <- r:
+		return true
+	case <-e.closed:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// Closed is closed when nothing is read or written any more.
+func (e *End) Closed() <-chan struct{} { return e.closed }
+
+// Err returns why the connection is over, or nil if it is not.
+func (e *End) Err() error {
+	select {
+	case <-e.closed:
+		return e.err
+	default:
+		return nil
+	}
+}
+
+// Go runs f in a goroutine that Close waits for; ok is false if the connection is over.
+func (e *End) Go(f func()) (ok bool) { return e.run(&e.work, f) }
+
+// GoSend is Go for what sends an answer, which Close gives time to do so.
+func (e *End) GoSend(f func()) (ok bool) { return e.run(&e.sending, f) }
+
+func (e *End) run(group *sync.WaitGroup, f func()) (ok bool) {
+	if !e.enter(group) {
+		return false
+	}
+	go func() { // ends with f, which ends with the connection
+		defer group.Done()
+		f()
+	}()
+	return true
+}
+
+func (e *End) enter(group *sync.WaitGroup) (ok bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.Err() != nil {
+		return false
+	}
+	group.Add(1)
+	return true
+}
+
+// Sending notes that the caller sends something, until done is called, so that Close gives it time to do so; ok is
+// false if the connection is over.
+func (e *End) Sending() (done func(), ok bool) {
+	if !e.enter(&e.sending) {
+		return nil, false
+	}
+	return e.sending.Done, true
+}
+
+// Fail ends the connection because of err, which Read and Write return from now on, without waiting for anything;
+// first is false if it is over already.
+func (e *End) Fail(err error) (first bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.Err() != nil {
+		return false
+	}
+	e.err = err
+	close(e.closed)
+	return true
+}
+
+// Abort is Fail, and stops everything that runs.
+func (e *End) Abort(err error) {
+	e.Fail(err)
+	e.stop(err)
+}
+
+// Stop waits for what is being sent, for a while, stops all the rest, and waits until nothing runs any more.
+func (e *End) Stop() {
+	e.Fail(transport.ErrClosed)
+	sent := make(chan struct{})
+	go func() { // ends when life has
+		defer close(sent)
+		e.sending.Wait()
+	}()
+	flush, cancel := context.WithTimeout(context.Background(), e.Options.FlushTimeout)
+	defer cancel()
+	select {
+	case <-sent:
+	case <-flush.Done():
+	}
+	e.stop(transport.ErrClosed)
+	<-sent
+	e.work.Wait()
+}
+
+// Release gives up connections that are kept for later.
+func (e *End) Release() {
+	if e.own != nil {
+		e.own.CloseIdleConnections()
+	}
+}
+
+// Within returns a context with the values of ctx that ends with the connection, rather than with ctx.
+func (e *End) Within(ctx context.Context) (context.Context, context.CancelCauseFunc) {
+	return context.WithCancelCause(&valued{e.life, ctx})
+}
+
+// valued is a context that has the values of another one as well.
+type valued struct {
+	context.Context
+	values context.Context
+}
+
+func (c *valued) Value(key any) any {
+	if v := c.Context.Value(key); v != nil {
+		return v
+	}
+	return c.values.Value(key)
+}
+
+// maxStalls is how many messages in a row the server may leave untouched until it is taken for gone.
+const maxStalls = 2
+
+// Patience returns a context that ends when a server should have taken a message long ago.
+func (e *End) Patience(ctx context.Context) (context.Context, context.CancelFunc) {
+	stall := e.Options.StallTimeout
+	return context.WithTimeoutCause(ctx, stall, fmt.Errorf("%w: no answer within %v", transport.ErrStalled, stall))
+}
+
+// Stalled counts err if it says that the server took no message for too long, and reports whether it must be taken
+// for gone. An answer of any kind ends the count.
+func (e *End) Stalled(err error) (gone bool) {
+	return errors.Is(err, transport.ErrStalled) && e.stalls.Add(1) >= maxStalls
+}
+
+// Life ends when everything has to stop.
+func (e *End) Life() context.Context { return e.life }
+
+// Room waits for room for a message of n bytes; GiveRoom gives it back.
+func (e *End) Room(ctx context.Context, n int) error { return e.room.take(ctx, e.closed, n) }
+
+// GiveRoom gives room for a message of n bytes back.
+func (e *End) GiveRoom(n int) { e.room.give(n) }

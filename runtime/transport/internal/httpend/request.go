@@ -1,0 +1,162 @@
+package httpend
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
+)
+
+// Request is an HTTP request.
+type Request struct {
+	Method string
+	URL    *url.URL
+	Header http.Header // of the protocol; owned by Do
+	Text   []byte      // the message in its body, or nil
+	Sent   func()      // called when Text has gone out, maybe more than once; nil for nothing
+}
+
+// Do sends a request. The body of the answer must be closed, whatever its status.
+func (e *End) Do(ctx context.Context, r Request) (*http.Response, error) {
+	req := &http.Request{
+		Method: r.Method, URL: r.URL, Header: r.Header, Host: r.URL.Host,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}
+	for name, values := range e.Options.Header {
+		req.Header[http.CanonicalHeaderKey(name)] = values[:len(values):len(values)]
+	}
+	if host := req.Header.Get("Host"); host != "" {
+		req.Host = host
+	}
+	if r.Text != nil {
+		req.ContentLength = int64(len(r.Text))
+		req.GetBody = func() (io.ReadCloser, error) { return newBody(r.Text, r.Sent), nil }
+		req.Body = newBody(r.Text, r.Sent)
+	}
+	req = req.WithContext(ctx)
+	if e.Options.Prepare != nil {
+		if err := e.Options.Prepare(req); err != nil {
+			return nil, fmt.Errorf("preparing an HTTP request: %w", err)
+		}
+	}
+	resp, err := e.client.Do(req)
+	if err == nil {
+		e.stalls.Store(0)
+	}
+	if err != nil && ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return resp, err
+}
+
+// body is a message on its way.
+type body struct {
+	bytes.Reader
+	sent func()
+}
+
+func newBody(text []byte, sent func()) *body {
+	b := &body{sent: sent}
+	b.Reset(text)
+	return b
+}
+
+// Close is called when the message has gone out, or cannot.
+func (b *body) Close() error {
+	if b.sent != nil && b.Len() == 0 {
+		b.sent()
+	}
+	return nil
+}
+
+// Unreached reports whether err means that no connection to the server could be made, so that nothing was sent.
+func Unreached(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && (op.Op == "dial" || op.Op == "proxyconnect")
+}
+
+// Content types.
+const (
+	JSON   = "application/json"
+	Events = "text/event-stream"
+)
+
+// ContentType returns the type of an answer, without parameters, in lower case.
+func ContentType(resp *http.Response) string {
+	text := resp.Header.Get("Content-Type")
+	if text == JSON || text == Events {
+		return text
+	}
+	media, _, err := mime.ParseMediaType(text)
+	if err != nil {
+		media, _, _ = strings.Cut(text, ";") // parameters that are wrong say nothing about the type
+		media = strings.ToLower(strings.TrimSpace(media))
+	}
+	return media
+}
+
+// ReadAll reads the body of an answer that is one message.
+func (e *End) ReadAll(resp *http.Response) ([]byte, error) {
+	limit := e.Options.MaxMessage
+	if resp.ContentLength > int64(limit) {
+		return nil, fmt.Errorf("%w: an answer of %d bytes", transport.ErrTooLong, resp.ContentLength)
+	}
+	size := bytes.MinRead
+	if resp.ContentLength >= 0 {
+		size += int(resp.ContentLength) // the reader wants room to see the end
+	}
+	buf := bytes.NewBuffer(make([]byte, 0, size))
+	_, err := buf.ReadFrom(io.LimitReader(resp.Body, int64(limit)+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", httpclient.ErrCut, err)
+	case buf.Len() > limit:
+		return nil, fmt.Errorf("%w: an answer of more than %d bytes", transport.ErrTooLong, limit)
+	}
+	return buf.Bytes(), nil
+}
+
+// maxExcerpt is how much is read of the body of a refusal.
+const maxExcerpt = 8 << 10
+
+// maxQuoted is how much of it an error quotes.
+const maxQuoted = 500
+
+// Status returns the error that the status of an answer is, which is not one of success, and the id that the
+// JSON-RPC error in it has, if there is one. It reads the body as far as necessary.
+func Status(resp *http.Response) (err *httpclient.StatusError, id jsonrpc.ID) {
+	err = &httpclient.StatusError{Method: resp.Request.Method, Code: resp.StatusCode, Header: resp.Header}
+	text, readErr := io.ReadAll(io.LimitReader(resp.Body, maxExcerpt))
+	if readErr != nil && len(text) == 0 {
+		return err, id
+	}
+	if ContentType(resp) == JSON {
+		m, parseErr := jsonrpc.Parse(text)
+		if parseErr == nil && m.Kind == jsonrpc.KindErrorResponse {
+			err.RPC, id = m.Error, m.ID
+		}
+	}
+	text = bytes.TrimSpace(text)
+	err.Body = strings.ToValidUTF8(string(text[:min(len(text), maxQuoted)]), "\uFFFD")
+	return err, id
+}
+
+// Discard reads what is left of a short answer, so that its connection can be used again, and closes it.
+func Discard(resp *http.Response) {
+	io.CopyN(io.Discard, resp.Body, maxExcerpt)
+	resp.Body.Close()
+}
+
+// Parse reads the envelope of a message, which is not changed any more.
+func Parse(text []byte) (jsonrpc.Message, error) { return jsonrpc.Parse(text, codec.NoCopy()) }

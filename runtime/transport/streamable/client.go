@@ -1,0 +1,349 @@
+package streamable
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
+	"github.com/mcpwire/mcpwire/runtime/transport/internal/httpend"
+	"github.com/mcpwire/mcpwire/runtime/transport/sse"
+)
+
+// ClientOptions say how a client reaches its server. The zero value means the defaults.
+type ClientOptions struct {
+	httpclient.Options
+
+	// NoListen does without the standing stream, on which the server sends what belongs to no request.
+	NoListen bool
+
+	// NoFallback does without the older transport, HTTP with SSE, which is tried if the server does not take the
+	// first message (MCP transports, "Backwards Compatibility").
+	NoFallback bool
+
+	// Renewed is called after the server had dropped its session and a new one was opened in its place, with the
+	// result of initialize, in a goroutine that Close waits for. What the server kept with the session, such as
+	// subscriptions and the log level, has to be set again. Nil does nothing.
+	Renewed func(initializeResult json.RawMessage)
+}
+
+// ErrSessionLost says that the server has dropped the session to which a message belonged.
+var ErrSessionLost = errors.New("streamable: the server has dropped the session")
+
+// Client is the client's end of a connection over Streamable HTTP. It is a [transport.Conn] for a session in the
+// role of the client (MCP transports, "Streamable HTTP").
+//
+// Each message that is written is one POST, which is never repeated once the server may have got it. A message that
+// is lost, or refused with an HTTP status, is reported by Read as a [*transport.DeliveryError], which may wrap a
+// [*httpclient.StatusError]; the connection goes on. A stream that breaks is resumed. Write returns when a
+// notification was taken by the server or is lost, so that what is written next comes behind it; it does not wait
+// for the answer to a request, nor for an answer to be taken.
+//
+// When the server answers with status 404 because it has dropped the session, the Client opens a new one with the
+// initialize and the notifications/initialized that were written first, and goes on: the message that was refused is
+// sent again, requests that the server had accepted before fail with [ErrSessionLost], and requests of the server
+// that have not been answered are cancelled. If the server does not want a new session, or changes the revision, the
+// connection is over.
+//
+// The id of the session is a secret: it is in no error and no log.
+type Client struct {
+	end     *httpend.End
+	url     *url.URL
+	options ClientOptions
+	close   func() error
+
+	none *epoch // before the first answer to initialize
+	old  atomic.Pointer[sse.Client]
+
+	mu        sync.Mutex
+	epoch     *epoch
+	renewal   *renewal                 // that is under way, or nil
+	hello     []byte                   // the initialize request
+	ready     []byte                   // the notification behind it
+	exchanges map[jsonrpc.ID]*exchange // requests that wait for their answers
+	asked     map[jsonrpc.ID]struct{}  // requests of the server that were not answered
+}
+
+// Dial returns a connection with the server at a URL. Nothing is sent before the first Write.
+func Dial(serverURL string, o ClientOptions) (*Client, error) {
+	u, err := httpend.ParseURL(serverURL)
+	if err != nil {
+		return nil, fmt.Errorf("streamable: %w", err)
+	}
+	c := &Client{
+		end: httpend.New(o.Options), url: u, options: o,
+		exchanges: map[jsonrpc.ID]*exchange{},
+		asked:     map[jsonrpc.ID]struct{}{},
+	}
+	c.none = c.newEpoch("", "")
+	c.epoch = c.none
+	c.close = sync.OnceValue(c.shutDown)
+	return c, nil
+}
+
+// Read returns the next message from the server.
+func (c *Client) Read() (transport.Message, error) { return c.end.Read() }
+
+// Write sends a message.
+func (c *Client) Write(ctx context.Context, m transport.Message) error {
+	if old := c.old.Load(); old != nil {
+		return old.Write(ctx, m)
+	}
+	if m.Answer {
+		return c.answer(ctx, m)
+	}
+	envelope, _ := httpend.Parse(m.Text) // whatever is wrong with it, the server will tell
+	switch envelope.Kind {
+	case jsonrpc.KindRequest:
+		return c.request(ctx, m.Text, envelope)
+	case jsonrpc.KindResponse, jsonrpc.KindErrorResponse:
+		m.For = envelope.ID
+		return c.answer(ctx, m)
+	}
+	return c.notify(ctx, m.Text, envelope)
+}
+
+// answer sends an answer to a request of the server, without waiting for it to be taken.
+func (c *Client) answer(ctx context.Context, m transport.Message) error {
+	if !m.For.IsZero() && !c.unask(m.For) {
+		return nil // the question was of a session that is gone
+	}
+	n := len(m.Text)
+	if err := c.end.Room(ctx, n); err != nil {
+		return err
+	}
+	started := c.end.GoSend(func() { // ends after StallTimeout at the latest
+		defer c.end.GiveRoom(n)
+		ctx, cancel := c.end.Within(ctx)
+		defer cancel(nil)
+		if err := c.send(ctx, m.Text, false); err != nil {
+			c.end.Lose(jsonrpc.ID{}, err)
+		}
+	})
+	if !started {
+		c.end.GiveRoom(n)
+		return transport.ErrClosed
+	}
+	return nil
+}
+
+// notify sends a notification, or something that is no message, and waits until the server has taken it.
+func (c *Client) notify(ctx context.Context, text []byte, envelope jsonrpc.Message) error {
+	done, ok := c.end.Sending()
+	if !ok {
+		return transport.ErrClosed
+	}
+	defer done()
+	if err := c.end.Room(ctx, len(text)); err != nil {
+		return err
+	}
+	defer c.end.GiveRoom(len(text))
+	switch envelope.Method {
+	case "notifications/initialized":
+		c.mu.Lock()
+		c.ready = text
+		c.mu.Unlock()
+	case "notifications/cancelled":
+		if x := c.cancelled(envelope.Params); x != nil {
+			if !x.withdraw(ctx) {
+				return nil // the server has never got it
+			}
+			defer time.AfterFunc(lateness, func() { x.cancel(errCancelled) })
+		}
+	}
+	bounded, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(c.end.Life(), func() { cancel(transport.ErrClosed) })()
+	err := c.send(bounded, text, true)
+	switch {
+	case err == nil:
+		if envelope.Method == "notifications/initialized" {
+			c.listen(c.current())
+		}
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case c.end.Life().Err() != nil:
+		return transport.ErrClosed
+	case c.end.Stalled(err):
+		return err
+	}
+	c.end.Lose(jsonrpc.ID{}, err)
+	return nil
+}
+
+// send posts a message that is not answered. Again says that it may go to a new session if its own is gone.
+func (c *Client) send(ctx context.Context, text []byte, again bool) error {
+	ctx, cancel := c.end.Patience(ctx)
+	defer cancel()
+	resp, ep, err := c.post(posting{ctx: ctx, text: text, again: again})
+	if err != nil {
+		return err
+	}
+	defer httpend.Discard(resp)
+	if resp.StatusCode/100 == 2 {
+		return nil
+	}
+	status, _ := httpend.Status(resp)
+	return c.judge(ep, status)
+}
+
+// judge says what the status of an answer means, in a session.
+func (c *Client) judge(ep *epoch, status *httpclient.StatusError) error {
+	if status.Code != http.StatusNotFound || ep.id == "" {
+		return status
+	}
+	c.end.Go(func() { c.renew(c.end.Life(), ep) }) // ends when there is a new session, or none
+	return fmt.Errorf("%w: %w", ErrSessionLost, status)
+}
+
+// posting is a POST.
+type posting struct {
+	ctx   context.Context
+	text  []byte
+	sent  func()      // see [httpend.Request]
+	first bool        // it is an initialize, which belongs to no session
+	again bool        // it may be sent to another session if its own is gone
+	stop  func() bool // whether to give up rather than try again; nil for no
+}
+
+// post sends a message, again as long as the server was not reached, and returns the answer and the session that it
+// was for.
+func (c *Client) post(p posting) (*http.Response, *epoch, error) {
+	for failures, renewed := 0, false; ; {
+		ep := c.current()
+		if ep.lost.Load() && !p.first {
+			if !p.again || renewed {
+				return nil, ep, ErrSessionLost
+			}
+			renewed = true
+			if err := c.renew(p.ctx, ep); err != nil {
+				return nil, ep, err
+			}
+			continue
+		}
+		if p.first {
+			ep = c.none
+		}
+		resp, err := c.postTo(p.ctx, ep, p.text, p.sent)
+		switch {
+		case err == nil && resp.StatusCode == http.StatusNotFound && ep.id != "" && p.again && !renewed:
+			httpend.Discard(resp)
+			ep.lost.Store(true)
+		case err == nil:
+			return resp, ep, nil
+		case !httpend.Unreached(err) || p.first || failures >= c.end.Options.MaxRetries || p.stop != nil && p.stop():
+			return nil, ep, err
+		default:
+			if !httpend.Sleep(p.ctx, c.end.Backoff(0, failures)) {
+				return nil, ep, errors.Join(context.Cause(p.ctx), err)
+			}
+			if failures++; p.stop != nil && p.stop() {
+				return nil, ep, err
+			}
+		}
+	}
+}
+
+// postTo sends a message within a session.
+func (c *Client) postTo(ctx context.Context, ep *epoch, text []byte, sent func()) (*http.Response, error) {
+	h := ep.header()
+	h["Accept"] = acceptBoth
+	h["Content-Type"] = sendsJSON
+	return c.end.Do(ctx, httpend.Request{Method: http.MethodPost, URL: c.url, Header: h, Text: text, Sent: sent})
+}
+
+// cancelled returns the exchange that a cancellation is about, or nil.
+func (c *Client) cancelled(params json.RawMessage) *exchange {
+	var p mcp.CancelledNotificationParams
+	if codec.Unmarshal(params, &p) != nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.exchanges[p.RequestID]
+}
+
+// unask notes that a request of the server needs no answer any more; ok is false if that was so before.
+func (c *Client) unask(id jsonrpc.ID) (ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, ok = c.asked[id]
+	delete(c.asked, id)
+	return ok
+}
+
+// receive hands on a message from the server, whose envelope was read; ok is false if ctx or the connection ended
+// first.
+func (c *Client) receive(ctx context.Context, text []byte, envelope jsonrpc.Message) (ok bool) {
+	switch {
+	case envelope.Kind == jsonrpc.KindNotification && envelope.Method == "notifications/cancelled":
+		var p mcp.CancelledNotificationParams
+		if codec.Unmarshal(envelope.Params, &p) == nil {
+			c.unask(p.RequestID)
+		}
+	case envelope.Kind == jsonrpc.KindRequest || envelope.Kind == jsonrpc.KindInvalid:
+		if !envelope.ID.IsZero() {
+			c.mu.Lock()
+			c.asked[envelope.ID] = struct{}{}
+			c.mu.Unlock()
+		}
+	}
+	return c.end.Deliver(ctx, text)
+}
+
+// Close ends the connection: it gives answers and notifications that were written time to be taken, hangs up all
+// streams, and ends the session at the server with DELETE, as far as the server lets it (MCP transports, "Session
+// Management").
+func (c *Client) Close() error { return c.close() }
+
+func (c *Client) shutDown() error {
+	c.end.Fail(transport.ErrClosed)
+	var err error
+	if old := c.old.Load(); old != nil {
+		err = old.Close()
+	}
+	c.end.Stop()
+	if ep := c.current(); ep.id != "" && !ep.lost.Load() {
+		c.remove(ep)
+	}
+	c.end.Release()
+	return err
+}
+
+// remove ends the session at the server. It is a courtesy: a server that is gone or refuses is left alone.
+func (c *Client) remove(ep *epoch) {
+	ctx, cancel := context.WithTimeout(context.Background(), c.end.Options.FlushTimeout)
+	defer cancel()
+	resp, err := c.end.Do(ctx, httpend.Request{Method: http.MethodDelete, URL: c.url, Header: ep.header()})
+	if err != nil {
+		c.end.Options.Logger.Info("session not ended at the server", "error", err)
+		return
+	}
+	defer httpend.Discard(resp)
+	if resp.StatusCode/100 != 2 && resp.StatusCode != http.StatusMethodNotAllowed {
+		status, _ := httpend.Status(resp)
+		c.end.Options.Logger.Info("session not ended at the server", "error", status)
+	}
+}
+
+// The values of headers, which are shared and never changed.
+var (
+	acceptBoth   = []string{httpend.JSON + ", " + httpend.Events}
+	acceptEvents = []string{httpend.Events}
+	sendsJSON    = []string{httpend.JSON}
+)
+
+// header returns the headers that name a session and its revision. The map is the caller's.
+func (ep *epoch) header() http.Header { return maps.Clone(ep.headers) }

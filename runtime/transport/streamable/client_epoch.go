@@ -1,0 +1,220 @@
+package streamable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync/atomic"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
+	"github.com/mcpwire/mcpwire/runtime/transport/internal/httpend"
+)
+
+// epoch is what holds from one initialize to the next: the session at the server, if it has sessions, and the
+// revision.
+type epoch struct {
+	id       string // of the session; "" for none
+	revision string // that was negotiated; "" before that
+	headers  http.Header
+	result   []byte // of initialize
+	lost     atomic.Bool
+
+	listening atomic.Bool // there is a standing stream
+
+	ctx context.Context // ends when the session is gone
+	end context.CancelCauseFunc
+}
+
+func (c *Client) newEpoch(id, revision string) *epoch {
+	ep := &epoch{id: id, revision: revision, headers: make(http.Header, 4)}
+	if id != "" {
+		ep.headers["Mcp-Session-Id"] = []string{id}
+	}
+	if revision != "" {
+		ep.headers["Mcp-Protocol-Version"] = []string{revision}
+	}
+	ep.ctx, ep.end = context.WithCancelCause(c.end.Life())
+	return ep
+}
+
+func (c *Client) current() *epoch {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.epoch
+}
+
+// opened returns the epoch that begins with a result of initialize.
+func (c *Client) opened(result []byte, h http.Header) (*epoch, error) {
+	var hello mcp.InitializeResult
+	if err := codec.Unmarshal(result, &hello); err != nil {
+		return nil, fmt.Errorf("streamable: result of initialize: %w", err)
+	}
+	id := h.Get("Mcp-Session-Id")
+	if !visible(id) {
+		return nil, errors.New("streamable: the id of the session has other characters than visible ASCII")
+	}
+	ep := c.newEpoch(id, hello.ProtocolVersion)
+	ep.result = slices.Clone(result)
+	return ep, nil
+}
+
+// visible reports whether all bytes are in the range that session ids may have.
+func visible(id string) bool {
+	for i := range len(id) {
+		if id[i] < 0x21 || id[i] > 0x7e {
+			return false
+		}
+	}
+	return true
+}
+
+// renewal is the opening of a new session in the place of one that is gone.
+type renewal struct {
+	done chan struct{} // closed when err is there
+	err  error
+}
+
+// renew opens a new session in the place of gone, unless that has happened already, and waits for that until ctx
+// ends.
+func (c *Client) renew(ctx context.Context, gone *epoch) error {
+	c.mu.Lock()
+	if c.epoch != gone {
+		c.mu.Unlock()
+		return nil
+	}
+	r := c.renewal
+	if r == nil {
+		r = &renewal{done: make(chan struct{})}
+		c.renewal = r
+		started := c.end.Go(func() { // ends with the answers of the server, or the connection
+			r.err = c.reopen(gone)
+			c.mu.Lock()
+			c.renewal = nil
+			c.mu.Unlock()
+			close(r.done)
+		})
+		if !started {
+			r.err = transport.ErrClosed
+			c.renewal = nil
+			close(r.done)
+		}
+	}
+	c.mu.Unlock()
+	select {
+	case <-r.done:
+		return r.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// reopen opens a new session. If the server refuses that for good, the connection is over.
+func (c *Client) reopen(gone *epoch) error {
+	gone.lost.Store(true)
+	gone.end(ErrSessionLost)
+	c.mu.Lock()
+	hello, ready := c.hello, c.ready
+	c.mu.Unlock()
+	if hello == nil {
+		return ErrSessionLost
+	}
+	next, err := c.greet(hello, ready)
+	if err == nil && next.revision != gone.revision {
+		err = fmt.Errorf("%w from %s to %s", errRevision, gone.revision, next.revision)
+	}
+	if err != nil {
+		err = fmt.Errorf("%w, and gives no new one: %w", ErrSessionLost, err)
+		if !passing(err) {
+			c.end.Fail(fmt.Errorf("%w: %w", transport.ErrClosed, err))
+		}
+		return err
+	}
+	c.mu.Lock()
+	c.epoch = next
+	stale := c.asked
+	c.asked = map[jsonrpc.ID]struct{}{}
+	c.mu.Unlock()
+	for id := range stale {
+		c.withdrawn(id)
+	}
+	c.listen(next)
+	c.end.Options.Logger.Info("the server has dropped the session; a new one is open")
+	if c.options.Renewed != nil {
+		c.end.Go(func() { c.options.Renewed(next.result) }) // ends when the callback does
+	}
+	return nil
+}
+
+// greet introduces this side again, with what was sent first.
+func (c *Client) greet(hello, ready []byte) (*epoch, error) {
+	envelope, err := httpend.Parse(hello)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(c.end.Life(), c.end.Options.StallTimeout, transport.ErrStalled)
+	defer cancel()
+	x := &exchange{c: c, id: envelope.ID, text: hello, first: true, again: true, out: make(chan struct{})}
+	x.ctx, x.cancel = context.WithCancelCause(ctx)
+	defer x.cancel(nil)
+	if err := x.do(); err != nil {
+		return nil, err
+	}
+	if x.refused != nil {
+		return nil, x.refused
+	}
+	if ready == nil {
+		return x.opens, nil
+	}
+	resp, err := c.postTo(ctx, x.opens, ready, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer httpend.Discard(resp)
+	if resp.StatusCode/100 != 2 {
+		status, _ := httpend.Status(resp)
+		return nil, status
+	}
+	return x.opens, nil
+}
+
+// withdrawn tells the session above that a request of the server needs no answer any more: nobody is there to take
+// it, and the new session at the server may use its id again.
+func (c *Client) withdrawn(id jsonrpc.ID) {
+	reason := ErrSessionLost.Error()
+	params, err := codec.Marshal(&mcp.CancelledNotificationParams{RequestID: id, Reason: &reason})
+	if err != nil {
+		return // cannot be: the id was read
+	}
+	m := jsonrpc.NewNotification("notifications/cancelled", params)
+	text, err := m.AppendJSON(nil)
+	if err != nil {
+		return
+	}
+	c.end.Deliver(c.end.Life(), text)
+}
+
+// passing reports whether what has gone wrong may be better later. A refusal by the server is not, unless its status
+// says so.
+func passing(err error) bool {
+	if status, ok := errors.AsType[*httpclient.StatusError](err); ok {
+		switch status.Code {
+		case http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly,
+			http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
+			http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+			return true
+		}
+		return false
+	}
+	if _, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		return false
+	}
+	return !errors.Is(err, errRevision) && !errors.Is(err, httpclient.ErrContent) && !errors.Is(err, httpclient.ErrRedirect)
+}
+
+var errRevision = errors.New("the server has changed its revision")

@@ -1,0 +1,250 @@
+package streamable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
+	"github.com/mcpwire/mcpwire/runtime/transport/internal/httpend"
+	"github.com/mcpwire/mcpwire/runtime/transport/sse"
+)
+
+// lateness is how long the server may go on with the stream of a request that was answered or cancelled.
+const lateness = time.Second
+
+var (
+	errCancelled = errors.New("streamable: the request was cancelled")
+	errAnswered  = errors.New("streamable: the request was answered")
+)
+
+// exchange is a request on its way to its answer.
+type exchange struct {
+	c     *Client
+	id    jsonrpc.ID
+	text  []byte
+	first bool // it is initialize
+	again bool // and it is not the first one: its answer goes nowhere but here
+
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	sending sync.Once
+	out     chan struct{} // closed when the request has gone out, or will not
+	sent    atomic.Bool   // it has gone out
+	dropped atomic.Bool   // it need not be sent any more
+
+	answered bool
+	opens    *epoch         // of initialize: what begins with the answer
+	refused  *jsonrpc.Error // of initialize: the answer, if it is an error
+}
+
+// request sends a request. The goroutine that it starts ends with the answer or the connection.
+func (c *Client) request(ctx context.Context, text []byte, envelope jsonrpc.Message) error {
+	if err := c.end.Room(ctx, len(text)); err != nil {
+		return err
+	}
+	x := &exchange{c: c, id: envelope.ID, text: text, first: envelope.Method == "initialize", out: make(chan struct{})}
+	x.ctx, x.cancel = c.end.Within(ctx)
+	c.mu.Lock()
+	if x.first {
+		c.hello = text
+	}
+	c.exchanges[x.id] = x
+	c.mu.Unlock()
+	if !c.end.Go(x.run) {
+		x.over()
+		return transport.ErrClosed
+	}
+	return nil
+}
+
+func (x *exchange) run() {
+	err := x.do()
+	x.over()
+	if err != nil {
+		x.c.end.Lose(x.id, err)
+	}
+}
+
+// over forgets the exchange.
+func (x *exchange) over() {
+	x.settle()
+	x.cancel(nil)
+	c := x.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.exchanges[x.id] == x {
+		delete(c.exchanges, x.id)
+	}
+}
+
+// gone notes that the request has gone out.
+func (x *exchange) gone() {
+	x.sent.Store(true)
+	x.settle()
+}
+
+// settle notes that the request has gone out, or will not.
+func (x *exchange) settle() {
+	x.sending.Do(func() {
+		close(x.out)
+		if !x.again {
+			x.c.end.GiveRoom(len(x.text))
+		}
+	})
+}
+
+// withdraw sees to it that a cancellation comes behind its request; ok is false if the request was not sent, and
+// will not be.
+func (x *exchange) withdraw(ctx context.Context) (ok bool) {
+	x.dropped.Store(true)
+	select {
+	case <-x.out:
+	case <-ctx.Done():
+	}
+	return x.sent.Load()
+}
+
+// do sends the request and sees to the answer. Without an error it was answered, or the answer may come on another
+// stream.
+func (x *exchange) do() error {
+	resp, ep, err := x.c.post(posting{
+		ctx: x.ctx, text: x.text, sent: x.gone, first: x.first, again: true, stop: x.dropped.Load,
+	})
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	switch {
+	case resp.StatusCode/100 != 2:
+		return x.failed(ep, resp)
+	case resp.StatusCode == http.StatusAccepted && ep.listening.Load():
+		return nil // not as it should be, but the answer may come on the standing stream
+	}
+	switch media := httpend.ContentType(resp); media {
+	case httpend.JSON:
+		return x.single(resp)
+	case httpend.Events:
+		s := &stream{c: x.c, ep: ep, ctx: x.ctx, take: func(text []byte) bool { return x.take(text, resp.Header) }}
+		return s.follow(resp)
+	default:
+		return fmt.Errorf("%w: %q with status %d", httpclient.ErrContent, media, resp.StatusCode)
+	}
+}
+
+// single reads an answer that is one message.
+func (x *exchange) single(resp *http.Response) error {
+	text, err := x.c.end.ReadAll(resp)
+	if err != nil {
+		return err
+	}
+	if !x.take(text, resp.Header) {
+		return fmt.Errorf("%w: it does not answer the request", httpclient.ErrContent)
+	}
+	return nil
+}
+
+// take takes a message that the server sends because of the request, and reports whether the request is answered. H
+// are the headers of the answer to its POST.
+func (x *exchange) take(text []byte, h http.Header) (done bool) {
+	m, _ := httpend.Parse(text) // whatever is wrong with it, the session will find out
+	if m.ID != x.id || m.Kind != jsonrpc.KindResponse && m.Kind != jsonrpc.KindErrorResponse {
+		x.c.receive(x.ctx, text, m)
+		return x.answered
+	}
+	x.answered = true
+	if x.first && !x.open(m, h) {
+		return true
+	}
+	if !x.again {
+		x.c.end.Deliver(x.ctx, text)
+	}
+	return true
+}
+
+// open begins what an answer to initialize opens; ok is false if that is not possible.
+func (x *exchange) open(m jsonrpc.Message, h http.Header) (ok bool) {
+	x.refused = m.Error
+	if m.Kind != jsonrpc.KindResponse {
+		return true
+	}
+	ep, err := x.c.opened(m.Result, h)
+	if err != nil {
+		if !x.again {
+			x.c.end.Lose(x.id, err)
+		}
+		return false
+	}
+	x.opens = ep
+	if !x.again {
+		x.c.mu.Lock()
+		x.c.epoch = ep
+		x.c.mu.Unlock()
+	}
+	return true
+}
+
+// failed says what it means that the server has refused the request.
+func (x *exchange) failed(ep *epoch, resp *http.Response) error {
+	status, id := httpend.Status(resp)
+	var err error = status
+	if x.first && !x.again && !x.c.options.NoFallback {
+		switch status.Code {
+		case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed:
+			old, oldErr := x.fallBack()
+			if oldErr == nil {
+				return x.c.replaceBy(old, x)
+			}
+			err = fmt.Errorf("%w; nor is there the older transport: %w", status, oldErr)
+		}
+	}
+	if status.RPC != nil && id == x.id {
+		m := jsonrpc.NewErrorResponse(id, status.RPC)
+		if text, err := m.AppendJSON(nil); err == nil {
+			x.take(text, resp.Header)
+			return nil
+		}
+	}
+	if err != status {
+		return err
+	}
+	return x.c.judge(ep, status)
+}
+
+// endpointPatience is how long a server may take to show that it speaks the older transport.
+const endpointPatience = 10 * time.Second
+
+// fallBack connects by the older transport.
+func (x *exchange) fallBack() (*sse.Client, error) {
+	ctx, cancel := context.WithTimeout(x.ctx, endpointPatience)
+	defer cancel()
+	return sse.Dial(ctx, x.c.url.String(), x.c.options.Options)
+}
+
+// replaceBy goes on with the older transport, beginning with the request x.
+func (c *Client) replaceBy(old *sse.Client, x *exchange) error {
+	started := c.end.Go(func() { // ends when old is closed, which Close does
+		for {
+			m, err := old.Read()
+			if !c.end.Forward(m, err) {
+				return
+			}
+		}
+	})
+	if !started {
+		old.Close()
+		return transport.ErrClosed
+	}
+	c.old.Store(old)
+	if c.end.Err() != nil {
+		old.Close() // Close may not have seen it
+	}
+	return old.Write(x.ctx, transport.Message{Text: x.text})
+}

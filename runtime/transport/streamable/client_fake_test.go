@@ -1,0 +1,256 @@
+package streamable_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
+)
+
+// The tests of the client play its servers by hand. All of it is in a bubble of synctest: connections are pipes, time
+// stands still unless everybody waits, and a goroutine that is left at the end fails the test.
+
+// fake is a server that does what it must, unless the test says otherwise, and notes what it was asked.
+type fake struct {
+	t      *testing.T
+	begin  time.Time
+	client *http.Client
+
+	// call handles a request other than initialize that was posted; nil answers with an empty result.
+	call func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message)
+	// other handles what comes in with a method other than POST, or with a message that is no request. It reports
+	// whether it did; nil handles nothing.
+	other func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool
+	// hello is called before initialize is answered, and may answer in its place; nil does nothing.
+	hello func(w http.ResponseWriter, r *http.Request) (done bool)
+
+	revision string // that it speaks; default 2025-11-25
+	noID     bool   // it has no sessions
+
+	mu       sync.Mutex
+	sessions int    // that were opened
+	id       string // of the one that is open
+	log      []string
+}
+
+// newFake returns a server and starts it.
+func newFake(t *testing.T) *fake {
+	f := &fake{t: t, begin: time.Now(), revision: "2025-11-25"}
+	listener, client := pipes(t)
+	f.client = client
+	server := &http.Server{Handler: f}
+	over := make(chan struct{})
+	go func() { // ends when the server is closed
+		defer close(over)
+		server.Serve(listener)
+	}()
+	t.Cleanup(func() {
+		server.Close()
+		client.CloseIdleConnections()
+		<-over
+		synctest.Wait()
+	})
+	return f
+}
+
+// pipes returns a listener, and a client that connects to it whatever the address.
+func pipes(t *testing.T) (net.Listener, *http.Client) {
+	l := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+	return l, &http.Client{Transport: &http.Transport{DialContext: l.dial}}
+}
+
+type pipeListener struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (l *pipeListener) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	here, there := net.Pipe()
+	select {
+	case l.conns <- there:
+		return here, nil
+	case <-l.closed:
+	case <-ctx.Done():
+	}
+	return nil, &net.OpError{Op: "dial", Net: "pipe", Err: net.ErrClosed}
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "pipe"} }
+
+// note adds a line to the log.
+func (f *fake) note(format string, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.log = append(f.log, fmt.Sprintf(format, args...))
+}
+
+// take returns the log and empties it, once nothing moves any more.
+func (f *fake) take() []string {
+	synctest.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	log := f.log
+	f.log = nil
+	return log
+}
+
+// since is the time since the start, for the log.
+func (f *fake) since() time.Duration { return time.Since(f.begin).Round(time.Millisecond) }
+
+func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		f.t.Errorf("%s: %v", r.Method, err)
+	}
+	m, _ := jsonrpc.Parse(body)
+	line := r.Method
+	if m.Method != "" {
+		line += " " + m.Method
+	} else if len(body) > 0 {
+		line += " " + string(body)
+	}
+	for _, name := range []string{"Mcp-Session-Id", "Mcp-Protocol-Version", "Last-Event-Id"} {
+		if values, ok := r.Header[name]; ok {
+			line += " " + strings.Join(values, "+")
+		}
+	}
+	f.note("%s", line)
+	accept := map[string]string{
+		"POST": "application/json, text/event-stream", "GET": "text/event-stream", "DELETE": "",
+	}[r.Method]
+	if got := r.Header.Get("Accept"); got != accept {
+		f.t.Errorf("%s accepts %q, want %q", line, got, accept)
+	}
+	if r.Method == "POST" && r.Header.Get("Content-Type") != "application/json" {
+		f.t.Errorf("%s has the type %q", line, r.Header.Get("Content-Type"))
+	}
+	switch {
+	case m.Method == "initialize":
+		if f.hello == nil || !f.hello(w, r) {
+			f.greet(w, m)
+		}
+	case f.lost(r):
+		http.Error(w, "no such session", http.StatusNotFound)
+	case m.Kind == jsonrpc.KindRequest && f.call != nil:
+		f.call(w, r, m)
+	case m.Kind == jsonrpc.KindRequest:
+		f.answer(w, m, `{}`)
+	case f.other != nil && f.other(w, r, m):
+	case r.Method == "POST":
+		w.WriteHeader(http.StatusAccepted)
+	case r.Method == "DELETE":
+		w.WriteHeader(http.StatusNoContent)
+	default:
+		w.WriteHeader(http.StatusMethodNotAllowed)
+	}
+}
+
+// greet answers initialize.
+func (f *fake) greet(w http.ResponseWriter, m jsonrpc.Message) {
+	f.mu.Lock()
+	f.sessions++
+	f.id = fmt.Sprint("s", f.sessions)
+	id := f.id
+	f.mu.Unlock()
+	if !f.noID {
+		w.Header().Set("MCP-Session-Id", id)
+	}
+	f.answer(w, m, `{"protocolVersion":"`+f.revision+`","capabilities":{"tools":{},"logging":{}},"serverInfo":{"name":"fake","version":"1"}}`)
+}
+
+// drop forgets the session.
+func (f *fake) drop() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.id = ""
+}
+
+// lost reports whether a request is for a session that is gone.
+func (f *fake) lost(r *http.Request) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return !f.noID && r.Header.Get("Mcp-Session-Id") != f.id
+}
+
+// answer answers a request with one JSON object.
+func (f *fake) answer(w http.ResponseWriter, m jsonrpc.Message, result string) {
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprint(w, response(m, result))
+}
+
+// response is the answer to a request.
+func response(m jsonrpc.Message, result string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
+}
+
+// stream begins a stream of events. What it returns writes to it.
+func stream(w http.ResponseWriter) func(format string, args ...any) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.WriteHeader(http.StatusOK)
+	http.NewResponseController(w).Flush()
+	return func(format string, args ...any) {
+		fmt.Fprintf(w, format, args...)
+		http.NewResponseController(w).Flush()
+	}
+}
+
+// options are the options of a client of the server, with nothing random in them.
+func (f *fake) options() streamable.ClientOptions {
+	var o streamable.ClientOptions
+	o.HTTP = f.client
+	return o
+}
+
+// dial returns a client of the server.
+func (f *fake) dial(o streamable.ClientOptions) *streamable.Client {
+	c, err := streamable.Dial("http://server.example/mcp", o)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return c
+}
+
+// connect opens a session with the server, and empties the log. The session is closed in the end.
+func (f *fake) connect(o streamable.ClientOptions, cfg *session.Config) *session.Session {
+	f.t.Helper()
+	s, err := session.Connect(f.t.Context(), f.dial(o), &mcp.InitializeRequestParams{
+		ClientInfo:   mcp.Implementation{Name: "c", Version: "1"},
+		Capabilities: mcp.ClientCapabilities{Sampling: &mcp.ClientCapabilitiesSampling{}, Roots: &mcp.ClientCapabilitiesRoots{}},
+	}, cfg)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			f.t.Error(err)
+		}
+	})
+	f.take()
+	return s
+}

@@ -1,0 +1,154 @@
+package streamable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
+	"github.com/mcpwire/mcpwire/runtime/transport/internal/httpend"
+	"github.com/mcpwire/mcpwire/runtime/transport/internal/sse"
+)
+
+// stream is a stream of events over as many connections as it takes.
+type stream struct {
+	c        *Client
+	ep       *epoch
+	ctx      context.Context
+	take     func(text []byte) (done bool) // takes a message; done says that no other one is needed
+	standing bool                          // it belongs to no request
+
+	done     bool
+	worked   bool          // there was a connection
+	last     string        // id of the last event
+	retry    time.Duration // that the server asks for
+	after    time.Duration // that it asked for just now
+	failures int           // attempts in a row that brought nothing
+}
+
+// follow reads the stream, which begins with resp unless that is nil, until it is done, and connects again whenever
+// the connection ends.
+func (s *stream) follow(resp *http.Response) error {
+	ctx, cancel := context.WithCancelCause(s.ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(s.ep.ctx, func() { cancel(context.Cause(s.ep.ctx)) })()
+	var err error
+	for {
+		if resp != nil {
+			err = s.read(ctx, cancel, resp)
+			if s.done {
+				return nil
+			}
+		}
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case !s.standing && s.last == "":
+			return fmt.Errorf("%w, and cannot be resumed: %w", httpclient.ErrCut, err)
+		case !s.standing && s.failures >= s.c.end.Options.MaxRetries:
+			return fmt.Errorf("%w, and was not resumed: %w", httpclient.ErrCut, err)
+		}
+		if !httpend.Sleep(ctx, max(s.c.end.Backoff(s.retry, s.failures), s.after)) {
+			return context.Cause(ctx)
+		}
+		s.failures++
+		resp, err = s.connect(ctx)
+		if err != nil && !passing(err) {
+			return err
+		}
+	}
+}
+
+// read reads what comes through one connection.
+func (s *stream) read(ctx context.Context, cancel context.CancelCauseFunc, resp *http.Response) error {
+	defer resp.Body.Close()
+	s.worked = true
+	r := sse.NewReader(resp.Body, s.c.end.Options.MaxMessage)
+	for {
+		event, err := r.Next()
+		long, _ := errors.AsType[*transport.MessageError](err)
+		if err != nil && long == nil {
+			if s.done {
+				return nil
+			}
+			return fmt.Errorf("the stream has ended: %w", err)
+		}
+		s.failures = 0
+		if event.ID != "" {
+			s.last = event.ID
+		}
+		if event.Retry > 0 {
+			s.retry = event.Retry
+		}
+		switch {
+		case long != nil:
+			s.c.end.Refuse(ctx, long)
+		case event.Name == "" && len(event.Data) > 0:
+			if s.take(event.Data) && !s.done {
+				s.done = true
+				defer time.AfterFunc(lateness, func() { cancel(errAnswered) }).Stop()
+			}
+		}
+	}
+}
+
+// connect resumes the stream, or opens the standing one.
+func (s *stream) connect(ctx context.Context) (*http.Response, error) {
+	s.after = 0
+	h := s.ep.header()
+	h["Accept"] = acceptEvents
+	if s.last != "" {
+		h["Last-Event-Id"] = []string{s.last}
+	}
+	resp, err := s.c.end.Do(ctx, httpend.Request{Method: http.MethodGet, URL: s.c.url, Header: h})
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode/100 == 2 {
+		if media := httpend.ContentType(resp); media != httpend.Events {
+			httpend.Discard(resp)
+			return nil, fmt.Errorf("%w: %q on a stream", httpclient.ErrContent, media)
+		}
+		return resp, nil
+	}
+	defer httpend.Discard(resp)
+	status, _ := httpend.Status(resp)
+	s.after = httpend.RetryAfter(resp.Header)
+	if s.standing && s.last != "" && status.Code == http.StatusBadRequest {
+		s.last = "" // the server does not know it any more
+		return nil, errForgotten
+	}
+	if s.standing && !s.worked {
+		return nil, status // some servers have nothing there and say so with 404
+	}
+	return nil, s.c.judge(s.ep, status)
+}
+
+var errForgotten = errors.New("streamable: the server does not know the last event any more")
+
+// listen opens the standing stream, which ends with the session or the connection. A server that offers none is
+// fine (MCP transports, "Listening for Messages from the Server").
+func (c *Client) listen(ep *epoch) {
+	if c.options.NoListen || ep.listening.Swap(true) {
+		return
+	}
+	c.end.Go(func() { // ends with the epoch, or when the server offers no stream
+		s := &stream{c: c, ep: ep, ctx: ep.ctx, standing: true}
+		s.take = func(text []byte) bool {
+			m, _ := httpend.Parse(text)
+			c.receive(ep.ctx, text, m)
+			return false
+		}
+		resp, err := s.connect(ep.ctx)
+		if err == nil || passing(err) {
+			err = s.follow(resp)
+		}
+		ep.listening.Store(false)
+		if ep.ctx.Err() == nil {
+			c.end.Options.Logger.Info("no standing stream", "error", err)
+		}
+	})
+}

@@ -1,0 +1,219 @@
+package streamable_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
+)
+
+// connection is what one connection of a stream brings: a refusal, or events. ANSWER in them is the answer.
+type connection struct {
+	status int // default 200
+	header http.Header
+	text   string
+}
+
+// serve brings it.
+func (c connection) serve(w http.ResponseWriter, answer string) {
+	for name, values := range c.header {
+		w.Header()[name] = values
+	}
+	if c.status != 0 {
+		w.WriteHeader(c.status)
+		return
+	}
+	send := stream(w)
+	send("%s", strings.ReplaceAll(c.text, "ANSWER", answer))
+}
+
+func TestClientResumesTheStreamOfARequest(t *testing.T) {
+	// Proves HTTP-13, HTTP-15, HTTP-17, HTTP-35 and HTTP-37.
+	const primed = "id: a1\nretry: 500\ndata: \n\n"
+	for _, test := range []struct {
+		name        string
+		connections []connection // of one call, one after another
+		want        []string     // GETs, with the time since the one before
+		fails       error
+	}{
+		{"after the time that the server asks for",
+			[]connection{{text: primed}, {text: "id: a2\ndata: ANSWER\n\n"}},
+			[]string{"500ms a1"}, nil},
+		{"again and again, if the server wants to be polled",
+			[]connection{{text: primed}, {text: primed}, {text: "id: a2\ndata:\n\n"}, {text: "retry: 2000\n\n"}, {text: "data: ANSWER\n\n"}},
+			[]string{"500ms a1", "500ms a1", "500ms a2", "2s a2"}, nil},
+		{"from the last event, over connections that bring nothing",
+			[]connection{{text: primed}, {status: 503}, {text: ""}, {text: "data: ANSWER\n\n"}},
+			[]string{"500ms a1", "+ a1", "+ a1"}, nil},
+		{"from the last whole event",
+			[]connection{{text: primed + "id: a2\ndata: ANSWER\n"}, {text: "id: a2\ndata: ANSWER\n\n"}},
+			[]string{"500ms a1"}, nil},
+		{"no sooner than a busy server asks for",
+			[]connection{{text: primed}, {status: 429, header: http.Header{"Retry-After": {"7"}}}, {text: "data: ANSWER\n\n"}},
+			[]string{"500ms a1", "7s a1"}, nil},
+		{"but not without an id",
+			[]connection{{text: "retry: 500\n\n"}}, nil, httpclient.ErrCut},
+		{"but not what the server cannot resume",
+			[]connection{{text: primed}, {status: 405}}, []string{"500ms a1"}, &httpclient.StatusError{}},
+		{"but not without end",
+			[]connection{{text: primed}, {status: 500}, {status: 502}, {status: 503}, {status: 504}, {text: ""}, {text: "data: ANSWER\n\n"}},
+			[]string{"500ms a1", "+ a1", "+ a1", "+ a1", "+ a1"}, httpclient.ErrCut},
+		{"but not something else",
+			[]connection{{text: primed}, {status: 200}}, []string{"500ms a1"}, httpclient.ErrContent},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(t)
+				var got []string
+				var last time.Time
+				var asked jsonrpc.Message
+				next := 0
+				f.call = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) {
+					asked, last = m, time.Now()
+					next++
+					test.connections[0].serve(w, response(m, `{"tools":[]}`))
+				}
+				f.other = func(w http.ResponseWriter, r *http.Request, _ jsonrpc.Message) bool {
+					id := r.Header.Get("Last-Event-Id")
+					if r.Method != "GET" || id == "" {
+						return false
+					}
+					d := time.Since(last)
+					last = time.Now()
+					if d%(500*time.Millisecond) == 0 {
+						got = append(got, fmt.Sprint(d, " ", id))
+					} else {
+						got = append(got, "+ "+id) // random
+					}
+					next++
+					test.connections[next-1].serve(w, response(asked, `{"tools":[]}`))
+					return true
+				}
+				s := f.connect(f.options(), nil)
+				_, err := mcp.ToServer{Caller: s.With(session.Timeout(0))}.ListTools(t.Context(), nil)
+				switch want := test.fails.(type) {
+				case nil:
+					if err != nil {
+						t.Error(err)
+					}
+				case *httpclient.StatusError:
+					if _, ok := errors.AsType[*httpclient.StatusError](err); !ok {
+						t.Errorf("got %v, want a status", err)
+					}
+				default:
+					if !errors.Is(err, want) {
+						t.Errorf("got %v, want %v", err, want)
+					}
+				}
+				check(t, "resumptions", test.want, got)
+				if posts := f.take(); strings.Count(strings.Join(posts, "\n"), "POST") != 1 {
+					t.Errorf("the request was sent again: %q", posts)
+				}
+			})
+		})
+	}
+}
+
+func TestClientWaitsLongerAfterEachFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		var at []time.Time
+		f.call = func(w http.ResponseWriter, _ *http.Request, _ jsonrpc.Message) {
+			at = append(at, time.Now())
+			stream(w)("id: 1\ndata:\n\n")
+		}
+		f.other = func(w http.ResponseWriter, r *http.Request, _ jsonrpc.Message) bool {
+			if r.Header.Get("Last-Event-Id") == "" {
+				return false
+			}
+			at = append(at, time.Now())
+			w.WriteHeader(http.StatusBadGateway)
+			return true
+		}
+		o := f.options()
+		o.RetryDelay, o.MaxRetryDelay, o.MaxRetries = time.Second, 10*time.Second, 7
+		s := f.connect(o, nil)
+		_, err := s.With(session.Timeout(0)).Call(t.Context(), "tools/list", nil)
+		if lost, ok := errors.AsType[*transport.DeliveryError](err); !ok || !errors.Is(lost, httpclient.ErrCut) {
+			t.Errorf("got %v", err)
+		}
+		for i, most := range []time.Duration{1, 2, 4, 8, 10, 10, 10} {
+			most *= time.Second
+			if d := at[i+1].Sub(at[i]); d < most/2 || d > most {
+				t.Errorf("attempt %d comes after %v, want between %v and %v", i+1, d, most/2, most)
+			}
+		}
+		if len(at) != 8 {
+			t.Errorf("%d attempts, want 7", len(at)-1)
+		}
+	})
+}
+
+func TestClientListensOnAStandingStream(t *testing.T) {
+	// Proves HTTP-24 and HTTP-28.
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		steps := []connection{
+			{text: "id: x1\nretry: 1000\ndata: " + logLine("one") + "\n\n"},
+			{text: "id: x2\ndata: " + logLine("two") + "\n\n"},
+			{status: http.StatusBadRequest}, // the event is not known any more
+			{text: "data: " + logLine("three") + "\n\n"},
+			{status: http.StatusMethodNotAllowed},
+		}
+		f.other = func(w http.ResponseWriter, r *http.Request, _ jsonrpc.Message) bool {
+			if r.Method != "GET" {
+				return false
+			}
+			step := steps[0]
+			steps = steps[1:]
+			step.serve(w, "")
+			return true
+		}
+		logs := make(chan string, 10)
+		s := f.connect(f.options(), &session.Config{Handler: session.ClientHandler(mcp.UnimplementedClientHandler{}, logger{logs: logs})})
+		for _, want := range []string{`"one"`, `"two"`, `"three"`} {
+			if got := <-logs; got != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
+		}
+		time.Sleep(time.Hour)
+		var gets []string
+		for _, line := range f.take() {
+			if strings.HasPrefix(line, "GET") {
+				gets = append(gets, line)
+			}
+		}
+		check(t, "the streams", []string{
+			"GET s1 2025-11-25 x1", "GET s1 2025-11-25 x2", "GET s1 2025-11-25", "GET s1 2025-11-25",
+		}, gets)
+		if err := s.Ping(t.Context()); err != nil {
+			t.Errorf("the session without a stream: %v", err)
+		}
+	})
+}
+
+// logLine is a log message of a server.
+func logLine(text string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":%q}}`, text)
+}
+
+// logger takes the log messages of a server.
+type logger struct {
+	mcp.UnimplementedClientNotificationHandler
+	logs chan string
+}
+
+func (l logger) LoggingMessage(_ context.Context, p *mcp.LoggingMessageNotificationParams) error {
+	l.logs <- string(p.Data)
+	return nil
+}
