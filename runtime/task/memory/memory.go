@@ -138,19 +138,29 @@ func (s *Store) Sweep(ctx context.Context, now time.Time, limit int) (gone []tas
 	if err := ctx.Err(); err != nil {
 		return nil, time.Time{}, err
 	}
-	gone, next, err = s.drop(now, limit)
-	for i := range gone {
-		s.hub.Gone(gone[i].ID)
+	for more := true; more && err == nil; {
+		before := len(gone)
+		portion := min(limit-before, sweepPortion)
+		gone, next, err = s.drop(now, portion, gone)
+		more = len(gone)-before == portion && len(gone) < limit
+		for i := before; i < len(gone); i++ {
+			s.hub.Gone(gone[i].ID)
+		}
 	}
 	return gone, next, err
 }
 
-func (s *Store) drop(now time.Time, limit int) (gone []task.Record, next time.Time, err error) {
+// sweepPortion is how many tasks are dropped before others get their turn.
+const sweepPortion = 32
+
+// drop appends what it drops, at most limit tasks, to gone.
+func (s *Store) drop(now time.Time, limit int, gone []task.Record) (_ []task.Record, next time.Time, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, time.Time{}, task.ErrClosed
+		return gone, time.Time{}, task.ErrClosed
 	}
+	limit += len(gone)
 	for len(s.expiry) > 0 {
 		next = s.expiry[0].Expires()
 		if next.After(now) || len(gone) == limit {

@@ -335,7 +335,8 @@ func BenchmarkTaskTenThousandWaiters(b *testing.B) {
 	for name, open := range map[string]func(*testing.B) task.Store{"memory": func(*testing.B) task.Store { return memory.New() }, "bolt": boltStore} {
 		b.Run(name, func(b *testing.B) {
 			m := newManager(b, open(b), time.Hour)
-			var worst, spent time.Duration
+			var spent time.Duration
+			var times []time.Duration
 			for range b.N {
 				release := make(chan bool)
 				created, err := m.Create(context.Background(), task.Request{Method: "tools/call", Work: func(context.Context, *task.Run) (codec.Encoder, error) { <-release; return done, nil }})
@@ -357,10 +358,12 @@ func BenchmarkTaskTenThousandWaiters(b *testing.B) {
 				start, before := time.Now(), processor()
 				close(release)
 				group.Wait()
-				worst = max(worst, time.Since(start))
+				times = append(times, time.Since(start))
 				spent += processor() - before
 			}
-			b.ReportMetric(float64(worst)/1e6, "worst-ms")
+			slices.Sort(times)
+			b.ReportMetric(float64(times[len(times)/2])/1e6, "median-ms")
+			b.ReportMetric(float64(times[len(times)-1])/1e6, "worst-ms")
 			b.ReportMetric(float64(spent)/float64(b.N)/1e6, "cpu-ms/op")
 		})
 	}
@@ -518,7 +521,7 @@ func BenchmarkTaskExpiry(b *testing.B) {
 			b.Fatal(err)
 		}
 		stop := make(chan bool)
-		var longest time.Duration
+		var times []time.Duration
 		var peak uint64
 		var group sync.WaitGroup
 		group.Go(func() {
@@ -533,7 +536,7 @@ func BenchmarkTaskExpiry(b *testing.B) {
 				if _, err := m.Get(context.Background(), "", bystander.TaskID, nil); err != nil {
 					b.Error(err)
 				}
-				longest = max(longest, time.Since(start))
+				times = append(times, time.Since(start))
 				if n%500 == 0 {
 					runtime.ReadMemStats(&s)
 					peak = max(peak, s.HeapAlloc)
@@ -541,7 +544,12 @@ func BenchmarkTaskExpiry(b *testing.B) {
 			}
 		})
 		before := heap()
-		for range 1_000_000 {
+		for i := range 1_000_000 {
+			// No more work at once than a server has that is not overloaded: what is measured is
+			// how long tasks are in the way, not goroutines.
+			for i%64 == 0 && m.Stats().Running > 0 {
+				runtime.Gosched()
+			}
 			_, err := m.Create(context.Background(), task.Request{Principal: "o", Method: "tools/call", Task: &mcp.TaskMetadata{TTL: new(int64(100))}, Work: atOnce})
 			if err != nil {
 				b.Fatal(err)
@@ -552,7 +560,9 @@ func BenchmarkTaskExpiry(b *testing.B) {
 		}
 		close(stop)
 		group.Wait()
-		b.ReportMetric(float64(longest)/1e6, "longest-ms")
+		slices.Sort(times)
+		b.ReportMetric(float64(times[len(times)*999/1000])/1e6, "p99.9-ms")
+		b.ReportMetric(float64(times[len(times)-1])/1e6, "longest-ms")
 		b.ReportMetric(float64(peak)/(1<<20), "peak-MB")
 		b.ReportMetric((float64(heap())-float64(before))/(1<<20), "left-MB")
 	}
