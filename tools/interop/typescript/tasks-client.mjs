@@ -51,6 +51,7 @@ const run = async (name) => {
 };
 
 const job = await run('job');
+while (notified.get(job)?.at(-1) !== 'completed') await new Promise((resolve) => setTimeout(resolve, 10)); // may come later
 show('job notified', notified.get(job).at(-1));
 const again = await tasks.getTaskResult(job, CallToolResultSchema);
 show('job again', again.content[0].text);
