@@ -32,7 +32,8 @@ func serveTasks(conn transport.Conn) error {
 	if err != nil {
 		return err
 	}
-	cfg := &session.Config{ProgressInterval: -1, Handler: session.ServerHandler(jobs{}, nil)}
+	cfg := &session.Config{ProgressInterval: -1}
+	cfg.Handler = session.ServerHandler(&jobs{tasks: requestor.Attach(cfg)}, nil)
 	receiver.Attach(cfg, receiver.Options{Manager: manager})
 	s := session.Serve(conn, &mcp.InitializeResult{
 		Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}, Tasks: receiver.ServerCapabilities(true)},
@@ -41,9 +42,12 @@ func serveTasks(conn transport.Conn) error {
 	return errors.Join(s.Wait(), manager.Close(context.Background()))
 }
 
-type jobs struct{ mcp.UnimplementedServerHandler }
+type jobs struct {
+	mcp.UnimplementedServerHandler
+	tasks *requestor.Tasks // of the client
+}
 
-func (jobs) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.CallToolOutcome, error) {
+func (j *jobs) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.CallToolOutcome, error) {
 	peer, _ := session.PeerFrom(ctx)
 	switch p.Name {
 	case "job":
@@ -70,6 +74,18 @@ func (jobs) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.Cal
 	case "forever":
 		<-ctx.Done()
 		return nil, ctx.Err()
+	case "think":
+		req, _ := session.FromContext(ctx)
+		h, err := j.tasks.CreateMessage(ctx, req.Session, &mcp.CreateMessageRequestParams{Messages: []mcp.SamplingMessage{}, MaxTokens: 10}, requestor.TTL(time.Minute))
+		if err != nil {
+			return nil, err
+		}
+		created := h.State().Status
+		result, err := h.Result(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return text(result.Content.Items[0].(*mcp.TextContent).Text + " from a task that was " + string(created)), nil
 	}
 	return nil, jsonrpc.InvalidParams(errors.New("no such tool"))
 }
@@ -103,6 +119,7 @@ func TestTheirClientWithOurTasks(t *testing.T) {
 		`forever cancelled`,
 		`cancel again refused -32602`,
 		`unknown refused -32602`,
+		`think forty-two from a task that was working`,
 		`list 3 true`,
 		`done`,
 		``,
@@ -112,7 +129,7 @@ func TestTheirClientWithOurTasks(t *testing.T) {
 	}
 }
 
-// user is a client that answers questions to its user.
+// user is a client that answers questions to its user and its model.
 type user struct {
 	mcp.UnimplementedClientHandler
 	asked chan string // the task that each question belongs to
@@ -130,6 +147,10 @@ func (u *user) Elicit(ctx context.Context, p mcp.ElicitRequestParams) (mcp.Elici
 	}}, nil
 }
 
+func (u *user) CreateMessage(context.Context, *mcp.CreateMessageRequestParams) (mcp.CreateMessageOutcome, error) {
+	return &mcp.CreateMessageResult{Role: "assistant", Model: "m", Content: mcp.SamplingContent{Items: []mcp.SamplingMessageContentBlock{&mcp.TextContent{Text: "forty-two"}}}}, nil
+}
+
 func TestOurClientWithTheirTasks(t *testing.T) {
 	needSDK(t)
 	p, err := stdio.Start(stdio.Command{Path: "node", Args: []string{filepath.Join("typescript", "tasks-server.mjs")}, Stderr: os.Stderr})
@@ -139,9 +160,19 @@ func TestOurClientWithTheirTasks(t *testing.T) {
 	u := &user{asked: make(chan string, 1)}
 	cfg := &session.Config{ProgressInterval: -1, Handler: session.ClientHandler(u, nil)}
 	tasks := requestor.Attach(cfg)
+	manager, err := task.New(t.Context(), task.Config{Store: memory.New(), PollInterval: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer manager.Close(context.Background())
+	receiver.Attach(cfg, receiver.Options{Manager: manager})
 	s, err := session.Connect(t.Context(), p, &mcp.InitializeRequestParams{
-		Capabilities: mcp.ClientCapabilities{Elicitation: &mcp.ClientCapabilitiesElicitation{Form: json.RawMessage(`{}`)}},
-		ClientInfo:   mcp.Implementation{Name: "mcpwire", Version: "1"},
+		Capabilities: mcp.ClientCapabilities{
+			Elicitation: &mcp.ClientCapabilitiesElicitation{Form: json.RawMessage(`{}`)},
+			Sampling:    &mcp.ClientCapabilitiesSampling{},
+			Tasks:       receiver.ClientCapabilities(false, true, false),
+		},
+		ClientInfo: mcp.Implementation{Name: "mcpwire", Version: "1"},
 	}, cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -217,6 +248,13 @@ func TestOurClientWithTheirTasks(t *testing.T) {
 	}
 	if _, err := tasks.ResumeTool(s, "nobody").Refresh(t.Context()); jsonrpc.CodeOf(err) != jsonrpc.CodeInvalidParams {
 		t.Errorf("an unknown task: %v", err)
+	}
+
+	outcome, err := mcp.ToServer{Caller: s}.CallTool(t.Context(), &mcp.CallToolRequestParams{Name: "think"})
+	if err != nil {
+		t.Error(err)
+	} else if got := content(outcome.(*mcp.CallToolResult)); got != "forty-two from a task that was working" {
+		t.Errorf("it thinks %q", got)
 	}
 
 	list, err := mcp.ToServer{Caller: s}.ListTasks(t.Context(), nil)

@@ -1,13 +1,31 @@
-// A client on the official SDK that calls tools as tasks. Its arguments are the command that starts the server. It prints
+// A client on the official SDK that calls tools as tasks, and runs questions to its model as tasks. Its arguments are the command that starts the server. It prints
 // what it has seen, one line each, and ends with "done".
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
-import { CallToolResultSchema, CreateTaskResultSchema, ElicitRequestSchema, TaskStatusNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
+import { InMemoryTaskStore } from '@modelcontextprotocol/sdk/experimental/tasks/stores/in-memory.js';
+import { CallToolResultSchema, CreateMessageRequestSchema, CreateTaskResultSchema, ElicitRequestSchema, TaskStatusNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
 
 const show = (...values) => console.log(...values.map((v) => (typeof v === 'string' ? v : JSON.stringify(v))));
 const related = (meta) => meta?.['io.modelcontextprotocol/related-task']?.taskId;
 
-const client = new Client({ name: 'typescript', version: '1' }, { capabilities: { elicitation: { form: {} } } });
+const client = new Client(
+  { name: 'typescript', version: '1' },
+  {
+    capabilities: {
+      elicitation: { form: {} }, sampling: {},
+      tasks: { list: {}, cancel: {}, requests: { sampling: { createMessage: {} } } },
+    },
+    taskStore: new InMemoryTaskStore(),
+  },
+);
+
+client.setRequestHandler(CreateMessageRequestSchema, async (request, extra) => {
+  const task = await extra.taskStore.createTask({ ttl: request.params.task.ttl, pollInterval: 50 });
+  setTimeout(() => extra.taskStore.storeTaskResult(task.taskId, 'completed', {
+    role: 'assistant', model: 'm', content: { type: 'text', text: 'forty-two' },
+  }), 100);
+  return { task };
+});
 
 let current; // id of the task that runs
 client.setRequestHandler(ElicitRequestSchema, async (request) => {
@@ -82,6 +100,8 @@ show('forever', cancelled.status);
 await refused('cancel again', () => tasks.cancelTask(forever));
 await refused('unknown', () => tasks.getTask('nobody'));
 
+show('think', (await client.callTool({ name: 'think', arguments: {} })).content[0].text);
+
 const ids = [];
 for (let cursor; ;) {
   const page = await tasks.listTasks(cursor);
@@ -93,3 +113,4 @@ show('list', ids.length, [job, failed, forever].every((id) => ids.includes(id)))
 
 await client.close();
 show('done');
+process.exit(); // the store has timers that would keep the process

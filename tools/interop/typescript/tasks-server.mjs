@@ -1,4 +1,4 @@
-// A server on the official SDK that runs its tools as tasks.
+// A server on the official SDK that runs its tools as tasks, and asks its client for one.
 import { Server } from '@modelcontextprotocol/sdk/server/index.js';
 import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js';
 import { InMemoryTaskMessageQueue, InMemoryTaskStore } from '@modelcontextprotocol/sdk/experimental/tasks/stores/in-memory.js';
@@ -45,7 +45,19 @@ const tools = {
   forever: () => new Promise(() => {}),
 };
 
+// think is no task itself; it asks the client's model, as a task, and answers with its answer.
+const think = async () => {
+  const question = { messages: [{ role: 'user', content: { type: 'text', text: 'how much?' } }], maxTokens: 10 };
+  let created;
+  for await (const message of server.experimental.tasks.createMessageStream(question, { task: { ttl: 60000 } })) {
+    if (message.type === 'taskCreated') created = message.task;
+    if (message.type === 'result') return text(`${message.result.content.text} from a task that was ${created.status}`);
+    if (message.type === 'error') throw message.error;
+  }
+};
+
 server.setRequestHandler(CallToolRequestSchema, async (request, extra) => {
+  if (request.params.name === 'think') return think();
   const task = await extra.taskStore.createTask({ ttl: request.params.task.ttl, pollInterval: 50 });
   tools[request.params.name](task.taskId, extra).then((result) =>
     extra.taskStore.storeTaskResult(task.taskId, result.isError ? 'failed' : 'completed', result));
