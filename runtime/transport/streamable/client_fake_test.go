@@ -241,7 +241,7 @@ func (f *fake) connect(o streamable.ClientOptions, cfg *session.Config) *session
 	f.t.Helper()
 	s, err := session.Connect(f.t.Context(), f.dial(o), &mcp.InitializeRequestParams{
 		ClientInfo:   mcp.Implementation{Name: "c", Version: "1"},
-		Capabilities: mcp.ClientCapabilities{Sampling: &mcp.ClientCapabilitiesSampling{}, Roots: &mcp.ClientCapabilitiesRoots{}},
+		Capabilities: mcp.ClientCapabilities{Sampling: &mcp.ClientCapabilitiesSampling{}, Roots: &mcp.ClientCapabilitiesRoots{ListChanged: new(true)}},
 	}, cfg)
 	if err != nil {
 		f.t.Fatal(err)

@@ -1,0 +1,271 @@
+package streamable_test
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
+)
+
+func TestClientEndsItsSession(t *testing.T) {
+	// Proves HTTP-46.
+	for _, test := range []struct {
+		name   string
+		answer func(w http.ResponseWriter, r *http.Request)
+		id     bool
+		most   time.Duration
+		want   []string
+	}{
+		{"which the server allows", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(200) }, true, 0, []string{"DELETE s1 2025-11-25"}},
+		{"which the server does not allow", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(405) }, true, 0, []string{"DELETE s1 2025-11-25"}},
+		{"which the server fails to do", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, true, 0, []string{"DELETE s1 2025-11-25"}},
+		{"which the server never answers", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, true, time.Second, []string{"DELETE s1 2025-11-25"}},
+		{"if it has one", nil, false, 0, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(t)
+				f.noID = !test.id
+				f.other = func(w http.ResponseWriter, r *http.Request, _ jsonrpc.Message) bool {
+					if r.Method != "DELETE" {
+						return false
+					}
+					test.answer(w, r)
+					return true
+				}
+				s := f.connect(f.options(), nil)
+				start := time.Now()
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+				if d := time.Since(start); d > test.most {
+					t.Errorf("it took %v, want at most %v", d, test.most)
+				}
+				check(t, "requests", test.want, f.take())
+			})
+		})
+	}
+}
+
+func TestClientHangsUpEverythingWhenClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		f.call = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) {
+			if m.Method == "tools/list" { // no answer at all
+				<-r.Context().Done()
+				return
+			}
+			send := stream(w)
+			send("id: 1\ndata: %s\n\n", `{"jsonrpc":"2.0","id":"q","method":"ping"}`)
+			<-r.Context().Done()
+		}
+		f.other = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
+			if r.Method != "DELETE" {
+				<-r.Context().Done()
+			}
+			return r.Method != "DELETE"
+		}
+		c := f.dial(f.options())
+		for _, text := range []string{
+			`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}`,
+			`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`,
+			`{"jsonrpc":"2.0","id":3,"method":"tools/call"}`,
+			`{"jsonrpc":"2.0","id":"x","result":{}}`,
+		} {
+			if err := c.Write(t.Context(), transport.Message{Text: []byte(text)}); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+		}
+		done := make(chan error)
+		go func() {
+			done <- c.Write(t.Context(), transport.Message{Text: []byte(`{"jsonrpc":"2.0","method":"hangs"}`)})
+		}()
+		synctest.Wait()
+		start := time.Now()
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		if d := time.Since(start); d > time.Second {
+			t.Errorf("it took %v", d)
+		}
+		if err := <-done; err != transport.ErrClosed {
+			t.Errorf("a write under way ends with %v", err)
+		}
+		if _, err := c.Read(); err != transport.ErrClosed {
+			t.Errorf("reading: %v", err)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestClientTakesAServerForGoneThatTakesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		s := f.connect(f.options(), &session.Config{})
+		hang := true
+		f.other = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
+			if hang && r.Method == "POST" {
+				<-r.Context().Done()
+			}
+			return false
+		}
+		notify := func() error { return s.Notify(t.Context(), "notifications/roots/list_changed", nil) }
+		for range 2 { // one is lost, and nothing else
+			hang = true
+			if err := notify(); err != nil {
+				t.Error(err)
+			}
+			hang = false
+			if err := notify(); err != nil {
+				t.Error(err)
+			}
+		}
+		hang = true
+		notify()
+		if err := notify(); err == nil {
+			t.Error("nothing happens when the server takes nothing")
+		}
+		<-s.Done()
+	})
+}
+
+func TestClientLimitsWhatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		o := f.options()
+		o.MaxQueue = 1000
+		unblock := make(chan bool)
+		real := f.client.Transport
+		o.HTTP = &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			select {
+			case <-unblock:
+			case <-r.Context().Done():
+				return nil, r.Context().Err()
+			}
+			return real.RoundTrip(r)
+		})}
+		c := f.dial(o)
+		write := func(id string) chan error {
+			done := make(chan error, 1)
+			go func() {
+				done <- c.Write(t.Context(), transport.Message{Text: []byte(`{"jsonrpc":"2.0","id":` + id + `,"method":"ping"}`)})
+			}()
+			synctest.Wait()
+			return done
+		}
+		for _, id := range []string{"1", "2", "3", "4", "5"} {
+			if done := write(id); len(done) != 1 {
+				t.Errorf("request %s has no room", id)
+			}
+		}
+		late := write("6")
+		if len(late) != 0 {
+			t.Error("there is room for anything")
+		}
+		unblock <- true
+		synctest.Wait()
+		if len(late) != 1 {
+			t.Error("a request that has gone out leaves no room")
+		}
+		start := time.Now()
+		if err := <-write("7"); err != transport.ErrStalled || time.Since(start) != transport.DefaultStallTimeout {
+			t.Errorf("got %v after %v", err, time.Since(start))
+		}
+		c.Close()
+	})
+}
+
+func TestClientFallsBack(t *testing.T) {
+	// Proves LEGACY-05, LEGACY-06 and LEGACY-07.
+	for status, falls := range map[int]bool{400: true, 404: true, 405: true, 401: false, 403: false, 406: false, 415: false, 500: false, 501: false} {
+		t.Run(http.StatusText(status), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(t)
+				answers := make(chan string, 10)
+				f.hello = func(w http.ResponseWriter, r *http.Request) bool {
+					if r.URL.Path == "/post" {
+						answers <- `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2024-11-05","capabilities":{},"serverInfo":{"name":"old","version":"1"}}}`
+						w.WriteHeader(http.StatusAccepted)
+					} else {
+						w.WriteHeader(status)
+					}
+					return true
+				}
+				f.noID = true
+				f.other = func(w http.ResponseWriter, r *http.Request, _ jsonrpc.Message) bool {
+					if r.Method != "GET" {
+						return false
+					}
+					send := stream(w)
+					send("event: endpoint\ndata: post\n\n")
+					for {
+						select {
+						case text := <-answers:
+							send("event: message\ndata: %s\n\n", text)
+						case <-r.Context().Done():
+							return true
+						}
+					}
+				}
+				f.call = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) {
+					answers <- response(m, `{}`)
+					w.WriteHeader(http.StatusAccepted)
+				}
+				s, err := session.Connect(t.Context(), f.dial(f.options()), &mcp.InitializeRequestParams{}, nil)
+				if !falls {
+					if err == nil {
+						t.Error("connected")
+					}
+					check(t, "requests", []string{"POST initialize"}, f.take())
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := s.Ping(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+				check(t, "requests", []string{
+					"POST initialize", "GET", "POST initialize",
+					"POST notifications/initialized 2024-11-05", "POST ping 2024-11-05",
+				}, f.take())
+			})
+		})
+	}
+}
+
+func TestClientSaysWhatTheServerSaidIfThereIsNothingToFallBackTo(t *testing.T) {
+	for _, get := range []connection{{status: 404}, {text: "data: {}\n\n"}, {text: ""}, {text: "event: endpoint\ndata: http://elsewhere.example/\n\n"}} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(t)
+			f.noID = true
+			f.hello = func(w http.ResponseWriter, _ *http.Request) bool {
+				http.Error(w, "the key is missing", http.StatusBadRequest)
+				return true
+			}
+			f.other = func(w http.ResponseWriter, r *http.Request, _ jsonrpc.Message) bool {
+				get.serve(w, "")
+				return true
+			}
+			_, err := session.Connect(t.Context(), f.dial(f.options()), nil, nil)
+			status, ok := errors.AsType[*httpclient.StatusError](err)
+			if !ok || status.Code != 400 || !strings.Contains(err.Error(), "the key is missing") {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}

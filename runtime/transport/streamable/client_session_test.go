@@ -1,0 +1,434 @@
+package streamable_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
+)
+
+func TestClientOpensANewSessionInPlaceOfOneThatIsGone(t *testing.T) {
+	// Proves HTTP-45.
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		o := f.options()
+		renewed := make(chan json.RawMessage, 1)
+		o.Renewed = func(result json.RawMessage) { renewed <- result }
+		s := f.connect(o, nil)
+		f.drop()
+		var wg sync.WaitGroup
+		for range 3 { // all at once, and only one new session
+			wg.Go(func() {
+				if err := s.Ping(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		count := map[string]int{}
+		for _, line := range f.take() {
+			if line != "POST ping s1 2025-11-25" { // which comes before anybody knows
+				count[line]++
+			}
+		}
+		want := map[string]int{
+			"POST initialize": 1, "POST notifications/initialized s2 2025-11-25": 1,
+			"POST ping s2 2025-11-25": 3, "GET s2 2025-11-25": 1,
+		}
+		if diff := cmp.Diff(want, count); diff != "" {
+			t.Errorf("requests (-want +got):\n%s", diff)
+		}
+		var result mcp.InitializeResult
+		if err := json.Unmarshal(<-renewed, &result); err != nil || result.ServerInfo.Name != "fake" {
+			t.Errorf("told of %+v, %v", result, err)
+		}
+		if err := s.Notify(t.Context(), "notifications/roots/list_changed", nil); err != nil {
+			t.Error(err)
+		}
+		check(t, "afterwards", []string{"POST notifications/roots/list_changed s2 2025-11-25"}, f.take())
+	})
+}
+
+func TestClientDoesNotRepeatWhatALostSessionHadAccepted(t *testing.T) {
+	// Proves HTTP-45 and HTTP-37.
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		cancelled := make(chan error, 1)
+		f.call = func(w http.ResponseWriter, _ *http.Request, m jsonrpc.Message) {
+			if m.Method == "ping" {
+				f.answer(w, m, `{}`)
+				return
+			}
+			stream(w)("id: 1\ndata: %s\n\n", `{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
+		}
+		s := f.connect(f.options(), &session.Config{Handler: session.ClientHandler(asked{cancelled: cancelled}, nil)})
+		answer := make(chan error)
+		go func() {
+			_, err := s.Call(t.Context(), "tools/list", nil)
+			answer <- err
+		}()
+		synctest.Wait() // the stream has broken, and will be resumed
+		f.drop()
+		if err := <-answer; !errors.Is(err, streamable.ErrSessionLost) {
+			t.Errorf("the request fails with %v", err)
+		}
+		if err := <-cancelled; !errors.Is(err, session.ErrCancelled) {
+			t.Errorf("the question of the server ends with %v", err)
+		}
+		check(t, "requests", []string{
+			"POST tools/list s1 2025-11-25", "GET s1 2025-11-25 1",
+			"POST initialize", "POST notifications/initialized s2 2025-11-25", "GET s2 2025-11-25",
+		}, f.take())
+		if err := s.Ping(t.Context()); err != nil {
+			t.Errorf("the session after that: %v", err)
+		}
+	})
+}
+
+// asked waits to be cancelled when it is asked for its roots.
+type asked struct {
+	mcp.UnimplementedClientHandler
+	cancelled chan error
+}
+
+func (a asked) ListRoots(ctx context.Context, _ *mcp.RequestParams) (*mcp.ListRootsResult, error) {
+	<-ctx.Done()
+	a.cancelled <- context.Cause(ctx)
+	return nil, ctx.Err()
+}
+
+func TestClientNoticesOnTheStandingStreamThatItsSessionIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		cut := make(chan bool)
+		f.other = func(w http.ResponseWriter, r *http.Request, _ jsonrpc.Message) bool {
+			if r.Method != "GET" {
+				return false
+			}
+			stream(w)("id: 1\ndata:\n\n")
+			select {
+			case <-cut:
+			case <-r.Context().Done():
+			}
+			return true
+		}
+		f.connect(f.options(), nil)
+		f.drop()
+		cut <- true
+		time.Sleep(time.Second)
+		check(t, "requests", []string{
+			"GET s1 2025-11-25 1", "POST initialize", "POST notifications/initialized s2 2025-11-25", "GET s2 2025-11-25",
+		}, f.take())
+	})
+}
+
+func TestClientEndsWhenThereIsNoNewSession(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		hello func(f *fake, w http.ResponseWriter) bool
+		ends  bool // for good
+	}{
+		{"because it is refused", func(_ *fake, w http.ResponseWriter) bool {
+			w.WriteHeader(http.StatusForbidden)
+			return true
+		}, true},
+		{"because the revision is another one", func(f *fake, _ http.ResponseWriter) bool {
+			f.revision = "2025-03-26"
+			return false
+		}, true},
+		{"but not if it may come later", func(_ *fake, w http.ResponseWriter) bool {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return true
+		}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(t)
+				s := f.connect(f.options(), nil)
+				f.drop()
+				f.hello = func(w http.ResponseWriter, _ *http.Request) bool { return test.hello(f, w) }
+				if err := s.Ping(t.Context()); !errors.Is(err, streamable.ErrSessionLost) {
+					t.Errorf("got %v, want %v", err, streamable.ErrSessionLost)
+				}
+				synctest.Wait()
+				f.hello = nil
+				err := s.Ping(t.Context())
+				if ended := errors.Is(err, session.ErrClosed); ended != test.ends || !ended && err != nil {
+					t.Errorf("afterwards: %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestClientCancels(t *testing.T) {
+	// Proves HTTP-23.
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		hungUp := make(chan time.Duration, 1)
+		f.call = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) {
+			stream(w)(": working\n\n")
+			<-r.Context().Done()
+			hungUp <- f.since()
+		}
+		s := f.connect(f.options(), nil)
+		start := f.since()
+		_, err := s.With(session.Timeout(3*time.Second)).Call(t.Context(), "tools/list", nil)
+		if err != session.ErrTimeout {
+			t.Errorf("got %v", err)
+		}
+		check(t, "requests", []string{"POST tools/list s1 2025-11-25", "POST notifications/cancelled s1 2025-11-25"}, f.take())
+		if d := <-hungUp - start; d < 3*time.Second || d > 5*time.Second {
+			t.Errorf("the client hung up after %v", d)
+		}
+	})
+}
+
+func TestClientTellsWhoWaitsWhatWentWrong(t *testing.T) {
+	long := strings.Repeat("x", 2000)
+	status := func(code int) func(*fake, http.ResponseWriter, jsonrpc.Message) {
+		return func(_ *fake, w http.ResponseWriter, _ jsonrpc.Message) {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			http.Error(w, "go away", code)
+		}
+	}
+	raw := func(contentType, text string) func(*fake, http.ResponseWriter, jsonrpc.Message) {
+		return func(_ *fake, w http.ResponseWriter, m jsonrpc.Message) {
+			w.Header().Set("Content-Type", contentType)
+			w.Write([]byte(strings.ReplaceAll(text, "ANSWER", response(m, `{"tools":[]}`))))
+		}
+	}
+	isStatus := func(code int) func(error) bool {
+		return func(err error) bool {
+			e, ok := errors.AsType[*httpclient.StatusError](err)
+			return ok && e.Code == code && e.Header.Get("WWW-Authenticate") == "Bearer" && strings.Contains(e.Error(), "go away")
+		}
+	}
+	is := func(want error) func(error) bool { return func(err error) bool { return errors.Is(err, want) } }
+	fine := func(err error) bool { return err == nil }
+	for _, test := range []struct {
+		name string
+		call func(*fake, http.ResponseWriter, jsonrpc.Message)
+		want func(error) bool
+	}{
+		{"401", status(401), isStatus(401)},
+		{"403", status(403), isStatus(403)},
+		{"405", status(405), isStatus(405)},
+		{"429", status(429), isStatus(429)},
+		{"500", status(500), isStatus(500)},
+		{"503", status(503), isStatus(503)},
+		{"a JSON-RPC error for the request with an HTTP status", func(_ *fake, w http.ResponseWriter, m jsonrpc.Message) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusBadRequest)
+			w.Write([]byte(`{"jsonrpc":"2.0","id":` + m.ID.String() + `,"error":{"code":-32602,"message":"no"}}`))
+		}, func(err error) bool {
+			e, ok := errors.AsType[*jsonrpc.Error](err)
+			return ok && e.Code == -32602
+		}},
+		{"a JSON-RPC error for nobody with an HTTP status", func(_ *fake, w http.ResponseWriter, m jsonrpc.Message) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusBadRequest)
+			w.Write([]byte(`{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no"}}`))
+		}, func(err error) bool {
+			e, ok := errors.AsType[*httpclient.StatusError](err)
+			return ok && e.RPC != nil && e.RPC.Code == -32000
+		}},
+		{"a web page", raw("text/html", "<html>"), is(httpclient.ErrContent)},
+		{"no content type", func(_ *fake, w http.ResponseWriter, _ jsonrpc.Message) { w.WriteHeader(http.StatusNoContent) }, is(httpclient.ErrContent)},
+		{"202 without a stream on which the answer may come", func(_ *fake, w http.ResponseWriter, _ jsonrpc.Message) { w.WriteHeader(http.StatusAccepted) }, is(httpclient.ErrContent)},
+		{"a content type in capitals with parameters", raw("Application/JSON; charset=UTF-8", "ANSWER"), fine},
+		{"a stream with broken parameters", raw("text/event-stream;;x", "data: ANSWER\n\n"), fine},
+		{"no JSON", raw("application/json", "ANSWER}"), func(err error) bool { return err != nil && !errors.Is(err, session.ErrClosed) }},
+		{"nothing", raw("application/json", ""), is(httpclient.ErrContent)},
+		{"the answer to another request", raw("application/json", `{"jsonrpc":"2.0","id":"other","result":{}}`), is(httpclient.ErrContent)},
+		{"a long answer", raw("application/json", `{"x":"`+long+`"}`), is(transport.ErrTooLong)},
+		{"a long answer without its length", func(_ *fake, w http.ResponseWriter, m jsonrpc.Message) {
+			w.Header().Set("Content-Type", "application/json")
+			for range 4 {
+				w.Write([]byte(long))
+				http.NewResponseController(w).Flush()
+			}
+		}, is(transport.ErrTooLong)},
+		{"a long event in front of the answer", raw("text/event-stream", "data: "+long+"\n\ndata: ANSWER\n\n"), fine},
+		{"a stream without an answer", raw("text/event-stream", "data: {}\n\n"), is(httpclient.ErrCut)},
+		{"a stream with an event of another kind", raw("text/event-stream", "event: other\ndata: ANSWER\n\n"), is(httpclient.ErrCut)},
+		{"a stream with everything that may be in one", raw("text/event-stream", "\ufeff: hello\r\rid:1\revent: message\rdata:\r\r\nretry: x\r\nfoo: bar\r\nevent:message\r\ndata:ANSWER\r\n\r\n"), fine},
+		{"a redirect to another server", func(_ *fake, w http.ResponseWriter, _ jsonrpc.Message) {
+			w.Header().Set("Location", "http://elsewhere.example/mcp")
+			w.WriteHeader(http.StatusTemporaryRedirect)
+		}, is(httpclient.ErrRedirect)},
+		{"a redirect that makes a GET of it", func(_ *fake, w http.ResponseWriter, _ jsonrpc.Message) {
+			w.Header().Set("Location", "/other")
+			w.WriteHeader(http.StatusFound)
+		}, is(httpclient.ErrRedirect)},
+		{"a connection that breaks", func(*fake, http.ResponseWriter, jsonrpc.Message) { panic(http.ErrAbortHandler) },
+			func(err error) bool { return err != nil && !errors.Is(err, session.ErrClosed) }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(t)
+				o := f.options()
+				o.MaxMessage = 1500
+				s := f.connect(o, nil)
+				posts := 0
+				f.call = func(w http.ResponseWriter, _ *http.Request, m jsonrpc.Message) {
+					posts++
+					if m.Method == "ping" {
+						f.answer(w, m, `{}`)
+						return
+					}
+					test.call(f, w, m)
+				}
+				_, err := s.Call(t.Context(), "tools/list", nil)
+				if !test.want(err) {
+					t.Errorf("got %v", err)
+				}
+				if err := s.Ping(t.Context()); err != nil {
+					t.Errorf("the session is harmed: %v", err)
+				}
+				if posts != 2 {
+					t.Errorf("%d requests were posted, want 2", posts)
+				}
+			})
+		})
+	}
+}
+
+func TestClientFollowsARedirectOnItsOwnServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		s := f.connect(f.options(), nil)
+		f.call = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) {
+			if r.URL.Path == "/mcp" {
+				w.Header().Set("Location", "/other")
+				w.WriteHeader(http.StatusPermanentRedirect)
+				return
+			}
+			f.answer(w, m, `{}`)
+		}
+		if err := s.Ping(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestClientSurvivesACutAtEveryByte(t *testing.T) {
+	// Proves HTTP-35.
+	full := "id: a1\ndata: \n\nid: a2\ndata: " + logLine("one") + "\n\nid: a3\r\ndata: ANSWER\r\n\r\n"
+	for cut := len("id: a1\ndata: \n\n"); cut < len(full)+30; cut += 1 {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(t)
+			var asked jsonrpc.Message
+			events := func() string { return strings.ReplaceAll(full, "ANSWER", response(asked, `{"tools":[]}`)) }
+			f.call = func(w http.ResponseWriter, _ *http.Request, m jsonrpc.Message) {
+				asked = m
+				stream(w)("%s", events()[:min(cut, len(events()))])
+				panic(http.ErrAbortHandler)
+			}
+			f.other = func(w http.ResponseWriter, r *http.Request, _ jsonrpc.Message) bool {
+				id := r.Header.Get("Last-Event-Id")
+				if id == "" {
+					return false
+				}
+				rest := events()
+				rest = rest[strings.Index(rest, "id: "+id):]
+				_, rest, _ = strings.Cut(rest, "\n\n")
+				stream(w)("%s", rest)
+				return true
+			}
+			logs := make(chan string, 10)
+			s := f.connect(f.options(), &session.Config{Handler: session.ClientHandler(mcp.UnimplementedClientHandler{}, logger{logs: logs})})
+			if _, err := (mcp.ToServer{Caller: s}).ListTools(t.Context(), nil); err != nil {
+				t.Errorf("cut at %d: %v", cut, err)
+			}
+			synctest.Wait()
+			if len(logs) != 1 {
+				t.Errorf("cut at %d: %d messages came before the answer, want 1", cut, len(logs))
+			}
+		})
+	}
+}
+
+func TestClientConnectsLaterIfTheServerIsNotReached(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		o := f.options()
+		real := f.client.Transport
+		down := 0
+		o.HTTP = &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			if down > 0 {
+				down--
+				listener, nobody := pipes(t)
+				listener.Close()
+				return nobody.Transport.RoundTrip(r)
+			}
+			return real.RoundTrip(r)
+		})}
+		s := f.connect(o, nil)
+		down = httpclient.DefaultMaxRetries
+		if err := s.Ping(t.Context()); err != nil {
+			t.Error(err)
+		}
+		check(t, "requests", []string{"POST ping s1 2025-11-25"}, f.take())
+		down = httpclient.DefaultMaxRetries + 1
+		if err := s.Ping(t.Context()); err == nil || errors.Is(err, session.ErrClosed) {
+			t.Errorf("got %v", err)
+		}
+		if err := s.Ping(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func TestClientAddsHeaders(t *testing.T) {
+	// Proves HTTP-41.
+	synctest.Test(t, func(t *testing.T) {
+		type key struct{}
+		f := newFake(t)
+		o := f.options()
+		o.Header = http.Header{"x-static": {"a"}}
+		refused := errors.New("no token")
+		o.Prepare = func(r *http.Request) error {
+			if r.Context().Value(key{}) == "no" {
+				return refused
+			}
+			r.Header.Add("X-Static", "b")
+			r.Header.Set("X-Value", "of "+r.Method)
+			return nil
+		}
+		s := f.connect(o, nil)
+		var got []string
+		f.call = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) {
+			got = append(r.Header["X-Static"], r.Header["X-Value"]...)
+			f.answer(w, m, `{}`)
+		}
+		for range 2 {
+			if err := s.Ping(t.Context()); err != nil {
+				t.Error(err)
+			}
+			check(t, "headers", []string{"a", "b", "of POST"}, got)
+		}
+		err := s.Ping(context.WithValue(t.Context(), key{}, "no"))
+		if !errors.Is(err, refused) || strings.Contains(err.Error(), "s1") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
