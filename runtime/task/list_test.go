@@ -89,6 +89,7 @@ func TestCursors(t *testing.T) {
 			start(t, m, returns(`{}`))
 			create(t, m, task.Request{Principal: "bob", Work: returns(`{}`)})
 		}
+		synctest.Wait()
 		_, cursor, err := m.List(t.Context(), "alice", "")
 		if err != nil {
 			t.Fatal(err)

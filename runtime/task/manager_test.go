@@ -713,15 +713,15 @@ func TestStoreFails(t *testing.T) {
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := manager(t, task.Config{})
-		created := start(t, m, untilDone)
+		start(t, m, untilDone)
+		stubborn := make(chan bool)
+		created := start(t, m, func(context.Context, *task.Run) (codec.Encoder, error) { <-stubborn; return raw(`{}`), nil })
 		waiting := make(chan error, 1)
 		go func() {
 			_, err := m.Result(t.Context(), "alice", created.TaskID, nil)
 			waiting <- err
 		}()
 		synctest.Wait()
-		stubborn := make(chan bool)
-		start(t, m, func(context.Context, *task.Run) (codec.Encoder, error) { <-stubborn; return raw(`{}`), nil })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if err := m.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
