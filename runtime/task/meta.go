@@ -22,6 +22,10 @@ func Relate(object json.RawMessage, id string) (json.RawMessage, error) {
 	if len(object) == 0 {
 		object = json.RawMessage(`{}`)
 	}
+	// To find the place, names need only be compared; that all of it is well formed is another matter.
+	if err := codec.Valid(object); err != nil {
+		return nil, err
+	}
 	from, to, insert, err := relatedPlace(object, related)
 	if err != nil {
 		return nil, err

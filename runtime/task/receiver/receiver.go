@@ -256,7 +256,8 @@ func withoutTask(req *session.Request) (*session.Request, error) {
 	return plain, nil
 }
 
-// without returns a copy of a JSON object without the member of a name. The rest stays as it is.
+// without returns a copy of a JSON object, which a session has found well formed, without the member
+// of a name. The rest stays as it is.
 func without(object json.RawMessage, name string) (out json.RawMessage, err error) {
 	r := codec.Borrow(object)
 	defer func() { err = errors.Join(err, r.Release()) }()

@@ -664,3 +664,44 @@ func TestResumeTyped(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What is told about a task goes to the session that it was created through, and then to the one that
+// asks about it; never to all.
+func TestOneSessionIsTold(t *testing.T) {
+	end := make(chan bool)
+	c := config{caps: receiver.ServerCapabilities(true), support: optional("t"), tools: map[string]session.Handler{
+		"t": func(context.Context, *session.Request) (codec.Encoder, error) {
+			<-end
+			return session.Raw(`{"content":[]}`), nil
+		},
+	}}
+	bubble(t, c, func(t *testing.T, f *fixture) {
+		var others []string
+		var mu sync.Mutex
+		client := sessiontest.Side{}
+		client.Config.Receiving = []session.Middleware{func(next session.Handler) session.Handler {
+			return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				others = append(others, req.Method)
+				return nil, nil
+			}
+		}}
+		other, _ := sessiontest.Pair(t, client, sessiontest.Side{
+			Server: mcp.ServerCapabilities{Tools: new(mcp.ServerCapabilitiesTools), Tasks: receiver.ServerCapabilities(true)}, Config: f.config,
+		})
+		f.create(`{"name":"t","task":{}}`)
+		second := f.create(`{"name":"t","task":{}}`)
+		if _, err := other.Call(t.Context(), "tasks/get", rawParams(fmt.Sprintf(`{"taskId":%q}`, second))); err != nil {
+			t.Fatal(err)
+		}
+		close(end)
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		equal(t, "told the other", []string{"notifications/tasks/status"}, others)
+		if got := f.seen(); len(got) != 1 || strings.Contains(got[0], second) {
+			t.Errorf("told the first: %q", got)
+		}
+	})
+}

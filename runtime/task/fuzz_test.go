@@ -1,0 +1,61 @@
+package task_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/runtime/task"
+)
+
+// What Relate returns is an object that says which task it belongs to; to do it again changes
+// nothing, and all other members are as they were.
+func FuzzRelate(f *testing.F) {
+	for _, s := range []string{`{}`, `{"a":1}`, ` { "_meta" : { "k" : [ ] } , "b" : 1e400 } `, `{"_meta":null}`, `{"_meta":{"io.modelcontextprotocol/related-task":7}}`, `{"\u005fmeta":{}}`, `[]`, `{"a":`} {
+		f.Add(s, "T")
+	}
+	f.Fuzz(func(t *testing.T, object, id string) {
+		related, err := task.Relate([]byte(object), id)
+		if err != nil {
+			return
+		}
+		if err := codec.Valid(related); err != nil {
+			t.Fatalf("%q became %q: %v", object, related, err)
+		}
+		var got struct {
+			Meta map[string]json.RawMessage `json:"_meta"`
+		}
+		var tag struct{ TaskID string }
+		if err := json.Unmarshal(related, &got); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(got.Meta[task.RelatedTask], &tag); err != nil || tag.TaskID != id {
+			t.Fatalf("%q became %q, %v", object, related, err)
+		}
+		again, err := task.Relate(related, id)
+		if err != nil || !bytes.Equal(again, related) {
+			t.Fatalf("%q became %q, %v", related, again, err)
+		}
+		if object == "" {
+			return
+		}
+		before, after := members(t, []byte(object)), members(t, related)
+		delete(before, "_meta")
+		delete(after, "_meta")
+		equal(t, "the other members", before, after)
+	})
+}
+
+func members(t *testing.T, object []byte) map[string]string {
+	t.Helper()
+	var raw map[string]json.RawMessage
+	if err := json.Unmarshal(object, &raw); err != nil {
+		t.Fatal(err)
+	}
+	m := map[string]string{}
+	for name, value := range raw {
+		m[name] = string(value)
+	}
+	return m
+}
