@@ -1,0 +1,111 @@
+package server
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/mcpwire/mcpwire/mcp"
+)
+
+// CompleteFunc proposes values for an argument of a prompt or a variable of a template: value is what was typed so
+// far, and others are the values of other arguments that are known already. The most relevant come first. There may be
+// more than the protocol sends, which is 100; the client is told how many.
+type CompleteFunc func(ctx context.Context, c *Call, value string, others map[string]string) ([]string, error)
+
+// maxValues is how many values are proposed at once (MCP completion, "Completion Results").
+const maxValues = 100
+
+// Completion is an option of [Server.AddPrompt] and [Server.AddTemplate]; see [Complete].
+type Completion struct {
+	name string
+	f    CompleteFunc
+}
+
+// Complete is the completion for one argument of a prompt, or one variable of a template.
+func Complete(name string, f CompleteFunc) Completion { return Completion{name, f} }
+
+func (c Completion) forPrompt(p *prompt)     { p.completes[c.name] = c.f }
+func (c Completion) forTemplate(t *template) { t.completes[c.name] = c.f }
+
+// OneOf proposes those of a fixed list of values that begin with what was typed, in any case of letters.
+func OneOf(values ...string) CompleteFunc {
+	values = slices.Clone(values)
+	return func(_ context.Context, _ *Call, value string, _ map[string]string) ([]string, error) {
+		var fit []string
+		for _, v := range values {
+			if len(v) >= len(value) && strings.EqualFold(v[:len(value)], value) {
+				fit = append(fit, v)
+			}
+		}
+		return fit, nil
+	}
+}
+
+// completes reports whether anything can be completed.
+func (s *Server) completes() bool {
+	for _, e := range *s.prompts.shown.Load() {
+		if len(e.value.completes) > 0 {
+			return true
+		}
+	}
+	for _, e := range *s.templates.shown.Load() {
+		if len(e.value.completes) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Complete implements completion/complete (MCP completion, "Requesting Completions").
+func (h *handler) Complete(ctx context.Context, params *mcp.CompleteRequestParams) (*mcp.CompleteResult, error) {
+	f, err := h.p.s.completion(params)
+	if err != nil {
+		return nil, err
+	}
+	result := &mcp.CompleteResult{Completion: mcp.CompleteResultCompletion{Values: []string{}}}
+	if f == nil {
+		return result, nil
+	}
+	others := map[string]string{}
+	if params.Context != nil && params.Context.Arguments != nil {
+		others = params.Context.Arguments
+	}
+	values, err := f(ctx, newCall(ctx, h.p), params.Argument.Value, others)
+	if err != nil {
+		return nil, err
+	}
+	out := &result.Completion
+	out.Total, out.HasMore = new(int64(len(values))), new(len(values) > maxValues)
+	out.Values = append(out.Values, values[:min(len(values), maxValues)]...)
+	return result, nil
+}
+
+// completion returns what completes an argument; nil if nothing does.
+func (s *Server) completion(params *mcp.CompleteRequestParams) (CompleteFunc, error) {
+	name := params.Argument.Name
+	switch ref := params.Ref.(type) {
+	case *mcp.PromptReference:
+		p, ok := s.prompts.get(ref.Name)
+		if !ok {
+			return nil, invalidParams("unknown prompt: %q", ref.Name)
+		}
+		if !slices.ContainsFunc(p.def.Arguments, func(a mcp.PromptArgument) bool { return a.Name == name }) {
+			return nil, invalidParams("the prompt %q has no argument %q", ref.Name, name)
+		}
+		return p.completes[name], nil
+	case *mcp.ResourceTemplateReference:
+		t, ok := s.templates.get(ref.URI)
+		if !ok {
+			if _, static := s.resources.get(ref.URI); static {
+				return nil, nil // it has nothing to be completed
+			}
+			return nil, invalidParams("unknown resource template: %q", ref.URI)
+		}
+		if !slices.Contains(t.uri.Varnames(), name) {
+			return nil, invalidParams("the template %q has no variable %q", ref.URI, name)
+		}
+		return t.completes[name], nil
+	}
+	return nil, invalidParams("unknown kind of reference")
+}

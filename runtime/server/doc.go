@@ -1,0 +1,35 @@
+// Package server is a server of the Model Context Protocol that is made of Go functions: tools, resources, prompts,
+// completion and logging, for every revision that opens with initialize.
+//
+//	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "calculator", Version: "1"}})
+//	...
+//	_, err = server.AddTool(s, mcp.Tool{Name: "add", Description: new("Adds two numbers.")},
+//		func(ctx context.Context, c *server.Call, in Terms) (Sum, error) {
+//			return Sum{in.A + in.B}, nil
+//		})
+//	...
+//	err = s.Run(ctx, conn)
+//
+// # Words
+//
+// A feature is a tool, a resource, a resource template or a prompt. A handler is the function of an author that serves
+// it. A call is one request that a handler serves; its [Call] reaches back to who asked: progress, log messages,
+// elicitation, sampling, roots, and the task if the call runs as one.
+//
+// # One set of handlers
+//
+// Features are described by the types of package mcp, and handlers return them, as the newest revision has them. What
+// the revision of a session does not know is left out of what the session sends, or replaced by what it knows: a link
+// to a resource becomes a text, say.
+//
+// # What is declared
+//
+// A server declares the capabilities of the features that it has when a session opens, see [Config.Capabilities].
+// Features may come, change and go at any time; sessions that were told of their kind hear of it.
+//
+// # Errors
+//
+// A failure inside of a tool, and arguments that its schema refuses, are results with isError, for the model to read.
+// A [*jsonrpc.Error] that a handler returns goes to the peer as it is. Text of other errors of tools goes to the
+// model: wrap what it must not see. For other handlers they are internal errors, whose text goes to the client.
+package server

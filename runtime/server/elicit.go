@@ -1,0 +1,354 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"reflect"
+	"strings"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/value"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
+)
+
+// CodeURLElicitationRequired refuses a request until the user has visited a page (MCP elicitation, "URL Elicitation
+// Required Error").
+const CodeURLElicitationRequired = -32042
+
+// ErrAnswer says that the client has answered a question with what does not comply with it.
+var ErrAnswer = errors.New("server: the answer does not comply with the question")
+
+// Elicit asks the user to fill in a form, whose fields are those of the struct T: strings, numbers and booleans (MCP
+// elicitation, "Form Mode Elicitation"). Fields of form that are not zero are proposed. If the user accepts, form has
+// what was filled in; otherwise it stays as it is. See [Call.ElicitForm] for choices and other constraints, and for the
+// errors. Never ask for secrets in a form.
+func Elicit[T any](ctx context.Context, c *Call, message string, form *T) (mcp.ElicitResultAction, error) {
+	params, err := formOf(message, form)
+	if err != nil {
+		return "", err
+	}
+	result, err := c.ElicitForm(ctx, params)
+	if err != nil || result.Action != mcp.ElicitResultActionAccept {
+		return actionOf(result), err
+	}
+	text, err := codec.Marshal(result)
+	if err != nil {
+		return "", err
+	}
+	var answer struct {
+		Content *T `json:"content"`
+	}
+	answer.Content = new(*form)
+	if err := codec.Unmarshal(text, value.Of(&answer)); err != nil {
+		return "", fmt.Errorf("%w: %w", ErrAnswer, err)
+	}
+	*form = *answer.Content
+	return result.Action, nil
+}
+
+func actionOf(result *mcp.ElicitResult) mcp.ElicitResultAction {
+	if result == nil {
+		return ""
+	}
+	return result.Action
+}
+
+// formOf returns the question for a struct.
+func formOf[T any](message string, form *T) (*mcp.ElicitRequestFormParams, error) {
+	t := reflect.TypeFor[T]()
+	if t.Kind() != reflect.Struct || form == nil {
+		return nil, fmt.Errorf("server: a form is a pointer to a struct, not a %v", reflect.TypeOf(form))
+	}
+	text, err := schemaOf(t)
+	if err != nil {
+		return nil, err
+	}
+	values, err := codec.Marshal(value.Of(form))
+	if err != nil {
+		return nil, err
+	}
+	if text, err = withDefaults(text, values); err != nil {
+		return nil, err
+	}
+	params := &mcp.ElicitRequestFormParams{Message: message}
+	if err := codec.Unmarshal(text, &params.RequestedSchema); err != nil {
+		return nil, err
+	}
+	params.RequestedSchema.Extra.Delete("additionalProperties") // which forms do not have
+	return params, nil
+}
+
+// withDefaults adds values that are not zero to the properties of a schema as defaults.
+func withDefaults(schema, values json.RawMessage) (json.RawMessage, error) {
+	var s map[string]any
+	var v map[string]any
+	if err := errors.Join(codec.Unmarshal(schema, value.Of(&s)), codec.Unmarshal(values, value.Of(&v))); err != nil {
+		return nil, err
+	}
+	properties, _ := s["properties"].(map[string]any)
+	for name, p := range properties {
+		property, ok := p.(map[string]any)
+		if ok && v[name] != nil && v[name] != "" && v[name] != false && v[name] != json.Number("0") {
+			property["default"] = v[name]
+		}
+	}
+	return codec.Marshal(value.Of(s))
+}
+
+// ElicitForm asks the user to fill in a form. The schema must be flat. It fails with a [*session.CapabilityError] if
+// the client has no forms, with an error that wraps [ErrAnswer] if the answer does not comply with the schema, and with
+// a [*jsonrpc.Error] if the client answers with one. Only ctx limits how long it waits.
+func (c *Call) ElicitForm(ctx context.Context, params *mcp.ElicitRequestFormParams) (*mcp.ElicitResult, error) {
+	if err := params.Validate(mcp.Revision20251125); err != nil {
+		return nil, fmt.Errorf("server: invalid form: %w", err)
+	}
+	for name, p := range params.RequestedSchema.Properties {
+		if _, unknown := p.(*mcp.Unknown); unknown {
+			return nil, fmt.Errorf("server: invalid form: the field %q is of no primitive type", name)
+		}
+	}
+	if err := c.mayElicit("form"); err != nil {
+		return nil, err
+	}
+	text, err := codec.Marshal(&params.RequestedSchema)
+	if err != nil {
+		return nil, err
+	}
+	form, err := compile(text)
+	if err != nil {
+		return nil, fmt.Errorf("server: invalid form: %w", err)
+	}
+	if params, err = c.projectForm(params); err != nil {
+		return nil, err
+	}
+	result, err := c.elicit(ctx, params)
+	if err != nil || result.Action != mcp.ElicitResultActionAccept {
+		return result, err
+	}
+	return result, checkAnswer(form, result)
+}
+
+// checkAnswer holds what was filled in against the schema.
+func checkAnswer(form *schema, result *mcp.ElicitResult) error {
+	text, err := codec.Marshal(result)
+	if err != nil {
+		return err
+	}
+	var answer struct {
+		Content json.RawMessage `json:"content"`
+	}
+	if err := codec.Unmarshal(text, value.Of(&answer)); err != nil {
+		return err
+	}
+	if answer.Content == nil {
+		answer.Content = json.RawMessage(`{}`)
+	}
+	if faults := form.check(answer.Content); faults != "" {
+		return fmt.Errorf("%w: %s", ErrAnswer, faults)
+	}
+	return nil
+}
+
+// elicit asks, and waits for the answer.
+func (c *Call) elicit(ctx context.Context, params mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+	outcome, err := c.client().Elicit(ctx, params)
+	if err != nil {
+		return nil, err
+	}
+	result, ok := outcome.(*mcp.ElicitResult)
+	if !ok || result.Validate(mcp.Revision20251125) != nil {
+		return nil, fmt.Errorf("%w: it is no result of an elicitation", ErrAnswer)
+	}
+	return result, nil
+}
+
+// mayElicit refuses a mode that the client has not declared, as far as that is known.
+func (c *Call) mayElicit(mode string) error {
+	client := c.capabilities()
+	if client == nil {
+		return nil
+	}
+	declared := client.Elicitation != nil
+	if declared && mode == "url" {
+		declared = client.Elicitation.URL != nil && c.session.Revision() >= mcp.Revision20251125
+	}
+	if declared && mode == "form" {
+		declared = client.Elicitation.Form != nil || client.Elicitation.URL == nil
+	}
+	if declared {
+		return nil
+	}
+	return &session.CapabilityError{Method: "elicitation/create", Capability: "elicitation." + mode, Revision: c.session.Revision()}
+}
+
+// projectForm returns a form as the revision of the session has it.
+func (c *Call) projectForm(params *mcp.ElicitRequestFormParams) (*mcp.ElicitRequestFormParams, error) {
+	if c.session == nil || c.session.Revision() >= mcp.Revision20251125 {
+		return params, nil
+	}
+	out := *params
+	out.Mode, out.Task = nil, nil
+	out.RequestedSchema.Schema = nil
+	out.RequestedSchema.Properties = map[string]mcp.PrimitiveSchemaDefinition{}
+	for name, p := range params.RequestedSchema.Properties {
+		old, err := projectField(p)
+		if err != nil {
+			return nil, fmt.Errorf("server: the field %q: %w", name, err)
+		}
+		out.RequestedSchema.Properties[name] = old
+	}
+	return &out, nil
+}
+
+// projectField returns a field as revision 2025-06-18 has it.
+func projectField(p mcp.PrimitiveSchemaDefinition) (mcp.PrimitiveSchemaDefinition, error) {
+	switch p := p.(type) {
+	case *mcp.StringSchema:
+		out := *p
+		out.Default = nil
+		return &out, nil
+	case *mcp.NumberSchema:
+		out := *p
+		out.Default = nil
+		return &out, nil
+	case *mcp.TitledSingleSelectEnumSchema:
+		out := &mcp.LegacyTitledEnumSchema{Title: p.Title, Description: p.Description}
+		for _, choice := range p.OneOf {
+			out.Enum, out.EnumNames = append(out.Enum, choice.Const), append(out.EnumNames, choice.Title)
+		}
+		return out, nil
+	case *mcp.UntitledMultiSelectEnumSchema, *mcp.TitledMultiSelectEnumSchema:
+		return nil, errors.New("the revision of the session has no multiple choices")
+	}
+	return p, nil
+}
+
+// elicitation is a page that a user was asked to visit.
+type elicitation struct {
+	principal string
+}
+
+// ElicitURL asks the user to visit a page, and returns whether the user agrees; what happens there does not pass
+// through the client (MCP elicitation, "URL Mode Elicitation"). The page is https, or http on this machine. The id is
+// what the page calls it; "" makes one. It is good for [Server.ElicitationComplete], and for
+// [Server.ElicitationPrincipal], which the page needs to check that its visitor is the user who was asked. It fails
+// with a [*session.CapabilityError] if the client does not open pages, and as [Call.ElicitForm] does.
+func (c *Call) ElicitURL(ctx context.Context, message, page, id string) (mcp.ElicitResultAction, error) {
+	params, err := c.visit(message, page, id)
+	if err != nil {
+		return "", err
+	}
+	if err := c.mayElicit("url"); err != nil {
+		return "", err
+	}
+	if err := c.p.expect(*params.ElicitationID, c.principal); err != nil {
+		return "", err
+	}
+	result, err := c.elicit(ctx, params)
+	if err != nil || result.Action != mcp.ElicitResultActionAccept {
+		c.p.forget(*params.ElicitationID)
+	}
+	return actionOf(result), err
+}
+
+// RequireURL is the error that the user has to visit a page before the request can be served; the client sends it
+// again afterwards. It fails otherwise, as ElicitURL does, with the error that tells why.
+func (c *Call) RequireURL(message, page, id string) error {
+	params, err := c.visit(message, page, id)
+	if err != nil {
+		return err
+	}
+	if err := c.mayElicit("url"); err != nil {
+		return err
+	}
+	if err := c.p.expect(*params.ElicitationID, c.principal); err != nil {
+		return err
+	}
+	data, err := codec.Marshal(&mcp.URLElicitationRequiredErrorErrorData{Elicitations: []mcp.ElicitRequestURLParams{*params}})
+	if err != nil {
+		return err
+	}
+	return &jsonrpc.Error{Code: CodeURLElicitationRequired, Message: "a page has to be visited first: " + message, Data: data}
+}
+
+func (c *Call) visit(message, page, id string) (*mcp.ElicitRequestURLParams, error) {
+	u, err := url.Parse(page)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("server: invalid page: %w", err)
+	case u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !loopback(u.Hostname())):
+		return nil, fmt.Errorf("server: invalid page %q: want https", page)
+	case u.User != nil:
+		return nil, errors.New("server: invalid page: it has credentials in it")
+	}
+	if id == "" {
+		id = rand.Text()
+	}
+	return &mcp.ElicitRequestURLParams{Message: message, URL: page, ElicitationID: &id}, nil
+}
+
+func loopback(host string) bool {
+	return host == "localhost" || strings.HasPrefix(host, "127.") || host == "::1"
+}
+
+// maxElicitations is how many pages of one session may be open.
+const maxElicitations = 1000
+
+// expect notes that a page is to be visited.
+func (p *peer) expect(id, principal string) error {
+	if _, taken := p.s.ElicitationPrincipal(id); taken {
+		return fmt.Errorf("server: there is an elicitation %q already", id)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.elicitations) >= maxElicitations {
+		return fmt.Errorf("server: %d elicitations of the session are not complete", maxElicitations)
+	}
+	if p.elicitations == nil {
+		p.elicitations = map[string]*elicitation{}
+	}
+	p.elicitations[id] = &elicitation{principal}
+	return nil
+}
+
+// forget takes an elicitation out; it reports whether there was one.
+func (p *peer) forget(id string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, there := p.elicitations[id]
+	delete(p.elicitations, id)
+	return there
+}
+
+// ElicitationPrincipal returns on whose behalf a page is to be visited; ok is false if there is no such elicitation,
+// or it was completed or refused, or its session is over. Whoever opens the page must be the same user.
+func (s *Server) ElicitationPrincipal(id string) (principal string, ok bool) {
+	for _, p := range s.everyPeer() {
+		p.mu.Lock()
+		e := p.elicitations[id]
+		p.mu.Unlock()
+		if e != nil {
+			return e.principal, true
+		}
+	}
+	return "", false
+}
+
+// ElicitationComplete tells the client that was asked to open a page, and no other one, that the visit is complete
+// (MCP elicitation, "Completion Notifications"). It does nothing if there is no such elicitation any more.
+func (s *Server) ElicitationComplete(ctx context.Context, id string) error {
+	for _, p := range s.everyPeer() {
+		open := p.session.Load()
+		if open == nil || !p.forget(id) {
+			continue
+		}
+		return mcp.NotifyClient{Notifier: open}.ElicitationComplete(ctx, &mcp.ElicitationCompleteNotificationParams{ElicitationID: id})
+	}
+	return nil
+}

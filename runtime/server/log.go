@@ -1,0 +1,182 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/value"
+	"github.com/mcpwire/mcpwire/mcp"
+)
+
+// levels are those of RFC 5424, the least severe first.
+func levels() []mcp.LoggingLevel {
+	return []mcp.LoggingLevel{
+		mcp.LoggingLevelDebug, mcp.LoggingLevelInfo, mcp.LoggingLevelNotice, mcp.LoggingLevelWarning,
+		mcp.LoggingLevelError, mcp.LoggingLevelCritical, mcp.LoggingLevelAlert, mcp.LoggingLevelEmergency,
+	}
+}
+
+// severity returns how severe a level is.
+func severity(level mcp.LoggingLevel) (n int, ok bool) {
+	n = slices.Index(levels(), level)
+	return n, n >= 0
+}
+
+// SetLevel implements logging/setLevel (MCP logging, "Setting Log Level").
+func (h *handler) SetLevel(ctx context.Context, params *mcp.SetLevelRequestParams) (*mcp.Result, error) {
+	n, ok := severity(params.Level)
+	if !ok {
+		return nil, invalidParams("unknown level: %q", params.Level)
+	}
+	h.p.level.Store(int32(n))
+	return new(mcp.Result), nil
+}
+
+// Log sends a log message to the client, if it is severe enough for that. Logger names what logs, "" for nothing; data
+// is written by package codec/value. It must hold no secrets. Messages beyond [Config.LogRate] are dropped.
+func (c *Call) Log(ctx context.Context, level mcp.LoggingLevel, logger string, data any) error {
+	n, ok := severity(level)
+	if !ok {
+		return &levelError{level}
+	}
+	if !c.logs(n) || !c.p.logs.Allow() {
+		return nil
+	}
+	text, err := codec.Marshal(value.Of(data))
+	if err != nil {
+		return err
+	}
+	params := &mcp.LoggingMessageNotificationParams{Level: level, Data: text}
+	if logger != "" {
+		params.Logger = &logger
+	}
+	return c.Notify(ctx, "notifications/message", params)
+}
+
+// logs reports whether messages of a severity go to the client.
+func (c *Call) logs(severity int) bool {
+	return c.to != nil && severity >= int(c.p.level.Load())
+}
+
+// levelError says that a level is none of the protocol's.
+type levelError struct{ level mcp.LoggingLevel }
+
+func (e *levelError) Error() string { return "server: unknown level " + string(e.level) }
+
+// Logger returns a logger whose records go to the client as log messages: objects with the message as msg and the
+// attributes. Levels between those of slog stand for those that it does not have: notice is 2 above info, critical 4
+// above error, alert 8 and emergency 12.
+func (c *Call) Logger(name string) *slog.Logger {
+	return slog.New(&logHandler{c: c, name: name})
+}
+
+// logHandler is a slog.Handler that sends to a client.
+type logHandler struct {
+	c      *Call
+	name   string
+	groups []string
+	attrs  []inGroups
+}
+
+// inGroups is an attribute and the groups that were open when it came.
+type inGroups struct {
+	groups []string
+	attr   slog.Attr
+}
+
+// levelOf returns the level of the protocol that a level of slog stands for.
+func levelOf(l slog.Level) mcp.LoggingLevel {
+	switch {
+	case l < slog.LevelInfo:
+		return mcp.LoggingLevelDebug
+	case l < slog.LevelInfo+2:
+		return mcp.LoggingLevelInfo
+	case l < slog.LevelWarn:
+		return mcp.LoggingLevelNotice
+	case l < slog.LevelError:
+		return mcp.LoggingLevelWarning
+	case l < slog.LevelError+4:
+		return mcp.LoggingLevelError
+	case l < slog.LevelError+8:
+		return mcp.LoggingLevelCritical
+	case l < slog.LevelError+12:
+		return mcp.LoggingLevelAlert
+	}
+	return mcp.LoggingLevelEmergency
+}
+
+func (h *logHandler) Enabled(_ context.Context, l slog.Level) bool {
+	n, _ := severity(levelOf(l))
+	return h.c.logs(n)
+}
+
+func (h *logHandler) Handle(ctx context.Context, r slog.Record) error {
+	data := map[string]any{"msg": r.Message}
+	for _, a := range h.attrs {
+		put(data, a.groups, a.attr)
+	}
+	r.Attrs(func(a slog.Attr) bool {
+		put(data, h.groups, a)
+		return true
+	})
+	return h.c.Log(ctx, levelOf(r.Level), h.name, data)
+}
+
+// put puts an attribute into the object of its groups.
+func put(data map[string]any, groups []string, a slog.Attr) {
+	v := a.Value.Resolve()
+	if v.Kind() == slog.KindGroup {
+		if a.Key != "" {
+			groups = append(slices.Clone(groups), a.Key)
+		}
+		for _, member := range v.Group() {
+			put(data, groups, member)
+		}
+		return
+	}
+	if a.Equal(slog.Attr{}) {
+		return
+	}
+	for _, g := range groups {
+		inner, ok := data[g].(map[string]any)
+		if !ok {
+			inner = map[string]any{}
+			data[g] = inner
+		}
+		data = inner
+	}
+	data[a.Key] = plain(v)
+}
+
+// plain is what a value is written as.
+func plain(v slog.Value) any {
+	switch x := v.Any().(type) {
+	case error:
+		return x.Error()
+	default:
+		if v.Kind() == slog.KindDuration {
+			return v.Duration().String()
+		}
+		return x
+	}
+}
+
+func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	out := *h
+	out.attrs = slices.Clone(h.attrs)
+	for _, a := range attrs {
+		out.attrs = append(out.attrs, inGroups{h.groups, a})
+	}
+	return &out
+}
+
+func (h *logHandler) WithGroup(name string) slog.Handler {
+	if name == "" {
+		return h
+	}
+	out := *h
+	out.groups = append(slices.Clone(h.groups), name)
+	return &out
+}

@@ -1,0 +1,126 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
+)
+
+// notice is a notification that belongs to no request.
+type notice struct {
+	method string
+	uri    string // of the resource that was updated
+}
+
+// mergeNotices is how many notices may wait for one session before equal ones are merged.
+const mergeNotices = 64
+
+// announce tells every session that a list has changed, at once or, with a debounce, when that has passed.
+func (s *Server) announce(method string) {
+	if s.cfg.Debounce == 0 {
+		s.broadcast(method)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.timers[method] != nil {
+		return
+	}
+	s.timers[method] = time.AfterFunc(s.cfg.Debounce, func() {
+		s.mu.Lock()
+		delete(s.timers, method)
+		s.mu.Unlock()
+		s.broadcast(method)
+	})
+}
+
+func (s *Server) broadcast(method string) {
+	for _, p := range s.everyPeer() {
+		p.notify(notice{method: method})
+	}
+}
+
+// ToolsChanged tells every session that its list of tools has changed, for those who see other tools by middleware
+// than the server has. Changes of the server's own features need no such call. So do [Server.ResourcesChanged], for
+// what list callbacks return, and [Server.PromptsChanged].
+func (s *Server) ToolsChanged() { s.announce("notifications/tools/list_changed") }
+
+// ResourcesChanged tells every session that its list of resources has changed; see [Server.ToolsChanged].
+func (s *Server) ResourcesChanged() { s.announce("notifications/resources/list_changed") }
+
+// PromptsChanged tells every session that its list of prompts has changed; see [Server.ToolsChanged].
+func (s *Server) PromptsChanged() { s.announce("notifications/prompts/list_changed") }
+
+// ResourceUpdated tells the sessions that have subscribed to a resource that its contents have changed (MCP resources,
+// "Subscriptions"). It does not wait for them.
+func (s *Server) ResourceUpdated(uri string) {
+	for _, p := range s.everyPeer() {
+		p.notify(notice{method: "notifications/resources/updated", uri: uri})
+	}
+}
+
+// notify sends a notice, behind those that wait already.
+func (p *peer) notify(n notice) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over || p.session.Load() == nil || n.uri != "" && !p.subscribed(n.uri) || p.waits(n) {
+		return
+	}
+	p.notices = append(p.notices, n)
+	if !p.noticing {
+		p.noticing = true
+		p.s.running.Add(1)
+		go p.sendNotices() // ends when none is left, as it is at the latest when the session has ended
+	}
+}
+
+// waits reports whether n would say again what waits to be said. It is called with mu held.
+func (p *peer) waits(n notice) bool {
+	if len(p.notices) < mergeNotices {
+		return false
+	}
+	for _, other := range p.notices {
+		if other == n {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *peer) sendNotices() {
+	defer p.s.running.Done()
+	for {
+		p.mu.Lock()
+		if len(p.notices) == 0 {
+			p.noticing = false
+			p.mu.Unlock()
+			return
+		}
+		n := p.notices[0]
+		p.notices = p.notices[1:]
+		dropped := n.uri != "" && !p.subscribed(n.uri)
+		p.mu.Unlock()
+		if !dropped {
+			p.send(n)
+		}
+	}
+}
+
+// send sends a notice to a client that has introduced itself and was told that there are such notices.
+func (p *peer) send(n notice) {
+	var params codec.Encoder
+	if n.uri != "" {
+		params = &mcp.ResourceUpdatedNotificationParams{URI: n.uri}
+	}
+	err := p.session.Load().Notify(context.Background(), n.method, params)
+	if _, undeclared := errors.AsType[*session.CapabilityError](err); undeclared || errors.Is(err, session.ErrNotInitialized) {
+		return
+	}
+	if err != nil {
+		p.s.cfg.Logger.Debug("notification not sent", "method", n.method, "error", err)
+	}
+}

@@ -1,0 +1,117 @@
+package server
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/time/rate"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
+)
+
+// peer is what a server knows of the client of one session.
+type peer struct {
+	s       *Server
+	session atomic.Pointer[session.Session] // nil before it has opened, and for calls without a session
+	level   atomic.Int32                    // least severe that is sent
+	logs    *rate.Limiter
+	calls   *rate.Limiter
+
+	mu            sync.Mutex
+	over          bool
+	subscriptions map[string]struct{}     // by URI
+	elicitations  map[string]*elicitation // that are not complete, by id
+	notices       []notice                // that wait to be sent
+	noticing      bool                    // a goroutine sends them
+}
+
+func newPeer(s *Server) *peer {
+	p := &peer{s: s, logs: limiter(s.cfg.LogRate), calls: limiter(s.cfg.CallRate)}
+	level, _ := severity(s.cfg.LogLevel) // which New has looked at
+	p.level.Store(int32(level))
+	return p
+}
+
+// limiter allows so much per second, and twice as much at once; everything if that is not positive.
+func limiter(perSecond float64) *rate.Limiter {
+	if perSecond <= 0 {
+		return rate.NewLimiter(rate.Inf, 0)
+	}
+	return rate.NewLimiter(rate.Limit(perSecond), max(1, int(2*perSecond)))
+}
+
+// handler serves the requests of the client.
+func (p *peer) handler() session.Handler {
+	h := &handler{p: p}
+	rest := p.s.cfg.Session.Handler
+	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		if req.IsNotification() && req.Session != nil || !serves(req.Method) {
+			if rest == nil {
+				return nil, unserved(req)
+			}
+			return rest(ctx, req)
+		}
+		if limited(req.Method) && !p.calls.Allow() {
+			return nil, &jsonrpc.Error{Code: session.CodeOverloaded, Message: "overloaded: too many calls, try again later"}
+		}
+		rev := revision(req)
+		result, err := mcp.DispatchServer(ctx, h, rev, req.Method, req.Params)
+		if err != nil {
+			return nil, err
+		}
+		return project(rev, result), nil
+	}
+}
+
+func unserved(req *session.Request) error {
+	if req.IsNotification() {
+		return nil
+	}
+	return jsonrpc.MethodNotFound(req.Method)
+}
+
+// revision is that of the session of a request; without a session, that of tasks, which alone do without.
+func revision(req *session.Request) mcp.Revision {
+	if req.Session == nil {
+		return mcp.Revision20251125
+	}
+	return req.Session.Revision()
+}
+
+// serves reports whether requests of a method are served here.
+func serves(method string) bool {
+	switch method {
+	case "completion/complete", "logging/setLevel", "prompts/get", "prompts/list", "resources/list", "resources/read",
+		"resources/subscribe", "resources/templates/list", "resources/unsubscribe", "tools/call", "tools/list":
+		return true
+	}
+	return false
+}
+
+// limited reports whether requests of a method run code of the author.
+func limited(method string) bool {
+	switch method {
+	case "completion/complete", "prompts/get", "resources/list", "resources/read", "resources/subscribe", "tools/call":
+		return true
+	}
+	return false
+}
+
+// end forgets what belonged to the session.
+func (p *peer) end() {
+	p.mu.Lock()
+	p.over = true
+	uris := p.subscriptions
+	p.subscriptions, p.elicitations, p.notices = nil, nil, nil
+	p.mu.Unlock()
+	if p.s.cfg.Unsubscribe == nil {
+		return
+	}
+	for uri := range uris {
+		p.s.cfg.Unsubscribe(context.Background(), nil, uri)
+	}
+}

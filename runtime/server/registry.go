@@ -1,0 +1,199 @@
+package server
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// What comes of changes to the features of a server.
+var (
+	// ErrExists says that there is a feature of that name already, or with that URI.
+	ErrExists = errors.New("server: exists already")
+	// ErrRemoved says that a feature was removed.
+	ErrRemoved = errors.New("server: was removed")
+)
+
+// set is the features of one kind, by name or URI.
+type set[T comparable] struct {
+	s       *Server
+	changed string // the notification of a change
+
+	mu    sync.Mutex
+	all   map[string]*entry[T]
+	shown atomic.Pointer[[]*entry[T]] // those that are enabled, sorted by key; never changed once it is here
+}
+
+// entry is a feature in a set. Its fields do not change: whoever changes a feature puts in another entry.
+type entry[T comparable] struct {
+	key      string
+	value    T
+	disabled bool
+}
+
+func newSet[T comparable](s *Server, changed string) *set[T] {
+	x := &set[T]{s: s, changed: changed, all: map[string]*entry[T]{}}
+	x.shown.Store(new([]*entry[T]))
+	return x
+}
+
+// empty reports whether there is no feature, not even one that is disabled.
+func (x *set[T]) empty() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return len(x.all) == 0
+}
+
+// get returns an enabled feature.
+func (x *set[T]) get(key string) (value T, ok bool) {
+	list := *x.shown.Load()
+	i, ok := slices.BinarySearchFunc(list, key, compareKey[T])
+	if !ok {
+		return value, false
+	}
+	return list[i].value, true
+}
+
+func compareKey[T comparable](e *entry[T], key string) int { return cmp.Compare(e.key, key) }
+
+// after returns the enabled features behind a key, at most limit of them, and whether there are more.
+func (x *set[T]) after(key string, limit int) (page []*entry[T], more bool) {
+	list := *x.shown.Load()
+	i, found := slices.BinarySearchFunc(list, key, compareKey[T])
+	if found {
+		i++
+	}
+	list = list[i:]
+	if len(list) > limit {
+		return list[:limit], true
+	}
+	return list, false
+}
+
+func (x *set[T]) add(key string, value T) error {
+	x.mu.Lock()
+	if x.all[key] != nil {
+		x.mu.Unlock()
+		return fmt.Errorf("%w: %q", ErrExists, key)
+	}
+	x.all[key] = &entry[T]{key: key, value: value}
+	x.show()
+	x.mu.Unlock()
+	x.s.announce(x.changed)
+	return nil
+}
+
+// change puts what f returns in the place of an entry, or removes it if that is nil. An entry that comes back as it
+// is was not changed. F may be called again, if somebody else was faster.
+func (x *set[T]) change(key string, f func(entry[T]) (*entry[T], error)) error {
+	for {
+		x.mu.Lock()
+		old := x.all[key]
+		x.mu.Unlock()
+		if old == nil {
+			return fmt.Errorf("%w: %q", ErrRemoved, key)
+		}
+		now, err := f(*old)
+		if err != nil || now != nil && *now == *old {
+			return err
+		}
+		if x.replace(key, old, now) {
+			if !old.disabled || now != nil && !now.disabled {
+				x.s.announce(x.changed)
+			}
+			return nil
+		}
+	}
+}
+
+// replace puts an entry in the place of another one, if that is still there.
+func (x *set[T]) replace(key string, old, now *entry[T]) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.all[key] != old {
+		return false
+	}
+	if now == nil {
+		delete(x.all, key)
+	} else {
+		x.all[key] = now
+	}
+	x.show()
+	return true
+}
+
+// show makes the list of the enabled features anew. It is called with mu held.
+func (x *set[T]) show() {
+	list := make([]*entry[T], 0, len(x.all))
+	for _, e := range x.all {
+		if !e.disabled {
+			list = append(list, e)
+		}
+	}
+	slices.SortFunc(list, func(a, b *entry[T]) int { return cmp.Compare(a.key, b.key) })
+	x.shown.Store(&list)
+}
+
+// Handle is a feature of a server, by which it is changed while sessions are open. D is how it is described, such as
+// [mcp.Tool]. Its methods may be called by many goroutines. They fail with [ErrRemoved] when the feature was removed.
+type Handle[D any] struct {
+	change  func(func(*D)) error
+	disable func(bool) error
+	remove  func() error
+}
+
+// Change changes the description of the feature: f gets a copy of it, which shares its lists with the original: f may
+// replace them, not change them. F may be called again if another change comes in between. The new description is checked as at the start, and
+// stays what it was if there is a fault. The name, or the URI, cannot be changed: remove the feature and add another.
+func (h *Handle[D]) Change(f func(*D)) error { return h.change(f) }
+
+// Disable hides the feature, as if it were not there, until Enable is called.
+func (h *Handle[D]) Disable() error { return h.disable(true) }
+
+// Enable takes Disable back.
+func (h *Handle[D]) Enable() error { return h.disable(false) }
+
+// Remove removes the feature. What is being served goes on.
+func (h *Handle[D]) Remove() error { return h.remove() }
+
+// addTo adds a feature that build makes of its description, and returns what changes it. The description is what
+// define says of a feature.
+func addTo[T comparable, D any](x *set[T], def D, key func(*D) string, build func(D) (T, error), define func(T) D) (*Handle[D], error) {
+	value, err := build(def)
+	if err != nil {
+		return nil, err
+	}
+	name := key(&def)
+	if err := x.add(name, value); err != nil {
+		return nil, err
+	}
+	return &Handle[D]{
+		change: func(f func(*D)) error {
+			return x.change(name, func(e entry[T]) (*entry[T], error) {
+				def := define(e.value)
+				f(&def)
+				if key(&def) != name {
+					return nil, fmt.Errorf("server: %q cannot become %q by a change", name, key(&def))
+				}
+				value, err := build(def)
+				if err != nil {
+					return nil, err
+				}
+				e.value = value
+				return &e, nil
+			})
+		},
+		disable: func(yes bool) error {
+			return x.change(name, func(e entry[T]) (*entry[T], error) {
+				e.disabled = yes
+				return &e, nil
+			})
+		},
+		remove: func() error {
+			return x.change(name, func(entry[T]) (*entry[T], error) { return nil, nil })
+		},
+	}, nil
+}

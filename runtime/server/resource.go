@@ -1,0 +1,261 @@
+package server
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/value"
+	"github.com/mcpwire/mcpwire/mcp"
+)
+
+// CodeResourceNotFound answers requests for a resource that does not exist (MCP resources, "Error Handling").
+const CodeResourceNotFound = -32002
+
+// Resource is the resource that a client wants to read.
+type Resource struct {
+	URI string
+	// Vars are the values of the variables of its template, decoded; empty for a resource without template. A value
+	// has no path segment that leads upwards.
+	Vars url.Values
+}
+
+// ReadFunc reads a resource. URI and media type of contents that leave them out are those of the resource. What it
+// reads is a part or more of the resource, such as the files of a folder. [NotFound] says that there is none.
+type ReadFunc func(ctx context.Context, c *Call, r Resource) ([]mcp.AnyResourceContents, error)
+
+// TextContents is the contents of a resource as text.
+func TextContents(text string) []mcp.AnyResourceContents {
+	return []mcp.AnyResourceContents{&mcp.TextResourceContents{Text: text}}
+}
+
+// BlobContents is the contents of a resource as bytes.
+func BlobContents(data []byte) []mcp.AnyResourceContents {
+	return []mcp.AnyResourceContents{&mcp.BlobResourceContents{Blob: base64.StdEncoding.EncodeToString(data)}}
+}
+
+// NotFound is the error that a resource does not exist.
+func NotFound(uri string) error {
+	data, err := codec.Marshal(value.Of(map[string]string{"uri": uri}))
+	if err != nil { // it is not UTF-8
+		data = nil
+	}
+	return &jsonrpc.Error{Code: CodeResourceNotFound, Message: "resource not found", Data: data}
+}
+
+// resource is a resource of a server. It does not change.
+type resource struct {
+	def  mcp.Resource
+	read ReadFunc
+}
+
+// AddResource adds a resource. It fails if the description is not what the protocol admits, or with [ErrExists] if
+// there is one with that URI.
+func (s *Server) AddResource(def mcp.Resource, read ReadFunc) (*Handle[mcp.Resource], error) {
+	if read == nil {
+		return nil, errors.New("server: no function for the resource " + def.URI)
+	}
+	build := func(def mcp.Resource) (*resource, error) {
+		if err := checkURI(def.URI); err != nil {
+			return nil, fmt.Errorf("server: the resource %q: %w", def.Name, err)
+		}
+		if def.Name == "" {
+			return nil, fmt.Errorf("server: the resource %q has no name", def.URI)
+		}
+		if err := def.Validate(mcp.Revision20251125); err != nil {
+			return nil, fmt.Errorf("server: the resource %q: %w", def.URI, err)
+		}
+		return &resource{def, read}, nil
+	}
+	return addTo(s.resources, def, func(d *mcp.Resource) string { return d.URI }, build, func(r *resource) mcp.Resource { return r.def })
+}
+
+// checkURI refuses what is no absolute URI of RFC 3986, and paths that lead upwards (MCP resources, "Security
+// Considerations").
+func checkURI(uri string) error {
+	u, err := url.Parse(uri)
+	switch {
+	case err != nil:
+		return fmt.Errorf("invalid URI: %w", errors.Unwrap(err))
+	case u.Scheme == "":
+		return errors.New("invalid URI: it has no scheme")
+	case upwards(u.Path) || upwards(u.Opaque):
+		return errors.New("invalid URI: its path leads upwards")
+	}
+	return nil
+}
+
+// upwards reports whether a path has a segment that leads to the folder above.
+func upwards(path string) bool {
+	for segment := range strings.FieldsFuncSeq(path, func(c rune) bool { return c == '/' || c == '\\' }) {
+		if segment == ".." {
+			return true
+		}
+	}
+	return false
+}
+
+// find returns who reads a resource and what is to be read, and of which media type that is, if that is known.
+func (s *Server) find(uri string) (read ReadFunc, r Resource, mime *string, err error) {
+	if err := checkURI(uri); err != nil {
+		return nil, r, nil, invalidParams("%v", err)
+	}
+	if static, ok := s.resources.get(uri); ok {
+		return static.read, Resource{URI: uri}, static.def.MIMEType, nil
+	}
+	for _, e := range *s.templates.shown.Load() {
+		if vars, ok := e.value.match(uri); ok {
+			return e.value.read, Resource{uri, vars}, e.value.def.MIMEType, nil
+		}
+	}
+	return nil, r, nil, NotFound(uri)
+}
+
+// ReadResource implements resources/read (MCP resources, "Reading Resources").
+func (h *handler) ReadResource(ctx context.Context, params *mcp.ReadResourceRequestParams) (mcp.ReadResourceOutcome, error) {
+	read, r, mime, err := h.p.s.find(params.URI)
+	if err != nil {
+		return nil, err
+	}
+	contents, err := read(ctx, newCall(ctx, h.p), r)
+	if err != nil {
+		return nil, err
+	}
+	result := &mcp.ReadResourceResult{Contents: make([]mcp.AnyResourceContents, len(contents))}
+	for i, c := range contents {
+		result.Contents[i] = completed(c, r.URI, mime)
+	}
+	return result, nil
+}
+
+// completed returns contents with the URI and media type of their resource where they have none.
+func completed(c mcp.AnyResourceContents, uri string, mime *string) mcp.AnyResourceContents {
+	switch c := c.(type) {
+	case *mcp.TextResourceContents:
+		out := *c
+		out.URI, out.MIMEType = orURI(c.URI, uri), orMIME(c.MIMEType, mime)
+		return &out
+	case *mcp.BlobResourceContents:
+		out := *c
+		out.URI, out.MIMEType = orURI(c.URI, uri), orMIME(c.MIMEType, mime)
+		return &out
+	}
+	return c
+}
+
+func orURI(uri, other string) string {
+	if uri == "" {
+		return other
+	}
+	return uri
+}
+
+func orMIME(mime, other *string) *string {
+	if mime == nil {
+		return other
+	}
+	return mime
+}
+
+// ListResources implements resources/list: the static resources, then those that the list callbacks of templates
+// return (MCP resources, "Listing Resources").
+func (h *handler) ListResources(ctx context.Context, params *mcp.PaginatedRequestParams) (*mcp.ListResourcesResult, error) {
+	const list = "resources/list"
+	from, err := parsePlace(list, params)
+	if err != nil {
+		return nil, err
+	}
+	result := &mcp.ListResourcesResult{Resources: []mcp.Resource{}}
+	size := h.p.s.cfg.PageSize
+	if from.source == "" {
+		entries, more := h.p.s.resources.after(from.key, size)
+		for _, e := range entries {
+			result.Resources = append(result.Resources, e.value.def)
+		}
+		if more {
+			result.NextCursor = new(place{list: list, key: entries[len(entries)-1].key}.cursor())
+			return result, nil
+		}
+	}
+	for _, e := range h.p.s.listed(from.source) {
+		if len(result.Resources) >= size {
+			result.NextCursor = new(place{list: list, source: e.key}.cursor())
+			return result, nil
+		}
+		inner := ""
+		if e.key == from.source {
+			inner = from.inner
+		}
+		found, next, err := e.value.list(ctx, newCall(ctx, h.p), inner)
+		if err != nil {
+			return nil, err
+		}
+		result.Resources = append(result.Resources, found...)
+		if next != "" {
+			result.NextCursor = new(place{list: list, source: e.key, inner: next}.cursor())
+			return result, nil
+		}
+	}
+	return result, nil
+}
+
+// Subscribe implements resources/subscribe (MCP resources, "Subscriptions").
+func (h *handler) Subscribe(ctx context.Context, params *mcp.SubscribeRequestParams) (*mcp.Result, error) {
+	if _, _, _, err := h.p.s.find(params.URI); err != nil {
+		return nil, err
+	}
+	fresh, err := h.p.subscribe(params.URI)
+	if err != nil || !fresh || h.p.s.cfg.Subscribe == nil {
+		return new(mcp.Result), err
+	}
+	if err := h.p.s.cfg.Subscribe(ctx, newCall(ctx, h.p), params.URI); err != nil {
+		h.p.unsubscribe(params.URI)
+		return nil, err
+	}
+	return new(mcp.Result), nil
+}
+
+// Unsubscribe implements resources/unsubscribe.
+func (h *handler) Unsubscribe(ctx context.Context, params *mcp.UnsubscribeRequestParams) (*mcp.Result, error) {
+	if h.p.unsubscribe(params.URI) && h.p.s.cfg.Unsubscribe != nil {
+		h.p.s.cfg.Unsubscribe(ctx, newCall(ctx, h.p), params.URI)
+	}
+	return new(mcp.Result), nil
+}
+
+// subscribe notes a subscription; fresh is false if there was one.
+func (p *peer) subscribe(uri string) (fresh bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.subscribed(uri) {
+		return false, nil
+	}
+	if len(p.subscriptions) >= p.s.cfg.MaxSubscriptions {
+		return false, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: fmt.Sprintf("limit of %d subscriptions is reached", p.s.cfg.MaxSubscriptions)}
+	}
+	if p.subscriptions == nil {
+		p.subscriptions = map[string]struct{}{}
+	}
+	p.subscriptions[uri] = struct{}{}
+	return true, nil
+}
+
+// unsubscribe ends a subscription; it reports whether there was one.
+func (p *peer) unsubscribe(uri string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	there := p.subscribed(uri)
+	delete(p.subscriptions, uri)
+	return there
+}
+
+// subscribed reports whether there is a subscription. It is called with mu held.
+func (p *peer) subscribed(uri string) bool {
+	_, ok := p.subscriptions[uri]
+	return ok
+}

@@ -1,0 +1,53 @@
+package server
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/value"
+	"github.com/mcpwire/mcpwire/mcp"
+)
+
+// resultOf returns what makes a result of the output of a tool.
+func resultOf[Out any](t reflect.Type) (func(Out) (*mcp.CallToolResult, error), error) {
+	var give any
+	switch any(*new(Out)).(type) {
+	case *mcp.CallToolResult:
+		give = func(r *mcp.CallToolResult) (*mcp.CallToolResult, error) { return r, nil }
+	case string:
+		give = func(text string) (*mcp.CallToolResult, error) { return Text(text), nil }
+	case []mcp.ContentBlock:
+		give = func(list []mcp.ContentBlock) (*mcp.CallToolResult, error) { return Content(list...), nil }
+	default:
+		switch {
+		case t == reflect.TypeFor[mcp.ContentBlock]():
+			give = func(block mcp.ContentBlock) (*mcp.CallToolResult, error) { return Content(block), nil }
+		case objectType(t):
+			return func(out Out) (*mcp.CallToolResult, error) { return Structured(out) }, nil
+		default:
+			return nil, fmt.Errorf("server: want a struct, a map with string keys, string, content or *mcp.CallToolResult, got %v", t)
+		}
+	}
+	return give.(func(Out) (*mcp.CallToolResult, error)), nil
+}
+
+// Text is a result with a text.
+func Text(text string) *mcp.CallToolResult { return Content(&mcp.TextContent{Text: text}) }
+
+// Content is a result with content blocks.
+func Content(blocks ...mcp.ContentBlock) *mcp.CallToolResult {
+	return &mcp.CallToolResult{Content: blocks}
+}
+
+// Structured is a result with structured output, and with its JSON as a text for clients that do not look at that. Out
+// is a struct or a map; package codec/value writes it.
+func Structured(out any) (*mcp.CallToolResult, error) {
+	text, err := codec.Marshal(value.Of(out))
+	if err != nil {
+		return nil, fmt.Errorf("output: %w", err)
+	}
+	result := Text(string(text))
+	result.StructuredContent = text
+	return result, nil
+}

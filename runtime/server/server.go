@@ -1,0 +1,284 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/receiver"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+)
+
+// Config says what a [Server] is and how it behaves. Info must have a name and a version; all else has a useful zero
+// value.
+type Config struct {
+	// Info introduces the server.
+	Info mcp.Implementation
+	// Instructions tell the model how to make good use of the server; "" for none.
+	Instructions string
+
+	// Capabilities may change what is declared when a session opens. It gets what follows from the features that
+	// there are: declare more to add the first feature of a kind later, or less to switch something off.
+	Capabilities func(*mcp.ServerCapabilities)
+
+	// Session is the configuration of each session. Its Handler gets the requests and notifications that nothing
+	// else here serves.
+	Session session.Config
+	// Methods are handlers for requests and notifications by method, in the place of what the server does with
+	// them: methods of one's own, or raw access to those of the protocol.
+	Methods map[string]session.Handler
+
+	// PageSize is how many features a page of a list has. The default is [DefaultPageSize].
+	PageSize int
+	// Debounce merges notices that a list has changed: one is sent when as long as this has passed after the first
+	// change. Zero sends one for each change.
+	Debounce time.Duration
+
+	// CallRate is how many calls of handlers a session may make per second, and twice as many at once; what is
+	// beyond that is refused with [session.CodeOverloaded]. Zero means no limit.
+	CallRate float64
+	// LogRate is how many log messages per second go to a session, and twice as many at once; what is beyond that
+	// is dropped. The default is [DefaultLogRate], and a negative value means no limit.
+	LogRate float64
+	// LogLevel is the least severe level that is sent to a client that has not set one. The default is info.
+	LogLevel mcp.LoggingLevel
+
+	// MaxSubscriptions is how many resources a session may subscribe to. The default is [DefaultMaxSubscriptions].
+	MaxSubscriptions int
+	// Subscribe and Unsubscribe are told when a session subscribes to a resource for the first time, which an error
+	// prevents, and when it does not want it any more or has ended; c and ctx are then those of a call no more, and c
+	// is nil. Either may be nil.
+	Subscribe   func(ctx context.Context, c *Call, uri string) error
+	Unsubscribe func(ctx context.Context, c *Call, uri string)
+
+	// Logger gets what the protocol tells nobody. Nil means that of the Session.
+	Logger *slog.Logger
+}
+
+// What holds where a [Config] does not say otherwise.
+const (
+	DefaultPageSize         = 100
+	DefaultLogRate          = 1000
+	DefaultMaxSubscriptions = 10000
+)
+
+// Server serves any number of sessions with one set of features. Its methods may be called by many goroutines.
+type Server struct {
+	cfg Config
+
+	tools     *set[*tool]
+	resources *set[*resource]
+	templates *set[*template]
+	prompts   *set[*prompt]
+
+	nowhere *peer // of calls that belong to no session
+
+	mu      sync.Mutex
+	peers   map[*peer]struct{}
+	tasks   *task.Manager
+	list    bool                   // tasks may be listed
+	timers  map[string]*time.Timer // of notices that wait, by method
+	closed  bool
+	running sync.WaitGroup // goroutines of the server, one for each session
+}
+
+// New returns a server without features.
+func New(cfg Config) (*Server, error) {
+	if cfg.Info.Name == "" || cfg.Info.Version == "" {
+		return nil, errors.New("server: name and version of the server are missing")
+	}
+	if cfg.PageSize < 0 || cfg.MaxSubscriptions < 0 || cfg.Debounce < 0 || cfg.CallRate < 0 {
+		return nil, errors.New("server: a limit is less than nothing")
+	}
+	if cfg.PageSize == 0 {
+		cfg.PageSize = DefaultPageSize
+	}
+	if cfg.LogRate == 0 {
+		cfg.LogRate = DefaultLogRate
+	}
+	if cfg.LogLevel == "" {
+		cfg.LogLevel = mcp.LoggingLevelInfo
+	}
+	if _, ok := severity(cfg.LogLevel); !ok {
+		return nil, errors.New("server: unknown level " + string(cfg.LogLevel))
+	}
+	if cfg.MaxSubscriptions == 0 {
+		cfg.MaxSubscriptions = DefaultMaxSubscriptions
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = cfg.Session.Logger
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	cfg.Methods = maps.Clone(cfg.Methods)
+	s := &Server{cfg: cfg, peers: map[*peer]struct{}{}, timers: map[string]*time.Timer{}}
+	s.tools = newSet[*tool](s, "notifications/tools/list_changed")
+	s.resources = newSet[*resource](s, "notifications/resources/list_changed")
+	s.templates = newSet[*template](s, "notifications/resources/list_changed")
+	s.prompts = newSet[*prompt](s, "notifications/prompts/list_changed")
+	s.nowhere = newPeer(s)
+	return s, nil
+}
+
+// OfferTasks makes sessions that open from now on run calls of tools as tasks of m, where the tool supports it. Tasks
+// can be listed if list is set, which it should only be where principals are told apart (MCP tasks, "Task Isolation
+// and Access Control"). Whoever made m closes it, after the server. See [Server.Resume], too.
+func (s *Server) OfferTasks(m *task.Manager, list bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tasks, s.list = m, list
+}
+
+// Resume returns the work of a task that an earlier process has left, nil if its tool is not there. It is made to be
+// the Resume of a [task.Config]: add the tools, then make the manager, then offer its tasks.
+func (s *Server) Resume(r task.Record) task.Work {
+	if r.Method != "tools/call" {
+		return nil
+	}
+	work := receiver.Work(s.nowhere.handler(), r)
+	return func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+		return work(transport.WithPrincipal(ctx, r.Owner), run)
+	}
+}
+
+// Serve opens a session over a connection, which the session owns, and returns at once. It fails, and closes the
+// connection, if the server was closed.
+func (s *Server) Serve(conn transport.Conn) (*session.Session, error) {
+	opened, err := s.Open(func(hello *mcp.InitializeResult, cfg *session.Config) *session.Session {
+		return session.Serve(conn, hello, cfg)
+	})
+	if err != nil {
+		conn.Close()
+	}
+	return opened, err
+}
+
+// Open opens a session in a way of the caller's, such as [session.Resume]: start gets how the server introduces
+// itself and the configuration of the session, and returns the session. It is not called, and Open fails with
+// [session.ErrClosed], if the server was closed.
+func (s *Server) Open(start func(hello *mcp.InitializeResult, cfg *session.Config) *session.Session) (*session.Session, error) {
+	p := newPeer(s)
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil, session.ErrClosed
+	}
+	s.running.Add(1)
+	s.peers[p] = struct{}{}
+	hello, cfg := s.hello(), s.sessionConfig(p)
+	s.mu.Unlock()
+
+	opened := start(hello, cfg)
+	p.session.Store(opened)
+	s.mu.Lock()
+	closed := s.closed
+	s.mu.Unlock()
+	if closed { // meanwhile, without this session
+		opened.Stop()
+	}
+	go func() { // ends when the session does
+		defer s.running.Done()
+		<-opened.Done()
+		s.mu.Lock()
+		delete(s.peers, p)
+		s.mu.Unlock()
+		p.end()
+	}()
+	return opened, nil
+}
+
+// Run serves one connection until the client ends the session, and returns nil then, or ctx ends: it then shuts the
+// session down in order, and returns the cause of ctx.
+func (s *Server) Run(ctx context.Context, conn transport.Conn) error {
+	opened, err := s.Serve(conn)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-opened.Done():
+		return opened.Wait()
+	case <-ctx.Done():
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
+		defer cancel()
+		opened.Shutdown(grace)
+		return context.Cause(ctx)
+	}
+}
+
+// shutdownGrace is how long calls may go on when the context of Run has ended.
+const shutdownGrace = 5 * time.Second
+
+// Close ends all sessions at once and waits for their handlers. It must not be called by one.
+func (s *Server) Close() error {
+	return s.endAll(func(open *session.Session) error { return open.Close() })
+}
+
+// Shutdown ends all sessions in order, see [session.Session.Shutdown], and waits for their handlers.
+func (s *Server) Shutdown(ctx context.Context) error {
+	return s.endAll(func(open *session.Session) error { return open.Shutdown(ctx) })
+}
+
+func (s *Server) endAll(end func(*session.Session) error) error {
+	s.mu.Lock()
+	s.closed = true
+	for _, timer := range s.timers {
+		timer.Stop()
+	}
+	clear(s.timers)
+	s.mu.Unlock()
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	var failed error
+	for _, open := range s.Sessions() {
+		group.Go(func() {
+			err := end(open)
+			mu.Lock()
+			defer mu.Unlock()
+			failed = errors.Join(failed, err)
+		})
+	}
+	group.Wait()
+	s.running.Wait()
+	return failed
+}
+
+// Sessions returns the sessions that are open, in no particular order.
+func (s *Server) Sessions() []*session.Session {
+	var list []*session.Session
+	for _, p := range s.everyPeer() {
+		if open := p.session.Load(); open != nil {
+			list = append(list, open)
+		}
+	}
+	return list
+}
+
+func (s *Server) everyPeer() []*peer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := make([]*peer, 0, len(s.peers))
+	for p := range s.peers {
+		list = append(list, p)
+	}
+	return list
+}
+
+// sessionConfig is the configuration of the session of p. It is called with mu held.
+func (s *Server) sessionConfig(p *peer) *session.Config {
+	cfg := s.cfg.Session
+	cfg.Handler = session.Methods(s.cfg.Methods, p.handler())
+	cfg.Receiving = append(append([]session.Middleware(nil), cfg.Receiving...), introduce)
+	cfg.Sending = append([]session.SendMiddleware(nil), cfg.Sending...)
+	if s.tasks != nil {
+		receiver.Attach(&cfg, receiver.Options{Manager: s.tasks, Support: s.support})
+	}
+	return &cfg
+}

@@ -1,0 +1,173 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/transport/memory"
+)
+
+// client is a session with a server, and what came through it.
+type client struct {
+	*session.Session
+	t testing.TB
+
+	mu      sync.Mutex
+	notices []notice
+}
+
+type notice struct{ Method, Params string }
+
+// side is how a client is.
+type side struct {
+	capabilities mcp.ClientCapabilities
+	handler      session.Handler
+	revision     mcp.Revision
+	principal    string
+}
+
+// connect opens a session with s, which ends with the test.
+func connect(t testing.TB, s *server.Server, with side) *client {
+	t.Helper()
+	here, there := memory.Pair(memory.Options{})
+	if _, err := s.Serve(there); err != nil {
+		t.Fatal(err)
+	}
+	c := &client{t: t}
+	cfg := &session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		if req.IsNotification() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.notices = append(c.notices, notice{req.Method, string(req.Params)})
+			return nil, nil
+		}
+		if with.handler == nil {
+			return nil, jsonrpc.MethodNotFound(req.Method)
+		}
+		return with.handler(ctx, req)
+	}}
+	if with.revision != "" {
+		cfg.Revisions = []mcp.Revision{with.revision}
+	}
+	var err error
+	c.Session, err = session.Connect(t.Context(), here, &mcp.InitializeRequestParams{
+		Capabilities: with.capabilities, ClientInfo: mcp.Implementation{Name: "client", Version: "1"},
+	}, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	for _, open := range s.Sessions() {
+		if err := open.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}
+
+// newServer returns a server, which is closed with the test.
+func newServer(t testing.TB, cfg server.Config) *server.Server {
+	t.Helper()
+	cfg.Info = mcp.Implementation{Name: "test", Version: "1"}
+	s, err := server.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// must is for what only a mistake in the test makes fail.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// call sends a request, and returns the result, or the code of the error.
+func (c *client) call(method, params string) (result string, code int64) {
+	c.t.Helper()
+	var p codec.Encoder
+	if params != "" {
+		p = session.Raw(params)
+	}
+	raw, err := c.Call(c.t.Context(), method, p)
+	if wire, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		return wire.Message, wire.Code
+	}
+	if err != nil {
+		c.t.Fatalf("%s %s: %v", method, params, err)
+	}
+	return string(raw), 0
+}
+
+// expect sends a request and compares its result.
+func (c *client) expect(method, params, want string) {
+	c.t.Helper()
+	got, _ := c.call(method, params)
+	same(c.t, method+" "+params, want, got)
+}
+
+// refused sends a request and compares the code of the error.
+func (c *client) refused(method, params string, want int64) {
+	c.t.Helper()
+	if got, code := c.call(method, params); code != want {
+		c.t.Errorf("%s %s: got code %d (%s), want %d", method, params, code, got, want)
+	}
+}
+
+// same compares JSON texts.
+func same(t testing.TB, what, want, got string) {
+	t.Helper()
+	if diff := cmp.Diff(decoded(want), decoded(got)); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func decoded(text string) any {
+	var v any
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		return text
+	}
+	return v
+}
+
+// heard returns the notifications with a method so far.
+func (c *client) heard(method string) (params []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, n := range c.notices {
+		if n.Method == method {
+			params = append(params, n.Params)
+		}
+	}
+	return params
+}
+
+// text returns the text of the first block of a result.
+func text(t testing.TB, result string) string {
+	t.Helper()
+	var r mcp.CallToolResult
+	if err := codec.Unmarshal([]byte(result), &r); err != nil {
+		t.Fatalf("%v: %s", err, result)
+	}
+	if len(r.Content) == 0 {
+		return ""
+	}
+	block, ok := r.Content[0].(*mcp.TextContent)
+	if !ok {
+		t.Fatalf("no text: %s", result)
+	}
+	return block.Text
+}

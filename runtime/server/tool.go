@@ -1,0 +1,301 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/value"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task/receiver"
+)
+
+// ToolFunc is a tool as a Go function. It gets the arguments after its schema has admitted them. An error becomes a
+// result with isError and the text of the error, for the model to read, unless it is a [*jsonrpc.Error], which
+// answers the request. The same function serves plain calls and tasks; ctx ends when the call is cancelled.
+type ToolFunc[In, Out any] func(ctx context.Context, c *Call, in In) (Out, error)
+
+// RawToolFunc is a tool that takes its arguments as JSON, an object that the input schema has admitted, and makes its
+// result itself.
+type RawToolFunc func(ctx context.Context, c *Call, arguments json.RawMessage) (*mcp.CallToolResult, error)
+
+// ToolOption says more about a tool than the protocol does.
+type ToolOption func(*tool)
+
+// Tasks says how calls of the tool can be tasks, and how those are run; see [receiver.Support]. Without it, and
+// without an Execution in the description, they cannot.
+func Tasks(support receiver.Support) ToolOption {
+	return func(t *tool) { t.support = support }
+}
+
+// tool is a tool of a server. It does not change.
+type tool struct {
+	def     mcp.Tool
+	support receiver.Support
+	in, out *schema // out is nil if the output has no promised form
+	call    RawToolFunc
+}
+
+// AddTool adds a tool that is a Go function. In is a struct, or a map with string keys: its schema is inferred, see
+// [SchemaFor], unless def has one. Defaults in the schema are set before the arguments are. Out is one of
+//
+//   - a struct or such a map: it becomes the structured output, and a text block with the same JSON; its schema is
+//     inferred as well, and checked,
+//   - string, [mcp.ContentBlock] or [][mcp.ContentBlock]: it becomes the content,
+//   - [*mcp.CallToolResult]: it is the result; if def has an output schema, structured output must comply with it.
+//
+// It fails if a schema, the name or the description is not what the protocol admits, or with [ErrExists].
+func AddTool[In, Out any](s *Server, def mcp.Tool, f ToolFunc[In, Out], options ...ToolOption) (*Handle[mcp.Tool], error) {
+	in, out := reflect.TypeFor[In](), reflect.TypeFor[Out]()
+	if f == nil {
+		return nil, errors.New("server: no function for the tool " + def.Name)
+	}
+	if !objectType(in) {
+		return nil, fmt.Errorf("server: arguments of the tool %q: want a struct or a map with string keys, got %v", def.Name, in)
+	}
+	if def.InputSchema.IsZero() {
+		if err := inferInto(&def.InputSchema, in); err != nil {
+			return nil, err
+		}
+	}
+	give, err := resultOf[Out](out)
+	if err != nil {
+		return nil, fmt.Errorf("%w, as output of the tool %q", err, def.Name)
+	}
+	if def.OutputSchema == nil && objectType(out) {
+		def.OutputSchema = new(mcp.ToolOutputSchema)
+		if err := inferInto(def.OutputSchema, out); err != nil {
+			return nil, err
+		}
+	}
+	defaults, err := defaultsOf(def.InputSchema.Properties)
+	if err != nil {
+		return nil, err
+	}
+	return s.AddRawTool(def, func(ctx context.Context, c *Call, arguments json.RawMessage) (*mcp.CallToolResult, error) {
+		var in In
+		if defaults != nil {
+			if err := codec.Unmarshal(defaults, value.Of(&in)); err != nil {
+				return nil, fmt.Errorf("default: %w", err)
+			}
+		}
+		if err := codec.Unmarshal(arguments, value.Of(&in)); err != nil {
+			return failure("The arguments are not valid.\n" + err.Error()), nil
+		}
+		out, err := f(ctx, c, in)
+		if err != nil {
+			return nil, err
+		}
+		return give(out)
+	}, options...)
+}
+
+// AddRawTool adds a tool whose schemas are those of def, and whose handler sees JSON. See [AddTool].
+func (s *Server) AddRawTool(def mcp.Tool, f RawToolFunc, options ...ToolOption) (*Handle[mcp.Tool], error) {
+	if f == nil {
+		return nil, errors.New("server: no function for the tool " + def.Name)
+	}
+	var declared tool
+	for _, o := range options {
+		o(&declared)
+	}
+	build := func(def mcp.Tool) (*tool, error) { return newTool(def, declared.support, f) }
+	return addTo(s.tools, def, func(d *mcp.Tool) string { return d.Name }, build, func(t *tool) mcp.Tool { return t.def })
+}
+
+// toolName is what names of tools are made of.
+var toolName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
+
+func newTool(def mcp.Tool, support receiver.Support, f RawToolFunc) (*tool, error) {
+	if !toolName.MatchString(def.Name) {
+		return nil, fmt.Errorf("server: the name of the tool %q: want 1 to 128 ASCII letters, digits and any of _ - .", def.Name)
+	}
+	t := &tool{def: def, support: support, call: f}
+	t.declareTasks()
+	var err error
+	if t.in, err = objectSchema(&def.InputSchema); err != nil {
+		return nil, fmt.Errorf("server: input schema of the tool %q: %w", def.Name, err)
+	}
+	if def.OutputSchema != nil {
+		if t.out, err = objectSchema(def.OutputSchema); err != nil {
+			return nil, fmt.Errorf("server: output schema of the tool %q: %w", def.Name, err)
+		}
+	}
+	if err := t.def.Validate(mcp.Revision20251125); err != nil {
+		return nil, fmt.Errorf("server: the tool %q: %w", def.Name, err)
+	}
+	return t, nil
+}
+
+// declareTasks makes the description and the support for tasks say the same.
+func (t *tool) declareTasks() {
+	switch {
+	case t.support.Mode != "":
+		execution := mcp.ToolExecution{}
+		if t.def.Execution != nil {
+			execution = *t.def.Execution
+		}
+		execution.TaskSupport = new(t.support.Mode)
+		t.def.Execution = &execution
+	case t.def.Execution != nil && t.def.Execution.TaskSupport != nil:
+		t.support.Mode = *t.def.Execution.TaskSupport
+	}
+}
+
+// objectSchema compiles a schema whose values are objects.
+func objectSchema(s codec.Encoder) (*schema, error) {
+	text, err := codec.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
+	var root struct {
+		Type json.RawMessage `json:"type"`
+	}
+	if err := codec.Unmarshal(text, value.Of(&root)); err != nil {
+		return nil, err
+	}
+	if string(root.Type) != `"object"` {
+		return nil, errors.New(`its type is not "object"`)
+	}
+	return compile(text)
+}
+
+// objectType reports whether values of a type are written as JSON objects.
+func objectType(t reflect.Type) bool {
+	return t.Kind() == reflect.Struct || t.Kind() == reflect.Map && t.Key().Kind() == reflect.String
+}
+
+// inferInto sets a schema to that of a type.
+func inferInto(schema codec.Decoder, t reflect.Type) error {
+	text, err := schemaOf(t)
+	if err != nil {
+		return err
+	}
+	return codec.Unmarshal(text, schema)
+}
+
+// defaultsOf returns an object with the defaults of properties, nil if there are none.
+func defaultsOf(properties json.RawMessage) (json.RawMessage, error) {
+	if len(properties) == 0 {
+		return nil, nil
+	}
+	var list map[string]json.RawMessage
+	if err := codec.Unmarshal(properties, value.Of(&list)); err != nil {
+		return nil, err
+	}
+	defaults := map[string]json.RawMessage{}
+	for name, p := range list {
+		var property struct {
+			Default json.RawMessage `json:"default"`
+		}
+		if len(p) == 0 || p[0] != '{' {
+			continue // true or false
+		}
+		if err := codec.Unmarshal(p, value.Of(&property)); err != nil {
+			return nil, err
+		}
+		if property.Default != nil {
+			defaults[name] = property.Default
+		}
+	}
+	if len(defaults) == 0 {
+		return nil, nil
+	}
+	return codec.Marshal(value.Of(defaults))
+}
+
+// ListTools implements tools/list.
+func (h *handler) ListTools(ctx context.Context, params *mcp.PaginatedRequestParams) (*mcp.ListToolsResult, error) {
+	entries, next, err := page(h.p.s.tools, "tools/list", params)
+	if err != nil {
+		return nil, err
+	}
+	result := &mcp.ListToolsResult{Tools: make([]mcp.Tool, len(entries)), NextCursor: next}
+	for i, e := range entries {
+		result.Tools[i] = e.value.def
+	}
+	return result, nil
+}
+
+// CallTool implements tools/call (MCP tools, "Calling Tools" and "Error Handling").
+func (h *handler) CallTool(ctx context.Context, params *mcp.CallToolRequestParams) (mcp.CallToolOutcome, error) {
+	t, ok := h.p.s.tools.get(params.Name)
+	if !ok {
+		return nil, invalidParams("unknown tool: %q", params.Name)
+	}
+	arguments := params.Arguments
+	if len(arguments) == 0 {
+		arguments = json.RawMessage(`{}`)
+	}
+	if faults := t.in.check(arguments); faults != "" {
+		return failure("The arguments do not comply with the input schema of this tool.\n" + faults), nil
+	}
+	result, err := t.call(ctx, newCall(ctx, h.p), arguments)
+	if err != nil {
+		return failed(ctx, err)
+	}
+	if result == nil {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: the tool returned no result"}
+	}
+	if err := t.checkOutput(result); err != nil {
+		h.p.s.cfg.Logger.Error("output of a tool refused", "tool", params.Name, "error", err)
+		return nil, err
+	}
+	return result, nil
+}
+
+// failed is what a call ends with when the tool returns an error.
+func failed(ctx context.Context, err error) (mcp.CallToolOutcome, error) {
+	if _, ok := errors.AsType[*jsonrpc.Error](err); ok || ctx.Err() != nil {
+		return nil, err
+	}
+	return failure(err.Error()), nil
+}
+
+// failure is a result that tells the model what went wrong.
+func failure(text string) *mcp.CallToolResult {
+	return &mcp.CallToolResult{Content: []mcp.ContentBlock{&mcp.TextContent{Text: text}}, IsError: new(true)}
+}
+
+// checkOutput refuses output that is not what the tool promises, rather than to mislead the client (MCP tools,
+// "Output Schema").
+func (t *tool) checkOutput(result *mcp.CallToolResult) error {
+	if t.out == nil || result.IsError != nil && *result.IsError {
+		return nil
+	}
+	faults := "there is none"
+	if result.StructuredContent != nil {
+		faults = t.out.check(result.StructuredContent)
+	}
+	if faults == "" {
+		return nil
+	}
+	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: structured output does not comply with the output schema of the tool: " + faults}
+}
+
+// support says how a request can be a task; see [receiver.Options].
+func (s *Server) support(ctx context.Context, req *session.Request) receiver.Support {
+	name, ok := toolNameOf(req.Params)
+	if t, found := s.tools.get(name); ok && found {
+		if t.support.Mode == "" {
+			return receiver.Support{Mode: mcp.ToolExecutionTaskSupportForbidden}
+		}
+		return t.support
+	}
+	// The handler knows what to say of it, as a task or not.
+	return receiver.Support{Mode: mcp.ToolExecutionTaskSupportOptional}
+}
+
+// toolNameOf reads which tool a request calls.
+func toolNameOf(params json.RawMessage) (name string, ok bool) {
+	r := codec.Borrow(params, codec.NoCopy())
+	defer r.Release()
+	name, kind, ok := r.PeekMember("name")
+	return name, ok && kind == codec.KindString
+}

@@ -1,0 +1,237 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/server"
+)
+
+type terms struct {
+	A     int      `json:"a" jsonschema:"the first term"`
+	B     int      `json:"b"`
+	Notes []string `json:"notes,omitempty"`
+}
+
+type sum struct {
+	Sum   int      `json:"sum"`
+	Notes []string `json:"notes"`
+}
+
+func add(ctx context.Context, c *server.Call, in terms) (sum, error) {
+	if in.A == 13 {
+		return sum{}, errors.New("13 brings bad luck")
+	}
+	return sum{in.A + in.B, in.Notes}, nil
+}
+
+// Proves TOOL-01, TOOL-02, TOOL-09, SDK-01, SDK-02.
+func TestAToolIsAGoFunction(t *testing.T) {
+	s := newServer(t, server.Config{})
+	must(server.AddTool(s, mcp.Tool{Name: "add", Description: new("Adds two numbers."), Title: new("Sum"), Annotations: &mcp.ToolAnnotations{ReadOnlyHint: new(true)}}, add))
+	must(server.AddTool(s, mcp.Tool{Name: "none"}, func(context.Context, *server.Call, struct{}) (string, error) { return "done", nil }))
+	c := connect(t, s, side{})
+	if c.Server().Capabilities.Tools == nil {
+		t.Error("no capability for tools")
+	}
+	c.expect("tools/list", "", `{"tools":[
+		{"name":"add","title":"Sum","description":"Adds two numbers.","annotations":{"readOnlyHint":true},
+		 "inputSchema":{"type":"object","properties":{"a":{"type":"integer","description":"the first term"},"b":{"type":"integer"},"notes":{"type":"array","items":{"type":"string"}}},"required":["a","b"],"additionalProperties":false},
+		 "outputSchema":{"type":"object","properties":{"sum":{"type":"integer"},"notes":{"type":"array","items":{"type":"string"}}},"required":["sum","notes"],"additionalProperties":false}},
+		{"name":"none","inputSchema":{"type":"object","additionalProperties":false}}]}`)
+	c.expect("tools/call", `{"name":"add","arguments":{"a":1,"b":2.0}}`,
+		`{"content":[{"type":"text","text":"{\"sum\":3,\"notes\":[]}"}],"structuredContent":{"sum":3,"notes":[]}}`)
+	c.expect("tools/call", `{"name":"none"}`, `{"content":[{"type":"text","text":"done"}]}`)
+}
+
+// Proves TOOL-05, TOOL-06, SDK-02.
+func TestFaultsOfAToolAreForTheModel(t *testing.T) {
+	s := newServer(t, server.Config{})
+	must(server.AddTool(s, mcp.Tool{Name: "add"}, add))
+	must(server.AddTool(s, mcp.Tool{Name: "refuse"}, func(context.Context, *server.Call, struct{}) (string, error) {
+		return "", &jsonrpc.Error{Code: -7, Message: "not you"}
+	}))
+	c := connect(t, s, side{})
+	for _, tt := range []struct{ arguments, want string }{
+		{`{"a":1}`, "missing property 'b'"},
+		{`{}`, "missing properties 'a', 'b'"},
+		{`{"a":"one","b":2,"c":3}`, "/a: got string, want integer\n"},
+		{`{"a":"one","b":2,"c":3}`, "additional properties 'c' not allowed"},
+		{`{"a":1.5,"b":2}`, "/a: got number, want integer"},
+		{`{"a":1,"b":2,"notes":["x",7]}`, "/notes/1: got number, want string"},
+		{`{"A":1,"a":1,"b":2}`, "'A'"},
+		{`{"a":99999999999999999999,"b":2}`, "/a: "},
+		{`{"a":13,"b":2}`, "13 brings bad luck"},
+	} {
+		result, code := c.call("tools/call", `{"name":"add","arguments":`+tt.arguments+`}`)
+		if code != 0 || !strings.Contains(result, `"isError":true`) || !strings.Contains(text(t, result), tt.want) {
+			t.Errorf("%s: got %d %s, want an error for the model with %q", tt.arguments, code, result, tt.want)
+		}
+	}
+	c.refused("tools/call", `{"name":"nope"}`, jsonrpc.CodeInvalidParams)
+	c.refused("tools/call", `{"name":"ADD","arguments":{"a":1,"b":2}}`, jsonrpc.CodeInvalidParams)
+	c.refused("tools/call", `{"arguments":{}}`, jsonrpc.CodeInvalidParams)
+	c.refused("tools/call", `{"name":"add","arguments":[1,2]}`, jsonrpc.CodeInvalidParams)
+	c.refused("tools/call", `{"name":"refuse"}`, -7)
+}
+
+// Proves TOOL-03, TOOL-12.
+func TestAToolReturnsContentOfAllKinds(t *testing.T) {
+	s := newServer(t, server.Config{})
+	blocks := []mcp.ContentBlock{
+		&mcp.TextContent{Text: "t"}, &mcp.ImageContent{Data: "aQ==", MIMEType: "image/png"}, &mcp.AudioContent{Data: "aQ==", MIMEType: "audio/wav"},
+		&mcp.ResourceLink{Name: "hidden", URI: "x://hidden"}, &mcp.EmbeddedResource{Resource: &mcp.TextResourceContents{URI: "x://y", Text: "e"}},
+	}
+	must(server.AddTool(s, mcp.Tool{Name: "all"}, func(context.Context, *server.Call, struct{}) ([]mcp.ContentBlock, error) { return blocks, nil }))
+	must(server.AddTool(s, mcp.Tool{Name: "one"}, func(context.Context, *server.Call, struct{}) (mcp.ContentBlock, error) { return blocks[0], nil }))
+	must(server.AddTool(s, mcp.Tool{Name: "empty"}, func(context.Context, *server.Call, struct{}) ([]mcp.ContentBlock, error) { return nil, nil }))
+	must(s.AddTemplate(mcp.ResourceTemplate{Name: "x", URITemplate: "x://{name}"}, func(_ context.Context, _ *server.Call, r server.Resource) ([]mcp.AnyResourceContents, error) {
+		return server.TextContents("contents of " + r.Vars.Get("name")), nil
+	}))
+	c := connect(t, s, side{})
+	c.expect("tools/call", `{"name":"all"}`, `{"content":[{"type":"text","text":"t"},{"type":"image","data":"aQ==","mimeType":"image/png"},{"type":"audio","data":"aQ==","mimeType":"audio/wav"},
+		{"type":"resource_link","name":"hidden","uri":"x://hidden"},{"type":"resource","resource":{"uri":"x://y","text":"e"}}]}`)
+	c.expect("tools/call", `{"name":"one"}`, `{"content":[{"type":"text","text":"t"}]}`)
+	c.expect("tools/call", `{"name":"empty"}`, `{"content":[]}`)
+	c.expect("resources/read", `{"uri":"x://hidden"}`, `{"contents":[{"uri":"x://hidden","text":"contents of hidden"}]}`)
+}
+
+// Proves TOOL-07.
+func TestStructuredOutputCompliesWithItsSchema(t *testing.T) {
+	s := newServer(t, server.Config{})
+	var def mcp.Tool
+	if err := codec.Unmarshal([]byte(`{"name":"raw","inputSchema":{"type":"object","properties":{"give":{}}},"outputSchema":{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}}`), &def); err != nil {
+		t.Fatal(err)
+	}
+	must(s.AddRawTool(def, func(ctx context.Context, c *server.Call, arguments json.RawMessage) (*mcp.CallToolResult, error) {
+		var in struct{ Give json.RawMessage }
+		if err := json.Unmarshal(arguments, &in); err != nil {
+			return nil, err
+		}
+		return &mcp.CallToolResult{StructuredContent: in.Give, IsError: new(string(in.Give) == `{"n":"wrong"}`)}, nil
+	}))
+	c := connect(t, s, side{})
+	c.expect("tools/call", `{"name":"raw","arguments":{"give":{"n":1}}}`, `{"content":[],"isError":false,"structuredContent":{"n":1}}`)
+	c.expect("tools/call", `{"name":"raw","arguments":{"give":{"n":"wrong"}}}`, `{"content":[],"isError":true,"structuredContent":{"n":"wrong"}}`)
+	c.refused("tools/call", `{"name":"raw","arguments":{"give":{"n":"bad"}}}`, jsonrpc.CodeInternalError)
+	c.refused("tools/call", `{"name":"raw","arguments":{}}`, jsonrpc.CodeInternalError)
+}
+
+// Proves TOOL-10, SCHEMA-02, SCHEMA-03.
+func TestToolsThatTheProtocolDoesNotAdmitAreRefused(t *testing.T) {
+	s := newServer(t, server.Config{})
+	raw := func(context.Context, *server.Call, json.RawMessage) (*mcp.CallToolResult, error) {
+		return server.Text(""), nil
+	}
+	for _, def := range []string{
+		`{"name":"","inputSchema":{"type":"object"}}`,
+		`{"name":"a b","inputSchema":{"type":"object"}}`,
+		`{"name":"a/b","inputSchema":{"type":"object"}}`,
+		`{"name":"` + strings.Repeat("x", 129) + `","inputSchema":{"type":"object"}}`,
+		`{"name":"t","inputSchema":{"type":"objekt"}}`,
+		`{"name":"t","inputSchema":{"type":"array"}}`,
+		`{"name":"t","inputSchema":{"type":"object","properties":{"a":{"type":"objekt"}}}}`,
+		`{"name":"t","inputSchema":{"type":"object","$schema":"https://example.com/my-dialect"}}`,
+		`{"name":"t","inputSchema":{"type":"object","properties":{"a":{"$ref":"file:///etc/passwd"}}}}`,
+		`{"name":"t","inputSchema":{"type":"object"},"outputSchema":{"type":"object","required":"x"}}`,
+	} {
+		var tool mcp.Tool
+		if err := codec.Unmarshal([]byte(def), &tool); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.AddRawTool(tool, raw); err == nil {
+			t.Errorf("%s was taken", def)
+		}
+	}
+	must(s.AddRawTool(mcp.Tool{Name: "getUser"}, raw))
+	must(s.AddRawTool(mcp.Tool{Name: "GetUser"}, raw))
+	if _, err := s.AddRawTool(mcp.Tool{Name: "getUser"}, raw); !errors.Is(err, server.ErrExists) {
+		t.Errorf("the second tool of a name: got %v, want ErrExists", err)
+	}
+	if _, err := server.AddTool(s, mcp.Tool{Name: "n"}, func(context.Context, *server.Call, int) (string, error) { return "", nil }); err == nil {
+		t.Error("arguments that are no object were taken")
+	}
+	if _, err := server.AddTool(s, mcp.Tool{Name: "n"}, func(context.Context, *server.Call, struct{}) (int, error) { return 0, nil }); err == nil {
+		t.Error("output that is no object was taken")
+	}
+}
+
+// Proves SCHEMA-01, SCHEMA-02.
+func TestSchemasAreKeptAndApplied(t *testing.T) {
+	s := newServer(t, server.Config{})
+	schemas := map[string]string{
+		"new":      `{"type":"object","$defs":{"short":{"type":"string","maxLength":3}},"properties":{"a":{"$ref":"#/$defs/short"}},"allOf":[{"required":["a"]}],"additionalProperties":false}`,
+		"draft-07": `{"type":"object","$schema":"http://json-schema.org/draft-07/schema#","definitions":{"short":{"type":"string","maxLength":3}},"properties":{"a":{"$ref":"#/definitions/short"}},"required":["a"],"additionalProperties":false}`,
+	}
+	for name, schema := range schemas {
+		var def mcp.Tool
+		if err := codec.Unmarshal([]byte(`{"name":"`+name+`","inputSchema":`+schema+`}`), &def); err != nil {
+			t.Fatal(err)
+		}
+		must(s.AddRawTool(def, func(context.Context, *server.Call, json.RawMessage) (*mcp.CallToolResult, error) {
+			return server.Text("fine"), nil
+		}))
+	}
+	c := connect(t, s, side{})
+	listed, _ := c.call("tools/list", "")
+	for name, schema := range schemas {
+		same(t, name, schema, property(t, listed, name))
+		for _, bad := range []string{`{"a":"long"}`, `{}`, `{"a":"x","b":1}`, `{"a":1}`} {
+			if result, _ := c.call("tools/call", `{"name":"`+name+`","arguments":`+bad+`}`); !strings.Contains(result, `"isError":true`) {
+				t.Errorf("%s: %s was taken: %s", name, bad, result)
+			}
+		}
+		c.expect("tools/call", `{"name":"`+name+`","arguments":{"a":"abc"}}`, `{"content":[{"type":"text","text":"fine"}]}`)
+	}
+}
+
+// property returns the input schema of a tool in a list.
+func property(t *testing.T, list, name string) string {
+	t.Helper()
+	var r struct {
+		Tools []struct {
+			Name        string
+			InputSchema json.RawMessage
+		}
+	}
+	if err := json.Unmarshal([]byte(list), &r); err != nil {
+		t.Fatal(err)
+	}
+	for _, tool := range r.Tools {
+		if tool.Name == name {
+			return string(tool.InputSchema)
+		}
+	}
+	return ""
+}
+
+func TestDefaultsOfASchemaAreSet(t *testing.T) {
+	s := newServer(t, server.Config{})
+	def := mcp.Tool{Name: "add", InputSchema: mcp.ToolInputSchema{Properties: json.RawMessage(`{"a":{"type":"integer","default":40},"b":{"type":"integer"}}`), Required: []string{"b"}}}
+	must(server.AddTool(s, def, add))
+	c := connect(t, s, side{})
+	for arguments, want := range map[string]string{`{"b":2}`: `42`, `{"a":1,"b":2}`: `3`} {
+		result, _ := c.call("tools/call", `{"name":"add","arguments":`+arguments+`}`)
+		if !strings.Contains(text(t, result), `"sum":`+want) {
+			t.Errorf("%s: got %s, want %s", arguments, result, want)
+		}
+	}
+}
+
+// Proves TOOL-13.
+func TestCallsAreLimited(t *testing.T) {
+	s := newServer(t, server.Config{CallRate: 0.001})
+	must(server.AddTool(s, mcp.Tool{Name: "add"}, add))
+	c := connect(t, s, side{})
+	c.call("tools/call", `{"name":"add","arguments":{"a":1,"b":2}}`)
+	c.refused("tools/call", `{"name":"add","arguments":{"a":1,"b":2}}`, -32050)
+	if _, code := c.call("tools/list", ""); code != 0 {
+		t.Error("lists are limited, too")
+	}
+}
