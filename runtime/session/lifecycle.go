@@ -64,8 +64,12 @@ func (s *Session) introduce(ctx context.Context) error {
 
 // Serve opens a session as the server of conn and introduces this side as hello says, whose protocol version need
 // not be set, when the client asks. It returns at once; see [Session.Ready] and [Session.Wait]. The session owns
-// conn (MCP lifecycle, "Initialization").
+// conn (MCP lifecycle, "Initialization"). If conn is a [transport.Resumed] of a session that was opened before, it
+// does what Resume does.
 func Serve(conn transport.Conn, hello *mcp.InitializeResult, cfg *Config) *Session {
+	if state, ok := resumed(conn, hello); ok {
+		return Resume(conn, state, cfg)
+	}
 	s := newSession(conn, RoleServer, cfg)
 	var result mcp.InitializeResult
 	if hello != nil {
@@ -101,6 +105,28 @@ func Resume(conn transport.Conn, state State, cfg *Config) *Session {
 	close(s.ready)
 	s.start()
 	return s
+}
+
+// resumed returns the state of the session that a connection belongs to, if that was opened before.
+func resumed(conn transport.Conn, hello *mcp.InitializeResult) (state State, ok bool) {
+	r, ok := conn.(transport.Resumed)
+	if !ok {
+		return State{}, false
+	}
+	revision, client, ok := r.Resumed()
+	if !ok {
+		return State{}, false
+	}
+	state = State{Revision: revision, Server: &mcp.InitializeResult{}}
+	if hello != nil {
+		*state.Server = *hello
+	}
+	state.Server.ProtocolVersion = string(revision)
+	var params mcp.InitializeRequestParams
+	if client != nil && codec.Unmarshal(client, &params) == nil { // or it is as if nothing were known
+		state.Client = &params
+	}
+	return state, true
 }
 
 // initialize answers the client's opening.

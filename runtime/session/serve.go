@@ -257,6 +257,8 @@ func (st *serving) finish(result codec.Encoder, err error) {
 
 	if !silent {
 		st.deliver(s.life, text)
+	} else if conn, ok := s.conn.(transport.Releaser); ok {
+		conn.Release(st.req.ID)
 	}
 	s.mu.Lock()
 	if opening {

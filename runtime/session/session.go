@@ -391,6 +391,9 @@ func (s *Session) writeUntil(ctx context.Context, m transport.Message) error {
 	case ctx.Err() != nil:
 		return err
 	}
+	if _, ok := errors.AsType[*transport.MessageError](err); ok {
+		return err
+	}
 	s.stop(err)
 	return s.closed()
 }

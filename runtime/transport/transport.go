@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
 )
 
 // Conn is one end of a connection.
@@ -28,15 +29,34 @@ type Conn interface {
 	Read() (Message, error)
 
 	// Write hands a message over for delivery, behind all that were handed over before, and waits while too much
-	// is on the way already, until ctx ends. Success does not mean that the message has arrived. It fails with an
-	// error that wraps [ErrClosed] if the connection is over, and [ErrStalled] if the peer has left no room for
-	// so long that it must be taken for gone.
+	// is on the way already, until ctx ends. Success does not mean that the message has arrived. It fails with a
+	// [*MessageError] if this message cannot be sent and the connection goes on, with an error that wraps
+	// [ErrClosed] if the connection is over, and with [ErrStalled] if the peer has left no room for so long that
+	// it must be taken for gone.
 	Write(ctx context.Context, m Message) error
 
 	// Close ends the connection, waits for what the transport has started, and returns what went wrong with the
 	// connection as a whole. Messages handed over before are still delivered if the peer takes them soon.
 	// Calling it again does no harm.
 	Close() error
+}
+
+// Releaser is a [Conn] that has a way of its own for each request of the peer, as HTTP has.
+type Releaser interface {
+	Conn
+
+	// Release says that the request of the peer with an id gets no answer, as it was cancelled: nothing comes for
+	// it any more.
+	Release(id jsonrpc.ID)
+}
+
+// Resumed is a [Conn] that may belong to a conversation which was opened before, over another connection.
+type Resumed interface {
+	Conn
+
+	// Resumed returns the revision that was agreed on, and the params of initialize, or nil if nothing is known of
+	// the client; ok is false if the conversation has still to be opened.
+	Resumed() (revision mcp.Revision, client []byte, ok bool)
 }
 
 // Message is a message on its way through a transport.

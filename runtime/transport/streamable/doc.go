@@ -1,0 +1,34 @@
+// Package streamable is the transport over HTTP that revisions from 2025-03-26 on have (MCP transports, "Streamable
+// HTTP"): [Handler] is the server's end, an [http.Handler] for one endpoint, and [Client] the client's.
+//
+// # Words
+//
+// A message of the client is the body of a POST. A stream is a sequence of server-sent events with messages of the
+// server. It belongs to one request, or, as the standing stream, to none, and outlives the connections that it is
+// read by. A session is a conversation that has an id.
+//
+// # Which way a message of the server takes
+//
+// One that answers a request, or comes up while a request is being served, goes on the stream of that request; any
+// other one, and what comes up after the answer, on the standing stream, which the client opens by GET. A task's
+// questions thus come on the stream of the request for its result. A message is never on two streams. A request that
+// is answered soon, and for which nothing else is sent, is answered with JSON, without a stream.
+//
+// # Connections that break
+//
+// A broken connection ends nothing. What is sent on a stream is in the [EventStore] before a connection takes it; the
+// client comes back with the id of the last event that it has, and gets what follows. The first event of a stream
+// has an id alone, for clients of revision 2025-11-25; older ones know no such event, and can come back once they
+// have got a message. A client that opens the standing stream anew gets what no connection has taken.
+//
+// # Limits
+//
+// Events that wait for slow connections are bounded per session, and connections that take nothing are cut; so are
+// events that are kept, sessions, and streams ([HandlerOptions], [MemoryOptions]). When events are dropped that a
+// client still wants, it gets those that are left.
+//
+// # Who may use a server
+//
+// See [HandlerOptions]. Without options, pages of other sites may not, nor may those that make their own name lead
+// to the server's address.
+package streamable

@@ -1,0 +1,63 @@
+package streamable
+
+import (
+	"context"
+	"errors"
+
+	"github.com/mcpwire/mcpwire/mcp"
+)
+
+// ErrUnknown says that an [EventStore] has nothing of a session or a stream.
+var ErrUnknown = errors.New("streamable: unknown session or stream")
+
+// Event is a message that was sent on a stream, or the end of one.
+type Event struct {
+	Number uint64 // within its stream; the first has 1, each other one more than the one before
+	Text   []byte // the message; nil if the stream ends without one. Neither side changes it.
+	Last   bool   // nothing comes after it
+}
+
+// EventStore keeps what was sent on the streams of sessions, so that a client whose connection broke gets what it has
+// missed. Its methods may be called by many goroutines; events of one stream are appended one after another.
+//
+// A store may forget events, the oldest first, to keep its size within bounds.
+type EventStore interface {
+	// Append adds an event to the end of a stream. When it returns, Events returns the event.
+	Append(ctx context.Context, session, stream string, e Event) error
+
+	// Events returns events of a stream that come after the one with a number, in order: from the first on that
+	// it still has, and at least one if there is any. It fails with [ErrUnknown] if it has none of the stream,
+	// neither before nor after.
+	Events(ctx context.Context, session, stream string, after uint64) ([]Event, error)
+
+	// Forget drops a session with all of its streams; it is no error if there is none.
+	Forget(ctx context.Context, session string) error
+}
+
+// SessionStore is an [EventStore] that keeps the sessions as well, so that both survive a restart of the server.
+type SessionStore interface {
+	EventStore
+
+	// Keep notes how a session was opened.
+	Keep(ctx context.Context, session string, o Opening) error
+
+	// Begin notes that a stream was opened for a message, before the first event of it is appended.
+	Begin(ctx context.Context, session, stream string, message []byte) error
+
+	// Load returns how a session was opened, and its streams. It fails with [ErrUnknown] if there is none.
+	Load(ctx context.Context, session string) (Opening, []KeptStream, error)
+}
+
+// Opening is what must be known of a session to go on with it.
+type Opening struct {
+	Principal string       // who opened it
+	Revision  mcp.Revision // that was agreed on
+	Client    []byte       // the params of initialize, as JSON
+}
+
+// KeptStream is a stream of a session that is kept.
+type KeptStream struct {
+	Stream  string
+	Message []byte // that it was opened for; nil if Begin was not called
+	Last    Event  // the newest event, without its text; the zero Event if there is none
+}

@@ -1,0 +1,327 @@
+package streamable
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
+)
+
+// HandlerOptions say how a [Handler] behaves. The zero value is useful and safe.
+type HandlerOptions struct {
+	// Stateless makes every POST a conversation of its own, that any of several processes may serve. There are
+	// no session ids and no stream for GET, connections that break cannot be resumed, and clients cannot be asked
+	// for anything.
+	Stateless bool
+
+	// Origins are the origins of web pages that may use the server, such as "https://app.example.com", beside those
+	// that are surely its own; "*" stands for all. Their browsers are told what they need to know (CORS).
+	Origins []string
+
+	// Hosts are the names by which clients call the server, without a port. If there are none, what comes in over
+	// a loopback address must call the server by a loopback name. A server behind a proxy on the same machine,
+	// which keeps the name that it was called by, lists that name.
+	Hosts []string
+
+	// Principal finds out on whose authority a request is made. If it fails, the request is answered with 401 and
+	// the text of the error. A session belongs to the principal that opened it and does not exist for others.
+	// Nil means that nobody looks.
+	Principal func(*http.Request) (string, error)
+
+	// Store keeps events for clients that resume. The default is a [MemoryStore]. With a [SessionStore] sessions
+	// and streams survive a restart.
+	Store EventStore
+
+	// StreamAfter is how long a request may take until its answer becomes an event stream, which a client can
+	// resume. What is done sooner, and needs no other message, is answered with JSON. The default is
+	// [DefaultStreamAfter]; a negative value means at once.
+	StreamAfter time.Duration
+
+	// Retry is how long clients shall wait before they connect again; default [DefaultRetry].
+	Retry time.Duration
+
+	// MaxConnection is how long a connection with an event stream is held before the client is sent to connect
+	// again. Zero means for ever.
+	MaxConnection time.Duration
+
+	// KeepAlive is how often something is sent on an idle connection. The default is [DefaultKeepAlive]; a negative
+	// value means never.
+	KeepAlive time.Duration
+
+	// IdleTimeout is how long a session lives without a request being made or served, or a stream being open. The
+	// default is [DefaultIdleTimeout]; a negative value means for ever.
+	IdleTimeout time.Duration
+
+	MaxMessage   int           // bytes of a message that is received; default [transport.DefaultMaxMessage]
+	MaxQueue     int           // bytes that may wait for the connections of a session; default [transport.DefaultMaxQueue]
+	StallTimeout time.Duration // how long a connection may take nothing before it is cut; default [transport.DefaultStallTimeout]
+	ReadTimeout  time.Duration // how long a message may take to arrive; default [DefaultReadTimeout]
+	FlushTimeout time.Duration // how long a session that ends waits for its connections; default one second
+
+	// MaxSessions is how many sessions there may be, or requests being served if Stateless. The default is
+	// [DefaultMaxSessions].
+	MaxSessions int
+
+	// MaxStreams is how many requests of one session may be unanswered, and how many connections it may have. The
+	// default is [DefaultMaxStreams].
+	MaxStreams int
+
+	// Logger gets what clients are not told. Nil discards it.
+	Logger *slog.Logger
+}
+
+// What holds where [HandlerOptions] do not say otherwise.
+const (
+	DefaultStreamAfter = 500 * time.Millisecond
+	DefaultRetry       = time.Second
+	DefaultKeepAlive   = 25 * time.Second
+	DefaultIdleTimeout = 30 * time.Minute
+	DefaultReadTimeout = 30 * time.Second
+	DefaultMaxSessions = 10_000
+	DefaultMaxStreams  = 1000
+)
+
+func (o HandlerOptions) withDefaults() HandlerOptions {
+	o.StreamAfter = orDefault(o.StreamAfter, DefaultStreamAfter)
+	o.KeepAlive = orDefault(o.KeepAlive, DefaultKeepAlive)
+	o.IdleTimeout = orDefault(o.IdleTimeout, DefaultIdleTimeout)
+	o.Retry = max(orDefault(o.Retry, DefaultRetry), time.Millisecond)
+	o.StallTimeout = positive(o.StallTimeout, transport.DefaultStallTimeout)
+	o.ReadTimeout = positive(o.ReadTimeout, DefaultReadTimeout)
+	o.FlushTimeout = positive(o.FlushTimeout, time.Second)
+	o.MaxMessage = positive(o.MaxMessage, transport.DefaultMaxMessage)
+	o.MaxQueue = positive(o.MaxQueue, transport.DefaultMaxQueue)
+	o.MaxSessions = positive(o.MaxSessions, DefaultMaxSessions)
+	o.MaxStreams = positive(o.MaxStreams, DefaultMaxStreams)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	switch {
+	case o.Stateless:
+		o.Store = nil
+	case o.Store == nil:
+		o.Store = NewMemoryStore(MemoryOptions{})
+	}
+	return o
+}
+
+// orDefault is d, or def if d is 0, or 0 if d is negative.
+func orDefault(d, def time.Duration) time.Duration {
+	switch {
+	case d == 0:
+		return def
+	case d < 0:
+		return 0
+	}
+	return d
+}
+
+// positive is v, or def if v is not positive.
+func positive[T int | time.Duration](v, def T) T {
+	if v <= 0 {
+		return def
+	}
+	return v
+}
+
+// Handler is the server's end of the transport: an [http.Handler] for one endpoint, wherever it is mounted. Make one
+// with [NewHandler], and end it with Shutdown or Close.
+type Handler struct {
+	o     HandlerOptions
+	open  func(*http.Request, transport.Conn)
+	guard guard.Guard
+
+	mu       sync.Mutex
+	sessions map[string]*serverConn
+	conns    map[*serverConn]struct{} // those of sessions, and the others
+	loading  map[string]chan struct{} // sessions that are taken from the store; closed when done
+	sweep    *time.Timer              // looks for idle sessions; nil while there is none
+	draining bool
+	empty    chan struct{} // closed when draining and no conn is left
+}
+
+// NewHandler returns a Handler that calls open for every conversation, with the request that began it. Open hands the
+// connection to its owner, usually by [session.Serve], and returns at once. A connection of a session that was
+// opened before, by this process or another, is a [transport.Resumed].
+//
+// [session.Serve]: https://pkg.go.dev/github.com/mcpwire/mcpwire/runtime/session#Serve
+func NewHandler(open func(r *http.Request, conn transport.Conn), o HandlerOptions) *Handler {
+	o = o.withDefaults()
+	methods := "GET, POST, DELETE"
+	if o.Stateless {
+		methods = "POST"
+	}
+	return &Handler{
+		o:        o,
+		open:     open,
+		guard:    guard.Guard{Origins: o.Origins, Hosts: o.Hosts, Methods: methods, Principal: o.Principal},
+		sessions: map[string]*serverConn{},
+		conns:    map[*serverConn]struct{}{},
+		loading:  map[string]chan struct{}{},
+		empty:    make(chan struct{}),
+	}
+}
+
+// ServeHTTP answers a request to the endpoint.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	ctx, ok := h.guard.Admit(w, r)
+	if !ok {
+		return
+	}
+	switch {
+	case r.Method == http.MethodPost:
+		h.post(ctx, w, r)
+	case r.Method == http.MethodGet && !h.o.Stateless:
+		h.get(ctx, w, r)
+	case r.Method == http.MethodDelete && !h.o.Stateless:
+		h.delete(ctx, w, r)
+	default:
+		w.Header().Set("Allow", h.guard.Methods)
+		guard.Refuse(w, http.StatusMethodNotAllowed, jsonrpc.CodeInvalidRequest, "the method is not one of "+h.guard.Methods)
+	}
+}
+
+// Shutdown ends the handler in order: it takes no further sessions and requests, lets the sessions finish what they
+// are at, as the standard input of a process does by ending, and returns when they are gone. Sessions in a
+// [SessionStore] are kept. When ctx ends first, it does what Close does, and returns the cause of ctx.
+func (h *Handler) Shutdown(ctx context.Context) error {
+	for _, c := range h.drain() {
+		c.in.Close(io.EOF)
+	}
+	select {
+	case <-h.empty:
+		return nil
+	case <-ctx.Done():
+		h.Close()
+		return context.Cause(ctx)
+	}
+}
+
+// Close ends the handler at once, with all sessions, and waits until their connections are closed; the sessions in a
+// [SessionStore] are kept. It never fails.
+func (h *Handler) Close() error {
+	var wait sync.WaitGroup
+	for _, c := range h.drain() {
+		wait.Go(func() { c.Close() })
+	}
+	wait.Wait()
+	<-h.empty
+	return nil
+}
+
+// drain stops taking anything, and returns what is left.
+func (h *Handler) drain() []*serverConn {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.draining {
+		h.draining = true
+		if h.sweep != nil {
+			h.sweep.Stop()
+		}
+		if len(h.conns) == 0 {
+			close(h.empty)
+		}
+	}
+	conns := make([]*serverConn, 0, len(h.conns))
+	for c := range h.conns {
+		conns = append(conns, c)
+	}
+	return conns
+}
+
+// Why there is no connection.
+var (
+	errDraining = errors.New("the server is shutting down")
+	errTooMany  = errors.New("too many sessions")
+)
+
+// newConn opens a conversation; setup completes the connection before anybody else knows of it.
+func (h *Handler) newConn(r *http.Request, id, principal string, setup func(*serverConn)) (*serverConn, error) {
+	c := newServerConn(h, id, principal)
+	if setup != nil {
+		setup(c)
+	}
+	h.mu.Lock()
+	switch {
+	case h.draining:
+		h.mu.Unlock()
+		return nil, errDraining
+	case len(h.conns) >= h.o.MaxSessions:
+		h.mu.Unlock()
+		return nil, errTooMany
+	}
+	h.conns[c] = struct{}{}
+	if id != "" {
+		h.sessions[id] = c
+		h.sweepLater()
+	}
+	h.mu.Unlock()
+	h.open(r, c)
+	return c, nil
+}
+
+// remove takes a connection away.
+func (h *Handler) remove(c *serverConn) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.sessions[c.id] == c {
+		delete(h.sessions, c.id)
+	}
+	if _, ok := h.conns[c]; ok {
+		delete(h.conns, c)
+		if h.draining && len(h.conns) == 0 {
+			close(h.empty)
+		}
+	}
+}
+
+// keepsSessions reports whether sessions that end are to be kept, for another process.
+func (h *Handler) keepsSessions() bool {
+	_, ok := h.o.Store.(SessionStore)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return ok && h.draining
+}
+
+// newSession returns a connection with a new session id.
+func (h *Handler) newSession(r *http.Request, principal string) (*serverConn, error) {
+	return h.newConn(r, rand.Text(), principal, nil) // 130 bits, of letters and digits
+}
+
+// find returns the connection of a session, or nil if there is none for that principal.
+func (h *Handler) find(ctx context.Context, r *http.Request, id, principal string) *serverConn {
+	if len(id) > maxID {
+		return nil
+	}
+	h.mu.Lock()
+	c, draining := h.sessions[id], h.draining
+	h.mu.Unlock()
+	if store, ok := h.o.Store.(SessionStore); c == nil && ok && !draining {
+		c = h.load(ctx, r, store, id, principal)
+	}
+	if c == nil || c.principal != principal {
+		return nil
+	}
+	return c
+}
+
+// maxID is how long an id may be that a client sends back.
+const maxID = 128
+
+// knownRevision reports whether the protocol version header may name a revision.
+func knownRevision(v string) bool {
+	switch mcp.Revision(v) {
+	case mcp.Revision20251125, mcp.Revision20250618, mcp.Revision20250326, mcp.Revision20241105:
+		return true
+	}
+	return false
+}

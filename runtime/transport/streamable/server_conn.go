@@ -1,0 +1,239 @@
+package streamable
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/internal/queue"
+)
+
+// standing names the stream for what belongs to no request, which a client opens by GET.
+const standing = "0"
+
+// serverConn is the server's end of one conversation: a [transport.Conn] whose messages come in by POST, and go out on
+// one of several streams.
+type serverConn struct {
+	h         *Handler
+	id        string // of the session; "" if there is none
+	principal string // that opened it
+	in        *queue.Queue
+	batch     []transport.Message // taken from in, not yet read
+	done      chan struct{}       // closed when the connection is over
+	close     func() error
+
+	mu         sync.Mutex
+	revision   mcp.Revision // "" until initialize is answered
+	client     []byte       // the params of initialize
+	resumed    bool         // it was opened before
+	over       bool
+	streams    map[string]*serverStream // that may still get something
+	calls      map[jsonrpc.ID]*serverStream
+	nextStream uint64
+	pending    int           // bytes that wait for connections
+	room       chan struct{} // closed when something was taken; nil while nobody waits for it
+	exchanges  int           // HTTP exchanges being served
+	quiet      chan struct{} // closed when the connection is over and no exchange is left
+	used       time.Time     // when the last exchange ended
+}
+
+func newServerConn(h *Handler, id, principal string) *serverConn {
+	c := &serverConn{
+		h:          h,
+		id:         id,
+		principal:  principal,
+		in:         queue.New(h.o.MaxQueue, h.o.StallTimeout),
+		done:       make(chan struct{}),
+		calls:      map[jsonrpc.ID]*serverStream{},
+		streams:    map[string]*serverStream{},
+		nextStream: 1,
+		quiet:      make(chan struct{}),
+		used:       time.Now(),
+	}
+	if id != "" {
+		c.streams[standing] = newServerStream(standing)
+	}
+	c.close = sync.OnceValue(c.shut)
+	return c
+}
+
+// Read returns the next message that was posted.
+func (c *serverConn) Read() (transport.Message, error) {
+	if len(c.batch) == 0 {
+		var err error
+		if c.batch, err = c.in.Take(); err != nil {
+			return transport.Message{}, err
+		}
+	}
+	m := c.batch[0]
+	c.batch[0] = transport.Message{}
+	c.batch = c.batch[1:]
+	return m, nil
+}
+
+// Resumed is [transport.Resumed].
+func (c *serverConn) Resumed() (revision mcp.Revision, client []byte, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.revision, c.client, c.resumed
+}
+
+// Write sends m on the stream of the request that it is for, or on the standing stream. An answer for which nobody can
+// come any more is dropped.
+func (c *serverConn) Write(ctx context.Context, m transport.Message) error {
+	c.mu.Lock()
+	if c.over {
+		c.mu.Unlock()
+		return transport.ErrClosed
+	}
+	st := c.calls[m.For]
+	switch {
+	case st != nil:
+	case m.Answer:
+		c.mu.Unlock()
+		return nil
+	default:
+		st = c.streams[standing]
+	}
+	c.mu.Unlock()
+	if st == nil {
+		return &transport.MessageError{Err: errNoStream}
+	}
+	return c.send(ctx, st, m)
+}
+
+// Release is [transport.Releaser]: the request gets no answer, and its stream ends without one.
+func (c *serverConn) Release(id jsonrpc.ID) {
+	c.mu.Lock()
+	st := c.calls[id]
+	c.mu.Unlock()
+	if st != nil {
+		c.send(context.Background(), st, transport.Message{For: id, Answer: true})
+	}
+}
+
+// Close ends the conversation. Connections that are open get what waits for them, for as long as FlushTimeout says. A
+// session does not exist any more then, unless the handler is shutting down.
+func (c *serverConn) Close() error { return c.close() }
+
+func (c *serverConn) shut() error {
+	c.in.Close(transport.ErrClosed)
+	c.in.Discard()
+	c.mu.Lock()
+	c.over = true
+	if c.exchanges == 0 {
+		close(c.quiet)
+	}
+	c.mu.Unlock()
+	close(c.done)
+	timer := time.NewTimer(c.h.o.FlushTimeout)
+	defer timer.Stop()
+	select {
+	case <-c.quiet:
+	case <-timer.C:
+	}
+	c.settle()
+	defer c.h.remove(c) // not before it is forgotten, or it could be loaded again
+	if c.id == "" || c.h.keepsSessions() {
+		return nil
+	}
+	return c.h.o.Store.Forget(context.Background(), c.id)
+}
+
+// settle waits until no event is being added any more.
+func (c *serverConn) settle() {
+	c.mu.Lock()
+	streams := slices.Collect(maps.Values(c.streams))
+	c.mu.Unlock()
+	for _, st := range streams {
+		st.order.Lock()
+		st.order.Unlock() //nolint:staticcheck // nothing is to be done: whoever had it is gone
+	}
+}
+
+// enter notes that an HTTP exchange begins, unless there are too many or the connection is over.
+func (c *serverConn) enter() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.over:
+		return transport.ErrClosed
+	case c.exchanges >= c.h.o.MaxStreams:
+		return errTooManyStreams
+	}
+	c.exchanges++
+	return nil
+}
+
+// leave notes that an HTTP exchange has ended.
+func (c *serverConn) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.exchanges--
+	c.used = time.Now()
+	if c.exchanges == 0 && c.over {
+		close(c.quiet)
+	}
+}
+
+// idleSince returns since when nothing has happened; ok is false if something is happening.
+func (c *serverConn) idleSince() (t time.Time, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.used, c.exchanges == 0 && len(c.calls) == 0
+}
+
+// begin opens a stream for requests, to which k is connected.
+func (c *serverConn) begin(ids []jsonrpc.ID, message []byte, k *sink) (*serverStream, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.over:
+		return nil, transport.ErrClosed
+	case len(c.streams) > c.h.o.MaxStreams: // one of them is the standing stream
+		return nil, errTooManyStreams
+	}
+	for i, id := range ids {
+		_, taken := c.calls[id]
+		for _, other := range ids[:i] {
+			taken = taken || id == other
+		}
+		if taken {
+			return nil, fmt.Errorf("%w: %s", errIDInUse, id)
+		}
+	}
+	st := newServerStream(strconv.FormatUint(c.nextStream, 36))
+	c.nextStream++
+	st.message = message
+	st.unanswered = len(ids)
+	st.sink = k
+	c.streams[st.id] = st
+	for _, id := range ids {
+		c.calls[id] = st
+	}
+	return st, nil
+}
+
+// abandon takes a stream away whose message was not accepted.
+func (c *serverConn) abandon(st *serverStream, ids []jsonrpc.ID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, id := range ids {
+		delete(c.calls, id)
+	}
+	delete(c.streams, st.id)
+}
+
+// priming reports whether clients know events without data, which older revisions have not.
+func (c *serverConn) priming() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.id != "" && c.revision == mcp.Revision20251125
+}

@@ -1,0 +1,292 @@
+package streamable
+
+import (
+	"context"
+	"math"
+	"net/http"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
+	"github.com/mcpwire/mcpwire/runtime/transport/internal/sse"
+)
+
+// sessionOf returns the connection of the session that a GET or DELETE names, or has answered.
+func (h *Handler) sessionOf(ctx context.Context, w http.ResponseWriter, r *http.Request) (c *serverConn, ok bool) {
+	if !checkProtocol(w, r) {
+		return nil, false
+	}
+	id := r.Header.Get(headerSession)
+	if id == "" {
+		guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "MCP-Session-Id is missing")
+		return nil, false
+	}
+	principal, _ := transport.Principal(ctx)
+	if c = h.find(ctx, r, id, principal); c == nil {
+		refuse(w, ErrUnknown)
+		return nil, false
+	}
+	return c, true
+}
+
+// delete ends a session.
+func (h *Handler) delete(ctx context.Context, w http.ResponseWriter, r *http.Request) {
+	c, ok := h.sessionOf(ctx, w, r)
+	if !ok {
+		return
+	}
+	if err := c.Close(); err != nil {
+		h.o.Logger.Error("session not forgotten", "session", c.id, "error", err)
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// get opens the standing stream, or goes on with any.
+func (h *Handler) get(ctx context.Context, w http.ResponseWriter, r *http.Request) {
+	if !accepts(r, "text/event-stream") {
+		guard.Refuse(w, http.StatusNotAcceptable, jsonrpc.CodeInvalidRequest, "the client does not accept text/event-stream")
+		return
+	}
+	c, ok := h.sessionOf(ctx, w, r)
+	if !ok {
+		return
+	}
+	if err := c.enter(); err != nil {
+		refuse(w, err)
+		return
+	}
+	defer c.leave()
+	st, after, ok := h.streamFor(ctx, w, r, c)
+	if !ok {
+		return
+	}
+	k := newSink()
+	upTo := uint64(math.MaxUint64)
+	if st.isOver(c) {
+		k.over = true // nobody else has it yet
+	} else {
+		var err error
+		if upTo, err = c.attach(st, k, after); err != nil {
+			guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "Last-Event-ID: "+err.Error())
+			return
+		}
+	}
+	defer c.detach(st, k)
+	h.serveStream(w, r, c, st, k, after, upTo)
+}
+
+// isOver reports whether nothing comes on the stream any more.
+func (st *serverStream) isOver(c *serverConn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return st.over
+}
+
+// streamFor returns the stream that a GET is for, and the number of the last event that the client has; or it has
+// answered.
+func (h *Handler) streamFor(ctx context.Context, w http.ResponseWriter, r *http.Request, c *serverConn) (st *serverStream, after uint64, ok bool) {
+	last := r.Header.Get("Last-Event-Id")
+	c.mu.Lock()
+	st, after = c.streams[standing], c.streams[standing].taken
+	c.mu.Unlock()
+	if last == "" {
+		return st, after, true
+	}
+	name, after, ok := parseEventID(last)
+	if ok {
+		c.mu.Lock()
+		st = c.streams[name]
+		c.mu.Unlock()
+		if st != nil {
+			return st, after, true
+		}
+		st = &serverStream{id: name, kept: true, over: true}
+		if _, err := h.o.Store.Events(ctx, c.id, name, after); err == nil {
+			return st, after, true
+		}
+	}
+	guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "nothing is known of the stream that Last-Event-ID names")
+	return nil, 0, false
+}
+
+// maxBuffer is how many bytes of events are written at once.
+const maxBuffer = 64 << 10
+
+// streamWriter writes the events of a stream to a connection.
+type streamWriter struct {
+	h      *Handler
+	c      *serverConn
+	st     *serverStream
+	w      http.ResponseWriter
+	conn   *http.ResponseController
+	buf    []byte
+	number uint64 // of the newest event that was written, or need not be
+}
+
+// serveStream brings the events of a stream that come after one to the client, those up to another from the store, until
+// the stream or the connection ends.
+func (h *Handler) serveStream(w http.ResponseWriter, r *http.Request, c *serverConn, st *serverStream, k *sink, after, upTo uint64) {
+	header := w.Header()
+	header["Content-Type"] = []string{"text/event-stream"}
+	header["Cache-Control"] = []string{"no-cache, no-transform"}
+	header["X-Accel-Buffering"] = []string{"no"} // some proxies would keep events until they have many
+	if c.id != "" {
+		header[headerSession] = []string{c.id}
+	}
+	w.WriteHeader(http.StatusOK)
+	out := &streamWriter{h: h, c: c, st: st, w: w, conn: http.NewResponseController(w), number: after}
+	out.prime()
+	if !out.flush() || !out.replay(r.Context(), upTo) {
+		return
+	}
+	out.follow(r.Context(), k)
+}
+
+// prime begins with an event that gives the client the id to come back with, and how long to wait before it does.
+func (s *streamWriter) prime() {
+	switch {
+	case s.c.priming():
+		s.buf = sse.Append(s.buf, sse.Event{ID: eventID(s.st.id, s.number), Data: []byte{}, Retry: s.h.o.Retry})
+	case s.c.id != "":
+		s.buf = sse.Append(s.buf, sse.Event{Retry: s.h.o.Retry})
+	}
+}
+
+// add adds an event to what is to be written, and writes it when there is much. It reports false if the stream ends
+// with it, or the connection is lost.
+func (s *streamWriter) add(e Event) bool {
+	if e.Text != nil {
+		out := sse.Event{Data: e.Text}
+		if s.c.id != "" {
+			out.ID = eventID(s.st.id, e.Number)
+		}
+		s.buf = sse.Append(s.buf, out)
+	}
+	s.number = e.Number
+	if len(s.buf) > maxBuffer || e.Last {
+		return s.flush() && !e.Last
+	}
+	return true
+}
+
+// flush writes what there is. It reports false if the connection is lost, which it is too if the client takes nothing
+// for StallTimeout.
+func (s *streamWriter) flush() bool {
+	s.conn.SetWriteDeadline(time.Now().Add(s.h.o.StallTimeout))
+	_, err := s.w.Write(s.buf)
+	if err == nil {
+		err = s.conn.Flush()
+	}
+	s.conn.SetWriteDeadline(time.Time{}) // or it would end the exchange when nothing is written
+	if s.buf = s.buf[:0]; cap(s.buf) > 2*maxBuffer {
+		s.buf = nil
+	}
+	if err != nil {
+		s.h.o.Logger.Debug("connection lost", "session", s.c.id, "stream", s.st.id, "error", err)
+		return false
+	}
+	s.c.mu.Lock()
+	s.st.taken = max(s.st.taken, s.number)
+	s.c.mu.Unlock()
+	return true
+}
+
+// replay writes the events up to a number from the store. It reports false if the stream ended with them, or the
+// connection is lost.
+func (s *streamWriter) replay(ctx context.Context, upTo uint64) bool {
+	for s.number < upTo {
+		events, err := s.h.o.Store.Events(ctx, s.c.id, s.st.id, s.number)
+		if err != nil || len(events) == 0 && upTo != math.MaxUint64 || len(events) > 0 && events[0].Number > s.number+1 {
+			s.h.o.Logger.Warn("events are missing", "session", s.c.id, "stream", s.st.id, "after", s.number, "error", err)
+		}
+		if err != nil || len(events) == 0 {
+			break
+		}
+		for _, e := range events {
+			if e.Number > upTo { // it comes to the connection itself
+				return s.flush()
+			}
+			if !s.add(e) {
+				return false
+			}
+		}
+	}
+	return s.flush()
+}
+
+// follow writes events as they come.
+func (s *streamWriter) follow(ctx context.Context, k *sink) {
+	var idle, end <-chan time.Time
+	var timer *time.Timer
+	if s.h.o.KeepAlive > 0 {
+		timer = time.NewTimer(s.h.o.KeepAlive)
+		defer timer.Stop()
+		idle = timer.C
+	}
+	if s.h.o.MaxConnection > 0 && s.c.priming() {
+		t := time.NewTimer(s.h.o.MaxConnection)
+		defer t.Stop()
+		end = t.C
+	}
+	for closed := false; ; {
+		events, state := s.c.take(k)
+		for _, e := range events {
+			if !s.add(e) {
+				return
+			}
+		}
+		if len(s.buf) > 0 && !s.flush() || state == sinkOver || closed {
+			return
+		}
+		if state == sinkHangUp {
+			s.hangUp()
+			return
+		}
+		select {
+		case <-k.wake:
+		case <-idle:
+			s.buf = sse.AppendComment(s.buf, "")
+			timer.Reset(s.h.o.KeepAlive)
+		case <-end:
+			s.hangUp()
+			return
+		case <-s.c.done:
+			closed = true
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// hangUp says when to connect again, before the connection is closed.
+func (s *streamWriter) hangUp() {
+	s.buf = sse.Append(s.buf, sse.Event{Retry: s.h.o.Retry})
+	s.flush()
+}
+
+// sinkState is what becomes of a connection when it has taken all.
+type sinkState uint8
+
+const (
+	sinkOpen sinkState = iota
+	sinkOver
+	sinkHangUp
+)
+
+// take returns the events that wait for a connection, and forgets them.
+func (c *serverConn) take(k *sink) ([]Event, sinkState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	events := k.events
+	if len(events) > 0 {
+		c.took(k)
+	}
+	switch {
+	case k.over || k.cut:
+		return events, sinkOver
+	case k.hangUp:
+		return events, sinkHangUp
+	}
+	return events, sinkOpen
+}

@@ -1,0 +1,294 @@
+package streamable_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/internal/sse"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
+)
+
+// The tests of the handler run it in a real http.Server, over pipes in a bubble of synctest: time stands still unless
+// everybody waits, and a goroutine that is left at the end fails the test.
+
+// served is a handler that is being served.
+type served struct {
+	t       *testing.T
+	handler *streamable.Handler
+	http    *http.Client
+	tools   *tools
+	stop    func() // ends everything; the test does it in the end
+}
+
+// tools is what the servers of the tests do, by the name of the tool that is called.
+type tools struct {
+	mu       sync.Mutex
+	sessions []*session.Session
+	release  chan struct{} // "wait" returns when it is closed
+	started  chan struct{} // "wait" has started
+	stopped  chan error    // why "wait" has ended
+}
+
+// serve serves a handler with a client of its own, until the test ends.
+func serve(t *testing.T, o streamable.HandlerOptions) *served {
+	t.Helper()
+	s := &served{t: t, tools: &tools{release: make(chan struct{}), started: make(chan struct{}, 100), stopped: make(chan error, 100)}}
+	s.handler = streamable.NewHandler(s.tools.open, o)
+	listener, client := pipes(t)
+	s.http = client
+	server := &http.Server{Handler: s.handler}
+	over := make(chan struct{})
+	go func() { // ends when the server is closed
+		defer close(over)
+		server.Serve(listener)
+	}()
+	s.stop = sync.OnceFunc(func() {
+		s.handler.Close()
+		server.Close()
+		client.CloseIdleConnections()
+		<-over
+	})
+	t.Cleanup(s.stop)
+	return s
+}
+
+func (o *tools) open(_ *http.Request, conn transport.Conn) {
+	logging := mcp.ServerCapabilitiesTools{ListChanged: new(true)}
+	s := session.Serve(conn, &mcp.InitializeResult{
+		ServerInfo:   mcp.Implementation{Name: "test server", Version: "1"},
+		Capabilities: mcp.ServerCapabilities{Tools: &logging, Logging: json.RawMessage("{}")},
+	}, &session.Config{Handler: o.handle, ProgressInterval: -1})
+	o.mu.Lock()
+	o.sessions = append(o.sessions, s)
+	o.mu.Unlock()
+}
+
+// last is the session that was opened last.
+func (o *tools) last() *session.Session {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.sessions[len(o.sessions)-1]
+}
+
+func (o *tools) handle(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+	if req.Method != "tools/call" {
+		return nil, jsonrpc.MethodNotFound(req.Method)
+	}
+	var p mcp.CallToolRequestParams
+	if err := codec.Unmarshal(req.Params, &p); err != nil {
+		return nil, jsonrpc.InvalidParams(err)
+	}
+	peer, _ := session.PeerFrom(ctx)
+	text := string(p.Arguments)
+	switch p.Name {
+	case "echo":
+	case "who":
+		text = session.Principal(ctx)
+	case "wait":
+		o.started <- struct{}{}
+		select {
+		case <-o.release:
+		case <-ctx.Done():
+			o.stopped <- context.Cause(ctx)
+			return nil, context.Cause(ctx)
+		}
+	case "progress":
+		for i := range 5 {
+			if err := peer.Report(session.Progress{Value: float64(i + 1)}); err != nil {
+				return nil, err
+			}
+		}
+	case "log":
+		for i := range 3 {
+			err := peer.Notify(ctx, "notifications/message", &mcp.LoggingMessageNotificationParams{Level: "info", Data: fmt.Appendf(nil, "%d", i)})
+			if err != nil {
+				return nil, err
+			}
+		}
+	case "sample":
+		raw, err := peer.Call(ctx, "sampling/createMessage", session.Raw(`{"messages":[],"maxTokens":1}`))
+		if err != nil {
+			return nil, err
+		}
+		text = string(raw)
+	case "poll":
+		if !streamable.Disconnect(ctx) {
+			text = "not disconnected"
+		}
+		o.started <- struct{}{}
+		<-o.release
+	default:
+		return nil, jsonrpc.MethodNotFound(p.Name)
+	}
+	return &mcp.CallToolResult{Content: []mcp.ContentBlock{&mcp.TextContent{Text: text}}}, nil
+}
+
+// hello are the texts that open a session.
+const (
+	hello    = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"sampling":{}},"clientInfo":{"name":"c","version":"1"}}}`
+	helloOld = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
+	ready    = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
+)
+
+// call is a request for a tool; the tool's progress token is the id.
+func call(id int, tool string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":{"n":%d},"_meta":{"progressToken":%d}}}`, id, tool, id, id)
+}
+
+// result is the answer to call.
+func result(id int) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"{\"n\":%d}"}]}}`, id, id)
+}
+
+// do sends a request with the header fields that a client sends; further fields come in pairs, and the value "-" takes a
+// field away.
+func (s *served) do(method, body string, header ...string) *http.Response {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(s.t.Context(), method, "http://localhost/mcp", strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	if method == "POST" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(header); i += 2 {
+		switch {
+		case header[i+1] == "-":
+			r.Header.Del(header[i])
+		case header[i] == "Host":
+			r.Host = header[i+1]
+		default:
+			r.Header.Set(header[i], header[i+1])
+		}
+	}
+	response, err := s.http.Do(r)
+	if err != nil {
+		s.t.Fatalf("%s: %v", method, err)
+	}
+	s.t.Cleanup(func() { response.Body.Close() })
+	return response
+}
+
+// status sends a request and returns the status of the answer, after checking the body of a refusal.
+func (s *served) status(method, body string, header ...string) int {
+	s.t.Helper()
+	response := s.do(method, body, header...)
+	defer response.Body.Close()
+	if response.StatusCode >= 400 {
+		text, err := io.ReadAll(response.Body)
+		m, parseErr := jsonrpc.Parse(text)
+		if err != nil || parseErr != nil || m.Kind != jsonrpc.KindErrorResponse || response.Header.Get("Content-Type") != "application/json" {
+			s.t.Errorf("%s answered %d with %q, %v, %v", method, response.StatusCode, text, err, parseErr)
+		}
+	}
+	return response.StatusCode
+}
+
+// text sends a request that is answered with JSON.
+func (s *served) text(body string, header ...string) string {
+	s.t.Helper()
+	response := s.do("POST", body, header...)
+	text, err := io.ReadAll(response.Body)
+	if err != nil || response.Header.Get("Content-Type") != "application/json" {
+		s.t.Errorf("answered %d, %q with %q, %v", response.StatusCode, response.Header.Get("Content-Type"), text, err)
+	}
+	return string(text)
+}
+
+// opened opens a session and returns its id.
+func (s *served) opened(hello string, header ...string) string {
+	s.t.Helper()
+	response := s.do("POST", hello, header...)
+	id := response.Header.Get("MCP-Session-Id")
+	if response.StatusCode != 200 || id == "" {
+		s.t.Fatalf("initialize answered with %d, session %q", response.StatusCode, id)
+	}
+	response.Body.Close()
+	if status := s.status("POST", ready, append(header, "MCP-Session-Id", id)...); status != 202 {
+		s.t.Fatalf("initialized answered with %d", status)
+	}
+	return id
+}
+
+// events is an event stream that is being read.
+type events struct {
+	t    *testing.T
+	body io.ReadCloser
+	r    *sse.Reader
+	id   string // of the last event
+}
+
+// events sends a request that is answered with an event stream.
+func (s *served) events(method, body string, header ...string) *events {
+	s.t.Helper()
+	response := s.do(method, body, header...)
+	if response.StatusCode != 200 || response.Header.Get("Content-Type") != "text/event-stream" {
+		text, _ := io.ReadAll(response.Body)
+		s.t.Fatalf("%s answered with %d, %q: %s", method, response.StatusCode, response.Header.Get("Content-Type"), text)
+	}
+	return &events{t: s.t, body: response.Body, r: sse.NewReader(response.Body, 1<<20)}
+}
+
+// next returns the next event.
+func (e *events) next() (sse.Event, error) {
+	event, err := e.r.Next()
+	if err == nil {
+		e.id = event.ID
+	}
+	return event, err
+}
+
+// message returns the next event that is a message, or "" at the end.
+func (e *events) message() string {
+	e.t.Helper()
+	for {
+		event, err := e.next()
+		if err == io.EOF {
+			return ""
+		}
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		if len(event.Data) > 0 {
+			return string(bytes.TrimSpace(event.Data))
+		}
+	}
+}
+
+// messages returns the messages up to the end.
+func (e *events) messages() (list []string) {
+	e.t.Helper()
+	for {
+		m := e.message()
+		if m == "" {
+			return list
+		}
+		list = append(list, m)
+	}
+}
+
+// progress is what the tool progress sends for a token.
+func progress(token, value int) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":%d,"progressToken":%d}}`, value, token)
+}
+
+// soon is a context that ends before a test hangs.
+func soon(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}

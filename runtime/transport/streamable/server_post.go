@@ -1,0 +1,397 @@
+package streamable
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
+)
+
+// codeClosed is session.CodeClosing, by which requestors know that they may try again.
+const codeClosed = -32051
+
+// The header fields of the protocol, in the form in which package http has them.
+const (
+	headerSession  = "Mcp-Session-Id"
+	headerProtocol = "Mcp-Protocol-Version"
+)
+
+// posted is what a POST has brought.
+type posted struct {
+	body     []byte
+	messages [][]byte     // one, or those of a batch
+	requests []jsonrpc.ID // the ids of requests among them
+	params   []byte       // of initialize; nil if it is something else
+	batch    bool
+	open     bool // it is initialize
+	answer   bool // it is a response
+	quiet    bool // a notification that only matters to a session
+}
+
+// parsePosted takes a body apart.
+func parsePosted(body []byte) (posted, jsonrpc.ID, error) {
+	p := posted{body: body}
+	if jsonrpc.IsBatch(body) {
+		items, err := jsonrpc.ParseBatch(body, codec.NoCopy())
+		if err != nil {
+			return p, jsonrpc.ID{}, err
+		}
+		p.batch = true
+		for i := range items {
+			item := &items[i]
+			if item.Err != nil {
+				return p, jsonrpc.ID{}, item.Err
+			}
+			text, err := codec.Marshal(&item.Message)
+			if err != nil {
+				return p, jsonrpc.ID{}, err
+			}
+			p.add(&item.Message, text)
+		}
+		return p, jsonrpc.ID{}, nil
+	}
+	m, err := jsonrpc.Parse(body, codec.NoCopy())
+	if err != nil {
+		if m.Kind != jsonrpc.KindRequest {
+			m.ID = jsonrpc.ID{}
+		}
+		return p, m.ID, err
+	}
+	p.add(&m, body)
+	return p, m.ID, nil
+}
+
+// add notes a message.
+func (p *posted) add(m *jsonrpc.Message, text []byte) {
+	p.messages = append(p.messages, text)
+	switch m.Kind {
+	case jsonrpc.KindRequest:
+		p.requests = append(p.requests, m.ID)
+		if m.Method == "initialize" {
+			p.open, p.params = true, m.Params
+		}
+	case jsonrpc.KindNotification:
+		p.quiet = m.Method == "notifications/initialized" || m.Method == "notifications/cancelled"
+	default:
+		p.answer = true
+	}
+}
+
+// post takes a message of the client.
+func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Request) {
+	if !accepts(r, "application/json") || !accepts(r, "text/event-stream") {
+		guard.Refuse(w, http.StatusNotAcceptable, jsonrpc.CodeInvalidRequest, "the client does not accept both application/json and text/event-stream")
+		return
+	}
+	body, ok := guard.ReadBody(w, r, h.o.MaxMessage, h.o.ReadTimeout)
+	if !ok {
+		return
+	}
+	p, id, err := parsePosted(body)
+	if err != nil {
+		guard.RefuseCall(w, http.StatusBadRequest, id, &jsonrpc.Error{Code: jsonrpc.CodeOf(err), Message: err.Error()})
+		return
+	}
+	if p.batch && p.open {
+		guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "initialize must not be part of a batch")
+		return
+	}
+	if !p.open && !checkProtocol(w, r) {
+		return
+	}
+	c, ok := h.connFor(ctx, w, r, &p)
+	if !ok {
+		return
+	}
+	c.mu.Lock()
+	revision := c.revision
+	c.mu.Unlock()
+	if p.batch && revision != mcp.Revision20250326 {
+		guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "batches exist in revision 2025-03-26 only")
+		return
+	}
+	if err := c.enter(); err != nil {
+		refuse(w, err)
+		return
+	}
+	defer c.leave()
+	if len(p.requests) == 0 {
+		h.takeQuietly(ctx, w, r, c, &p)
+		return
+	}
+	h.exchange(ctx, w, r, c, &p)
+}
+
+// connFor returns the connection that a POST belongs to, or has answered.
+func (h *Handler) connFor(ctx context.Context, w http.ResponseWriter, r *http.Request, p *posted) (c *serverConn, ok bool) {
+	principal, _ := transport.Principal(ctx)
+	id := r.Header.Get(headerSession)
+	var err error
+	switch {
+	case h.o.Stateless && p.answer:
+		guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "there is no session: nothing was asked")
+		return nil, false
+	case h.o.Stateless && len(p.requests) == 0 && p.quiet && !p.batch:
+		w.WriteHeader(http.StatusAccepted)
+		return nil, false
+	case h.o.Stateless:
+		c, err = h.newConn(r, "", principal, func(c *serverConn) {
+			if !p.open {
+				c.resumed, c.revision = true, protocolOf(r)
+			}
+		})
+	case id != "":
+		if c = h.find(ctx, r, id, principal); c == nil {
+			refuse(w, ErrUnknown)
+			return nil, false
+		}
+	case p.open:
+		c, err = h.newSession(r, principal)
+	default:
+		guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "MCP-Session-Id is missing")
+		return nil, false
+	}
+	if err != nil {
+		refuse(w, err)
+		return nil, false
+	}
+	return c, true
+}
+
+// takeQuietly hands over what has no answer.
+func (h *Handler) takeQuietly(ctx context.Context, w http.ResponseWriter, r *http.Request, c *serverConn, p *posted) {
+	for _, text := range p.messages {
+		if err := c.in.Put(r.Context(), transport.Message{Text: text, Context: ctx}); err != nil {
+			refuse(w, err)
+			return
+		}
+	}
+	if c.id == "" {
+		c.in.Close(io.EOF) // the owner may finish what it is at
+	}
+	w.WriteHeader(http.StatusAccepted)
+}
+
+// exchange hands over requests and brings their answers.
+func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.Request, c *serverConn, p *posted) {
+	k := newSink()
+	st, err := c.begin(p.requests, p.body, k)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	defer c.detach(st, k)
+	ctx = &origin{ctx, c, st}
+	for _, text := range p.messages {
+		if err := c.in.Put(r.Context(), transport.Message{Text: text, Context: ctx}); err != nil {
+			c.abandon(st, p.requests)
+			refuse(w, err)
+			return
+		}
+	}
+	opening := p.open && !c.isOpen()
+	switch answer, reply := h.await(r, c, k, opening); reply {
+	case replyJSON:
+		if opening && c.id != "" && !h.opened(ctx, w, c, p.params, answer) {
+			defer c.in.Close(transport.ErrClosed)
+		}
+		writeJSON(w, answer, h.o.StallTimeout)
+	case replyStream:
+		c.start(st)
+		h.serveStream(w, r, c, st, k, 0, 0)
+	case replyClosed:
+		guard.RefuseCall(w, http.StatusOK, p.requests[0], &jsonrpc.Error{Code: codeClosed, Message: "the session has ended"})
+	case replyNothing:
+		if opening {
+			c.in.Close(transport.ErrClosed) // nobody knows the session
+		}
+	}
+}
+
+// reply is how a request is answered.
+type reply uint8
+
+const (
+	replyNothing reply = iota // the client is gone
+	replyJSON
+	replyStream
+	replyClosed // the session has ended
+)
+
+// await waits until it is clear how a request is answered. JSON alone says that it must not be a stream because the
+// answer takes long.
+func (h *Handler) await(r *http.Request, c *serverConn, k *sink, patient bool) (answer []byte, how reply) {
+	var late <-chan time.Time
+	if !patient {
+		if h.o.StreamAfter == 0 {
+			return nil, replyStream
+		}
+		timer := time.NewTimer(h.o.StreamAfter)
+		defer timer.Stop()
+		late = timer.C
+	}
+	gone := r.Context().Done()
+	for over := false; ; {
+		c.mu.Lock()
+		switch {
+		case k.answer != nil:
+			answer, how = k.answer, replyJSON
+		case k.over || len(k.events) > 0 || k.hangUp:
+			how = replyStream
+		case over:
+			how = replyClosed
+		}
+		c.mu.Unlock()
+		if how != replyNothing {
+			return answer, how
+		}
+		select {
+		case <-k.wake:
+		case <-c.done:
+			over = true
+		case <-late:
+			return nil, replyStream
+		case <-gone:
+			return nil, replyNothing
+		}
+	}
+}
+
+// opened completes a new session with the answer to initialize, if that is a result, and names it to the client.
+func (h *Handler) opened(ctx context.Context, w http.ResponseWriter, c *serverConn, params, answer []byte) bool {
+	m, err := jsonrpc.Parse(answer, codec.NoCopy())
+	if err != nil || m.Kind != jsonrpc.KindResponse {
+		return false
+	}
+	var result mcp.InitializeResult
+	if err := codec.Unmarshal(m.Result, &result); err != nil {
+		return false
+	}
+	c.mu.Lock()
+	c.revision, c.client = mcp.Revision(result.ProtocolVersion), params
+	o := Opening{Principal: c.principal, Revision: c.revision, Client: c.client}
+	c.mu.Unlock()
+	if store, ok := h.o.Store.(SessionStore); ok {
+		if err := store.Keep(ctx, c.id, o); err != nil {
+			h.o.Logger.Error("session not kept", "session", c.id, "error", err)
+		}
+	}
+	w.Header()[headerSession] = []string{c.id}
+	return true
+}
+
+// isOpen reports whether initialize was answered.
+func (c *serverConn) isOpen() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.revision != ""
+}
+
+// writeJSON answers with a message, to a client that takes it within timeout.
+func writeJSON(w http.ResponseWriter, text []byte, timeout time.Duration) {
+	if len(text) > 32<<10 { // less has room in the buffers of the system
+		conn := http.NewResponseController(w)
+		conn.SetWriteDeadline(time.Now().Add(timeout))
+		defer conn.SetWriteDeadline(time.Time{})
+	}
+	guard.WriteJSON(w, http.StatusOK, text)
+}
+
+// refuse answers a request that was not taken because of err.
+func refuse(w http.ResponseWriter, err error) {
+	status := http.StatusServiceUnavailable
+	code := int64(codeClosed)
+	switch {
+	case errors.Is(err, ErrUnknown), errors.Is(err, transport.ErrClosed):
+		status, code, err = http.StatusNotFound, jsonrpc.CodeInvalidRequest, errors.New("no such session")
+	case errors.Is(err, errTooMany), errors.Is(err, errTooManyStreams), errors.Is(err, transport.ErrStalled):
+		status, code = http.StatusTooManyRequests, codeOverloaded
+	case errors.Is(err, errIDInUse):
+		status, code = http.StatusBadRequest, jsonrpc.CodeInvalidRequest
+	}
+	guard.Refuse(w, status, code, err.Error())
+}
+
+// codeOverloaded is session.CodeOverloaded, by which requestors know that they may try again.
+const codeOverloaded = -32050
+
+// checkProtocol reports whether the revision that a request names is one that there is, or has answered.
+func checkProtocol(w http.ResponseWriter, r *http.Request) bool {
+	values := r.Header[headerProtocol]
+	if len(values) == 0 || len(values) == 1 && knownRevision(values[0]) {
+		return true
+	}
+	guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "the revision in MCP-Protocol-Version is not supported")
+	return false
+}
+
+// protocolOf is the revision that a request without a session is made in (MCP transports, "Protocol Version Header").
+func protocolOf(r *http.Request) mcp.Revision {
+	if v := r.Header.Get(headerProtocol); v != "" {
+		return mcp.Revision(v)
+	}
+	return mcp.Revision20250326
+}
+
+// accepts reports whether the client takes answers of a media type.
+func accepts(r *http.Request, kind string) bool {
+	values := r.Header["Accept"]
+	if len(values) == 0 {
+		return true
+	}
+	family, _, _ := strings.Cut(kind, "/")
+	for _, value := range values {
+		for part := range strings.SplitSeq(value, ",") {
+			name, _, _ := strings.Cut(part, ";")
+			name = strings.TrimSpace(name)
+			if strings.EqualFold(name, kind) || name == "*/*" || strings.EqualFold(name, family+"/*") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// origin is the context of a message, from which one gets at the stream of the exchange that brought it.
+type origin struct {
+	context.Context
+	c  *serverConn
+	st *serverStream
+}
+
+type originKey struct{}
+
+func (o *origin) Value(key any) any {
+	if key == (originKey{}) {
+		return o
+	}
+	return o.Context.Value(key)
+}
+
+// Disconnect sends the client of the request that is being served under ctx to connect again, so that no connection is
+// held while nothing comes: the stream goes on, and the client finds there what was sent meanwhile. It reports false
+// if there is no such connection, or the client could not come back (MCP transports, "Sending Messages to the
+// Server").
+func Disconnect(ctx context.Context) bool {
+	o, ok := ctx.Value(originKey{}).(*origin)
+	if !ok || !o.c.priming() {
+		return false
+	}
+	o.c.mu.Lock()
+	defer o.c.mu.Unlock()
+	k := o.st.sink
+	if k == nil || o.st.over {
+		return false
+	}
+	k.hangUp = true
+	k.signal()
+	return true
+}

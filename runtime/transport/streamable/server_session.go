@@ -1,0 +1,126 @@
+package streamable
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+)
+
+// sweepLater makes sure that idle sessions will be looked for. It is called with mu held.
+func (h *Handler) sweepLater() {
+	if h.sweep == nil && h.o.IdleTimeout > 0 && !h.draining {
+		h.sweep = time.AfterFunc(h.o.IdleTimeout/4, h.sweepIdle) // its goroutine ends by itself
+	}
+}
+
+// sweepIdle ends the sessions in which nothing has happened for long.
+func (h *Handler) sweepIdle() {
+	h.mu.Lock()
+	h.sweep = nil
+	conns := make([]*serverConn, 0, len(h.sessions))
+	for _, c := range h.sessions {
+		conns = append(conns, c)
+	}
+	if len(conns) > 0 {
+		h.sweepLater()
+	}
+	h.mu.Unlock()
+	for _, c := range conns {
+		if t, idle := c.idleSince(); idle && time.Since(t) >= h.o.IdleTimeout {
+			h.o.Logger.Info("session expired", "session", c.id)
+			if err := c.Close(); err != nil {
+				h.o.Logger.Error("session not forgotten", "session", c.id, "error", err)
+			}
+		}
+	}
+}
+
+// load goes on with a session that is in the store, and returns its connection, or nil if there is none. Of many that
+// want the same session at once, one loads it.
+func (h *Handler) load(ctx context.Context, r *http.Request, store SessionStore, id, principal string) *serverConn {
+	for {
+		h.mu.Lock()
+		c, busy := h.sessions[id], h.loading[id]
+		if c == nil && busy == nil {
+			busy = make(chan struct{})
+			h.loading[id] = busy
+			h.mu.Unlock()
+			c = h.loadNow(ctx, r, store, id, principal)
+			h.mu.Lock()
+			delete(h.loading, id)
+			h.mu.Unlock()
+			close(busy)
+			return c
+		}
+		h.mu.Unlock()
+		if c != nil {
+			return c
+		}
+		select {
+		case <-busy:
+		case <-r.Context().Done():
+			return nil
+		}
+	}
+}
+
+func (h *Handler) loadNow(ctx context.Context, r *http.Request, store SessionStore, id, principal string) *serverConn {
+	opening, streams, err := store.Load(ctx, id)
+	if err != nil {
+		if !errors.Is(err, ErrUnknown) {
+			h.o.Logger.Error("session not loaded", "session", id, "error", err)
+		}
+		return nil
+	}
+	if opening.Principal != principal {
+		return nil
+	}
+	c, err := h.newConn(r, id, principal, func(c *serverConn) {
+		c.resumed, c.revision, c.client = true, opening.Revision, opening.Client
+		for _, kept := range streams {
+			c.restore(ctx, kept)
+		}
+	})
+	if err != nil {
+		h.o.Logger.Warn("session not loaded", "session", id, "error", err)
+		return nil
+	}
+	h.o.Logger.Info("session loaded", "session", id)
+	return c
+}
+
+// restore goes on with a stream from the store. Requests that were not answered never will be: whoever has sent them is
+// told so.
+func (c *serverConn) restore(ctx context.Context, kept KeptStream) {
+	if n, err := strconv.ParseUint(kept.Stream, 36, 64); err == nil {
+		c.nextStream = max(c.nextStream, n+1)
+	}
+	if kept.Stream == standing {
+		st := c.streams[standing]
+		st.last, st.taken = kept.Last.Number, kept.Last.Number
+		return
+	}
+	if kept.Last.Last {
+		return
+	}
+	p, _, err := parsePosted(kept.Message)
+	if err != nil || len(p.requests) == 0 {
+		return
+	}
+	st := newServerStream(kept.Stream)
+	st.kept, st.last = true, kept.Last.Number
+	for i, id := range p.requests {
+		m := jsonrpc.NewErrorResponse(id, &jsonrpc.Error{Code: codeClosed, Message: "the server was restarted while it served the request"})
+		text, err := codec.Marshal(&m)
+		if err != nil {
+			return // cannot be: the id was read
+		}
+		st.last++
+		c.keep(ctx, st, false, Event{Number: st.last, Text: text, Last: i == len(p.requests)-1})
+	}
+}

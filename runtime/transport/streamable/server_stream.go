@@ -1,0 +1,276 @@
+package streamable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mcpwire/mcpwire/runtime/transport"
+)
+
+var (
+	errNoStream       = errors.New("no stream for what belongs to no request")
+	errTooManyStreams = errors.New("too many streams")
+	errIDInUse        = errors.New("a request with this id is being served")
+)
+
+// serverStream is a sequence of events, which goes on whatever becomes of the connections that it is read by. At most one
+// connection at a time takes its events. All but id and order is guarded by the mu of the connection.
+type serverStream struct {
+	id      string
+	order   sync.Mutex // held while an event is added, so that they are kept and sent in order
+	message []byte     // that it was opened for, until it is kept
+
+	kept       bool   // it is an event stream: what is sent has a number, and is kept
+	last       uint64 // number of the newest event
+	taken      uint64 // number of the newest event that some connection has taken
+	unanswered int    // requests without an answer; 0 for the standing stream
+	over       bool   // nothing comes any more
+	sink       *sink  // the connection; nil if there is none
+}
+
+func newServerStream(id string) *serverStream {
+	return &serverStream{id: id, kept: id == standing}
+}
+
+// sink is the connection that takes the events of a stream. All but wake is guarded by the mu of the connection.
+type sink struct {
+	wake   chan struct{} // holds one: something has changed
+	after  uint64        // what it has taken, or gets from the store
+	events []Event       // that come after those in the store, and wait
+	size   int           // of events, in bytes
+	answer []byte        // that is sent without a stream
+	over   bool          // nothing comes any more
+	cut    bool          // it is not wanted any more
+	hangUp bool          // it shall send the client to connect again
+}
+
+func newSink() *sink { return &sink{wake: make(chan struct{}, 1)} }
+
+// signal wakes whoever serves the sink.
+func (k *sink) signal() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// send adds a message to a stream, and waits while its connection has too much to take already.
+func (c *serverConn) send(ctx context.Context, st *serverStream, m transport.Message) error {
+	st.order.Lock()
+	k, err := c.add(ctx, st, m)
+	st.order.Unlock()
+	if k == nil {
+		return err
+	}
+	c.waitForRoom(ctx, k)
+	return nil
+}
+
+// add adds a message to a stream, and returns the connection that it goes to, if that takes events. It is called with
+// the order of the stream held.
+func (c *serverConn) add(ctx context.Context, st *serverStream, m transport.Message) (*sink, error) {
+	c.mu.Lock()
+	switch {
+	case c.over:
+		c.mu.Unlock()
+		return nil, transport.ErrClosed
+	case st.over:
+		c.mu.Unlock()
+		return nil, nil
+	}
+	if m.Answer {
+		delete(c.calls, m.For)
+		st.unanswered--
+		if !st.kept && st.unanswered == 0 {
+			c.answerAlone(st, m.Text)
+			c.mu.Unlock()
+			return nil, nil
+		}
+	}
+	e := Event{Number: st.last + 1, Text: m.Text, Last: m.Answer && st.unanswered == 0}
+	begin := !st.kept
+	st.kept = true
+	c.mu.Unlock()
+
+	keepErr := c.keep(ctx, st, begin, e)
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	st.last = e.Number
+	if e.Last {
+		c.finish(st)
+	}
+	k := st.sink
+	if k == nil {
+		if keepErr != nil && !m.Answer {
+			return nil, &transport.MessageError{Err: keepErr}
+		}
+		return nil, nil
+	}
+	k.events = append(k.events, e)
+	k.size += len(e.Text) + eventOverhead
+	c.pending += len(e.Text) + eventOverhead
+	k.over = e.Last
+	k.signal()
+	return k, nil
+}
+
+// answerAlone gives the only message of a stream to its connection. It is called with mu held.
+func (c *serverConn) answerAlone(st *serverStream, text []byte) {
+	c.finish(st)
+	if k := st.sink; k != nil { // or the client has hung up, and cannot come back
+		k.answer, k.over = text, true
+		k.signal()
+	}
+}
+
+// finish notes that nothing comes on a stream any more. It is called with mu held.
+func (c *serverConn) finish(st *serverStream) {
+	st.over = true
+	delete(c.streams, st.id)
+	if c.id == "" { // that was all
+		c.in.Close(transport.ErrClosed)
+	}
+}
+
+// keep puts an event into the store, behind the beginning of the stream if that is new. It is called with the order of
+// the stream held.
+func (c *serverConn) keep(ctx context.Context, st *serverStream, begin bool, e Event) error {
+	store := c.h.o.Store
+	if store == nil {
+		return nil
+	}
+	ctx = context.WithoutCancel(ctx)
+	if begin {
+		c.keepBeginning(ctx, st)
+	}
+	err := store.Append(ctx, c.id, st.id, e)
+	if err != nil {
+		c.h.o.Logger.Error("event not kept", "session", c.id, "stream", st.id, "error", err)
+	}
+	return err
+}
+
+// keepBeginning notes in the store that a stream has begun.
+func (c *serverConn) keepBeginning(ctx context.Context, st *serverStream) {
+	if store, ok := c.h.o.Store.(SessionStore); ok {
+		if err := store.Begin(ctx, c.id, st.id, st.message); err != nil {
+			c.h.o.Logger.Error("stream not kept", "session", c.id, "stream", st.id, "error", err)
+		}
+	}
+	st.message = nil
+}
+
+// start makes a stream an event stream, before the first message if it comes to that, so that its client can resume.
+func (c *serverConn) start(st *serverStream) {
+	st.order.Lock()
+	defer st.order.Unlock()
+	c.mu.Lock()
+	begin := !st.kept && !st.over
+	if begin {
+		st.kept = true
+	}
+	c.mu.Unlock()
+	if begin && c.h.o.Store != nil {
+		c.keepBeginning(context.Background(), st)
+	}
+}
+
+// waitForRoom waits until not too much waits for a connection any more. One that takes nothing at all for StallTimeout
+// is cut: what waits for it is in the store.
+func (c *serverConn) waitForRoom(ctx context.Context, k *sink) {
+	var timer *time.Timer
+	for {
+		c.mu.Lock()
+		if c.over || k.cut || k.size == 0 || c.pending <= c.h.o.MaxQueue {
+			c.mu.Unlock()
+			return
+		}
+		if c.room == nil {
+			c.room = make(chan struct{})
+		}
+		room, before := c.room, k.size
+		c.mu.Unlock()
+		if timer == nil {
+			timer = time.NewTimer(c.h.o.StallTimeout)
+			defer timer.Stop()
+		}
+		select {
+		case <-room:
+			timer.Reset(c.h.o.StallTimeout)
+		case <-ctx.Done():
+			return
+		case <-c.done:
+			return
+		case <-timer.C:
+			c.mu.Lock()
+			if k.size >= before {
+				c.cut(k)
+			}
+			c.mu.Unlock()
+			timer.Reset(c.h.o.StallTimeout)
+		}
+	}
+}
+
+// cut lets go of a connection, and of what waits for it. It is called with mu held.
+func (c *serverConn) cut(k *sink) {
+	k.cut = true
+	c.took(k)
+	k.signal()
+}
+
+// took forgets what waits for a connection: it was taken, or never will be. It is called with mu held.
+func (c *serverConn) took(k *sink) {
+	c.pending -= k.size
+	k.events, k.size = nil, 0
+	if c.room != nil {
+		close(c.room)
+		c.room = nil
+	}
+}
+
+// attach makes k the connection of a stream, in the place of one that it may have, from the event after a number on.
+// The events up to the one it returns are to be taken from the store.
+func (c *serverConn) attach(st *serverStream, k *sink, after uint64) (upTo uint64, err error) {
+	st.order.Lock()
+	defer st.order.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if after > st.last {
+		return 0, fmt.Errorf("%w: event %d has not been sent", ErrUnknown, after)
+	}
+	if st.sink != nil {
+		c.cut(st.sink)
+	}
+	st.sink = k
+	k.over = st.over
+	return st.last, nil
+}
+
+// detach takes k away from a stream, which goes on without a connection.
+func (c *serverConn) detach(st *serverStream, k *sink) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if st.sink == k {
+		st.sink = nil
+	}
+	c.cut(k)
+}
+
+// eventID is the id of an event: it names the stream, and the place in it.
+func eventID(stream string, number uint64) string {
+	return stream + "-" + strconv.FormatUint(number, 10)
+}
+
+// parseEventID takes an id apart.
+func parseEventID(id string) (stream string, number uint64, ok bool) {
+	stream, digits, ok := strings.Cut(id, "-")
+	number, err := strconv.ParseUint(digits, 10, 64)
+	return stream, number, ok && err == nil && stream != "" && len(id) <= maxID
+}

@@ -1,0 +1,346 @@
+package streamable_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
+)
+
+// Proves HTTP-01, HTTP-09, HTTP-11, HTTP-38, HTTP-40, HTTP-43, HTTP-44 and HTTP-47.
+func TestServerSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{})
+		response := s.do("POST", hello)
+		id := response.Header.Get("MCP-Session-Id")
+		response.Body.Close()
+		for _, c := range []byte(id) {
+			if c < 0x21 || c > 0x7E {
+				t.Errorf("session id %q", id)
+			}
+		}
+		response = s.do("POST", ready, "MCP-Session-Id", id)
+		if response.StatusCode != 202 || response.ContentLength != 0 {
+			t.Errorf("a notification is answered with %d and %d bytes", response.StatusCode, response.ContentLength)
+		}
+		for i := range 3 {
+			if diff := cmp.Diff(result(i), s.text(call(i, "echo"), "MCP-Session-Id", id)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		}
+		stream := s.events("GET", "", "MCP-Session-Id", id)
+		stream.body.Close()
+		for _, test := range []struct {
+			method, body, id string
+			want             int
+		}{
+			{"POST", call(1, "echo"), "-", 400},
+			{"GET", "", "-", 400},
+			{"DELETE", "", "-", 400},
+			{"POST", call(1, "echo"), "unknown", 404},
+			{"POST", hello, "unknown", 404},
+			{"GET", "", "unknown", 404},
+			{"DELETE", "", "unknown", 404},
+			{"DELETE", "", id, 204},
+			{"POST", call(1, "echo"), id, 404},
+			{"POST", ready, id, 404},
+			{"GET", "", id, 404},
+			{"DELETE", "", id, 404},
+		} {
+			if got := s.status(test.method, test.body, "MCP-Session-Id", test.id); got != test.want {
+				t.Errorf("%s %s with session %q: %d, want %d", test.method, test.body, test.id, got, test.want)
+			}
+		}
+	})
+}
+
+// Proves HTTP-39.
+func TestServerSessionIDs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{})
+		seen := map[string]bool{}
+		for range 200 {
+			id := s.opened(hello)
+			if seen[id] || len(id) < 26 {
+				t.Fatalf("session id %q, seen before: %v", id, seen[id])
+			}
+			seen[id] = true
+		}
+	})
+}
+
+// Proves HTTP-02, HTTP-03, HTTP-08, HTTP-10, HTTP-43 and HTTP-51.
+func TestServerRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{MaxMessage: 1000, Hosts: []string{"localhost"}})
+		id := s.opened(hello)
+		for _, test := range []struct {
+			name, method, body string
+			header             []string
+			want               int
+		}{
+			{"another method", "PUT", "", nil, 405},
+			{"HEAD", "PATCH", "", nil, 405},
+			{"a foreign page", "POST", hello, []string{"Origin", "http://evil.example.com"}, 403},
+			{"a foreign page that listens", "GET", "", []string{"Origin", "http://evil.example.com"}, 403},
+			{"a foreign page that deletes", "DELETE", "", []string{"Origin", "http://evil.example.com"}, 403},
+			{"another name", "POST", hello, []string{"Host", "evil.example.com"}, 403},
+			{"accepting nothing of use", "POST", hello, []string{"Accept", "text/html"}, 406},
+			{"accepting JSON only", "POST", hello, []string{"Accept", "application/json"}, 406},
+			{"accepting streams only", "POST", hello, []string{"Accept", "text/event-stream"}, 406},
+			{"listening without accepting streams", "GET", "", []string{"Accept", "application/json"}, 406},
+			{"another type", "POST", hello, []string{"Content-Type", "text/plain"}, 415},
+			{"no type", "POST", hello, []string{"Content-Type", "-"}, 415},
+			{"too long", "POST", strings.Repeat(" ", 1001), nil, 413},
+			{"nothing", "POST", "", nil, 400},
+			{"broken JSON", "POST", `{"jsonrpc":`, nil, 400},
+			{"no message", "POST", `{}`, nil, 400},
+			{"another version of JSON-RPC", "POST", `{"jsonrpc":"1.0","id":1,"method":"ping"}`, nil, 400},
+			{"an id that is none", "POST", `{"jsonrpc":"2.0","id":null,"method":"ping"}`, nil, 400},
+			{"two messages", "POST", ready + ready, nil, 400},
+			{"a batch", "POST", "[" + ready + "," + call(1, "echo") + "]", nil, 400},
+			{"an unknown revision", "POST", call(1, "echo"), []string{"MCP-Protocol-Version", "1900-01-01"}, 400},
+			{"listening in an unknown revision", "GET", "", []string{"MCP-Protocol-Version", "1900-01-01"}, 400},
+			{"deleting in an unknown revision", "DELETE", "", []string{"MCP-Protocol-Version", "1900-01-01"}, 400},
+			{"an event that was never sent", "GET", "", []string{"Last-Event-ID", "0-7"}, 400},
+			{"a stream that never was", "GET", "", []string{"Last-Event-ID", "zz-1"}, 400},
+			{"what is no event id", "GET", "", []string{"Last-Event-ID", "1"}, 400},
+			{"an endless event id", "GET", "", []string{"Last-Event-ID", strings.Repeat("1", 200) + "-1"}, 400},
+			{"an endless session id", "GET", "", []string{"MCP-Session-Id", strings.Repeat("1", 200)}, 404},
+			{"a session that is open", "POST", hello, nil, 200},
+			{"wildcards", "POST", call(2, "echo"), []string{"Accept", "*/*"}, 200},
+			{"more wildcards", "POST", call(2, "echo"), []string{"Accept", "text/*;q=0.5", "Accept", "application/*, text/*"}, 200},
+			{"an older revision, which there is", "POST", call(2, "echo"), []string{"MCP-Protocol-Version", "2025-06-18"}, 200},
+		} {
+			if got := s.status(test.method, test.body, append([]string{"MCP-Session-Id", id}, test.header...)...); got != test.want {
+				t.Errorf("%s: %d, want %d", test.name, got, test.want)
+			}
+		}
+	})
+}
+
+func TestServerTellsAllowedMethods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, test := range []struct {
+			stateless bool
+			want      string
+		}{{false, "GET, POST, DELETE"}, {true, "POST"}} {
+			s := serve(t, streamable.HandlerOptions{Stateless: test.stateless})
+			response := s.do("PUT", "")
+			if got := response.Header.Get("Allow"); got != test.want {
+				t.Errorf("Allow: %s", got)
+			}
+		}
+	})
+}
+
+// Proves HTTP-25, HTTP-47 and HTTP-50.
+func TestServerStateless(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{Stateless: true})
+		response := s.do("POST", hello)
+		if id, ok := response.Header["Mcp-Session-Id"]; response.StatusCode != 200 || ok {
+			t.Errorf("initialize: status %d, session %q", response.StatusCode, id)
+		}
+		for _, test := range []struct {
+			method, body string
+			want         int
+		}{
+			{"POST", ready, 202},
+			{"POST", `{"jsonrpc":"2.0","method":"notifications/custom"}`, 202},
+			{"POST", `{"jsonrpc":"2.0","id":1,"result":{}}`, 400},
+			{"GET", "", 405},
+			{"DELETE", "", 405},
+			{"POST", `{"jsonrpc":"2.0","id":1,"method":"unknown"}`, 200},
+		} {
+			if got := s.status(test.method, test.body); got != test.want {
+				t.Errorf("%s %s: %d, want %d", test.method, test.body, got, test.want)
+			}
+		}
+		if diff := cmp.Diff(result(7), s.text(call(7, "echo"))); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		want := []string{progress(8, 1), progress(8, 2), progress(8, 3), progress(8, 4), progress(8, 5), result(8)}
+		stream := s.events("POST", call(8, "progress"))
+		if diff := cmp.Diff(want, stream.messages()); diff != "" || stream.id != "" {
+			t.Errorf("last id %q, (-want +got):\n%s", stream.id, diff)
+		}
+		if got := s.text(call(9, "sample")); !strings.Contains(got, "sampling") || !strings.Contains(got, "error") {
+			t.Errorf("asking a client of whom nothing is known: %s", got)
+		}
+		synctest.Wait()
+		s.tools.mu.Lock()
+		defer s.tools.mu.Unlock()
+		for i, open := range s.tools.sessions {
+			select {
+			case <-open.Done():
+			default:
+				t.Errorf("session %d is still there", i)
+			}
+		}
+	})
+}
+
+// Proves HTTP-22.
+func TestServerStatelessGoesOnWithoutItsClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{Stateless: true})
+		stream := s.events("POST", call(1, "wait")) // after a while
+		<-s.tools.started
+		stream.body.Close()
+		synctest.Wait()
+		select {
+		case err := <-s.tools.stopped:
+			t.Errorf("cancelled: %v", err)
+		default:
+		}
+		close(s.tools.release)
+		<-s.tools.last().Done()
+	})
+}
+
+func TestServerPrincipals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{Principal: func(r *http.Request) (string, error) {
+			if name := r.Header.Get("Authorization"); name != "" {
+				return name, nil
+			}
+			return "", http.ErrNoCookie
+		}})
+		id := s.opened(hello, "Authorization", "ann")
+		if got := s.text(call(1, "who"), "MCP-Session-Id", id, "Authorization", "ann"); !strings.Contains(got, `"text":"ann"`) {
+			t.Errorf("ann is told %s", got)
+		}
+		// Proves HTTP-05.
+		for _, test := range []struct {
+			who  string
+			want int
+		}{{"bob", 404}, {"-", 401}} {
+			for _, method := range []string{"POST", "GET", "DELETE"} {
+				body := ""
+				if method == "POST" {
+					body = call(1, "who")
+				}
+				if got := s.status(method, body, "MCP-Session-Id", id, "Authorization", test.who); got != test.want {
+					t.Errorf("%s by %s: %d, want %d", method, test.who, got, test.want)
+				}
+			}
+		}
+	})
+}
+
+func TestServerSessionsExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{IdleTimeout: time.Minute})
+		idle, busy, listening := s.opened(hello), s.opened(hello), s.opened(hello)
+		stream := s.events("POST", call(1, "wait"), "MCP-Session-Id", busy)
+		stream.body.Close() // the work goes on
+		standing := s.events("GET", "", "MCP-Session-Id", listening)
+		go io.Copy(io.Discard, standing.body) // ends with the session
+		time.Sleep(40 * time.Second)
+		if got := s.status("POST", call(2, "echo"), "MCP-Session-Id", idle); got != 200 {
+			t.Errorf("before the time: %d", got)
+		}
+		time.Sleep(40 * time.Second)
+		if got := s.status("POST", call(2, "echo"), "MCP-Session-Id", idle); got != 200 {
+			t.Errorf("after having been used: %d", got)
+		}
+		time.Sleep(80 * time.Second)
+		for id, want := range map[string]int{idle: 404, busy: 200, listening: 200} {
+			if got := s.status("POST", call(3, "echo"), "MCP-Session-Id", id); got != want {
+				t.Errorf("after the time: %d, want %d", got, want)
+			}
+		}
+		close(s.tools.release)
+	})
+}
+
+func TestServerLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{MaxSessions: 2, MaxStreams: 3})
+		a, b := s.opened(hello), s.opened(hello)
+		response := s.do("POST", hello)
+		if response.StatusCode != 429 || response.Header.Get("Retry-After") == "" {
+			t.Errorf("a session too many: %d, header %v", response.StatusCode, response.Header)
+		}
+		var streams []*events
+		for i := range 3 {
+			streams = append(streams, s.events("POST", call(i, "wait"), "MCP-Session-Id", a))
+		}
+		if got := s.status("POST", call(3, "echo"), "MCP-Session-Id", a); got != 429 {
+			t.Errorf("a stream too many: %d", got)
+		}
+		if got := s.status("POST", call(3, "echo"), "MCP-Session-Id", b); got != 200 {
+			t.Errorf("another session: %d", got)
+		}
+		close(s.tools.release)
+		for i, stream := range streams {
+			if diff := cmp.Diff([]string{result(i)}, stream.messages()); diff != "" {
+				t.Errorf("stream %d (-want +got):\n%s", i, diff)
+			}
+		}
+		if got := s.status("POST", call(3, "echo"), "MCP-Session-Id", a); got != 200 {
+			t.Errorf("after the streams have ended: %d", got)
+		}
+		if got := s.status("DELETE", "", "MCP-Session-Id", b); got != 204 {
+			t.Errorf("delete: %d", got)
+		}
+		s.opened(hello)
+	})
+}
+
+func TestServerRefusesAnIDThatIsInUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{})
+		id := s.opened(hello)
+		stream := s.events("POST", call(1, "wait"), "MCP-Session-Id", id)
+		if got := s.status("POST", call(1, "echo"), "MCP-Session-Id", id); got != 400 {
+			t.Errorf("the same id: %d", got)
+		}
+		close(s.tools.release)
+		if diff := cmp.Diff([]string{result(1)}, stream.messages()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(result(1), s.text(call(1, "echo"), "MCP-Session-Id", id)); diff != "" {
+			t.Errorf("the same id again (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestServerShutdown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{})
+		id := s.opened(hello)
+		standing := s.events("GET", "", "MCP-Session-Id", id)
+		stream := s.events("POST", call(1, "wait"), "MCP-Session-Id", id)
+		<-s.tools.started
+		over := make(chan error)
+		go func() { over <- s.handler.Shutdown(soon(t)) }() // ends with the shutdown
+		synctest.Wait()
+		if got := s.status("POST", hello); got != 503 {
+			t.Errorf("a new session: %d", got)
+		}
+		if got := s.status("POST", call(2, "echo"), "MCP-Session-Id", id); got != 503 {
+			t.Errorf("a new request: %d", got)
+		}
+		close(s.tools.release)
+		if diff := cmp.Diff([]string{result(1)}, stream.messages()); diff != "" {
+			t.Errorf("what was being served (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]string(nil), standing.messages()); diff != "" {
+			t.Errorf("the standing stream (-want +got):\n%s", diff)
+		}
+		if err := <-over; err != nil {
+			t.Error(err)
+		}
+		if err := s.handler.Shutdown(soon(t)); err != nil {
+			t.Errorf("a second time: %v", err)
+		}
+	})
+}
