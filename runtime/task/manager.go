@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -193,6 +194,9 @@ func (m *Manager) changed(old, r *Record) {
 	m.audit.moved(old.Status, r)
 	if !m.cfg.Quiet {
 		if run := m.run(r.ID); run != nil {
+			if r.over() {
+				runtime.Gosched() // the outcome, to those who wait for it, is of more use
+			}
 			run.notify(r)
 		}
 	}

@@ -8,9 +8,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -31,6 +33,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/bolt"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
+	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 )
 
 // The benchmarks of tasks, to be run by themselves:
@@ -327,6 +330,77 @@ func BenchmarkTaskWake(b *testing.B) {
 			return err
 		}, func() bool { return created.CompareAndSwap(true, false) })
 	})
+}
+
+const serverEnv = "MCPWIRE_BENCH_SERVER"
+
+// TestMain makes this program a server on standard input and output if its environment says so.
+func TestMain(m *testing.M) {
+	if os.Getenv(serverEnv) == "" {
+		os.Exit(m.Run())
+	}
+	manager, err := task.New(context.Background(), task.Config{Store: memory.New(), Limits: unlimited})
+	if err != nil {
+		panic(err)
+	}
+	cfg := &session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		if _, ok := task.FromContext(ctx); ok {
+			time.Sleep(2 * time.Millisecond) // until the caller is blocked
+		}
+		return &mcp.CallToolResult{Content: []mcp.ContentBlock{}, StructuredContent: strconv.AppendInt(nil, time.Now().UnixNano(), 10)}, nil
+	}}
+	receiver.Attach(cfg, receiver.Options{Manager: manager})
+	session.Serve(stdio.Server(stdio.Options{}), &mcp.InitializeResult{
+		Capabilities: mcp.ServerCapabilities{Tools: new(mcp.ServerCapabilitiesTools), Tasks: receiver.ServerCapabilities(true)},
+	}, cfg).Wait()
+}
+
+// BenchmarkTaskWakeStdio measures the same with the server in a process of its own: from the end of
+// the work, by the clock of the machine, to the result at the caller; and for comparison how long a
+// plain call takes there and back.
+func BenchmarkTaskWakeStdio(b *testing.B) {
+	conn, err := stdio.Start(stdio.Command{Path: os.Args[0], Env: append(stdio.DefaultEnv(), serverEnv+"=1"), Stderr: os.Stderr})
+	if err != nil {
+		b.Fatal(err)
+	}
+	s, err := session.Connect(context.Background(), conn, new(mcp.InitializeRequestParams), nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	peer := mcp.ToServer{Caller: s}
+	var wake, plain []time.Duration
+	for b.Loop() {
+		outcome, err := peer.CallTool(context.Background(), &mcp.CallToolRequestParams{Name: "t", Task: new(mcp.TaskMetadata)})
+		if err != nil {
+			b.Fatal(err)
+		}
+		raw, err := s.Call(context.Background(), "tasks/result", &mcp.GetTaskPayloadRequestParams{TaskID: outcome.(*mcp.CreateTaskResult).Task.TaskID})
+		now := time.Now()
+		var result mcp.CallToolResult
+		if err == nil {
+			err = codec.Unmarshal(raw, &result)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		ended, err := strconv.ParseInt(string(result.StructuredContent), 10, 64)
+		if err != nil {
+			b.Fatal(err)
+		}
+		wake = append(wake, now.Sub(time.Unix(0, ended)))
+
+		time.Sleep(2 * time.Millisecond) // both processes have been idle then, as in front of the wake-up
+		start := time.Now()
+		if _, err := peer.CallTool(context.Background(), &mcp.CallToolRequestParams{Name: "t"}); err != nil {
+			b.Fatal(err)
+		}
+		plain = append(plain, time.Since(start))
+	}
+	slices.Sort(wake)
+	slices.Sort(plain)
+	b.ReportMetric(float64(wake[len(wake)/2])/1e3, "wake-p50-µs")
+	b.ReportMetric(float64(plain[len(plain)/2])/1e3, "round-trip-p50-µs")
 }
 
 // BenchmarkTaskTenThousandWaiters blocks ten thousand callers on one task, and measures until the
