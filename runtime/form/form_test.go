@@ -1,0 +1,226 @@
+package form_test
+
+import (
+	"encoding/json"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/form"
+)
+
+// schema has a field of every kind.
+const schema = `{"type":"object","required":["user","size","ghost"],"properties":{
+	"size":{"type":"integer","title":"Size","description":"in metres","minimum":1,"maximum":9,"default":3},
+	"user":{"type":"string","minLength":2,"maxLength":4,"pattern":"^[a-zä]+$","default":"ann"},
+	"ratio":{"type":"number","default":0.5},
+	"really":{"type":"boolean","default":false},
+	"mail":{"type":"string","format":"email"},
+	"link":{"type":"string","format":"uri"},
+	"day":{"type":"string","format":"date"},
+	"moment":{"type":"string","format":"date-time"},
+	"colour":{"type":"string","enum":["r","g"],"default":"g"},
+	"shade":{"type":"string","oneOf":[{"const":"l","title":"Light"},{"const":"d","title":"Dark"}],"default":"d"},
+	"old":{"type":"string","enum":["a","b"],"enumNames":["First","Second"]},
+	"days":{"type":"array","items":{"type":"string","enum":["mo","tu","we"]},"minItems":1,"maxItems":2,"default":["mo"]},
+	"tags":{"type":"array","items":{"anyOf":[{"const":"x","title":"Ex"},{"const":"y","title":"Why"}]}},
+	"future":{"type":"colour"}
+}}`
+
+func read(t *testing.T, text string) *form.Schema {
+	t.Helper()
+	s := new(form.Schema)
+	if err := codec.Unmarshal([]byte(text), s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// readValue reads a value, fractions included, which the published schema of answers does not have.
+func readValue(r *codec.Reader) form.Value {
+	if r.Kind() == codec.KindNumber {
+		return &mcp.ElicitResultContentValueScalar{Value: r.Scalar(codec.ScalarNumber)}
+	}
+	return mcp.DecodeElicitResultContentValue(r)
+}
+
+func field(t *testing.T, s *form.Schema, name string) form.Field {
+	t.Helper()
+	for _, f := range form.Fields(s) {
+		if f.Name == name {
+			return f
+		}
+	}
+	t.Fatalf("there is no field %s", name)
+	return form.Field{}
+}
+
+// Proves ELIC-05.
+func TestFieldsOfEveryKind(t *testing.T) {
+	of := func(v any) form.Value {
+		x, err := form.Of(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+	want := []form.Field{
+		{Name: "user", Title: "user", Required: true, Kind: form.Text, Default: of("ann")},
+		{Name: "size", Title: "Size", Description: "in metres", Required: true, Kind: form.Integer, Default: of(3)},
+		{Name: "colour", Title: "colour", Kind: form.Choice, Options: []form.Option{{"r", "r"}, {"g", "g"}}, Default: of("g")},
+		{Name: "day", Title: "day", Kind: form.Text, Format: "date"},
+		{Name: "days", Title: "days", Kind: form.Choices, Options: []form.Option{{"mo", "mo"}, {"tu", "tu"}, {"we", "we"}}, Default: of([]string{"mo"})},
+		{Name: "future", Title: "future"},
+		{Name: "link", Title: "link", Kind: form.Text, Format: "uri"},
+		{Name: "mail", Title: "mail", Kind: form.Text, Format: "email"},
+		{Name: "moment", Title: "moment", Kind: form.Text, Format: "date-time"},
+		{Name: "old", Title: "old", Kind: form.Choice, Options: []form.Option{{"a", "First"}, {"b", "Second"}}},
+		{Name: "ratio", Title: "ratio", Kind: form.Number, Default: of(0.5)},
+		{Name: "really", Title: "really", Kind: form.Bool, Default: of(false)},
+		{Name: "shade", Title: "shade", Kind: form.Choice, Options: []form.Option{{"l", "Light"}, {"d", "Dark"}}, Default: of("d")},
+		{Name: "tags", Title: "tags", Kind: form.Choices, Options: []form.Option{{"x", "Ex"}, {"y", "Why"}}},
+	}
+	if diff := cmp.Diff(want, form.Fields(read(t, schema)), cmpopts.IgnoreUnexported(form.Field{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Proves ELIC-05, ELIC-17.
+func TestCheckNamesEveryFault(t *testing.T) {
+	for _, test := range []struct{ name, content, want string }{
+		{"all well", `{"user":"bob","size":2,"ghost":true,"tags":["x","y"],"future":"any","other":1}`, ""},
+		{"a fraction of zero is an integer", `{"user":"bob","size":2.0,"ghost":true}`, ""},
+		{"characters are counted, not bytes", `{"user":"ääää","size":2,"ghost":true}`, ""},
+		{"nothing", `{}`, "user: is required|size: is required|ghost: is required"},
+		{"types", `{"user":1,"size":"2","ghost":0,"ratio":true,"really":"yes","days":"mo","colour":["r"]}`,
+			"user: must be a text|size: must be a number|colour: must be one of r, g|days: must be a list|ratio: must be a number|really: must be true or false"},
+		{"lengths", `{"user":"a","size":2,"ghost":0}`, "user: must have at least 2 characters"},
+		{"lengths", `{"user":"abcde","size":2,"ghost":0}`, "user: must have at most 4 characters"},
+		{"pattern", `{"user":"AB","size":2,"ghost":0}`, "user: must match ^[a-zä]+$"},
+		{"numbers", `{"user":"bob","size":2.5,"ghost":0}`, "size: must be a whole number"},
+		{"numbers", `{"user":"bob","size":0,"ghost":0}`, "size: must be at least 1"},
+		{"numbers", `{"user":"bob","size":10,"ghost":0}`, "size: must be at most 9"},
+		{"numbers", `{"user":"bob","size":1e999,"ghost":0}`, "size: is out of range"},
+		{"formats", `{"user":"bob","size":1,"ghost":0,"mail":"x","link":"x","day":"2025-13-01","moment":"2025-01-01"}`,
+			"day: must be in the format date|link: must be in the format uri|mail: must be in the format email|moment: must be in the format date-time"},
+		{"formats kept", `{"user":"bob","size":1,"ghost":0,"mail":"x@y.z","link":"https://x","day":"2025-12-01","moment":"2025-01-01t00:00:00z"}`, ""},
+		{"options", `{"user":"bob","size":1,"ghost":0,"colour":"b","shade":"Dark","old":"First"}`,
+			"colour: must be one of r, g|old: must be one of a, b|shade: must be one of l, d"},
+		{"several options", `{"user":"bob","size":1,"ghost":0,"days":[],"tags":["z"]}`, `days: must be at least 1 of them|tags: "z" is not one of x, y`},
+		{"several options", `{"user":"bob","size":1,"ghost":0,"days":["mo","tu","we"]}`, "days: must be at most 2 of them"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			content, err := codec.UnmarshalFunc([]byte(test.content), func(r *codec.Reader) map[string]form.Value {
+				return codec.DecodeMapFunc(r, readValue)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			if err := form.Check(read(t, schema), content); err != nil {
+				got = strings.ReplaceAll(err.Error(), "\n", "|")
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	broken := read(t, `{"type":"object","properties":{"x":{"type":"string","pattern":"(?=lookahead)"}}}`)
+	if err := form.Check(broken, map[string]form.Value{"x": must(form.Of("y"))}); err != nil {
+		t.Errorf("a pattern that Go cannot read counts: %v", err)
+	}
+}
+
+func must(v form.Value, err error) form.Value {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// Proves ELIC-06.
+func TestFieldsLeftAloneGetTheirDefaults(t *testing.T) {
+	given := map[string]form.Value{"user": must(form.Of("eve"))}
+	filled := form.Fill(read(t, schema), given)
+	got := map[string]string{}
+	for name, v := range filled {
+		text, err := codec.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[name] = string(text)
+	}
+	want := map[string]string{
+		"user": `"eve"`, "size": "3", "ratio": "0.5", "really": "false", "colour": `"g"`, "shade": `"d"`, "days": `["mo"]`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if len(given) != 1 {
+		t.Errorf("the given content was changed: %v", given)
+	}
+}
+
+func TestParseReadsWhatPeopleType(t *testing.T) {
+	s := read(t, schema)
+	for _, test := range []struct{ field, input, want string }{
+		{"user", "bob", `"bob"`},
+		{"user", "x", "! must have at least 2 characters"},
+		{"size", " 4 ", `4`},
+		{"size", "four", `! "four" is no number`},
+		{"size", "10", "! must be at most 9"},
+		{"really", "Y", "true"},
+		{"really", "no", "false"},
+		{"really", "maybe", `! "maybe" is neither yes nor no`},
+		{"shade", "l", `"l"`},
+		{"shade", "dark", `"d"`},
+		{"shade", "2", `"d"`},
+		{"shade", "3", "! must be one of l, d"},
+		{"days", "mo, 3", `["mo","we"]`},
+		{"days", "", "! must be at least 1 of them"},
+		{"tags", "why,ex", `["y","x"]`},
+	} {
+		f := field(t, s, test.field)
+		got := ""
+		v, err := f.Parse(test.input)
+		if err != nil {
+			got = "! " + err.Error()
+		} else if text, err := codec.Marshal(v); err == nil {
+			got = string(text)
+			if again, err := f.Parse(form.Format(v)); err != nil || !cmp.Equal(v, again) {
+				t.Errorf("%s: %s is formatted as %q, which is read as %v, %v", test.field, got, form.Format(v), again, err)
+			}
+		}
+		if got != test.want {
+			t.Errorf("%s: %q is read as %s, want %s", test.field, test.input, got, test.want)
+		}
+	}
+}
+
+func TestOfTakesWhatAFieldCanBe(t *testing.T) {
+	got := map[string]form.Value{}
+	for name, v := range map[string]any{"s": "x", "b": true, "i": 1, "l": int64(2), "f": 1.5, "whole": 3.0, "many": []string{"x"}, "none": []string(nil)} {
+		got[name] = must(form.Of(v))
+	}
+	got["again"] = must(form.Of(got["s"]))
+	text, err := codec.Marshal(&mcp.ElicitResult{Action: mcp.ElicitResultActionAccept, Content: got})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var answer struct{ Content map[string]any }
+	if err := json.Unmarshal(text, &answer); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{"s": "x", "b": true, "i": 1.0, "l": 2.0, "f": 1.5, "whole": 3.0, "many": []any{"x"}, "none": []any{}, "again": "x"}
+	if diff := cmp.Diff(want, maps.Clone(answer.Content)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if _, err := form.Of(map[string]any{}); err == nil {
+		t.Error("an object can be the value of a field")
+	}
+}

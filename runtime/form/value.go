@@ -1,0 +1,141 @@
+package form
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/mcp"
+)
+
+func scalar(s codec.Scalar) Value { return &mcp.ElicitResultContentValueScalar{Value: s} }
+
+// scalarOf returns the scalar that v is, or the zero one.
+func scalarOf(v Value) codec.Scalar {
+	if s, ok := v.(*mcp.ElicitResultContentValueScalar); ok {
+		return s.Value
+	}
+	return codec.Scalar{}
+}
+
+func text(s *string) Value {
+	if s == nil {
+		return nil
+	}
+	return scalar(codec.StringScalar(*s))
+}
+
+func texts(list []string) Value {
+	if list == nil {
+		return nil
+	}
+	return &mcp.ElicitResultContentValueList{Value: list}
+}
+
+func number(x *float64) Value {
+	if x == nil {
+		return nil
+	}
+	v, err := Of(*x)
+	if err != nil {
+		return nil
+	}
+	return v
+}
+
+// Of returns a Go value as the value of a field: a string, a bool, an int, an int64, a float64 or a
+// []string, or what is a Value already. It fails for any other type, and for floats that are no
+// number.
+func Of(v any) (Value, error) {
+	switch v := v.(type) {
+	case Value:
+		return v, nil
+	case string:
+		return scalar(codec.StringScalar(v)), nil
+	case bool:
+		return scalar(codec.BoolScalar(v)), nil
+	case int:
+		return scalar(codec.IntScalar(int64(v))), nil
+	case int64:
+		return scalar(codec.IntScalar(v)), nil
+	case float64:
+		s, err := codec.NumberScalar(codec.Number(strconv.FormatFloat(v, 'f', -1, 64)))
+		if err != nil {
+			return nil, fmt.Errorf("form: %v: %w", v, err)
+		}
+		return scalar(s), nil
+	case []string:
+		return texts(append([]string{}, v...)), nil
+	}
+	return nil, fmt.Errorf("form: a %T cannot be the value of a field", v)
+}
+
+// Parse reads what somebody has typed for the field, and checks it. Options are given by value, by
+// title or by number, counted from 1; several of them, with commas between.
+func (f *Field) Parse(input string) (Value, error) {
+	v, err := f.read(input)
+	if err != nil {
+		return nil, err
+	}
+	return v, f.Check(v)
+}
+
+func (f *Field) read(input string) (Value, error) {
+	trimmed := strings.TrimSpace(input)
+	switch f.Kind {
+	case Number, Integer:
+		s, err := codec.NumberScalar(codec.Number(trimmed))
+		if err != nil {
+			return nil, fmt.Errorf("%q is no number", trimmed)
+		}
+		return scalar(s), nil
+	case Bool:
+		switch strings.ToLower(trimmed) {
+		case "y", "yes", "true", "1":
+			return Of(true)
+		case "n", "no", "false", "0":
+			return Of(false)
+		}
+		return nil, fmt.Errorf("%q is neither yes nor no", trimmed)
+	case Choice:
+		return Of(f.option(trimmed))
+	case Choices:
+		list := []string{}
+		for part := range strings.SplitSeq(trimmed, ",") {
+			if part = strings.TrimSpace(part); part != "" {
+				list = append(list, f.option(part))
+			}
+		}
+		return Of(list)
+	}
+	return Of(input)
+}
+
+// option returns the value of the option that is meant by input, or input itself.
+func (f *Field) option(input string) string {
+	if isOption(f.Options, input) {
+		return input
+	}
+	for _, o := range f.Options {
+		if strings.EqualFold(o.Title, input) || strings.EqualFold(o.Value, input) {
+			return o.Value
+		}
+	}
+	if i, err := strconv.Atoi(input); err == nil && i >= 1 && i <= len(f.Options) {
+		return f.Options[i-1].Value
+	}
+	return input
+}
+
+// Format returns a value as Parse reads it.
+func Format(v Value) string {
+	if list, ok := v.(*mcp.ElicitResultContentValueList); ok {
+		return strings.Join(list.Value, ", ")
+	}
+	s := scalarOf(v)
+	if text, ok := s.Text(); ok {
+		return text
+	}
+	return s.String()
+}
