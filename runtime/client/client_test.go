@@ -1,0 +1,281 @@
+package client_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/transport/memory"
+)
+
+// server is a scripted server: what it answers is in a table.
+type server struct {
+	*session.Session
+	t  *testing.T
+	mu sync.Mutex
+
+	answers map[string]func(params string) (string, error) // result or error by method
+	got     []string                                       // method and params of what came, notifications too
+}
+
+// everything is what a server declares that can do everything but tasks.
+func everything() mcp.ServerCapabilities {
+	yes := json.RawMessage(`{}`)
+	return mcp.ServerCapabilities{
+		Completions: yes, Logging: yes,
+		Prompts:   &mcp.ServerCapabilitiesPrompts{ListChanged: new(true)},
+		Resources: &mcp.ServerCapabilitiesResources{ListChanged: new(true), Subscribe: new(true)},
+		Tools:     &mcp.ServerCapabilitiesTools{ListChanged: new(true)},
+	}
+}
+
+// connect returns a client of a server with everything, and the server. It may be called in a bubble.
+func connect(t *testing.T, o *client.Options, answers map[string]func(string) (string, error)) (*client.Client, *server) {
+	return connectAs(t, everything(), o, session.Config{}, answers)
+}
+
+func connectAs(t *testing.T, capabilities mcp.ServerCapabilities, o *client.Options, cfg session.Config, answers map[string]func(string) (string, error)) (*client.Client, *server) {
+	t.Helper()
+	a, b := memory.Pair(memory.Options{})
+	s := &server{t: t, answers: answers}
+	if cfg.Handler == nil {
+		cfg.Handler = s.handle
+	}
+	s.Session = session.Serve(b, &mcp.InitializeResult{
+		Capabilities: capabilities, ServerInfo: mcp.Implementation{Name: "scripted", Version: "1"}, Instructions: new("be kind"),
+	}, &cfg)
+	t.Cleanup(func() { s.Close() })
+	c, err := client.Connect(t.Context(), a, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	if err := s.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return c, s
+}
+
+func (s *server) handle(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+	if req.Method == "notifications/initialized" {
+		return nil, nil
+	}
+	s.mu.Lock()
+	s.got = append(s.got, fmt.Sprintf("%s %s", req.Method, req.Params))
+	answer, ok := s.answers[req.Method]
+	s.mu.Unlock()
+	if req.IsNotification() {
+		return nil, nil
+	}
+	if !ok {
+		return nil, jsonrpc.MethodNotFound(req.Method)
+	}
+	text, err := answer(string(req.Params))
+	return session.Raw(text), err
+}
+
+// took checks what has come since the last time.
+func (s *server) took(want ...string) {
+	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if diff := cmp.Diff(want, s.got); diff != "" {
+		s.t.Errorf("the server got (-want +got):\n%s", diff)
+	}
+	s.got = nil
+}
+
+// always answers with the same result.
+func always(text string) func(string) (string, error) {
+	return func(string) (string, error) { return text, nil }
+}
+
+// Proves SDK-17, SDK-21.
+func TestEveryFeatureHasATypedCall(t *testing.T) {
+	c, s := connect(t, nil, map[string]func(string) (string, error){
+		"resources/read":        always(`{"contents":[{"uri":"x:a","text":"A"}]}`),
+		"resources/subscribe":   always(`{}`),
+		"resources/unsubscribe": always(`{}`),
+		"prompts/get":           always(`{"messages":[{"role":"user","content":{"type":"text","text":"hi"}}]}`),
+		"completion/complete":   always(`{"completion":{"values":["Oslo"],"hasMore":false}}`),
+		"logging/setLevel":      always(`{}`),
+		"tools/call":            always(`{"content":[],"structuredContent":{"sum":3}}`),
+		"x/own":                 always(`{"own":true}`),
+	})
+	ctx := t.Context()
+	if got := c.Server(); got.ServerInfo.Name != "scripted" || *got.Instructions != "be kind" || c.Revision() != mcp.Revision20251125 {
+		t.Errorf("the server is %v, revision %s", got, c.Revision())
+	}
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	check(c.Ping(ctx))
+	read, err := c.ReadResource(ctx, "x:a")
+	if err != nil || read.Contents[0].(*mcp.TextResourceContents).Text != "A" {
+		t.Errorf("got %v, %v", read, err)
+	}
+	check(c.Subscribe(ctx, "x:a"))
+	check(c.Unsubscribe(ctx, "x:a"))
+	prompt, err := c.GetPrompt(ctx, "greet", map[string]string{"who": "me"})
+	if err != nil || prompt.Messages[0].Content.(*mcp.TextContent).Text != "hi" {
+		t.Errorf("got %v, %v", prompt, err)
+	}
+	found, err := c.Complete(ctx, &mcp.PromptReference{Name: "greet"}, "city", "O", map[string]string{"country": "no"})
+	if err != nil || !cmp.Equal(found.Values, []string{"Oslo"}) {
+		t.Errorf("got %v, %v", found, err)
+	}
+	check(c.SetLogLevel(ctx, mcp.LoggingLevelWarning))
+	result, err := c.CallTool(ctx, "add", struct {
+		A int `json:"a"`
+		B int `json:"b"`
+	}{1, 2}, client.Meta("com.example/trace", "t1"))
+	check(err)
+	if out, err := client.Output[struct {
+		Sum int `json:"sum"`
+	}](result); err != nil || out.Sum != 3 {
+		t.Errorf("got %v, %v", out, err)
+	}
+	raw, err := c.Session().Call(ctx, "x/own", nil)
+	if err != nil || string(raw) != `{"own":true}` {
+		t.Errorf("got %s, %v", raw, err)
+	}
+	s.took(
+		`resources/read {"uri":"x:a"}`,
+		`resources/subscribe {"uri":"x:a"}`,
+		`resources/unsubscribe {"uri":"x:a"}`,
+		`prompts/get {"arguments":{"who":"me"},"name":"greet"}`,
+		`completion/complete {"argument":{"name":"city","value":"O"},"context":{"arguments":{"country":"no"}},"ref":{"type":"ref/prompt","name":"greet"}}`,
+		`logging/setLevel {"level":"warning"}`,
+		`tools/call {"_meta":{"com.example/trace":"t1"},"arguments":{"a":1,"b":2},"name":"add"}`,
+		`x/own `,
+	)
+	check(c.Shutdown(ctx))
+	if err := c.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Proves META-01, META-03.
+func TestMetadataOfOthersIsLeftAlone(t *testing.T) {
+	const meta = `{"com.example/odd":[1,{"x":null}],"io.modelcontextprotocol/later":7,"progressToken":{"odd":true}}`
+	c, s := connect(t, nil, map[string]func(string) (string, error){
+		"tools/call": always(`{"content":[],"_meta":` + meta + `}`),
+	})
+	result, err := c.CallTool(t.Context(), "x", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := codec.Marshal(result.Meta)
+	if err != nil || string(text) != meta {
+		t.Errorf("got %s, %v", text, err)
+	}
+	s.took(`tools/call {"name":"x"}`)
+	for _, name := range []string{"1a/x", "io.modelcontextprotocol/x", "com.mcp/x"} {
+		if _, err := c.CallTool(t.Context(), "x", nil, client.Meta(name, 1)); err == nil {
+			t.Errorf("%s is sent", name)
+		}
+	}
+	if _, err := c.CallTool(t.Context(), "x", []int{1}); err == nil {
+		t.Error("a list is sent as arguments")
+	}
+	s.took()
+}
+
+// told is a host that notes what it is told.
+type told struct {
+	mcp.UnimplementedClientNotificationHandler
+	what chan string
+}
+
+func (n told) ResourceUpdated(_ context.Context, p *mcp.ResourceUpdatedNotificationParams) error {
+	n.what <- "updated " + p.URI
+	return nil
+}
+
+func (n told) LoggingMessage(_ context.Context, p *mcp.LoggingMessageNotificationParams) error {
+	n.what <- fmt.Sprintf("%s %s", p.Level, p.Data)
+	return nil
+}
+
+func (n told) ToolListChanged(context.Context, *mcp.NotificationParams) error {
+	n.what <- "tools"
+	return nil
+}
+
+func (n told) PromptListChanged(context.Context, *mcp.NotificationParams) error {
+	n.what <- "prompts"
+	return nil
+}
+
+func (n told) ResourceListChanged(context.Context, *mcp.NotificationParams) error {
+	n.what <- "resources"
+	return nil
+}
+
+func (n told) ElicitationComplete(_ context.Context, p *mcp.ElicitationCompleteNotificationParams) error {
+	n.what <- "complete " + p.ElicitationID
+	return nil
+}
+
+// Proves SDK-17.
+func TestTheHostIsTold(t *testing.T) {
+	n := told{what: make(chan string, 10)}
+	own := make(chan string, 1)
+	_, s := connect(t, &client.Options{Notifications: n, Session: session.Config{
+		Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
+			own <- req.Method
+			return nil, nil
+		},
+	}}, nil)
+	for _, m := range []struct{ method, params, want string }{
+		{"notifications/resources/updated", `{"uri":"x:a"}`, "updated x:a"},
+		{"notifications/message", `{"level":"error","data":{"x":1}}`, `error {"x":1}`},
+		{"notifications/tools/list_changed", `{}`, "tools"},
+		{"notifications/prompts/list_changed", `{}`, "prompts"},
+		{"notifications/resources/list_changed", `{}`, "resources"},
+	} {
+		if err := s.Notify(t.Context(), m.method, session.Raw(m.params)); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-n.what; got != m.want {
+			t.Errorf("the host was told %q, want %q", got, m.want)
+		}
+	}
+	if _, err := s.Call(t.Context(), "x/own", nil); err != nil || <-own != "x/own" {
+		t.Errorf("a method of one's own: %v", err)
+	}
+}
+
+// Proves SDK-05.
+func TestTitles(t *testing.T) {
+	annotated := &mcp.ToolAnnotations{Title: new("Annotated")}
+	for _, test := range []struct {
+		tool *mcp.Tool
+		want string
+	}{
+		{&mcp.Tool{Name: "name", Title: new("Title"), Annotations: annotated}, "Title"},
+		{&mcp.Tool{Name: "name", Title: new(""), Annotations: annotated}, "Annotated"},
+		{&mcp.Tool{Name: "name", Annotations: annotated}, "Annotated"},
+		{&mcp.Tool{Name: "name", Annotations: &mcp.ToolAnnotations{}}, "name"},
+		{&mcp.Tool{Name: "name"}, "name"},
+	} {
+		if got := client.ToolTitle(test.tool); got != test.want {
+			t.Errorf("got %s, want %s", got, test.want)
+		}
+	}
+	if client.Title(new("Title"), "name") != "Title" || client.Title(nil, "name") != "name" {
+		t.Error("a title is not preferred to a name")
+	}
+}

@@ -1,0 +1,186 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+
+	"github.com/mcpwire/mcpwire/mcp"
+)
+
+// maxKept is how many items of a list are kept; a longer one is fetched anew each time.
+const maxKept = 10_000
+
+// ErrUnknown says that the server has nothing of a name.
+var ErrUnknown = errors.New("client: unknown to the server")
+
+// list is one of the server's lists. What it keeps is shared with those who go over it.
+type list[T any] struct {
+	fetch func(ctx context.Context, p *mcp.PaginatedRequestParams) (page []T, next *string, err error)
+
+	mu      sync.Mutex
+	changes uint64 // how often the list has changed
+	kept    []*T   // what was fetched last, in full; nil if there is nothing
+	fresh   bool   // it has not changed since then
+}
+
+// changed notes that the list is another one now.
+func (l *list[T]) changed() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.changes++
+	l.fresh = false
+}
+
+// all goes over the list, as it is kept if that is fresh and the server announces changes, else page
+// by page.
+func (l *list[T]) all(ctx context.Context, announced bool) iter.Seq2[*T, error] {
+	return func(yield func(*T, error) bool) {
+		l.mu.Lock()
+		kept, fresh, changes := l.kept, l.fresh && announced, l.changes
+		l.mu.Unlock()
+		if !fresh {
+			l.pages(ctx, changes, yield)
+			return
+		}
+		for _, item := range kept {
+			if !yield(item, nil) {
+				return
+			}
+		}
+	}
+}
+
+// pages fetches the list page by page, as long as it is wanted (MCP pagination). A list that was
+// fetched to its end, and has not changed meanwhile, is kept.
+func (l *list[T]) pages(ctx context.Context, changes uint64, yield func(*T, error) bool) {
+	kept := []*T{}
+	for p := new(mcp.PaginatedRequestParams); ; {
+		page, next, err := l.fetch(ctx, p)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		for i := range page {
+			if len(kept) <= maxKept {
+				kept = append(kept, &page[i])
+			}
+			if !yield(&page[i], nil) {
+				return
+			}
+		}
+		if next == nil {
+			break
+		}
+		p = &mcp.PaginatedRequestParams{Cursor: next}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(kept) <= maxKept && l.changes == changes {
+		l.kept, l.fresh = kept, true
+	}
+}
+
+// find returns an item that fits, of what was fetched last unless it has changed since then, and
+// else of the list as it is now.
+func (l *list[T]) find(ctx context.Context, fits func(*T) bool) (*T, error) {
+	l.mu.Lock()
+	kept, fresh, changes := l.kept, l.fresh, l.changes
+	l.mu.Unlock()
+	if fresh {
+		for _, item := range kept {
+			if fits(item) {
+				return item, nil
+			}
+		}
+	}
+	var found *T
+	var failed error
+	l.pages(ctx, changes, func(item *T, err error) bool {
+		if failed = err; err == nil && found == nil && fits(item) {
+			found = item
+		}
+		return err == nil
+	})
+	if failed == nil && found == nil {
+		failed = ErrUnknown
+	}
+	return found, failed
+}
+
+// Tools goes over the tools of the server, page by page as they are wanted. A list that was gone
+// over to its end is kept until the server announces a change, if it announces changes at all; what
+// is yielded is shared, and must not be changed. An error ends it (MCP tools, "Listing Tools").
+func (c *Client) Tools(ctx context.Context) iter.Seq2[*mcp.Tool, error] {
+	t := c.Server().Capabilities.Tools
+	return c.tools.all(ctx, t != nil && isTrue(t.ListChanged))
+}
+
+// Resources goes over the resources of the server, as Tools does (MCP resources, "Listing
+// Resources").
+func (c *Client) Resources(ctx context.Context) iter.Seq2[*mcp.Resource, error] {
+	return c.resources.all(ctx, c.resourcesAnnounced())
+}
+
+// ResourceTemplates goes over the templates of resources, as Tools does (MCP resources, "Resource
+// Templates").
+func (c *Client) ResourceTemplates(ctx context.Context) iter.Seq2[*mcp.ResourceTemplate, error] {
+	return c.templates.all(ctx, c.resourcesAnnounced())
+}
+
+// Prompts goes over the prompts of the server, as Tools does (MCP prompts, "Listing Prompts").
+func (c *Client) Prompts(ctx context.Context) iter.Seq2[*mcp.Prompt, error] {
+	p := c.Server().Capabilities.Prompts
+	return c.prompts.all(ctx, p != nil && isTrue(p.ListChanged))
+}
+
+// Tool returns the tool of a name. It fails with [ErrUnknown] if there is none. What the server said
+// last counts; a server that does not announce changes is asked again only for a name that is new.
+func (c *Client) Tool(ctx context.Context, name string) (*mcp.Tool, error) {
+	tool, err := c.tools.find(ctx, func(t *mcp.Tool) bool { return t.Name == name })
+	if err != nil {
+		return nil, fmt.Errorf("tool %s: %w", name, err)
+	}
+	return tool, nil
+}
+
+func (c *Client) resourcesAnnounced() bool {
+	r := c.Server().Capabilities.Resources
+	return r != nil && isTrue(r.ListChanged)
+}
+
+func (c *Client) toolPage(ctx context.Context, p *mcp.PaginatedRequestParams) ([]mcp.Tool, *string, error) {
+	r, err := c.With().ListTools(ctx, p)
+	if err != nil {
+		return nil, nil, err
+	}
+	return r.Tools, r.NextCursor, nil
+}
+
+func (c *Client) resourcePage(ctx context.Context, p *mcp.PaginatedRequestParams) ([]mcp.Resource, *string, error) {
+	r, err := c.With().ListResources(ctx, p)
+	if err != nil {
+		return nil, nil, err
+	}
+	return r.Resources, r.NextCursor, nil
+}
+
+func (c *Client) templatePage(ctx context.Context, p *mcp.PaginatedRequestParams) ([]mcp.ResourceTemplate, *string, error) {
+	r, err := c.With().ListResourceTemplates(ctx, p)
+	if err != nil {
+		return nil, nil, err
+	}
+	return r.ResourceTemplates, r.NextCursor, nil
+}
+
+func (c *Client) promptPage(ctx context.Context, p *mcp.PaginatedRequestParams) ([]mcp.Prompt, *string, error) {
+	r, err := c.With().ListPrompts(ctx, p)
+	if err != nil {
+		return nil, nil, err
+	}
+	return r.Prompts, r.NextCursor, nil
+}
+
+func isTrue(b *bool) bool { return b != nil && *b }

@@ -1,0 +1,260 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/value"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task/requestor"
+)
+
+// CallOption changes how one tool is called.
+type CallOption func(*call)
+
+// call is a tool call on its way.
+type call struct {
+	params   *mcp.CallToolRequestParams
+	progress func(session.Progress)
+	timeout  *time.Duration // nil for that of the session
+	ttl      time.Duration  // 0 for none
+	err      error          // of an option
+}
+
+// OnProgress asks for progress and calls f for each report, as [session.OnProgress] does.
+func OnProgress(f func(session.Progress)) CallOption { return func(c *call) { c.progress = f } }
+
+// Timeout limits how long the tool may take, until its result is there; 0 means no limit. The default
+// is the session's for a plain call, and no limit for a task.
+func Timeout(d time.Duration) CallOption { return func(c *call) { c.timeout = &d } }
+
+// TTL asks the server to keep the task for so long, should the tool be called as one.
+func TTL(d time.Duration) CallOption { return func(c *call) { c.ttl = d } }
+
+// Meta adds a member to the _meta of the call, as [codec/value] writes it. The call fails if the name
+// is none for such a member, or belongs to the protocol; see [session.CheckMetaKey].
+func Meta(name string, v any) CallOption {
+	return func(c *call) {
+		text, err := codec.Marshal(value.Of(v))
+		if err == nil {
+			err = session.CheckMetaKey(name)
+		}
+		if err == nil && session.ReservedMetaKey(name) {
+			err = fmt.Errorf("client: _meta key %q is reserved", name)
+		}
+		if err != nil {
+			c.err = errors.Join(c.err, err)
+			return
+		}
+		if c.params.Meta == nil {
+			c.params.Meta = new(mcp.RequestMetaObject)
+		}
+		c.params.Meta.Extra.Set(name, text)
+	}
+}
+
+// CallTool calls a tool and waits for its result, which may be an error of the tool: see IsError, and
+// [Output]. Arguments are what package codec/value writes as an object, a [json.RawMessage] for
+// instance; nil means none.
+//
+// Where the server runs tools as tasks, the tool is looked up in the list, and one that must be called
+// as a task is. If ctx ends first, the call is cancelled, and so is the task (MCP tools, "Calling
+// Tools", and tasks, "Tool-Level Negotiation").
+func (c *Client) CallTool(ctx context.Context, name string, arguments any, opts ...CallOption) (*mcp.CallToolResult, error) {
+	p, err := toolParams(name, arguments)
+	if err != nil {
+		return nil, err
+	}
+	k := &call{params: p}
+	for _, o := range opts {
+		o(k)
+	}
+	if k.err != nil {
+		return nil, k.err
+	}
+	must, err := c.mustBeTask(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	result, err := c.callAs(ctx, k, must)
+	if err == nil || jsonrpc.CodeOf(err) != jsonrpc.CodeMethodNotFound || !c.session.PeerTakesTask("tools/call") {
+		return result, err
+	}
+	// That is how a server refuses the wrong way to call a tool. The tool may be another one by now.
+	c.tools.changed()
+	if now, failed := c.mustBeTask(ctx, name); failed != nil || now == must {
+		return nil, err
+	}
+	return c.callAs(ctx, k, !must)
+}
+
+// toolParams are the params of a call.
+func toolParams(name string, arguments any) (*mcp.CallToolRequestParams, error) {
+	p := &mcp.CallToolRequestParams{Name: name}
+	if arguments == nil {
+		return p, nil
+	}
+	text, err := codec.Marshal(value.Of(arguments))
+	if err != nil {
+		return nil, fmt.Errorf("client: arguments of %s: %w", name, err)
+	}
+	if len(text) == 0 || text[0] != '{' {
+		return nil, fmt.Errorf("client: arguments of %s: %T is no JSON object", name, arguments)
+	}
+	p.Arguments = text
+	return p, nil
+}
+
+// mustBeTask reports whether a tool has to be called as a task, as far as the server says so.
+func (c *Client) mustBeTask(ctx context.Context, name string) (bool, error) {
+	if !c.session.PeerTakesTask("tools/call") {
+		return false, nil
+	}
+	tool, err := c.Tool(ctx, name)
+	if errors.Is(err, ErrUnknown) {
+		return false, nil // the server shall say so
+	}
+	return err == nil && taskSupport(tool) == mcp.ToolExecutionTaskSupportRequired, err
+}
+
+func taskSupport(tool *mcp.Tool) mcp.ToolExecutionTaskSupport {
+	if tool.Execution == nil || tool.Execution.TaskSupport == nil {
+		return mcp.ToolExecutionTaskSupportForbidden
+	}
+	return *tool.Execution.TaskSupport
+}
+
+func (c *Client) callAs(ctx context.Context, k *call, task bool) (*mcp.CallToolResult, error) {
+	if task {
+		return c.callTask(ctx, k)
+	}
+	var opts []session.Option
+	if k.progress != nil {
+		opts = append(opts, session.OnProgress(k.progress))
+	}
+	if k.timeout != nil {
+		opts = append(opts, session.Timeout(*k.timeout))
+	}
+	return expect[*mcp.CallToolResult](c.With(opts...).CallTool(ctx, k.params))
+}
+
+// cancelPatience is how long the server may take to hear that nobody wants a task any more.
+const cancelPatience = 10 * time.Second
+
+// callTask calls a tool as a task and waits for it.
+func (c *Client) callTask(ctx context.Context, k *call) (*mcp.CallToolResult, error) {
+	if k.timeout != nil && *k.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, *k.timeout, session.ErrTimeout)
+		defer cancel()
+	}
+	var opts []requestor.Option
+	if k.ttl > 0 {
+		opts = append(opts, requestor.TTL(k.ttl))
+	}
+	if k.progress != nil {
+		tracker := c.session.NewTracker()
+		var group sync.WaitGroup
+		group.Go(func() { // ends when the tracker is closed, or with ctx
+			for p := range tracker.Updates(ctx) {
+				k.progress(p)
+			}
+		})
+		defer group.Wait()
+		defer tracker.Close()
+		opts = append(opts, requestor.Track(tracker))
+	}
+	h, err := c.tasks.CallTool(ctx, c.session, k.params, opts...)
+	if err != nil {
+		return nil, err
+	}
+	result, err := h.Result(ctx)
+	if err != nil && ctx.Err() != nil && h.ID() != "" {
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelPatience)
+		defer cancel()
+		h.Cancel(late) // there is nobody to tell whether it could be
+	}
+	return result, err
+}
+
+// StartTool calls a tool as a task, and returns as soon as the server has taken it. A tool that cannot
+// be called as a task fails with [requestor.ErrNotAsTask], and nothing is sent (MCP tasks, "Creating
+// Tasks").
+func (c *Client) StartTool(ctx context.Context, name string, arguments any, opts ...requestor.Option) (*requestor.Handle[*mcp.CallToolResult], error) {
+	p, err := toolParams(name, arguments)
+	if err != nil {
+		return nil, err
+	}
+	if c.session.PeerTakesTask("tools/call") {
+		tool, err := c.Tool(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		opts = append([]requestor.Option{requestor.Tool(tool)}, opts...)
+	}
+	return c.tasks.CallTool(ctx, c.session, p, opts...)
+}
+
+// ResumeTool returns the handle of a tool call that is a task already. Nothing is sent yet.
+func (c *Client) ResumeTool(id string, opts ...requestor.Option) *requestor.Handle[*mcp.CallToolResult] {
+	return c.tasks.ResumeTool(c.session, id, opts...)
+}
+
+// Tasks goes over the tasks that the server has for this client; see [requestor.List].
+func (c *Client) Tasks(ctx context.Context) iter.Seq2[mcp.Task, error] {
+	return requestor.List(ctx, c.session)
+}
+
+// ToolError is what a tool says of its failure.
+type ToolError struct {
+	Result *mcp.CallToolResult // with IsError set
+}
+
+// Error is the text of the result.
+func (e *ToolError) Error() string {
+	for _, block := range e.Result.Content {
+		if text, ok := block.(*mcp.TextContent); ok {
+			return "client: tool failed: " + text.Text
+		}
+	}
+	return "client: tool failed"
+}
+
+// Output reads the structured content of a result into a T, as package codec/value reads it. The error
+// is a [*ToolError] if the tool has failed.
+func Output[T any](r *mcp.CallToolResult) (out T, err error) {
+	switch {
+	case isTrue(r.IsError):
+		return out, &ToolError{r}
+	case len(r.StructuredContent) == 0:
+		return out, errors.New("client: the result has no structured content")
+	}
+	if err := codec.Unmarshal(r.StructuredContent, value.Of(&out)); err != nil {
+		return out, fmt.Errorf("client: structured content: %w", err)
+	}
+	return out, nil
+}
+
+// ToolTitle returns what to call a tool in front of people: its title, else the one among its
+// annotations, else its name (MCP, "Tool", title).
+func ToolTitle(t *mcp.Tool) string {
+	if (t.Title == nil || *t.Title == "") && t.Annotations != nil {
+		return Title(t.Annotations.Title, t.Name)
+	}
+	return Title(t.Title, t.Name)
+}
+
+// Title returns what to call anything else that has a title and a name: the title if there is one.
+func Title(title *string, name string) string {
+	if title != nil && *title != "" {
+		return *title
+	}
+	return name
+}

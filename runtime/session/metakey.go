@@ -1,0 +1,49 @@
+package session
+
+import (
+	"fmt"
+	"strings"
+)
+
+// CheckMetaKey tells what is wrong with a name for a member of _meta, or returns nil. Such a name is
+// a prefix, which may be left out, and a name proper: "com.example/trace" (MCP base protocol,
+// "_meta").
+func CheckMetaKey(key string) error {
+	prefix, name, prefixed := strings.Cut(key, "/")
+	if !prefixed {
+		prefix, name = "", key
+	}
+	if prefixed {
+		for label := range strings.SplitSeq(prefix, ".") {
+			if !madeOf(label, "-") || !isLetter(label[0]) || !isAlphanumeric(label[len(label)-1]) {
+				return fmt.Errorf("session: _meta key %q: the prefix is not made of labels such as com.example", key)
+			}
+		}
+	}
+	if name != "" && (!madeOf(name, "-_.") || !isAlphanumeric(name[0]) || !isAlphanumeric(name[len(name)-1])) {
+		return fmt.Errorf("session: _meta key %q: the name does not begin and end with a letter or digit", key)
+	}
+	return nil
+}
+
+// ReservedMetaKey reports whether a name for a member of _meta belongs to the protocol, and is not
+// for anybody else to make up (MCP base protocol, "_meta").
+func ReservedMetaKey(key string) bool {
+	prefix, _, prefixed := strings.Cut(key, "/")
+	labels := strings.Split(prefix, ".")
+	return prefixed && len(labels) > 1 && (labels[1] == "mcp" || labels[1] == "modelcontextprotocol")
+}
+
+// madeOf reports whether text is not empty and made of letters, digits and others.
+func madeOf(text, others string) bool {
+	for i := range len(text) {
+		if !isAlphanumeric(text[i]) && strings.IndexByte(others, text[i]) < 0 {
+			return false
+		}
+	}
+	return text != ""
+}
+
+func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
+
+func isAlphanumeric(c byte) bool { return isLetter(c) || c >= '0' && c <= '9' }
