@@ -1,0 +1,389 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/form"
+	"github.com/mcpwire/mcpwire/runtime/session"
+)
+
+// asked is a question of a server, and what comes of it: a result, or the code of an error.
+type asked struct{ method, params, want string }
+
+// ask puts questions as raw params, so that nothing is looked at on the way out.
+func ask(t *testing.T, s *server, questions []asked) {
+	t.Helper()
+	for _, q := range questions {
+		result, err := s.Call(t.Context(), q.method, session.Raw(q.params))
+		got := string(result)
+		if err != nil {
+			got = fmt.Sprint(jsonrpc.CodeOf(err))
+			if e, ok := errors.AsType[*jsonrpc.Error](err); !ok || e.Message == "" {
+				t.Errorf("%s %s: %v is no answer", q.method, q.params, err)
+			}
+		}
+		if got != q.want {
+			t.Errorf("%s %s\n got %s\nwant %s", q.method, q.params, got, q.want)
+		}
+	}
+}
+
+// Proves ELIC-01, SAMP-01, ROOT-01.
+func TestCapabilitiesFollowFromTheHandlers(t *testing.T) {
+	fill := func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) { return client.Decline(), nil }
+	open := func(context.Context, *client.URLRequest) (mcp.ElicitResultAction, error) { return "accept", nil }
+	sample := func(context.Context, *client.SampleRequest) (*mcp.CreateMessageResult, error) { return nil, nil }
+	for _, test := range []struct {
+		name string
+		o    *client.Options
+		want string
+	}{
+		{"nothing", nil, `{}`},
+		{"forms", &client.Options{Fill: fill}, `{"elicitation":{"form":{}}}`},
+		{"URLs", &client.Options{OpenURL: open}, `{"elicitation":{"url":{}}}`},
+		{"both", &client.Options{Fill: fill, OpenURL: open}, `{"elicitation":{"form":{},"url":{}}}`},
+		{"sampling", &client.Options{Sample: sample}, `{"sampling":{}}`},
+		{"tools", &client.Options{Sample: sample, SampleTools: true}, `{"sampling":{"tools":{}}}`},
+		{"roots", &client.Options{Roots: new(client.Roots)}, `{"roots":{"listChanged":true}}`},
+		{"others", &client.Options{Sample: sample, Capabilities: mcp.ClientCapabilities{
+			Experimental: []byte(`{"x":{}}`), Sampling: &mcp.ClientCapabilitiesSampling{Context: []byte(`{}`)},
+		}}, `{"experimental":{"x":{}},"sampling":{"context":{}}}`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, s := connect(t, test.o, nil)
+			text, err := codec.Marshal(&s.Client().Capabilities)
+			if err != nil || string(text) != test.want {
+				t.Errorf("got %s, %v", text, err)
+			}
+		})
+	}
+}
+
+const colours = `{"message":"Which?","requestedSchema":{"type":"object","required":["colour"],"properties":{` +
+	`"colour":{"type":"string","enum":["red","blue"]},"size":{"type":"integer","default":3},"tags":{"type":"array","items":{"type":"string","enum":["x","y"]},"default":["x"]},` +
+	`"note":{"type":"string","default":"none"},"fast":{"type":"boolean","default":true},"shade":{"type":"string","oneOf":[{"const":"d","title":"Dark"}],"default":"d"}}}}`
+
+// Proves ELIC-04, ELIC-06, ELIC-08, ELIC-12, ELIC-14, ELIC-17.
+func TestFormsAreFilledInAndChecked(t *testing.T) {
+	var answer func(f *client.FormRequest) (*mcp.ElicitResult, error)
+	_, s := connect(t, &client.Options{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
+		if f.Server.Name != "scripted" || f.Message != "Which?" || f.Fields()[0].Name != "colour" {
+			t.Errorf("the user sees %v", f)
+		}
+		return answer(f)
+	}}, nil)
+	accept := func(v any) func(*client.FormRequest) (*mcp.ElicitResult, error) {
+		return func(*client.FormRequest) (*mcp.ElicitResult, error) {
+			x, err := form.Of(v)
+			return client.Accept(map[string]form.Value{"colour": x}), err
+		}
+	}
+	answer = accept("red")
+	filled := `{"action":"accept","content":{"colour":"red","fast":true,"note":"none","shade":"d","size":3,"tags":["x"]}}`
+	ask(t, s, []asked{
+		{"elicitation/create", colours, filled},
+		{"elicitation/create", `{"mode":"form",` + colours[1:], filled},
+		{"elicitation/create", `{"mode":"url","message":"m","url":"https://x.example","elicitationId":"1"}`, "-32602"},
+		{"elicitation/create", `{"mode":"foo","message":"m"}`, "-32602"},
+	})
+	answer = accept("green")
+	ask(t, s, []asked{{"elicitation/create", colours, "-32603"}})
+	answer = accept(1)
+	ask(t, s, []asked{{"elicitation/create", colours, "-32603"}})
+	answer = func(*client.FormRequest) (*mcp.ElicitResult, error) { return client.Accept(nil), nil }
+	ask(t, s, []asked{{"elicitation/create", colours, "-32603"}})
+	answer = func(*client.FormRequest) (*mcp.ElicitResult, error) { return client.Decline(), nil }
+	ask(t, s, []asked{{"elicitation/create", colours, `{"action":"decline"}`}})
+	answer = func(f *client.FormRequest) (*mcp.ElicitResult, error) {
+		c := client.Cancel()
+		c.Content = map[string]form.Value{"colour": f.Fields()[1].Default}
+		return c, nil
+	}
+	ask(t, s, []asked{{"elicitation/create", colours, `{"action":"cancel"}`}})
+	answer = func(*client.FormRequest) (*mcp.ElicitResult, error) { return nil, nil }
+	ask(t, s, []asked{{"elicitation/create", colours, "-32603"}})
+}
+
+// Proves ELIC-08, ELIC-10, ELIC-12, ELIC-14, ELIC-15.
+func TestURLsAreShownAndTheirEndIsAnnounced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := told{what: make(chan string, 10)}
+		requests := make(chan *client.URLRequest, 1)
+		c, s := connect(t, &client.Options{Notifications: n, OpenURL: func(_ context.Context, u *client.URLRequest) (mcp.ElicitResultAction, error) {
+			requests <- u
+			return mcp.ElicitResultActionAccept, nil
+		}}, nil)
+		complete := func(id string) {
+			t.Helper()
+			params := &mcp.ElicitationCompleteNotificationParams{ElicitationID: id}
+			if err := s.Notify(t.Context(), "notifications/elicitation/complete", params); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+		}
+		complete("e1") // too early, so it is about nothing
+		ask(t, s, []asked{
+			{"elicitation/create", `{"mode":"url","message":"Sign in","url":"https://x.example:8/in?a=b","elicitationId":"e1"}`, `{"action":"accept"}`},
+			{"elicitation/create", `{"mode":"url","message":"Sign in","url":"in","elicitationId":"e2"}`, "-32602"},
+			{"elicitation/create", colours, "-32602"},
+		})
+		u := <-requests
+		if u.Server.Name != "scripted" || u.Host != "x.example:8" || u.URL != "https://x.example:8/in?a=b" || u.Message != "Sign in" {
+			t.Errorf("the user sees %+v", u)
+		}
+		select {
+		case <-u.Done:
+			t.Error("done before it is")
+		default:
+		}
+		complete("e1")
+		complete("e1")
+		complete("other")
+		<-u.Done
+		if done, ok := c.URLDone("e1"); !ok || done != u.Done {
+			t.Error("the client has forgotten the URL")
+		}
+		if _, ok := c.URLDone("other"); ok {
+			t.Error("the client knows a URL that was not asked for")
+		}
+		if got := <-n.what; got != "complete e1" || len(n.what) > 0 {
+			t.Errorf("the host was told %q and %d more", got, len(n.what))
+		}
+	})
+}
+
+// Proves ELIC-10.
+func TestURLsThatARequestNeedsFirst(t *testing.T) {
+	c, s := connect(t, &client.Options{OpenURL: func(context.Context, *client.URLRequest) (mcp.ElicitResultAction, error) {
+		return mcp.ElicitResultActionAccept, nil
+	}}, nil)
+	refuse := &jsonrpc.Error{Code: -32042, Message: "sign in first",
+		Data: []byte(`{"elicitations":[{"mode":"url","message":"Sign in","url":"https://x.example/","elicitationId":"e7"}]}`)}
+	s.answers = map[string]func(string) (string, error){"tools/call": func(string) (string, error) { return "", refuse }}
+	_, err := c.CallTool(t.Context(), "x", nil)
+	list, ok := client.URLsRequired(err)
+	if !ok || len(list) != 1 || list[0].URL != "https://x.example/" {
+		t.Fatalf("got %v, %v", list, err)
+	}
+	done, ok := c.URLDone("e7")
+	if !ok {
+		t.Fatal("the id is not known")
+	}
+	if err := s.Notify(t.Context(), "notifications/elicitation/complete", &mcp.ElicitationCompleteNotificationParams{ElicitationID: "e7"}); err != nil {
+		t.Fatal(err)
+	}
+	<-done
+	if _, ok := client.URLsRequired(errors.New("other")); ok {
+		t.Error("any error asks for URLs")
+	}
+}
+
+const hi = `{"role":"user","content":{"type":"text","text":"hi"}}`
+
+// use and results are messages of a conversation with tools.
+func use(ids ...string) string {
+	var list []string
+	for _, id := range ids {
+		list = append(list, `{"type":"tool_use","id":"`+id+`","name":"t","input":{}}`)
+	}
+	return `{"role":"assistant","content":[` + strings.Join(list, ",") + `]}`
+}
+
+func results(role string, ids ...string) string {
+	var list []string
+	for _, id := range ids {
+		if id == "text" {
+			list = append(list, `{"type":"text","text":"x"}`)
+			continue
+		}
+		list = append(list, `{"type":"tool_result","toolUseId":"`+id+`","content":[]}`)
+	}
+	return `{"role":"` + role + `","content":[` + strings.Join(list, ",") + `]}`
+}
+
+func sampling(rest string, messages ...string) string {
+	return `{"maxTokens":9,"messages":[` + strings.Join(messages, ",") + `]` + rest + `}`
+}
+
+// Proves SAMP-02, SAMP-07, SAMP-08, SAMP-10.
+func TestMessagesAreSampledAsTheProtocolWantsIt(t *testing.T) {
+	text := `{"content":{"type":"text","text":"yes"},"model":"m","role":"assistant"}`
+	list := `{"content":[{"type":"image","data":"AA==","mimeType":"image/png"},{"type":"audio","data":"AA==","mimeType":"audio/wav"}],"model":"m","role":"assistant","stopReason":"endTurn"}`
+	uses := `{"content":{"type":"tool_use","id":"u","input":{},"name":"t"},"model":"m","role":"assistant","stopReason":"toolUse"}`
+	var answer string
+	var failed error
+	var choice mcp.ToolChoiceMode
+	_, s := connect(t, &client.Options{SampleTools: true, Sample: func(_ context.Context, r *client.SampleRequest) (*mcp.CreateMessageResult, error) {
+		if r.Server.Name != "scripted" || r.MaxTokens != 9 {
+			t.Errorf("the user sees %v", r)
+		}
+		choice = r.Choice()
+		result := new(mcp.CreateMessageResult)
+		if err := codec.Unmarshal([]byte(answer), result); err != nil {
+			t.Error(err)
+		}
+		return result, failed
+	}}, nil)
+	const method = "sampling/createMessage"
+	for _, answer = range []string{text, list} {
+		ask(t, s, []asked{{method, sampling("", hi), answer}})
+		if choice != mcp.ToolChoiceModeAuto {
+			t.Errorf("the choice is %s", choice)
+		}
+	}
+	answer = text
+	ask(t, s, []asked{
+		{method, sampling("", hi, use("a", "b"), results("user", "b", "a"), hi), text},
+		{method, sampling("", hi, use("a", "b"), results("user", "a")), "-32602"},
+		{method, sampling("", hi, use("a"), hi), "-32602"},
+		{method, sampling("", hi, use("a")), "-32602"},
+		{method, sampling("", hi, use("a"), results("user", "a", "text")), "-32602"},
+		{method, sampling("", hi, use("a"), results("assistant", "a")), "-32602"},
+		{method, sampling("", hi, results("user", "a")), "-32602"},
+		{method, sampling("", hi, use("a"), results("user", "a", "a")), "-32602"},
+		{method, sampling(`,"toolChoice":{"mode":"none"}`, hi), text},
+		{method, sampling(`,"toolChoice":{"mode":"required"}`, hi), "-32603"},
+	})
+	if choice != mcp.ToolChoiceModeRequired {
+		t.Errorf("the choice is %s", choice)
+	}
+	answer = uses
+	ask(t, s, []asked{
+		{method, sampling(`,"toolChoice":{"mode":"none"}`, hi), "-32603"},
+		{method, sampling(`,"toolChoice":{"mode":"required"}`, hi), uses},
+		{method, sampling(`,"toolChoice":{}`, hi), uses},
+	})
+	failed = fmt.Errorf("in the office: %w", client.ErrRefused)
+	ask(t, s, []asked{{method, sampling("", hi), "-1"}})
+}
+
+// Proves SAMP-03, ROOT-03.
+func TestWhatWasNotDeclaredIsRefused(t *testing.T) {
+	_, s := connect(t, &client.Options{Sample: func(context.Context, *client.SampleRequest) (*mcp.CreateMessageResult, error) {
+		t.Error("the model was asked")
+		return nil, nil
+	}}, nil)
+	ask(t, s, []asked{
+		{"sampling/createMessage", sampling(`,"tools":[]`, hi), "-32602"},
+		{"sampling/createMessage", sampling(`,"toolChoice":{"mode":"auto"}`, hi), "-32602"},
+	})
+	if _, err := s.Call(t.Context(), "roots/list", nil); err == nil {
+		t.Error("roots were listed")
+	}
+	// A server that asks in spite of the capabilities is told that there is no such method.
+	pretend := &client.Options{Capabilities: mcp.ClientCapabilities{
+		Roots: new(mcp.ClientCapabilitiesRoots), Sampling: new(mcp.ClientCapabilitiesSampling),
+	}}
+	_, s = connect(t, pretend, nil)
+	ask(t, s, []asked{{"roots/list", `{}`, "-32601"}, {"sampling/createMessage", sampling("", hi), "-32601"}})
+}
+
+// Proves SAMP-10, ELIC-14.
+func TestAServerCannotAskWithoutEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var count atomic.Int32
+		_, s := connect(t, &client.Options{QuestionsPerMinute: 3, Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
+			count.Add(1)
+			return client.Decline(), nil
+		}}, nil)
+		refused := fmt.Sprint(session.CodeOverloaded)
+		no := `{"action":"decline"}`
+		q := func(want string) asked { return asked{"elicitation/create", colours, want} }
+		ask(t, s, []asked{q(no), q(no), q(no), q(refused), q(refused)})
+		time.Sleep(20 * time.Second)
+		ask(t, s, []asked{q(no), q(refused)})
+		if count.Load() != 4 {
+			t.Errorf("the user was asked %d times", count.Load())
+		}
+	})
+	_, s := connect(t, &client.Options{QuestionsPerMinute: -1, Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
+		return client.Decline(), nil
+	}}, nil)
+	for range 2 * client.DefaultQuestionsPerMinute {
+		ask(t, s, []asked{{"elicitation/create", colours, `{"action":"decline"}`}})
+	}
+}
+
+// Proves SAMP-09.
+func TestHintsPickAModel(t *testing.T) {
+	models := []string{"large-3", "small-3", "Large-2", "tiny"}
+	for _, test := range []struct {
+		hints string
+		want  string
+	}{
+		{"large", "large-3"}, {"LARGE-2", "Large-2"}, {"none,small", "small-3"}, {"tiny,large", "tiny"}, {"none", ""}, {"", ""},
+	} {
+		p := new(mcp.ModelPreferences)
+		for name := range strings.SplitSeq(test.hints, ",") {
+			p.Hints = append(p.Hints, mcp.ModelHint{Name: &name}, mcp.ModelHint{})
+		}
+		got, ok := client.PickModel(p, models)
+		if got != test.want || ok != (got != "") {
+			t.Errorf("%q: got %q, %v", test.hints, got, ok)
+		}
+	}
+	if _, ok := client.PickModel(nil, models); ok {
+		t.Error("a model is picked without preferences")
+	}
+}
+
+// Proves ROOT-01, ROOT-02, ROOT-05.
+func TestRootsAreServedAndChangesAnnounced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		roots, err := client.NewRoots(mcp.Root{URI: "file:///home/ann", Name: new("home")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, one := connect(t, &client.Options{Roots: roots}, nil)
+		_, two := connect(t, &client.Options{Roots: roots}, nil)
+		ask(t, two, []asked{{"roots/list", `{}`, `{"roots":[{"name":"home","uri":"file:///home/ann"}]}`}})
+		step := func(err error, want string) {
+			t.Helper()
+			if err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+			two.took("notifications/roots/list_changed ")
+			ask(t, two, []asked{{"roots/list", `{}`, want}})
+		}
+		step(roots.Add(t.Context(), mcp.Root{URI: "file:///srv"}), `{"roots":[{"name":"home","uri":"file:///home/ann"},{"uri":"file:///srv"}]}`)
+		one.took("notifications/roots/list_changed ")
+		c.Close()
+		step(roots.Add(t.Context(), mcp.Root{URI: "file:///srv", Name: new("s")}), `{"roots":[{"name":"home","uri":"file:///home/ann"},{"name":"s","uri":"file:///srv"}]}`)
+		step(roots.Remove(t.Context(), "file:///home/ann"), `{"roots":[{"name":"s","uri":"file:///srv"}]}`)
+		step(roots.Set(t.Context()), `{"roots":[]}`)
+		if diff := cmp.Diff([]mcp.Root{}, roots.List()); diff != "" && len(roots.List()) > 0 {
+			t.Error(diff)
+		}
+	})
+}
+
+// Proves ROOT-01, ROOT-05.
+func TestRootsThatAreNone(t *testing.T) {
+	for _, uri := range []string{
+		"https://x.example/", "/home", "file://relative", "file:relative", "file:///a/../b", "file:///a/%2e%2e/b", "file:///a%2f..%2fb", `file:///a\..\b`, "%",
+	} {
+		if _, err := client.NewRoots(mcp.Root{URI: uri}); err == nil {
+			t.Errorf("%s is a root", uri)
+		}
+		if err := new(client.Roots).Add(t.Context(), mcp.Root{URI: uri}); err == nil {
+			t.Errorf("%s is a root", uri)
+		}
+	}
+	if _, err := client.NewRoots(mcp.Root{URI: "file:///a/..b/c%20d"}, mcp.Root{URI: "file://host/x"}); err != nil {
+		t.Error(err)
+	}
+}
