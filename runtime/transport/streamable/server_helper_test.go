@@ -127,6 +127,7 @@ func (o *tools) handle(ctx context.Context, req *session.Request) (codec.Encoder
 	case "poll":
 		if !streamable.Disconnect(ctx) {
 			text = "not disconnected"
+			break
 		}
 		o.started <- struct{}{}
 		<-o.release

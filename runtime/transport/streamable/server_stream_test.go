@@ -1,0 +1,390 @@
+package streamable_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
+)
+
+// listChanged is what the server sends to whoever listens.
+const listChanged = `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`
+
+func (s *served) changeList() {
+	s.t.Helper()
+	if err := s.tools.last().Notify(soon(s.t), "notifications/tools/list_changed", nil); err != nil {
+		s.t.Error(err)
+	}
+}
+
+// Proves HTTP-13, HTTP-16, HTTP-18, HTTP-19, HTTP-21, HTTP-33 and HTTP-34.
+func TestServerStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{Retry: 1500 * time.Millisecond})
+		id := s.opened(hello)
+		seen := map[string]bool{}
+		for n := range 3 {
+			stream := s.events("POST", call(n, "progress"), "MCP-Session-Id", id)
+			first, err := stream.next()
+			if err != nil || first.ID == "" || first.Data == nil || len(first.Data) > 0 || first.Retry != 1500*time.Millisecond {
+				t.Errorf("the first event is %+v, %v", first, err)
+			}
+			name, _, _ := strings.Cut(first.ID, "-")
+			want := []string{progress(n, 1), progress(n, 2), progress(n, 3), progress(n, 4), progress(n, 5), result(n)}
+			for i := range want {
+				seen[stream.id] = true
+				event, err := stream.next()
+				if err != nil || string(event.Data) != want[i] || !strings.HasPrefix(event.ID, name+"-") {
+					t.Errorf("event %d is %q with id %s, %v", i, event.Data, event.ID, err)
+				}
+			}
+			seen[stream.id] = true
+			if _, err := stream.next(); err != io.EOF {
+				t.Errorf("after the answer: %v", err)
+			}
+		}
+		if len(seen) != 3*7 {
+			t.Errorf("%d ids, want %d", len(seen), 3*7)
+		}
+	})
+}
+
+func TestServerStreamForAnOlderClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{})
+		id := s.opened(helloOld)
+		stream := s.events("POST", call(1, "progress"), "MCP-Session-Id", id)
+		first, err := stream.next()
+		if err != nil || first.Data != nil || first.ID != "" || first.Retry == 0 {
+			t.Errorf("the first event is %+v, %v", first, err)
+		}
+		if second, err := stream.next(); err != nil || string(second.Data) != progress(1, 1) || second.ID == "" {
+			t.Errorf("the second event is %+v, %v", second, err)
+		}
+		batch := s.events("POST", "["+call(2, "echo")+","+ready+","+call(3, "echo")+"]", "MCP-Session-Id", id)
+		got := batch.messages()
+		if len(got) != 2 || got[0] != result(2) && got[0] != result(3) || got[1] != result(2) && got[1] != result(3) || got[0] == got[1] {
+			t.Errorf("a batch is answered with %q", got)
+		}
+		if status := s.status("POST", "["+ready+","+ready+"]", "MCP-Session-Id", id); status != 202 {
+			t.Errorf("a batch without requests: %d", status)
+		}
+		if text := s.text(call(4, "poll"), "MCP-Session-Id", id); !strings.Contains(text, "not disconnected") {
+			t.Errorf("a client that cannot come back: %s", text)
+		}
+	})
+}
+
+// Proves HTTP-20, HTTP-26, HTTP-27, HTTP-30 and HTTP-31.
+func TestServerSendsEachMessageOnItsStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{})
+		id := s.opened(hello)
+		standing := s.events("GET", "", "MCP-Session-Id", id)
+		var streams []*events
+		for n := range 3 {
+			streams = append(streams, s.events("POST", call(n, "wait"), "MCP-Session-Id", id))
+			<-s.tools.started
+		}
+		if text := s.events("POST", call(3, "log"), "MCP-Session-Id", id).messages(); len(text) != 4 {
+			t.Errorf("a stream with log messages: %q", text)
+		}
+		for range 2 {
+			s.changeList()
+		}
+		close(s.tools.release)
+		for n, stream := range streams {
+			if diff := cmp.Diff([]string{result(n)}, stream.messages()); diff != "" {
+				t.Errorf("stream %d (-want +got):\n%s", n, diff)
+			}
+		}
+		go s.status("DELETE", "", "MCP-Session-Id", id) // ends with the session, before the next line does
+		if diff := cmp.Diff([]string{listChanged, listChanged}, standing.messages()); diff != "" {
+			t.Errorf("the standing stream (-want +got):\n%s", diff)
+		}
+		synctest.Wait()
+	})
+}
+
+// A question of the server belongs to the request during which it came up.
+func TestServerAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{})
+		id := s.opened(hello)
+		stream := s.events("POST", call(1, "sample"), "MCP-Session-Id", id)
+		if got := stream.message(); !strings.Contains(got, "sampling/createMessage") {
+			t.Errorf("the question is %s", got)
+		}
+		if got := s.status("POST", `{"jsonrpc":"2.0","id":1,"result":{"model":"m"}}`, "MCP-Session-Id", id); got != 202 {
+			t.Errorf("the answer is answered with %d", got)
+		}
+		if got := stream.messages(); len(got) != 1 || !strings.Contains(got[0], `{\"model\":\"m\"}`) {
+			t.Errorf("the result is %s", got)
+		}
+	})
+}
+
+// Proves HTTP-22, HTTP-32, HTTP-36 and HTTP-37.
+func TestServerResumes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{})
+		id := s.opened(hello)
+		ids := map[int][]string{} // of the events of each stream
+		for n := range 2 {
+			stream := s.events("POST", call(n, "progress"), "MCP-Session-Id", id)
+			for {
+				if _, err := stream.next(); err != nil {
+					break
+				}
+				ids[n] = append(ids[n], stream.id)
+			}
+		}
+		for n := range 2 {
+			want := []string{progress(n, 1), progress(n, 2), progress(n, 3), progress(n, 4), progress(n, 5), result(n)}
+			for i, last := range ids[n] {
+				stream := s.events("GET", "", "MCP-Session-Id", id, "Last-Event-ID", last)
+				if diff := cmp.Diff(want[i:], append([]string{}, stream.messages()...)); diff != "" {
+					t.Errorf("after %s (-want +got):\n%s", last, diff)
+				}
+			}
+		}
+
+		// A stream that goes on.
+		stream := s.events("POST", call(2, "wait"), "MCP-Session-Id", id)
+		<-s.tools.started
+		if _, err := stream.next(); err != nil {
+			t.Fatal(err)
+		}
+		stream.body.Close()
+		for range 3 { // connections that break again
+			again := s.events("GET", "", "MCP-Session-Id", id, "Last-Event-ID", stream.id)
+			again.body.Close()
+		}
+		again := s.events("GET", "", "MCP-Session-Id", id, "Last-Event-ID", stream.id)
+		s.changeList() // on another stream
+		close(s.tools.release)
+		if diff := cmp.Diff([]string{result(2)}, again.messages()); diff != "" {
+			t.Errorf("going on (-want +got):\n%s", diff)
+		}
+		select {
+		case err := <-s.tools.stopped:
+			t.Errorf("cancelled: %v", err)
+		default:
+		}
+	})
+}
+
+// Proves HTTP-28.
+func TestServerStandingStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{})
+		id := s.opened(hello)
+		s.changeList() // before anybody listens
+		first := s.events("GET", "", "MCP-Session-Id", id)
+		if got := first.message(); got != listChanged {
+			t.Errorf("before it was opened: %s", got)
+		}
+		s.changeList()
+		second := s.events("GET", "", "MCP-Session-Id", id) // takes the place of the first
+		if got := first.messages(); len(got) != 1 {
+			t.Errorf("the first connection gets %q", got)
+		}
+		synctest.Wait()
+		s.changeList()
+		if got := second.message(); got != listChanged {
+			t.Errorf("the second connection gets %s", got)
+		}
+		last := second.id
+		second.body.Close()
+		synctest.Wait()
+		if got := s.text(call(1, "echo"), "MCP-Session-Id", id); got != result(1) {
+			t.Errorf("a call afterwards: %s", got)
+		}
+		s.changeList()
+		s.changeList()
+		third := s.events("GET", "", "MCP-Session-Id", id, "Last-Event-ID", last)
+		for i := range 2 {
+			if got := third.message(); got != listChanged {
+				t.Errorf("missed message %d: %s", i, got)
+			}
+		}
+		third.body.Close()
+		synctest.Wait()
+		fourth := s.events("GET", "", "MCP-Session-Id", id, "Last-Event-ID", third.id)
+		s.changeList()
+		if got := fourth.message(); got != listChanged {
+			t.Errorf("the next message: %s", got)
+		}
+	})
+}
+
+// Proves HTTP-14, HTTP-16 and HTTP-29.
+func TestServerDisconnects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{MaxConnection: 10 * time.Second, Retry: 3 * time.Second})
+		id := s.opened(hello)
+		stream := s.events("POST", call(1, "poll"), "MCP-Session-Id", id)
+		<-s.tools.started
+		checkHangUp(t, stream)
+		again := s.events("GET", "", "MCP-Session-Id", id, "Last-Event-ID", stream.id)
+		start := time.Now()
+		checkHangUp(t, again)
+		if d := time.Since(start); d != 10*time.Second {
+			t.Errorf("held for %v", d)
+		}
+		close(s.tools.release)
+		last := s.events("GET", "", "MCP-Session-Id", id, "Last-Event-ID", stream.id)
+		if diff := cmp.Diff([]string{result(1)}, last.messages()); diff != "" {
+			t.Errorf("in the end (-want +got):\n%s", diff)
+		}
+		standing := s.events("GET", "", "MCP-Session-Id", id)
+		checkHangUp(t, standing)
+		s.changeList()
+		if got := s.events("GET", "", "MCP-Session-Id", id, "Last-Event-ID", standing.id).message(); got != listChanged {
+			t.Errorf("the standing stream goes on with %s", got)
+		}
+	})
+}
+
+// checkHangUp checks that a stream ends with a retry, and that nothing else comes before.
+func checkHangUp(t *testing.T, e *events) {
+	t.Helper()
+	retry := time.Duration(0)
+	for {
+		event, err := e.next()
+		if err != nil {
+			if err != io.EOF || retry != 3*time.Second {
+				t.Errorf("retry %v, %v", retry, err)
+			}
+			return
+		}
+		if len(event.Data) > 0 {
+			t.Errorf("event %q", event.Data)
+		}
+		if retry = event.Retry; e.id == "" {
+			t.Error("no id to come back with")
+		}
+	}
+}
+
+func TestServerKeepsConnectionsAlive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{KeepAlive: 10 * time.Second})
+		response := s.do("GET", "", "MCP-Session-Id", s.opened(hello))
+		b := make([]byte, 1<<10)
+		response.Body.Read(b) // the first event
+		for range 3 {
+			start := time.Now()
+			n, err := response.Body.Read(b)
+			if err != nil || string(b[:n]) != ": \n\n" || time.Since(start) != 10*time.Second {
+				t.Errorf("after %v: %q, %v", time.Since(start), b[:n], err)
+			}
+		}
+	})
+}
+
+func TestServerEndsTheStreamOfACancelledRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{})
+		id := s.opened(hello)
+		for n, streamed := range []bool{true, false} {
+			cancel := fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, n)
+			over := make(chan []string)
+			go func() { // ends with the stream
+				over <- s.events("POST", call(n, "wait"), "MCP-Session-Id", id).messages()
+			}()
+			<-s.tools.started
+			if streamed {
+				time.Sleep(time.Second)
+			}
+			if got := s.status("POST", cancel, "MCP-Session-Id", id); got != 202 {
+				t.Errorf("cancel: %d", got)
+			}
+			if got := <-over; len(got) > 0 {
+				t.Errorf("the stream gets %q", got)
+			}
+			<-s.tools.stopped
+		}
+	})
+}
+
+func TestServerAnswersWhenASessionEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{})
+		id := s.opened(hello)
+		got := make(chan string)
+		go func() { got <- s.text(call(1, "wait"), "MCP-Session-Id", id) }() // ends with the session
+		<-s.tools.started
+		if status := s.status("DELETE", "", "MCP-Session-Id", id); status != 204 {
+			t.Errorf("delete: %d", status)
+		}
+		if want := fmt.Sprintf(`"code":%d`, session.CodeClosing); !strings.Contains(<-got, want) {
+			t.Errorf("not answered with %s", want)
+		}
+		<-s.tools.stopped
+	})
+}
+
+// A client that reads nothing costs no more than the queue, and holds up nobody.
+func TestServerStalledConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{
+			MaxQueue: 10 << 10, StallTimeout: 5 * time.Second,
+			Store: streamable.NewMemoryStore(streamable.MemoryOptions{MaxSessionBytes: 20 << 10}),
+		})
+		stalled := s.opened(hello)
+		sender := s.tools.last()
+		s.do("GET", "", "MCP-Session-Id", stalled) // and never read
+		other := s.opened(hello)
+		ctx, start := soon(t), time.Now()
+		for range 1000 {
+			if err := sender.Notify(ctx, "notifications/tools/list_changed", nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if d := time.Since(start); d > 6*time.Second {
+			t.Errorf("the sender was held up for %v", d)
+		}
+		if got := s.text(call(1, "echo"), "MCP-Session-Id", other); got != result(1) {
+			t.Errorf("another session: %s", got)
+		}
+		if got := s.text(call(1, "echo"), "MCP-Session-Id", stalled); got != result(1) {
+			t.Errorf("the session: %s", got)
+		}
+		left := s.events("GET", "", "MCP-Session-Id", stalled, "Last-Event-ID", "0-0")
+		n := 0
+		go func() { // ends with the test
+			time.Sleep(time.Second)
+			s.status("DELETE", "", "MCP-Session-Id", stalled)
+		}()
+		n = len(left.messages())
+		if n < 50 || n > 20<<10/len(listChanged) {
+			t.Errorf("%d messages are left", n)
+		}
+		synctest.Wait()
+	})
+}
+
+// A message that comes up where no stream is left is refused, and the session goes on.
+func TestServerStatelessHasNoStandingStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{Stateless: true})
+		stream := s.events("POST", call(1, "wait"))
+		<-s.tools.started
+		if err := s.tools.last().Notify(context.Background(), "notifications/tools/list_changed", nil); err == nil {
+			t.Error("a message that belongs to no request was taken")
+		}
+		close(s.tools.release)
+		if diff := cmp.Diff([]string{result(1)}, stream.messages()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
