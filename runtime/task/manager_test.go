@@ -703,6 +703,7 @@ func TestStoreFails(t *testing.T) {
 		if out := result(t, m, created.TaskID); out.Error != nil {
 			t.Error(out.Error)
 		}
+		synctest.Wait()
 		if s := m.Stats(); s.Created != 1 || s.Running != 0 {
 			t.Errorf("%+v", s)
 		}

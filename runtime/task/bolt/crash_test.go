@@ -27,7 +27,7 @@ import (
 // plain run, and a thousand times with
 //
 //	go test ./runtime/task/bolt -run Kill -kills 1000
-var kills = flag.Int("kills", 8, "how often TestKill kills a process")
+var kills = flag.Int("kills", 5, "how often TestKill kills a process")
 
 const childEnv = "MCPWIRE_TASK_CHILD"
 

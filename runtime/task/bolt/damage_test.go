@@ -93,7 +93,7 @@ func TestTornFile(t *testing.T) {
 		t.Fatal("the whole file is said to be corrupt")
 	}
 	used := len(whole) // a whole page that is free at the end may be missing without harm
-	for size := 0; size < used; size += 1024 {
+	for size := 0; size < used; size += 2048 {
 		if err := os.WriteFile(path, whole[:size], 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +127,7 @@ func TestDamagedFile(t *testing.T) {
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	reported := 0
-	const rounds = 150
+	const rounds = 60
 	for n := range rounds {
 		damaged := append([]byte(nil), whole...)
 		// Both meta pages carry a checksum; a damaged one of the two stands for the transaction
