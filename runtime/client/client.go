@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"golang.org/x/time/rate"
@@ -12,6 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
 // Client is connected with one server. Its methods may be called by many goroutines; those that send
@@ -34,11 +36,16 @@ type Client struct {
 // Connect connects with the server at the other end of conn, which belongs to the client from now on.
 // It fails as [session.Connect] does; ctx bounds Connect alone.
 func Connect(ctx context.Context, conn transport.Conn, o *Options) (*Client, error) {
+	return newClient(o).connect(ctx, conn)
+}
+
+func newClient(o *Options) *Client {
 	c := &Client{options: valueOf(o), limit: newLimit(valueOf(o).QuestionsPerMinute), opened: make(chan struct{})}
-	c.tools = list[mcp.Tool]{fetch: c.toolPage}
-	c.resources = list[mcp.Resource]{fetch: c.resourcePage}
-	c.templates = list[mcp.ResourceTemplate]{fetch: c.templatePage}
-	c.prompts = list[mcp.Prompt]{fetch: c.promptPage}
+	c.tools.fetch, c.resources.fetch, c.templates.fetch, c.prompts.fetch = c.toolPage, c.resourcePage, c.templatePage, c.promptPage
+	return c
+}
+
+func (c *Client) connect(ctx context.Context, conn transport.Conn) (*Client, error) {
 	cfg := c.options.config()
 	cfg.Handler = c.handler(cfg.Handler)
 	cfg.Sending = append(cfg.Sending, c.noteURLs)
@@ -66,6 +73,24 @@ func Command(ctx context.Context, server stdio.Command, o *Options) (*Client, er
 		return nil, err
 	}
 	return Connect(ctx, process, o)
+}
+
+// Dial connects with the server at a URL, over Streamable HTTP, or the older HTTP with SSE if that is
+// what the server has; see [Options].HTTP.
+func Dial(ctx context.Context, serverURL string, o *Options) (*Client, error) {
+	c := newClient(o)
+	http := c.options.HTTP
+	http.Renewed = func(result json.RawMessage) {
+		c.forget() // a server that drops its sessions may have been replaced
+		if c.options.HTTP.Renewed != nil {
+			c.options.HTTP.Renewed(result)
+		}
+	}
+	conn, err := streamable.Dial(serverURL, http)
+	if err != nil {
+		return nil, err
+	}
+	return c.connect(ctx, conn)
 }
 
 // newLimit limits the questions of a server.

@@ -146,6 +146,14 @@ func (c *Client) Tool(ctx context.Context, name string) (*mcp.Tool, error) {
 	return tool, nil
 }
 
+// forget notes that all lists may be others now.
+func (c *Client) forget() {
+	c.tools.changed()
+	c.resources.changed()
+	c.templates.changed()
+	c.prompts.changed()
+}
+
 func (c *Client) resourcesAnnounced() bool {
 	r := c.Server().Capabilities.Resources
 	return r != nil && isTrue(r.ListChanged)

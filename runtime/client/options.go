@@ -10,6 +10,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
 // Options says who a client is and what it can do for servers. The zero value is useful, and nil is
@@ -52,6 +53,10 @@ type Options struct {
 
 	// Capabilities are declared beside those that follow from the fields above.
 	Capabilities mcp.ClientCapabilities
+
+	// HTTP says how [Dial] reaches the server. What a server keeps with its session, such as subscriptions,
+	// is lost with it: see Renewed.
+	HTTP streamable.ClientOptions
 
 	// Session configures the session. Its Handler gets requests and notifications with methods that
 	// the protocol does not have.

@@ -1,0 +1,99 @@
+package client_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
+)
+
+// beServer makes the test program a server on standard input and output.
+const beServer = "MCPWIRE_TEST_SERVER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(beServer) == "" {
+		os.Exit(m.Run())
+	}
+	if err := serveEcho(stdio.Server(stdio.Options{})).Wait(); err != nil {
+		os.Exit(1)
+	}
+}
+
+// serveEcho is a server whose tool says what it was told.
+func serveEcho(conn transport.Conn) *session.Session {
+	capabilities := mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{ListChanged: new(true)}}
+	return session.Serve(conn, &mcp.InitializeResult{
+		ServerInfo: mcp.Implementation{Name: "echo", Version: "1"}, Capabilities: capabilities,
+	}, &session.Config{Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
+		switch req.Method {
+		case "tools/list":
+			return &mcp.ListToolsResult{Tools: []mcp.Tool{{Name: "echo"}}}, nil
+		case "tools/call":
+			return session.Raw(`{"content":[{"type":"text","text":"` + strings.ReplaceAll(string(req.Params), `"`, `'`) + `"}]}`), nil
+		}
+		return nil, nil
+	}})
+}
+
+// echoes calls the tool.
+func echoes(t *testing.T, c *client.Client) {
+	t.Helper()
+	result, err := c.CallTool(t.Context(), "echo", map[string]string{"say": "hello"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := result.Content[0].(*mcp.TextContent).Text, `{'arguments':{'say':'hello'},'name':'echo'}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// Proves SDK-11.
+func TestAServerIsStartedAsAProcess(t *testing.T) {
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := stdio.Command{Path: program, Env: append(stdio.DefaultEnv(), beServer+"=1")}
+	c, err := client.Command(t.Context(), server, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	echoes(t, c)
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	server.Path = "/no/such/program"
+	if _, err := client.Command(t.Context(), server, nil); err == nil {
+		t.Error("a program that is not there was started")
+	}
+}
+
+func TestAServerIsReachedByItsURL(t *testing.T) {
+	open := func(_ *http.Request, conn transport.Conn) { serveEcho(conn) }
+	handler := streamable.NewHandler(open, streamable.HandlerOptions{})
+	http := httptest.NewServer(handler)
+	defer http.Close()
+	defer handler.Close()
+	c, err := client.Dial(t.Context(), http.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	echoes(t, c)
+	if got := names(t, c.Tools(t.Context()), toolName); len(got) != 1 {
+		t.Errorf("got %q", got)
+	}
+	if _, err := client.Dial(t.Context(), "ftp://x.example", nil); err == nil {
+		t.Error("a URL that is none for HTTP was dialled")
+	}
+}
