@@ -309,7 +309,7 @@ func (c *Client) receive(ctx context.Context, text []byte, envelope jsonrpc.Mess
 func (c *Client) Close() error { return c.close() }
 
 func (c *Client) shutDown() error {
-	c.end.Fail(transport.ErrClosed)
+	c.end.Shut()
 	var err error
 	if old := c.old.Load(); old != nil {
 		err = old.Close()

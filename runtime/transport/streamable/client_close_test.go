@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -113,25 +114,25 @@ func TestClientTakesAServerForGoneThatTakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		s := f.connect(f.options(), &session.Config{})
-		hang := true
+		var hang atomic.Bool
 		f.other = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
-			if hang && r.Method == "POST" {
+			if hang.Load() && r.Method == "POST" {
 				<-r.Context().Done()
 			}
 			return false
 		}
 		notify := func() error { return s.Notify(t.Context(), "notifications/roots/list_changed", nil) }
 		for range 2 { // one is lost, and nothing else
-			hang = true
+			hang.Store(true)
 			if err := notify(); err != nil {
 				t.Error(err)
 			}
-			hang = false
+			hang.Store(false)
 			if err := notify(); err != nil {
 				t.Error(err)
 			}
 		}
-		hang = true
+		hang.Store(true)
 		notify()
 		if err := notify(); err == nil {
 			t.Error("nothing happens when the server takes nothing")

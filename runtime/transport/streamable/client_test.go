@@ -26,6 +26,7 @@ func TestClientSendsEachMessageAsAPostWithItsHeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		f.revision = "2025-06-18"
+		pong := make(chan bool)
 		f.call = func(w http.ResponseWriter, _ *http.Request, m jsonrpc.Message) {
 			if m.Method == "tools/list" {
 				f.answer(w, m, `{"tools":[]}`)
@@ -33,7 +34,14 @@ func TestClientSendsEachMessageAsAPostWithItsHeaders(t *testing.T) {
 			}
 			send := stream(w)
 			send("data: %s\n\n", `{"jsonrpc":"2.0","id":"ask","method":"ping"}`)
+			<-pong
 			send("data: %s\n\n", response(m, `{"content":[]}`))
+		}
+		f.other = func(_ http.ResponseWriter, _ *http.Request, m jsonrpc.Message) bool {
+			if m.Kind == jsonrpc.KindResponse {
+				pong <- true
+			}
+			return false
 		}
 		s := f.connect(f.options(), nil)
 		peer := mcp.ToServer{Caller: s}

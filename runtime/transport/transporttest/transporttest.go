@@ -248,7 +248,9 @@ func writerWaits(t *testing.T, e Ends) {
 	if err := fill(ctx, e.A); err != cause {
 		t.Fatalf("got %v, want %v", err, cause)
 	}
+	written := make(chan struct{})
 	go func() { // ends when B is closed, or has read the message behind
+		defer close(written)
 		write(t, e.A, message(-1, ""))
 	}()
 	for {
@@ -257,6 +259,7 @@ func writerWaits(t *testing.T, e Ends) {
 			t.Fatal(err)
 		}
 		if bytes.Contains(m.Text, []byte(strconv.Itoa(-1))) {
+			<-written
 			return
 		}
 	}

@@ -31,6 +31,7 @@ type End struct {
 	stop context.CancelCauseFunc
 
 	mu      sync.Mutex
+	shut    atomic.Bool    // Shut was called, which comes after closed is closed
 	closed  chan struct{}  // closed when nothing is read or written any more
 	err     error          // why; set before closed is closed
 	work    sync.WaitGroup // what runs; nothing is added once closed is
@@ -120,19 +121,24 @@ func ParseURL(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// Read returns what was delivered, in order. It is the Read of a [transport.Conn].
+// Read returns what was delivered, in order, also what is left of it when the connection has failed. It is the Read of a [transport.Conn].
 func (e *End) Read() (transport.Message, error) {
-	select {
-	case <-e.closed:
+	if e.shut.Load() {
 		return transport.Message{}, e.err
-	default:
 	}
 	select {
 	case r := <-e.in:
 		return r.m, r.err
 	case <-e.closed:
-		return transport.Message{}, e.err
 	}
+	if !e.shut.Load() {
+		select {
+		case r := <-e.in: // came before the end
+			return r.m, r.err
+		default:
+		}
+	}
+	return transport.Message{}, e.err
 }
 
 // Deliver brings a message to who reads; ok is false if ctx or the connection ended first.
@@ -245,9 +251,15 @@ func (e *End) Abort(err error) {
 	e.stop(err)
 }
 
-// Stop waits for what is being sent, for a while, stops all the rest, and waits until nothing runs any more.
-func (e *End) Stop() {
+// Shut ends the connection; nothing is read any more, not even what was delivered.
+func (e *End) Shut() {
 	e.Fail(transport.ErrClosed)
+	e.shut.Store(true)
+}
+
+// Stop is Shut, waits for what is being sent, for a while, stops all the rest, and waits until nothing runs any more.
+func (e *End) Stop() {
+	e.Shut()
 	sent := make(chan struct{})
 	go func() { // ends when life has
 		defer close(sent)

@@ -1,0 +1,171 @@
+package sse_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
+	"github.com/mcpwire/mcpwire/runtime/transport/sse"
+)
+
+// byHand starts a server whose stream is a text and whose POSTs are handled by hand. The stream ends when end is
+// closed.
+func byHand(t *testing.T, text string, post http.HandlerFunc) (serverURL string, end chan struct{}) {
+	end = make(chan struct{})
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /a/sse", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+		fmt.Fprint(w, strings.ReplaceAll(text, "HOST", r.Host))
+		w.(http.Flusher).Flush()
+		select {
+		case <-end:
+		case <-r.Context().Done():
+		}
+	})
+	mux.HandleFunc("POST /", post)
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return server.URL + "/a/sse", end
+}
+
+func TestClientPostsToTheEndpoint(t *testing.T) {
+	// Proves LEGACY-04.
+	for _, test := range []struct{ name, event, want string }{
+		{"relative to the stream", "event: endpoint\ndata: post?s=1\n\n", "/a/post?s=1"},
+		{"with a query alone", "event: endpoint\ndata: ?s=1\n\n", "/a/sse?s=1"},
+		{"of the same server", ": hello\n\nretry: 10\nevent: endpoint\r\ndata: /post?s=1\r\n\r\n", "/post?s=1"},
+		{"behind other settings", "retry: 10\n\nid: 1\ndata:\n\nevent: endpoint\ndata: /post\n\n", "/post"},
+		{"absolute", "event: endpoint\ndata: http://HOST/post\n\n", "/post"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := make(chan string, 10)
+			u, end := byHand(t, test.event+"data: {\"a\":1}\n\nevent: other\ndata: {\"a\":2}\n\ndata: {\"a\":3}\n\n", func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				got <- r.URL.String() + " " + r.Header.Get("Content-Type") + " " + string(body)
+				if strings.Contains(string(body), "bad") {
+					http.Error(w, "no", http.StatusBadRequest)
+				}
+			})
+			c := dial(t, u, httpclient.Options{})
+			for _, text := range []string{`{"jsonrpc":"2.0","method":"x"}`, `{"jsonrpc":"2.0","id":7,"method":"bad"}`} {
+				if err := c.Write(t.Context(), transport.Message{Text: []byte(text)}); err != nil {
+					t.Error(err)
+				}
+				if diff := cmp.Diff(test.want+" application/json "+text, <-got); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+			}
+			var messages []string
+			for range 3 {
+				m, err := c.Read()
+				if lost, ok := errors.AsType[*transport.DeliveryError](err); ok {
+					status, _ := errors.AsType[*httpclient.StatusError](lost)
+					if status == nil || status.Code != 400 || lost.ID.String() != "7" {
+						t.Errorf("lost: %v", lost)
+					}
+					continue
+				}
+				messages = append(messages, string(m.Text))
+			}
+			if diff := cmp.Diff([]string{`{"a":1}`, `{"a":3}`}, messages); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			close(end)
+			if _, err := c.Read(); !errors.Is(err, transport.ErrClosed) {
+				t.Errorf("when the stream has ended: %v", err)
+			}
+			if err := c.Write(t.Context(), transport.Message{Text: []byte(`{}`)}); !errors.Is(err, transport.ErrClosed) {
+				t.Errorf("when the stream has ended: %v", err)
+			}
+		})
+	}
+}
+
+func TestDialFails(t *testing.T) {
+	for _, test := range []struct {
+		name, stream string
+		want         error
+	}{
+		{"with another event first", "data: {}\n\n", sse.ErrEndpoint},
+		{"with another server", "event: endpoint\ndata: http://elsewhere.example/post\n\n", sse.ErrEndpoint},
+		{"with another scheme", "event: endpoint\ndata: https://HOST/post\n\n", sse.ErrEndpoint},
+		{"with no URL", "event: endpoint\ndata: http://[/\n\n", sse.ErrEndpoint},
+		{"when nothing comes", "", context.DeadlineExceeded},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			u, _ := byHand(t, test.stream, http.NotFound)
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			if _, err := sse.Dial(ctx, u, httpclient.Options{}); !errors.Is(err, test.want) {
+				t.Errorf("got %v, want %v", err, test.want)
+			}
+		})
+	}
+	t.Run("with a status", func(t *testing.T) {
+		u, _ := byHand(t, "", http.NotFound)
+		_, err := sse.Dial(t.Context(), u+"/other", httpclient.Options{})
+		if status, ok := errors.AsType[*httpclient.StatusError](err); !ok || status.Code/100 != 4 {
+			t.Errorf("got %v", err)
+		}
+	})
+	for _, u := range []string{"", "server.example", "ftp://server.example/", "http:///x", ":"} {
+		if _, err := sse.Dial(t.Context(), u, httpclient.Options{}); err == nil {
+			t.Errorf("%q is taken for a URL", u)
+		}
+	}
+}
+
+func TestClientSendsTheRevision(t *testing.T) {
+	got := make(chan string, 10)
+	hello := `{"jsonrpc":"2.0","id":"h","result":{"protocolVersion":"2024-11-05"}}`
+	answers := make(chan bool)
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /sse", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, "event: endpoint\ndata: /post\n\n")
+		w.(http.Flusher).Flush()
+		<-answers
+		fmt.Fprintf(w, "data: %s\n\n", hello)
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	})
+	mux.HandleFunc("POST /post", func(_ http.ResponseWriter, r *http.Request) {
+		got <- r.Header.Get("MCP-Protocol-Version")
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	c := dial(t, server.URL+"/sse", httpclient.Options{})
+	for _, text := range []string{`{"jsonrpc":"2.0","id":"h","method":"initialize"}`, `{"jsonrpc":"2.0","method":"notifications/initialized"}`} {
+		m, err := jsonrpc.Parse([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Write(t.Context(), transport.Message{Text: []byte(text)}); err != nil {
+			t.Error(err)
+		}
+		want := ""
+		if m.Kind == jsonrpc.KindNotification {
+			want = "2024-11-05"
+		}
+		if version := <-got; version != want {
+			t.Errorf("%s is sent with %q, want %q", m.Method, version, want)
+		}
+		if want == "" {
+			close(answers)
+			if _, err := c.Read(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}

@@ -1,0 +1,144 @@
+package sse
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/internal/queue"
+	"github.com/mcpwire/mcpwire/runtime/transport/internal/sse"
+)
+
+// conn is the server's end of a connection. It is a [transport.Conn].
+type conn struct {
+	principal string
+	o         HandlerOptions
+	in, out   *queue.Queue
+	batch     []transport.Message // taken from in, not yet read
+
+	once sync.Once
+	gone chan struct{}      // closed when the connection is over
+	over chan struct{}      // closed when the stream has ended
+	late context.Context    // ends when the stream has to end, whatever is left
+	end  context.CancelFunc // ends late
+}
+
+func newConn(principal string, o HandlerOptions) *conn {
+	c := &conn{
+		principal: principal, o: o,
+		in:   queue.New(o.MaxQueue, o.StallTimeout),
+		out:  queue.New(o.MaxQueue, o.StallTimeout),
+		gone: make(chan struct{}), over: make(chan struct{}),
+	}
+	c.late, c.end = context.WithCancel(context.Background())
+	return c
+}
+
+// Read returns the next message that was posted.
+func (c *conn) Read() (transport.Message, error) {
+	if len(c.batch) == 0 {
+		var err error
+		if c.batch, err = c.in.Take(); err != nil {
+			return transport.Message{}, err
+		}
+	}
+	m := c.batch[0]
+	c.batch = c.batch[1:]
+	return m, nil
+}
+
+// Write sends m on the stream.
+func (c *conn) Write(ctx context.Context, m transport.Message) error { return c.out.Put(ctx, m) }
+
+// Close ends the connection, after what was written has gone out or FlushTimeout has passed.
+func (c *conn) Close() error {
+	c.fail(transport.ErrClosed)
+	c.in.Discard()
+	timer := time.NewTimer(c.o.FlushTimeout)
+	defer timer.Stop()
+	select {
+	case <-c.over:
+	case <-timer.C:
+	}
+	c.end()
+	<-c.over
+	return nil
+}
+
+// fail ends the connection because of err, once what was written has gone out.
+func (c *conn) fail(err error) {
+	c.once.Do(func() {
+		close(c.gone)
+		c.in.Close(err)
+		c.out.Close(err)
+	})
+}
+
+// serve writes the stream, beginning with an event, until the connection is over or the client, whose request ctx is
+// of, has gone.
+func (c *conn) serve(w http.ResponseWriter, ctx context.Context, first sse.Event) {
+	rc := http.NewResponseController(w)
+	defer context.AfterFunc(ctx, func() { c.fail(fmt.Errorf("%w: the client has hung up", transport.ErrClosed)) })()
+	defer context.AfterFunc(c.late, func() { rc.SetWriteDeadline(time.Now()) })()
+	var ticking sync.WaitGroup
+	ticking.Go(c.tick) // ends when the connection is over
+	defer ticking.Wait()
+
+	buf := sse.Append(nil, first)
+	for {
+		rc.SetWriteDeadline(time.Now().Add(c.o.StallTimeout)) // not all writers have deadlines
+		if c.late.Err() != nil {
+			rc.SetWriteDeadline(time.Now())
+		}
+		_, err := w.Write(buf)
+		if err == nil {
+			err = rc.Flush()
+		}
+		if err != nil {
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				err = fmt.Errorf("%w: %w", transport.ErrStalled, err)
+			}
+			c.fail(fmt.Errorf("%w: %w", transport.ErrClosed, err))
+			c.out.Discard()
+			return
+		}
+		batch, err := c.out.Take()
+		if err != nil {
+			return
+		}
+		if cap(buf) > maxBuffer {
+			buf = nil // was needed for long messages
+		}
+		buf = buf[:0]
+		for _, m := range batch {
+			if m.Text == nil {
+				buf = sse.AppendComment(buf, "")
+				continue
+			}
+			buf = append(buf, "event: message\n"...) // old clients may not know that this is the default
+			buf = sse.Append(buf, sse.Event{Data: m.Text})
+		}
+	}
+}
+
+// maxBuffer is how much memory a stream keeps for what it writes next.
+const maxBuffer = 64 << 10
+
+// tick has a comment sent now and then, which is a message without text.
+func (c *conn) tick() {
+	ticker := time.NewTicker(c.o.KeepAlive)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			c.out.Put(context.Background(), transport.Message{}) // fails when the connection is over
+		case <-c.gone:
+			return
+		}
+	}
+}
