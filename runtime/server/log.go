@@ -2,12 +2,14 @@ package server
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
 // levels are those of RFC 5424, the least severe first.
@@ -35,7 +37,7 @@ func (h *handler) SetLevel(ctx context.Context, params *mcp.SetLevelRequestParam
 }
 
 // Log sends a log message to the client, if it is severe enough for that. Logger names what logs, "" for nothing; data
-// is written by package codec/value. It must hold no secrets. Messages beyond [Config.LogRate] are dropped.
+// is written by package codec/value. It must hold no secrets. Messages beyond [Config.LogRate] are dropped, and all if the server has not declared logging.
 func (c *Call) Log(ctx context.Context, level mcp.LoggingLevel, logger string, data any) error {
 	n, ok := severity(level)
 	if !ok {
@@ -52,7 +54,11 @@ func (c *Call) Log(ctx context.Context, level mcp.LoggingLevel, logger string, d
 	if logger != "" {
 		params.Logger = &logger
 	}
-	return c.Notify(ctx, "notifications/message", params)
+	err = c.Notify(ctx, "notifications/message", params)
+	if _, undeclared := errors.AsType[*session.CapabilityError](err); undeclared {
+		return nil
+	}
+	return err
 }
 
 // logs reports whether messages of a severity go to the client.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"strings"
 
 	"github.com/mcpwire/mcpwire/codec"
@@ -75,16 +76,18 @@ func (s *Server) AddResource(def mcp.Resource, read ReadFunc) (*Handle[mcp.Resou
 	return addTo(s.resources, def, func(d *mcp.Resource) string { return d.URI }, build, func(r *resource) mcp.Resource { return r.def })
 }
 
-// checkURI refuses what is no absolute URI of RFC 3986, and paths that lead upwards (MCP resources, "Security
-// Considerations").
+// uriForm is what absolute URIs of RFC 3986 are made of: the scheme, the path with what is in front of it, the rest.
+var uriForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:((?:[A-Za-z0-9._~!$&'()*+,;=:@/\[\]-]|%[0-9A-Fa-f]{2})*)(?:[?#](?:[A-Za-z0-9._~!$&'()*+,;=:@/?#\[\]-]|%[0-9A-Fa-f]{2})*)?$`)
+
+// checkURI refuses what is no absolute URI, and paths that lead upwards (MCP resources, "Security Considerations").
+// Package url knows hosts only as the web has them, and would refuse some of other schemes.
 func checkURI(uri string) error {
-	u, err := url.Parse(uri)
-	switch {
-	case err != nil:
-		return fmt.Errorf("invalid URI: %w", errors.Unwrap(err))
-	case u.Scheme == "":
-		return errors.New("invalid URI: it has no scheme")
-	case upwards(u.Path) || upwards(u.Opaque):
+	parts := uriForm.FindStringSubmatch(uri)
+	if parts == nil {
+		return errors.New("invalid URI: want an absolute one, as RFC 3986 has it")
+	}
+	path, err := url.PathUnescape(parts[1])
+	if err != nil || upwards(path) {
 		return errors.New("invalid URI: its path leads upwards")
 	}
 	return nil

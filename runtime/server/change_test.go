@@ -1,0 +1,230 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/server"
+)
+
+func hi(context.Context, *server.Call, struct{}) (string, error) { return "hi", nil }
+
+// names returns the names of all tools, and how many pages they took.
+func (c *client) names() (names []string, pages int) {
+	c.t.Helper()
+	var params mcp.PaginatedRequestParams
+	for {
+		page := must(mcp.ToServer{Caller: c}.ListTools(c.t.Context(), &params))
+		pages++
+		for _, tool := range page.Tools {
+			names = append(names, tool.Name)
+		}
+		if params.Cursor = page.NextCursor; page.NextCursor == nil {
+			return names, pages
+		}
+	}
+}
+
+// Proves TOOL-04, RES-04, PROMPT-04, SDK-12.
+func TestFeaturesChangeWhileClientsAreConnected(t *testing.T) {
+	get := func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) {
+		return server.Messages(), nil
+	}
+	all := func(c *mcp.ServerCapabilities) {
+		c.Tools = &mcp.ServerCapabilitiesTools{ListChanged: new(true)}
+		c.Prompts = &mcp.ServerCapabilitiesPrompts{ListChanged: new(true)}
+		c.Resources = &mcp.ServerCapabilitiesResources{ListChanged: new(true)}
+	}
+	type steps struct {
+		add                             func(s *server.Server) (change, disable, enable, remove func() error)
+		method, list, none, one, second string
+	}
+	for _, tt := range []steps{{
+		func(s *server.Server) (_, _, _, _ func() error) {
+			h := must(server.AddTool(s, mcp.Tool{Name: "x"}, hi))
+			return func() error { return h.Change(func(d *mcp.Tool) { d.Title = new("T") }) }, h.Disable, h.Enable, h.Remove
+		},
+		"notifications/tools/list_changed", "tools/list", `{"tools":[]}`,
+		`{"tools":[{"name":"x","inputSchema":{"type":"object","additionalProperties":false}}]}`,
+		`{"tools":[{"name":"x","title":"T","inputSchema":{"type":"object","additionalProperties":false}}]}`,
+	}, {
+		func(s *server.Server) (_, _, _, _ func() error) {
+			h := must(s.AddPrompt(mcp.Prompt{Name: "x"}, get))
+			return func() error { return h.Change(func(d *mcp.Prompt) { d.Title = new("T") }) }, h.Disable, h.Enable, h.Remove
+		},
+		"notifications/prompts/list_changed", "prompts/list", `{"prompts":[]}`, `{"prompts":[{"name":"x"}]}`, `{"prompts":[{"name":"x","title":"T"}]}`,
+	}, {
+		func(s *server.Server) (_, _, _, _ func() error) {
+			h := must(s.AddResource(mcp.Resource{Name: "x", URI: "x://"}, readText))
+			return func() error { return h.Change(func(d *mcp.Resource) { d.Title = new("T") }) }, h.Disable, h.Enable, h.Remove
+		},
+		"notifications/resources/list_changed", "resources/list", `{"resources":[]}`, `{"resources":[{"name":"x","uri":"x://"}]}`, `{"resources":[{"name":"x","uri":"x://","title":"T"}]}`,
+	}, {
+		func(s *server.Server) (_, _, _, _ func() error) {
+			h := must(s.AddTemplate(mcp.ResourceTemplate{Name: "x", URITemplate: "x://{y}"}, readText))
+			return func() error { return h.Change(func(d *mcp.ResourceTemplate) { d.Title = new("T") }) }, h.Disable, h.Enable, h.Remove
+		},
+		"notifications/resources/list_changed", "resources/templates/list", `{"resourceTemplates":[]}`,
+		`{"resourceTemplates":[{"name":"x","uriTemplate":"x://{y}"}]}`, `{"resourceTemplates":[{"name":"x","uriTemplate":"x://{y}","title":"T"}]}`,
+	}} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newServer(t, server.Config{Capabilities: all})
+			c := connect(t, s, side{})
+			c.expect(tt.list, "", tt.none)
+			said := 0
+			step := func(what string, err error, list string, news int) {
+				t.Helper()
+				if err != nil {
+					t.Errorf("%s: %v", what, err)
+				}
+				synctest.Wait()
+				said += news
+				if got := len(c.heard(tt.method)); got != said {
+					t.Errorf("%s: %d notifications so far, want %d", what, got, said)
+				}
+				c.expect(tt.list, "", list)
+			}
+			change, disable, enable, remove := tt.add(s)
+			step("add", nil, tt.one, 1)
+			step("change", change(), tt.second, 1)
+			step("disable", disable(), tt.none, 1)
+			step("disable again", disable(), tt.none, 0)
+			step("change while disabled", change(), tt.none, 0)
+			step("enable", enable(), tt.second, 1)
+			step("enable again", enable(), tt.second, 0)
+			step("remove", remove(), tt.none, 1)
+			if err := change(); !errors.Is(err, server.ErrRemoved) {
+				t.Errorf("change after removal: got %v, want ErrRemoved", err)
+			}
+		})
+	}
+}
+
+func TestAChangeThatIsWrongChangesNothing(t *testing.T) {
+	s := newServer(t, server.Config{})
+	h := must(server.AddTool(s, mcp.Tool{Name: "x"}, hi))
+	if err := h.Change(func(d *mcp.Tool) { d.Name = "y" }); err == nil {
+		t.Error("the name was changed")
+	}
+	if err := h.Change(func(d *mcp.Tool) { d.InputSchema.Properties = []byte(`{"a":{"type":"objekt"}}`) }); err == nil {
+		t.Error("a wrong schema was taken")
+	}
+	if err := h.Disable(); err != nil {
+		t.Fatal(err)
+	}
+	c := connect(t, s, side{})
+	c.refused("tools/call", `{"name":"x"}`, jsonrpc.CodeInvalidParams)
+	if err := h.Enable(); err != nil {
+		t.Fatal(err)
+	}
+	c.expect("tools/call", `{"name":"x"}`, `{"content":[{"type":"text","text":"hi"}]}`)
+}
+
+// Proves SDK-13.
+func TestNoticesAreMergedIfAskedFor(t *testing.T) {
+	for _, tt := range []struct {
+		debounce time.Duration
+		want     int
+	}{{0, 10}, {time.Second, 1}} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newServer(t, server.Config{Debounce: tt.debounce})
+			must(server.AddTool(s, mcp.Tool{Name: "hi"}, hi))
+			must(s.AddResource(mcp.Resource{Name: "a", URI: "test://a"}, readText))
+			time.Sleep(time.Minute)
+			c := connect(t, s, side{})
+			c.expect("resources/subscribe", `{"uri":"test://a"}`, `{}`)
+			for i := range 10 {
+				must(server.AddTool(s, mcp.Tool{Name: fmt.Sprint(i)}, hi))
+				s.ResourceUpdated("test://a")
+			}
+			time.Sleep(time.Minute)
+			if got := len(c.heard("notifications/tools/list_changed")); got != tt.want {
+				t.Errorf("debounce %v: %d notifications, want %d", tt.debounce, got, tt.want)
+			}
+			if got := len(c.heard("notifications/resources/updated")); got != 10 {
+				t.Errorf("debounce %v: %d updates, want 10", tt.debounce, got)
+			}
+			s.ToolsChanged()
+			s.PromptsChanged() // which were not declared
+			s.ResourcesChanged()
+			time.Sleep(time.Minute)
+			if got := len(c.heard("notifications/tools/list_changed")); got != tt.want+1 {
+				t.Errorf("debounce %v: %d notifications, want one more", tt.debounce, got)
+			}
+			if got := c.heard("notifications/prompts/list_changed"); got != nil {
+				t.Errorf("notices of prompts: %v", got)
+			}
+		})
+	}
+}
+
+// Proves PAGE-01, PAGE-05.
+func TestListsArePaged(t *testing.T) {
+	s := newServer(t, server.Config{PageSize: 3})
+	var want []string
+	for i := range 9 {
+		want = append(want, fmt.Sprint("tool", i))
+		must(server.AddTool(s, mcp.Tool{Name: want[i]}, hi))
+	}
+	c := connect(t, s, side{})
+	if names, pages := c.names(); !slices.Equal(names, want) || pages != 3 {
+		t.Errorf("got %v on %d pages, want %v on 3", names, pages, want)
+	}
+	first := must(mcp.ToServer{Caller: c}.ListTools(t.Context(), nil))
+	must(server.AddTool(s, mcp.Tool{Name: "early"}, hi))
+	must(server.AddTool(s, mcp.Tool{Name: "tool21"}, hi))
+	second := must(mcp.ToServer{Caller: c}.ListTools(t.Context(), &mcp.PaginatedRequestParams{Cursor: first.NextCursor}))
+	if got := []string{second.Tools[0].Name, second.Tools[1].Name, second.Tools[2].Name}; !slices.Equal(got, []string{"tool21", "tool3", "tool4"}) {
+		t.Errorf("the second page after a change: %v", got)
+	}
+	must(s.AddPrompt(mcp.Prompt{Name: "p"}, func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) { return nil, nil }))
+	must(s.AddResource(mcp.Resource{Name: "r", URI: "r://"}, readText))
+	again := connect(t, s, side{})
+	for _, method := range []string{"tools/list", "prompts/list", "resources/list", "resources/templates/list"} {
+		for _, cursor := range []string{"x", "AAAA", "====", *first.NextCursor + "A", "%"} {
+			again.refused(method, fmt.Sprintf(`{"cursor":%q}`, cursor), jsonrpc.CodeInvalidParams)
+		}
+		if method != "tools/list" {
+			again.refused(method, fmt.Sprintf(`{"cursor":%q}`, *first.NextCursor), jsonrpc.CodeInvalidParams)
+		}
+	}
+}
+
+func TestFeaturesChangeFromManyGoroutines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, server.Config{})
+		must(server.AddTool(s, mcp.Tool{Name: "hi"}, hi))
+		c := connect(t, s, side{})
+		for i := range 20 {
+			go func() {
+				h := must(server.AddTool(s, mcp.Tool{Name: fmt.Sprint(i)}, hi))
+				for range 20 {
+					h.Disable()
+					h.Change(func(d *mcp.Tool) { d.Title = new("x") })
+					h.Enable()
+				}
+				if i%2 == 0 {
+					h.Remove()
+				}
+			}()
+		}
+		for range 50 {
+			c.names()
+		}
+		synctest.Wait()
+		names, _ := c.names()
+		want := []string{"1", "11", "13", "15", "17", "19", "3", "5", "7", "9", "hi"}
+		if diff := cmp.Diff(want, names); diff != "" {
+			t.Errorf("tools (-want +got):\n%s", diff)
+		}
+	})
+}

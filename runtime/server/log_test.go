@@ -1,0 +1,121 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/server"
+)
+
+var levels = []mcp.LoggingLevel{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+
+// Proves LOG-01, LOG-02, LOG-03, LOG-04, LOG-05.
+func TestLogMessagesAreSentFromALevelOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, server.Config{})
+		must(server.AddTool(s, mcp.Tool{Name: "log"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+			for _, l := range levels {
+				if err := c.Log(ctx, l, "", string(l)); err != nil {
+					return "", err
+				}
+			}
+			return "", c.Log(ctx, "loud", "", "x")
+		}))
+		c := connect(t, s, side{})
+		if c.Server().Capabilities.Logging == nil {
+			t.Error("no capability for logging")
+		}
+		for i, l := range append([]mcp.LoggingLevel{""}, levels...) {
+			from := i - 1
+			if l == "" {
+				from = 1 // info, unless the client says otherwise
+			} else {
+				c.expect("logging/setLevel", fmt.Sprintf(`{"level":%q}`, l), `{}`)
+			}
+			before := len(c.heard("notifications/message"))
+			if result, _ := c.call("tools/call", `{"name":"log"}`); text(t, result) != "server: unknown level loud" {
+				t.Errorf("an unknown level: %s", result)
+			}
+			synctest.Wait()
+			var want []string
+			for _, sent := range levels[from:] {
+				want = append(want, fmt.Sprintf(`{"data":%q,"level":%q}`, sent, sent))
+			}
+			if diff := cmp.Diff(want, c.heard("notifications/message")[before:]); diff != "" {
+				t.Errorf("level %q (-want +got):\n%s", l, diff)
+			}
+		}
+		c.refused("logging/setLevel", `{"level":"verbose"}`, jsonrpc.CodeInvalidParams)
+		c.refused("logging/setLevel", `{"level":"INFO"}`, jsonrpc.CodeInvalidParams)
+	})
+}
+
+// Proves LOG-01.
+func TestAServerThatDeclaresNoLoggingSendsNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, server.Config{Capabilities: func(c *mcp.ServerCapabilities) { c.Logging = nil }})
+		must(server.AddTool(s, mcp.Tool{Name: "log"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+			return "fine", c.Log(ctx, "error", "", "x")
+		}))
+		c := connect(t, s, side{})
+		c.expect("tools/call", `{"name":"log"}`, `{"content":[{"type":"text","text":"fine"}]}`)
+		synctest.Wait()
+		if got := c.heard("notifications/message"); got != nil {
+			t.Errorf("heard %v", got)
+		}
+	})
+}
+
+// Proves LOG-04.
+func TestALoggerSendsObjects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, server.Config{})
+		must(server.AddTool(s, mcp.Tool{Name: "log"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+			l := c.Logger("db").With("table", "users").WithGroup("query")
+			l.DebugContext(ctx, "hidden")
+			l.WarnContext(ctx, "slow", "took", 2*time.Second, slog.Group("rows", "read", 7), "err", errors.New("lock"))
+			l.Log(ctx, slog.LevelError+4, "gone")
+			return "", nil
+		}))
+		c := connect(t, s, side{})
+		c.call("tools/call", `{"name":"log"}`)
+		synctest.Wait()
+		want := []string{
+			`{"data":{"msg":"slow","query":{"err":"lock","rows":{"read":7},"took":"2s"},"table":"users"},"level":"warning","logger":"db"}`,
+			`{"data":{"msg":"gone","table":"users"},"level":"critical","logger":"db"}`,
+		}
+		if diff := cmp.Diff(want, c.heard("notifications/message")); diff != "" {
+			t.Errorf("messages (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// Proves LOG-06.
+func TestLogMessagesAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, server.Config{LogRate: 5})
+		must(server.AddTool(s, mcp.Tool{Name: "log"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+			for range 1000 {
+				c.Log(ctx, "error", "", "x")
+			}
+			return "", nil
+		}))
+		c := connect(t, s, side{})
+		for range 2 {
+			c.call("tools/call", `{"name":"log"}`)
+			time.Sleep(time.Second)
+		}
+		if got := len(c.heard("notifications/message")); got != 15 {
+			t.Errorf("got %d messages, want 10 at once and 5 a second later", got)
+		}
+	})
+}

@@ -1,0 +1,107 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/server"
+)
+
+// Proves PROMPT-01, PROMPT-02, PROMPT-03, PROMPT-05.
+func TestPromptsAreListedAndFilledIn(t *testing.T) {
+	s := newServer(t, server.Config{})
+	must(s.AddPrompt(mcp.Prompt{Name: "ask", Description: new("Asks."), Arguments: []mcp.PromptArgument{{Name: "what", Required: new(true)}, {Name: "how"}}},
+		func(_ context.Context, _ *server.Call, args map[string]string) (*mcp.GetPromptResult, error) {
+			return server.Messages(server.UserText(args["what"] + " " + args["how"])), nil
+		}))
+	must(s.AddPrompt(mcp.Prompt{Name: "rich"}, func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) {
+		return server.Messages(
+			mcp.PromptMessage{Role: mcp.RoleUser, Content: &mcp.ImageContent{Data: "aQ==", MIMEType: "image/png"}},
+			mcp.PromptMessage{Role: mcp.RoleUser, Content: &mcp.AudioContent{Data: "aQ==", MIMEType: "audio/wav"}},
+			mcp.PromptMessage{Role: mcp.RoleAssistant, Content: &mcp.EmbeddedResource{Resource: &mcp.TextResourceContents{URI: "x://y", Text: "e", MIMEType: new("text/plain")}}},
+		), nil
+	}))
+	must(s.AddPrompt(mcp.Prompt{Name: "nothing"}, func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) {
+		return nil, nil
+	}))
+	c := connect(t, s, side{})
+	if c.Server().Capabilities.Prompts == nil {
+		t.Error("no capability for prompts")
+	}
+	c.expect("prompts/list", "", `{"prompts":[{"name":"ask","description":"Asks.","arguments":[{"name":"what","required":true},{"name":"how"}]},{"name":"nothing"},{"name":"rich"}]}`)
+	c.expect("prompts/get", `{"name":"ask","arguments":{"what":"why","how":"not"}}`, `{"messages":[{"role":"user","content":{"type":"text","text":"why not"}}]}`)
+	c.expect("prompts/get", `{"name":"ask","arguments":{"what":"why"}}`, `{"messages":[{"role":"user","content":{"type":"text","text":"why "}}]}`)
+	c.expect("prompts/get", `{"name":"rich"}`, `{"messages":[{"role":"user","content":{"type":"image","data":"aQ==","mimeType":"image/png"}},
+		{"role":"user","content":{"type":"audio","data":"aQ==","mimeType":"audio/wav"}},
+		{"role":"assistant","content":{"type":"resource","resource":{"uri":"x://y","mimeType":"text/plain","text":"e"}}}]}`)
+	c.refused("prompts/get", `{"name":"nope"}`, jsonrpc.CodeInvalidParams)
+	c.refused("prompts/get", `{"name":"ask","arguments":{"how":"x"}}`, jsonrpc.CodeInvalidParams)
+	c.refused("prompts/get", `{"name":"ask","arguments":{"what":7}}`, jsonrpc.CodeInvalidParams)
+	c.refused("prompts/get", `{"name":"nothing"}`, jsonrpc.CodeInternalError)
+	for _, def := range []mcp.Prompt{{}, {Name: "x", Arguments: []mcp.PromptArgument{{}}}, {Name: "x", Arguments: []mcp.PromptArgument{{Name: "a"}, {Name: "a"}}}} {
+		if _, err := s.AddPrompt(def, func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) { return nil, nil }); err == nil {
+			t.Errorf("%+v was taken", def)
+		}
+	}
+}
+
+// Proves COMPL-01, COMPL-02, COMPL-03, COMPL-04, SDK-04.
+func TestCompletionSeesTheArgumentsSoFar(t *testing.T) {
+	s := newServer(t, server.Config{})
+	get := func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) {
+		return server.Messages(), nil
+	}
+	city := func(_ context.Context, _ *server.Call, value string, others map[string]string) ([]string, error) {
+		return []string{others["country"] + " " + value}, nil
+	}
+	many := func(context.Context, *server.Call, string, map[string]string) (list []string, err error) {
+		for i := range 150 {
+			list = append(list, fmt.Sprint(i))
+		}
+		return list, nil
+	}
+	must(s.AddPrompt(mcp.Prompt{Name: "visit", Arguments: []mcp.PromptArgument{{Name: "country"}, {Name: "city"}, {Name: "many"}, {Name: "free"}}}, get,
+		server.Complete("country", server.OneOf("France", "Finland", "Norway")), server.Complete("city", city), server.Complete("many", many)))
+	must(s.AddTemplate(mcp.ResourceTemplate{Name: "map", URITemplate: "map://{country}/{city}"}, readText, server.Complete("city", city)))
+	must(s.AddResource(mcp.Resource{Name: "a", URI: "test://a"}, readText))
+	c := connect(t, s, side{})
+	if c.Server().Capabilities.Completions == nil {
+		t.Error("no capability for completion")
+	}
+	c.expect("completion/complete", `{"ref":{"type":"ref/prompt","name":"visit"},"argument":{"name":"country","value":"f"}}`,
+		`{"completion":{"values":["France","Finland"],"total":2,"hasMore":false}}`)
+	c.expect("completion/complete", `{"ref":{"type":"ref/prompt","name":"visit"},"argument":{"name":"city","value":"Par"},"context":{"arguments":{"country":"France"}}}`,
+		`{"completion":{"values":["France Par"],"total":1,"hasMore":false}}`)
+	c.expect("completion/complete", `{"ref":{"type":"ref/resource","uri":"map://{country}/{city}"},"argument":{"name":"city","value":"Os"},"context":{"arguments":{"country":"Norway"}}}`,
+		`{"completion":{"values":["Norway Os"],"total":1,"hasMore":false}}`)
+	c.expect("completion/complete", `{"ref":{"type":"ref/prompt","name":"visit"},"argument":{"name":"free","value":""}}`, `{"completion":{"values":[]}}`)
+	c.expect("completion/complete", `{"ref":{"type":"ref/resource","uri":"test://a"},"argument":{"name":"x","value":""}}`, `{"completion":{"values":[]}}`)
+	result := must(mcp.ToServer{Caller: c}.Complete(t.Context(), &mcp.CompleteRequestParams{Ref: &mcp.PromptReference{Name: "visit"}, Argument: mcp.CompleteRequestParamsArgument{Name: "many"}}))
+	if out := result.Completion; len(out.Values) != 100 || out.Values[99] != "99" || !*out.HasMore || *out.Total != 150 {
+		t.Errorf("150 values: got %d, more %v, total %d", len(out.Values), *out.HasMore, *out.Total)
+	}
+	for _, params := range []string{
+		`{"ref":{"type":"ref/prompt","name":"nope"},"argument":{"name":"city","value":""}}`,
+		`{"ref":{"type":"ref/prompt","name":"visit"},"argument":{"name":"nope","value":""}}`,
+		`{"ref":{"type":"ref/prompt","name":"visit"}}`,
+		`{"ref":{"type":"ref/resource","uri":"nope://{x}"},"argument":{"name":"x","value":""}}`,
+		`{"ref":{"type":"ref/resource","uri":"map://{country}/{city}"},"argument":{"name":"nope","value":""}}`,
+		`{"ref":{"type":"ref/other"},"argument":{"name":"x","value":""}}`,
+	} {
+		c.refused("completion/complete", params, jsonrpc.CodeInvalidParams)
+	}
+	if _, err := s.AddPrompt(mcp.Prompt{Name: "p"}, get, server.Complete("nope", many)); err == nil || !strings.Contains(err.Error(), "nope") {
+		t.Errorf("a completion of no argument: got %v", err)
+	}
+
+	without := newServer(t, server.Config{})
+	must(without.AddPrompt(mcp.Prompt{Name: "visit"}, get))
+	_, err := connect(t, without, side{}).Call(t.Context(), "completion/complete", nil)
+	if err == nil || !strings.Contains(err.Error(), "completions") {
+		t.Errorf("a server without completion: got %v", err)
+	}
+}

@@ -1,0 +1,204 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/server"
+)
+
+func readText(_ context.Context, _ *server.Call, r server.Resource) ([]mcp.AnyResourceContents, error) {
+	return server.TextContents("text of " + r.URI + r.Vars.Encode()), nil
+}
+
+// Proves RES-02, RES-03, RES-07, RES-09, SDK-03.
+func TestResourcesAreListedAndRead(t *testing.T) {
+	s := newServer(t, server.Config{})
+	must(s.AddResource(mcp.Resource{Name: "a", URI: "test://a", MIMEType: new("text/plain"), Annotations: &mcp.Annotations{Audience: []mcp.Role{mcp.RoleUser}, Priority: new(0.0), LastModified: new("2025-01-12T15:00:58Z")}}, readText))
+	must(s.AddResource(mcp.Resource{Name: "b", URI: "test://b"}, func(context.Context, *server.Call, server.Resource) ([]mcp.AnyResourceContents, error) {
+		return server.BlobContents([]byte{0, 1}), nil
+	}))
+	must(s.AddResource(mcp.Resource{Name: "gone", URI: "test://gone"}, func(_ context.Context, _ *server.Call, r server.Resource) ([]mcp.AnyResourceContents, error) {
+		return nil, server.NotFound(r.URI)
+	}))
+	must(s.AddResource(mcp.Resource{Name: "broken", URI: "test://broken"}, func(context.Context, *server.Call, server.Resource) ([]mcp.AnyResourceContents, error) {
+		return nil, errors.New("the disk is full")
+	}))
+	must(s.AddTemplate(mcp.ResourceTemplate{Name: "greeting", URITemplate: "greeting://{name}", MIMEType: new("text/x-greeting")}, readText))
+	must(s.AddTemplate(mcp.ResourceTemplate{Name: "files", URITemplate: "files://host{/path*}{?v}"}, readText))
+	c := connect(t, s, side{})
+	c.expect("resources/list", "", `{"resources":[
+		{"name":"a","uri":"test://a","mimeType":"text/plain","annotations":{"audience":["user"],"priority":0,"lastModified":"2025-01-12T15:00:58Z"}},
+		{"name":"b","uri":"test://b"},{"name":"broken","uri":"test://broken"},{"name":"gone","uri":"test://gone"}]}`)
+	c.expect("resources/templates/list", "", `{"resourceTemplates":[
+		{"name":"files","uriTemplate":"files://host{/path*}{?v}"},{"name":"greeting","uriTemplate":"greeting://{name}","mimeType":"text/x-greeting"}]}`)
+	c.expect("resources/read", `{"uri":"test://a"}`, `{"contents":[{"uri":"test://a","mimeType":"text/plain","text":"text of test://a"}]}`)
+	c.expect("resources/read", `{"uri":"test://b"}`, `{"contents":[{"uri":"test://b","blob":"AAE="}]}`)
+	c.expect("resources/read", `{"uri":"greeting://x%20y"}`, `{"contents":[{"uri":"greeting://x%20y","mimeType":"text/x-greeting","text":"text of greeting://x%20yname=x+y"}]}`)
+	c.expect("resources/read", `{"uri":"files://host/a/b?v=1"}`, `{"contents":[{"uri":"files://host/a/b?v=1","text":"text of files://host/a/b?v=1path=a&path=b&v=1"}]}`)
+	for _, uri := range []string{"test://c", "test://gone"} {
+		_, err := c.Call(t.Context(), "resources/read", &mcp.ReadResourceRequestParams{URI: uri})
+		wire, ok := errors.AsType[*jsonrpc.Error](err)
+		if !ok || wire.Code != -32002 || string(wire.Data) != `{"uri":"`+uri+`"}` {
+			t.Errorf("%s: got %v, want -32002 with the uri", uri, err)
+		}
+	}
+	c.refused("resources/read", `{"uri":"test://broken"}`, jsonrpc.CodeInternalError)
+}
+
+// Proves RES-08, RES-09.
+func TestURIsThatLeadElsewhereAreRefused(t *testing.T) {
+	s := newServer(t, server.Config{})
+	read := false
+	must(s.AddTemplate(mcp.ResourceTemplate{Name: "files", URITemplate: "file:///data/{+path}"}, func(_ context.Context, _ *server.Call, r server.Resource) ([]mcp.AnyResourceContents, error) {
+		read = true
+		return server.TextContents(r.Vars.Get("path")), nil
+	}))
+	c := connect(t, s, side{})
+	for _, uri := range []string{
+		"not a uri", "", "relative/path", "file:///../x", "file:///data/../etc/passwd", "file:///data/a/../../etc/passwd",
+		"file:///data/%2e%2e/etc/passwd", "file:///data/..%2fetc", `file:///data/..\\etc`, "file:///data/..%5cetc", "file:///data/%zz",
+	} {
+		if _, code := c.call("resources/read", `{"uri":"`+uri+`"}`); code == 0 || read {
+			t.Errorf("%q was read", uri)
+		}
+	}
+	c.expect("resources/read", `{"uri":"file:///data/a..b/c"}`, `{"contents":[{"uri":"file:///data/a..b/c","text":"a..b/c"}]}`)
+	for _, def := range []mcp.Resource{{Name: "x", URI: "no uri"}, {Name: "x", URI: ""}, {URI: "test://x"}, {Name: "x", URI: "test://x", Annotations: &mcp.Annotations{Priority: new(2.0)}}} {
+		if _, err := s.AddResource(def, readText); err == nil {
+			t.Errorf("%+v was taken", def)
+		}
+	}
+	for _, def := range []mcp.ResourceTemplate{{Name: "x", URITemplate: "test://{x"}, {Name: "x"}, {URITemplate: "test://{x}"}} {
+		if _, err := s.AddTemplate(def, readText); err == nil {
+			t.Errorf("%+v was taken", def)
+		}
+	}
+}
+
+// Proves RES-01.
+func TestWhatIsDeclaredOfResourcesIsUpToTheServer(t *testing.T) {
+	for _, subscribe := range []bool{false, true} {
+		for _, changed := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer(t, server.Config{Capabilities: func(c *mcp.ServerCapabilities) {
+					c.Resources = &mcp.ServerCapabilitiesResources{Subscribe: &subscribe, ListChanged: &changed}
+				}})
+				c := connect(t, s, side{})
+				want := &mcp.ServerCapabilitiesResources{Subscribe: &subscribe, ListChanged: &changed}
+				if diff := cmp.Diff(want.Subscribe, c.Server().Capabilities.Resources.Subscribe); diff != "" {
+					t.Error(diff)
+				}
+				must(s.AddResource(mcp.Resource{Name: "a", URI: "test://a"}, readText))
+				synctest.Wait()
+				if heard := len(c.heard("notifications/resources/list_changed")) == 1; heard != changed {
+					t.Errorf("listChanged %v: the change was announced: %v", changed, heard)
+				}
+			})
+		}
+	}
+}
+
+// Proves RES-05, RES-06.
+func TestSubscribersHearOfUpdates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var subscribed, unsubscribed []string
+		s := newServer(t, server.Config{
+			Subscribe: func(_ context.Context, c *server.Call, uri string) error {
+				if uri == "test://secret" {
+					return &jsonrpc.Error{Code: -7, Message: "not for you"}
+				}
+				subscribed = append(subscribed, uri)
+				return nil
+			},
+			Unsubscribe:      func(_ context.Context, c *server.Call, uri string) { unsubscribed = append(unsubscribed, uri) },
+			MaxSubscriptions: 2,
+		})
+		must(s.AddResource(mcp.Resource{Name: "a", URI: "test://a"}, readText))
+		must(s.AddResource(mcp.Resource{Name: "b", URI: "test://b"}, readText))
+		must(s.AddResource(mcp.Resource{Name: "c", URI: "test://c"}, readText))
+		must(s.AddResource(mcp.Resource{Name: "secret", URI: "test://secret"}, readText))
+		one, other := connect(t, s, side{}), connect(t, s, side{})
+		one.expect("resources/subscribe", `{"uri":"test://a"}`, `{}`)
+		one.expect("resources/subscribe", `{"uri":"test://a"}`, `{}`)
+		one.refused("resources/subscribe", `{"uri":"test://nothing"}`, -32002)
+		one.refused("resources/subscribe", `{"uri":"test://secret"}`, -7)
+		s.ResourceUpdated("test://a")
+		s.ResourceUpdated("test://b")
+		s.ResourceUpdated("test://secret")
+		synctest.Wait()
+		if diff := cmp.Diff([]string{`{"uri":"test://a"}`}, one.heard("notifications/resources/updated")); diff != "" {
+			t.Errorf("the subscriber heard (-want +got):\n%s", diff)
+		}
+		if got := other.heard("notifications/resources/updated"); got != nil {
+			t.Errorf("another client heard %v", got)
+		}
+		one.expect("resources/unsubscribe", `{"uri":"test://a"}`, `{}`)
+		one.expect("resources/unsubscribe", `{"uri":"test://a"}`, `{}`)
+		s.ResourceUpdated("test://a")
+		synctest.Wait()
+		if got := one.heard("notifications/resources/updated"); len(got) != 1 {
+			t.Errorf("after unsubscribing: %v", got)
+		}
+		one.expect("resources/subscribe", `{"uri":"test://a"}`, `{}`)
+		one.expect("resources/subscribe", `{"uri":"test://b"}`, `{}`)
+		one.refused("resources/subscribe", `{"uri":"test://c"}`, jsonrpc.CodeInvalidRequest)
+		one.Close()
+		synctest.Wait()
+		slices.Sort(unsubscribed)
+		if diff := cmp.Diff([]string{"test://a", "test://a", "test://b"}, subscribed); diff != "" {
+			t.Errorf("subscribed (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]string{"test://a", "test://a", "test://b"}, unsubscribed); diff != "" {
+			t.Errorf("unsubscribed (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// Proves SDK-03, PAGE-01.
+func TestListCallbacksListWhatTemplatesStandFor(t *testing.T) {
+	s := newServer(t, server.Config{PageSize: 3})
+	for i := range 4 {
+		must(s.AddResource(mcp.Resource{Name: "s", URI: fmt.Sprintf("test://%d", i)}, readText))
+	}
+	list := func(scheme string, pages int) server.ListFunc {
+		return func(_ context.Context, _ *server.Call, cursor string) (page []mcp.Resource, next string, err error) {
+			n := 0
+			fmt.Sscan(cursor, &n)
+			for i := range 2 {
+				page = append(page, mcp.Resource{Name: "d", URI: fmt.Sprintf("%s://%d-%d", scheme, n, i)})
+			}
+			if n+1 < pages {
+				next = fmt.Sprint(n + 1)
+			}
+			return page, next, nil
+		}
+	}
+	must(s.AddTemplate(mcp.ResourceTemplate{Name: "x", URITemplate: "x://{n}"}, readText, list("x", 2)))
+	must(s.AddTemplate(mcp.ResourceTemplate{Name: "none", URITemplate: "y://{n}"}, readText))
+	must(s.AddTemplate(mcp.ResourceTemplate{Name: "z", URITemplate: "z://{n}"}, readText, list("z", 3)))
+	c := connect(t, s, side{})
+	want := []string{"test://0", "test://1", "test://2", "test://3", "x://0-0", "x://0-1", "x://1-0", "x://1-1", "z://0-0", "z://0-1", "z://1-0", "z://1-1", "z://2-0", "z://2-1"}
+	var got []string
+	var params mcp.PaginatedRequestParams
+	for {
+		page := must(mcp.ToServer{Caller: c}.ListResources(t.Context(), &params))
+		for _, r := range page.Resources {
+			got = append(got, r.URI)
+		}
+		if params.Cursor = page.NextCursor; page.NextCursor == nil {
+			break
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("resources (-want +got):\n%s", diff)
+	}
+}
