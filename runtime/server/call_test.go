@@ -1,0 +1,426 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/session"
+)
+
+// answers is the handler of a client that answers each method with a JSON text, and notes the params.
+type answers struct {
+	mu      sync.Mutex
+	results map[string]string
+	asked   map[string][]string
+}
+
+func answering(results map[string]string) *answers {
+	return &answers{results: results, asked: map[string][]string{}}
+}
+
+func (a *answers) serve(_ context.Context, req *session.Request) (codec.Encoder, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.asked[req.Method] = append(a.asked[req.Method], string(req.Params))
+	result, ok := a.results[req.Method]
+	if !ok {
+		return nil, jsonrpc.MethodNotFound(req.Method)
+	}
+	return session.Raw(result), nil
+}
+
+// capable is a client that has declared what is said as JSON.
+func capable(t *testing.T, capabilities string) (c mcp.ClientCapabilities) {
+	t.Helper()
+	if err := codec.Unmarshal([]byte(capabilities), &c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// run adds a tool that does something with its call, and calls it. It returns the text of the result.
+func run(t *testing.T, with side, f func(ctx context.Context, c *server.Call) (string, error)) string {
+	t.Helper()
+	s := newServer(t, server.Config{})
+	must(server.AddTool(s, mcp.Tool{Name: "do"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) { return f(ctx, c) }))
+	c := connect(t, s, with)
+	result, code := c.call("tools/call", `{"name":"do"}`)
+	if code != 0 {
+		return fmt.Sprint(code, " ", result)
+	}
+	return text(t, result)
+}
+
+type person struct {
+	Name   string  `json:"name" jsonschema:"your name"`
+	Age    int     `json:"age,omitempty"`
+	Height float64 `json:"height,omitempty"`
+	Member bool    `json:"member,omitempty"`
+}
+
+// Proves ELIC-03, ELIC-06, ELIC-17, SDK-15.
+func TestAFormIsAStruct(t *testing.T) {
+	for _, tt := range []struct{ answer, want string }{
+		{`{"action":"accept","content":{"name":"Ada","age":36,"member":true}}`, `accept {Ada 36 1.7 true}`},
+		{`{"action":"decline"}`, `decline { 30 1.7 false}`},
+		{`{"action":"cancel"}`, `cancel { 30 1.7 false}`},
+		{`{"action":"accept","content":{"name":7}}`, server.ErrAnswer.Error() + ": /name: got number, want string"},
+		{`{"action":"accept","content":{"age":7}}`, server.ErrAnswer.Error() + ": arguments: missing property 'name'"},
+		{`{"action":"accept"}`, server.ErrAnswer.Error() + ": arguments: missing property 'name'"},
+		{`{"action":"perhaps"}`, server.ErrAnswer.Error() + ": it is no result of an elicitation"},
+	} {
+		client := answering(map[string]string{"elicitation/create": tt.answer})
+		got := run(t, side{capabilities: capable(t, `{"elicitation":{}}`), handler: client.serve}, func(ctx context.Context, c *server.Call) (string, error) {
+			p := person{Age: 30, Height: 1.7}
+			action, err := server.Elicit(ctx, c, "Who are you?", &p)
+			return fmt.Sprint(action, " ", p), err
+		})
+		if got != tt.want {
+			t.Errorf("%s: got %q, want %q", tt.answer, got, tt.want)
+		}
+		same(t, "question", `{"message":"Who are you?","requestedSchema":{"type":"object","required":["name"],"properties":{
+			"name":{"type":"string","description":"your name"},"age":{"type":"integer","default":30},"height":{"type":"number","default":1.7},"member":{"type":"boolean"}}}}`,
+			client.asked["elicitation/create"][0])
+	}
+}
+
+const choices = `{"type":"object","properties":{
+	"mail":{"type":"string","format":"email","default":"a@b.c"},
+	"one":{"type":"string","enum":["r","g"],"default":"g"},
+	"titled":{"type":"string","oneOf":[{"const":"r","title":"Red"}]},
+	"many":{"type":"array","items":{"type":"string","enum":["r","g"]},"default":["r"]},
+	"manyTitled":{"type":"array","items":{"anyOf":[{"const":"r","title":"Red"}]}},
+	"old":{"type":"string","enum":["r"],"enumNames":["Red"]}}}`
+
+// Proves ELIC-05, ELIC-17.
+func TestChoicesInAForm(t *testing.T) {
+	for _, tt := range []struct{ content, want string }{
+		{`{"one":"r","titled":"r","many":["r","g"],"manyTitled":["r"],"old":"r","mail":"x@y.z"}`, "accept"},
+		{`{"one":"b"}`, "/one"}, {`{"titled":"b"}`, "/titled"}, {`{"many":["b"]}`, "/many/0"}, {`{"manyTitled":["b"]}`, "/manyTitled/0"}, {`{"many":"r"}`, "/many"},
+	} {
+		client := answering(map[string]string{"elicitation/create": `{"action":"accept","content":` + tt.content + `}`})
+		got := run(t, side{capabilities: capable(t, `{"elicitation":{"form":{},"url":{}}}`), handler: client.serve}, func(ctx context.Context, c *server.Call) (string, error) {
+			params := &mcp.ElicitRequestFormParams{Message: "Choose."}
+			if err := codec.Unmarshal([]byte(choices), &params.RequestedSchema); err != nil {
+				return "", err
+			}
+			result, err := c.ElicitForm(ctx, params)
+			if err != nil {
+				return "", err
+			}
+			return string(result.Action), nil
+		})
+		if !strings.Contains(got, tt.want) {
+			t.Errorf("%s: got %q, want %q", tt.content, got, tt.want)
+		}
+		same(t, "question", `{"message":"Choose.","requestedSchema":`+choices+`}`, client.asked["elicitation/create"][0])
+	}
+}
+
+// Proves ELIC-02, ELIC-03, SAMP-03, SAMP-04, ROOT-04.
+func TestNothingIsAskedThatWasNotDeclared(t *testing.T) {
+	form := func(ctx context.Context, c *server.Call) (string, error) {
+		_, err := server.Elicit(ctx, c, "?", &person{})
+		return "asked", err
+	}
+	page := func(ctx context.Context, c *server.Call) (string, error) {
+		_, err := c.ElicitURL(ctx, "?", "https://example.com/", "")
+		return "asked", err
+	}
+	required := func(ctx context.Context, c *server.Call) (string, error) {
+		return "asked", c.RequireURL("?", "https://example.com/", "")
+	}
+	nested := func(ctx context.Context, c *server.Call) (string, error) {
+		_, err := server.Elicit(ctx, c, "?", &struct{ P person }{})
+		return "asked", err
+	}
+	sample := func(change func(*mcp.CreateMessageRequestParams)) func(ctx context.Context, c *server.Call) (string, error) {
+		return func(ctx context.Context, c *server.Call) (string, error) {
+			params := &mcp.CreateMessageRequestParams{MaxTokens: 1, Messages: []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: mcp.SamplingContent{Items: []mcp.SamplingMessageContentBlock{&mcp.TextContent{Text: "x"}}}}}}
+			change(params)
+			_, err := c.Sample(ctx, params)
+			return "asked", err
+		}
+	}
+	plain := sample(func(*mcp.CreateMessageRequestParams) {})
+	tools := sample(func(p *mcp.CreateMessageRequestParams) { p.Tools = []mcp.Tool{} })
+	choice := sample(func(p *mcp.CreateMessageRequestParams) { p.ToolChoice = new(mcp.ToolChoice) })
+	all := sample(func(p *mcp.CreateMessageRequestParams) {
+		p.IncludeContext = new(mcp.CreateMessageRequestParamsIncludeContextAllServers)
+	})
+	roots := func(ctx context.Context, c *server.Call) (string, error) {
+		_, err := c.Roots(ctx)
+		return "asked", err
+	}
+	for _, tt := range []struct {
+		name, capabilities string
+		ask                func(context.Context, *server.Call) (string, error)
+		want               string
+	}{
+		{"form, none", `{}`, form, "elicitation.form"},
+		{"form, url only", `{"elicitation":{"url":{}}}`, form, "elicitation.form"},
+		{"form, empty", `{"elicitation":{}}`, form, ""},
+		{"url, none", `{}`, page, "elicitation.url"},
+		{"url, empty", `{"elicitation":{}}`, page, "elicitation.url"},
+		{"url, form only", `{"elicitation":{"form":{}}}`, page, "elicitation.url"},
+		{"url", `{"elicitation":{"url":{}}}`, page, ""},
+		{"url required, form only", `{"elicitation":{"form":{}}}`, required, "elicitation.url"},
+		{"nested form", `{"elicitation":{}}`, nested, "invalid form"},
+		{"sampling, none", `{}`, plain, "sampling"},
+		{"sampling", `{"sampling":{}}`, plain, ""},
+		{"tools", `{"sampling":{}}`, tools, "sampling.tools"},
+		{"tool choice", `{"sampling":{}}`, choice, "sampling.tools"},
+		{"tools declared", `{"sampling":{"tools":{}}}`, tools, ""},
+		{"context", `{"sampling":{}}`, all, "sampling.context"},
+		{"context declared", `{"sampling":{"context":{}}}`, all, ""},
+		{"roots, none", `{}`, roots, "roots"},
+		{"roots", `{"roots":{}}`, roots, ""},
+	} {
+		client := answering(nil)
+		got := run(t, side{capabilities: capable(t, tt.capabilities), handler: client.serve}, tt.ask)
+		if sent := len(client.asked) > 0; sent != (tt.want == "") || !strings.Contains(got, tt.want) {
+			t.Errorf("%s: sent %v: %s, want %q", tt.name, client.asked, got, tt.want)
+		}
+	}
+}
+
+// Proves ELIC-07, ELIC-09, ELIC-16, ELIC-18, SDK-15.
+func TestAPageIsVisited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, server.Config{Session: session.Config{Principal: "ada"}})
+		must(server.AddTool(s, mcp.Tool{Name: "visit"}, func(ctx context.Context, c *server.Call, in struct{ Page, ID string }) (string, error) {
+			action, err := c.ElicitURL(ctx, "Log in.", in.Page, in.ID)
+			return string(action), err
+		}))
+		agrees := answering(map[string]string{"elicitation/create": `{"action":"accept"}`})
+		c := connect(t, s, side{capabilities: capable(t, `{"elicitation":{"url":{}}}`), handler: agrees.serve})
+		other := connect(t, s, side{capabilities: capable(t, `{"elicitation":{"url":{}}}`), handler: answering(map[string]string{"elicitation/create": `{"action":"decline"}`}).serve})
+		c.expect("tools/call", `{"name":"visit","arguments":{"Page":"https://example.com/login","ID":"one"}}`, `{"content":[{"type":"text","text":"accept"}]}`)
+		same(t, "question", `{"mode":"url","message":"Log in.","url":"https://example.com/login","elicitationId":"one"}`, agrees.asked["elicitation/create"][0])
+		if who, ok := s.ElicitationPrincipal("one"); !ok || who != "ada" {
+			t.Errorf("the principal of the visit: %q, %v", who, ok)
+		}
+		for _, bad := range []string{`"Page":"https://example.com/","ID":"one"`, `"Page":"http://example.com/","ID":""`, `"Page":"javascript:x","ID":""`, `"Page":"/login","ID":""`, `"Page":"https://u:p@example.com/","ID":""`} {
+			if result, _ := c.call("tools/call", `{"name":"visit","arguments":{`+bad+`}}`); !strings.Contains(result, `"isError":true`) {
+				t.Errorf("%s: %s", bad, result)
+			}
+		}
+		other.expect("tools/call", `{"name":"visit","arguments":{"Page":"http://localhost:8080/","ID":"two"}}`, `{"content":[{"type":"text","text":"decline"}]}`)
+		c.expect("tools/call", `{"name":"visit","arguments":{"Page":"http://127.0.0.1/","ID":""}}`, `{"content":[{"type":"text","text":"accept"}]}`)
+		for _, id := range []string{"one", "one", "two", "three"} {
+			if err := s.ElicitationComplete(t.Context(), id); err != nil {
+				t.Error(err)
+			}
+		}
+		synctest.Wait()
+		if diff := cmp.Diff([]string{`{"elicitationId":"one"}`}, c.heard("notifications/elicitation/complete")); diff != "" {
+			t.Errorf("the client heard (-want +got):\n%s", diff)
+		}
+		if got := other.heard("notifications/elicitation/complete"); got != nil {
+			t.Errorf("another client heard %v", got)
+		}
+		if _, ok := s.ElicitationPrincipal("one"); ok {
+			t.Error("the elicitation is still there")
+		}
+	})
+}
+
+// Proves ELIC-11, SDK-15.
+func TestAPageIsRequired(t *testing.T) {
+	s := newServer(t, server.Config{})
+	must(server.AddTool(s, mcp.Tool{Name: "files"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+		return "", c.RequireURL("Log in.", "https://example.com/login", "one")
+	}))
+	c := connect(t, s, side{capabilities: capable(t, `{"elicitation":{"url":{}}}`)})
+	_, err := c.Call(t.Context(), "tools/call", session.Raw(`{"name":"files"}`))
+	wire, ok := errors.AsType[*jsonrpc.Error](err)
+	if !ok || wire.Code != -32042 {
+		t.Fatalf("got %v, want code -32042", err)
+	}
+	same(t, "data", `{"elicitations":[{"mode":"url","message":"Log in.","url":"https://example.com/login","elicitationId":"one"}]}`, string(wire.Data))
+}
+
+// Proves SAMP-02, SDK-06.
+func TestAToolSamples(t *testing.T) {
+	for _, answer := range []string{
+		`{"role":"assistant","model":"m","content":{"type":"text","text":"four"}}`,
+		`{"role":"assistant","model":"m","content":[{"type":"text","text":"four"},{"type":"image","data":"aQ==","mimeType":"image/png"},{"type":"audio","data":"aQ==","mimeType":"audio/wav"}]}`,
+	} {
+		client := answering(map[string]string{"sampling/createMessage": answer})
+		got := run(t, side{capabilities: capable(t, `{"sampling":{}}`), handler: client.serve}, func(ctx context.Context, c *server.Call) (string, error) {
+			result, err := c.Sample(ctx, &mcp.CreateMessageRequestParams{MaxTokens: 10, Messages: []mcp.SamplingMessage{
+				{Role: mcp.RoleUser, Content: mcp.SamplingContent{Items: []mcp.SamplingMessageContentBlock{&mcp.TextContent{Text: "2+2?"}}}},
+			}})
+			if err != nil {
+				return "", err
+			}
+			return result.Content.Items[0].(*mcp.TextContent).Text, nil
+		})
+		if got != "four" {
+			t.Errorf("got %q", got)
+		}
+		same(t, "request", `{"maxTokens":10,"messages":[{"role":"user","content":{"type":"text","text":"2+2?"}}]}`, client.asked["sampling/createMessage"][0])
+	}
+}
+
+// Proves SAMP-05, SAMP-06.
+func TestToolCallsAndResultsFitTogether(t *testing.T) {
+	const use, result, words = `{"type":"tool_use","id":"1","name":"x","input":{}}`, `{"type":"tool_result","toolUseId":"1","content":[]}`, `{"type":"text","text":"t"}`
+	user := func(content string) string { return `{"role":"user","content":` + content + `}` }
+	assistant := func(content string) string { return `{"role":"assistant","content":` + content + `}` }
+	for _, tt := range []struct {
+		messages string
+		good     bool
+	}{
+		{user(words), true},
+		{user(words) + "," + assistant(use) + "," + user(result), true},
+		{user(words) + "," + assistant("["+words+","+use+"]") + "," + user("["+result+"]") + "," + assistant(words), true},
+		{user(words) + "," + assistant(use) + "," + user("["+result+","+words+"]"), false},
+		{user(words) + "," + assistant(use) + "," + user(words), false},
+		{user(words) + "," + assistant(use), false},
+		{user(words) + "," + assistant(use) + "," + user(words) + "," + user(result), false},
+		{user(result), false},
+		{user(use) + "," + user(result), false},
+		{user(words) + "," + assistant(use) + "," + assistant(result), false},
+		{user(words) + "," + assistant(use) + "," + user("["+result+","+result+"]"), false},
+		{user(words) + "," + assistant("["+use+","+strings.Replace(use, "1", "2", 1)+"]") + "," + user(result), false},
+	} {
+		client := answering(map[string]string{"sampling/createMessage": `{"role":"assistant","model":"m","content":` + words + `}`})
+		run(t, side{capabilities: capable(t, `{"sampling":{}}`), handler: client.serve}, func(ctx context.Context, c *server.Call) (string, error) {
+			params := new(mcp.CreateMessageRequestParams)
+			if err := codec.Unmarshal([]byte(`{"maxTokens":10,"messages":[`+tt.messages+`]}`), params); err != nil {
+				return "", err
+			}
+			_, err := c.Sample(ctx, params)
+			return "", err
+		})
+		if sent := len(client.asked) > 0; sent != tt.good {
+			t.Errorf("%s: sent %v", tt.messages, sent)
+		}
+	}
+}
+
+// Proves ROOT-04.
+func TestPathsStayInsideOfTheRoots(t *testing.T) {
+	folder := must(filepath.EvalSymlinks(t.TempDir()))
+	for _, d := range []string{"in/side", "in side", "inner"} {
+		if err := os.MkdirAll(filepath.Join(folder, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for link, to := range map[string]string{"in/up": folder, "in/down": filepath.Join(folder, "in/side"), "in/etc": "/etc"} {
+		if err := os.Symlink(to, filepath.Join(folder, link)); err != nil {
+			t.Skip(err)
+		}
+	}
+	client := answering(map[string]string{"roots/list": `{"roots":[{"uri":"file:///does/not/exist"},{"uri":"https://example.com/"},{"uri":"file://` + folder + `/in"},{"uri":"file://` + folder + `/in%20side"}]}`})
+	run(t, side{capabilities: capable(t, `{"roots":{}}`), handler: client.serve}, func(ctx context.Context, c *server.Call) (string, error) {
+		roots, err := c.Roots(ctx)
+		if err != nil {
+			t.Error(err)
+		}
+		for path, want := range map[string]string{
+			"in": "in", "in/side": "in/side", "in/down": "in/side", "in side": "in side", "in/side/../side": "in/side",
+			"in/..": "", "in/../inner": "", "inner": "", "in/up": "", "in/up/inner": "", "in/etc": "", "in/etc/passwd": "", ".": "", "in/nothing": "",
+		} {
+			got, err := server.Inside(roots, filepath.Join(folder, ".")+"/"+path)
+			if want == "" && err == nil || want != "" && (err != nil || got != filepath.Join(folder, want)) {
+				t.Errorf("%s: got %q, %v, want %q", path, got, err, want)
+			}
+		}
+		return "", nil
+	})
+}
+
+// Proves SDK-06, META-01.
+func TestProgressAndUnknownMeta(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, server.Config{})
+		must(server.AddTool(s, mcp.Tool{Name: "slow"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+			for i := range 3 {
+				if err := c.Progress(float64(i+1), 3, "step"); err != nil {
+					return "", err
+				}
+				time.Sleep(time.Second)
+			}
+			if err := c.Progress(1, 0, ""); !errors.Is(err, session.ErrNotIncreasing) {
+				return "", err
+			}
+			_, isTask := c.Task()
+			return fmt.Sprint(isTask, c.Principal(), c.Session() != nil, c.Server() == s), nil
+		}))
+		c := connect(t, s, side{})
+		var got []string
+		caller := c.With(session.OnProgress(func(p session.Progress) { got = append(got, fmt.Sprint(p.Value, " of ", *p.Total, " ", p.Message)) }))
+		result := must(caller.Call(t.Context(), "tools/call", session.Raw(`{"name":"slow","_meta":{"x/y":1,"io.modelcontextprotocol/related-task":7,"mcp.dev/z":[null]}}`)))
+		if text(t, string(result)) != "falsetrue true" {
+			t.Errorf("got %s", result)
+		}
+		if diff := cmp.Diff([]string{"1 of 3 step", "2 of 3 step", "3 of 3 step"}, got); diff != "" {
+			t.Errorf("progress (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// Proves SDK-14.
+func TestRawHandlersForAnyMethod(t *testing.T) {
+	heard := make(chan string, 1)
+	s := newServer(t, server.Config{
+		Methods: map[string]session.Handler{
+			"example/echo": func(_ context.Context, req *session.Request) (codec.Encoder, error) {
+				return session.Raw(req.Params), nil
+			},
+			"tools/list": func(context.Context, *session.Request) (codec.Encoder, error) {
+				return session.Raw(`{"tools":[]}`), nil
+			},
+			"example/noticed": func(_ context.Context, req *session.Request) (codec.Encoder, error) {
+				heard <- string(req.Params)
+				return nil, nil
+			},
+		},
+		Session: session.Config{
+			Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
+				if req.Method != "example/rest" {
+					return nil, jsonrpc.MethodNotFound(req.Method)
+				}
+				return session.Raw(`{"rest":true}`), nil
+			},
+			Receiving: []session.Middleware{func(next session.Handler) session.Handler {
+				return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+					if req.Method == "example/refused" {
+						return nil, &jsonrpc.Error{Code: -9, Message: "no"}
+					}
+					return next(ctx, req)
+				}
+			}},
+		},
+	})
+	must(s.AddPrompt(mcp.Prompt{Name: "p"}, func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) { return nil, nil }))
+	c := connect(t, s, side{})
+	c.expect("example/echo", `{"a":1}`, `{"a":1}`)
+	c.expect("tools/list", ``, `{"tools":[]}`)
+	c.expect("prompts/list", ``, `{"prompts":[{"name":"p"}]}`)
+	c.expect("example/rest", ``, `{"rest":true}`)
+	c.refused("example/refused", ``, -9)
+	c.refused("example/unknown", ``, jsonrpc.CodeMethodNotFound)
+	if err := c.Notify(t.Context(), "example/noticed", session.Raw(`{"b":2}`)); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-heard; got != `{"b":2}` {
+		t.Errorf("the notification had %s", got)
+	}
+}

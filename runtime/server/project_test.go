@@ -1,0 +1,176 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/schema"
+)
+
+// definitions are those of a revision, by name.
+type definitions map[string]map[string]any
+
+func definitionsOf(t *testing.T, rev mcp.Revision) definitions {
+	t.Helper()
+	var doc struct {
+		Definitions definitions `json:"definitions"`
+		Defs        definitions `json:"$defs"`
+	}
+	if err := json.Unmarshal(must(schema.Read(string(rev))), &doc); err != nil {
+		t.Fatal(err)
+	}
+	if doc.Defs != nil {
+		return doc.Defs
+	}
+	return doc.Definitions
+}
+
+// strangers returns the places of members that a schema has no property for, and of union members that it has no
+// variant for.
+func (d definitions) strangers(s map[string]any, v any, at string) (found []string) {
+	if ref, ok := s["$ref"].(string); ok {
+		return d.strangers(d[path.Base(ref)], v, at)
+	}
+	if variants, ok := s["anyOf"].([]any); ok {
+		object, _ := v.(map[string]any)
+		for _, variant := range variants {
+			resolved := variant.(map[string]any)
+			if ref, ok := resolved["$ref"].(string); ok {
+				resolved = d[path.Base(ref)]
+			}
+			properties, _ := resolved["properties"].(map[string]any)
+			kind, _ := properties["type"].(map[string]any)
+			if kind == nil && (properties["text"] != nil) == (object["text"] != nil) || kind != nil && kind["const"] == object["type"] {
+				return d.strangers(resolved, v, at)
+			}
+		}
+		return []string{at}
+	}
+	switch v := v.(type) {
+	case []any:
+		items, _ := s["items"].(map[string]any)
+		for i, e := range v {
+			found = append(found, d.strangers(items, e, fmt.Sprint(at, "/", i))...)
+		}
+	case map[string]any:
+		properties, ok := s["properties"].(map[string]any)
+		if !ok {
+			return nil
+		}
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			p, ok := properties[name].(map[string]any)
+			if !ok {
+				found = append(found, at+"/"+name)
+			} else if !strings.HasSuffix(name, "Schema") {
+				found = append(found, d.strangers(p, v[name], at+"/"+name)...)
+			}
+		}
+	}
+	return found
+}
+
+func TestOlderClientsGetNothingThatTheyDoNotKnow(t *testing.T) {
+	icons := []mcp.Icon{{Src: "https://example.com/icon.png"}}
+	meta := &mcp.MetaObject{}
+	meta.Extra.Set("example.com/x", []byte(`1`))
+	hints := &mcp.Annotations{Priority: new(0.5), LastModified: new("2025-01-12T15:00:58Z")}
+	contents := func() []mcp.AnyResourceContents {
+		return []mcp.AnyResourceContents{&mcp.TextResourceContents{Text: "t", Meta: meta}, &mcp.BlobResourceContents{Meta: meta}}
+	}
+	blocks := []mcp.ContentBlock{
+		&mcp.TextContent{Text: "t", Meta: meta, Annotations: hints}, &mcp.ImageContent{Data: "aQ==", MIMEType: "image/png", Meta: meta, Annotations: hints},
+		&mcp.AudioContent{Data: "aQ==", MIMEType: "audio/wav", Meta: meta, Annotations: hints},
+		&mcp.ResourceLink{Name: "n", URI: "x://y", Icons: icons, Title: new("T"), Description: new("about"), Annotations: hints, Meta: meta},
+		&mcp.EmbeddedResource{Resource: &mcp.TextResourceContents{URI: "x://y", Text: "e", Meta: meta}, Meta: meta, Annotations: hints},
+	}
+	result := &mcp.CallToolResult{Content: blocks, StructuredContent: json.RawMessage(`{"sum":1,"notes":[]}`), ResultType: new("complete")}
+	whole := string(must(json.Marshal(result)))
+
+	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "n", Version: "1", Title: new("T"), Description: new("about"), WebsiteURL: new("https://example.com"), Icons: icons}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	must(server.AddTool(s, mcp.Tool{Name: "add", Title: new("T"), Icons: icons, Meta: meta, Annotations: &mcp.ToolAnnotations{ReadOnlyHint: new(true)}, Execution: &mcp.ToolExecution{TaskSupport: new(mcp.ToolExecutionTaskSupportOptional)}}, add))
+	must(server.AddTool(s, mcp.Tool{Name: "all"}, func(context.Context, *server.Call, struct{}) (*mcp.CallToolResult, error) { return result, nil }))
+	must(s.AddResource(mcp.Resource{Name: "x", URI: "x://y", Title: new("T"), Icons: icons, Meta: meta, Annotations: hints}, func(context.Context, *server.Call, server.Resource) ([]mcp.AnyResourceContents, error) {
+		return contents(), nil
+	}))
+	must(s.AddTemplate(mcp.ResourceTemplate{Name: "x", URITemplate: "x://{y}", Title: new("T"), Icons: icons, Meta: meta, Annotations: hints}, readText, server.Complete("y", server.OneOf("a"))))
+	must(s.AddPrompt(mcp.Prompt{Name: "p", Title: new("T"), Icons: icons, Meta: meta, Arguments: []mcp.PromptArgument{{Name: "a", Title: new("T")}}}, func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) {
+		r := server.Messages()
+		for _, b := range blocks {
+			r.Messages = append(r.Messages, mcp.PromptMessage{Role: mcp.RoleUser, Content: b})
+		}
+		return r, nil
+	}))
+	for _, rev := range []mcp.Revision{mcp.Revision20241105, mcp.Revision20250326, mcp.Revision20250618, mcp.Revision20251125} {
+		d := definitionsOf(t, rev)
+		c := connect(t, s, side{revision: rev})
+		if c.Revision() != rev {
+			t.Fatalf("the session speaks %s, not %s", c.Revision(), rev)
+		}
+		check := func(definition, text string) {
+			t.Helper()
+			if found := d.strangers(d[definition], decoded(text), ""); found != nil {
+				t.Errorf("%s, %s: unknown are %v in %s", rev, definition, found, text)
+			}
+			if err := mcp.Validate(rev, definition, []byte(text)); err != nil {
+				t.Errorf("%s, %s: %v", rev, definition, err)
+			}
+		}
+		check("InitializeResult", string(must(json.Marshal(c.Server()))))
+		for _, tt := range []struct{ method, params, definition string }{
+			{"tools/list", ``, "ListToolsResult"},
+			{"resources/list", ``, "ListResourcesResult"},
+			{"resources/templates/list", ``, "ListResourceTemplatesResult"},
+			{"resources/read", `{"uri":"x://y"}`, "ReadResourceResult"},
+			{"prompts/list", ``, "ListPromptsResult"},
+			{"prompts/get", `{"name":"p"}`, "GetPromptResult"},
+			{"tools/call", `{"name":"all"}`, "CallToolResult"},
+			{"tools/call", `{"name":"add","arguments":{"a":1,"b":1}}`, "CallToolResult"},
+			{"completion/complete", `{"ref":{"type":"ref/resource","uri":"x://{y}"},"argument":{"name":"y","value":""}}`, "CompleteResult"},
+		} {
+			text, code := c.call(tt.method, tt.params)
+			if code != 0 {
+				t.Errorf("%s: %s failed: %s", rev, tt.method, text)
+				continue
+			}
+			check(tt.definition, text)
+		}
+		if rev < mcp.Revision20250618 {
+			result, _ := c.call("tools/call", `{"name":"all"}`)
+			if !strings.Contains(result, `[resource n (about): x://y]`) {
+				t.Errorf("%s: the link has become nothing: %s", rev, result)
+			}
+		}
+		c.Close()
+	}
+	if now := string(must(json.Marshal(result))); now != whole {
+		t.Errorf("the author's result was changed to %s", now)
+	}
+}
+
+// Proves SDK-05.
+func TestTitlesAndIconsAreListed(t *testing.T) {
+	s := newServer(t, server.Config{})
+	icons := []mcp.Icon{{Src: "https://example.com/icon.png", MIMEType: new("image/png"), Sizes: []string{"48x48"}}}
+	must(server.AddTool(s, mcp.Tool{Name: "x", Title: new("T"), Icons: icons}, hi))
+	must(s.AddPrompt(mcp.Prompt{Name: "x", Title: new("T"), Icons: icons}, func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) { return nil, nil }))
+	must(s.AddResource(mcp.Resource{Name: "x", URI: "x://", Title: new("T"), Icons: icons}, readText))
+	must(s.AddTemplate(mcp.ResourceTemplate{Name: "x", URITemplate: "x://{y}", Title: new("T"), Icons: icons}, readText))
+	c := connect(t, s, side{})
+	for _, method := range []string{"tools/list", "prompts/list", "resources/list", "resources/templates/list"} {
+		if got, _ := c.call(method, ""); !strings.Contains(got, `"icons":[{"mimeType":"image/png","sizes":["48x48"],"src":"https://example.com/icon.png"}]`) || !strings.Contains(got, `"title":"T"`) {
+			t.Errorf("%s: %s", method, got)
+		}
+	}
+}

@@ -1,0 +1,198 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/memory"
+	"github.com/mcpwire/mcpwire/runtime/task/receiver"
+)
+
+// order is a tool that takes its time, reports progress, logs and asks.
+func order(ctx context.Context, c *server.Call, in struct {
+	Dish string `json:"dish"`
+}) (map[string]any, error) {
+	if err := c.Progress(1, 2, "cooking"); err != nil {
+		return nil, err
+	}
+	if err := c.Log(ctx, mcp.LoggingLevelWarning, "kitchen", in.Dish); err != nil {
+		return nil, err
+	}
+	p := person{}
+	action, err := server.Elicit(ctx, c, "For whom?", &p)
+	if err != nil {
+		return nil, err
+	}
+	_, isTask := c.Task()
+	return map[string]any{"dish": in.Dish, "for": p.Name, "action": action, "task": isTask, "principal": c.Principal()}, nil
+}
+
+// withTasks makes a server with tasks in a store, and closes both with the test.
+func withTasks(t *testing.T, store task.Store, add func(*server.Server)) (*server.Server, *task.Manager) {
+	t.Helper()
+	s := newServer(t, server.Config{Session: session.Config{Principal: "ada"}})
+	add(s)
+	m, err := task.New(t.Context(), task.Config{Store: store, Resume: s.Resume})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.Close()
+		m.Close(context.Background())
+	})
+	s.OfferTasks(m, true)
+	return s, m
+}
+
+// Proves SDK-16, SDK-15.
+func TestTheSameFunctionServesCallsAndTasks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		s, _ := withTasks(t, store, func(s *server.Server) {
+			must(server.AddTool(s, mcp.Tool{Name: "order"}, order, server.Tasks(receiver.Support{Mode: mcp.ToolExecutionTaskSupportOptional, Immediate: "It is cooking."})))
+			must(server.AddTool(s, mcp.Tool{Name: "plain"}, hi))
+			must(server.AddTool(s, mcp.Tool{Name: "task", Execution: &mcp.ToolExecution{TaskSupport: new(mcp.ToolExecutionTaskSupportRequired)}}, hi))
+		})
+		client := answering(map[string]string{"elicitation/create": `{"action":"accept","content":{"name":"Ada"}}`})
+		c := connect(t, s, side{capabilities: capable(t, `{"elicitation":{}}`), handler: client.serve})
+		listed, _ := c.call("tools/list", "")
+		for _, want := range []string{`"execution":{"taskSupport":"optional"}`, `"execution":{"taskSupport":"required"}`} {
+			if !strings.Contains(listed, want) {
+				t.Errorf("no %s in %s", want, listed)
+			}
+		}
+		want := func(isTask string) string {
+			return `{"dish":"soup","for":"Ada","action":"accept","task":` + isTask + `,"principal":"ada"}`
+		}
+		result, _ := c.call("tools/call", `{"name":"order","arguments":{"dish":"soup"},"_meta":{"progressToken":"plain"}}`)
+		same(t, "plain call", want("false"), text(t, result))
+
+		created, _ := c.call("tools/call", `{"name":"order","arguments":{"dish":"soup"},"task":{"ttl":60000},"_meta":{"progressToken":"task"}}`)
+		id := taskID(t, created)
+		if !strings.Contains(created, "It is cooking.") {
+			t.Errorf("no immediate response: %s", created)
+		}
+		synctest.Wait()
+		if got, _ := c.call("tasks/get", `{"taskId":"`+id+`"}`); !strings.Contains(got, `"input_required"`) {
+			t.Errorf("the task does not wait for input: %s", got)
+		}
+		result, _ = c.call("tasks/result", `{"taskId":"`+id+`"}`)
+		same(t, "task", want("true"), text(t, result))
+		synctest.Wait()
+		if got := c.heard("notifications/message"); len(got) != 2 || strings.Contains(got[0], id) || !strings.Contains(got[1], id) {
+			t.Errorf("log messages: %v", got)
+		}
+		c.refused("tools/call", `{"name":"plain","task":{}}`, jsonrpc.CodeMethodNotFound)
+		c.refused("tools/call", `{"name":"task"}`, jsonrpc.CodeMethodNotFound)
+		c.refused("tools/call", `{"name":"nope"}`, jsonrpc.CodeInvalidParams)
+
+		bad, _ := c.call("tools/call", `{"name":"order","arguments":{"dish":7},"task":{}}`)
+		result, _ = c.call("tasks/result", `{"taskId":"`+taskID(t, bad)+`"}`)
+		if !strings.Contains(text(t, result), "/dish: got number, want string") {
+			t.Errorf("arguments of a task: %s", result)
+		}
+		if got, _ := c.call("tasks/get", `{"taskId":"`+taskID(t, bad)+`"}`); !strings.Contains(got, `"failed"`) {
+			t.Errorf("the task has not failed: %s", got)
+		}
+	})
+}
+
+func taskID(t *testing.T, created string) string {
+	t.Helper()
+	var result mcp.CreateTaskResult
+	if err := codec.Unmarshal([]byte(created), &result); err != nil {
+		t.Fatalf("%v: %s", err, created)
+	}
+	return result.Task.TaskID
+}
+
+func TestATaskOfAnEarlierProcessIsResumed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		support := server.Tasks(receiver.Support{Mode: mcp.ToolExecutionTaskSupportRequired, Restartable: true})
+		hang := func(ctx context.Context, c *server.Call, in json.RawMessage) (*mcp.CallToolResult, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		first, m := withTasks(t, store, func(s *server.Server) { must(s.AddRawTool(mcp.Tool{Name: "order"}, hang, support)) })
+		c := connect(t, first, side{capabilities: capable(t, `{"elicitation":{}}`)})
+		created, _ := c.call("tools/call", `{"name":"order","arguments":{"dish":"soup"},"task":{}}`)
+		first.Close()
+		m.Close(t.Context())
+
+		second, _ := withTasks(t, store, func(s *server.Server) { must(server.AddTool(s, mcp.Tool{Name: "order"}, order, support)) })
+		time.Sleep(time.Second)
+		client := answering(map[string]string{"elicitation/create": `{"action":"accept","content":{"name":"Ada"}}`})
+		c = connect(t, second, side{capabilities: capable(t, `{"elicitation":{}}`), handler: client.serve})
+		result, _ := c.call("tasks/result", `{"taskId":"`+taskID(t, created)+`"}`)
+		same(t, "result", `{"dish":"soup","for":"Ada","action":"accept","task":true,"principal":"ada"}`, text(t, result))
+	})
+}
+
+func TestCancellationReachesTheTool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan error, 2)
+		s, _ := withTasks(t, memory.New(), func(s *server.Server) {
+			must(server.AddTool(s, mcp.Tool{Name: "wait"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+				<-ctx.Done()
+				ended <- context.Cause(ctx)
+				return "", ctx.Err()
+			}, server.Tasks(receiver.Support{Mode: mcp.ToolExecutionTaskSupportOptional})))
+		})
+		c := connect(t, s, side{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := c.Call(ctx, "tools/call", session.Raw(`{"name":"wait"}`)); err != context.DeadlineExceeded {
+			t.Errorf("got %v", err)
+		}
+		if cause := <-ended; !strings.Contains(cause.Error(), session.ErrCancelled.Error()) {
+			t.Errorf("the plain call ended because of %v", cause)
+		}
+		created, _ := c.call("tools/call", `{"name":"wait","task":{}}`)
+		c.call("tasks/cancel", `{"taskId":"`+taskID(t, created)+`"}`)
+		if cause := <-ended; cause != task.ErrCancelled {
+			t.Errorf("the task ended because of %v", cause)
+		}
+	})
+}
+
+func TestShutdownWaitsForCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, server.Config{})
+		must(server.AddTool(s, mcp.Tool{Name: "slow"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+			time.Sleep(time.Minute)
+			return "done", nil
+		}))
+		c := connect(t, s, side{})
+		got := make(chan string)
+		go func() {
+			result, _ := c.With(session.Timeout(0)).Call(context.Background(), "tools/call", session.Raw(`{"name":"slow"}`))
+			got <- string(result)
+		}()
+		synctest.Wait()
+		stopped := make(chan error)
+		go func() { stopped <- s.Shutdown(context.Background()) }()
+		if result := <-got; !strings.Contains(result, "done") {
+			t.Errorf("the call was answered with %q", result)
+		}
+		if err := <-stopped; err != nil {
+			t.Error(err)
+		}
+		if _, err := s.Open(nil); err == nil {
+			t.Error("a session was opened after the end")
+		}
+		if n := len(s.Sessions()); n != 0 {
+			t.Errorf("%d sessions are left", n)
+		}
+	})
+}
