@@ -137,8 +137,13 @@ func (m *Manager) publish(run *Run, result codec.Encoder, failure error) {
 			if r.over() {
 				return errSame
 			}
-			return ending(m, r)
+			ending(r)
+			return nil
 		})
+		if limit, ok := errors.AsType[*LimitError](err); ok {
+			ending = ended(run, nil, WireError(limit))
+			continue
+		}
 		if err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, ErrClosed) {
 			return
 		}
@@ -155,7 +160,7 @@ func (m *Manager) publish(run *Run, result codec.Encoder, failure error) {
 var errShutDown = errors.New("the receiver was shut down while the task was running")
 
 // ended returns what writes an outcome into a record.
-func ended(run *Run, result codec.Encoder, failure error) func(m *Manager, r *Record) error {
+func ended(run *Run, result codec.Encoder, failure error) func(r *Record) {
 	var out Outcome
 	if failure == nil {
 		out.Result, failure = encodeResult(result, run.id)
@@ -170,14 +175,7 @@ func ended(run *Run, result codec.Encoder, failure error) func(m *Manager, r *Re
 	} else if text, isError := toolError(run.method, out.Result); isError {
 		status, message = mcp.TaskStatusFailed, text
 	}
-	return func(m *Manager, r *Record) error {
-		r.end(status, message, out)
-		if more := r.size() - r.Bytes; m.limits.fits(r.Owner, more) != nil {
-			limit := m.limits.fits(r.Owner, more)
-			r.end(mcp.TaskStatusFailed, limit.Error(), Outcome{Error: WireError(limit)})
-		}
-		return nil
-	}
+	return func(r *Record) { r.end(status, message, out) }
 }
 
 // end writes an outcome into a record.
