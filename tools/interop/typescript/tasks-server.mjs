@@ -1,6 +1,6 @@
 // A server on the official SDK that runs its tools as tasks, and asks its client for one.
 import { Server } from '@modelcontextprotocol/sdk/server/index.js';
-import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js';
+import { connect } from './connect.mjs';
 import { InMemoryTaskMessageQueue, InMemoryTaskStore } from '@modelcontextprotocol/sdk/experimental/tasks/stores/in-memory.js';
 import { CallToolRequestSchema, ElicitResultSchema } from '@modelcontextprotocol/sdk/types.js';
 
@@ -19,7 +19,8 @@ const tools = {
   // job reports 1 and 2, asks for a colour, and answers with it.
   job: async (taskId, extra) => {
     for (let progress = 1; progress <= 2; progress++) {
-      await extra.sendNotification({
+      // Not with extra, whose stream has ended with the answer that there is a task.
+      await server.notification({
         method: 'notifications/progress',
         params: {
           progressToken: extra._meta.progressToken, progress, total: 2,
@@ -64,4 +65,4 @@ server.setRequestHandler(CallToolRequestSchema, async (request, extra) => {
   return { task };
 });
 
-await server.connect(new StdioServerTransport());
+await connect(server);
