@@ -742,3 +742,23 @@ func TestToolThatIsAJob(t *testing.T) {
 		}
 	})
 }
+
+// A tool that talks to the session directly, past its peer, still says which task it is about.
+//
+// Proves TASK-46.
+func TestToolTalksPastItsPeer(t *testing.T) {
+	tool := func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		return session.Raw(`{"content":[]}`), req.Session.Notify(ctx, "notifications/message", rawParams(`{"level":"info","data":1}`))
+	}
+	c := config{caps: receiver.ServerCapabilities(false), tools: map[string]session.Handler{"t": tool}, support: optional("t")}
+	bubble(t, c, func(t *testing.T, f *fixture) {
+		id := f.create(`{"name":"t","task":{}}`)
+		synctest.Wait()
+		want := fmt.Sprintf(`notifications/message {"level":"info","data":1,"_meta":{%q:{"taskId":%q}}}`, relatedKey, id)
+		equal(t, "told", want, f.seen()[0])
+		before := len(f.seen())
+		f.must("tools/call", `{"name":"t"}`)
+		synctest.Wait()
+		equal(t, "told by a plain call", []string{`notifications/message {"level":"info","data":1}`}, f.seen()[before:])
+	})
+}
