@@ -1,6 +1,4 @@
-// Package interop tests this module against other SDKs: the official TypeScript SDK, whose client meets our server and
-// whose server meets our client, plain calls and tasks, over standard input and output and over HTTP; and the servers
-// of the official Go SDK and of mcp-go, which meet our client over HTTP.
-//
-// The TypeScript SDK needs node and npm, which installs it on the first run; without them its tests are skipped.
+// Package interop tests this module against the official TypeScript SDK, over standard input and output: its client
+// with our server, and our client with its server, plain calls and tasks. It needs node and npm, which installs the SDK on the first run;
+// without them the tests are skipped.
 package interop

@@ -1,18 +1,15 @@
 package interop
 
 import (
-	"bufio"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
-	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
 // childEnv makes the test binary a server, and says which.
@@ -54,48 +51,4 @@ func needSDK(t *testing.T) {
 	if err := install(); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// transports are what the servers on the SDK can be reached over; see connect.mjs.
-func transports() []string { return []string{"stdio", "http", "sse"} }
-
-// theirs starts a server on the SDK and returns a connection to it.
-func theirs(t *testing.T, program, over string) transport.Conn {
-	t.Helper()
-	program = filepath.Join("typescript", program)
-	if over == "stdio" {
-		p, err := stdio.Start(stdio.Command{Path: "node", Args: []string{program}, Stderr: os.Stderr})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p
-	}
-	cmd := exec.Command("node", program, over)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		in.Close()
-		if err := cmd.Wait(); err != nil {
-			t.Error(err)
-		}
-	})
-	serverURL, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := streamable.Dial(strings.TrimSpace(serverURL), streamable.ClientOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
 }

@@ -49,6 +49,7 @@ func commands() []command {
 	return []command{
 		decode(),
 		playDemo(),
+		serve(),
 		generate(),
 		schemaSync(),
 		schemaDiff(),

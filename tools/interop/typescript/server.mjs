@@ -1,6 +1,6 @@
-// A server on the official SDK; see connect.mjs for the transport.
+// A server on the official SDK, over standard input and output.
 import { Server } from '@modelcontextprotocol/sdk/server/index.js';
-import { connect } from './connect.mjs';
+import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js';
 import { CallToolRequestSchema, CreateMessageResultSchema, ErrorCode, McpError } from '@modelcontextprotocol/sdk/types.js';
 
 const server = new Server(
@@ -56,15 +56,9 @@ const tools = {
     }
     return text('was answered');
   },
-  // poll closes the stream that its answer is to come on, if the transport can, so that the client has to come back.
-  poll: async (_, extra) => {
-    extra.closeSSEStream?.();
-    await new Promise((resolve) => setTimeout(resolve, 300));
-    return text('patience');
-  },
   ping: async () => { await server.ping(); return text('pong'); },
 };
 
 server.setRequestHandler(CallToolRequestSchema, (request, extra) => tools[request.params.name](request.params.arguments, extra));
 
-await connect(server);
+await server.connect(new StdioServerTransport());

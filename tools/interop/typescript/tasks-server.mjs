@@ -1,6 +1,6 @@
 // A server on the official SDK that runs its tools as tasks, and asks its client for one.
 import { Server } from '@modelcontextprotocol/sdk/server/index.js';
-import { connect } from './connect.mjs';
+import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js';
 import { InMemoryTaskMessageQueue, InMemoryTaskStore } from '@modelcontextprotocol/sdk/experimental/tasks/stores/in-memory.js';
 import { CallToolRequestSchema, ElicitResultSchema } from '@modelcontextprotocol/sdk/types.js';
 
@@ -19,8 +19,7 @@ const tools = {
   // job reports 1 and 2, asks for a colour, and answers with it.
   job: async (taskId, extra) => {
     for (let progress = 1; progress <= 2; progress++) {
-      // Not with extra, whose stream has ended with the answer that there is a task.
-      await server.notification({
+      await extra.sendNotification({
         method: 'notifications/progress',
         params: {
           progressToken: extra._meta.progressToken, progress, total: 2,
@@ -65,4 +64,4 @@ server.setRequestHandler(CallToolRequestSchema, async (request, extra) => {
   return { task };
 });
 
-await connect(server);
+await server.connect(new StdioServerTransport());
