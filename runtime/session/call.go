@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strconv"
 	"time"
@@ -133,7 +134,7 @@ func (c *Caller) Ping(ctx context.Context) error {
 // The error is a [*jsonrpc.Error] if the peer answered with one. It is a [*CapabilityError] or
 // [ErrNotInitialized] if the request must not be sent; [ErrTimeout] if there was no answer within the timeout; the
 // cause of ctx if that ended first; a [*transport.DeliveryError] if the transport has lost the request or its answer;
-// and [ErrClosed] if the session has ended. After a timeout or the end of ctx the peer
+// and [ErrClosed] if the session has ended. After a loss, a timeout or the end of ctx the peer
 // is told by notifications/cancelled, unless the request is initialize or asks for a task (MCP cancellation,
 // "Behavior Requirements").
 func (s *Session) Call(ctx context.Context, method string, params codec.Encoder) (json.RawMessage, error) {
@@ -207,6 +208,9 @@ func (s *Session) send(ctx context.Context, call *Call) (json.RawMessage, error)
 	got, err := s.await(ctx, call, start, p, tracker.tracker)
 	if err != nil {
 		return nil, s.giveUp(ctx, call, id, p, err)
+	}
+	if lost, ok := errors.AsType[*transport.DeliveryError](got.err); ok && lost.Taken {
+		s.tellCancelled(ctx, call, id, got.err)
 	}
 	tracker.wait(ctx)
 	return got.result, got.err
@@ -320,8 +324,14 @@ func (s *Session) giveUp(ctx context.Context, call *Call, id jsonrpc.ID, p *pend
 	} else if !s.unregister(id) {
 		return cause // the answer came at the same time: nothing is left to cancel
 	}
+	s.tellCancelled(ctx, call, id, cause)
+	return cause
+}
+
+// tellCancelled tells the peer that nobody waits for the answer to a request any more because of cause.
+func (s *Session) tellCancelled(ctx context.Context, call *Call, id jsonrpc.ID, cause error) {
 	if call.Method == "initialize" || call.AsTask() {
-		return cause
+		return
 	}
 	told := make(chan struct{})
 	started := s.spawn(func() { // ends when the transport has taken it, or with the session
@@ -341,7 +351,6 @@ func (s *Session) giveUp(ctx context.Context, call *Call, id jsonrpc.ID, p *pend
 		case <-timer.C:
 		}
 	}
-	return cause
 }
 
 // mayCall is allowed for a notification.

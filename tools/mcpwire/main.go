@@ -49,7 +49,6 @@ func commands() []command {
 	return []command{
 		decode(),
 		playDemo(),
-		serve(),
 		generate(),
 		schemaSync(),
 		schemaDiff(),

@@ -29,11 +29,7 @@ import (
 //	go test ./runtime/task/bolt -run Kill -kills 1000
 var kills = flag.Int("kills", 5, "how often TestKill kills a process")
 
-// The child is told the file that it works on, and if need be how large that may become.
-const (
-	childEnv = "MCPWIRE_TASK_CHILD"
-	limitEnv = "MCPWIRE_TASK_LIMIT"
-)
+const childEnv = "MCPWIRE_TASK_CHILD"
 
 // The process that is killed is this test program, told by its environment which file to work on.
 func TestMain(m *testing.M) {
@@ -71,11 +67,6 @@ func child(path string) {
 				return nil, ctx.Err()
 			}
 			return outcomeOf(run.ID()), nil
-		}
-	}
-	if limit := os.Getenv(limitEnv); limit != "" {
-		if err := limitFiles(limit); err != nil {
-			fatal(err)
 		}
 	}
 	s, err := bolt.Open(path)
@@ -197,29 +188,15 @@ func killOnce(t *testing.T, path string, after time.Duration, known map[string]*
 	}
 	timer := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
 	defer timer.Stop()
-	ready := false
-	acks = learn(t, out, known, func() {
-		ready = true
-		go func() { time.Sleep(after); cmd.Process.Kill() }() // ends with the sleep
-	})
-	cmd.Wait()
-	if !ready {
-		t.Errorf("the child did not start: %s", stderr.String())
-	}
-	return acks
-}
-
-// learn reads what a child says, until that ends, and calls ready when the child is.
-func learn(t *testing.T, out io.Reader, known map[string]*history, ready func()) (acks int) {
-	t.Helper()
 	lines := bufio.NewReader(out)
+	ready := false
 	for {
 		line, err := lines.ReadString('\n')
 		if err != nil {
 			if !errors.Is(err, io.EOF) {
 				t.Error(err)
 			}
-			return acks // a line that is cut short acknowledges nothing
+			break // a line that is cut short acknowledges nothing
 		}
 		var a ack
 		if err := json.Unmarshal([]byte(line), &a); err != nil {
@@ -228,7 +205,8 @@ func learn(t *testing.T, out io.Reader, known map[string]*history, ready func())
 		}
 		acks++
 		if a.What == "ready" {
-			ready()
+			ready = true
+			go func() { time.Sleep(after); cmd.Process.Kill() }() // ends with the sleep
 			continue
 		}
 		h := known[a.ID]
@@ -247,6 +225,11 @@ func learn(t *testing.T, out io.Reader, known map[string]*history, ready func())
 			h.runs++
 		}
 	}
+	cmd.Wait()
+	if !ready {
+		t.Errorf("the child did not start: %s", stderr.String())
+	}
+	return acks
 }
 
 // check opens the file, as the next process would, and compares it with what was acknowledged.

@@ -255,7 +255,7 @@ func (c *Client) send(values context.Context, w *writing) error {
 			defer httpend.Discard(resp)
 			if resp.StatusCode/100 != 2 {
 				status, _ := httpend.Status(resp)
-				c.end.Lose(w.id, status)
+				c.end.Lose(w.id, false, status)
 			}
 			return nil
 		}
@@ -265,7 +265,7 @@ func (c *Client) send(values context.Context, w *writing) error {
 		if c.end.Stalled(err) || c.end.Err() != nil {
 			return err
 		}
-		c.end.Lose(w.id, err)
+		c.end.Lose(w.id, true, err)
 		return nil
 	}
 }

@@ -128,7 +128,7 @@ func (c *Client) answer(ctx context.Context, m transport.Message) error {
 		ctx, cancel := c.end.Within(ctx)
 		defer cancel(nil)
 		if err := c.send(ctx, m.Text, false); err != nil {
-			c.end.Lose(jsonrpc.ID{}, err)
+			c.end.Lose(jsonrpc.ID{}, false, err)
 		}
 	})
 	if !started {
@@ -179,7 +179,7 @@ func (c *Client) notify(ctx context.Context, text []byte, envelope jsonrpc.Messa
 	case c.end.Stalled(err):
 		return err
 	}
-	c.end.Lose(jsonrpc.ID{}, err)
+	c.end.Lose(jsonrpc.ID{}, false, err)
 	return nil
 }
 

@@ -69,8 +69,14 @@ func (x *exchange) run() {
 	err := x.do()
 	x.over()
 	if err != nil {
-		x.c.end.Lose(x.id, err)
+		x.c.end.Lose(x.id, x.taken(err), err)
 	}
+}
+
+// taken reports whether the server may be at the request that was lost because of err.
+func (x *exchange) taken(err error) bool {
+	_, refused := errors.AsType[*httpclient.StatusError](err)
+	return !httpend.Unreached(err) && !errors.Is(err, ErrSessionLost) && (!refused || errors.Is(err, httpclient.ErrCut))
 }
 
 // over forgets the exchange.
@@ -178,7 +184,7 @@ func (x *exchange) open(m jsonrpc.Message, h http.Header) (ok bool) {
 	ep, err := x.c.opened(m.Result, h)
 	if err != nil {
 		if !x.again {
-			x.c.end.Lose(x.id, err)
+			x.c.end.Lose(x.id, true, err)
 		}
 		return false
 	}

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,14 +42,28 @@ type tools struct {
 	release  chan struct{} // "wait" returns when it is closed
 	started  chan struct{} // "wait" has started
 	stopped  chan error    // why "wait" has ended
+	calls    atomic.Int32  // that were served
+
+	configure func(*session.Config) // nil does nothing
+	tasks     *mcp.ServerCapabilitiesTasks
 }
 
 // serve serves a handler with a client of its own, until the test ends.
 func serve(t *testing.T, o streamable.HandlerOptions) *served {
 	t.Helper()
-	s := &served{t: t, tools: &tools{release: make(chan struct{}), started: make(chan struct{}, 100), stopped: make(chan error, 100)}}
-	s.handler = streamable.NewHandler(s.tools.open, o)
+	return serveOver(t, o, newTools(), func(l net.Listener) net.Listener { return l })
+}
+
+func newTools() *tools {
+	return &tools{release: make(chan struct{}), started: make(chan struct{}, 100), stopped: make(chan error, 100)}
+}
+
+// serveOver is serve with tools and a network of the test's own.
+func serveOver(t *testing.T, o streamable.HandlerOptions, tools *tools, network func(net.Listener) net.Listener) *served {
+	t.Helper()
+	s := &served{t: t, tools: tools, handler: streamable.NewHandler(tools.open, o)}
 	listener, client := pipes(t)
+	listener = network(listener)
 	s.http = client
 	server := &http.Server{Handler: s.handler}
 	over := make(chan struct{})
@@ -67,10 +83,14 @@ func serve(t *testing.T, o streamable.HandlerOptions) *served {
 
 func (o *tools) open(_ *http.Request, conn transport.Conn) {
 	logging := mcp.ServerCapabilitiesTools{ListChanged: new(true)}
+	cfg := &session.Config{Handler: o.handle, ProgressInterval: -1}
+	if o.configure != nil {
+		o.configure(cfg)
+	}
 	s := session.Serve(conn, &mcp.InitializeResult{
 		ServerInfo:   mcp.Implementation{Name: "test server", Version: "1"},
-		Capabilities: mcp.ServerCapabilities{Tools: &logging, Logging: json.RawMessage("{}")},
-	}, &session.Config{Handler: o.handle, ProgressInterval: -1})
+		Capabilities: mcp.ServerCapabilities{Tools: &logging, Logging: json.RawMessage("{}"), Tasks: o.tasks},
+	}, cfg)
 	o.mu.Lock()
 	o.sessions = append(o.sessions, s)
 	o.mu.Unlock()
@@ -91,6 +111,7 @@ func (o *tools) handle(ctx context.Context, req *session.Request) (codec.Encoder
 	if err := codec.Unmarshal(req.Params, &p); err != nil {
 		return nil, jsonrpc.InvalidParams(err)
 	}
+	o.calls.Add(1)
 	peer, _ := session.PeerFrom(ctx)
 	text := string(p.Arguments)
 	switch p.Name {
@@ -104,6 +125,13 @@ func (o *tools) handle(ctx context.Context, req *session.Request) (codec.Encoder
 		case <-ctx.Done():
 			o.stopped <- context.Cause(ctx)
 			return nil, context.Cause(ctx)
+		}
+	case "slow":
+		for i := range 5 {
+			time.Sleep(time.Second)
+			if err := peer.Report(session.Progress{Value: float64(i + 1)}); err != nil {
+				return nil, err
+			}
 		}
 	case "progress":
 		for i := range 5 {

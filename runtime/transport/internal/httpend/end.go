@@ -163,9 +163,10 @@ func (e *End) Forward(m transport.Message, err error) (ok bool) {
 	return e.put(e.life, received{m, err})
 }
 
-// Lose tells who reads that a message was lost. It does not wait; ID is that of a request, or zero.
-func (e *End) Lose(id jsonrpc.ID, err error) {
-	lost := received{err: &transport.DeliveryError{ID: id, Err: err}}
+// Lose tells who reads that a message was lost. It does not wait; ID is that of a request, which the server may have
+// taken, or zero.
+func (e *End) Lose(id jsonrpc.ID, taken bool, err error) {
+	lost := received{err: &transport.DeliveryError{ID: id, Taken: taken, Err: err}}
 	select {
 	case e.in <- lost:
 	default:

@@ -1,0 +1,294 @@
+package streamable_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/memory"
+	"github.com/mcpwire/mcpwire/runtime/task/receiver"
+	"github.com/mcpwire/mcpwire/runtime/task/requestor"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
+)
+
+// network is a listener whose connections break. What goes to the server always arrives.
+type network struct {
+	net.Listener
+
+	// limit returns how many bytes of what the server writes from now on arrive before the connection breaks, or a
+	// negative number if it does not. It is called with what the client has written.
+	limit func(read []byte) int
+
+	mu   sync.Mutex
+	cuts int    // that were made
+	sent []byte // that arrived after limit had said something
+}
+
+func (n *network) Accept() (net.Conn, error) {
+	c, err := n.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &fragile{Conn: c, n: n, left: -1}, nil
+}
+
+// fragile is a connection of a network.
+type fragile struct {
+	net.Conn
+	n    *network
+	mu   sync.Mutex
+	left int
+}
+
+func (c *fragile) Read(b []byte) (int, error) {
+	k, err := c.Conn.Read(b)
+	if limit := c.n.limit(b[:k]); limit >= 0 {
+		c.mu.Lock()
+		c.left = limit
+		c.mu.Unlock()
+	}
+	return k, err
+}
+
+func (c *fragile) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	left := c.left
+	if left >= len(b) {
+		c.left -= len(b)
+	}
+	c.mu.Unlock()
+	if left < 0 {
+		return c.Conn.Write(b)
+	}
+	arrives := b[:min(left, len(b))]
+	k, err := c.Conn.Write(arrives)
+	c.n.mu.Lock()
+	c.n.sent = append(c.n.sent, arrives[:k]...)
+	if len(arrives) < len(b) {
+		c.n.cuts++
+	}
+	c.n.mu.Unlock()
+	if len(arrives) < len(b) {
+		c.Conn.Close()
+		return k, io.ErrClosedPipe
+	}
+	return k, err
+}
+
+// recorder is a connection that notes what it reads.
+type recorder struct {
+	transport.Conn
+	mu   sync.Mutex
+	seen []string
+}
+
+func (r *recorder) Read() (transport.Message, error) {
+	m, err := r.Conn.Read()
+	if err == nil {
+		r.mu.Lock()
+		r.seen = append(r.seen, string(m.Text))
+		r.mu.Unlock()
+	}
+	return m, err
+}
+
+// dial opens a session with the served handler.
+func (s *served) dial(cfg *session.Config) (*session.Session, *recorder, error) {
+	s.t.Helper()
+	c, err := streamable.Dial("http://localhost/mcp", streamable.ClientOptions{Options: httpclient.Options{HTTP: s.http}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r := &recorder{Conn: c}
+	open, err := session.Connect(soon(s.t), r, &mcp.InitializeRequestParams{
+		ClientInfo:   mcp.Implementation{Name: "test client", Version: "1"},
+		Capabilities: mcp.ClientCapabilities{Sampling: &mcp.ClientCapabilitiesSampling{}},
+	}, cfg)
+	return open, r, err
+}
+
+// A connection that breaks after any byte of the answer to a call: whoever has got the first event gets all others,
+// once and in order; who has not is told that the answer is lost. The tool runs once.
+//
+// Proves HTTP-22, HTTP-32 and HTTP-37.
+func TestEveryCutOfAnAnswer(t *testing.T) {
+	resumed, whole := 0, false
+	for cut := 0; !whole; cut++ {
+		synctest.Test(t, func(t *testing.T) {
+			var n *network
+			s := serveOver(t, streamable.HandlerOptions{}, newTools(), func(l net.Listener) net.Listener {
+				n = &network{Listener: l, limit: func(read []byte) int {
+					if bytes.Contains(read, []byte(`"tools/call"`)) {
+						return cut
+					}
+					return -1
+				}}
+				return n
+			})
+			c, seen, err := s.dial(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			before := len(seen.seen)
+			raw, err := c.Call(soon(t), "tools/call", session.Raw(`{"name":"progress","arguments":{},"_meta":{"progressToken":"p"}}`))
+			n.mu.Lock()
+			primed := bytes.Contains(n.sent, []byte("data: \n\n"))
+			whole = n.cuts == 0
+			n.mu.Unlock()
+			if got := s.tools.calls.Load(); got != 1 {
+				t.Errorf("cut after %d bytes: the tool ran %d times", cut, got)
+			}
+			if !primed {
+				if _, ok := errors.AsType[*transport.DeliveryError](err); !ok {
+					t.Errorf("cut after %d bytes: %s, %v", cut, raw, err)
+				}
+				return
+			}
+			resumed++
+			if err != nil {
+				t.Errorf("cut after %d bytes: %v", cut, err)
+				return
+			}
+			seen.mu.Lock()
+			defer seen.mu.Unlock()
+			var want []string
+			for i := range 5 {
+				want = append(want, fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":%d,"progressToken":"p"}}`, i+1))
+			}
+			want = append(want, `{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"{}"}]}}`)
+			if diff := cmp.Diff(want, seen.seen[before:]); diff != "" {
+				t.Errorf("cut after %d bytes (-want +got):\n%s", cut, diff)
+			}
+		})
+		if t.Failed() {
+			return
+		}
+	}
+	if resumed < 500 {
+		t.Errorf("%d answers were resumed", resumed)
+	}
+}
+
+// Tasks over connections that break all the time: every task that the client knows of has one result, progress only
+// grows, and no tool runs more often than it was called.
+func TestTasksOverBadConnections(t *testing.T) {
+	for range 20 {
+		seed := rand.Uint64()
+		t.Run(fmt.Sprintf("seed %#x", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { tasksOverBadConnections(t, seed) })
+		})
+	}
+}
+
+func tasksOverBadConnections(t *testing.T, seed uint64) {
+	random := rand.New(rand.NewPCG(seed, 0))
+	var n *network
+	manager, err := task.New(context.Background(), task.Config{Store: memory.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer manager.Close(context.Background())
+	o := newTools()
+	o.tasks = receiver.ServerCapabilities(true)
+	o.configure = func(cfg *session.Config) { receiver.Attach(cfg, receiver.Options{Manager: manager}) }
+	s := serveOver(t, streamable.HandlerOptions{KeepAlive: 5 * time.Second}, o, func(l net.Listener) net.Listener {
+		n = &network{Listener: l, limit: func(read []byte) int {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			if !bytes.HasPrefix(read, []byte("POST")) && !bytes.HasPrefix(read, []byte("GET")) || random.IntN(3) == 0 {
+				return -1
+			}
+			return int(random.ExpFloat64() * 600)
+		}}
+		return n
+	})
+	cfg := &session.Config{Handler: func(context.Context, *session.Request) (codec.Encoder, error) {
+		return session.Raw(`{"role":"assistant","model":"m","content":{"type":"text","text":"answer"}}`), nil
+	}}
+	tasks := requestor.Attach(cfg)
+	var c *session.Session
+	for {
+		var err error
+		if c, _, err = s.dial(cfg); err == nil {
+			break
+		}
+		time.Sleep(time.Second)
+	}
+	defer c.Close()
+
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	created := 0
+	var wg sync.WaitGroup
+	for i := range 6 {
+		tool := []string{"slow", "sample"}[i%2]
+		h, tries := createTask(ctx, t, tasks, c, tool, i)
+		created += tries
+		var values []float64
+		wg.Go(func() {
+			for p := range h.Progress(ctx) {
+				values = append(values, p.Value)
+			}
+			if !slices.IsSorted(values) || len(slices.Compact(slices.Clone(values))) != len(values) {
+				t.Errorf("task %d: progress %v", i, values)
+			}
+		})
+		wg.Go(func() {
+			result, err := h.Result(ctx)
+			if err != nil {
+				t.Errorf("task %d: %v", i, err)
+				return
+			}
+			got := result.Content[0].(*mcp.TextContent).Text
+			if want := map[string]string{"slow": fmt.Sprintf(`{"n":%d}`, i), "sample": `"text":"answer"`}[tool]; !strings.Contains(got, want) {
+				t.Errorf("task %d: result %q, want %q", i, got, want)
+			}
+		})
+	}
+	wg.Wait()
+	if got := int(o.calls.Load()); got > created {
+		t.Errorf("tools ran %d times, for %d calls", got, created)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.cuts == 0 {
+		t.Error("no connection broke")
+	}
+}
+
+// createTask creates a task, and says how often that was tried: an answer that is lost before its first event is lost.
+func createTask(ctx context.Context, t *testing.T, tasks *requestor.Tasks, c *session.Session, tool string, n int) (h *requestor.Handle[*mcp.CallToolResult], tries int) {
+	t.Helper()
+	for {
+		tries++
+		h, err := tasks.CallTool(ctx, c, &mcp.CallToolRequestParams{Name: tool, Arguments: fmt.Appendf(nil, `{"n":%d}`, n)}, requestor.Progress())
+		if err == nil {
+			return h, tries
+		}
+		if _, lost := errors.AsType[*transport.DeliveryError](err); !lost {
+			if e, ok := errors.AsType[*jsonrpc.Error](err); !ok || e.Code != session.CodeOverloaded {
+				t.Fatalf("creating task %d: %v", n, err)
+			}
+		}
+	}
+}
