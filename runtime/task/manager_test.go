@@ -368,6 +368,9 @@ func TestWaitGivenUp(t *testing.T) {
 		if out := result(t, m, created.TaskID); out.Error != nil {
 			t.Error(out.Error)
 		}
+		if s := m.Stats(); s.Refused != 0 {
+			t.Errorf("%+v", s)
+		}
 	})
 }
 

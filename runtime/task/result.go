@@ -12,7 +12,7 @@ import (
 // waits.
 func (m *Manager) Result(ctx context.Context, principal, id string, via Requestor) (Outcome, error) {
 	out, err := m.result(ctx, principal, id, via)
-	if err != nil {
+	if err != nil && ctx.Err() == nil { // to give up waiting is no refusal
 		m.audit.refused(principal, id, "tasks/result", err)
 	}
 	return out, err
