@@ -5,11 +5,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
+	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/console"
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/demo"
 )
 
@@ -56,7 +56,7 @@ func runDemo(ctx context.Context, s streams, svg string) error {
 			Path: program, Args: []string{"demo", "-serve", filepath.Join(dir, "tasks")},
 			Stderr: s.err,
 		},
-		Out: s.out, Terminal: isTerminal(s.out),
+		Out: s.out, Terminal: console.IsTerminal(s.out),
 	}
 	rec, err := client.Run(ctx)
 	if err != nil {
@@ -71,14 +71,4 @@ func runDemo(ctx context.Context, s streams, svg string) error {
 		return err
 	}
 	return errors.Join(rec.Draw(f), f.Close())
-}
-
-// isTerminal reports whether somebody looks at what is written.
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

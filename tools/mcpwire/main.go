@@ -16,6 +16,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	context.AfterFunc(ctx, stop) // so that a second Ctrl-C ends what the first one could not
 	os.Exit(run(ctx, streams{os.Stdin, os.Stdout, os.Stderr}, os.Args[1:]))
 }
 
@@ -46,14 +47,17 @@ type command struct {
 
 // commands is the command table.
 func commands() []command {
-	return []command{
+	list := []command{
 		decode(),
 		playDemo(),
 		generate(),
 		schemaSync(),
 		schemaDiff(),
-		version(),
+		call(),
 	}
+	list = append(list, taskCommands()...)
+	list = append(list, listCommands()...)
+	return append(list, version())
 }
 
 // errFaults says that the command has reported faults in its input on standard error.

@@ -23,6 +23,10 @@ type Command struct {
 	// this process has: secrets are handed on by name only.
 	Env []string
 
+	// Apart gives the process a process group of its own, where the system has such: a Ctrl-C at the terminal
+	// then reaches this process alone, which can end the server in order.
+	Apart bool
+
 	// Stderr gets what the server writes to standard error, which means nothing to the protocol. Nil discards it.
 	Stderr io.Writer
 
@@ -60,6 +64,9 @@ func Start(c Command) (*Process, error) {
 	}
 	cmd.Stderr = c.Stderr
 	cmd.WaitDelay = waitDelay
+	if c.Apart {
+		setApart(cmd)
+	}
 	inR, inW, err := os.Pipe()
 	if err != nil {
 		return nil, err

@@ -5,10 +5,14 @@ package stdio
 import (
 	"errors"
 	"os"
+	"os/exec"
 )
 
 // terminate asks a process to end, which is not possible here.
 func terminate(*os.Process) error { return errors.ErrUnsupported }
+
+// setApart does nothing: there are no process groups.
+func setApart(*exec.Cmd) {}
 
 // inherited names the variables of DefaultEnv.
 func inherited() []string {

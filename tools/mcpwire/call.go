@@ -1,0 +1,245 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/requestor"
+)
+
+// call is the command call.
+func call() command {
+	return command{
+		name:  "call",
+		args:  "[-task] [-ttl TIME] [-json] [-env NAME] [-header H] [-root DIR] SERVER TOOL [KEY=VALUE...]",
+		short: "call a tool of a server",
+		help: `
+Connects with a server, calls a tool, shows its progress and writes its result. Values are read as
+the tool's schema says: text as it is, all else as JSON.
+
+With -task, and for a tool that wants it so, the call is a task, which goes on at the server
+whatever becomes of this command. Ctrl-C then offers to cancel the task or to leave it alone; the
+commands "task watch" and "task result" come back to it. Without a terminal it is left alone.
+` + serverHelp + `
+Exit status: 0 if all is well, 1 if the call or the tool has failed, 2 for wrong usage.
+
+Example:
+
+  mcpwire call -task 'go run ./examples/jobserver' render frames=30
+`,
+		setup: func(flags *flag.FlagSet) func(context.Context, streams, []string) error {
+			c := new(caller)
+			c.declare(flags)
+			flags.BoolVar(&c.task, "task", false, "call the tool as a task")
+			flags.DurationVar(&c.ttl, "ttl", 0, "how long the server is asked to keep the task; default is up to the server")
+			return func(ctx context.Context, s streams, args []string) error {
+				if len(args) < 2 {
+					return usagef("SERVER and TOOL are missing")
+				}
+				return c.with(ctx, s, args[0], func() error { return c.call(ctx, args[0], args[1], args[2:]) })
+			}
+		},
+	}
+}
+
+// caller is the command call with its flags.
+type caller struct {
+	remote
+	task bool
+	ttl  time.Duration
+}
+
+func (c *caller) call(ctx context.Context, server, name string, pairs []string) error {
+	tool, err := c.find(ctx, name)
+	if err != nil {
+		return err
+	}
+	args, err := arguments(tool, pairs)
+	if err != nil {
+		return err
+	}
+	for {
+		var result *mcp.CallToolResult
+		if c.task || mustBeTask(tool) && c.Session().PeerTakesTask("tools/call") {
+			result, err = c.asTask(ctx, server, name, args)
+		} else {
+			result, err = c.CallTool(ctx, name, args, client.Timeout(0), client.OnProgress(c.console.Progress))
+		}
+		c.console.Finish()
+		if list, ok := client.URLsRequired(err); ok && c.visit(ctx, list) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		return c.result(result)
+	}
+}
+
+// find returns a tool, or an error that says which ones there are.
+func (c *caller) find(ctx context.Context, name string) (*mcp.Tool, error) {
+	tool, err := c.Tool(ctx, name)
+	if !errors.Is(err, client.ErrUnknown) {
+		return tool, err
+	}
+	var names []string
+	for t, err := range c.Tools(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, t.Name)
+	}
+	return nil, fmt.Errorf("the server has no tool %s%s; it has %s", name, similar(name, names), strings.Join(names, ", "))
+}
+
+func mustBeTask(tool *mcp.Tool) bool {
+	return tool.Execution != nil && tool.Execution.TaskSupport != nil && *tool.Execution.TaskSupport == mcp.ToolExecutionTaskSupportRequired
+}
+
+// visit asks the user to open pages that a call needs first, and reports whether to call again.
+func (c *caller) visit(ctx context.Context, list []mcp.ElicitRequestURLParams) bool {
+	c.console.Line("before it does that, the server wants you to open")
+	for _, p := range list {
+		c.console.Line("  %s\n    %s", p.URL, p.Message)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	for _, p := range list {
+		if p.ElicitationID == nil {
+			continue
+		}
+		if done, ok := c.URLDone(*p.ElicitationID); ok && len(list) == 1 {
+			go func() { // ends with ctx
+				select {
+				case <-done:
+					cancel(errVisited)
+				case <-ctx.Done():
+				}
+			}()
+		}
+	}
+	line, err := c.console.Ask(ctx, "Call again? (yes or no) [yes]: ")
+	if errors.Is(err, errVisited) {
+		c.console.Line("")
+		return true
+	}
+	return err == nil && !strings.HasPrefix(strings.ToLower(strings.TrimSpace(line)), "n")
+}
+
+// errVisited says that the server has what it wanted from a page.
+var errVisited = errors.New("the page was visited")
+
+// asTask calls a tool as a task.
+func (c *caller) asTask(ctx context.Context, server, name string, args any) (*mcp.CallToolResult, error) {
+	opts := []requestor.Option{requestor.Progress()}
+	if c.ttl > 0 {
+		opts = append(opts, requestor.TTL(c.ttl))
+	}
+	h, err := c.StartTool(ctx, name, args, opts...)
+	if err != nil {
+		return nil, err
+	}
+	if h.ID() != "" {
+		c.console.Line("task %s", h.ID())
+	}
+	return c.follow(ctx, server, h)
+}
+
+// follow shows how a task goes on, and returns its result, or errFaults if the user has left it alone.
+func (r *remote) follow(ctx context.Context, server string, h *requestor.Handle[*mcp.CallToolResult]) (*mcp.CallToolResult, error) {
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer cancel()
+	group.Go(func() {
+		for p := range h.Progress(work) {
+			r.console.Progress(p)
+		}
+	})
+	group.Go(func() { r.states(work, h) })
+	type outcome struct {
+		result *mcp.CallToolResult
+		err    error
+	}
+	over := make(chan outcome, 1)
+	group.Go(func() {
+		result, err := h.Result(work)
+		over <- outcome{result, err}
+	})
+	select {
+	case out := <-over:
+		return out.result, out.err
+	case <-ctx.Done():
+	}
+	switch r.offer(work, h.ID()) {
+	case wait:
+		out := <-over
+		return out.result, out.err
+	case cancelTask:
+		if _, err := h.Cancel(work); err != nil {
+			return nil, err
+		}
+		return nil, fmt.Errorf("task %s: %w", h.ID(), task.ErrCancelled)
+	}
+	r.console.Line("task %s goes on; to come back:\n  mcpwire task watch %s %s", h.ID(), quoted(server), h.ID())
+	return nil, errFaults
+}
+
+// states tells of the states of a task that is not over, as they change.
+func (r *remote) states(ctx context.Context, h *requestor.Handle[*mcp.CallToolResult]) {
+	last := ""
+	for state, err := range h.Updates(ctx) {
+		if err != nil {
+			return // Result says it, too
+		}
+		line := string(state.Status)
+		if state.StatusMessage != nil && *state.StatusMessage != "" {
+			line += ": " + *state.StatusMessage
+		}
+		if line != last && !(last == "" && line == string(mcp.TaskStatusWorking)) {
+			r.console.Line("%s", line)
+		}
+		last = line
+	}
+}
+
+// What to do about a task after Ctrl-C.
+const (
+	detach = iota
+	cancelTask
+	wait
+)
+
+// offer asks what to do about a task. Without a terminal it is left alone.
+func (r *remote) offer(ctx context.Context, id string) int {
+	if !r.console.Terminal() || id == "" {
+		return detach
+	}
+	line, err := r.console.Ask(ctx, "\nTask "+id+" goes on. Cancel it, detach from it, or wait for it? [detach]: ")
+	word := strings.ToLower(strings.TrimSpace(line))
+	switch {
+	case err != nil || word == "":
+		return detach
+	case strings.HasPrefix("cancel", word):
+		return cancelTask
+	case strings.HasPrefix("wait", word):
+		return wait
+	}
+	return detach
+}
+
+// quoted is a word for a shell.
+func quoted(word string) string {
+	if !strings.ContainsFunc(word, func(c rune) bool { return strings.ContainsRune(" \t'\"\\$&;|<>*?()", c) }) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}

@@ -1,0 +1,220 @@
+// Package console is how a command talks with a person, or with a script in the person's place: lines,
+// a progress bar where there is a terminal to draw it on, and questions that are answered by lines of
+// standard input.
+package console
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+
+	"github.com/mcpwire/mcpwire/runtime/session"
+)
+
+// Console is one such place. It may be used by many goroutines.
+type Console struct {
+	terminal bool
+	in       *bufio.Reader
+	forms    sync.Mutex // held while a server asks something: one form at a time
+
+	mu      sync.Mutex
+	out     io.Writer
+	bar     *progressbar.ProgressBar // nil unless it is drawn
+	shown   int                      // without a terminal: quarters of the work that were told
+	asked   []*question              // the newest last: it gets the next line
+	early   []string                 // lines that came when nobody asked any more
+	reading bool                     // a goroutine is, until nobody asks
+	ended   bool                     // there are no more lines
+}
+
+// question waits for a line.
+type question struct {
+	prompt string
+	answer chan string // holds one; closed if there will be none
+}
+
+// New returns a console that reads lines from in and writes to out, which is taken for a terminal if
+// it is one.
+func New(in io.Reader, out io.Writer) *Console {
+	return &Console{terminal: IsTerminal(out), in: bufio.NewReader(in), out: out}
+}
+
+// IsTerminal reports whether somebody looks at what is written.
+func IsTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// Terminal reports whether somebody looks at the console.
+func (c *Console) Terminal() bool { return c.terminal }
+
+// Line writes a line.
+func (c *Console) Line(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.clear()
+	if len(c.asked) > 0 && c.terminal {
+		fmt.Fprintln(c.out)
+	}
+	fmt.Fprintf(c.out, format+"\n", args...)
+	c.prompt()
+}
+
+// Write writes whole lines, so that a console can be what a process writes to.
+func (c *Console) Write(text []byte) (int, error) {
+	for line := range strings.Lines(string(text)) {
+		c.Line("%s", strings.TrimRight(line, "\r\n"))
+	}
+	return len(text), nil
+}
+
+// steps is how fine the bar is.
+const steps = 1000
+
+// Progress shows how far some work is: as a bar that moves, or, without a terminal, by a line for each
+// quarter. It draws nothing while somebody is asked.
+func (c *Console) Progress(p session.Progress) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known := p.Total != nil && *p.Total > 0
+	share := 0.0
+	if known {
+		share = min(max(p.Value / *p.Total, 0), 1)
+	}
+	switch {
+	case !c.terminal && !known:
+		fmt.Fprintf(c.out, "%v %s\n", p.Value, p.Message)
+	case !c.terminal:
+		if quarter := int(4 * share); quarter > c.shown {
+			c.shown = quarter
+			fmt.Fprintf(c.out, "%3.0f %% %s\n", 100*share, p.Message)
+		}
+	case len(c.asked) == 0:
+		c.draw(known, share, p.Message)
+	}
+}
+
+// draw moves the bar. It is called with mu held.
+func (c *Console) draw(known bool, share float64, message string) {
+	if c.bar == nil {
+		most := int64(-1) // a spinner
+		if known {
+			most = steps
+		}
+		c.bar = progressbar.NewOptions64(most, progressbar.OptionSetWriter(c.out), progressbar.OptionSetWidth(30),
+			progressbar.OptionClearOnFinish(), progressbar.OptionSetPredictTime(false), progressbar.OptionSpinnerType(14))
+	}
+	c.bar.Describe(message)
+	if known {
+		c.bar.Set64(min(int64(share*steps), steps-1)) // the last step would end it
+	} else {
+		c.bar.Add(1)
+	}
+}
+
+// clear takes the bar away. It is called with mu held.
+func (c *Console) clear() {
+	if c.bar != nil {
+		c.bar.Clear()
+		c.bar = nil
+	}
+}
+
+// Finish takes the bar away: the work is over.
+func (c *Console) Finish() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.clear()
+	c.shown = 0
+}
+
+// prompt shows the newest question. It is called with mu held.
+func (c *Console) prompt() {
+	if n := len(c.asked); n > 0 {
+		c.clear()
+		fmt.Fprint(c.out, c.asked[n-1].prompt)
+	}
+}
+
+// Ask asks a question and returns the line that answers it. A question that is asked meanwhile comes
+// first. It fails with [io.EOF] if there are no more lines, and with the cause of ctx if that ends
+// first; a read that is under way then goes on in the background, and its line serves the next question.
+func (c *Console) Ask(ctx context.Context, prompt string) (string, error) {
+	q := &question{prompt, make(chan string, 1)}
+	c.mu.Lock()
+	switch {
+	case len(c.early) > 0:
+		line := c.early[0]
+		c.early = c.early[1:]
+		c.mu.Unlock()
+		return line, nil
+	case c.ended:
+		c.mu.Unlock()
+		return "", io.EOF
+	}
+	if len(c.asked) > 0 && c.terminal {
+		fmt.Fprintln(c.out)
+	}
+	c.asked = append(c.asked, q)
+	c.prompt()
+	if !c.reading {
+		c.reading = true
+		go c.read() // ends when nobody asks any more
+	}
+	c.mu.Unlock()
+	select {
+	case line, ok := <-q.answer:
+		if !ok {
+			return "", io.EOF
+		}
+		return line, nil
+	case <-ctx.Done():
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.asked = slices.DeleteFunc(c.asked, func(x *question) bool { return x == q })
+		return "", context.Cause(ctx)
+	}
+}
+
+// read gives lines to the newest question, as long as there is one.
+func (c *Console) read() {
+	for c.readLine() {
+	}
+}
+
+// readLine reads one line, and reports whether another one is wanted.
+func (c *Console) readLine() bool {
+	line, err := c.in.ReadString('\n')
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if line != "" {
+		line = strings.TrimRight(line, "\r\n")
+		if n := len(c.asked); n > 0 {
+			if !c.terminal { // which shows what is typed
+				fmt.Fprintln(c.out, line)
+			}
+			c.asked[n-1].answer <- line
+			c.asked = c.asked[:n-1]
+			c.prompt()
+		} else {
+			c.early = append(c.early, line)
+		}
+	}
+	if err != nil {
+		c.ended = true
+		for _, q := range c.asked {
+			close(q.answer)
+		}
+		c.asked = nil
+	}
+	c.reading = len(c.asked) > 0
+	return c.reading
+}

@@ -1,0 +1,161 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/form"
+)
+
+// What can be typed in the place of any answer.
+const (
+	declineWord = ":decline"
+	cancelWord  = ":cancel"
+)
+
+// errDeclined and errCancelled say that the user does not answer.
+var (
+	errDeclined  = errors.New("console: declined")
+	errCancelled = errors.New("console: cancelled")
+)
+
+// askUser is Ask, for a server: the user can decline and cancel.
+func (c *Console) askUser(ctx context.Context, prompt string) (string, error) {
+	line, err := c.Ask(ctx, prompt)
+	switch {
+	case err == io.EOF:
+		return "", errCancelled
+	case err != nil:
+		return "", err
+	case strings.TrimSpace(line) == declineWord:
+		return "", errDeclined
+	case strings.TrimSpace(line) == cancelWord:
+		return "", errCancelled
+	}
+	return line, nil
+}
+
+// Fill is [client.Options].Fill: it asks for the fields of a form, one after another. Without more
+// lines to read a form is cancelled.
+func (c *Console) Fill(ctx context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
+	c.forms.Lock()
+	defer c.forms.Unlock()
+	c.Line("%s asks: %s", client.Title(f.Server.Title, f.Server.Name), f.Message)
+	c.Line("(%s or %s instead of an answer says so)", declineWord, cancelWord)
+	for {
+		content, err := c.fields(ctx, f.Fields())
+		if err == nil && c.terminal {
+			var again bool
+			if again, err = c.review(ctx); again {
+				continue
+			}
+		}
+		switch err {
+		case nil:
+			return client.Accept(content), nil
+		case errDeclined:
+			return client.Decline(), nil
+		case errCancelled:
+			return client.Cancel(), nil
+		}
+		return nil, err
+	}
+}
+
+// fields asks for each field.
+func (c *Console) fields(ctx context.Context, list []form.Field) (map[string]form.Value, error) {
+	content := map[string]form.Value{}
+	for _, f := range list {
+		v, err := c.field(ctx, &f)
+		if err != nil {
+			return nil, err
+		}
+		if v != nil {
+			content[f.Name] = v
+		}
+	}
+	return content, nil
+}
+
+// field asks for a field until the answer fits. An empty line stands for the default, or for no value
+// where none is required.
+func (c *Console) field(ctx context.Context, f *form.Field) (form.Value, error) {
+	for {
+		line, err := c.askUser(ctx, label(f))
+		if err != nil {
+			return nil, err
+		}
+		if strings.TrimSpace(line) == "" && (f.Default != nil || !f.Required) {
+			return f.Default, nil
+		}
+		v, err := f.Parse(line)
+		if err == nil {
+			return v, nil
+		}
+		c.Line("  %v", err)
+	}
+}
+
+// label is the prompt for a field.
+func label(f *form.Field) string {
+	var b strings.Builder
+	b.WriteString("  " + f.Title)
+	if f.Description != "" {
+		b.WriteString(" – " + f.Description)
+	}
+	switch f.Kind {
+	case form.Choice, form.Choices:
+		var list []string
+		for i, o := range f.Options {
+			list = append(list, fmt.Sprintf("%d %s", i+1, o.Title))
+		}
+		b.WriteString(" (" + strings.Join(list, ", ") + ")")
+		if f.Kind == form.Choices {
+			b.WriteString(", any of them, with commas")
+		}
+	case form.Bool:
+		b.WriteString(" (yes or no)")
+	case form.Number, form.Integer:
+		b.WriteString(" (a number)")
+	}
+	if f.Format != "" {
+		fmt.Fprintf(&b, " (%s)", f.Format)
+	}
+	switch {
+	case f.Default != nil:
+		fmt.Fprintf(&b, " [%s]", form.Format(f.Default))
+	case !f.Required:
+		b.WriteString(" [none]")
+	}
+	return b.String() + ": "
+}
+
+// review lets the user look at the answers before they are sent.
+func (c *Console) review(ctx context.Context) (again bool, err error) {
+	line, err := c.askUser(ctx, "Send this? (yes, or again) [yes]: ")
+	return strings.HasPrefix(strings.ToLower(strings.TrimSpace(line)), "a"), err
+}
+
+// OpenURL is [client.Options].OpenURL: it shows a URL and asks for the user's consent. To open it is
+// left to the user.
+func (c *Console) OpenURL(ctx context.Context, u *client.URLRequest) (mcp.ElicitResultAction, error) {
+	c.forms.Lock()
+	defer c.forms.Unlock()
+	c.Line("%s wants you to open a page of %s: %s", client.Title(u.Server.Title, u.Server.Name), u.Host, u.Message)
+	c.Line("  %s", u.URL)
+	line, err := c.askUser(ctx, "Will you open it? (yes or no) [no]: ")
+	switch {
+	case err == errCancelled:
+		return mcp.ElicitResultActionCancel, nil
+	case err != nil && err != errDeclined:
+		return "", err
+	case err == nil && strings.HasPrefix(strings.ToLower(strings.TrimSpace(line)), "y"):
+		return mcp.ElicitResultActionAccept, nil
+	}
+	return mcp.ElicitResultActionDecline, nil
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/client"
+)
+
+// listCommands are the commands that list what a server has.
+func listCommands() []command {
+	return []command{
+		listCommand("tools", "list the tools of a server, with their arguments", (*remote).listTools),
+		listCommand("resources", "list the resources of a server, and the templates of further ones", (*remote).listResources),
+		listCommand("prompts", "list the prompts of a server, with their arguments", (*remote).listPrompts),
+	}
+}
+
+func listCommand(name, short string, run func(r *remote, ctx context.Context) error) command {
+	return command{
+		name:  name,
+		args:  "[-json] [-env NAME] [-header H] [-root DIR] SERVER",
+		short: short,
+		help: `
+Connects with a server and asks for its ` + name + `.
+` + serverHelp + `
+Example:
+
+  mcpwire ` + name + ` https://example.com/mcp
+`,
+		setup: func(flags *flag.FlagSet) func(context.Context, streams, []string) error {
+			r := new(remote)
+			r.declare(flags)
+			return func(ctx context.Context, s streams, args []string) error {
+				if len(args) != 1 {
+					return usagef("want SERVER, got %d arguments", len(args))
+				}
+				return r.with(ctx, s, args[0], func() error { return run(r, ctx) })
+			}
+		},
+	}
+}
+
+// each writes the items of a list, as JSON or by show.
+func each[T codec.Encoder](r *remote, list iter.Seq2[T, error], show func(T) error) error {
+	for item, err := range list {
+		switch {
+		case err != nil:
+			return err
+		case r.json:
+			err = r.object(item)
+		default:
+			err = show(item)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *remote) listTools(ctx context.Context) error { return each(r, r.Tools(ctx), r.tool) }
+
+func (r *remote) tool(t *mcp.Tool) error {
+	title := client.ToolTitle(t)
+	if t.Execution != nil && t.Execution.TaskSupport != nil && *t.Execution.TaskSupport != mcp.ToolExecutionTaskSupportForbidden {
+		title += fmt.Sprintf(" (as a task: %s)", *t.Execution.TaskSupport)
+	}
+	r.entry(t.Name, title, t.Description)
+	properties, err := propertiesOf(t)
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
+		p := properties[name]
+		r.argument(name, p.kind(), slices.Contains(t.InputSchema.Required, name), p.Description)
+	}
+	return nil
+}
+
+func (r *remote) listResources(ctx context.Context) error {
+	err := each(r, r.Resources(ctx), func(x *mcp.Resource) error {
+		r.entry(x.URI, client.Title(x.Title, x.Name), x.Description)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	err = each(r, r.ResourceTemplates(ctx), func(x *mcp.ResourceTemplate) error {
+		r.entry(x.URITemplate, client.Title(x.Title, x.Name), x.Description)
+		return nil
+	})
+	if jsonrpc.CodeOf(err) == jsonrpc.CodeMethodNotFound {
+		return nil // a server without templates may not know the method
+	}
+	return err
+}
+
+func (r *remote) listPrompts(ctx context.Context) error {
+	return each(r, r.Prompts(ctx), func(p *mcp.Prompt) error {
+		r.entry(p.Name, client.Title(p.Title, p.Name), p.Description)
+		for _, a := range p.Arguments {
+			description := ""
+			if a.Description != nil {
+				description = *a.Description
+			}
+			r.argument(a.Name, "text", a.Required != nil && *a.Required, description)
+		}
+		return nil
+	})
+}
+
+// entry writes what an item of a list is.
+func (r *remote) entry(name, title string, description *string) {
+	if title == name {
+		title = ""
+	}
+	fmt.Fprintln(r.out, strings.TrimRight(name+"  "+title, " "))
+	if description != nil {
+		for line := range strings.Lines(*description) {
+			fmt.Fprintf(r.out, "    %s\n", strings.TrimSpace(line))
+		}
+	}
+}
+
+// argument writes what an argument of a tool or a prompt is.
+func (r *remote) argument(name, kind string, required bool, description string) {
+	if required {
+		kind += ", required"
+	}
+	fmt.Fprintln(r.out, strings.TrimRight(fmt.Sprintf("    %s=  (%s) %s", name, kind, description), " "))
+}

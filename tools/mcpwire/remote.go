@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/mattn/go-shellwords"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
+	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/console"
+)
+
+// serverHelp is what the commands that talk to a server have in common, for their help.
+const serverHelp = `
+SERVER is a URL, or a command line in one argument, such as 'weather-server -v'. A command gets
+PATH, HOME and the like from the environment, and what -env names. What it writes to standard
+error is shown there. Progress and questions go to standard error, and results alone to standard
+output. Questions of the server are answered by lines of standard input, if there are any.
+`
+
+// remote is a connection with a server, made as the flags of a command say.
+type remote struct {
+	json    bool
+	env     values
+	headers values
+	roots   values
+
+	streams
+	console *console.Console
+	*client.Client
+}
+
+// values is a flag that can be given several times.
+type values []string
+
+func (v *values) String() string     { return strings.Join(*v, ", ") }
+func (v *values) Set(s string) error { *v = append(*v, s); return nil }
+
+// declare declares the flags.
+func (r *remote) declare(flags *flag.FlagSet) {
+	flags.BoolVar(&r.json, "json", false, "write JSON, for scripts, a line for each result")
+	flags.Var(&r.env, "env", "hand this `NAME[=VALUE]` of the environment on to the command; may be repeated")
+	flags.Var(&r.headers, "header", "send this `\"Name: value\"` to the URL; may be repeated")
+	flags.Var(&r.roots, "root", "let the server know of this `folder`; may be repeated")
+}
+
+// with connects, runs f, and disconnects.
+func (r *remote) with(ctx context.Context, s streams, server string, f func() error) error {
+	r.streams, r.console = s, console.New(s.in, s.err)
+	c, err := r.dial(ctx, server)
+	if err != nil {
+		return err
+	}
+	r.Client = c
+	err = f()
+	r.console.Finish()
+	closed := c.Close()
+	if err == nil {
+		err = closed
+	}
+	return err
+}
+
+// dial connects with a server.
+func (r *remote) dial(ctx context.Context, server string) (*client.Client, error) {
+	o := &client.Options{
+		Info: mcp.Implementation{Name: "mcpwire", Version: "1"}, Fill: r.console.Fill, OpenURL: r.console.OpenURL,
+	}
+	for _, h := range r.headers {
+		name, value, ok := strings.Cut(h, ":")
+		if !ok {
+			return nil, usagef("-header %q: no colon", h)
+		}
+		if o.HTTP.Header == nil {
+			o.HTTP.Header = http.Header{}
+		}
+		o.HTTP.Header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
+	}
+	var err error
+	if o.Roots, err = r.folders(); err != nil {
+		return nil, err
+	}
+	if strings.HasPrefix(server, "http://") || strings.HasPrefix(server, "https://") {
+		return client.Dial(ctx, server, o)
+	}
+	words, err := shellwords.Parse(server)
+	if err != nil || len(words) == 0 {
+		return nil, usagef("server %q is neither a URL nor a command", server)
+	}
+	env := stdio.DefaultEnv()
+	for _, e := range r.env {
+		if name, _, ok := strings.Cut(e, "="); !ok {
+			e = name + "=" + os.Getenv(name)
+		}
+		env = append(env, e)
+	}
+	return client.Command(ctx, stdio.Command{Path: words[0], Args: words[1:], Env: env, Stderr: r.console, Apart: true}, o)
+}
+
+// folders returns the roots that the server may know of, or nil.
+func (r *remote) folders() (*client.Roots, error) {
+	if len(r.roots) == 0 {
+		return nil, nil
+	}
+	var list []mcp.Root
+	for _, folder := range r.roots {
+		path, err := filepath.Abs(folder)
+		if err != nil {
+			return nil, err
+		}
+		u := url.URL{Scheme: "file", Path: "/" + strings.TrimPrefix(filepath.ToSlash(path), "/")}
+		list = append(list, mcp.Root{URI: u.String(), Name: new(filepath.Base(path))})
+	}
+	return client.NewRoots(list...)
+}
+
+// object writes a value as a line of JSON.
+func (r *remote) object(v codec.Encoder) error {
+	text, err := codec.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(r.out, "%s\n", text)
+	return err
+}
+
+// result writes the result of a tool. One that is an error goes to standard error.
+func (r *remote) result(result *mcp.CallToolResult) error {
+	failed := result.IsError != nil && *result.IsError
+	w := r.out
+	if failed {
+		w = r.console
+	}
+	var err error
+	if r.json {
+		err = r.object(result)
+	} else {
+		err = writeResult(w, result)
+	}
+	if err == nil && failed {
+		return errFaults
+	}
+	return err
+}
+
+// writeResult writes a result for people.
+func writeResult(w io.Writer, result *mcp.CallToolResult) error {
+	for _, block := range result.Content {
+		if _, err := fmt.Fprintln(w, describe(block)); err != nil {
+			return err
+		}
+	}
+	if len(result.Content) > 0 || len(result.StructuredContent) == 0 {
+		return nil
+	}
+	text, err := json.MarshalIndent(result.StructuredContent, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "%s\n", text)
+	return err
+}
+
+// describe is a piece of content as text.
+func describe(block mcp.ContentBlock) string {
+	switch b := block.(type) {
+	case *mcp.TextContent:
+		return b.Text
+	case *mcp.ImageContent:
+		return fmt.Sprintf("[image: %s, %d bytes in base64]", b.MIMEType, len(b.Data))
+	case *mcp.AudioContent:
+		return fmt.Sprintf("[sound: %s, %d bytes in base64]", b.MIMEType, len(b.Data))
+	case *mcp.ResourceLink:
+		return fmt.Sprintf("[link: %s, %s]", client.Title(b.Title, b.Name), b.URI)
+	case *mcp.EmbeddedResource:
+		switch x := b.Resource.(type) {
+		case *mcp.TextResourceContents:
+			return x.Text
+		case *mcp.BlobResourceContents:
+			return fmt.Sprintf("[resource: %s, %d bytes in base64]", x.URI, len(x.Blob))
+		}
+	case *mcp.Unknown:
+		return string(b.Raw)
+	}
+	return fmt.Sprintf("[%T]", block)
+}

@@ -1,0 +1,313 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/bolt"
+	"github.com/mcpwire/mcpwire/runtime/task/receiver"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
+)
+
+// beServer makes the test program a server on standard input and output, with its tasks in a file.
+const beServer = "MCPWIRE_TEST_SERVER"
+
+func TestMain(m *testing.M) {
+	file := os.Getenv(beServer)
+	if file == "" {
+		os.Exit(m.Run())
+	}
+	if err := runServer(file); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func runServer(file string) error {
+	store, err := bolt.Open(file)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	handler := (&fixture{ended: make(chan struct{})}).handle
+	manager, err := task.New(context.Background(), task.Config{
+		Store: store, Resume: func(r task.Record) task.Work { return receiver.Work(handler, r) },
+	})
+	if err != nil {
+		return err
+	}
+	defer manager.Close(context.Background())
+	return serveFixture(stdio.Server(stdio.Options{}), handler, manager).Wait()
+}
+
+// serveFixture is a server for tests.
+func serveFixture(conn transport.Conn, handler session.Handler, manager *task.Manager) *session.Session {
+	capabilities := mcp.ServerCapabilities{
+		Tools: new(mcp.ServerCapabilitiesTools), Resources: new(mcp.ServerCapabilitiesResources), Prompts: new(mcp.ServerCapabilitiesPrompts),
+	}
+	cfg := &session.Config{Handler: handler}
+	if manager != nil {
+		capabilities.Tasks = receiver.ServerCapabilities(true)
+		receiver.Attach(cfg, receiver.Options{Manager: manager, Support: func(_ context.Context, req *session.Request) receiver.Support {
+			mode := mcp.ToolExecutionTaskSupportOptional
+			if toolOf(req).Name == "slow" {
+				mode = mcp.ToolExecutionTaskSupportRequired
+			}
+			return receiver.Support{Mode: mode, Restartable: true}
+		}})
+	}
+	return session.Serve(conn, &mcp.InitializeResult{
+		ServerInfo: mcp.Implementation{Name: "fixture", Version: "1"}, Capabilities: capabilities,
+	}, cfg)
+}
+
+func toolOf(req *session.Request) (p mcp.CallToolRequestParams) {
+	codec.Unmarshal(req.Params, &p)
+	return p
+}
+
+// fixture answers requests. The tool sign needs a page to be visited, once.
+type fixture struct {
+	ended   chan struct{} // never closed: slow waits for it
+	visited bool
+}
+
+func (f *fixture) handle(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+	switch req.Method {
+	case "tools/list":
+		return session.Raw(`{"tools":[
+			{"name":"echo","title":"Echo","description":"Says it.\nAgain.","inputSchema":{"type":"object","required":["n"],"properties":{"n":{"type":"integer","description":"a number"},"s":{"type":"string"},"any":{}}},"execution":{"taskSupport":"optional"}},
+			{"name":"ask","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}},
+			{"name":"slow","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}},
+			{"name":"fail","inputSchema":{"type":"object"}},
+			{"name":"sign","inputSchema":{"type":"object"}}]}`), nil
+	case "resources/list":
+		return session.Raw(`{"resources":[{"name":"a","uri":"x:a","title":"A","description":"First."}]}`), nil
+	case "resources/templates/list":
+		return session.Raw(`{"resourceTemplates":[{"name":"t","uriTemplate":"x:{t}"}]}`), nil
+	case "prompts/list":
+		return session.Raw(`{"prompts":[{"name":"greet","arguments":[{"name":"who","required":true,"description":"whom"},{"name":"how"}]}]}`), nil
+	case "tools/call":
+		return f.call(ctx, toolOf(req))
+	}
+	return nil, nil
+}
+
+func (f *fixture) call(ctx context.Context, p mcp.CallToolRequestParams) (codec.Encoder, error) {
+	peer, _ := session.PeerFrom(ctx)
+	switch p.Name {
+	case "echo":
+		for i := range 4 {
+			peer.Report(session.Progress{Value: float64(i + 1), Total: new(4.0), Message: "step"})
+		}
+		return said(string(p.Arguments)), nil
+	case "ask":
+		answer, err := mcp.ToClient{Caller: peer}.Elicit(ctx, &mcp.ElicitRequestFormParams{
+			Message: "Which?", RequestedSchema: mcp.ElicitRequestFormParamsRequestedSchema{
+				Properties: map[string]mcp.PrimitiveSchemaDefinition{"colour": &mcp.StringSchema{}}, Required: []string{"colour"},
+			},
+		})
+		if err != nil {
+			return nil, err
+		}
+		result := answer.(*mcp.ElicitResult)
+		result.Meta = nil // names the task, if it is one
+		text, err := codec.Marshal(result)
+		return said(string(text)), err
+	case "slow":
+		select {
+		case <-ctx.Done():
+		case <-f.ended:
+		}
+		return nil, context.Cause(ctx)
+	case "sign":
+		if !f.visited {
+			f.visited = true
+			return nil, &jsonrpc.Error{Code: -32042, Message: "sign in", Data: json.RawMessage(
+				`{"elicitations":[{"mode":"url","message":"Sign in","url":"https://x.example/in","elicitationId":"e"}]}`)}
+		}
+		return &mcp.CallToolResult{StructuredContent: json.RawMessage(`{"in":true}`)}, nil
+	}
+	return &mcp.CallToolResult{IsError: new(true), Content: []mcp.ContentBlock{&mcp.TextContent{Text: "it broke"}}}, nil
+}
+
+func said(text string) *mcp.CallToolResult {
+	return &mcp.CallToolResult{Content: []mcp.ContentBlock{&mcp.TextContent{Text: text}}}
+}
+
+// place is where a test runs the command line: with a server, and lines of standard input.
+type place struct {
+	t      *testing.T
+	server string
+	flags  []string
+}
+
+// newPlace returns a place whose server is a process with its tasks in a file.
+func newPlace(t *testing.T) *place {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &place{t, program, []string{"-env", beServer + "=" + filepath.Join(t.TempDir(), "tasks")}}
+}
+
+// run runs a command with the server in the place of SERVER, and flags behind its name.
+func (p *place) run(ctx context.Context, input, line string) (code int, stdout, stderr string) {
+	p.t.Helper()
+	name, rest, _ := strings.Cut(line, " -- ")
+	args := append(strings.Fields(name), p.flags...)
+	for _, word := range strings.Fields(rest) {
+		if word == "SERVER" {
+			word = p.server
+		}
+		args = append(args, word)
+	}
+	var out, errs strings.Builder
+	code = run(ctx, streams{strings.NewReader(input), &out, &errs}, args)
+	return code, out.String(), errs.String()
+}
+
+func TestServersAreTalkedTo(t *testing.T) {
+	p := newPlace(t)
+	for _, test := range []struct {
+		line, input string
+		code        int
+		out         string
+		errs        []string // parts of it
+	}{
+		{line: "call -- SERVER echo n=1 s=2 any=x", out: `{"any":"x","n":1,"s":"2"}` + "\n", errs: []string{"100 % step"}},
+		{line: "call -json -- SERVER echo n=1 any=[1]", out: `{"content":[{"type":"text","text":"{\"any\":[1],\"n\":1}"}]}` + "\n"},
+		{line: "call -task -- SERVER echo n=1", out: `{"n":1}` + "\n", errs: []string{"task "}},
+		{line: "call -- SERVER echo n=x", code: exitUsage, errs: []string{`n: "x" is no integer`}},
+		{line: "call -- SERVER echo n", code: exitUsage, errs: []string{`"n" is not KEY=VALUE`}},
+		{line: "call -- SERVER ech", code: exitFault, errs: []string{"no tool ech; did you mean echo?"}},
+		{line: "call -- SERVER fail", code: exitFault, errs: []string{"it broke\n"}},
+		{line: "call -json -- SERVER fail", code: exitFault, out: `{"content":[{"type":"text","text":"it broke"}],"isError":true}` + "\n"},
+		{line: "call -task -- SERVER fail", code: exitFault, errs: []string{"cannot be called as a task"}},
+		{line: "call -- SERVER ask", input: "red\n", out: `{"action":"accept","content":{"colour":"red"}}` + "\n", errs: []string{"fixture asks: Which?"}},
+		{line: "call -task -- SERVER ask", input: "red\n", out: `{"action":"accept","content":{"colour":"red"}}` + "\n", errs: []string{"input_required"}},
+		{line: "call -- SERVER ask", out: `{"action":"cancel"}` + "\n"},
+		{line: "call -- SERVER sign", input: "yes\n", out: "{\n  \"in\": true\n}\n", errs: []string{"https://x.example/in"}},
+		{line: "call -- SERVER sign", input: "no\n", code: exitFault, errs: []string{"sign in"}},
+		{line: "tools -- SERVER", out: "echo  Echo (as a task: optional)\n    Says it.\n    Again.\n    any=  (anything)\n    n=  (integer, required) a number\n    s=  (string)\n" +
+			"ask  ask (as a task: optional)\nslow  slow (as a task: required)\nfail\nsign\n"},
+		{line: "resources -- SERVER", out: "x:a  A\n    First.\nx:{t}  t\n"},
+		{line: "resources -json -- SERVER", out: `{"description":"First.","name":"a","title":"A","uri":"x:a"}` + "\n" + `{"name":"t","uriTemplate":"x:{t}"}` + "\n"},
+		{line: "prompts -- SERVER", out: "greet\n    who=  (text, required) whom\n    how=  (text)\n"},
+		{line: "task get -- SERVER none", code: exitFault, errs: []string{"-32602"}},
+		{line: "tools -- /no/such/program", code: exitFault, errs: []string{"/no/such/program"}},
+		{line: "tools -header x -- SERVER", code: exitUsage, errs: []string{"no colon"}},
+		{line: "tools -- '", code: exitUsage, errs: []string{"neither a URL nor a command"}},
+		{line: "tools --", code: exitUsage, errs: []string{"SERVER"}},
+		{line: "call -- SERVER", code: exitUsage, errs: []string{"TOOL"}},
+		{line: "task list -- SERVER x", code: exitUsage, errs: []string{"SERVER"}},
+	} {
+		t.Run(test.line, func(t *testing.T) {
+			code, out, errs := p.run(t.Context(), test.input, test.line)
+			if code != test.code {
+				t.Errorf("exit %d, want %d; errors:\n%s", code, test.code, errs)
+			}
+			if diff := cmp.Diff(test.out, out); diff != "" {
+				t.Errorf("output (-want +got):\n%s", diff)
+			}
+			for _, want := range test.errs {
+				if !strings.Contains(errs, want) {
+					t.Errorf("errors lack %q:\n%s", want, errs)
+				}
+			}
+		})
+	}
+}
+
+// watcher is standard error that ends a context when some text has come.
+type watcher struct {
+	strings.Builder
+	text string
+	then func()
+}
+
+func (w *watcher) Write(b []byte) (int, error) {
+	n, err := w.Builder.Write(b)
+	if w.then != nil && strings.Contains(w.Builder.String(), w.text) {
+		w.then()
+		w.then = nil
+	}
+	return n, err
+}
+
+// After Ctrl-C a task is there, in another process of the server, to be looked at and cancelled.
+func TestATaskIsLeftAloneAndComeBackTo(t *testing.T) {
+	p := newPlace(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	errs := &watcher{text: "task ", then: interrupt}
+	var out strings.Builder
+	args := append(append([]string{"call"}, p.flags...), p.server, "slow")
+	if code := run(ctx, streams{strings.NewReader(""), &out, errs}, args); code != exitFault || out.Len() > 0 {
+		t.Errorf("exit %d, output %q, errors:\n%s", code, &out, errs)
+	}
+	m := regexp.MustCompile(`mcpwire task watch \S+ (\S+)\n`).FindStringSubmatch(errs.String())
+	if m == nil {
+		t.Fatalf("the user is not told how to come back:\n%s", errs)
+	}
+	id := m[1]
+	for _, test := range []struct {
+		line, out string
+		code      int
+	}{
+		{"task list -- SERVER", "^" + id + "  working  .*\n$", exitOK},
+		{"task get -json -- SERVER " + id, `"status":"working","taskId":"` + id + `"`, exitOK},
+		{"task cancel -- SERVER " + id, "^" + id + "  cancelled ", exitOK},
+		{"task result -- SERVER " + id, "^$", exitFault},
+		{"task watch -- SERVER " + id, "^$", exitFault},
+	} {
+		code, out, errs := p.run(t.Context(), "", test.line)
+		if code != test.code || !regexp.MustCompile(test.out).MatchString(out) {
+			t.Errorf("%s: exit %d, output %q, errors:\n%s", test.line, code, out, errs)
+		}
+	}
+	done := run(t.Context(), streams{strings.NewReader(""), &out, new(strings.Builder)}, append(append([]string{"call", "-task"}, p.flags...), p.server, "echo", "n=1"))
+	_, list, _ := p.run(t.Context(), "", "task list -json -- SERVER")
+	m = regexp.MustCompile(`"completed","taskId":"([^"]+)"`).FindStringSubmatch(list)
+	if done != exitOK || m == nil {
+		t.Fatalf("exit %d, tasks:\n%s", done, list)
+	}
+	for _, verb := range []string{"watch", "result"} {
+		if code, out, errs := p.run(t.Context(), "", "task "+verb+" -- SERVER "+m[1]); code != exitOK || out != `{"n":1}`+"\n" {
+			t.Errorf("%s: exit %d, output %q, errors:\n%s", verb, code, out, errs)
+		}
+	}
+}
+
+func TestServersAreReachedByURL(t *testing.T) {
+	headers := make(chan string, 100)
+	handler := streamable.NewHandler(func(r *http.Request, conn transport.Conn) {
+		headers <- r.Header.Get("X-Key")
+		serveFixture(conn, (&fixture{}).handle, nil)
+	}, streamable.HandlerOptions{})
+	defer handler.Close()
+	s := httptest.NewServer(handler)
+	defer s.Close()
+	p := &place{t, s.URL, []string{"-header", "X-Key: secret"}}
+	code, out, errs := p.run(t.Context(), "", "call -- SERVER echo n=1")
+	if code != exitOK || out != `{"n":1}`+"\n" || <-headers != "secret" {
+		t.Errorf("exit %d, output %q, errors:\n%s", code, out, errs)
+	}
+}

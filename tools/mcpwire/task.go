@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+
+	"github.com/mcpwire/mcpwire/mcp"
+)
+
+// taskCommands are the commands about tasks.
+func taskCommands() []command {
+	return []command{
+		taskCommand("list", "list the tasks that a server has for you", (*remote).listTasks),
+		taskCommand("get", "show the state of a task", (*remote).getTask),
+		taskCommand("watch", "follow a task to its end, answer its questions, and write its result", (*remote).watchTask),
+		taskCommand("result", "wait for a task in silence and write its result", (*remote).taskResult),
+		taskCommand("cancel", "cancel a task", (*remote).cancelTask),
+	}
+}
+
+// taskCommand is the command task VERB.
+func taskCommand(verb, short string, run func(r *remote, ctx context.Context, server, id string) error) command {
+	id, want, example := " ID", 2, " 7f3a"
+	if verb == "list" {
+		id, want, example = "", 1, ""
+	}
+	return command{
+		name:  "task " + verb,
+		args:  "[-json] [-env NAME] [-header H] SERVER" + id,
+		short: short,
+		help: `
+Talks with a server about tasks, which "mcpwire call -task" has created: ` + short + `.
+` + serverHelp + `
+Example:
+
+  mcpwire task ` + verb + ` https://example.com/mcp` + example + `
+`,
+		setup: func(flags *flag.FlagSet) func(context.Context, streams, []string) error {
+			r := new(remote)
+			r.declare(flags)
+			return func(ctx context.Context, s streams, args []string) error {
+				if len(args) != want {
+					return usagef("want SERVER%s, got %d arguments", id, len(args))
+				}
+				id := ""
+				if want == 2 {
+					id = args[1]
+				}
+				return r.with(ctx, s, args[0], func() error { return run(r, ctx, args[0], id) })
+			}
+		},
+	}
+}
+
+func (r *remote) listTasks(ctx context.Context, _, _ string) error {
+	for t, err := range r.Tasks(ctx) {
+		if err == nil {
+			err = r.state(t)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// state writes the state of a task.
+func (r *remote) state(t mcp.Task) error {
+	if r.json {
+		return r.object(&t)
+	}
+	message := ""
+	if t.StatusMessage != nil {
+		message = *t.StatusMessage
+	}
+	_, err := fmt.Fprintf(r.out, "%s  %-14s  created %s, last change %s  %s\n", t.TaskID, t.Status, t.CreatedAt, t.LastUpdatedAt, message)
+	return err
+}
+
+func (r *remote) getTask(ctx context.Context, _, id string) error {
+	t, err := r.ResumeTool(id).Refresh(ctx)
+	if err != nil {
+		return err
+	}
+	return r.state(t)
+}
+
+func (r *remote) watchTask(ctx context.Context, server, id string) error {
+	result, err := r.follow(ctx, server, r.ResumeTool(id))
+	if err != nil {
+		return err
+	}
+	r.console.Finish()
+	return r.result(result)
+}
+
+func (r *remote) taskResult(ctx context.Context, _, id string) error {
+	result, err := r.ResumeTool(id).Result(ctx)
+	if err != nil {
+		return err
+	}
+	return r.result(result)
+}
+
+func (r *remote) cancelTask(ctx context.Context, _, id string) error {
+	t, err := r.ResumeTool(id).Cancel(ctx)
+	if err != nil {
+		return err
+	}
+	return r.state(t)
+}
