@@ -29,7 +29,8 @@ func room[T any](r *Reader, start int, list []T) []T {
 	more := max(n, 1)
 	if 0 < n && len(r.frames) <= 3 { // else there is too much behind the list
 		size := max((r.pos-start)/n, 1)
-		more = max((len(r.data)-r.pos)/size, 1)
+		more = (len(r.data)-r.pos)/size + 1
+		more += more / 8
 		// Not much at once for a short list, and by a part of itself for a long one: growing by steps of the same
 		// size would copy it over and over.
 		more = max(min(more, 8*n, max(n, 64)), n/4)
@@ -91,12 +92,18 @@ func EncodeMap[T any, P interface {
 }
 
 // Texts reads an array of strings. The slice is never nil, unless reading fails.
-func (r *Reader) Texts() []string {
+func (r *Reader) Texts() []string { return ReadTexts[string](r) }
+
+// ReadTexts is [Reader.Texts] for a type whose values are strings.
+func ReadTexts[T ~string](r *Reader) []T {
 	list := r.list[:0]
 	for r.Array(); r.More(); {
 		list = append(list, r.Text())
 	}
-	exact := append(make([]string, 0, len(list)), list...)
+	exact := make([]T, len(list))
+	for i, text := range list {
+		exact[i] = T(text)
+	}
 	clear(list)
 	if r.list = list; cap(list) > keepSlots {
 		r.list = nil

@@ -257,11 +257,11 @@ func (r *Reader) NewFloat(x *Extra, name string) *float64 {
 	return slab(&r.floats, r.FloatExact(x, name))
 }
 
-// slab puts v in the next free place of s and returns a pointer to it. The first place is made alone, and more of
-// them at once.
+// slab puts v in the next free place of s and returns a pointer to it. The first places are few, and more of them are
+// made at once later.
 func slab[T any](s *[]T, v T) *T {
 	if n := cap(*s); len(*s) == n {
-		*s = make([]T, 0, max(1, min(4*n, 64)))
+		*s = make([]T, 0, max(2, min(4*n, 64)))
 	}
 	*s = append(*s, v)
 	return &(*s)[len(*s)-1]

@@ -46,7 +46,7 @@ func (x *AnnotatedAnnotations) DecodeJSON(r *codec.Reader) {
 	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
 		switch i {
 		case 0: // audience
-			x.Audience = codec.DecodeListFunc(r, func(r *codec.Reader) Role { return Role(r.Text()) })
+			x.Audience = codec.ReadTexts[Role](r)
 		case 1: // priority
 			x.Priority = r.NewFloat(&x.Extra, "priority")
 		default:
@@ -68,7 +68,7 @@ func (x *Annotations) DecodeJSON(r *codec.Reader) {
 	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
 		switch i {
 		case 0: // audience
-			x.Audience = codec.DecodeListFunc(r, func(r *codec.Reader) Role { return Role(r.Text()) })
+			x.Audience = codec.ReadTexts[Role](r)
 		case 1: // lastModified
 			start := r.Place()
 			x.LastModified = r.NewText()

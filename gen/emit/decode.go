@@ -116,7 +116,7 @@ func newMember(t ir.Type, name string) string {
 		return fmt.Sprintf("codec.New(r, (*%s).DecodeJSON)", goType(t))
 	}
 	under, _ := underlying(t)
-	if e, ok := under.(*ir.Enum); ok && e.String {
+	if isText(under) {
 		return "(*" + goType(t) + ")(r.NewText())"
 	}
 	if p, ok := under.(ir.Prim); ok {
@@ -186,6 +186,9 @@ func read(t ir.Type) string {
 		if u.Elem == ir.String {
 			return "r.Texts()"
 		}
+		if e, _ := underlying(u.Elem); isText(e) {
+			return fmt.Sprintf("codec.ReadTexts[%s](r)", goType(u.Elem))
+		}
 		return "codec.DecodeListFunc(r, " + reader(u.Elem) + ")"
 	case *ir.Map:
 		if byPointer(u.Elem) {
@@ -198,6 +201,12 @@ func read(t ir.Type) string {
 		return fmt.Sprintf("codec.ReadOrNull(r, %s)", reader(u.Elem))
 	}
 	return fmt.Sprintf("codec.Read(r, (*%s).DecodeJSON)", goType(t))
+}
+
+// isText reports whether t is an enum of strings.
+func isText(t ir.Type) bool {
+	e, ok := t.(*ir.Enum)
+	return ok && e.String
 }
 
 // reader is a function that reads a value of type t.

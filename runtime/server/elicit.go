@@ -14,6 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/form"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
@@ -25,11 +26,11 @@ const CodeURLElicitationRequired = -32042
 var ErrAnswer = errors.New("server: the answer does not comply with the question")
 
 // Elicit asks the user to fill in a form, whose fields are those of the struct T: strings, numbers and booleans (MCP
-// elicitation, "Form Mode Elicitation"). Fields of form that are not zero are proposed. If the user accepts, form has
-// what was filled in; otherwise it stays as it is. See [Call.ElicitForm] for choices and other constraints, and for the
+// elicitation, "Form Mode Elicitation"). Those that are not zero are proposed. If the user accepts, fields has what was
+// filled in; otherwise it stays as it is. See [Call.ElicitForm] for choices and other constraints, and for the
 // errors. Never ask for secrets in a form.
-func Elicit[T any](ctx context.Context, c *Call, message string, form *T) (mcp.ElicitResultAction, error) {
-	params, err := formOf(message, form)
+func Elicit[T any](ctx context.Context, c *Call, message string, fields *T) (mcp.ElicitResultAction, error) {
+	params, err := formOf(message, fields)
 	if err != nil {
 		return "", err
 	}
@@ -44,11 +45,11 @@ func Elicit[T any](ctx context.Context, c *Call, message string, form *T) (mcp.E
 	var answer struct {
 		Content *T `json:"content"`
 	}
-	answer.Content = new(*form)
+	answer.Content = new(*fields)
 	if err := codec.Unmarshal(text, value.Of(&answer)); err != nil {
 		return "", fmt.Errorf("%w: %w", ErrAnswer, err)
 	}
-	*form = *answer.Content
+	*fields = *answer.Content
 	return result.Action, nil
 }
 
@@ -60,16 +61,16 @@ func actionOf(result *mcp.ElicitResult) mcp.ElicitResultAction {
 }
 
 // formOf returns the question for a struct.
-func formOf[T any](message string, form *T) (*mcp.ElicitRequestFormParams, error) {
+func formOf[T any](message string, fields *T) (*mcp.ElicitRequestFormParams, error) {
 	t := reflect.TypeFor[T]()
-	if t.Kind() != reflect.Struct || form == nil {
-		return nil, fmt.Errorf("server: a form is a pointer to a struct, not a %v", reflect.TypeOf(form))
+	if t.Kind() != reflect.Struct || fields == nil {
+		return nil, fmt.Errorf("server: a form is a pointer to a struct, not a %v", reflect.TypeOf(fields))
 	}
 	text, err := schemaOf(t)
 	if err != nil {
 		return nil, err
 	}
-	values, err := codec.Marshal(value.Of(form))
+	values, err := codec.Marshal(value.Of(fields))
 	if err != nil {
 		return nil, err
 	}
@@ -116,43 +117,18 @@ func (c *Call) ElicitForm(ctx context.Context, params *mcp.ElicitRequestFormPara
 	if err := c.mayElicit("form"); err != nil {
 		return nil, err
 	}
-	text, err := codec.Marshal(&params.RequestedSchema)
+	sent, err := c.projectForm(params)
 	if err != nil {
 		return nil, err
 	}
-	form, err := compile(text)
-	if err != nil {
-		return nil, fmt.Errorf("server: invalid form: %w", err)
-	}
-	if params, err = c.projectForm(params); err != nil {
-		return nil, err
-	}
-	result, err := c.elicit(ctx, params)
+	result, err := c.elicit(ctx, sent)
 	if err != nil || result.Action != mcp.ElicitResultActionAccept {
 		return result, err
 	}
-	return result, checkAnswer(form, result)
-}
-
-// checkAnswer holds what was filled in against the schema.
-func checkAnswer(form *schema, result *mcp.ElicitResult) error {
-	text, err := codec.Marshal(result)
-	if err != nil {
-		return err
+	if err := form.Check(&params.RequestedSchema, result.Content); err != nil {
+		return result, fmt.Errorf("%w: %w", ErrAnswer, err)
 	}
-	var answer struct {
-		Content json.RawMessage `json:"content"`
-	}
-	if err := codec.Unmarshal(text, value.Of(&answer)); err != nil {
-		return err
-	}
-	if answer.Content == nil {
-		answer.Content = json.RawMessage(`{}`)
-	}
-	if faults := form.check(answer.Content); faults != "" {
-		return fmt.Errorf("%w: %s", ErrAnswer, faults)
-	}
-	return nil
+	return result, nil
 }
 
 // elicit asks, and waits for the answer.

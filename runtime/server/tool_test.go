@@ -224,13 +224,18 @@ func TestDefaultsOfASchemaAreSet(t *testing.T) {
 	}
 }
 
-// Proves TOOL-13.
+// Proves TOOL-13, COMPL-05.
 func TestCallsAreLimited(t *testing.T) {
 	s := newServer(t, server.Config{CallRate: 0.001})
+	must(s.AddPrompt(mcp.Prompt{Name: "p", Arguments: []mcp.PromptArgument{{Name: "a"}}}, func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) {
+		return server.Messages(), nil
+	}, server.Complete("a", server.OneOf("x"))))
 	must(server.AddTool(s, mcp.Tool{Name: "add"}, add))
 	c := connect(t, s, side{})
 	c.call("tools/call", `{"name":"add","arguments":{"a":1,"b":2}}`)
 	c.refused("tools/call", `{"name":"add","arguments":{"a":1,"b":2}}`, -32050)
+	c.refused("completion/complete", `{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":""}}`, -32050)
+	c.refused("prompts/get", `{"name":"p"}`, -32050)
 	if _, code := c.call("tools/list", ""); code != 0 {
 		t.Error("lists are limited, too")
 	}

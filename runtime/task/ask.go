@@ -145,10 +145,12 @@ func (m *Manager) claim(r *Record, except map[uint64]bool) (list []Question) {
 // whether there is one.
 func (m *Manager) deliver(ctx context.Context, via Requestor, id string, q Question) bool {
 	// Whoever had the claim before has stored the answer by now, if there is one.
-	if r, err := m.store.Get(ctx, id); err == nil {
-		if now := r.question(q.Number); now == nil || !now.Open() {
-			return true
-		}
+	r, err := m.store.Get(ctx, id)
+	if err != nil {
+		return false
+	}
+	if now := r.question(q.Number); now == nil || !now.Open() {
+		return true
 	}
 	result, err := via.Call(ctx, q.Method, rawJSON(q.Params))
 	var refused *jsonrpc.Error

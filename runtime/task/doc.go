@@ -8,9 +8,39 @@
 // does for it, and its outcome a result or a JSON-RPC error. A principal is on whose behalf a
 // requestor asks; tasks belong to principals, not to sessions or connections. A record is a task
 // as a [Store] keeps it; a brief is a record without payloads. A question is a request from the
-// work to its requestor.
+// work to its requestor. A job is work that another system does.
 //
-// # States
+// # Who decides
 //
-// [Moves] is the table of a task's life; docs/tasks.md has it as a diagram.
+// A [Manager] is the receiver's side, and the only one that changes the tasks of its store. [Moves] is
+// the table of a task's life, and each change goes through it: the record is read, changed, and
+// written back if nobody else has written it since; otherwise all of that is done again. So of
+// several who want to end a task one does, and nothing that the work does later moves it.
+//
+// The Manager knows nothing of sessions. How a requestor is reached is the [Requestor] that comes with
+// each call; package receiver makes them from sessions, package requestor is the other side.
+//
+// # A task's life
+//
+// [Manager.Create] stores the record before it returns, and starts the work in a goroutine whose
+// context ends only when the task is cancelled or expires, or the Manager closes. The outcome is
+// stored as the plain request would have been answered, with the related task in its _meta, and
+// read as often as anybody likes. [Manager.Result] waits on the store's watch, which wakes every
+// waiter and misses nothing: it is told of changes by revision, not by events.
+//
+// Questions are part of the record. Whoever waits in Result, at that moment or much later, brings
+// them to the requestor; several waiters share them, and a question whose connection breaks goes
+// to the next.
+//
+// Expired tasks are dropped by one goroutine, which sleeps until the next is due.
+//
+// # When things go wrong
+//
+//   - The work fails, panics, or ends its goroutine: the task is failed, and nothing else.
+//   - The store fails: calls are answered with an internal error. An outcome that cannot be stored is
+//     kept, and stored when the store works again.
+//   - The process dies: see docs/tasks.md. What was acknowledged is there; work runs again only if
+//     it is declared [Request.Restartable].
+//   - The requestor goes away: the task goes on. What it is told meanwhile is lost, what it is asked
+//     waits.
 package task

@@ -92,24 +92,17 @@ func (l *limiter) adopt(owner string, bytes int64, live bool) {
 	}
 }
 
-// fits reports, by a nil error, whether a principal may store that many more bytes.
-func (l *limiter) fits(owner string, more int64) error {
-	if l.limits.Bytes == 0 || more <= 0 {
-		return nil
-	}
+// grow counts bytes that are about to be stored, or freed. It refuses what goes beyond the limit,
+// unless it must be.
+func (l *limiter) grow(owner string, more int64, must bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.of(owner).bytes+more > l.limits.Bytes {
+	u := l.of(owner)
+	if more > 0 && !must && l.limits.Bytes > 0 && u.bytes+more > l.limits.Bytes {
 		return &LimitError{Code: CodeTooManyBytes, Limit: l.limits.Bytes}
 	}
+	u.bytes += more
 	return nil
-}
-
-// store counts bytes that were stored, or freed.
-func (l *limiter) store(owner string, more int64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.of(owner).bytes += more
 }
 
 // finish counts a task that is over.

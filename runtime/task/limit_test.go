@@ -1,6 +1,7 @@
 package task_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -124,6 +126,29 @@ func TestNoLimits(t *testing.T) {
 	bubble(t, task.Config{Limits: task.Limits{Tasks: -1, Bytes: -1, Rate: -1}}, func(t *testing.T, m *task.Manager) {
 		for range 3000 {
 			start(t, m, untilDone)
+		}
+	})
+}
+
+// A question that does not fit fails by itself; an answer is always taken.
+//
+// Proves TASK-73.
+func TestByteLimitOfQuestions(t *testing.T) {
+	bubble(t, task.Config{Quiet: true, Limits: task.Limits{Bytes: 5000}}, func(t *testing.T, m *task.Manager) {
+		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			_, err := run.Call(ctx, "sampling/createMessage", raw(`{"x":"`+strings.Repeat("x", 6000)+`"}`))
+			if code(err) != task.CodeTooManyBytes {
+				t.Errorf("a long question: %v", err)
+			}
+			answer, err := run.Call(ctx, "sampling/createMessage", nil)
+			return raw(fmt.Sprintf(`{"bytes":%d}`, len(answer))), err
+		})
+		p := &peer{answer: func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
+			return json.RawMessage(`{"x":"` + strings.Repeat("x", 9992) + `"}`), nil
+		}}
+		out, err := m.Result(t.Context(), "alice", created.TaskID, p)
+		if err != nil || !strings.HasSuffix(string(out.Result), `"bytes":10000}`) {
+			t.Errorf("%s, %v, %v", out.Result, out.Error, err)
 		}
 	})
 }

@@ -142,8 +142,8 @@ func (m *Manager) fault(what string, err error) error {
 var errSame = errors.New("task: nothing to change")
 
 // change applies f to the record of a task that is not over, and stores it. It tries again as
-// long as others write in between. What f must not do is refused with a [*MoveError]; if f
-// returns errSame nothing is stored, and the record is returned as it is.
+// long as others write in between. What f must not do is refused with a [*MoveError], and what takes
+// too many bytes with a [*LimitError]; if f returns errSame nothing is stored, and the record is returned as it is.
 func (m *Manager) change(ctx context.Context, id string, f func(r *Record) error) (Record, error) {
 	for {
 		r, err := m.store.Get(ctx, id)
@@ -161,15 +161,23 @@ func (m *Manager) change(ctx context.Context, id string, f func(r *Record) error
 		}
 		r.Updated = after(old.Updated)
 		r.Bytes = r.size()
-		r, err = m.store.Update(ctx, r)
+		// A task must be able to end, by an error, which is small; and nobody is to answer in vain.
+		must := r.Error != nil || r.open() < old.open()
+		if err := m.limits.grow(r.Owner, r.Bytes-old.Bytes, must); err != nil {
+			return old, err
+		}
+		stored, err := m.store.Update(ctx, r)
+		if err != nil {
+			m.limits.grow(r.Owner, old.Bytes-r.Bytes, true)
+		}
 		if errors.Is(err, ErrConflict) {
 			continue
 		}
 		if err != nil {
 			return r, m.fault("write task", err)
 		}
-		m.changed(&old, &r)
-		return r, nil
+		m.changed(old.Status, &stored)
+		return stored, nil
 	}
 }
 
@@ -182,16 +190,15 @@ func after(t time.Time) time.Time {
 	return now
 }
 
-// changed does what follows from a change.
-func (m *Manager) changed(old, r *Record) {
-	m.limits.store(r.Owner, r.Bytes-old.Bytes)
-	if r.Status == old.Status {
+// changed does what follows from a change of a task that was in a status.
+func (m *Manager) changed(from mcp.TaskStatus, r *Record) {
+	if r.Status == from {
 		return
 	}
 	if r.over() {
 		m.limits.finish(r.Owner)
 	}
-	m.audit.moved(old.Status, r)
+	m.audit.moved(from, r)
 	if !m.cfg.Quiet {
 		if run := m.run(r.ID); run != nil {
 			if r.over() {

@@ -2,14 +2,44 @@ package task
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
+// takers is how many tasks are taken up at once: their writes then share transactions, in a store
+// that can do that.
+const takers = 64
+
 // recover takes up the tasks that the last Manager has left.
 func (m *Manager) recover(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	ids := make(chan string)
+	var group sync.WaitGroup
+	for range takers { // they end with the scan
+		group.Go(func() {
+			for id := range ids {
+				if err := m.takeUp(ctx, id); err != nil && !errors.Is(err, ErrNotFound) {
+					cancel(err)
+				}
+			}
+		})
+	}
+	err := m.scan(ctx, ids)
+	close(ids)
+	group.Wait()
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}
+
+// scan counts all tasks, and sends the ids of those that are to be taken up.
+func (m *Manager) scan(ctx context.Context, ids chan<- string) error {
 	for r, err := range m.store.Scan(ctx) {
 		if err != nil {
 			return err
@@ -18,8 +48,10 @@ func (m *Manager) recover(ctx context.Context) error {
 		if r.over() || r.expired(time.Now()) {
 			continue
 		}
-		if err := m.takeUp(ctx, r.ID); err != nil {
-			return err
+		select {
+		case ids <- r.ID:
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
 	return nil

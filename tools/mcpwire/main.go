@@ -50,6 +50,7 @@ func commands() []command {
 	list := []command{
 		decode(),
 		playDemo(),
+		serve(),
 		generate(),
 		schemaSync(),
 		schemaDiff(),

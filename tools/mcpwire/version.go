@@ -27,14 +27,19 @@ Example:
 				if len(args) > 0 {
 					return usagef("it takes no arguments")
 				}
-				module, goVersion := "unknown", "unknown"
-				if info, ok := debug.ReadBuildInfo(); ok {
-					module, goVersion = info.Main.Version, info.GoVersion
-				}
+				module, goVersion := build()
 				_, err := fmt.Fprintf(s.out, "mcpwire %s, built with %s\nrevisions: %s\nextensions: %s\n", module, goVersion,
 					strings.Join(schema.Revisions(), " "), strings.Join(schema.Extensions(), " "))
 				return err
 			}
 		},
 	}
+}
+
+// build returns the version of this program and that of Go.
+func build() (module, goVersion string) {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.Main.Version, info.GoVersion
+	}
+	return "unknown", "unknown"
 }

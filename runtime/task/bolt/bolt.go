@@ -9,7 +9,11 @@
 //
 // [Open] reads the whole index and the head of every record, and refuses a file that is cut
 // short or damaged with [task.ErrCorrupt]; payloads are checked when they are read. What is
-// damaged is never handed out, and a store that runs into damage stays refused.
+// damaged is never handed out.
+//
+// When a transaction fails, since the disk is full or broken, nobody knows what of it has reached the
+// disk. The store then takes no more writes; reads go on. Opened again, it has all that was
+// acknowledged.
 //
 // [bbolt]: https://pkg.go.dev/go.etcd.io/bbolt
 package bolt

@@ -29,7 +29,11 @@ import (
 //	go test ./runtime/task/bolt -run Kill -kills 1000
 var kills = flag.Int("kills", 5, "how often TestKill kills a process")
 
-const childEnv = "MCPWIRE_TASK_CHILD"
+// The child is told the file that it works on, and if need be how large that may become.
+const (
+	childEnv = "MCPWIRE_TASK_CHILD"
+	limitEnv = "MCPWIRE_TASK_LIMIT"
+)
 
 // The process that is killed is this test program, told by its environment which file to work on.
 func TestMain(m *testing.M) {
@@ -67,6 +71,11 @@ func child(path string) {
 				return nil, ctx.Err()
 			}
 			return outcomeOf(run.ID()), nil
+		}
+	}
+	if limit := os.Getenv(limitEnv); limit != "" {
+		if err := limitFiles(limit); err != nil {
+			fatal(err)
 		}
 	}
 	s, err := bolt.Open(path)
@@ -188,15 +197,29 @@ func killOnce(t *testing.T, path string, after time.Duration, known map[string]*
 	}
 	timer := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
 	defer timer.Stop()
-	lines := bufio.NewReader(out)
 	ready := false
+	acks = learn(t, out, known, func() {
+		ready = true
+		go func() { time.Sleep(after); cmd.Process.Kill() }() // ends with the sleep
+	})
+	cmd.Wait()
+	if !ready {
+		t.Errorf("the child did not start: %s", stderr.String())
+	}
+	return acks
+}
+
+// learn reads what a child says, until that ends, and calls ready when the child is.
+func learn(t *testing.T, out io.Reader, known map[string]*history, ready func()) (acks int) {
+	t.Helper()
+	lines := bufio.NewReader(out)
 	for {
 		line, err := lines.ReadString('\n')
 		if err != nil {
 			if !errors.Is(err, io.EOF) {
 				t.Error(err)
 			}
-			break // a line that is cut short acknowledges nothing
+			return acks // a line that is cut short acknowledges nothing
 		}
 		var a ack
 		if err := json.Unmarshal([]byte(line), &a); err != nil {
@@ -205,8 +228,7 @@ func killOnce(t *testing.T, path string, after time.Duration, known map[string]*
 		}
 		acks++
 		if a.What == "ready" {
-			ready = true
-			go func() { time.Sleep(after); cmd.Process.Kill() }() // ends with the sleep
+			ready()
 			continue
 		}
 		h := known[a.ID]
@@ -225,11 +247,6 @@ func killOnce(t *testing.T, path string, after time.Duration, known map[string]*
 			h.runs++
 		}
 	}
-	cmd.Wait()
-	if !ready {
-		t.Errorf("the child did not start: %s", stderr.String())
-	}
-	return acks
 }
 
 // check opens the file, as the next process would, and compares it with what was acknowledged.

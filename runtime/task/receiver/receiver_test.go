@@ -705,3 +705,60 @@ func TestOneSessionIsTold(t *testing.T) {
 		}
 	})
 }
+
+// queue is a system that does work elsewhere.
+type queue struct{ params string }
+
+func (q *queue) Start(ctx context.Context, r task.Record) (string, error) {
+	q.params = string(r.Params)
+	return "job", nil
+}
+
+func (q *queue) Look(context.Context, string) (task.Look, error) {
+	return task.Look{Done: true, Outcome: task.Outcome{Result: json.RawMessage(`{"content":[]}`)}}, nil
+}
+
+func (q *queue) Cancel(context.Context, string) error { return nil }
+
+// A tool can stand for a job elsewhere: as a task its request goes there, and the handler serves
+// plain calls only.
+func TestToolThatIsAJob(t *testing.T) {
+	q := new(queue)
+	c := config{
+		manager: task.Config{Jobs: map[string]task.Jobs{"queue": q}},
+		caps:    receiver.ServerCapabilities(false),
+		tools:   map[string]session.Handler{"t": returns(`{"content":[],"plain":true}`)},
+		support: map[string]receiver.Support{"t": {Mode: mcp.ToolExecutionTaskSupportOptional, Runner: "queue"}},
+	}
+	bubble(t, c, func(t *testing.T, f *fixture) {
+		id := f.create(`{"name":"t","task":{},"arguments":{"n":1}}`)
+		got, err := f.call("tasks/result", fmt.Sprintf(`{"taskId":%q}`, id))
+		if err != nil || !strings.HasSuffix(got, `,"content":[]}`) {
+			t.Errorf("as a task: %s, %v", got, err)
+		}
+		equal(t, "the job's request", `{"name":"t","arguments":{"n":1}}`, q.params)
+		if got, err := f.call("tools/call", `{"name":"t"}`); err != nil || got != `{"content":[],"plain":true}` {
+			t.Errorf("plain: %s, %v", got, err)
+		}
+	})
+}
+
+// A tool that talks to the session directly, past its peer, still says which task it is about.
+//
+// Proves TASK-46.
+func TestToolTalksPastItsPeer(t *testing.T) {
+	tool := func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		return session.Raw(`{"content":[]}`), req.Session.Notify(ctx, "notifications/message", rawParams(`{"level":"info","data":1}`))
+	}
+	c := config{caps: receiver.ServerCapabilities(false), tools: map[string]session.Handler{"t": tool}, support: optional("t")}
+	bubble(t, c, func(t *testing.T, f *fixture) {
+		id := f.create(`{"name":"t","task":{}}`)
+		synctest.Wait()
+		want := fmt.Sprintf(`notifications/message {"level":"info","data":1,"_meta":{%q:{"taskId":%q}}}`, relatedKey, id)
+		equal(t, "told", want, f.seen()[0])
+		before := len(f.seen())
+		f.must("tools/call", `{"name":"t"}`)
+		synctest.Wait()
+		equal(t, "told by a plain call", []string{`notifications/message {"level":"info","data":1}`}, f.seen()[before:])
+	})
+}

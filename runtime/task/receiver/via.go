@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -66,12 +67,24 @@ func (r reporter) Report(p task.Progress) error { return r.Reporter.Report(sessi
 
 type relatedKey struct{}
 
-// relate is the middleware that marks what is sent about a task as its own.
+// relate is the middleware that marks what is sent about a task as its own: also what its work sends
+// past the peer of its context.
 func relate(next session.Sender) session.Sender {
 	return func(ctx context.Context, call *session.Call) (json.RawMessage, error) {
-		if id, ok := ctx.Value(relatedKey{}).(string); ok {
+		if id := sender(ctx); id != "" && !strings.HasPrefix(call.Method, "tasks/") {
 			call.SetMeta(task.RelatedTask, &mcp.RelatedTaskMetadata{TaskID: id})
 		}
 		return next(ctx, call)
 	}
+}
+
+// sender returns the task on whose behalf something is sent, or "".
+func sender(ctx context.Context) string {
+	if id, ok := ctx.Value(relatedKey{}).(string); ok {
+		return id
+	}
+	if run, ok := task.FromContext(ctx); ok {
+		return run.ID()
+	}
+	return ""
 }

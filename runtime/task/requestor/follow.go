@@ -105,6 +105,9 @@ func (f *follower) finish(out outcome) {
 		return
 	}
 	f.out = out
+	if f.id != "" {
+		f.tasks.log.Info("task ended", "task", f.id, "error", out.err)
+	}
 	if f.own {
 		f.tracker.Close()
 	}

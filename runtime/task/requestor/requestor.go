@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -24,6 +25,8 @@ import (
 
 // Tasks knows the handles of the sessions that it is attached to. It may be used by many goroutines.
 type Tasks struct {
+	log *slog.Logger
+
 	mu      sync.Mutex
 	handles map[name]map[*follower]bool
 }
@@ -36,9 +39,13 @@ type name struct {
 
 // Attach makes sessions of a configuration bring status notifications to the handles of the Tasks
 // that it returns, and mark answers to questions of a task as belonging to it (MCP tasks,
-// "Associating Task-Related Messages"). It adds middleware, inside of what is there already.
+// "Associating Task-Related Messages"). It adds middleware, inside of what is there already. The
+// configuration's logger is told which tasks are created, and how they end.
 func Attach(cfg *session.Config) *Tasks {
-	t := &Tasks{handles: map[name]map[*follower]bool{}}
+	t := &Tasks{log: cfg.Logger, handles: map[name]map[*follower]bool{}}
+	if t.log == nil {
+		t.log = slog.New(slog.DiscardHandler)
+	}
 	cfg.Receiving = append(cfg.Receiving, t.receive)
 	cfg.Sending = append(cfg.Sending, relate)
 	return t
@@ -251,6 +258,7 @@ func create[R any](ctx context.Context, t *Tasks, s *session.Session, method str
 	h := &Handle[R]{read: read, f: newFollower(t, s, o)}
 	if created, ok := createdTask(raw); ok {
 		h.f.id, h.f.state = created.Task.TaskID, created.Task
+		t.log.Info("task created", "task", h.f.id, "method", method)
 		if created.Meta != nil && created.Meta.ModelImmediateResponse != nil {
 			h.immediate = *created.Meta.ModelImmediateResponse
 		}

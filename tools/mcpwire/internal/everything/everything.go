@@ -1,0 +1,86 @@
+// Package everything is a server with every feature of the protocol, for those who test clients and for the official
+// conformance suite, which asks for the features whose names start with test: what they return follows from what it
+// looks at.
+package everything
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"image"
+	"image/color"
+	"image/png"
+
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task"
+)
+
+// Server is the server, and what runs its tasks.
+type Server struct {
+	*server.Server
+	tasks *task.Manager
+}
+
+// New returns the server; its tasks are in a store, which belongs to the caller. Calls that are served by a way on
+// which the server can cut the connection call disconnect for that; it may be nil.
+func New(ctx context.Context, version string, store task.Store, cfg session.Config, disconnect func(context.Context) bool) (*Server, error) {
+	s, err := server.New(server.Config{
+		Info: mcp.Implementation{
+			Name: "mcpwire-everything", Version: version, Title: new("Everything"),
+			Description: new("Has every feature of the protocol, to test clients with."),
+			Icons:       []mcp.Icon{{Src: "data:image/png;base64," + base64.StdEncoding.EncodeToString(pixel()), MIMEType: new("image/png"), Sizes: []string{"1x1"}}},
+		},
+		Instructions: "Call the tool countdown as a task to see one at work.",
+		Session:      cfg,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if disconnect == nil {
+		disconnect = func(context.Context) bool { return false }
+	}
+	if err := errors.Join(addTools(s), addAsking(s), addTimed(s, disconnect), addResources(s), addPrompts(s)); err != nil {
+		return nil, err
+	}
+	tasks, err := task.New(ctx, task.Config{Store: store, Resume: s.Resume})
+	if err != nil {
+		return nil, err
+	}
+	s.OfferTasks(tasks, true)
+	return &Server{s, tasks}, nil
+}
+
+// Close ends all sessions and stops the tasks.
+func (s *Server) Close() error {
+	return errors.Join(s.Server.Close(), s.tasks.Close(context.Background()))
+}
+
+// pixel is a picture of one red pixel, as PNG.
+func pixel() []byte {
+	red := image.NewPaletted(image.Rect(0, 0, 1, 1), color.Palette{color.RGBA{R: 255, A: 255}})
+	var b bytes.Buffer
+	if err := png.Encode(&b, red); err != nil {
+		panic(err) // a buffer takes everything
+	}
+	return b.Bytes()
+}
+
+// silence is a sound of no length, as WAV: 8000 samples of 8 bits a second, and none of them.
+func silence() []byte {
+	return []byte("RIFF\x24\x00\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00\x40\x1f\x00\x00\x40\x1f\x00\x00\x01\x00\x08\x00data\x00\x00\x00\x00")
+}
+
+func picture() *mcp.ImageContent {
+	return &mcp.ImageContent{Data: base64.StdEncoding.EncodeToString(pixel()), MIMEType: "image/png"}
+}
+
+func sound() *mcp.AudioContent {
+	return &mcp.AudioContent{Data: base64.StdEncoding.EncodeToString(silence()), MIMEType: "audio/wav"}
+}
+
+func embedded(uri, mime, text string) *mcp.EmbeddedResource {
+	return &mcp.EmbeddedResource{Resource: &mcp.TextResourceContents{URI: uri, MIMEType: &mime, Text: text}}
+}

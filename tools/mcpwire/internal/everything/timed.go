@@ -1,0 +1,101 @@
+package everything
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/task/receiver"
+)
+
+// step is the time between two reports: longer than the interval within which a session merges them.
+const step = 120 * time.Millisecond
+
+// addTimed adds tools that take their time.
+func addTimed(s *server.Server, disconnect func(context.Context) bool) error {
+	_, err := server.AddTool(s, mcp.Tool{Name: "test_tool_with_logging", Description: new("Logs what it does.")},
+		func(ctx context.Context, c *server.Call, _ none) (string, error) {
+			for i, text := range []string{"Begun.", "At work.", "Done."} {
+				if err := pause(ctx, i); err != nil {
+					return "", err
+				}
+				if err := c.Log(ctx, mcp.LoggingLevelInfo, "everything", text); err != nil {
+					return "", err
+				}
+			}
+			return "Three messages were logged.", nil
+		})
+	_, err2 := server.AddTool(s, mcp.Tool{Name: "test_tool_with_progress", Description: new("Reports its progress.")},
+		func(ctx context.Context, c *server.Call, _ none) (string, error) {
+			for i := range 3 {
+				if err := pause(ctx, i); err != nil {
+					return "", err
+				}
+				if err := c.Progress(50*float64(i), 100, ""); err != nil {
+					return "", err
+				}
+			}
+			return "Progress was reported.", nil
+		})
+	_, err3 := server.AddTool(s, mcp.Tool{Name: "test_reconnection", Description: new("Cuts the connection before it answers.")},
+		func(ctx context.Context, c *server.Call, _ none) (string, error) {
+			cut := disconnect(ctx)
+			if err := pause(ctx, 1); err != nil {
+				return "", err
+			}
+			return fmt.Sprintf("The connection was cut: %v.", cut), nil
+		})
+	_, err4 := server.AddTool(s, mcp.Tool{Name: "countdown", Description: new("Counts down from a number, a second each, best as a task.")},
+		countdown, server.Tasks(receiver.Support{Mode: mcp.ToolExecutionTaskSupportOptional, Restartable: true, Immediate: "The countdown has begun."}))
+	return errors.Join(err, err2, err3, err4)
+}
+
+// pause waits a step, but not before the first one.
+func pause(ctx context.Context, i int) error {
+	if i == 0 {
+		return nil
+	}
+	return sleep(ctx, step)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// launch is what countdown asks when it is asked to.
+type launch struct {
+	Go bool `json:"go" jsonschema:"whether to go on"`
+}
+
+func countdown(ctx context.Context, c *server.Call, in struct {
+	From int  `json:"from" jsonschema:"how many seconds to count"`
+	Ask  bool `json:"ask,omitempty" jsonschema:"whether to ask the user before the end"`
+}) (string, error) {
+	for i := range in.From {
+		if err := c.Progress(float64(i), float64(in.From), fmt.Sprintf("%d …", in.From-i)); err != nil {
+			return "", err
+		}
+		if err := sleep(ctx, time.Second); err != nil {
+			return "", err
+		}
+	}
+	if in.Ask {
+		answer := launch{Go: true}
+		action, err := server.Elicit(ctx, c, "Is everything ready?", &answer)
+		if err != nil {
+			return "", err
+		}
+		if action != mcp.ElicitResultActionAccept || !answer.Go {
+			return "Called off.", nil
+		}
+	}
+	return "Lift-off!", nil
+}

@@ -1,0 +1,83 @@
+package everything
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/server"
+)
+
+// none is the arguments of tools that take none.
+type none = struct{}
+
+// terms and sum are what the tool add takes and gives.
+type terms struct {
+	A float64 `json:"a" jsonschema:"the first term"`
+	B float64 `json:"b" jsonschema:"the second term"`
+}
+
+type sum struct {
+	Sum float64 `json:"sum"`
+}
+
+// strict is a tool whose schema has many keywords of JSON Schema 2020-12.
+const strict = `{
+	"name": "json_schema_2020_12_tool",
+	"description": "Takes a contact and tells whether it is complete.",
+	"inputSchema": {
+		"$schema": "https://json-schema.org/draft/2020-12/schema",
+		"type": "object",
+		"$defs": {"address": {"$anchor": "addressDef", "type": "object", "properties": {"street": {"type": "string"}, "city": {"type": "string"}}}},
+		"properties": {
+			"name": {"type": "string"},
+			"address": {"$ref": "#/$defs/address"},
+			"contactMethod": {"type": "string", "enum": ["phone", "email"]},
+			"phone": {"type": "string"},
+			"email": {"type": "string"}
+		},
+		"allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
+		"if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
+		"then": {"required": ["phone"]},
+		"else": {"required": ["email"]},
+		"additionalProperties": false
+	}
+}`
+
+// addTools adds tools that answer at once.
+func addTools(s *server.Server) error {
+	var raw mcp.Tool
+	if err := codec.Unmarshal([]byte(strict), &raw); err != nil {
+		return err
+	}
+	_, err := s.AddRawTool(raw, func(context.Context, *server.Call, json.RawMessage) (*mcp.CallToolResult, error) {
+		return server.Text("The contact is complete."), nil
+	})
+	_, err2 := server.AddTool(s, mcp.Tool{
+		Name: "add", Title: new("Add"), Description: new("Adds two numbers."),
+		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: new(true), IdempotentHint: new(true), OpenWorldHint: new(false)},
+	}, func(_ context.Context, _ *server.Call, in terms) (sum, error) { return sum{in.A + in.B}, nil })
+	_, err3 := server.AddTool(s, mcp.Tool{Name: "test_error_handling", Description: new("Fails.")},
+		func(context.Context, *server.Call, none) (string, error) {
+			return "", errors.New("this tool always fails")
+		})
+	err = errors.Join(err, err2, err3)
+	for name, blocks := range map[string][]mcp.ContentBlock{
+		"test_simple_text":       {&mcp.TextContent{Text: "A text."}},
+		"test_image_content":     {picture()},
+		"test_audio_content":     {sound()},
+		"test_embedded_resource": {embedded("test://embedded-resource", "text/plain", "A text inside of a result.")},
+		"test_multiple_content_types": {
+			&mcp.TextContent{Text: "A text, a picture, a resource and a link."}, picture(),
+			embedded("test://mixed-content-resource", "application/json", `{"answer":42}`),
+			&mcp.ResourceLink{Name: "static-text", URI: "test://static-text"},
+		},
+	} {
+		_, failed := server.AddTool(s, mcp.Tool{Name: name, Description: new("Returns content.")},
+			func(context.Context, *server.Call, none) ([]mcp.ContentBlock, error) { return blocks, nil })
+		err = errors.Join(err, failed)
+	}
+	return err
+}
