@@ -19,7 +19,7 @@ import (
 func hi(context.Context, *server.Call, struct{}) (string, error) { return "hi", nil }
 
 // names returns the names of all tools, and how many pages they took.
-func (c *client) names() (names []string, pages int) {
+func (c *asker) names() (names []string, pages int) {
 	c.t.Helper()
 	var params mcp.PaginatedRequestParams
 	for {

@@ -17,8 +17,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/memory"
 )
 
-// client is a session with a server, and what came through it.
-type client struct {
+// asker is a session with a server, and what came through it.
+type asker struct {
 	*session.Session
 	t testing.TB
 
@@ -37,13 +37,13 @@ type side struct {
 }
 
 // connect opens a session with s, which ends with the test.
-func connect(t testing.TB, s *server.Server, with side) *client {
+func connect(t testing.TB, s *server.Server, with side) *asker {
 	t.Helper()
 	here, there := memory.Pair(memory.Options{})
 	if _, err := s.Serve(there); err != nil {
 		t.Fatal(err)
 	}
-	c := &client{t: t}
+	c := &asker{t: t}
 	cfg := &session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 		if req.IsNotification() {
 			c.mu.Lock()
@@ -96,7 +96,7 @@ func must[T any](v T, err error) T {
 }
 
 // call sends a request, and returns the result, or the code of the error.
-func (c *client) call(method, params string) (result string, code int64) {
+func (c *asker) call(method, params string) (result string, code int64) {
 	c.t.Helper()
 	var p codec.Encoder
 	if params != "" {
@@ -113,14 +113,14 @@ func (c *client) call(method, params string) (result string, code int64) {
 }
 
 // expect sends a request and compares its result.
-func (c *client) expect(method, params, want string) {
+func (c *asker) expect(method, params, want string) {
 	c.t.Helper()
 	got, _ := c.call(method, params)
 	same(c.t, method+" "+params, want, got)
 }
 
 // refused sends a request and compares the code of the error.
-func (c *client) refused(method, params string, want int64) {
+func (c *asker) refused(method, params string, want int64) {
 	c.t.Helper()
 	if got, code := c.call(method, params); code != want {
 		c.t.Errorf("%s %s: got code %d (%s), want %d", method, params, code, got, want)
@@ -144,7 +144,7 @@ func decoded(text string) any {
 }
 
 // heard returns the notifications with a method so far.
-func (c *client) heard(method string) (params []string) {
+func (c *asker) heard(method string) (params []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, n := range c.notices {

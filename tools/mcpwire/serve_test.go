@@ -1,0 +1,103 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
+)
+
+// The everything server is used over both transports: every list is read, a tool is called, and one is run as a task.
+func TestServe(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "mcpwire")
+	if text, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	options := &client.Options{Info: mcp.Implementation{Name: "test", Version: "1"}}
+	t.Run("stdio", func(t *testing.T) {
+		store := filepath.Join(t.TempDir(), "tasks")
+		c, err := client.Command(t.Context(), stdio.Command{Path: binary, Args: []string{"serve", "-store", store}}, options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		useEverything(t, c)
+	})
+	t.Run("http", func(t *testing.T) {
+		url := serveOverHTTP(t, "serve", "-http", "localhost:0")
+		c, err := client.Dial(t.Context(), url, options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		useEverything(t, c)
+	})
+}
+
+// serveOverHTTP runs the command until the test ends, and returns the URL that it prints.
+func serveOverHTTP(t *testing.T, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	r, w := io.Pipe()
+	ended := make(chan int, 1)
+	go func() { ended <- run(ctx, streams{strings.NewReader(""), w, io.Discard}, args) }()
+	t.Cleanup(func() {
+		cancel()
+		if code := <-ended; code != exitOK {
+			t.Errorf("the server ended with %d", code)
+		}
+	})
+	line, err := bufio.NewReader(r).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(strings.TrimPrefix(line, "serving at "))
+}
+
+func useEverything(t *testing.T, c *client.Client) {
+	t.Helper()
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	tools, resources, templates, prompts := 0, 0, 0, 0
+	for _, err := range c.Tools(ctx) {
+		tools += one(t, err)
+	}
+	for _, err := range c.Resources(ctx) {
+		resources += one(t, err)
+	}
+	for _, err := range c.ResourceTemplates(ctx) {
+		templates += one(t, err)
+	}
+	for _, err := range c.Prompts(ctx) {
+		prompts += one(t, err)
+	}
+	if tools < 15 || resources != 3 || templates != 1 || prompts != 4 {
+		t.Errorf("%d tools, %d resources, %d templates, %d prompts", tools, resources, templates, prompts)
+	}
+	result, err := c.CallTool(ctx, "add", map[string]float64{"a": 1, "b": 2})
+	if err != nil || string(result.StructuredContent) != `{"sum":3}` {
+		t.Errorf("add: %+v, %v", result, err)
+	}
+	handle, err := c.StartTool(ctx, "countdown", map[string]int{"from": 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result, err = handle.Result(ctx); err != nil || result.Content[0].(*mcp.TextContent).Text != "Lift-off!" {
+		t.Errorf("countdown: %+v, %v", result, err)
+	}
+}
+
+func one(t *testing.T, err error) int {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return 1
+}
