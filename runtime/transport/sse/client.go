@@ -250,7 +250,7 @@ func (c *Client) send(values context.Context, w *writing) error {
 	c.mu.Unlock()
 	sent := func() { w.once.Do(func() { close(w.out) }) }
 	for failures := 0; ; failures++ {
-		resp, err := c.end.Do(ctx, httpend.Request{Method: http.MethodPost, URL: c.post, Header: h.Clone(), Text: w.text, Sent: sent})
+		resp, err := c.end.Do(ctx, httpend.Request{Method: http.MethodPost, URL: c.post, Header: h, Text: w.text, Sent: sent})
 		if err == nil {
 			defer httpend.Discard(resp)
 			if resp.StatusCode/100 != 2 {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
 	"sync"
@@ -258,10 +257,7 @@ func (c *Client) post(p posting) (*http.Response, *epoch, error) {
 
 // postTo sends a message within a session.
 func (c *Client) postTo(ctx context.Context, ep *epoch, text []byte, sent func()) (*http.Response, error) {
-	h := ep.header()
-	h["Accept"] = acceptBoth
-	h["Content-Type"] = sendsJSON
-	return c.end.Do(ctx, httpend.Request{Method: http.MethodPost, URL: c.url, Header: h, Text: text, Sent: sent})
+	return c.end.Do(ctx, httpend.Request{Method: http.MethodPost, URL: c.url, Header: ep.posts, Text: text, Sent: sent})
 }
 
 // cancelled returns the exchange that a cancellation is about, or nil.
@@ -326,7 +322,7 @@ func (c *Client) shutDown() error {
 func (c *Client) remove(ep *epoch) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.end.Options.FlushTimeout)
 	defer cancel()
-	resp, err := c.end.Do(ctx, httpend.Request{Method: http.MethodDelete, URL: c.url, Header: ep.header()})
+	resp, err := c.end.Do(ctx, httpend.Request{Method: http.MethodDelete, URL: c.url, Header: ep.headers})
 	if err != nil {
 		c.end.Options.Logger.Info("session not ended at the server", "error", err)
 		return
@@ -337,13 +333,3 @@ func (c *Client) remove(ep *epoch) {
 		c.end.Options.Logger.Info("session not ended at the server", "error", status)
 	}
 }
-
-// The values of headers, which are shared and never changed.
-var (
-	acceptBoth   = []string{httpend.JSON + ", " + httpend.Events}
-	acceptEvents = []string{httpend.Events}
-	sendsJSON    = []string{httpend.JSON}
-)
-
-// header returns the headers that name a session and its revision. The map is the caller's.
-func (ep *epoch) header() http.Header { return maps.Clone(ep.headers) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"sync/atomic"
@@ -19,10 +20,11 @@ import (
 // epoch is what holds from one initialize to the next: the session at the server, if it has sessions, and the
 // revision.
 type epoch struct {
-	id       string // of the session; "" for none
-	revision string // that was negotiated; "" before that
-	headers  http.Header
-	result   []byte // of initialize
+	id       string      // of the session; "" for none
+	revision string      // that was negotiated; "" before that
+	headers  http.Header // that name them
+	posts    http.Header // and those that POSTs have besides
+	result   []byte      // of initialize
 	lost     atomic.Bool
 
 	listening atomic.Bool // there is a standing stream
@@ -32,13 +34,16 @@ type epoch struct {
 }
 
 func (c *Client) newEpoch(id, revision string) *epoch {
-	ep := &epoch{id: id, revision: revision, headers: make(http.Header, 4)}
+	ep := &epoch{id: id, revision: revision, headers: http.Header{}}
 	if id != "" {
 		ep.headers["Mcp-Session-Id"] = []string{id}
 	}
 	if revision != "" {
 		ep.headers["Mcp-Protocol-Version"] = []string{revision}
 	}
+	ep.posts = maps.Clone(ep.headers)
+	ep.posts["Accept"] = []string{httpend.JSON + ", " + httpend.Events}
+	ep.posts["Content-Type"] = []string{httpend.JSON}
 	ep.ctx, ep.end = context.WithCancelCause(c.end.Life())
 	return ep
 }

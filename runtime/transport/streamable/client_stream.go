@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"time"
 
@@ -98,8 +99,8 @@ func (s *stream) read(ctx context.Context, cancel context.CancelCauseFunc, resp 
 // connect resumes the stream, or opens the standing one.
 func (s *stream) connect(ctx context.Context) (*http.Response, error) {
 	s.after = 0
-	h := s.ep.header()
-	h["Accept"] = acceptEvents
+	h := maps.Clone(s.ep.headers)
+	h["Accept"] = []string{httpend.Events}
 	if s.last != "" {
 		h["Last-Event-Id"] = []string{s.last}
 	}

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/mcpwire/mcpwire/codec"
@@ -22,35 +23,14 @@ import (
 type Request struct {
 	Method string
 	URL    *url.URL
-	Header http.Header // of the protocol; owned by Do
+	Header http.Header // of the protocol; not changed
 	Text   []byte      // the message in its body, or nil
 	Sent   func()      // called when Text has gone out, maybe more than once; nil for nothing
 }
 
 // Do sends a request. The body of the answer must be closed, whatever its status.
 func (e *End) Do(ctx context.Context, r Request) (*http.Response, error) {
-	req := &http.Request{
-		Method: r.Method, URL: r.URL, Header: r.Header, Host: r.URL.Host,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-	}
-	for name, values := range e.Options.Header {
-		req.Header[http.CanonicalHeaderKey(name)] = values[:len(values):len(values)]
-	}
-	if host := req.Header.Get("Host"); host != "" {
-		req.Host = host
-	}
-	if r.Text != nil {
-		req.ContentLength = int64(len(r.Text))
-		req.GetBody = func() (io.ReadCloser, error) { return newBody(r.Text, r.Sent), nil }
-		req.Body = newBody(r.Text, r.Sent)
-	}
-	req = req.WithContext(ctx)
-	if e.Options.Prepare != nil {
-		if err := e.Options.Prepare(req); err != nil {
-			return nil, fmt.Errorf("preparing an HTTP request: %w", err)
-		}
-	}
-	resp, err := e.client.Do(req)
+	resp, err := e.do(ctx, r)
 	if err == nil {
 		e.stalls.Store(0)
 	}
@@ -58,6 +38,48 @@ func (e *End) Do(ctx context.Context, r Request) (*http.Response, error) {
 		return nil, context.Cause(ctx)
 	}
 	return resp, err
+}
+
+// do sends a request. Where a client of our own has nothing to add, its transport does it alone, which is cheaper.
+func (e *End) do(ctx context.Context, r Request) (*http.Response, error) {
+	if e.own != nil && r.URL.User == nil && len(e.Options.Header) == 0 && e.Options.Prepare == nil {
+		resp, err := e.own.RoundTrip(r.with(ctx))
+		if err != nil {
+			return nil, fmt.Errorf("%s %s: %w", r.Method, r.URL.Redacted(), err)
+		}
+		if resp.StatusCode/100 != 3 || resp.Header.Get("Location") == "" {
+			return resp, nil
+		}
+		Discard(resp) // the client follows, or says why not
+	}
+	req := r.with(ctx)
+	req.Header = req.Header.Clone()
+	for name, values := range e.Options.Header {
+		req.Header[http.CanonicalHeaderKey(name)] = slices.Clone(values)
+	}
+	if host := req.Header.Get("Host"); host != "" {
+		req.Host = host
+	}
+	if e.Options.Prepare != nil {
+		if err := e.Options.Prepare(req); err != nil {
+			return nil, fmt.Errorf("preparing an HTTP request: %w", err)
+		}
+	}
+	return e.client.Do(req)
+}
+
+// with returns the request as the HTTP library has it.
+func (r Request) with(ctx context.Context) *http.Request {
+	req := &http.Request{
+		Method: r.Method, URL: r.URL, Header: r.Header, Host: r.URL.Host,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}
+	if r.Text != nil {
+		req.ContentLength = int64(len(r.Text))
+		req.GetBody = func() (io.ReadCloser, error) { return newBody(r.Text, r.Sent), nil }
+		req.Body = newBody(r.Text, r.Sent)
+	}
+	return req.WithContext(ctx)
 }
 
 // body is a message on its way.
@@ -112,11 +134,14 @@ func (e *End) ReadAll(resp *http.Response) ([]byte, error) {
 	if resp.ContentLength > int64(limit) {
 		return nil, fmt.Errorf("%w: an answer of %d bytes", transport.ErrTooLong, resp.ContentLength)
 	}
-	size := bytes.MinRead
 	if resp.ContentLength >= 0 {
-		size += int(resp.ContentLength) // the reader wants room to see the end
+		text := make([]byte, resp.ContentLength)
+		if _, err := io.ReadFull(resp.Body, text); err != nil {
+			return nil, fmt.Errorf("%w: %w", httpclient.ErrCut, err)
+		}
+		return text, nil
 	}
-	buf := bytes.NewBuffer(make([]byte, 0, size))
+	var buf bytes.Buffer
 	_, err := buf.ReadFrom(io.LimitReader(resp.Body, int64(limit)+1))
 	switch {
 	case err != nil:

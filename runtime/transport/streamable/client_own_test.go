@@ -1,0 +1,79 @@
+package streamable_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
+)
+
+// These tests are with the HTTP client that a Client has of its own, over the loopback interface.
+
+func TestClientWithItsOwnHTTPClient(t *testing.T) {
+	f := &fake{t: t, begin: time.Now(), revision: "2025-11-25"}
+	before := runtime.NumGoroutine()
+	var paths, users []string
+	mux := http.NewServeMux()
+	mux.Handle("/mcp", f)
+	mux.HandleFunc("/moved", func(w http.ResponseWriter, r *http.Request) {
+		user, _, _ := r.BasicAuth()
+		paths, users = append(paths, r.Method), append(users, user)
+		w.Header().Set("Location", "/mcp")
+		w.WriteHeader(http.StatusTemporaryRedirect)
+	})
+	mux.HandleFunc("/away", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Location", strings.Replace("http://"+r.Host, "127.0.0.1", "localhost", 1)+"/mcp")
+		w.WriteHeader(http.StatusPermanentRedirect)
+	})
+	server := httptest.NewServer(mux)
+	connect := func(serverURL string) (*session.Session, error) {
+		c, err := streamable.Dial(serverURL, streamable.ClientOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return session.Connect(t.Context(), c, &mcp.InitializeRequestParams{}, nil)
+	}
+	for _, serverURL := range []string{
+		server.URL + "/mcp", server.URL + "/moved", strings.Replace(server.URL, "http://", "http://ann:secret@", 1) + "/moved",
+	} {
+		s, err := connect(serverURL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if err := s.Ping(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(users) == 0 || users[0] != "" || users[len(users)-1] != "ann" {
+		t.Errorf("the users of %d redirected requests are %q", len(paths), users)
+	}
+	if _, err := connect(server.URL + "/away"); !errors.Is(err, httpclient.ErrRedirect) {
+		t.Errorf("a redirect to another origin: %v", err)
+	}
+	server.Close()
+	_, err := connect(strings.Replace(server.URL, "http://", "http://ann:secret@", 1))
+	if err == nil || strings.Contains(fmt.Sprint(err), "secret") {
+		t.Errorf("a server that is gone: %v", err)
+	}
+	// The goroutines of connections end soon after those are closed.
+	for end := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; runtime.Gosched() {
+		if time.Now().After(end) {
+			stacks := make([]byte, 1<<16)
+			t.Fatalf("%d goroutines are left of %d:\n%s", runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])
+		}
+	}
+}
