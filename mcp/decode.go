@@ -5344,7 +5344,7 @@ func (x *ElicitResultContentValueList) DecodeJSON(r *codec.Reader) { x.Value = r
 
 // DecodeJSON reads the value.
 func (x *ElicitResultContentValueScalar) DecodeJSON(r *codec.Reader) {
-	x.Value = r.Scalar(codec.ScalarString | codec.ScalarInteger | codec.ScalarBool)
+	x.Value = r.Scalar(codec.ScalarString | codec.ScalarNumber | codec.ScalarBool)
 }
 
 // DecodeJSON reads the value.

@@ -23,6 +23,7 @@ type Override struct {
 	//	add       definition Def has the optional member Member, of shape Ref or Type, in Revision
 	//	struct    definition Def, an open object, becomes a struct that keeps its members
 	//	tag       member Member of definition Def always has the string value Value
+	//	widen     the values of member Member of definition Def, or those in it, that are integers may be of Type: "number"
 	//	name      the definition, inline shape or enum value at At ("Def", "Def/member", "Def/member=value") gets the Go name As
 	//	field     the member at At gets the Go name As
 	//	direction the method Method is sent by From: "client", "server" or "both"
@@ -69,19 +70,22 @@ func ParseOverrides(file string, src []byte) (*Overrides, error) {
 	}
 	needs := map[string][]string{
 		"rename": {"def", "as"}, "refer": {"at", "as"}, "add": {"def", "member", "revision"}, "struct": {"def"},
-		"tag": {"def", "member", "value"}, "name": {"at", "as"}, "field": {"at", "as"}, "direction": {"method", "from"},
+		"tag": {"def", "member", "value"}, "widen": {"def", "member", "type"}, "name": {"at", "as"}, "field": {"at", "as"}, "direction": {"method", "from"},
 	}
 	for i, row := range o.Rows {
-		fields := map[string]string{"def": row.Def, "as": row.As, "at": row.At, "member": row.Member, "value": row.Value,
+		fields := map[string]string{"def": row.Def, "as": row.As, "at": row.At, "member": row.Member, "value": row.Value, "type": row.Type,
 			"revision": row.Revision, "method": row.Method, "from": row.From, "reason": row.Reason}
 		need, ok := needs[row.Rule]
 		if !ok {
-			return nil, o.errorf(i, "rule %q is none of rename, refer, add, struct, tag, name, field, direction", row.Rule)
+			return nil, o.errorf(i, "rule %q is none of rename, refer, add, struct, tag, widen, name, field, direction", row.Rule)
 		}
 		for _, f := range append(need, "reason") {
 			if fields[f] == "" {
 				return nil, o.errorf(i, "a %s row needs %q", row.Rule, f)
 			}
+		}
+		if row.Rule == "widen" && row.Type != "number" {
+			return nil, o.errorf(i, "type %q: integers can only become number", row.Type)
 		}
 		if row.Rule == "direction" && !slices.Contains([]string{"client", "server", "both"}, row.From) {
 			return nil, o.errorf(i, "from is %q; it must be client, server or both", row.From)
@@ -233,6 +237,29 @@ func (o *Overrides) merged(g *Graph) error {
 		}
 		row.used = true
 		obj.Member(row.Member).Tag, _ = json.Marshal(row.Value)
+	}
+	return o.widen(g)
+}
+
+// widen applies the widen rows.
+func (o *Overrides) widen(g *Graph) error {
+	for i, row := range o.Rows {
+		if row.Rule != "widen" || g.Defs[row.Def] == nil {
+			continue
+		}
+		obj, ok := g.Defs[row.Def].Node.(*Object)
+		if !ok || obj.Member(row.Member) == nil {
+			return o.errorf(i, "definition %q has no member %q", row.Def, row.Member)
+		}
+		m := obj.Member(row.Member)
+		m.Node = rewrite(m.Node, func(n Node) Node {
+			s, ok := n.(*Scalar)
+			if !ok || s.Kinds&(KindInteger|KindNumber) != KindInteger {
+				return n
+			}
+			row.used = true
+			return &Scalar{s.pos, s.Kinds | KindNumber}
+		})
 	}
 	return nil
 }
