@@ -1,0 +1,92 @@
+package boltevents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.etcd.io/bbolt"
+)
+
+// maxBatch is how many writes share a transaction.
+const maxBatch = 256
+
+// write is a change on its way to the disk.
+type write struct {
+	f    func(*bbolt.Tx) error
+	done chan error // holds one
+}
+
+// do makes a change, and returns when it is on the disk.
+func (s *Store) do(ctx context.Context, f func(*bbolt.Tx) error) error {
+	w := &write{f, make(chan error, 1)}
+	select {
+	case s.writes <- w:
+	case <-s.closing:
+		return ErrClosed
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	select {
+	case err := <-w.done:
+		return err
+	case <-s.closing:
+	}
+	s.writer.Wait() // it may have been among the last
+	select {
+	case err := <-w.done:
+		return err
+	default:
+		return ErrClosed
+	}
+}
+
+// write makes changes, as many as there are at once, until the store is closed.
+func (s *Store) write() {
+	for {
+		select {
+		case w := <-s.writes:
+			s.commit(s.gather(w))
+		case <-s.closing:
+			return
+		}
+	}
+}
+
+// gather returns a write and those that wait behind it.
+func (s *Store) gather(first *write) []*write {
+	batch := []*write{first}
+	for len(batch) < maxBatch {
+		select {
+		case w := <-s.writes:
+			batch = append(batch, w)
+		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+var errOther = errors.New("boltevents: another write of the transaction has failed")
+
+// commit makes the changes of a batch, in one transaction if none of them fails, else each in its own.
+func (s *Store) commit(batch []*write) {
+	err := s.db.Update(func(tx *bbolt.Tx) error {
+		for _, w := range batch {
+			if err := w.f(tx); err != nil {
+				return fmt.Errorf("%w: %w", errOther, err)
+			}
+		}
+		return nil
+	})
+	for _, w := range batch {
+		own := err
+		if errors.Is(err, errOther) {
+			own = s.db.Update(w.f)
+		}
+		if own != nil {
+			own = fmt.Errorf("boltevents: %w", own)
+		}
+		w.done <- own
+	}
+}

@@ -1,0 +1,135 @@
+package streamable_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltevents"
+)
+
+// A server that is restarted goes on with its sessions and streams. What was being served is answered with an error
+// that says so.
+func TestServerRestarts(t *testing.T) {
+	for name, orderly := range map[string]bool{"killed": false, "shut down": true} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "events.db")
+			synctest.Test(t, func(t *testing.T) { restart(t, path, orderly) })
+		})
+	}
+}
+
+func restart(t *testing.T, path string, orderly bool) {
+	open := func() *boltevents.Store {
+		store, err := boltevents.Open(path, boltevents.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return store
+	}
+	store := open()
+	s := serve(t, streamable.HandlerOptions{Store: store})
+	id := s.opened(hello)
+	stream := s.events("POST", call(1, "progress"), "MCP-Session-Id", id)
+	for range 3 {
+		stream.next() // the first one is no message
+	}
+	half := stream.id
+	stream.messages()
+	waiting := s.events("POST", call(2, "wait"), "MCP-Session-Id", id)
+	<-s.tools.started
+	if _, err := waiting.next(); err != nil {
+		t.Fatal(err)
+	}
+	s.changeList()
+	ended := s.opened(hello)
+	if got := s.status("DELETE", "", "MCP-Session-Id", ended); got != 204 {
+		t.Errorf("delete: %d", got)
+	}
+	waiting.body.Close()
+	if orderly {
+		if err := s.handler.Shutdown(soon(t)); err != nil {
+			t.Error(err)
+		}
+	}
+	store.Close() // nothing is kept any more
+	s.stop()
+
+	store = open()
+	defer store.Close()
+	s = serve(t, streamable.HandlerOptions{Store: store})
+	defer s.stop()
+	if diff := cmp.Diff([]string{progress(1, 3), progress(1, 4), progress(1, 5), result(1)},
+		s.events("GET", "", "MCP-Session-Id", id, "Last-Event-ID", half).messages()); diff != "" {
+		t.Errorf("a stream that was complete (-want +got):\n%s", diff)
+	}
+	got := s.events("GET", "", "MCP-Session-Id", id, "Last-Event-ID", waiting.id).messages()
+	if len(got) != 1 || !strings.Contains(got[0], fmt.Sprintf(`"id":2,"error":{"code":%d`, session.CodeClosing)) {
+		t.Errorf("a stream that was not: %q", got)
+	}
+	standing := s.events("GET", "", "MCP-Session-Id", id, "Last-Event-ID", "0-0")
+	if got := standing.message(); got != listChanged {
+		t.Errorf("the standing stream: %s", got)
+	}
+	s.changeList()
+	if got := standing.message(); got != listChanged {
+		t.Errorf("the standing stream goes on with %s", got)
+	}
+	asked := s.events("POST", call(3, "sample"), "MCP-Session-Id", id)
+	if got := asked.message(); !strings.Contains(got, "sampling/createMessage") {
+		t.Errorf("the client is not known any more: %s", got)
+	}
+	for _, old := range []string{half, waiting.id} {
+		if name, _, _ := strings.Cut(old, "-"); strings.HasPrefix(asked.id, name+"-") {
+			t.Errorf("a new stream has id %s, an old one %s", asked.id, old)
+		}
+	}
+	if got := s.status("POST", hello, "MCP-Session-Id", id); got != 200 {
+		t.Errorf("initialize again: %d", got)
+	}
+	if got := s.status("POST", call(4, "echo"), "MCP-Session-Id", ended); got != 404 {
+		t.Errorf("a session that had ended: %d", got)
+	}
+}
+
+// A session that is kept is loaded once, for its principal.
+func TestServerLoadsASessionOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "events.db")
+	synctest.Test(t, func(t *testing.T) {
+		store, err := boltevents.Open(path, boltevents.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		opening := streamable.Opening{Revision: "2025-11-25", Client: []byte(`{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`)}
+		for id, principal := range map[string]string{"kept": "", "foreign": "ann"} {
+			opening.Principal = principal
+			if err := store.Keep(t.Context(), id, opening); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := serve(t, streamable.HandlerOptions{Store: store})
+		defer s.stop()
+		got := make(chan string)
+		for i := range 8 {
+			go func() { got <- s.text(call(i, "echo"), "MCP-Session-Id", "kept") }() // ends with the answer
+		}
+		for range 8 {
+			if text := <-got; !strings.Contains(text, `"result"`) {
+				t.Error(text)
+			}
+		}
+		if n := len(s.tools.sessions); n != 1 {
+			t.Errorf("loaded %d times", n)
+		}
+		if got := s.status("POST", call(1, "echo"), "MCP-Session-Id", "foreign"); got != 404 {
+			t.Errorf("the session of another principal: %d", got)
+		}
+	})
+}

@@ -1,0 +1,198 @@
+// Package streamabletest has the suite that every event store of package streamable passes.
+package streamabletest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
+)
+
+// Run checks that stores keep the contract of [streamable.EventStore]. Open is called once per subtest, is told how many
+// bytes of events a session may have, and returns a new store, which it closes in the end itself.
+func Run(t *testing.T, open func(t *testing.T, sessionBytes int) streamable.EventStore) {
+	for _, test := range []struct {
+		name string
+		run  func(t *testing.T, s streamable.EventStore)
+	}{
+		{"events come back in order", inOrder},
+		{"streams and sessions are apart", apart},
+		{"what was never there is unknown", unknown},
+		{"a session is forgotten with its streams", forgotten},
+		{"the oldest events are dropped first", bounded},
+		{"many write at once", parallel},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, open(t, 64<<10)) })
+	}
+}
+
+// RunSessions checks that stores keep the contract of [streamable.SessionStore], beside that of Run. Open opens the same
+// store each time that it is called, and closes the one before.
+func RunSessions(t *testing.T, open func(t *testing.T) streamable.SessionStore) {
+	ctx := t.Context()
+	opening := streamable.Opening{Principal: "ann", Revision: "2025-11-25", Client: []byte(`{"a":1}`)}
+	s := open(t)
+	if _, _, err := s.Load(ctx, "s"); !errors.Is(err, streamable.ErrUnknown) {
+		t.Errorf("an unknown session: %v", err)
+	}
+	last := streamable.Event{Number: 2, Text: []byte("two"), Last: true}
+	for _, err := range []error{
+		s.Keep(ctx, "s", opening),
+		s.Append(ctx, "s", "0", streamable.Event{Number: 1, Text: []byte("zero")}),
+		s.Begin(ctx, "s", "1", []byte("asked")),
+		s.Append(ctx, "s", "1", streamable.Event{Number: 1, Text: []byte("one")}),
+		s.Append(ctx, "s", "1", last),
+		s.Begin(ctx, "s", "2", []byte("asked too")),
+		s.Append(ctx, "other", "1", last),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for reopened := range 2 {
+		if reopened == 1 {
+			s = open(t)
+		}
+		got, streams, err := s.Load(ctx, "s")
+		if diff := cmp.Diff(opening, got); diff != "" || err != nil {
+			t.Errorf("%v, (-want +got):\n%s", err, diff)
+		}
+		want := []streamable.KeptStream{
+			{Stream: "0", Last: streamable.Event{Number: 1}},
+			{Stream: "1", Message: []byte("asked"), Last: streamable.Event{Number: 2, Last: true}},
+			{Stream: "2", Message: []byte("asked too")},
+		}
+		if diff := cmp.Diff(want, streams); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		check(t, s, "s", "1", 1, []streamable.Event{last})
+		if _, _, err := s.Load(ctx, "other"); !errors.Is(err, streamable.ErrUnknown) {
+			t.Errorf("a session that was not kept: %v", err)
+		}
+	}
+	s = open(t)
+	if err := s.Forget(ctx, "s"); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := open(t).Load(ctx, "s"); !errors.Is(err, streamable.ErrUnknown) {
+		t.Errorf("a forgotten session: %v", err)
+	}
+}
+
+// event is an event with some text.
+func event(n uint64) streamable.Event {
+	return streamable.Event{Number: n, Text: fmt.Appendf(nil, `{"n":%d}`, n)}
+}
+
+func add(t *testing.T, s streamable.EventStore, session, stream string, e streamable.Event) {
+	t.Helper()
+	if err := s.Append(context.Background(), session, stream, e); err != nil {
+		t.Error(err)
+	}
+}
+
+// check compares the events of a stream after a number.
+func check(t *testing.T, s streamable.EventStore, session, stream string, after uint64, want []streamable.Event) {
+	t.Helper()
+	got, err := s.Events(context.Background(), session, stream, after)
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("%s of %s after %d: %v, (-want +got):\n%s", stream, session, after, err, diff)
+	}
+}
+
+func inOrder(t *testing.T, s streamable.EventStore) {
+	var want []streamable.Event
+	for n := range uint64(20) {
+		e := event(n + 1)
+		if n == 19 {
+			e.Text, e.Last = nil, true
+		}
+		want = append(want, e)
+		add(t, s, "s", "1", e)
+	}
+	for after := range uint64(20) {
+		check(t, s, "s", "1", after, want[after:])
+	}
+	check(t, s, "s", "1", 20, nil)
+}
+
+func apart(t *testing.T, s streamable.EventStore) {
+	for _, session := range []string{"s", "ss"} {
+		for _, stream := range []string{"1", "11", "10"} {
+			e := event(1)
+			e.Text = []byte(session + stream)
+			add(t, s, session, stream, e)
+		}
+	}
+	for _, session := range []string{"s", "ss"} {
+		for _, stream := range []string{"1", "11", "10"} {
+			check(t, s, session, stream, 0, []streamable.Event{{Number: 1, Text: []byte(session + stream)}})
+		}
+	}
+}
+
+func unknown(t *testing.T, s streamable.EventStore) {
+	add(t, s, "s", "1", event(1))
+	for _, id := range [][2]string{{"s", "2"}, {"t", "1"}, {"", ""}} {
+		if _, err := s.Events(t.Context(), id[0], id[1], 0); !errors.Is(err, streamable.ErrUnknown) {
+			t.Errorf("%q: %v", id, err)
+		}
+	}
+}
+
+func forgotten(t *testing.T, s streamable.EventStore) {
+	add(t, s, "s", "1", event(1))
+	add(t, s, "t", "1", event(1))
+	for range 2 {
+		if err := s.Forget(t.Context(), "s"); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := s.Events(t.Context(), "s", "1", 0); !errors.Is(err, streamable.ErrUnknown) {
+		t.Errorf("forgotten: %v", err)
+	}
+	check(t, s, "t", "1", 0, []streamable.Event{event(1)})
+}
+
+func bounded(t *testing.T, s streamable.EventStore) {
+	add(t, s, "t", "1", event(1))
+	add(t, s, "s", "0", event(1))
+	long := streamable.Event{Text: []byte(strings.Repeat("x", 10<<10))}
+	for n := range uint64(20) {
+		long.Number = n + 1
+		add(t, s, "s", "1", long)
+	}
+	got, err := s.Events(t.Context(), "s", "1", 0)
+	if err != nil || len(got) < 3 || len(got) > 6 || got[len(got)-1].Number != 20 {
+		t.Errorf("%d events are left, %v", len(got), err)
+	}
+	for i, e := range got {
+		if e.Number != got[0].Number+uint64(i) {
+			t.Errorf("event %d has number %d", i, e.Number)
+		}
+	}
+	if _, err := s.Events(t.Context(), "s", "0", 0); !errors.Is(err, streamable.ErrUnknown) {
+		t.Errorf("the oldest stream: %v", err)
+	}
+	check(t, s, "t", "1", 0, []streamable.Event{event(1)})
+}
+
+func parallel(t *testing.T, s streamable.EventStore) {
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			stream := fmt.Sprint(i)
+			for n := range uint64(20) {
+				add(t, s, "s", stream, event(n+1))
+				check(t, s, "s", stream, n, []streamable.Event{event(n + 1)})
+			}
+		})
+	}
+	wg.Wait()
+}
