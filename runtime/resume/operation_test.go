@@ -1,0 +1,164 @@
+package resume_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/resume"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/session/sessiontest"
+)
+
+// connect returns a client of a server that answers requests with a script, one step each, and notes
+// ids and params.
+func connect(t *testing.T, script ...any) (*session.Session, func() (params, ids []string)) {
+	var ids, params []string
+	c, _ := sessiontest.Pair(t, sessiontest.Side{}, sessiontest.Side{
+		Server: mcp.ServerCapabilities{Tools: new(mcp.ServerCapabilitiesTools)},
+		Config: session.Config{Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
+			if req.IsNotification() {
+				return nil, nil
+			}
+			ids, params = append(ids, req.ID.String()), append(params, req.Method+" "+string(req.Params))
+			step := script[0]
+			script = script[1:]
+			if err, ok := step.(error); ok {
+				return nil, err
+			}
+			return session.Raw(step.(string)), nil
+		}},
+	})
+	return c, func() ([]string, []string) { return params, ids }
+}
+
+// odd is a token that nobody would make up, as JSON.
+const odd = `" \"ä\u0000/{\n"`
+
+func parts(t *testing.T, o *resume.Operation) (list []string) {
+	t.Helper()
+	for part, err := range o.Parts(t.Context()) {
+		if err != nil {
+			list = append(list, fmt.Sprint(jsonrpc.CodeOf(err)))
+		} else {
+			list = append(list, string(part))
+		}
+	}
+	return list
+}
+
+// Proves RESUME-03, RESUME-09, RESUME-11, RESUME-13, RESUME-14.
+func TestAnOperationGoesOnUntilNoTokenComes(t *testing.T) {
+	one, two, three := `{"content":[1],"nextResumeToken":`+odd+`}`, `{"content":[2],"nextResumeToken":""}`, `{"content":[3]}`
+	c, got := connect(t, one, two, three)
+	o, err := resume.Start(c, "tools/call", &mcp.CallToolRequestParams{Name: "long", Arguments: json.RawMessage(`{"a":1}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{one, two, three}, parts(t, o)); diff != "" {
+		t.Errorf("parts (-want +got):\n%s", diff)
+	}
+	params, ids := got()
+	want := []string{
+		`tools/call {"arguments":{"a":1},"name":"long"}`,
+		`tools/call {"arguments":{"a":1},"name":"long","resumeToken":` + odd + `}`,
+		`tools/call {"arguments":{"a":1},"name":"long","resumeToken":""}`,
+	}
+	if diff := cmp.Diff(want, params); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+	slices.Sort(ids)
+	if n := len(slices.Compact(ids)); n != 3 {
+		t.Errorf("%d different ids", n)
+	}
+}
+
+// Proves RESUME-10.
+func TestTheTokenOfAnOperationThatIsOverIsNotSent(t *testing.T) {
+	refused := &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "expired"}
+	c, got := connect(t, `{"nextResumeToken":"t"}`, `{}`, refused)
+	o, err := resume.Start(c, "x/long", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := o.Token(); ok {
+		t.Error("there is a token before there is one")
+	}
+	for range 2 {
+		if _, err := o.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := o.Next(t.Context()); err != resume.ErrOver {
+		t.Errorf("got %v", err)
+	}
+	if token, ok := o.Token(); ok {
+		t.Errorf("there is a token still: %q", token)
+	}
+	again, err := resume.Resume(c, "x/long", session.Raw(`{}`), "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"-32602"}, parts(t, again)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := parts(t, again); got != nil {
+		t.Errorf("after a refusal: %q", got)
+	}
+	params, _ := got()
+	if diff := cmp.Diff([]string{`x/long {}`, `x/long {"resumeToken":"t"}`, `x/long {"resumeToken":"t"}`}, params); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Proves RESUME-14.
+func TestAnOperationIsKeptOverAReconnect(t *testing.T) {
+	c, _ := connect(t, `{"nextResumeToken":"t"}`)
+	o, err := resume.Start(c, "x/long", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.Next(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	if _, err := o.Next(t.Context()); !errors.Is(err, session.ErrClosed) {
+		t.Errorf("got %v", err)
+	}
+	token, ok := o.Token()
+	if !ok || token != "t" {
+		t.Fatalf("the token is %q, %v", token, ok)
+	}
+	c, _ = connect(t, `{"end":true}`)
+	o, err = resume.Resume(c, "x/long", nil, token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{`{"end":true}`}, parts(t, o)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestWhatCannotBeAnOperation(t *testing.T) {
+	c, _ := connect(t, `{"nextResumeToken":1}`)
+	for _, params := range []string{`[]`, `{"resumeToken":"t"}`} {
+		if _, err := resume.Start(c, "x/long", session.Raw(params)); err == nil {
+			t.Errorf("%s are params", params)
+		}
+	}
+	o, err := resume.Start(c, "x/long", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.Next(t.Context()); err == nil {
+		t.Error("a number is a token")
+	}
+}
