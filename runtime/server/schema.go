@@ -1,11 +1,13 @@
 package server
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	infer "github.com/google/jsonschema-go/jsonschema"
@@ -119,6 +121,9 @@ func (s *schema) check(text json.RawMessage) (faults string) {
 	if err := codec.Unmarshal(text, value.Of(&v)); err != nil {
 		return err.Error()
 	}
+	if n, ok := unwieldy(v); ok {
+		return "the number " + n[:min(len(n), 20)] + " is out of range"
+	}
 	err := s.compiled.Validate(v)
 	if err == nil {
 		return ""
@@ -130,6 +135,33 @@ func (s *schema) check(text json.RawMessage) (faults string) {
 	var b strings.Builder
 	describe(&b, invalid, message.NewPrinter(language.English))
 	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// maxNumber is how many digits, and what exponent, numbers may have: more than any float64. The validator calculates
+// with fractions, whose size is that of the exponent.
+const maxNumber = 400
+
+// unwieldy finds a number that would take the validator long.
+func unwieldy(v any) (n string, ok bool) {
+	switch v := v.(type) {
+	case json.Number:
+		digits, exponent, _ := strings.Cut(strings.ToLower(string(v)), "e")
+		e, err := strconv.Atoi(cmp.Or(exponent, "0"))
+		return string(v), err != nil || len(digits) > maxNumber || max(e, -e) > maxNumber
+	case []any:
+		for _, element := range v {
+			if n, ok = unwieldy(element); ok {
+				return n, ok
+			}
+		}
+	case map[string]any:
+		for _, member := range v {
+			if n, ok = unwieldy(member); ok {
+				return n, ok
+			}
+		}
+	}
+	return "", false
 }
 
 // describe writes the innermost causes, each with the JSON pointer of the value that it is about.

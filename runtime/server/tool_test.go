@@ -67,6 +67,9 @@ func TestFaultsOfAToolAreForTheModel(t *testing.T) {
 		{`{"a":1,"b":2,"notes":["x",7]}`, "/notes/1: got number, want string"},
 		{`{"A":1,"a":1,"b":2}`, "'A'"},
 		{`{"a":99999999999999999999,"b":2}`, "/a: "},
+		{`{"a":1e999999,"b":2}`, "the number 1e999999 is out of range"},
+		{`{"a":1e-99999999999999999999,"b":2}`, "the number 1e-99999999999999999 is out of range"},
+		{`{"notes":[` + strings.Repeat("9", 500) + `]}`, "is out of range"},
 		{`{"a":13,"b":2}`, "13 brings bad luck"},
 	} {
 		result, code := c.call("tools/call", `{"name":"add","arguments":`+tt.arguments+`}`)

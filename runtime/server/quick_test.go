@@ -1,0 +1,78 @@
+package server
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/value"
+)
+
+// quickSchemas are such as the quick check knows, and the reasons why it may not know one.
+var quickSchemas = []string{
+	`{"type":"object","properties":{"a":{"type":"integer","minimum":-3,"maximum":255},"b":{"type":["null","string"]},"c":{"type":"array","items":{"type":"number"}}},"required":["a","b"],"additionalProperties":false}`,
+	`{"type":"object","properties":{"a":{"type":"object","properties":{"a":{"type":"boolean"}},"required":["a"]}},"additionalProperties":{"type":"array","items":{"type":["integer","boolean"]}}}`,
+	`{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","required":["a","é"],"properties":{"a":true,"b":{}},"additionalProperties":{"not":{}}}`,
+	`{"type":"object","properties":{"a":{"type":["integer","number"]},"b":{"type":"integer"},"c":{"type":"null"}}}`,
+	`{"type":"object","additionalProperties":{"type":"object","additionalProperties":{"type":"string"}}}`,
+}
+
+func TestQuickDoesNotKnowAllKeywords(t *testing.T) {
+	for _, text := range quickSchemas {
+		if s, err := compile(json.RawMessage(text)); err != nil || s.quick == nil {
+			t.Errorf("%s: not known, %v", text, err)
+		}
+	}
+	for _, text := range []string{
+		`{"type":"object","minProperties":1}`, `{"type":"object","properties":{"a":{"type":"string","pattern":"x"}}}`,
+		`{"type":"object","properties":{"a":false}}`, `{"type":"object","properties":{"a":{"minimum":1.5}}}`,
+		`{"type":"object","properties":{"a":{"type":"string","format":"date"}}}`, `{"type":"object","properties":{"a":{"$ref":"#"}}}`,
+		`{"$schema":"http://json-schema.org/draft-07/schema#","type":"object"}`, `{"type":"object","$defs":{}}`,
+	} {
+		if s, err := compile(json.RawMessage(text)); err != nil || s.quick != nil {
+			t.Errorf("%s: known, %v", text, err)
+		}
+	}
+}
+
+// FuzzQuick holds the quick check against the validator: what it admits is valid.
+func FuzzQuick(f *testing.F) {
+	for _, text := range []string{
+		`{"a":1,"b":null}`, `{"a":255,"b":"x","c":[1,2.5]}`, `{"a":256,"b":"x"}`, `{"a":-4,"b":null}`, `{"a":1.0,"b":null}`, `{"a":1e2,"b":null}`,
+		`{"a":1,"b":null,"d":1}`, `{"b":null}`, `[]`, `{}`, `null`, `{"a":{"a":true}}`, `{"a":{}}`, `{"x":[1,true]}`, `{"x":[1.5]}`, `{"x":{"y":"z"}}`,
+		`{"a":1,"\u00e9":2}`, `{"\u0061":1,"é":2}`, `{"a":99999999999999999999,"b":1e400}`, `{"a":1,"a":2,"b":null}`, `{"a":1,"b":"\ud800"}`, `{"c":null}`,
+	} {
+		f.Add(text)
+	}
+	var schemas []*schema
+	for _, text := range quickSchemas {
+		s, err := compile(json.RawMessage(text))
+		if err != nil {
+			f.Fatal(err)
+		}
+		schemas = append(schemas, s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		var v any
+		err := codec.Unmarshal([]byte(text), value.Of(&v))
+		for i, s := range schemas {
+			quick := s.quick.admits(json.RawMessage(text))
+			if quick && err != nil {
+				// Names that are there twice have been refused before arguments come here.
+				if codec.Valid([]byte(text)) == nil {
+					t.Errorf("%s admits what cannot be read: %s: %v", quickSchemas[i], text, err)
+				}
+				continue
+			}
+			if err != nil {
+				continue
+			}
+			if _, long := unwieldy(v); long {
+				continue
+			}
+			if invalid := s.compiled.Validate(v); quick && invalid != nil {
+				t.Errorf("%s admits %s: %v", quickSchemas[i], text, invalid)
+			}
+		}
+	})
+}
