@@ -3,10 +3,13 @@ package interop
 import (
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,6 +18,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
 // serve serves tools like those of typescript/server.mjs.
@@ -102,17 +106,6 @@ func (tools) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.Ca
 
 func TestTheirClientWithOurServer(t *testing.T) {
 	needSDK(t)
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), "node", filepath.Join("typescript", "client.mjs"), self)
-	cmd.Env = append(os.Environ(), childEnv+"=plain")
-	cmd.Stderr = os.Stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Error(err)
-	}
 	want := strings.Join([]string{
 		`server mcpwire Be nice.`,
 		`pong`,
@@ -134,7 +127,54 @@ func TestTheirClientWithOurServer(t *testing.T) {
 		`done`,
 		``,
 	}, "\n")
-	if diff := cmp.Diff(want, string(out)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	overBoth(t, "client.mjs", "plain", serve, want)
+}
+
+// overBoth runs a script with one of our servers, as a child process of its own and over HTTP, and compares what it
+// prints.
+func overBoth(t *testing.T, script, server string, serve func(transport.Conn) error, want string) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
 	}
+	for _, over := range []string{"stdio", "HTTP"} {
+		t.Run(over, func(t *testing.T) {
+			target := self
+			if over == "HTTP" {
+				target = listen(t, serve)
+			}
+			cmd := exec.CommandContext(t.Context(), "node", filepath.Join("typescript", script), target)
+			cmd.Env = append(os.Environ(), childEnv+"="+server)
+			cmd.Stderr = os.Stderr
+			out, err := cmd.Output()
+			if err != nil {
+				t.Error(err)
+			}
+			if diff := cmp.Diff(want, string(out)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// listen serves what serve does on the loopback address until the test ends, and returns the URL. Every session must
+// have been ended by its client by then.
+func listen(t *testing.T, serve func(transport.Conn) error) string {
+	var sessions sync.WaitGroup
+	handler := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) {
+		sessions.Go(func() { // ends with the session
+			if err := serve(conn); err != nil {
+				t.Error(err)
+			}
+		})
+	}, streamable.HandlerOptions{})
+	server := httptest.NewServer(handler)
+	t.Cleanup(func() {
+		sessions.Wait()
+		if err := handler.Close(); err != nil {
+			t.Error(err)
+		}
+		server.Close()
+	})
+	return server.URL
 }

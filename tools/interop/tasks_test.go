@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -92,17 +91,6 @@ func (j *jobs) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.
 
 func TestTheirClientWithOurTasks(t *testing.T) {
 	needSDK(t)
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), "node", filepath.Join("typescript", "tasks-client.mjs"), self)
-	cmd.Env = append(os.Environ(), childEnv+"=tasks")
-	cmd.Stderr = os.Stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Error(err)
-	}
 	want := strings.Join([]string{
 		`job created working 60000`,
 		`asked which colour? true`,
@@ -124,9 +112,7 @@ func TestTheirClientWithOurTasks(t *testing.T) {
 		`done`,
 		``,
 	}, "\n")
-	if diff := cmp.Diff(want, string(out)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	overBoth(t, "tasks-client.mjs", "tasks", serveTasks, want)
 }
 
 // user is a client that answers questions to its user and its model.

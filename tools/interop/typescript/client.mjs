@@ -1,7 +1,8 @@
-// A client on the official SDK. Its arguments are the command that starts the server. It prints what it has seen, one
+// A client on the official SDK. Its arguments are the command that starts the server, or its URL. It prints what it has seen, one
 // line each, and ends with "done".
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { CreateMessageRequestSchema, LoggingMessageNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
 
 const show = (...values) => console.log(...values.map((v) => (typeof v === 'string' ? v : JSON.stringify(v))));
@@ -28,7 +29,10 @@ client.setRequestHandler(CreateMessageRequestSchema, async (request, extra) => {
 });
 
 const [command, ...args] = process.argv.slice(2);
-await client.connect(new StdioClientTransport({ command, args, env: process.env, stderr: 'inherit' }));
+const transport = command.startsWith('http://')
+  ? new StreamableHTTPClientTransport(new URL(command))
+  : new StdioClientTransport({ command, args, env: process.env, stderr: 'inherit' });
+await client.connect(transport);
 
 show('server', client.getServerVersion().name, client.getInstructions());
 await client.ping();
@@ -75,5 +79,6 @@ await Promise.all(Array.from({ length: 200 }, async (_, i) => {
   if (JSON.parse(result.content[0].text).i !== i) show('wrong answer', result);
 }));
 
+if (transport.terminateSession) await transport.terminateSession();
 await client.close();
 show('done');

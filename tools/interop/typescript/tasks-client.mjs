@@ -1,7 +1,8 @@
-// A client on the official SDK that calls tools as tasks, and runs questions to its model as tasks. Its arguments are the command that starts the server. It prints
+// A client on the official SDK that calls tools as tasks, and runs questions to its model as tasks. Its arguments are the command that starts the server, or its URL. It prints
 // what it has seen, one line each, and ends with "done".
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { InMemoryTaskStore } from '@modelcontextprotocol/sdk/experimental/tasks/stores/in-memory.js';
 import { CallToolResultSchema, CreateMessageRequestSchema, CreateTaskResultSchema, ElicitRequestSchema, TaskStatusNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
 
@@ -39,7 +40,10 @@ client.setNotificationHandler(TaskStatusNotificationSchema, (n) => {
 });
 
 const [command, ...args] = process.argv.slice(2);
-await client.connect(new StdioClientTransport({ command, args, env: process.env, stderr: 'inherit' }));
+const transport = command.startsWith('http://')
+  ? new StreamableHTTPClientTransport(new URL(command))
+  : new StdioClientTransport({ command, args, env: process.env, stderr: 'inherit' });
+await client.connect(transport);
 const tasks = client.experimental.tasks;
 
 // run calls a tool as a task and follows it to its end.
@@ -111,6 +115,7 @@ for (let cursor; ;) {
 }
 show('list', ids.length, [job, failed, forever].every((id) => ids.includes(id)));
 
+if (transport.terminateSession) await transport.terminateSession();
 await client.close();
 show('done');
 process.exit(); // the store has timers that would keep the process
