@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 
 	"golang.org/x/time/rate"
 
@@ -23,6 +24,8 @@ type Client struct {
 	tasks   *requestor.Tasks
 	limit   *rate.Limiter
 	urls    urls
+	outputs outputs
+	log     *slog.Logger
 
 	tools     list[mcp.Tool]
 	resources list[mcp.Resource]
@@ -41,6 +44,9 @@ func Connect(ctx context.Context, conn transport.Conn, o *Options) (*Client, err
 
 func newClient(o *Options) *Client {
 	c := &Client{options: valueOf(o), limit: newLimit(valueOf(o).QuestionsPerMinute), opened: make(chan struct{})}
+	if c.log = c.options.Session.Logger; c.log == nil {
+		c.log = slog.New(slog.DiscardHandler)
+	}
 	c.tools.fetch, c.resources.fetch, c.templates.fetch, c.prompts.fetch = c.toolPage, c.resourcePage, c.templatePage, c.promptPage
 	return c
 }

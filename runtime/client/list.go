@@ -87,14 +87,10 @@ func (l *list[T]) pages(ctx context.Context, changes uint64, yield func(*T, erro
 // else of the list as it is now.
 func (l *list[T]) find(ctx context.Context, fits func(*T) bool) (*T, error) {
 	l.mu.Lock()
-	kept, fresh, changes := l.kept, l.fresh, l.changes
+	changes := l.changes
 	l.mu.Unlock()
-	if fresh {
-		for _, item := range kept {
-			if fits(item) {
-				return item, nil
-			}
-		}
+	if item := l.known(fits); item != nil {
+		return item, nil
 	}
 	var found *T
 	var failed error
@@ -108,6 +104,22 @@ func (l *list[T]) find(ctx context.Context, fits func(*T) bool) (*T, error) {
 		failed = ErrUnknown
 	}
 	return found, failed
+}
+
+// known returns an item that fits, of what was fetched last, unless that has changed; nil if there is
+// none.
+func (l *list[T]) known(fits func(*T) bool) *T {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.fresh {
+		return nil
+	}
+	for _, item := range l.kept {
+		if fits(item) {
+			return item
+		}
+	}
+	return nil
 }
 
 // Tools goes over the tools of the server, page by page as they are wanted. A list that was gone

@@ -262,7 +262,7 @@ func TestAServerWithoutTasksIsNotAskedForItsTools(t *testing.T) {
 func TestQuestionsOfTheServerAreTasksToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &client.Options{Tasks: newManager(t), Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
-			time.Sleep(time.Hour)
+			time.Sleep(10 * time.Minute) // in which people answer
 			return client.Decline(), nil
 		}}
 		var remote *requestor.Tasks

@@ -65,8 +65,9 @@ func Meta(name string, v any) CallOption {
 // instance; nil means none.
 //
 // Where the server runs tools as tasks, the tool is looked up in the list, and one that must be called
-// as a task is. If ctx ends first, the call is cancelled, and so is the task (MCP tools, "Calling
-// Tools", and tasks, "Tool-Level Negotiation").
+// as a task is. If ctx ends first, the call is cancelled, and so is the task. If the tool is known from
+// the list, structured content that does not comply with its output schema is an [*OutputError] (MCP
+// tools, "Calling Tools" and "Output Schema", and tasks, "Tool-Level Negotiation").
 func (c *Client) CallTool(ctx context.Context, name string, arguments any, opts ...CallOption) (*mcp.CallToolResult, error) {
 	p, err := toolParams(name, arguments)
 	if err != nil {
@@ -131,10 +132,20 @@ func taskSupport(tool *mcp.Tool) mcp.ToolExecutionTaskSupport {
 	return *tool.Execution.TaskSupport
 }
 
+// callAs calls a tool in one of the two ways, and checks the result.
 func (c *Client) callAs(ctx context.Context, k *call, task bool) (*mcp.CallToolResult, error) {
+	way := c.callPlain
 	if task {
-		return c.callTask(ctx, k)
+		way = c.callTask
 	}
+	result, err := way(ctx, k)
+	if err != nil {
+		return nil, err
+	}
+	return c.checked(k.params.Name, result)
+}
+
+func (c *Client) callPlain(ctx context.Context, k *call) (*mcp.CallToolResult, error) {
 	var opts []session.Option
 	if k.progress != nil {
 		opts = append(opts, session.OnProgress(k.progress))
@@ -225,21 +236,6 @@ func (e *ToolError) Error() string {
 		}
 	}
 	return "client: tool failed"
-}
-
-// Output reads the structured content of a result into a T, as package codec/value reads it. The error
-// is a [*ToolError] if the tool has failed.
-func Output[T any](r *mcp.CallToolResult) (out T, err error) {
-	switch {
-	case isTrue(r.IsError):
-		return out, &ToolError{r}
-	case len(r.StructuredContent) == 0:
-		return out, errors.New("client: the result has no structured content")
-	}
-	if err := codec.Unmarshal(r.StructuredContent, value.Of(&out)); err != nil {
-		return out, fmt.Errorf("client: structured content: %w", err)
-	}
-	return out, nil
 }
 
 // ToolTitle returns what to call a tool in front of people: its title, else the one among its

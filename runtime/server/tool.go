@@ -12,6 +12,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/toolschema"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
@@ -38,7 +39,7 @@ func Tasks(support receiver.Support) ToolOption {
 type tool struct {
 	def     mcp.Tool
 	support receiver.Support
-	in, out *schema // out is nil if the output has no promised form
+	in, out *toolschema.Schema // out is nil if the output has no promised form
 	call    RawToolFunc
 }
 
@@ -149,7 +150,7 @@ func (t *tool) declareTasks() {
 }
 
 // objectSchema compiles a schema whose values are objects.
-func objectSchema(s codec.Encoder) (*schema, error) {
+func objectSchema(s codec.Encoder) (*toolschema.Schema, error) {
 	text, err := codec.Marshal(s)
 	if err != nil {
 		return nil, err
@@ -163,7 +164,7 @@ func objectSchema(s codec.Encoder) (*schema, error) {
 	if string(root.Type) != `"object"` {
 		return nil, errors.New(`its type is not "object"`)
 	}
-	return compile(text)
+	return toolschema.Compile(text)
 }
 
 // objectType reports whether values of a type are written as JSON objects.
@@ -233,7 +234,7 @@ func (h *handler) CallTool(ctx context.Context, params *mcp.CallToolRequestParam
 	if len(arguments) == 0 {
 		arguments = json.RawMessage(`{}`)
 	}
-	if faults := t.in.check(arguments); faults != "" {
+	if faults := t.in.Check(arguments); faults != "" {
 		return failure("The arguments do not comply with the input schema of this tool.\n" + faults), nil
 	}
 	result, err := t.call(ctx, newCall(ctx, h.p), arguments)
@@ -271,7 +272,7 @@ func (t *tool) checkOutput(result *mcp.CallToolResult) error {
 	}
 	faults := "there is none"
 	if result.StructuredContent != nil {
-		faults = t.out.check(result.StructuredContent)
+		faults = t.out.Check(result.StructuredContent)
 	}
 	if faults == "" {
 		return nil

@@ -1,4 +1,4 @@
-package server
+package toolschema
 
 import (
 	"encoding/json"
@@ -19,7 +19,7 @@ var quickSchemas = []string{
 
 func TestQuickDoesNotKnowAllKeywords(t *testing.T) {
 	for _, text := range quickSchemas {
-		if s, err := compile(json.RawMessage(text)); err != nil || s.quick == nil {
+		if s, err := Compile(json.RawMessage(text)); err != nil || s.quick == nil {
 			t.Errorf("%s: not known, %v", text, err)
 		}
 	}
@@ -29,7 +29,7 @@ func TestQuickDoesNotKnowAllKeywords(t *testing.T) {
 		`{"type":"object","properties":{"a":{"type":"string","format":"date"}}}`, `{"type":"object","properties":{"a":{"$ref":"#"}}}`,
 		`{"$schema":"http://json-schema.org/draft-07/schema#","type":"object"}`, `{"type":"object","$defs":{}}`,
 	} {
-		if s, err := compile(json.RawMessage(text)); err != nil || s.quick != nil {
+		if s, err := Compile(json.RawMessage(text)); err != nil || s.quick != nil {
 			t.Errorf("%s: known, %v", text, err)
 		}
 	}
@@ -44,9 +44,9 @@ func FuzzQuick(f *testing.F) {
 	} {
 		f.Add(text)
 	}
-	var schemas []*schema
+	var schemas []*Schema
 	for _, text := range quickSchemas {
-		s, err := compile(json.RawMessage(text))
+		s, err := Compile(json.RawMessage(text))
 		if err != nil {
 			f.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package server
+package toolschema
 
 import (
 	"encoding/json"

@@ -1,0 +1,95 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/value"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/toolschema"
+)
+
+// OutputError says that the structured content of a result does not comply with the output schema of
+// its tool (MCP tools, "Output Schema").
+type OutputError struct {
+	Tool   string
+	Faults string              // a line for each
+	Result *mcp.CallToolResult // as it came
+}
+
+// Error says what is wrong.
+func (e *OutputError) Error() string {
+	return fmt.Sprintf("client: the output of tool %s does not comply with its schema: %s", e.Tool, e.Faults)
+}
+
+// outputs holds results against the output schemas of tools. The zero value is ready.
+type outputs struct {
+	mu       sync.Mutex
+	compiled map[*mcp.Tool]*toolschema.Schema // by the tool as it is kept; nil if the schema is none
+}
+
+// maxOutputs is how many schemas are kept, some of them of tools that are no more.
+const maxOutputs = 1000
+
+// schema returns the output schema of a tool, or nil if it has none that can be used.
+func (x *outputs) schema(tool *mcp.Tool) (*toolschema.Schema, error) {
+	if tool.OutputSchema == nil {
+		return nil, nil
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if s, ok := x.compiled[tool]; ok {
+		return s, nil
+	}
+	text, err := codec.Marshal(tool.OutputSchema)
+	var s *toolschema.Schema
+	if err == nil {
+		s, err = toolschema.Compile(text)
+	}
+	if x.compiled == nil || len(x.compiled) >= maxOutputs {
+		x.compiled = map[*mcp.Tool]*toolschema.Schema{}
+	}
+	x.compiled[tool] = s
+	return s, err
+}
+
+// checked returns a result of a tool, or an [*OutputError]. Only what is known of the tool already
+// counts.
+func (c *Client) checked(name string, result *mcp.CallToolResult) (*mcp.CallToolResult, error) {
+	tool := c.tools.known(func(t *mcp.Tool) bool { return t.Name == name })
+	if tool == nil || isTrue(result.IsError) {
+		return result, nil
+	}
+	s, err := c.outputs.schema(tool)
+	if err != nil {
+		c.log.Warn("output schema not used", "tool", name, "error", err)
+	}
+	if s == nil {
+		return result, nil
+	}
+	faults := "there is no structured content"
+	if len(result.StructuredContent) > 0 {
+		faults = s.Check(result.StructuredContent)
+	}
+	if faults != "" {
+		return nil, &OutputError{name, faults, result}
+	}
+	return result, nil
+}
+
+// Output reads the structured content of a result into a T, as package codec/value reads it. The error
+// is a [*ToolError] if the tool has failed.
+func Output[T any](r *mcp.CallToolResult) (out T, err error) {
+	switch {
+	case isTrue(r.IsError):
+		return out, &ToolError{r}
+	case len(r.StructuredContent) == 0:
+		return out, errors.New("client: the result has no structured content")
+	}
+	if err := codec.Unmarshal(r.StructuredContent, value.Of(&out)); err != nil {
+		return out, fmt.Errorf("client: structured content: %w", err)
+	}
+	return out, nil
+}

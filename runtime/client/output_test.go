@@ -1,0 +1,53 @@
+package client_test
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/session"
+)
+
+// Proves TOOL-08, TOOL-14, SCHEMA-01, SCHEMA-02.
+func TestOutputIsHeldAgainstItsSchema(t *testing.T) {
+	tools := `{"tools":[
+		{"name":"sum","inputSchema":{"type":"object"},"outputSchema":{"type":"object","$defs":{"n":{"type":"integer"}},"properties":{"sum":{"$ref":"#/$defs/n"}},"required":["sum"]}},
+		{"name":"odd","inputSchema":{"type":"object"},"outputSchema":{"$schema":"https://x.example/none","type":"object"}},
+		{"name":"free","inputSchema":{"type":"object"}}]}`
+	for _, test := range []struct{ name, tool, result, faults string }{
+		{"fits", "sum", `{"content":[],"structuredContent":{"sum":1,"more":2}}`, ""},
+		{"a wrong type", "sum", `{"content":[],"structuredContent":{"sum":"1"}}`, "/sum"},
+		{"nothing", "sum", `{"content":[]}`, "there is no structured content"},
+		{"an error of the tool", "sum", `{"content":[],"isError":true}`, ""},
+		{"a tool without schema", "free", `{"content":[]}`, ""},
+		{"a tool that is not listed", "other", `{"content":[]}`, ""},
+		{"a dialect that nobody knows", "odd", `{"content":[]}`, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var log bytes.Buffer
+			c, _ := connect(t, &client.Options{Session: session.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}}, map[string]func(string) (string, error){
+				"tools/list": always(tools), "tools/call": always(test.result),
+			})
+			if _, err := c.CallTool(t.Context(), test.tool, nil); err != nil {
+				t.Errorf("a tool that is not known yet: %v", err)
+			}
+			names(t, c.Tools(t.Context()), toolName)
+			for range 2 {
+				result, err := c.CallTool(t.Context(), test.tool, nil)
+				wrong, _ := errors.AsType[*client.OutputError](err)
+				switch {
+				case test.faults == "" && (err != nil || result == nil):
+					t.Errorf("got %v, %v", result, err)
+				case test.faults != "" && (wrong == nil || !strings.Contains(wrong.Faults, test.faults) || wrong.Result == nil || wrong.Tool != test.tool):
+					t.Errorf("got %v, %v", result, err)
+				}
+			}
+			if got, want := strings.Count(log.String(), "not supported"), map[bool]int{true: 1}[test.tool == "odd"]; got != want {
+				t.Errorf("the log has %d lines about dialects:\n%s", got, &log)
+			}
+		})
+	}
+}

@@ -1,0 +1,162 @@
+// Package toolschema holds values against the JSON Schemas of tools: arguments at the server, and output at
+// both sides.
+package toolschema
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/value"
+)
+
+// Schema is a JSON Schema that values are held against. It may be used by many goroutines.
+type Schema struct {
+	compiled *jsonschema.Schema
+	quick    *quick // nil if the schema has keywords that it does not know
+}
+
+// Dialects are those of JSON Schema that a schema may name in $schema: their URIs, the default one first.
+func Dialects() []string {
+	return []string{
+		"https://json-schema.org/draft/2020-12/schema",
+		"https://json-schema.org/draft/2019-09/schema",
+		"http://json-schema.org/draft-07/schema#",
+		"http://json-schema.org/draft-06/schema#",
+		"http://json-schema.org/draft-04/schema#",
+	}
+}
+
+// Compile checks a schema against its dialect and makes it ready. Nothing is loaded from elsewhere.
+func Compile(text json.RawMessage) (*Schema, error) {
+	var doc any
+	if err := codec.Unmarshal(text, value.Of(&doc)); err != nil {
+		return nil, err
+	}
+	object, _ := doc.(map[string]any)
+	if dialect, ok := object["$schema"].(string); ok && !supported(dialect) {
+		return nil, fmt.Errorf("the schema dialect %q is not supported, only %s", dialect, strings.Join(Dialects(), ", "))
+	}
+	const here = "schema.json"
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(jsonschema.Draft2020)
+	c.UseLoader(nothingElse{})
+	if err := c.AddResource(here, doc); err != nil {
+		return nil, err
+	}
+	compiled, err := c.Compile(here)
+	if err != nil {
+		return nil, err
+	}
+	return &Schema{compiled, newQuick(object)}, nil
+}
+
+func supported(dialect string) bool {
+	for _, known := range Dialects() {
+		if strings.TrimSuffix(known, "#") == strings.TrimSuffix(dialect, "#") {
+			return true
+		}
+	}
+	return false
+}
+
+// nothingElse is the loader of schemas that refer to others: a peer must not make the other side read files.
+type nothingElse struct{}
+
+func (nothingElse) Load(url string) (any, error) {
+	return nil, errors.New("schemas elsewhere are not loaded")
+}
+
+// Check returns what is wrong with a value, one line for each fault, and "" if nothing is.
+func (s *Schema) Check(text json.RawMessage) (faults string) {
+	if s.quick != nil && s.quick.admits(text) {
+		return ""
+	}
+	var v any
+	if err := codec.Unmarshal(text, value.Of(&v)); err != nil {
+		return err.Error()
+	}
+	if n, ok := unwieldy(v); ok {
+		return "the number " + n[:min(len(n), 20)] + " is out of range"
+	}
+	err := s.compiled.Validate(v)
+	if err == nil {
+		return ""
+	}
+	invalid, ok := errors.AsType[*jsonschema.ValidationError](err)
+	if !ok {
+		return err.Error()
+	}
+	var b strings.Builder
+	describe(&b, invalid, message.NewPrinter(language.English))
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// maxNumber is how many digits, and what exponent, numbers may have: more than any float64. The validator calculates
+// with fractions, whose size is that of the exponent.
+const maxNumber = 400
+
+// unwieldy finds a number that would take the validator long.
+func unwieldy(v any) (n string, ok bool) {
+	switch v := v.(type) {
+	case json.Number:
+		digits, exponent, _ := strings.Cut(strings.ToLower(string(v)), "e")
+		e, err := strconv.Atoi(cmp.Or(exponent, "0"))
+		return string(v), err != nil || len(digits) > maxNumber || max(e, -e) > maxNumber
+	case []any:
+		for _, element := range v {
+			if n, ok = unwieldy(element); ok {
+				return n, ok
+			}
+		}
+	case map[string]any:
+		for _, member := range v {
+			if n, ok = unwieldy(member); ok {
+				return n, ok
+			}
+		}
+	}
+	return "", false
+}
+
+// describe writes the innermost causes, each with the JSON pointer of the value that it is about.
+func describe(b *strings.Builder, e *jsonschema.ValidationError, p *message.Printer) {
+	if choice(e.ErrorKind) {
+		writeFault(b, e, e.ErrorKind.LocalizedString(p))
+	}
+	for _, cause := range e.Causes {
+		describe(b, cause, p)
+	}
+	if len(e.Causes) == 0 && !choice(e.ErrorKind) {
+		writeFault(b, e, e.ErrorKind.LocalizedString(p))
+	}
+}
+
+// choice reports whether the causes of a fault are alternatives, which make sense together only.
+func choice(k jsonschema.ErrorKind) bool {
+	switch k.(type) {
+	case *kind.AnyOf, *kind.OneOf:
+		return true
+	}
+	return false
+}
+
+func writeFault(b *strings.Builder, e *jsonschema.ValidationError, what string) {
+	where := ""
+	for _, token := range e.InstanceLocation {
+		where += "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(token)
+	}
+	if where == "" {
+		where = "arguments"
+	}
+	b.WriteString(where + ": " + what + "\n")
+}
