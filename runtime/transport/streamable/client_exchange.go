@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/httpend"
@@ -161,7 +164,8 @@ func (x *exchange) single(resp *http.Response) error {
 // are the headers of the answer to its POST.
 func (x *exchange) take(text []byte, h http.Header) (done bool) {
 	m, _ := httpend.Parse(text) // whatever is wrong with it, the session will find out
-	if m.ID != x.id || m.Kind != jsonrpc.KindResponse && m.Kind != jsonrpc.KindErrorResponse {
+	if !x.isAnswer(m) {
+		x.answered = x.answered || x.inBatch(text)
 		x.c.receive(x.ctx, text, m)
 		return x.answered
 	}
@@ -173,6 +177,19 @@ func (x *exchange) take(text []byte, h http.Header) (done bool) {
 		x.c.end.Deliver(x.ctx, text)
 	}
 	return true
+}
+
+func (x *exchange) isAnswer(m jsonrpc.Message) bool {
+	return m.ID == x.id && (m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindErrorResponse)
+}
+
+// inBatch reports whether text is a batch with the answer in it, as servers of revision 2025-03-26 may send.
+func (x *exchange) inBatch(text []byte) bool {
+	if x.c.current().revision != string(mcp.Revision20250326) || !jsonrpc.IsBatch(text) {
+		return false
+	}
+	items, err := jsonrpc.ParseBatch(text, codec.NoCopy())
+	return err == nil && slices.ContainsFunc(items, func(i jsonrpc.Item) bool { return x.isAnswer(i.Message) })
 }
 
 // open begins what an answer to initialize opens; ok is false if that is not possible.

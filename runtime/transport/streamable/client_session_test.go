@@ -432,3 +432,34 @@ func TestClientAddsHeaders(t *testing.T) {
 		}
 	})
 }
+
+func TestClientTakesAnswersInBatches(t *testing.T) {
+	for _, kind := range []string{"application/json", "text/event-stream"} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(t)
+			f.revision = "2025-03-26"
+			pong := make(chan bool, 1)
+			f.call = func(w http.ResponseWriter, _ *http.Request, m jsonrpc.Message) {
+				text := `[{"jsonrpc":"2.0","id":"q","method":"ping"},` + response(m, `{"tools":[]}`) + `]`
+				if kind != "application/json" {
+					text = "id: 1\ndata: " + text + "\n\n"
+				}
+				w.Header().Set("Content-Type", kind)
+				w.Write([]byte(text))
+			}
+			f.other = func(_ http.ResponseWriter, r *http.Request, _ jsonrpc.Message) bool {
+				if r.Method == "POST" {
+					pong <- true
+				}
+				return false
+			}
+			s := f.connect(f.options(), nil)
+			<-pong // notifications/initialized
+			if _, err := (mcp.ToServer{Caller: s}).ListTools(t.Context(), nil); err != nil {
+				t.Errorf("%s: %v", kind, err)
+			}
+			<-pong
+			check(t, kind, []string{"POST tools/list s1 2025-03-26", `POST [{"jsonrpc":"2.0","id":"q","result":{}}] s1 2025-03-26`}, f.take())
+		})
+	}
+}
