@@ -7,11 +7,13 @@ import (
 
 // contestant is an SDK.
 type contestant struct {
-	name      string
-	inMemory  func(ctx context.Context) (client, error) // opens a connection to a server in this process
-	overStdio func(ctx context.Context) (client, error) // and to one in a child process
-	serve     func(ctx context.Context) error           // is that child process
+	name  string
+	ways  map[string]opener
+	serve func(ctx context.Context) error // is a server over standard input and output
 }
+
+// opener opens a connection to a server.
+type opener func(ctx context.Context) (client, error)
 
 // client is a connection to a server with the tool.
 type client struct {
@@ -19,19 +21,28 @@ type client struct {
 	close func() error                    // may be called again
 }
 
+// The ways to a server.
+const (
+	inMemory  = "in memory"
+	overStdio = "stdio"
+	overJSON  = "HTTP, answered with JSON"
+	overSSE   = "HTTP, answered with SSE"
+)
+
 // contestants returns all of them, ours first.
 func contestants() []contestant {
 	return []contestant{
-		{"mcpwire", mcpwireInMemory, mcpwireOverStdio, mcpwireServe},
-		{"official Go SDK", officialInMemory, officialOverStdio, officialServe},
-		{"mcp-go", mcpgoInMemory, mcpgoOverStdio, mcpgoServe},
+		{"mcpwire", map[string]opener{inMemory: mcpwireInMemory, overStdio: mcpwireOverStdio, overJSON: mcpwireOverHTTP(0), overSSE: mcpwireOverHTTP(-1)}, mcpwireServe},
+		{"official Go SDK", map[string]opener{inMemory: officialInMemory, overStdio: officialOverStdio, overJSON: officialOverHTTP(true), overSSE: officialOverHTTP(false)}, officialServe},
+		{"mcp-go", map[string]opener{inMemory: mcpgoInMemory, overStdio: mcpgoOverStdio, overJSON: mcpgoOverHTTP}, mcpgoServe},
+		{"nothing decoded", map[string]opener{overJSON: plainOverHTTP}, nil},
 	}
 }
 
 // serve is the child process of a contestant.
 func serve(ctx context.Context, name string) error {
 	for _, c := range contestants() {
-		if c.name == name {
+		if c.name == name && c.serve != nil {
 			return c.serve(ctx)
 		}
 	}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"time"
+
+	mcpgo "github.com/mark3labs/mcp-go/client"
+	mcpgotransport "github.com/mark3labs/mcp-go/client/transport"
+	mcpgoserver "github.com/mark3labs/mcp-go/server"
+	official "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
+)
+
+// pooled returns a client that keeps a connection for every caller.
+func pooled() *http.Client {
+	return &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}}
+}
+
+// closing closes a client, what it has gone through, and the server.
+func closing(c client, pool *http.Client, server *httptest.Server) client {
+	inner := c.close
+	c.close = sync.OnceValue(func() error {
+		err := inner()
+		pool.CloseIdleConnections()
+		server.Close()
+		return err
+	})
+	return c
+}
+
+func mcpwireOverHTTP(streamAfter time.Duration) opener {
+	return func(ctx context.Context) (client, error) {
+		handler := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { mcpwireServer(conn) }, streamable.HandlerOptions{StreamAfter: streamAfter})
+		server, pool := httptest.NewServer(handler), pooled()
+		conn, err := streamable.Dial(server.URL, streamable.ClientOptions{Options: httpclient.Options{HTTP: pool}})
+		if err != nil {
+			return client{}, err
+		}
+		c, err := mcpwireClient(ctx, conn, handler.Close)
+		return closing(c, pool, server), err
+	}
+}
+
+func officialOverHTTP(json bool) opener {
+	return func(ctx context.Context) (client, error) {
+		s := officialServer()
+		handler := official.NewStreamableHTTPHandler(func(*http.Request) *official.Server { return s }, &official.StreamableHTTPOptions{JSONResponse: json})
+		server, pool := httptest.NewServer(handler), pooled()
+		c, err := officialClient(ctx, &official.StreamableClientTransport{Endpoint: server.URL, HTTPClient: pool})
+		return closing(c, pool, server), err
+	}
+}
+
+func mcpgoOverHTTP(ctx context.Context) (client, error) {
+	server, pool := httptest.NewServer(mcpgoserver.NewStreamableHTTPServer(mcpgoServer())), pooled()
+	inner, err := mcpgo.NewStreamableHttpClient(server.URL, mcpgotransport.WithHTTPBasicClient(pool))
+	if err != nil {
+		return client{}, err
+	}
+	if err := inner.Start(ctx); err != nil {
+		return client{}, err
+	}
+	c, err := mcpgoClient(ctx, inner)
+	return closing(c, pool, server), err
+}
+
+// plainOverHTTP sends the same bytes and looks at none of them.
+func plainOverHTTP(context.Context) (client, error) {
+	request := []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"weather","arguments":{"city":"Oslo","days":3}}}`)
+	response := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":%q}]}}`, answer)
+	server, pool := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "application/json")
+		w.Write(response)
+	})), pooled()
+	call := func(ctx context.Context) error {
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL, bytes.NewReader(request))
+		if err != nil {
+			return err
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Accept", "application/json, text/event-stream")
+		answer, err := pool.Do(r)
+		if err != nil {
+			return err
+		}
+		defer answer.Body.Close()
+		n, err := io.Copy(io.Discard, answer.Body)
+		if err == nil && n != int64(len(response)) {
+			err = errors.New("the answer is incomplete")
+		}
+		return err
+	}
+	return closing(client{call: call, close: func() error { return nil }}, pool, server), nil
+}
