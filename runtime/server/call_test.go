@@ -239,6 +239,50 @@ func TestAPageIsVisited(t *testing.T) {
 	})
 }
 
+// Proves ELIC-13.
+func TestFormsDoNotAskForSecrets(t *testing.T) {
+	for name, refused := range map[string]bool{
+		"password": true, "userPassword": true, "user_passwd": true, "DB SECRET": true, "credentials": true, "pass-phrase": false, "passphrase2": true,
+		"secretary": false, "name": false, "passwordless": false, "compass": false,
+	} {
+		client := answering(map[string]string{"elicitation/create": `{"action":"decline"}`})
+		got := run(t, side{capabilities: capable(t, `{"elicitation":{}}`), handler: client.serve}, func(ctx context.Context, c *server.Call) (string, error) {
+			_, err := c.ElicitForm(ctx, &mcp.ElicitRequestFormParams{Message: "?", RequestedSchema: mcp.ElicitRequestFormParamsRequestedSchema{
+				Properties: map[string]mcp.PrimitiveSchemaDefinition{name: new(mcp.StringSchema)},
+			}})
+			return "asked", err
+		})
+		if (got != "asked") != refused || len(client.asked) > 0 == refused {
+			t.Errorf("%s: got %q", name, got)
+		}
+	}
+	client := answering(nil)
+	got := run(t, side{capabilities: capable(t, `{"elicitation":{}}`), handler: client.serve}, func(ctx context.Context, c *server.Call) (string, error) {
+		_, err := c.ElicitForm(ctx, &mcp.ElicitRequestFormParams{Message: "?", RequestedSchema: mcp.ElicitRequestFormParamsRequestedSchema{
+			Properties: map[string]mcp.PrimitiveSchemaDefinition{"x": &mcp.StringSchema{Format: new(mcp.StringSchemaFormat("password"))}},
+		}})
+		return "asked", err
+	})
+	if len(client.asked) > 0 || !strings.Contains(got, "format") {
+		t.Errorf("a field for passwords: got %q", got)
+	}
+}
+
+// What the client says of a visit is whether the user agrees; what it adds to that goes nowhere.
+//
+// Proves ELIC-19.
+func TestNothingOfAVisitPassesThroughTheClient(t *testing.T) {
+	client := answering(map[string]string{"elicitation/create": `{"action":"accept","content":{"token":"stolen"}}`})
+	got := run(t, side{capabilities: capable(t, `{"elicitation":{"url":{}}}`), handler: client.serve}, func(ctx context.Context, c *server.Call) (string, error) {
+		action, err := c.ElicitURL(ctx, "Log in.", "https://example.com/login", "one")
+		return string(action), err
+	})
+	if got != "accept" {
+		t.Errorf("got %q", got)
+	}
+	same(t, "question", `{"mode":"url","message":"Log in.","url":"https://example.com/login","elicitationId":"one"}`, client.asked["elicitation/create"][0])
+}
+
 // Proves ELIC-11, SDK-15.
 func TestAPageIsRequired(t *testing.T) {
 	s := newServer(t, server.Config{})

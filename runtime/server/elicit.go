@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"reflect"
+	"regexp"
 	"strings"
 
 	"github.com/mcpwire/mcpwire/codec"
@@ -102,7 +103,8 @@ func withDefaults(schema, values json.RawMessage) (json.RawMessage, error) {
 	return codec.Marshal(value.Of(s))
 }
 
-// ElicitForm asks the user to fill in a form. The schema must be flat. It fails with a [*session.CapabilityError] if
+// ElicitForm asks the user to fill in a form. The schema must be flat, and no
+// field may be named as a secret is. It fails with a [*session.CapabilityError] if
 // the client has no forms, with an error that wraps [ErrAnswer] if the answer does not comply with the schema, and with
 // a [*jsonrpc.Error] if the client answers with one. Only ctx limits how long it waits.
 func (c *Call) ElicitForm(ctx context.Context, params *mcp.ElicitRequestFormParams) (*mcp.ElicitResult, error) {
@@ -112,6 +114,9 @@ func (c *Call) ElicitForm(ctx context.Context, params *mcp.ElicitRequestFormPara
 	for name, p := range params.RequestedSchema.Properties {
 		if _, unknown := p.(*mcp.Unknown); unknown {
 			return nil, fmt.Errorf("server: invalid form: the field %q is of no primitive type", name)
+		}
+		if secret(name) {
+			return nil, fmt.Errorf("server: invalid form: the field %q asks for a secret, which is what ElicitURL is for", name)
 		}
 	}
 	if err := c.mayElicit("form"); err != nil {
@@ -129,6 +134,20 @@ func (c *Call) ElicitForm(ctx context.Context, params *mcp.ElicitRequestFormPara
 		return result, fmt.Errorf("%w: %w", ErrAnswer, err)
 	}
 	return result, nil
+}
+
+// wordBorder is where a word begins in the name of a field, such as userPassword or user_password.
+var wordBorder = regexp.MustCompile(`[^A-Za-z]+|([a-z])([A-Z])`)
+
+// secret reports whether the name of a field says that it asks for a secret.
+func secret(name string) bool {
+	for word := range strings.FieldsSeq(strings.ToLower(wordBorder.ReplaceAllString(name, "$1 $2"))) {
+		switch word {
+		case "password", "passwd", "passphrase", "secret", "credential", "credentials":
+			return true
+		}
+	}
+	return false
 }
 
 // elicit asks, and waits for the answer.

@@ -80,7 +80,7 @@ func (x *set[T]) add(key string, value T) error {
 		return fmt.Errorf("%w: %q", ErrExists, key)
 	}
 	x.all[key] = &entry[T]{key: key, value: value}
-	x.show()
+	x.show(key, x.all[key])
 	x.mu.Unlock()
 	x.s.announce(x.changed)
 	return nil
@@ -121,19 +121,23 @@ func (x *set[T]) replace(key string, old, now *entry[T]) bool {
 	} else {
 		x.all[key] = now
 	}
-	x.show()
+	x.show(key, now)
 	return true
 }
 
-// show makes the list of the enabled features anew. It is called with mu held.
-func (x *set[T]) show() {
-	list := make([]*entry[T], 0, len(x.all))
-	for _, e := range x.all {
-		if !e.disabled {
-			list = append(list, e)
-		}
+// show puts an entry, or nothing if that is nil or disabled, in its place in the list of the enabled features. It is
+// called with mu held.
+func (x *set[T]) show(key string, e *entry[T]) {
+	old := *x.shown.Load()
+	i, found := slices.BinarySearchFunc(old, key, compareKey[T])
+	list := append(make([]*entry[T], 0, len(old)+1), old[:i]...)
+	if e != nil && !e.disabled {
+		list = append(list, e)
 	}
-	slices.SortFunc(list, func(a, b *entry[T]) int { return cmp.Compare(a.key, b.key) })
+	if found {
+		i++
+	}
+	list = append(list, old[i:]...)
 	x.shown.Store(&list)
 }
 

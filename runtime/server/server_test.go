@@ -33,14 +33,14 @@ type side struct {
 	capabilities mcp.ClientCapabilities
 	handler      session.Handler
 	revision     mcp.Revision
-	principal    string
 }
 
 // connect opens a session with s, which ends with the test.
 func connect(t testing.TB, s *server.Server, with side) *asker {
 	t.Helper()
 	here, there := memory.Pair(memory.Options{})
-	if _, err := s.Serve(there); err != nil {
+	opened, err := s.Serve(there)
+	if err != nil {
 		t.Fatal(err)
 	}
 	c := &asker{t: t}
@@ -59,7 +59,6 @@ func connect(t testing.TB, s *server.Server, with side) *asker {
 	if with.revision != "" {
 		cfg.Revisions = []mcp.Revision{with.revision}
 	}
-	var err error
 	c.Session, err = session.Connect(t.Context(), here, &mcp.InitializeRequestParams{
 		Capabilities: with.capabilities, ClientInfo: mcp.Implementation{Name: "client", Version: "1"},
 	}, cfg)
@@ -67,10 +66,8 @@ func connect(t testing.TB, s *server.Server, with side) *asker {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	for _, open := range s.Sessions() {
-		if err := open.Ready(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+	if err := opened.Ready(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 	return c
 }

@@ -115,7 +115,7 @@ var toolName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
 
 func newTool(def mcp.Tool, support receiver.Support, f RawToolFunc) (*tool, error) {
 	if !toolName.MatchString(def.Name) {
-		return nil, fmt.Errorf("server: the name of the tool %q: want 1 to 128 ASCII letters, digits and any of _ - .", def.Name)
+		return nil, fmt.Errorf("server: the name of the tool %q: want 1 to 128 of ASCII letters, digits, underscore, hyphen and dot", def.Name)
 	}
 	t := &tool{def: def, support: support, call: f}
 	t.declareTasks()

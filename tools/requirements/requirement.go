@@ -37,5 +37,6 @@ func (r requirement) must() bool { return strings.HasPrefix(r.Level, "MUST") }
 // built are the families that this module implements by now.
 func built() []string {
 	return []string{"JSONRPC", "LIFE", "PING", "CANC", "PROG", "STDIO", "TASK",
-		"SCHEMA", "META", "RES", "PROMPT", "COMPL", "LOG", "PAGE", "SAMP", "ROOT", "TRANS", "HTTP", "LEGACY"}
+		"SCHEMA", "META", "RES", "PROMPT", "COMPL", "LOG", "PAGE", "SAMP", "ROOT", "TRANS", "HTTP", "LEGACY",
+		"ELIC", "SDK"}
 }
