@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -76,4 +78,39 @@ func TestClientWithItsOwnHTTPClient(t *testing.T) {
 			t.Fatalf("%d goroutines are left of %d:\n%s", runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])
 		}
 	}
+}
+
+func TestClientBehindAProxy(t *testing.T) {
+	f := &fake{t: t, begin: time.Now(), revision: "2025-11-25"}
+	var hosts sync.Map
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		hosts.Store(r.URL.Host, true)
+		f.ServeHTTP(w, r)
+	}))
+	defer proxy.Close()
+	through, err := url.Parse(proxy.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	library := &http.Transport{Proxy: http.ProxyURL(through)}
+	defer library.CloseIdleConnections()
+	var o streamable.ClientOptions
+	o.HTTP = &http.Client{Transport: library, Timeout: time.Nanosecond} // the timeout does not count
+	c, err := streamable.Dial("http://server.example/mcp", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := session.Connect(t.Context(), c, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	hosts.Range(func(host, _ any) bool {
+		if host != "server.example" {
+			t.Errorf("the proxy was asked for %v", host)
+		}
+		return true
+	})
 }
