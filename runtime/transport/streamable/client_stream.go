@@ -68,6 +68,7 @@ func (s *stream) read(ctx context.Context, cancel context.CancelCauseFunc, resp 
 	defer resp.Body.Close()
 	s.worked = true
 	r := sse.NewReader(resp.Body, s.c.end.Options.MaxMessage)
+	defer r.Release()
 	for {
 		event, err := r.Next()
 		long, _ := errors.AsType[*transport.MessageError](err)

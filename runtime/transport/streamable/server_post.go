@@ -36,37 +36,42 @@ type posted struct {
 	quiet    bool // a notification that only matters to a session
 }
 
-// parsePosted takes a body apart.
+// parsePosted takes a body apart. With an error comes the id of the request that it was meant to be, or zero.
 func parsePosted(body []byte) (posted, jsonrpc.ID, error) {
 	p := posted{body: body}
-	if jsonrpc.IsBatch(body) {
-		items, err := jsonrpc.ParseBatch(body, codec.NoCopy())
-		if err != nil {
-			return p, jsonrpc.ID{}, err
-		}
-		p.batch = true
-		for i := range items {
-			item := &items[i]
-			if item.Err != nil {
-				return p, jsonrpc.ID{}, item.Err
-			}
-			text, err := codec.Marshal(&item.Message)
-			if err != nil {
-				return p, jsonrpc.ID{}, err
-			}
-			p.add(&item.Message, text)
-		}
-		return p, jsonrpc.ID{}, nil
-	}
 	m, err := jsonrpc.Parse(body, codec.NoCopy())
-	if err != nil {
-		if m.Kind != jsonrpc.KindRequest {
-			m.ID = jsonrpc.ID{}
-		}
-		return p, m.ID, err
+	switch {
+	case err == nil:
+		p.add(&m, body)
+		return p, m.ID, nil
+	case errors.Is(err, jsonrpc.ErrBatch):
+		err := p.parseBatch()
+		return p, jsonrpc.ID{}, err
+	case m.Kind != jsonrpc.KindRequest:
+		m.ID = jsonrpc.ID{}
 	}
-	p.add(&m, body)
-	return p, m.ID, nil
+	return p, m.ID, err
+}
+
+// parseBatch takes the body apart as a batch, of which every message must be one.
+func (p *posted) parseBatch() error {
+	p.batch = true
+	items, err := jsonrpc.ParseBatch(p.body, codec.NoCopy())
+	if err != nil {
+		return err
+	}
+	for i := range items {
+		item := &items[i]
+		if item.Err != nil {
+			return item.Err
+		}
+		text, err := codec.Marshal(&item.Message)
+		if err != nil {
+			return err
+		}
+		p.add(&item.Message, text)
+	}
+	return nil
 }
 
 // add notes a message.

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -27,9 +28,21 @@ type Reader struct {
 	skipLF bool // the last line ended with a carriage return: a line feed now belongs to it
 }
 
+// buffers holds what readers have released.
+var buffers = sync.Pool{New: func() any { return bufio.NewReader(nil) }}
+
 // NewReader returns a Reader of r for events whose data have at most maxData bytes.
 func NewReader(r io.Reader, maxData int) *Reader {
-	return &Reader{r: bufio.NewReader(r), max: maxData}
+	b := buffers.Get().(*bufio.Reader)
+	b.Reset(r)
+	return &Reader{r: b, max: maxData}
+}
+
+// Release lets others use the buffer of a Reader, which must not be used any more. It need not be called.
+func (r *Reader) Release() {
+	r.r.Reset(nil)
+	buffers.Put(r.r)
+	r.r = nil
 }
 
 // block is an event while it is read.
