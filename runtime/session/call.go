@@ -11,6 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/lazy"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
@@ -156,8 +157,8 @@ func (s *Session) Ping(ctx context.Context) error {
 
 // pending is a request that waits for its answer. Who takes it out of Session.calls answers it.
 type pending struct {
-	method string
 	answer chan answer // holds one
+	timer  *time.Timer // nil until there was a timeout; not running
 }
 
 // answer is what a request was answered with.
@@ -209,6 +210,7 @@ func (s *Session) send(ctx context.Context, call *Call) (json.RawMessage, error)
 	if err != nil {
 		return nil, s.giveUp(ctx, call, id, p, err)
 	}
+	s.idle.Put(p) // nobody else has it: who took it out of s.calls has sent the answer
 	if lost, ok := errors.AsType[*transport.DeliveryError](got.err); ok && lost.Taken {
 		s.tellCancelled(ctx, call, id, got.err)
 	}
@@ -221,26 +223,25 @@ func (s *Session) writeWithin(ctx context.Context, timeout time.Duration, out tr
 	if timeout == 0 {
 		return s.writeUntil(ctx, out)
 	}
-	limited := &lazyTimeout{Context: ctx, timeout: timeout}
-	defer limited.cancel()
+	limited := lazy.WithTimeout(ctx, timeout, ErrTimeout)
+	defer limited.Cancel()
 	return s.writeUntil(limited, out)
 }
 
 // await waits for the answer, and fails if ctx or the timeout, which began at start, ends first.
 func (s *Session) await(ctx context.Context, call *Call, start time.Time, p *pending, t *Tracker) (answer, error) {
-	var timeout *time.Timer
 	var timedOut, ended <-chan time.Time
 	if d := call.opts.timeout; d > 0 {
-		timeout = time.NewTimer(d - time.Since(start))
-		defer timeout.Stop()
-		timedOut = timeout.C
+		p.start(d - time.Since(start))
+		defer p.timer.Stop()
+		timedOut = p.timer.C
 	}
 	var progress <-chan struct{}
 	if d := call.opts.max; d > 0 && t != nil {
 		end := time.NewTimer(d - time.Since(start))
 		defer end.Stop()
 		ended = end.C
-		if timeout != nil {
+		if timedOut != nil {
 			progress = t.touched
 		}
 	}
@@ -255,19 +256,31 @@ func (s *Session) await(ctx context.Context, call *Call, start time.Time, p *pen
 		case <-ended:
 			return answer{}, ErrTimeout
 		case <-progress:
-			timeout.Reset(call.opts.timeout)
+			p.timer.Reset(call.opts.timeout)
 		}
 	}
+}
+
+// start starts the timer.
+func (p *pending) start(d time.Duration) {
+	if p.timer == nil {
+		p.timer = time.NewTimer(d)
+		return
+	}
+	p.timer.Reset(d)
 }
 
 // register gives a request an id and waits for its answer from now on.
 func (s *Session) register(call *Call, inside bool) (jsonrpc.ID, *pending, error) {
 	task := call.AsTask()
-	p := &pending{method: call.Method, answer: make(chan answer, 1)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.allowed(call, task, inside); err != nil {
 		return jsonrpc.ID{}, nil, err
+	}
+	p, ok := s.idle.Get().(*pending)
+	if !ok {
+		p = &pending{answer: make(chan answer, 1)}
 	}
 	s.lastID++
 	id := codec.IntScalar(s.lastID)

@@ -9,6 +9,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/stack"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
@@ -132,10 +133,19 @@ func (s *Session) request(message jsonrpc.Message, m transport.Message, b *batch
 		s.answer(message.ID, nil, b) // at once, whatever else is going on
 		return
 	}
-	req := &Request{ID: message.ID, Method: message.Method, Params: message.Params, Session: s}
-	ctx, cancel := context.WithCancelCause(s.life)
-	st := &serving{s: s, req: req, cancel: cancel, size: len(m.Text), batch: b}
-	st.ctx = &requestContext{ctx, m.Context, req}
+	in := &struct {
+		request Request
+		serving serving
+		context requestContext
+	}{
+		request: Request{ID: message.ID, Method: message.Method, Params: message.Params, Session: s},
+		serving: serving{s: s, size: len(m.Text), batch: b},
+	}
+	req, st := &in.request, &in.serving
+	// Session.stop ends it with the session; to have each one hang on s.life would cost more.
+	ctx, cancel := context.WithCancelCause(context.Background())
+	in.context = requestContext{ctx, m.Context, req}
+	st.req, st.ctx, st.cancel = req, &in.context, cancel
 	req.state = st
 	if err := s.admit(st); err != nil {
 		cancel(nil)
@@ -164,7 +174,7 @@ func (s *Session) admit(st *serving) error {
 		return err
 	}
 	switch {
-	case s.draining:
+	case s.draining, s.stopped:
 		return &jsonrpc.Error{Code: CodeClosing, Message: "session is shutting down"}
 	case len(s.serving) >= s.cfg.MaxRequests:
 		return &jsonrpc.Error{Code: CodeOverloaded, Message: fmt.Sprintf("overloaded: %d requests are being served", len(s.serving))}
@@ -198,6 +208,7 @@ func (s *Session) served(method string) error {
 // serve runs the handler and answers.
 func (st *serving) serve() {
 	defer st.s.work.Done()
+	stack.Grow()
 	var result codec.Encoder
 	err := st.wait()
 	if err == nil {

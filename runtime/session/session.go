@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -49,6 +51,7 @@ type Session struct {
 
 	ready    chan struct{} // closed when the peers have introduced themselves
 	idPrefix string        // of the ids of requests; "" for ids that are numbers
+	idle     sync.Pool     // of *pending that were answered, to be used again
 
 	mu          sync.Mutex
 	phase       phase
@@ -236,8 +239,12 @@ func (s *Session) stop(cause error) {
 	calls := s.takeCalls()
 	trackers := s.trackers
 	s.trackers = nil
+	open := slices.Collect(maps.Values(s.serving)) // there will be no more
 	s.mu.Unlock()
 
+	for _, st := range open {
+		st.cancel(cause)
+	}
 	for _, c := range calls {
 		c.answer <- answer{err: s.closed()}
 	}

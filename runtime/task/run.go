@@ -12,6 +12,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/stack"
 )
 
 // Work does what a task is for and returns what a plain request would have been answered with.
@@ -105,6 +106,7 @@ func (m *Manager) work(run *Run, work Work) {
 	var result codec.Encoder
 	var err error = errNoOutcome
 	defer func() {
+		stack.Grow() // not before: work that waits for days is often content with less
 		if p := recover(); p != nil {
 			m.cfg.Logger.Error("work panicked", "task", run.id, "panic", p, "stack", string(debug.Stack()))
 		}

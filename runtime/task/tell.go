@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/lazy"
 )
 
 // Why a report of progress is not taken.
@@ -110,8 +111,8 @@ func (run *Run) notify(r *Record) {
 		return
 	}
 	run.notified = r.Revision
-	ctx, cancel := context.WithTimeout(run.m.life, statusTimeout)
-	defer cancel()
+	ctx := lazy.WithTimeout(run.m.life, statusTimeout, nil)
+	defer ctx.Cancel()
 	t := r.Task()
 	err := via.Notify(ctx, "notifications/tasks/status", &mcp.TaskStatusNotificationParams{
 		TaskID: t.TaskID, Status: t.Status, StatusMessage: t.StatusMessage,

@@ -1,0 +1,39 @@
+package lazy_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcpwire/mcpwire/runtime/internal/lazy"
+)
+
+func TestTimeoutBeginsWithWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cause := errors.New("too slow")
+		ctx := lazy.WithTimeout(t.Context(), time.Second, cause)
+		defer ctx.Cancel()
+		time.Sleep(time.Minute)
+		if _, ok := ctx.Deadline(); ok || ctx.Err() != nil {
+			t.Fatal("the timeout has begun, and nobody waits")
+		}
+		start := time.Now()
+		<-ctx.Done()
+		if took := time.Since(start); took != time.Second || context.Cause(ctx) != cause {
+			t.Errorf("ended after %v because of %v", took, context.Cause(ctx))
+		}
+	})
+}
+
+func TestTimeoutEndsWithParent(t *testing.T) {
+	parent, cancel := context.WithCancel(t.Context())
+	ctx := lazy.WithTimeout(parent, time.Hour, nil)
+	defer ctx.Cancel()
+	cancel()
+	if ctx.Err() != context.Canceled {
+		t.Errorf("Err is %v", ctx.Err())
+	}
+	<-ctx.Done()
+}
