@@ -17,8 +17,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/memory"
 )
 
-// server is a scripted server: what it answers is in a table.
-type server struct {
+// scripted is a server: what it answers is in a table.
+type scripted struct {
 	*session.Session
 	t  *testing.T
 	mu sync.Mutex
@@ -39,14 +39,14 @@ func everything() mcp.ServerCapabilities {
 }
 
 // connect returns a client of a server with everything, and the server. It may be called in a bubble.
-func connect(t *testing.T, o *client.Options, answers map[string]func(string) (string, error)) (*client.Client, *server) {
+func connect(t *testing.T, o *client.Options, answers map[string]func(string) (string, error)) (*client.Client, *scripted) {
 	return connectAs(t, everything(), o, session.Config{}, answers)
 }
 
-func connectAs(t *testing.T, capabilities mcp.ServerCapabilities, o *client.Options, cfg session.Config, answers map[string]func(string) (string, error)) (*client.Client, *server) {
+func connectAs(t *testing.T, capabilities mcp.ServerCapabilities, o *client.Options, cfg session.Config, answers map[string]func(string) (string, error)) (*client.Client, *scripted) {
 	t.Helper()
 	a, b := memory.Pair(memory.Options{})
-	s := &server{t: t, answers: answers}
+	s := &scripted{t: t, answers: answers}
 	if cfg.Handler == nil {
 		cfg.Handler = s.handle
 	}
@@ -65,7 +65,7 @@ func connectAs(t *testing.T, capabilities mcp.ServerCapabilities, o *client.Opti
 	return c, s
 }
 
-func (s *server) handle(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+func (s *scripted) handle(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 	if req.Method == "notifications/initialized" {
 		return nil, nil
 	}
@@ -84,7 +84,7 @@ func (s *server) handle(ctx context.Context, req *session.Request) (codec.Encode
 }
 
 // took checks what has come since the last time.
-func (s *server) took(want ...string) {
+func (s *scripted) took(want ...string) {
 	s.t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()

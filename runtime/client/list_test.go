@@ -127,7 +127,7 @@ func TestListsAreKeptUntilTheyChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one := `{"tools":[{"name":"one","inputSchema":{"type":"object"}}]}`
 		two := `{"tools":[{"name":"two","inputSchema":{"type":"object"}}]}`
-		change := func(s *server) {
+		change := func(s *scripted) {
 			t.Helper()
 			if err := s.Notify(t.Context(), "notifications/tools/list_changed", nil); err != nil {
 				t.Error(err)

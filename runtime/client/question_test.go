@@ -24,7 +24,7 @@ import (
 type asked struct{ method, params, want string }
 
 // ask puts questions as raw params, so that nothing is looked at on the way out.
-func ask(t *testing.T, s *server, questions []asked) {
+func ask(t *testing.T, s *scripted, questions []asked) {
 	t.Helper()
 	for _, q := range questions {
 		result, err := s.Call(t.Context(), q.method, session.Raw(q.params))

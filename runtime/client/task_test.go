@@ -101,7 +101,7 @@ func newManager(t *testing.T) *task.Manager {
 	return m
 }
 
-func withTasks(t *testing.T) (*client.Client, *tasks, *server) {
+func withTasks(t *testing.T) (*client.Client, *tasks, *scripted) {
 	x := &tasks{stopped: make(chan struct{}), modes: map[string]mcp.ToolExecutionTaskSupport{
 		"forbidden": "forbidden", "optional": "optional", "required": "required", "hang": "required",
 	}}

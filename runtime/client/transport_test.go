@@ -63,8 +63,8 @@ func TestAServerIsStartedAsAProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := stdio.Command{Path: program, Env: append(stdio.DefaultEnv(), beServer+"=1")}
-	c, err := client.Command(t.Context(), server, nil)
+	command := stdio.Command{Path: program, Env: append(stdio.DefaultEnv(), beServer+"=1")}
+	c, err := client.Command(t.Context(), command, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,8 +72,8 @@ func TestAServerIsStartedAsAProcess(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
-	server.Path = "/no/such/program"
-	if _, err := client.Command(t.Context(), server, nil); err == nil {
+	command.Path = "/no/such/program"
+	if _, err := client.Command(t.Context(), command, nil); err == nil {
 		t.Error("a program that is not there was started")
 	}
 }
