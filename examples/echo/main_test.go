@@ -1,0 +1,52 @@
+package main
+
+import (
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
+)
+
+// build builds this program.
+func build(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "server")
+	if text, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return binary
+}
+
+// Proves SDK-22.
+func TestEcho(t *testing.T) {
+	ctx := t.Context()
+	c, err := client.Command(ctx, stdio.Command{Path: build(t)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	result, err := c.CallTool(ctx, "echo", message{"hello"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := result.Content[0].(*mcp.TextContent).Text; got != "hello" {
+		t.Errorf("the tool says %q", got)
+	}
+	contents, err := c.ReadResource(ctx, "echo://hello%20world")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := contents.Contents[0].(*mcp.TextResourceContents).Text; got != "hello world" {
+		t.Errorf("the resource says %q", got)
+	}
+	prompt, err := c.GetPrompt(ctx, "echo", map[string]string{"message": "hello"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := prompt.Messages[0].Content.(*mcp.TextContent).Text; got != "Please say: hello" {
+		t.Errorf("the prompt says %q", got)
+	}
+}
