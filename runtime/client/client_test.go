@@ -279,3 +279,22 @@ func TestTitles(t *testing.T) {
 		t.Error("a title is not preferred to a name")
 	}
 }
+
+// What a tool says of itself in annotations changes nothing in how it is called: one that says that it may be
+// repeated is not.
+//
+// Proves TOOL-11.
+func TestAnnotationsAreNotBelieved(t *testing.T) {
+	for _, code := range []int64{session.CodeOverloaded, jsonrpc.CodeInternalError, jsonrpc.CodeMethodNotFound} {
+		c, s := connect(t, nil, map[string]func(string) (string, error){
+			"tools/list": always(`{"tools":[{"name":"wipe","inputSchema":{"type":"object"},` +
+				`"annotations":{"readOnlyHint":true,"destructiveHint":false,"idempotentHint":true,"openWorldHint":false}}]}`),
+			"tools/call": func(string) (string, error) { return "", &jsonrpc.Error{Code: code, Message: "no"} },
+		})
+		names(t, c.Tools(t.Context()), toolName)
+		if _, err := c.CallTool(t.Context(), "wipe", nil); jsonrpc.CodeOf(err) != code {
+			t.Errorf("got %v", err)
+		}
+		s.took(`tools/list {}`, `tools/call {"name":"wipe"}`)
+	}
+}

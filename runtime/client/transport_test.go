@@ -2,10 +2,12 @@ package client_test
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/mcpwire/mcpwire/codec"
@@ -24,19 +26,20 @@ func TestMain(m *testing.M) {
 	if os.Getenv(beServer) == "" {
 		os.Exit(m.Run())
 	}
-	if err := serveEcho(stdio.Server(stdio.Options{})).Wait(); err != nil {
+	if err := serveEcho(stdio.Server(stdio.Options{}), func() {}).Wait(); err != nil {
 		os.Exit(1)
 	}
 }
 
-// serveEcho is a server whose tool says what it was told.
-func serveEcho(conn transport.Conn) *session.Session {
+// serveEcho is a server whose tool says what it was told; listed is called for each tools/list.
+func serveEcho(conn transport.Conn, listed func()) *session.Session {
 	capabilities := mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{ListChanged: new(true)}}
 	return session.Serve(conn, &mcp.InitializeResult{
 		ServerInfo: mcp.Implementation{Name: "echo", Version: "1"}, Capabilities: capabilities,
 	}, &session.Config{Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 		switch req.Method {
 		case "tools/list":
+			listed()
 			return &mcp.ListToolsResult{Tools: []mcp.Tool{{Name: "echo"}}}, nil
 		case "tools/call":
 			return session.Raw(`{"content":[{"type":"text","text":"` + strings.ReplaceAll(string(req.Params), `"`, `'`) + `"}]}`), nil
@@ -79,7 +82,7 @@ func TestAServerIsStartedAsAProcess(t *testing.T) {
 }
 
 func TestAServerIsReachedByItsURL(t *testing.T) {
-	open := func(_ *http.Request, conn transport.Conn) { serveEcho(conn) }
+	open := func(_ *http.Request, conn transport.Conn) { serveEcho(conn, func() {}) }
 	handler := streamable.NewHandler(open, streamable.HandlerOptions{})
 	http := httptest.NewServer(handler)
 	defer http.Close()
@@ -95,5 +98,42 @@ func TestAServerIsReachedByItsURL(t *testing.T) {
 	}
 	if _, err := client.Dial(t.Context(), "ftp://x.example", nil); err == nil {
 		t.Error("a URL that is none for HTTP was dialled")
+	}
+}
+
+// A server that has dropped the session may be another one: what it listed is asked for again.
+func TestAServerThatWasReplacedIsAskedAnew(t *testing.T) {
+	lists := make(chan bool, 10)
+	begin := func() *streamable.Handler {
+		return streamable.NewHandler(func(_ *http.Request, conn transport.Conn) {
+			serveEcho(conn, func() { lists <- true })
+		}, streamable.HandlerOptions{})
+	}
+	var current atomic.Pointer[streamable.Handler]
+	current.Store(begin())
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { current.Load().ServeHTTP(w, r) }))
+	defer s.Close()
+	defer func() { current.Load().Close() }()
+	renewed := make(chan bool, 1)
+	c, err := client.Dial(t.Context(), s.URL, &client.Options{HTTP: streamable.ClientOptions{
+		Renewed: func(json.RawMessage) { renewed <- true },
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for range 2 {
+		names(t, c.Tools(t.Context()), toolName)
+	}
+	if len(lists) != 1 {
+		t.Errorf("the list was asked for %d times", len(lists))
+	}
+	old := current.Swap(begin())
+	old.Close()
+	echoes(t, c)
+	<-renewed
+	names(t, c.Tools(t.Context()), toolName)
+	if len(lists) != 2 {
+		t.Errorf("the list was asked for %d times", len(lists))
 	}
 }
