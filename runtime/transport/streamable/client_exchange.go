@@ -114,11 +114,15 @@ func (x *exchange) settle() {
 // will not be.
 func (x *exchange) withdraw(ctx context.Context) (ok bool) {
 	x.dropped.Store(true)
+	timer := time.NewTimer(lateness)
+	defer timer.Stop()
 	select {
 	case <-x.out:
+		return x.sent.Load()
 	case <-ctx.Done():
+	case <-timer.C: // it is stuck, or an HTTP client does not tell
 	}
-	return x.sent.Load()
+	return true
 }
 
 // do sends the request and sees to the answer. Without an error it was answered, or the answer may come on another
@@ -131,6 +135,7 @@ func (x *exchange) do() error {
 		return err
 	}
 	defer resp.Body.Close()
+	x.gone()
 	switch {
 	case resp.StatusCode/100 != 2:
 		return x.failed(ep, resp)

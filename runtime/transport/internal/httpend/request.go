@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"slices"
 	"strings"
@@ -25,7 +26,7 @@ type Request struct {
 	URL    *url.URL
 	Header http.Header // of the protocol; not changed
 	Text   []byte      // the message in its body, or nil
-	Sent   func()      // called when Text has gone out, maybe more than once; nil for nothing
+	Sent   func()      // called when Text has gone out, maybe more than once, if the HTTP client tells; nil for nothing
 }
 
 // Do sends a request. The body of the answer must be closed, whatever its status.
@@ -76,30 +77,21 @@ func (r Request) with(ctx context.Context) *http.Request {
 	}
 	if r.Text != nil {
 		req.ContentLength = int64(len(r.Text))
-		req.GetBody = func() (io.ReadCloser, error) { return newBody(r.Text, r.Sent), nil }
-		req.Body = newBody(r.Text, r.Sent)
+		// Of a body of this very type the HTTP library knows that it need not wait for it, and writes it together
+		// with the headers.
+		req.Body = io.NopCloser(bytes.NewReader(r.Text))
+		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(r.Text)), nil }
+	}
+	if r.Sent != nil {
+		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: r.wrote})
 	}
 	return req.WithContext(ctx)
 }
 
-// body is a message on its way.
-type body struct {
-	bytes.Reader
-	sent func()
-}
-
-func newBody(text []byte, sent func()) *body {
-	b := &body{sent: sent}
-	b.Reset(text)
-	return b
-}
-
-// Close is called when the message has gone out, or cannot.
-func (b *body) Close() error {
-	if b.sent != nil && b.Len() == 0 {
-		b.sent()
+func (r Request) wrote(info httptrace.WroteRequestInfo) {
+	if info.Err == nil {
+		r.Sent()
 	}
-	return nil
 }
 
 // Unreached reports whether err means that no connection to the server could be made, so that nothing was sent.
