@@ -29,7 +29,8 @@ With -task, and for a tool that wants it so, the call is a task, which goes on a
 whatever becomes of this command. Ctrl-C then offers to cancel the task or to leave it alone; the
 commands "task watch" and "task result" come back to it. Without a terminal it is left alone.
 ` + serverHelp + `
-Exit status: 0 if all is well, 1 if the call or the tool has failed, 2 for wrong usage.
+Exit status: 0 if all is well, 1 if the call or the tool has failed or the task was left alone, 2
+for wrong usage.
 
 Example:
 

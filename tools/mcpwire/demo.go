@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
-	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/console"
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/demo"
 )
 
@@ -56,7 +55,7 @@ func runDemo(ctx context.Context, s streams, svg string) error {
 			Path: program, Args: []string{"demo", "-serve", filepath.Join(dir, "tasks")},
 			Stderr: s.err,
 		},
-		Out: s.out, Terminal: console.IsTerminal(s.out),
+		Out: s.out,
 	}
 	rec, err := client.Run(ctx)
 	if err != nil {
