@@ -463,3 +463,27 @@ func TestClientTakesAnswersInBatches(t *testing.T) {
 		})
 	}
 }
+
+// silent is a context that nothing can be learned from but when it ends.
+type silent struct{ context.Context }
+
+func (silent) Value(any) any { return nil }
+
+func TestClientCancelsThroughAnHTTPClientThatDoesNotTellWhatHasGoneOut(t *testing.T) {
+	// Proves HTTP-23.
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		o := f.options()
+		real := f.client.Transport
+		o.HTTP = &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			return real.RoundTrip(r.WithContext(silent{r.Context()}))
+		})}
+		f.call = func(_ http.ResponseWriter, r *http.Request, _ jsonrpc.Message) { <-r.Context().Done() }
+		s := f.connect(o, nil)
+		if _, err := s.With(session.Timeout(time.Second)).Call(t.Context(), "tools/list", nil); err != session.ErrTimeout {
+			t.Errorf("got %v", err)
+		}
+		time.Sleep(10 * time.Second)
+		check(t, "requests", []string{"POST tools/list s1 2025-11-25", "POST notifications/cancelled s1 2025-11-25"}, f.take())
+	})
+}
