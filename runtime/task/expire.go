@@ -6,47 +6,71 @@ import (
 	"time"
 )
 
-// sweepPortion is how many tasks go at once, so that nobody waits long for the store; sweepRest is
-// the longest time between two looks, for tasks that another process may have made.
+// sweepPortion is how many tasks go at once, so that nobody waits long for the store; sweepPause is
+// the least time between two sweeps unless there is more to drop, so that many tasks that expire
+// one after another do not take a sweep each; sweepRest is the longest time between two, for tasks
+// that another process may have made.
 const (
 	sweepPortion = 256
+	sweepPause   = time.Millisecond
 	sweepRest    = time.Minute
 )
 
 // sweep drops tasks when their time has passed, until the Manager closes. It sleeps until the
 // next one is due: however many tasks there are, none has a timer of its own.
 func (m *Manager) sweep() {
-	timer := time.NewTimer(0)
+	timer := time.NewTimer(sweepRest)
 	defer timer.Stop()
+	for pause := time.Duration(0); m.sleep(timer, pause); {
+		pause = m.drop()
+	}
+}
+
+// drop drops tasks whose time has passed. It sets when the sweeper is to wake, and returns how long
+// it is to sleep at least.
+func (m *Manager) drop() (pause time.Duration) {
+	m.mu.Lock()
+	m.wake = time.Time{} // what is created from now on makes itself known
+	m.mu.Unlock()
+	gone, next, err := m.store.Sweep(m.life, time.Now(), sweepPortion)
+	for i := range gone {
+		m.expired(&gone[i])
+	}
+	if err != nil && m.life.Err() == nil {
+		m.fault("drop expired tasks", err)
+		next = time.Now().Add(time.Second)
+	}
+	wake := time.Now().Add(sweepRest)
+	if !next.IsZero() && next.Before(wake) {
+		wake = next
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.wake.IsZero() || wake.Before(m.wake) {
+		m.wake = wake
+	}
+	if len(gone) == sweepPortion {
+		return 0
+	}
+	return sweepPause
+}
+
+// sleep returns when the sweeper is to wake, but not before the pause is over; ok is false if the
+// Manager closes first.
+func (m *Manager) sleep(timer *time.Timer, pause time.Duration) (ok bool) {
+	earliest := time.Now().Add(pause)
 	for {
+		m.mu.Lock()
+		wake := m.wake
+		m.mu.Unlock()
+		timer.Reset(max(time.Until(wake), time.Until(earliest)))
 		select {
 		case <-timer.C:
-		case <-m.nudge:
+			return true
+		case <-m.nudge: // wake is earlier now
 		case <-m.life.Done():
-			return
+			return false
 		}
-		m.mu.Lock()
-		m.wake = time.Time{} // what is created from now on makes itself known
-		m.mu.Unlock()
-		gone, next, err := m.store.Sweep(m.life, time.Now(), sweepPortion)
-		for i := range gone {
-			m.expired(&gone[i])
-		}
-		if err != nil && m.life.Err() == nil {
-			m.fault("drop expired tasks", err)
-			next = time.Now().Add(time.Second)
-		}
-		wake := time.Now().Add(sweepRest)
-		if !next.IsZero() && next.Before(wake) {
-			wake = next
-		}
-		m.mu.Lock()
-		if !m.wake.IsZero() && m.wake.Before(wake) {
-			wake = m.wake
-		}
-		m.wake = wake
-		m.mu.Unlock()
-		timer.Reset(time.Until(wake))
 	}
 }
 
