@@ -3,7 +3,6 @@
 package memory
 
 import (
-	"container/heap"
 	"context"
 	"iter"
 	"sync"
@@ -58,7 +57,7 @@ func (s *Store) Create(ctx context.Context, r task.Record) (task.Record, error) 
 	}
 	mine.add(e)
 	if r.TTL != 0 {
-		heap.Push(&s.expiry, e)
+		s.expiry.add(e)
 	}
 	return r, nil
 }
@@ -162,11 +161,12 @@ func (s *Store) drop(now time.Time, limit int, gone []task.Record) (_ []task.Rec
 	}
 	limit += len(gone)
 	for len(s.expiry) > 0 {
-		next = s.expiry[0].Expires()
+		e := s.expiry[0].entry
+		next = e.Expires()
 		if next.After(now) || len(gone) == limit {
 			return gone, next, nil
 		}
-		e := heap.Pop(&s.expiry).(*entry)
+		s.expiry.removeFirst()
 		delete(s.byID, e.ID)
 		if s.owners[e.Owner].remove(e.Seq) {
 			delete(s.owners, e.Owner)
@@ -210,20 +210,4 @@ func (s *Store) Close() error {
 	s.mu.Unlock()
 	s.hub.Close()
 	return nil
-}
-
-// expiries is a heap of the entries that expire, the next one first.
-type expiries []*entry
-
-func (x expiries) Len() int           { return len(x) }
-func (x expiries) Less(i, j int) bool { return x[i].Expires().Before(x[j].Expires()) }
-func (x expiries) Swap(i, j int)      { x[i], x[j] = x[j], x[i] }
-func (x *expiries) Push(v any)        { *x = append(*x, v.(*entry)) }
-
-func (x *expiries) Pop() any {
-	old := *x
-	e := old[len(old)-1]
-	old[len(old)-1] = nil
-	*x = old[:len(old)-1]
-	return e
 }
