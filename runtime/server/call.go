@@ -16,67 +16,68 @@ import (
 // sends reaches its client wherever that is by then. Its methods may be called by many goroutines, until the handler
 // returns.
 type Call struct {
-	p         *peer
-	session   *session.Session // nil for a task that an earlier process has left
-	to        session.Peer     // nil if there is nobody
-	run       *task.Run        // nil unless it is a task
-	principal string
+	p *peer
+	// ctx is that of the handler. What the call knows is in its values, and looked up when it is asked for, which
+	// few calls are.
+	ctx context.Context
 }
 
-func newCall(ctx context.Context, p *peer) *Call {
-	c := &Call{p: p, principal: session.Principal(ctx)}
-	c.to, _ = session.PeerFrom(ctx)
-	c.run, _ = task.FromContext(ctx)
-	if req, ok := session.FromContext(ctx); ok {
-		c.session = req.Session
-	}
-	return c
-}
+func newCall(ctx context.Context, p *peer) *Call { return &Call{p, ctx} }
 
 // Server returns the server that the handler belongs to.
 func (c *Call) Server() *Server { return c.p.s }
 
 // Session returns the session that the request came through, which may be over when a task still runs; nil for a task
 // that an earlier process has left.
-func (c *Call) Session() *session.Session { return c.session }
+func (c *Call) Session() *session.Session {
+	if req, ok := session.FromContext(c.ctx); ok {
+		return req.Session
+	}
+	return nil
+}
 
 // Principal returns on whose authority the client acts.
-func (c *Call) Principal() string { return c.principal }
+func (c *Call) Principal() string { return session.Principal(c.ctx) }
 
 // Task returns the task that the call runs as; ok is false if it is a plain call.
-func (c *Call) Task() (run *task.Run, ok bool) { return c.run, c.run != nil }
+func (c *Call) Task() (run *task.Run, ok bool) { return task.FromContext(c.ctx) }
 
 // Progress reports how far the call is. The value grows with every report; total is the value at which all is done,
 // or 0 if that is unknown. The message is for people, and may be empty. It fails with [session.ErrNotIncreasing], or
 // with [session.ErrProgressOver] after the end. If the client asked for no progress nothing is sent.
 func (c *Call) Progress(value, total float64, message string) error {
-	if c.to == nil {
+	to, ok := session.PeerFrom(c.ctx)
+	if !ok {
 		return nil
 	}
 	p := session.Progress{Value: value, Message: message}
 	if total != 0 {
 		p.Total = &total
 	}
-	return c.to.Report(p)
+	return to.Report(p)
 }
 
 // Notify sends any notification to the client.
 func (c *Call) Notify(ctx context.Context, method string, params codec.Encoder) error {
-	if c.to == nil {
+	to, ok := session.PeerFrom(c.ctx)
+	if !ok {
 		return session.ErrClosed
 	}
-	return c.to.Notify(ctx, method, params)
+	return to.Notify(ctx, method, params)
 }
 
 // client sends requests to the client, which people may take their time to answer: ctx alone limits them.
 func (c *Call) client() mcp.ToClient {
-	switch {
-	case c.to == nil:
+	to, ok := session.PeerFrom(c.ctx)
+	if !ok {
 		return mcp.ToClient{Caller: nobody{}}
-	case c.run == nil && c.session != nil:
-		return mcp.ToClient{Caller: c.session.With(session.Timeout(0))}
 	}
-	return mcp.ToClient{Caller: c.to}
+	if open := c.Session(); open != nil {
+		if _, isTask := c.Task(); !isTask {
+			return mcp.ToClient{Caller: open.With(session.Timeout(0))}
+		}
+	}
+	return mcp.ToClient{Caller: to}
 }
 
 // nobody is the client of a call that has none.
@@ -88,10 +89,11 @@ func (nobody) Call(context.Context, string, codec.Encoder) (json.RawMessage, err
 
 // capabilities are those of the client; nil if that is not known.
 func (c *Call) capabilities() *mcp.ClientCapabilities {
-	if c.session == nil || c.session.Client() == nil {
+	open := c.Session()
+	if open == nil || open.Client() == nil {
 		return nil
 	}
-	return &c.session.Client().Capabilities
+	return &open.Client().Capabilities
 }
 
 // handler serves requests of one peer.

@@ -171,7 +171,7 @@ func (c *Call) mayElicit(mode string) error {
 	}
 	declared := client.Elicitation != nil
 	if declared && mode == "url" {
-		declared = client.Elicitation.URL != nil && c.session.Revision() >= mcp.Revision20251125
+		declared = client.Elicitation.URL != nil && c.Session().Revision() >= mcp.Revision20251125
 	}
 	if declared && mode == "form" {
 		declared = client.Elicitation.Form != nil || client.Elicitation.URL == nil
@@ -179,12 +179,12 @@ func (c *Call) mayElicit(mode string) error {
 	if declared {
 		return nil
 	}
-	return &session.CapabilityError{Method: "elicitation/create", Capability: "elicitation." + mode, Revision: c.session.Revision()}
+	return &session.CapabilityError{Method: "elicitation/create", Capability: "elicitation." + mode, Revision: c.Session().Revision()}
 }
 
 // projectForm returns a form as the revision of the session has it.
 func (c *Call) projectForm(params *mcp.ElicitRequestFormParams) (*mcp.ElicitRequestFormParams, error) {
-	if c.session == nil || c.session.Revision() >= mcp.Revision20251125 {
+	if c.Session() == nil || c.Session().Revision() >= mcp.Revision20251125 {
 		return params, nil
 	}
 	out := *params
@@ -242,7 +242,7 @@ func (c *Call) ElicitURL(ctx context.Context, message, page, id string) (mcp.Eli
 	if err := c.mayElicit("url"); err != nil {
 		return "", err
 	}
-	if err := c.p.expect(*params.ElicitationID, c.principal); err != nil {
+	if err := c.p.expect(*params.ElicitationID, c.Principal()); err != nil {
 		return "", err
 	}
 	result, err := c.elicit(ctx, params)
@@ -262,7 +262,7 @@ func (c *Call) RequireURL(message, page, id string) error {
 	if err := c.mayElicit("url"); err != nil {
 		return err
 	}
-	if err := c.p.expect(*params.ElicitationID, c.principal); err != nil {
+	if err := c.p.expect(*params.ElicitationID, c.Principal()); err != nil {
 		return err
 	}
 	data, err := codec.Marshal(&mcp.URLElicitationRequiredErrorErrorData{Elicitations: []mcp.ElicitRequestURLParams{*params}})

@@ -43,7 +43,7 @@ func (c *Call) Log(ctx context.Context, level mcp.LoggingLevel, logger string, d
 	if !ok {
 		return &levelError{level}
 	}
-	if !c.logs(n) || !c.p.logs.Allow() {
+	if !c.logs(n) || c.p.logs != nil && !c.p.logs.Allow() {
 		return nil
 	}
 	text, err := codec.Marshal(value.Of(data))
@@ -54,7 +54,11 @@ func (c *Call) Log(ctx context.Context, level mcp.LoggingLevel, logger string, d
 	if logger != "" {
 		params.Logger = &logger
 	}
-	err = c.Notify(ctx, "notifications/message", params)
+	to, ok := session.PeerFrom(c.ctx)
+	if !ok {
+		return nil
+	}
+	err = to.Notify(ctx, "notifications/message", params)
 	if _, undeclared := errors.AsType[*session.CapabilityError](err); undeclared {
 		return nil
 	}
@@ -63,7 +67,7 @@ func (c *Call) Log(ctx context.Context, level mcp.LoggingLevel, logger string, d
 
 // logs reports whether messages of a severity go to the client.
 func (c *Call) logs(severity int) bool {
-	return c.to != nil && severity >= int(c.p.level.Load())
+	return severity >= int(c.p.level.Load())
 }
 
 // levelError says that a level is none of the protocol's.

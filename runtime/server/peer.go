@@ -36,10 +36,11 @@ func newPeer(s *Server) *peer {
 	return p
 }
 
-// limiter allows so much per second, and twice as much at once; everything if that is not positive.
+// limiter allows so much per second, and twice as much at once. It is nil, which allows everything, if that is not
+// positive.
 func limiter(perSecond float64) *rate.Limiter {
 	if perSecond <= 0 {
-		return rate.NewLimiter(rate.Inf, 0)
+		return nil
 	}
 	return rate.NewLimiter(rate.Limit(perSecond), max(1, int(2*perSecond)))
 }
@@ -55,7 +56,7 @@ func (p *peer) handler() session.Handler {
 			}
 			return rest(ctx, req)
 		}
-		if limited(req.Method) && !p.calls.Allow() {
+		if p.calls != nil && limited(req.Method) && !p.calls.Allow() {
 			return nil, &jsonrpc.Error{Code: session.CodeOverloaded, Message: "overloaded: too many calls, try again later"}
 		}
 		rev := revision(req)

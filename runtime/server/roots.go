@@ -16,7 +16,7 @@ import (
 // client announces a change by notifications/roots/list_changed.
 func (c *Call) Roots(ctx context.Context) ([]mcp.Root, error) {
 	if client := c.capabilities(); client != nil && client.Roots == nil {
-		return nil, &session.CapabilityError{Method: "roots/list", Capability: "roots", Revision: c.session.Revision()}
+		return nil, &session.CapabilityError{Method: "roots/list", Capability: "roots", Revision: c.Session().Revision()}
 	}
 	result, err := c.client().ListRoots(ctx, nil)
 	if err != nil {

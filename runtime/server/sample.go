@@ -45,12 +45,12 @@ func (c *Call) maySample(params *mcp.CreateMessageRequestParams) error {
 	case (params.Tools != nil || params.ToolChoice != nil) && client.Sampling.Tools == nil:
 		lacking = "sampling.tools"
 	case include != nil && *include != mcp.CreateMessageRequestParamsIncludeContextNone &&
-		client.Sampling.Context == nil && c.session.Revision() >= mcp.Revision20251125: // before, it was not declared
+		client.Sampling.Context == nil && c.Session().Revision() >= mcp.Revision20251125: // before, it was not declared
 		lacking = "sampling.context"
 	default:
 		return nil
 	}
-	return &session.CapabilityError{Method: "sampling/createMessage", Capability: lacking, Revision: c.session.Revision()}
+	return &session.CapabilityError{Method: "sampling/createMessage", Capability: lacking, Revision: c.Session().Revision()}
 }
 
 // checkConversation refuses tool calls without their results right behind them, and results with anything else in
