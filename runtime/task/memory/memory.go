@@ -160,8 +160,8 @@ func (s *Store) drop(now time.Time, limit int, gone []task.Record) (_ []task.Rec
 		return gone, time.Time{}, task.ErrClosed
 	}
 	limit += len(gone)
-	for len(s.expiry) > 0 {
-		e := s.expiry[0].entry
+	for s.expiry.len > 0 {
+		e := s.expiry.at(0).entry
 		next = e.Expires()
 		if next.After(now) || len(gone) == limit {
 			return gone, next, nil
@@ -206,7 +206,7 @@ func (s *Store) Scan(ctx context.Context) iter.Seq2[task.Record, error] {
 func (s *Store) Close() error {
 	s.mu.Lock()
 	s.closed = true
-	s.byID, s.owners, s.expiry = nil, nil, nil
+	s.byID, s.owners, s.expiry = nil, nil, expiries{}
 	s.mu.Unlock()
 	s.hub.Close()
 	return nil
