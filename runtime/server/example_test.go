@@ -61,7 +61,7 @@ func ExampleAddTool() {
 	// Output:
 	// {"sum":3} <nil>
 	// The arguments do not comply with the input schema of this tool.
-	// arguments: missing property 'b'
+	// missing property 'b'
 	// /a: got string, want integer <nil>
 }
 

@@ -214,6 +214,24 @@ func property(t *testing.T, list, name string) string {
 	return ""
 }
 
+func TestFaultsAreBounded(t *testing.T) {
+	s := newServer(t, server.Config{})
+	must(server.AddTool(s, mcp.Tool{Name: "add"}, add))
+	c := connect(t, s, side{})
+	many := strings.Repeat("7,", 1000) + "7"
+	long := strings.Repeat("ü", 1000)
+	for arguments, want := range map[string]int{
+		`{"a":1,"b":2,"notes":[` + many + `]}`: 1 + 20 + 1,
+		`{"a":1,"b":2,"` + long + `":1}`:       1 + 1,
+	} {
+		result, _ := c.call("tools/call", `{"name":"add","arguments":`+arguments+`}`)
+		lines := strings.Split(text(t, result), "\n")
+		if len(lines) != want || len(lines[1]) > 310 {
+			t.Errorf("%d lines, %d bytes long, want %d:\n%s", len(lines), len(lines[1]), want, text(t, result))
+		}
+	}
+}
+
 func TestDefaultsOfASchemaAreSet(t *testing.T) {
 	s := newServer(t, server.Config{})
 	def := mcp.Tool{Name: "add", InputSchema: mcp.ToolInputSchema{Properties: json.RawMessage(`{"a":{"type":"integer","default":40},"b":{"type":"integer"}}`), Required: []string{"b"}}}

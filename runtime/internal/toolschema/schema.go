@@ -76,7 +76,8 @@ func (nothingElse) Load(url string) (any, error) {
 	return nil, errors.New("schemas elsewhere are not loaded")
 }
 
-// Check returns what is wrong with a value, one line for each fault, and "" if nothing is.
+// Check returns what is wrong with a value, one line for each fault, and "" if nothing is. What has many faults, or
+// long ones, is told the first of them, shortened.
 func (s *Schema) Check(text json.RawMessage) (faults string) {
 	if s.quick != nil && s.quick.admits(text) {
 		return ""
@@ -96,9 +97,9 @@ func (s *Schema) Check(text json.RawMessage) (faults string) {
 	if !ok {
 		return err.Error()
 	}
-	var b strings.Builder
-	describe(&b, invalid, message.NewPrinter(language.English))
-	return strings.TrimSuffix(b.String(), "\n")
+	r := report{printer: message.NewPrinter(language.English)}
+	r.describe(invalid)
+	return strings.Join(r.lines, "\n")
 }
 
 // maxNumber is how many digits, and what exponent, numbers may have: more than any float64. The validator calculates
@@ -128,16 +129,28 @@ func unwieldy(v any) (n string, ok bool) {
 	return "", false
 }
 
-// describe writes the innermost causes, each with the JSON pointer of the value that it is about.
-func describe(b *strings.Builder, e *jsonschema.ValidationError, p *message.Printer) {
-	if choice(e.ErrorKind) {
-		writeFault(b, e, e.ErrorKind.LocalizedString(p))
+// What a report is limited to. Values are quoted in it, and those are the peer's.
+const (
+	maxFaults = 20
+	maxLine   = 300 // bytes
+)
+
+// report is what is wrong with a value.
+type report struct {
+	printer *message.Printer
+	lines   []string
+}
+
+// describe adds the innermost causes, each with the JSON pointer of the value that it is about.
+func (r *report) describe(e *jsonschema.ValidationError) {
+	if len(r.lines) > maxFaults {
+		return
+	}
+	if len(e.Causes) == 0 || choice(e.ErrorKind) {
+		r.add(e)
 	}
 	for _, cause := range e.Causes {
-		describe(b, cause, p)
-	}
-	if len(e.Causes) == 0 && !choice(e.ErrorKind) {
-		writeFault(b, e, e.ErrorKind.LocalizedString(p))
+		r.describe(cause)
 	}
 }
 
@@ -150,13 +163,22 @@ func choice(k jsonschema.ErrorKind) bool {
 	return false
 }
 
-func writeFault(b *strings.Builder, e *jsonschema.ValidationError, what string) {
+// add adds a line, if there is room for it.
+func (r *report) add(e *jsonschema.ValidationError) {
+	if len(r.lines) == maxFaults {
+		r.lines = append(r.lines, "and more")
+		return
+	}
 	where := ""
 	for _, token := range e.InstanceLocation {
 		where += "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(token)
 	}
-	if where == "" {
-		where = "arguments"
+	line := e.ErrorKind.LocalizedString(r.printer)
+	if where != "" {
+		line = where + ": " + line
 	}
-	b.WriteString(where + ": " + what + "\n")
+	if len(line) > maxLine {
+		line = strings.ToValidUTF8(line[:maxLine], "") + "…"
+	}
+	r.lines = append(r.lines, line)
 }
