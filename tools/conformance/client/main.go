@@ -1,0 +1,76 @@
+// Command client is what the official conformance suite tests the client with: it calls each tool of the
+// server at a URL once, and accepts every form as it is proposed.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/client"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: client URL")
+		os.Exit(2)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := run(ctx, os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, url string) error {
+	c, err := client.Dial(ctx, url, &client.Options{
+		Info: mcp.Implementation{Name: "mcpwire conformance client", Version: "1"},
+		Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) { return client.Accept(nil), nil },
+	})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if c.Server().Capabilities.Tools == nil {
+		return nil
+	}
+	for tool, err := range c.Tools(ctx) {
+		if err != nil {
+			return err
+		}
+		args, err := arguments(tool)
+		if err != nil {
+			return err
+		}
+		if _, err := c.CallTool(ctx, tool.Name, args); err != nil {
+			return fmt.Errorf("%s: %w", tool.Name, err)
+		}
+	}
+	return c.Shutdown(ctx)
+}
+
+// arguments makes up what a tool requires.
+func arguments(tool *mcp.Tool) (map[string]any, error) {
+	var properties map[string]struct{ Type string }
+	if len(tool.InputSchema.Properties) > 0 {
+		if err := json.Unmarshal(tool.InputSchema.Properties, &properties); err != nil {
+			return nil, fmt.Errorf("the schema of %s: %w", tool.Name, err)
+		}
+	}
+	args := map[string]any{}
+	for i, name := range tool.InputSchema.Required {
+		switch properties[name].Type {
+		case "integer", "number":
+			args[name] = i + 1
+		case "boolean":
+			args[name] = true
+		default:
+			args[name] = "text"
+		}
+	}
+	return args, nil
+}
