@@ -133,11 +133,15 @@ var errForgotten = errors.New("streamable: the server does not know the last eve
 
 // listen opens the standing stream, which ends with the session or the connection. A server that offers none is
 // fine (MCP transports, "Listening for Messages from the Server").
+//
+// It waits a moment for the server's answer: many servers lose what they send before the stream is there, so that
+// requests had better come behind it.
 func (c *Client) listen(ep *epoch) {
 	if c.options.NoListen || ep.listening.Swap(true) {
 		return
 	}
-	c.end.Go(func() { // ends with the epoch, or when the server offers no stream
+	answered := make(chan struct{})
+	started := c.end.Go(func() { // ends with the epoch, or when the server offers no stream
 		s := &stream{c: c, ep: ep, ctx: ep.ctx, standing: true}
 		s.take = func(text []byte) bool {
 			m, _ := httpend.Parse(text)
@@ -145,6 +149,7 @@ func (c *Client) listen(ep *epoch) {
 			return false
 		}
 		resp, err := s.connect(ep.ctx)
+		close(answered)
 		if err == nil || passing(err) {
 			err = s.follow(resp)
 		}
@@ -153,4 +158,17 @@ func (c *Client) listen(ep *epoch) {
 			c.end.Options.Logger.Info("no standing stream", "error", err)
 		}
 	})
+	if !started {
+		return
+	}
+	timer := time.NewTimer(listenPatience)
+	defer timer.Stop()
+	select {
+	case <-answered:
+	case <-timer.C: // there are servers whose answer begins with their first message
+	case <-ep.ctx.Done():
+	}
 }
+
+// listenPatience is how long requests wait for the standing stream.
+const listenPatience = 250 * time.Millisecond
