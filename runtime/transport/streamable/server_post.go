@@ -92,12 +92,12 @@ func (p *posted) add(m *jsonrpc.Message, text []byte) {
 
 // post takes a message of the client.
 func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Request) {
-	if !accepts(r, "application/json") || !accepts(r, "text/event-stream") {
-		guard.Refuse(w, http.StatusNotAcceptable, jsonrpc.CodeInvalidRequest, "the client does not accept both application/json and text/event-stream")
-		return
-	}
 	body, ok := guard.ReadBody(w, r, h.o.MaxMessage, h.o.ReadTimeout)
 	if !ok {
+		return
+	}
+	if !accepts(r, "application/json") || !accepts(r, "text/event-stream") {
+		guard.Refuse(w, http.StatusNotAcceptable, jsonrpc.CodeInvalidRequest, "the client does not accept both application/json and text/event-stream")
 		return
 	}
 	p, id, err := parsePosted(body)

@@ -42,8 +42,10 @@ func WriteJSON(w http.ResponseWriter, status int, text []byte) {
 }
 
 // ReadBody returns the body of a request: JSON of at most max bytes, that arrives within timeout. Otherwise it has
-// answered, with 415, 413, 408 or 400.
+// answered, with 415, 413, 408 or 400, and what is left of the body has no more time than that either.
 func ReadBody(w http.ResponseWriter, r *http.Request, max int, timeout time.Duration) (body []byte, ok bool) {
+	conn := http.NewResponseController(w)
+	conn.SetReadDeadline(time.Now().Add(timeout)) // where that is not supported, the http.Server's own timeout must do
 	if kind := r.Header.Get("Content-Type"); kind != "application/json" {
 		if kind, _, err := mime.ParseMediaType(kind); err != nil || kind != "application/json" {
 			Refuse(w, http.StatusUnsupportedMediaType, jsonrpc.CodeInvalidRequest, "the content type is not application/json")
@@ -59,11 +61,9 @@ func ReadBody(w http.ResponseWriter, r *http.Request, max int, timeout time.Dura
 		Refuse(w, http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest, fmt.Sprintf("the message has more than %d bytes", max))
 		return nil, false
 	}
-	conn := http.NewResponseController(w)
-	conn.SetReadDeadline(time.Now().Add(timeout)) // where that is not supported, the http.Server's own timeout must do
 	body, err := readAll(http.MaxBytesReader(w, r.Body, int64(max)), r.ContentLength)
-	conn.SetReadDeadline(time.Time{}) // or it would end the exchange itself
 	if err == nil {
+		conn.SetReadDeadline(time.Time{}) // or it would end the exchange itself
 		return body, true
 	}
 	if _, long := errors.AsType[*http.MaxBytesError](err); long {
