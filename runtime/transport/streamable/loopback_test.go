@@ -87,6 +87,23 @@ func TestServerStreamsOutliveTimeouts(t *testing.T) {
 	}
 }
 
+// An answer is not lost when it comes just as its stream is opened.
+func TestServerAnswersWhileAStreamOpens(t *testing.T) {
+	for _, after := range []time.Duration{-1, time.Microsecond, 50 * time.Microsecond} {
+		s := serveLoopback(t, streamable.HandlerOptions{StreamAfter: after}, nil)
+		id := s.opened(hello)
+		for i := range 1000 {
+			response := s.do("POST", call(i, "echo"), "MCP-Session-Id", id)
+			text, err := io.ReadAll(response.Body)
+			response.Body.Close()
+			if err != nil || !strings.Contains(string(text), result(i)) {
+				t.Fatalf("call %d, stream after %v: %q, %v", i, after, text, err)
+			}
+		}
+		s.stop()
+	}
+}
+
 // Many sessions at once, each with both kinds of streams. Nothing is left of them.
 func TestServerManySessions(t *testing.T) {
 	sessions := 200

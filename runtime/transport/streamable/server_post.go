@@ -194,6 +194,10 @@ func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.R
 		return
 	}
 	defer c.detach(st, k)
+	opening := p.open && !c.isOpen()
+	if h.o.StreamAfter == 0 && !opening {
+		c.start(st)
+	}
 	ctx = &origin{ctx, c, st}
 	for _, text := range p.messages {
 		if err := c.in.Put(r.Context(), transport.Message{Text: text, Context: ctx}); err != nil {
@@ -202,15 +206,19 @@ func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.R
 			return
 		}
 	}
-	opening := p.open && !c.isOpen()
-	switch answer, reply := h.await(r, c, k, opening); reply {
+	answer, how := h.await(r, c, k, opening)
+	if how == replyStream {
+		if answer = c.start(st); answer != nil { // it came just now
+			how = replyJSON
+		}
+	}
+	switch how {
 	case replyJSON:
 		if opening && c.id != "" && !h.opened(ctx, w, c, p.params, answer) {
 			defer c.in.Close(transport.ErrClosed)
 		}
 		writeJSON(w, answer, h.o.StallTimeout)
 	case replyStream:
-		c.start(st)
 		h.serveStream(w, r, c, st, k, 0, 0)
 	case replyClosed:
 		guard.RefuseCall(w, http.StatusOK, p.requests[0], &jsonrpc.Error{Code: codeClosed, Message: "the session has ended"})

@@ -166,19 +166,23 @@ func (c *serverConn) keepBeginning(ctx context.Context, st *serverStream) {
 	st.message = nil
 }
 
-// start makes a stream an event stream, before the first message if it comes to that, so that its client can resume.
-func (c *serverConn) start(st *serverStream) {
+// start makes a stream an event stream, before the first message if it comes to that, so that its client can resume. If
+// it is too late for that it returns the answer.
+func (c *serverConn) start(st *serverStream) (answer []byte) {
 	st.order.Lock()
 	defer st.order.Unlock()
 	c.mu.Lock()
 	begin := !st.kept && !st.over
 	if begin {
 		st.kept = true
+	} else if st.sink != nil {
+		answer = st.sink.answer
 	}
 	c.mu.Unlock()
 	if begin && c.h.o.Store != nil {
 		c.keepBeginning(context.Background(), st)
 	}
+	return answer
 }
 
 // waitForRoom waits until not too much waits for a connection any more. One that takes nothing at all for StallTimeout
