@@ -71,7 +71,8 @@ func relatedPlace(object, related []byte) (from, to int64, insert []byte, err er
 	}
 	r.End()
 	if !found {
-		insert = append([]byte(`"_meta":`), wrap(related)...)
+		insert = make([]byte, 0, len(related)+len(`"_meta":{},`))
+		insert = append(append(append(insert, `"_meta":{`...), related...), '}')
 		if members > 0 {
 			insert = append(insert, ',')
 		}
