@@ -10,12 +10,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
-)
-
-// The members that carry tokens: one of params, and one of results.
-const (
-	tokenMember = "resumeToken"
-	nextMember  = "nextResumeToken"
+	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
 // ErrOver says that an operation is complete, or has failed: its token has expired.
@@ -88,14 +83,18 @@ func (o *Operation) Next(ctx context.Context) (json.RawMessage, error) {
 	if over {
 		return nil, ErrOver
 	}
-	result, err := o.caller.Call(ctx, o.method, &request{o.params, token, known})
+	var params codec.Encoder = session.Raw(o.params)
+	if known {
+		params = &edited{o.params, tokenMember, &token}
+	}
+	result, err := o.caller.Call(ctx, o.method, params)
 	if err != nil {
 		if _, answered := errors.AsType[*jsonrpc.Error](err); answered {
 			o.note("", false)
 		}
 		return nil, err
 	}
-	next, more, err := nextToken(result)
+	next, more, err := tokenOf(result, nextMember)
 	if err != nil {
 		return nil, err
 	}
@@ -120,41 +119,4 @@ func (o *Operation) Parts(ctx context.Context) iter.Seq2[json.RawMessage, error]
 			}
 		}
 	}
-}
-
-// nextToken returns the token of a result; more is false if it has none.
-func nextToken(result json.RawMessage) (token string, more bool, err error) {
-	r := codec.Borrow(result)
-	token, kind, more := r.PeekMember(nextMember)
-	r.Release()
-	if more && kind != codec.KindString {
-		return "", false, fmt.Errorf("resume: %s is no string", nextMember)
-	}
-	return token, more, nil
-}
-
-// request are params with a token.
-type request struct {
-	params json.RawMessage
-	token  string
-	known  bool
-}
-
-// EncodeJSON writes the params as they are, and the token behind them.
-func (p *request) EncodeJSON(w *codec.Writer) {
-	if !p.known {
-		w.Raw(p.params)
-		return
-	}
-	r := codec.Borrow(p.params, codec.NoCopy())
-	defer r.Release()
-	start := w.Begin()
-	for r.Object(); r.More(); {
-		name := r.Key()
-		w.MapKey(name)
-		w.Raw(r.Raw())
-	}
-	w.MapKey(tokenMember)
-	w.Scalar(codec.StringScalar(p.token))
-	w.End(start, codec.Extra{})
 }

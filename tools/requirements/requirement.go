@@ -38,5 +38,5 @@ func (r requirement) must() bool { return strings.HasPrefix(r.Level, "MUST") }
 func built() []string {
 	return []string{"JSONRPC", "LIFE", "PING", "CANC", "PROG", "STDIO", "TASK",
 		"SCHEMA", "META", "RES", "PROMPT", "COMPL", "LOG", "PAGE", "SAMP", "ROOT", "TRANS", "HTTP", "LEGACY",
-		"ELIC", "SDK", "TOOL", "ICON"}
+		"ELIC", "SDK", "TOOL", "ICON", "RESUME"}
 }
