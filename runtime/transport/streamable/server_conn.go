@@ -153,9 +153,14 @@ func (c *serverConn) settle() {
 	streams := slices.Collect(maps.Values(c.streams))
 	c.mu.Unlock()
 	for _, st := range streams {
-		st.order.Lock()
-		st.order.Unlock() //nolint:staticcheck // nothing is to be done: whoever had it is gone
+		st.settle()
 	}
+}
+
+// settle waits until no event is being added to the stream.
+func (st *serverStream) settle() {
+	st.order.Lock()
+	defer st.order.Unlock()
 }
 
 // enter notes that an HTTP exchange begins, unless there are too many or the connection is over.

@@ -40,7 +40,6 @@ func newServerStream(id string) *serverStream {
 // sink is the connection that takes the events of a stream. All but wake is guarded by the mu of the connection.
 type sink struct {
 	wake   chan struct{} // holds one: something has changed
-	after  uint64        // what it has taken, or gets from the store
 	events []Event       // that come after those in the store, and wait
 	size   int           // of events, in bytes
 	answer []byte        // that is sent without a stream
