@@ -13,6 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/bolt"
+	"github.com/mcpwire/mcpwire/runtime/task/debugpage"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
@@ -26,14 +27,16 @@ func serve() command {
 		name:  "serve",
 		short: "be a server with every feature, to test clients with",
 		help: `Serve is a server that has every feature of the protocol, on standard input and output, or
-over HTTP with -http. Its tasks are kept in memory unless -store names a file.
+over HTTP with -http. Its tasks are kept in memory unless -store names a file. With -debug a page
+for operators shows them, those of every client, to whoever can reach its address.
 
 Example:
 
-    mcpwire serve -http localhost:8080 -store tasks.db`,
+    mcpwire serve -http localhost:8080 -store tasks.db -debug localhost:6060`,
 		setup: func(flags *flag.FlagSet) func(context.Context, streams, []string) error {
 			address := flags.String("http", "", "serve over HTTP at this `address`, at the path /mcp; without a host it is this machine alone")
 			file := flags.String("store", "", "keep the tasks in this `file`")
+			debug := flags.String("debug", "", "show all tasks on a web page at this `address`, at the path /tasks; without a host it is this machine alone")
 			return func(ctx context.Context, s streams, args []string) error {
 				if len(args) > 0 {
 					return usagef("unexpected argument %q", args[0])
@@ -43,10 +46,22 @@ Example:
 					return err
 				}
 				defer store.Close()
-				if *address == "" {
-					return serveStdio(ctx, store)
+				service, err := newService(ctx, store, *address != "")
+				if err != nil {
+					return err
 				}
-				return serveHTTP(ctx, s, *address, store)
+				defer service.server.Close()
+				if *debug != "" {
+					stop, err := service.showTasks(s, *debug)
+					if err != nil {
+						return err
+					}
+					defer stop()
+				}
+				if *address == "" {
+					return service.serveStdio(ctx)
+				}
+				return service.serveHTTP(ctx, s, *address)
 			}
 		},
 	}
@@ -59,36 +74,72 @@ func openStore(file string) (task.Store, error) {
 	return bolt.Open(file)
 }
 
-func serveStdio(ctx context.Context, store task.Store) error {
+// service is the server with what an operator wants to see of its tasks.
+type service struct {
+	server  *everything.Server
+	store   task.Store
+	history *debugpage.History
+}
+
+func newService(ctx context.Context, store task.Store, overHTTP bool) (*service, error) {
 	module, _ := build()
-	server, err := everything.New(ctx, module, store, session.Config{Principal: "local"}, nil)
-	if err != nil {
-		return err
+	cfg, disconnect := session.Config{Principal: "local"}, func(context.Context) bool { return false }
+	if overHTTP {
+		cfg, disconnect = session.Config{}, streamable.Disconnect
 	}
-	defer server.Close()
-	err = server.Run(ctx, stdio.Server(stdio.Options{}))
+	history := debugpage.NewHistory(0)
+	server, err := everything.New(ctx, module, task.Config{Store: store, Audit: history.Add}, cfg, disconnect)
+	if err != nil {
+		return nil, err
+	}
+	return &service{server, store, history}, nil
+}
+
+// showTasks serves the page of the tasks until stop is called. Standard output may be the protocol's, so it says where
+// on standard error.
+func (v *service) showTasks(s streams, address string) (stop func(), err error) {
+	listener, err := listen(address)
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/tasks", debugpage.New(debugpage.Config{Store: v.store, Stats: v.server.TaskStats, History: v.history}))
+	web := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	fmt.Fprintf(s.err, "tasks at http://%s/tasks\n", listener.Addr())
+	ended := make(chan struct{})
+	go func() { // ends with Close
+		defer close(ended)
+		web.Serve(listener)
+	}()
+	return func() {
+		web.Close()
+		<-ended
+	}, nil
+}
+
+// listen opens a TCP address, which without a host is one of this machine alone.
+func listen(address string) (net.Listener, error) {
+	if strings.HasPrefix(address, ":") {
+		address = "localhost" + address
+	}
+	return net.Listen("tcp", address)
+}
+
+func (v *service) serveStdio(ctx context.Context) error {
+	err := v.server.Run(ctx, stdio.Server(stdio.Options{}))
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}
 	return err
 }
 
-func serveHTTP(ctx context.Context, s streams, address string, store task.Store) error {
-	module, _ := build()
-	server, err := everything.New(ctx, module, store, session.Config{}, streamable.Disconnect)
-	if err != nil {
-		return err
-	}
-	defer server.Close()
+func (v *service) serveHTTP(ctx context.Context, s streams, address string) error {
 	handler := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) {
-		server.Serve(conn) // which closes the connection if it fails
+		v.server.Serve(conn) // which closes the connection if it fails
 	}, streamable.HandlerOptions{StreamAfter: -1})
 	defer handler.Close()
 
-	if strings.HasPrefix(address, ":") {
-		address = "localhost" + address
-	}
-	listener, err := net.Listen("tcp", address)
+	listener, err := listen(address)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"net/http"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -40,6 +41,50 @@ func TestServe(t *testing.T) {
 	})
 }
 
+// The page for operators has its own address, and knows the tasks that clients have started.
+func TestServeDebug(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	r, w := io.Pipe()
+	errs, errsWriter := io.Pipe()
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(ctx, streams{strings.NewReader(""), w, errsWriter}, []string{"serve", "-http", ":0", "-debug", ":0"})
+	}()
+	page := strings.TrimPrefix(line(t, errs), "tasks at ")
+	c, err := client.Dial(ctx, strings.TrimPrefix(line(t, r), "serving at "), &client.Options{Info: mcp.Implementation{Name: "test", Version: "1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	useEverything(t, c)
+	resp, err := http.Get(page + "?status=completed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(text), "<h2>1 completed</h2>") || !strings.Contains(string(text), "<td>created<td class=\"number\">1\n") {
+		t.Errorf("%s, %v:\n%s", resp.Status, err, text)
+	}
+	if !strings.HasPrefix(page, "http://127.0.0.1:") && !strings.HasPrefix(page, "http://[::1]:") {
+		t.Errorf("the page is at %s", page)
+	}
+	cancel()
+	if code := <-ended; code != exitOK {
+		t.Errorf("the server ended with %d", code)
+	}
+}
+
+// line returns the first line that comes.
+func line(t *testing.T, r io.Reader) string {
+	t.Helper()
+	text, err := bufio.NewReader(r).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(text)
+}
+
 // serveOverHTTP runs the command until the test ends, and returns the URL that it prints.
 func serveOverHTTP(t *testing.T, args ...string) string {
 	t.Helper()
@@ -53,11 +98,7 @@ func serveOverHTTP(t *testing.T, args ...string) string {
 			t.Errorf("the server ended with %d", code)
 		}
 	})
-	line, err := bufio.NewReader(r).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.TrimSpace(strings.TrimPrefix(line, "serving at "))
+	return strings.TrimPrefix(line(t, r), "serving at ")
 }
 
 func useEverything(t *testing.T, c *client.Client) {

@@ -24,9 +24,10 @@ type Server struct {
 	tasks *task.Manager
 }
 
-// New returns the server; its tasks are in a store, which belongs to the caller. Calls that are served by a way on
-// which the server can cut the connection call disconnect for that; it may be nil.
-func New(ctx context.Context, version string, store task.Store, cfg session.Config, disconnect func(context.Context) bool) (*Server, error) {
+// New returns the server. Tasks says how its tasks are kept, in a store that belongs to the caller; what they resume is
+// the server's business. Calls that are served by a way on which the server can cut the connection call disconnect for
+// that; it may be nil.
+func New(ctx context.Context, version string, tasks task.Config, cfg session.Config, disconnect func(context.Context) bool) (*Server, error) {
 	s, err := server.New(server.Config{
 		Info: mcp.Implementation{
 			Name: "mcpwire-everything", Version: version, Title: new("Everything"),
@@ -45,13 +46,17 @@ func New(ctx context.Context, version string, store task.Store, cfg session.Conf
 	if err := errors.Join(addTools(s), addAsking(s), addTimed(s, disconnect), addResources(s), addPrompts(s)); err != nil {
 		return nil, err
 	}
-	tasks, err := task.New(ctx, task.Config{Store: store, Resume: s.Resume})
+	tasks.Resume = s.Resume
+	manager, err := task.New(ctx, tasks)
 	if err != nil {
 		return nil, err
 	}
-	s.OfferTasks(tasks, true)
-	return &Server{s, tasks}, nil
+	s.OfferTasks(manager, true)
+	return &Server{s, manager}, nil
 }
+
+// TaskStats returns the counters of the tasks.
+func (s *Server) TaskStats() task.Stats { return s.tasks.Stats() }
 
 // Close ends all sessions and stops the tasks.
 func (s *Server) Close() error {

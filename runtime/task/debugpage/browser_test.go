@@ -1,0 +1,157 @@
+package debugpage_test
+
+import (
+	"context"
+	"image"
+	_ "image/png"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/debugpage"
+	"github.com/mcpwire/mcpwire/runtime/task/memory"
+)
+
+// A browser shows the tasks of a real Manager, one with a hostile message among them, follows the link to that, and
+// finds its history. What it draws is left in the folder that MCPWIRE_SCREENSHOTS names.
+func TestBrowser(t *testing.T) {
+	chromium := browser(t)
+	store, history := memory.New(), debugpage.NewHistory(0)
+	m, err := task.New(t.Context(), task.Config{Store: store, Audit: history.Add})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close(context.Background())
+	attacked := create(t, m, "alice", hostile[1], wait)
+	over := create(t, m, hostile[0], "", func(context.Context, *task.Run) (codec.Encoder, error) { return new(mcp.CallToolResult), nil })
+	if _, err := m.Result(t.Context(), over.owner, over.id, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Get(t.Context(), "mallory", attacked.id, nil); err == nil {
+		t.Fatal("a foreign task was read")
+	}
+	server := httptest.NewServer(debugpage.New(debugpage.Config{Store: store, Stats: m.Stats, History: history}))
+	defer server.Close()
+
+	list := chromium.dom(t, server.URL+"/?status=all")
+	for _, want := range []string{
+		"<td>created</td><td class=\"number\">2\n</td>", "<td>completed</td><td class=\"number\">1\n</td>",
+		"<bdi>\"&gt;&lt;img src=x onerror=", "task of another", "<span class=\"status completed\">",
+	} {
+		if !strings.Contains(list, want) {
+			t.Errorf("the list lacks %s:\n%s", want, list)
+		}
+	}
+	link := regexp.MustCompile(`href="(\?task=[^"]*)">` + attacked.id).FindStringSubmatch(list)
+	if link == nil {
+		t.Fatalf("no link to %s:\n%s", attacked.id, list)
+	}
+	detail := chromium.dom(t, server.URL+"/"+link[1])
+	if !regexp.MustCompile(`(?s)id="history".*<td>created</td><td><span class="status working">`).MatchString(detail) {
+		t.Errorf("no history:\n%s", detail)
+	}
+	for _, page := range []string{list, detail} {
+		for _, bad := range []string{"<img", "<script", "<title>owned"} {
+			if strings.Contains(page, bad) {
+				t.Errorf("the browser has made %s of a text:\n%s", bad, page)
+			}
+		}
+	}
+	chromium.draw(t, server.URL+"/?status=all", "list.png")
+	chromium.draw(t, server.URL+"/"+link[1], "task.png")
+}
+
+type created struct{ owner, id string }
+
+func create(t *testing.T, m *task.Manager, owner, message string, work task.Work) created {
+	t.Helper()
+	c, err := m.Create(t.Context(), task.Request{Principal: owner, Method: "tools/call", StatusMessage: message, Work: work})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return created{owner, c.TaskID}
+}
+
+// wait is work that goes on until it is stopped.
+func wait(ctx context.Context, _ *task.Run) (codec.Encoder, error) {
+	<-ctx.Done()
+	return nil, context.Cause(ctx)
+}
+
+// program is the path of Chromium.
+type program string
+
+func browser(t *testing.T) program {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("a browser takes seconds to start")
+	}
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return program(path)
+		}
+	}
+	t.Skip("there is no chromium to look at the page with")
+	return ""
+}
+
+// run starts the browser without a window, and returns what it prints.
+func (p program) run(t *testing.T, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	common := []string{"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--user-data-dir=" + t.TempDir()}
+	cmd := exec.CommandContext(ctx, string(p), append(common, args...)...)
+	var errs strings.Builder
+	cmd.Stderr, cmd.WaitDelay = &errs, 10*time.Second
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, errs.String())
+	}
+	return string(out)
+}
+
+// dom returns the document that the browser makes of a page.
+func (p program) dom(t *testing.T, url string) string {
+	t.Helper()
+	return p.run(t, "--dump-dom", url)
+}
+
+// draw lets the browser draw a page, in which there must be the colours of the style.
+func (p program) draw(t *testing.T, url, name string) {
+	t.Helper()
+	folder := os.Getenv("MCPWIRE_SCREENSHOTS")
+	if folder == "" {
+		folder = t.TempDir()
+	}
+	path := filepath.Join(folder, name)
+	p.run(t, "--window-size=1280,900", "--screenshot="+path, url)
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	picture, _, err := image.Decode(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	warning := 0
+	for y := range picture.Bounds().Dy() {
+		for x := range picture.Bounds().Dx() {
+			if r, g, b, _ := picture.At(x, y).RGBA(); r>>8 == 0xff && g>>8 == 0xf4 && b>>8 == 0xd6 {
+				warning++
+			}
+		}
+	}
+	if warning < 5000 {
+		t.Errorf("%s: %d pixels of the warning's colour: is there a style?", name, warning)
+	}
+}

@@ -1,0 +1,269 @@
+package debugpage
+
+import (
+	"bytes"
+	"cmp"
+	_ "embed"
+	"errors"
+	"fmt"
+	"html/template"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/mcpwire/mcpwire/runtime/task"
+)
+
+// DefaultPageSize is how many tasks a page of the list has if a [Config] does not say.
+const DefaultPageSize = 100
+
+const (
+	maxOwners   = 20   // owners in the table of owners
+	maxRefusals = 20   // refused calls on the page
+	listText    = 120  // bytes of a text in a list
+	taskText    = 4096 // bytes of a text on the page of a task
+)
+
+// Config says what the page shows.
+type Config struct {
+	// Store is where the tasks are. It must be set, and is only read.
+	Store task.Store
+	// Stats returns the counters; it is the method of the [task.Manager]. Nil shows none.
+	Stats func() task.Stats
+	// History is what is known of the past, if it gets the events of the Manager. Nil shows none.
+	History *History
+	// PageSize is how many tasks a page of the list has. The default is [DefaultPageSize].
+	PageSize int
+}
+
+// New returns the page. It is one URL, whatever that is: views differ in its query. It answers GET
+// and HEAD alone. A connection over a loopback address must call it by a loopback name, so that
+// pages of the web cannot read it by a name of theirs that leads here (DNS rebinding).
+//
+// It panics if the Config has no Store.
+func New(cfg Config) http.Handler {
+	if cfg.Store == nil {
+		panic("debugpage: no store")
+	}
+	if cfg.PageSize <= 0 {
+		cfg.PageSize = DefaultPageSize
+	}
+	return &page{cfg, template.Must(template.New("").Funcs(functions).Parse(text))}
+}
+
+//go:embed page.html
+var text string
+
+//go:embed page.css
+var style []byte
+
+type page struct {
+	Config
+	template *template.Template
+}
+
+// ServeHTTP implements [http.Handler].
+func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cache-Control", "no-store")
+	switch v := r.URL.Query(); {
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		h.Set("Allow", "GET, HEAD")
+		http.Error(w, "this page can only be read", http.StatusMethodNotAllowed)
+	case !named(r):
+		http.Error(w, "on a loopback address this page has loopback names only", http.StatusForbidden)
+	case v.Has("style"):
+		h.Set("Content-Type", "text/css; charset=utf-8")
+		w.Write(style)
+	case v.Has("task"):
+		p.task(w, r, v.Get("task"))
+	default:
+		q, ok := parseQuery(v)
+		if !ok {
+			http.Error(w, "no such view", http.StatusBadRequest)
+			return
+		}
+		p.list(w, r, q)
+	}
+}
+
+// named reports whether a request calls the page by a name that it may have.
+func named(r *http.Request) bool {
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if !ok {
+		return true
+	}
+	at, err := netip.ParseAddrPort(local.String())
+	if err != nil || !at.Addr().Unmap().IsLoopback() {
+		return true
+	}
+	name := r.Host
+	if host, _, err := net.SplitHostPort(name); err == nil {
+		name = host
+	}
+	name = strings.Trim(name, "[]")
+	addr, err := netip.ParseAddr(name)
+	return strings.EqualFold(name, "localhost") || err == nil && addr.Unmap().IsLoopback()
+}
+
+// listView is what the template "list" shows.
+type listView struct {
+	Now      time.Time
+	Counters []counter
+	All      group
+	Statuses []choice
+	Owners   []choice
+	Hidden   int // owners that are not among the Owners
+	Owner    *string
+	Anybody  string // the link to the same without the Owner
+	Order    choice // the other order
+	Matching int
+	Tasks    []row
+	First    string // the link to the first page, "" on that
+	Next     string // the link to the next page, "" on the last
+	Refusals []entry
+}
+
+// choice is a link to another view, with what that would show.
+type choice struct {
+	Name, Link string
+	Chosen     bool
+	Group      *group
+}
+
+// row is a task in the list.
+type row struct {
+	task.Record
+	OwnerLink string
+}
+
+type counter struct {
+	Name  string
+	Value uint64
+}
+
+func (p *page) list(w http.ResponseWriter, r *http.Request, q query) {
+	s, err := look(r.Context(), p.Store, q, p.PageSize)
+	if err != nil {
+		http.Error(w, "the store fails: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	v := listView{
+		Now: time.Now(), All: s.all, Owner: q.owner, Anybody: q.withOwner(nil).link(), Matching: s.matching,
+		Order: choice{Name: "newest first", Link: q.withOrder(!q.newest).link()},
+	}
+	if q.newest {
+		v.Order.Name = "oldest first"
+	}
+	if p.Stats != nil {
+		v.Counters = counters(p.Stats())
+	}
+	for _, name := range statuses {
+		c := choice{Name: string(name), Link: q.withStatus(string(name)).link(), Group: s.byStatus[name]}
+		c.Group = cmp.Or(c.Group, new(group))
+		v.Statuses = append(v.Statuses, c)
+	}
+	v.Statuses = append(v.Statuses,
+		choice{Name: statusLive, Link: q.withStatus(statusLive).link(), Group: s.live()},
+		choice{Name: statusAll, Link: q.withStatus(statusAll).link(), Group: &s.all})
+	for i := range v.Statuses {
+		v.Statuses[i].Chosen = v.Statuses[i].Name == q.status
+	}
+	for _, owner := range s.owners(maxOwners) {
+		v.Owners = append(v.Owners, choice{owner, q.withOwner(&owner).link(), q.owner != nil && *q.owner == owner, s.byOwner[owner]})
+	}
+	v.Hidden = len(s.byOwner) - len(v.Owners)
+	for _, r := range s.page {
+		v.Tasks = append(v.Tasks, row{r, q.withOwner(&r.Owner).link()})
+	}
+	if q.after != nil {
+		v.First = q.withStatus(q.status).link()
+	}
+	if s.more {
+		q.after = new(placeOf(&s.page[len(s.page)-1]))
+		v.Next = q.link()
+	}
+	if p.History != nil {
+		v.Refusals = p.History.refusals(maxRefusals)
+	}
+	p.show(w, http.StatusOK, "list", v)
+}
+
+func counters(s task.Stats) []counter {
+	return []counter{
+		{"created", s.Created}, {"completed", s.Completed}, {"failed", s.Failed}, {"cancelled", s.Cancelled},
+		{"expired", s.Expired}, {"resumed", s.Resumed}, {"reads", s.Reads}, {"refused calls", s.Refused},
+		{"of those for foreign tasks", s.Foreign}, {"work running now", uint64(s.Running)}, {"calls waiting now", uint64(s.Waiting)},
+	}
+}
+
+// taskView is what the template "task" shows.
+type taskView struct {
+	Now     time.Time
+	ID      string
+	Record  *task.Record // nil if the store has none
+	Owner   string       // the link to the owner's tasks
+	Known   bool         // a history is kept
+	History []entry
+}
+
+func (p *page) task(w http.ResponseWriter, r *http.Request, id string) {
+	v := taskView{Now: time.Now(), ID: id, Known: p.History != nil}
+	status := http.StatusOK
+	switch record, err := p.Store.Get(r.Context(), id); {
+	case errors.Is(err, task.ErrNotFound):
+		status = http.StatusNotFound
+	case err != nil:
+		http.Error(w, "the store fails: "+err.Error(), http.StatusInternalServerError)
+		return
+	default:
+		v.Record = &record
+		v.Owner = query{status: statusAll, owner: &record.Owner}.link()
+	}
+	if v.Known {
+		v.History = p.History.of(id)
+	}
+	p.show(w, status, "task", v)
+}
+
+// show writes a page as a whole or not at all.
+func (p *page) show(w http.ResponseWriter, status int, name string, view any) {
+	var b bytes.Buffer
+	if err := p.template.ExecuteTemplate(&b, name, view); err != nil {
+		http.Error(w, "the page fails: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	w.Write(b.Bytes())
+}
+
+// functions are what the templates call.
+var functions = template.FuncMap{
+	"brief": func(s string) string { return cut(s, listText) },
+	"long":  func(s string) string { return cut(s, taskText) },
+	"time":  func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000") },
+	"since": func(now, t time.Time) string { return span(now.Sub(t)) },
+	"span":  span,
+	"link":  func(id string) string { return "?task=" + template.URLQueryEscaper(id) },
+}
+
+// span is a duration for people: two units at most.
+func span(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "-" + span(-d)
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Hour:
+		return d.Round(time.Second).String()
+	case d < 24*time.Hour:
+		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
+	}
+	return fmt.Sprintf("%dd%dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
+}

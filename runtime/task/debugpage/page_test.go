@@ -1,0 +1,242 @@
+package debugpage_test
+
+import (
+	"errors"
+	"fmt"
+	"html"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/debugpage"
+	"github.com/mcpwire/mcpwire/runtime/task/memory"
+)
+
+// hostile are texts that would do something if they were not escaped.
+var hostile = []string{
+	`<script>document.title="owned"</script>`,
+	`"><img src=x onerror="document.title='owned'">`,
+	`'><svg onload=alert(1)>`,
+	`</td></table><h1>All is well</h1>`,
+	`javascript:alert(1)`,
+	`{{.Store}}`,
+	`<!--`,
+	"]]>\x00\xff\u202e\u2028\r\n",
+	strings.Repeat("<b>é", 5000),
+}
+
+// fill puts a task into a store, and events about it into a history, with a text in every field that takes one.
+func fill(t *testing.T, text string) (task.Store, *debugpage.History) {
+	t.Helper()
+	store, history := memory.New(), debugpage.NewHistory(0)
+	status := mcp.TaskStatus(text)
+	now := time.Now().UTC()
+	put(t, store, task.Record{
+		ID: text, Owner: text, Status: status, StatusMessage: text, Created: now, Updated: now, Method: text,
+		Params: []byte(text), Runner: text, Job: text, Result: []byte(text), Error: []byte(text),
+		Questions: []task.Question{{Method: text, Params: []byte(text)}, {Method: text, Error: []byte(text)}},
+	})
+	event := task.Event{Principal: text, Task: text, Method: text, From: status, To: status, Kind: task.EventKind(text)}
+	history.Add(event)
+	event.Kind, event.Err, event.Foreign = task.EventRefused, errors.New(text), true
+	history.Add(event)
+	return store, history
+}
+
+func put(t *testing.T, store task.Store, r task.Record) {
+	t.Helper()
+	if _, err := store.Create(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// get returns the answer of a page.
+func get(t *testing.T, h http.Handler, target string, want int) string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest("GET", target, nil))
+	if w.Code != want {
+		t.Fatalf("%s: status %d, want %d: %s", target, w.Code, want, w.Body)
+	}
+	return w.Body.String()
+}
+
+var (
+	tag   = regexp.MustCompile(`(?s)<[^>]*>`)
+	value = regexp.MustCompile(`(?s)="[^"]*"`)
+)
+
+// skeleton is the markup of a page: its tags with the names of their attributes.
+func skeleton(page string) []string {
+	list := tag.FindAllString(page, -1)
+	for i := range list {
+		list[i] = value.ReplaceAllString(list[i], "=")
+	}
+	return list
+}
+
+// Whatever a text is, the page has the markup that it has with a harmless one, and links to its own views alone.
+func TestHostileTexts(t *testing.T) {
+	views := func(text string) []string {
+		return []string{"/?status=all", "/?status=all&order=newest&owner=" + url.QueryEscape(text), "/?task=" + url.QueryEscape(text)}
+	}
+	pages := func(text string) (list []string) {
+		store, history := fill(t, text)
+		h := debugpage.New(debugpage.Config{Store: store, History: history, Stats: func() task.Stats { return task.Stats{} }})
+		for _, view := range views(text) {
+			list = append(list, get(t, h, view, http.StatusOK))
+		}
+		return list
+	}
+	link := regexp.MustCompile(`href="([^"]*)"`)
+	harmless := pages("harmless")
+	for _, text := range hostile {
+		for i, page := range pages(text) {
+			if len(text) > 256 && i == 2 {
+				continue // its history is kept under the beginning of the id
+			}
+			if diff := cmp.Diff(skeleton(harmless[i]), skeleton(page)); diff != "" {
+				t.Errorf("%.40q, %.60s: -harmless +hostile\n%s", text, views(text)[i], diff)
+			}
+			for _, l := range link.FindAllStringSubmatch(page, -1) {
+				if !strings.HasPrefix(l[1], "?") {
+					t.Errorf("%.40q: a link to %q", text, l[1])
+				}
+			}
+		}
+	}
+}
+
+// A long text that a stranger has sent is cut.
+func TestLongTexts(t *testing.T) {
+	store, history := memory.New(), debugpage.NewHistory(0)
+	text := strings.Repeat("<é>", 100_000)
+	put(t, store, task.Record{ID: "long", Owner: "alice", Status: mcp.TaskStatusWorking, StatusMessage: text, Method: text})
+	history.Add(task.Event{Kind: task.EventRefused, Principal: "alice", Task: text, Method: text, Err: errors.New(text)})
+	h := debugpage.New(debugpage.Config{Store: store, History: history})
+	for _, view := range []string{"/", "/?task=long"} {
+		if page := get(t, h, view, http.StatusOK); len(page) > 40_000 || !strings.Contains(page, "…") || strings.Contains(page, "\ufffd") {
+			t.Errorf("%s: a page of %d bytes\n%.5000s", view, len(page), page)
+		}
+	}
+}
+
+func TestHeaders(t *testing.T) {
+	h := debugpage.New(debugpage.Config{Store: memory.New()})
+	server := httptest.NewServer(h)
+	defer server.Close()
+	tests := []struct {
+		name, method, host, query string
+		status                    int
+		mime                      string
+	}{
+		{"the list", "GET", "", "", 200, "text/html; charset=utf-8"},
+		{"its head", "HEAD", "localhost", "", 200, "text/html; charset=utf-8"},
+		{"by an address of IPv6", "GET", "[::1]:80", "", 200, "text/html; charset=utf-8"},
+		{"the style", "GET", "", "?style", 200, "text/css; charset=utf-8"},
+		{"a task that is not there", "GET", "", "?task=none", 404, "text/html; charset=utf-8"},
+		{"a status that is none", "GET", "", "?status=done", 400, "text/plain; charset=utf-8"},
+		{"a place that is none", "GET", "", "?after=here", 400, "text/plain; charset=utf-8"},
+		{"writing", "POST", "", "", 405, "text/plain; charset=utf-8"},
+		{"deleting", "DELETE", "", "?task=none", 405, "text/plain; charset=utf-8"},
+		{"a foreign name", "GET", "evil.example.com", "", 403, "text/plain; charset=utf-8"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			req, err := http.NewRequestWithContext(t.Context(), test.method, server.URL+"/"+test.query, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Host = test.host
+			resp, err := server.Client().Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if got := resp.Header.Get("Content-Type"); resp.StatusCode != test.status || got != test.mime {
+				t.Errorf("%d, %s; want %d, %s", resp.StatusCode, got, test.status, test.mime)
+			}
+			if policy := resp.Header.Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'none';") {
+				t.Errorf("policy %q", policy)
+			}
+		})
+	}
+}
+
+// The pages of a list have every task that it takes once, in order, however few fit on one.
+func TestPaging(t *testing.T) {
+	store := memory.New()
+	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	const n = 103
+	var live []string
+	for i := range n {
+		r := task.Record{
+			ID: fmt.Sprintf("task-%03d", i), Owner: []string{"alice", "bob", ""}[i%3], Status: mcp.TaskStatusWorking,
+			Created: begin.Add(time.Duration(i/4) * time.Second), // four at a time
+		}
+		if i%5 == 0 {
+			r.Status = mcp.TaskStatusCompleted
+		}
+		if r.Owner == "" && r.Status == mcp.TaskStatusWorking {
+			live = append(live, r.ID)
+		}
+		put(t, store, r)
+	}
+	h := debugpage.New(debugpage.Config{Store: store, PageSize: 7})
+	id := regexp.MustCompile(`<td class="id"><a href="\?task=([^"]*)">`)
+	next := regexp.MustCompile(`<a href="([^"]*)">next page</a>`)
+	for _, order := range []string{"", "newest"} {
+		var got []string
+		for view := "?owner=&order=" + order; view != ""; {
+			page := get(t, h, "/"+view, http.StatusOK)
+			rows := id.FindAllStringSubmatch(page, -1)
+			for _, row := range rows {
+				got = append(got, row[1])
+			}
+			view = ""
+			if m := next.FindStringSubmatch(page); m != nil {
+				view = html.UnescapeString(m[1])
+			}
+			if len(rows) > 7 || len(rows) < 7 && view != "" {
+				t.Fatalf("a page of %d tasks", len(rows))
+			}
+		}
+		want := make([]string, len(live))
+		for i, id := range live {
+			if want[i] = id; order == "newest" {
+				want[i] = live[len(live)-1-i]
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("order %q: -want +got\n%s", order, diff)
+		}
+	}
+}
+
+// BenchmarkList shows a page of 100,000 tasks.
+func BenchmarkList(b *testing.B) {
+	store := memory.New()
+	begin := time.Now()
+	for i := range 100_000 {
+		r := task.Record{ID: fmt.Sprint(i), Owner: fmt.Sprint(i % 500), Status: mcp.TaskStatusWorking, Created: begin.Add(time.Duration(i) * time.Millisecond)}
+		if _, err := store.Create(b.Context(), r); err != nil {
+			b.Fatal(err)
+		}
+	}
+	h := debugpage.New(debugpage.Config{Store: store})
+	for b.Loop() {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		if w.Code != http.StatusOK {
+			b.Fatal(w.Code)
+		}
+	}
+}
