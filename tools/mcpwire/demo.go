@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -65,9 +64,5 @@ func runDemo(ctx context.Context, s streams, svg string) error {
 	if err := rec.Print(s.out); err != nil || svg == "" {
 		return err
 	}
-	f, err := os.Create(svg)
-	if err != nil {
-		return err
-	}
-	return errors.Join(rec.Draw(f), f.Close())
+	return drawTo(svg, rec)
 }

@@ -51,6 +51,8 @@ func commands() []command {
 		decode(),
 		playDemo(),
 		serve(),
+		record(),
+		showTrace(),
 		generate(),
 		schemaSync(),
 		schemaDiff(),

@@ -30,6 +30,9 @@ import (
 const beServer = "MCPWIRE_TEST_SERVER"
 
 func TestMain(m *testing.M) {
+	if how := os.Getenv(beEcho); how != "" {
+		os.Exit(echo(how))
+	}
 	file := os.Getenv(beServer)
 	if file == "" {
 		os.Exit(m.Run())

@@ -11,12 +11,15 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
+	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/console"
+	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/trace"
 )
 
 // frames is how many frames the tool renders, killAt the one after which the server is killed, and
@@ -34,8 +37,8 @@ type Client struct {
 }
 
 // Run plays the demo and returns what went over the wire.
-func (c *Client) Run(ctx context.Context) (*Recording, error) {
-	rec := newRecording()
+func (c *Client) Run(ctx context.Context) (*trace.Recording, error) {
+	rec := new(trace.Recording)
 	show := console.New(strings.NewReader(""), c.Out)
 
 	s, tasks, kill, err := c.connect(ctx, rec, show)
@@ -62,7 +65,7 @@ func (c *Client) Run(ctx context.Context) (*Recording, error) {
 	}
 	s.Close()
 	show.Line("the server was killed")
-	rec.note("kill -9")
+	rec.Event(time.Now(), "kill -9")
 
 	token, id := h.Token(), h.ID()
 	if s, tasks, _, err = c.connect(ctx, rec, show); err != nil {
@@ -94,7 +97,7 @@ func (c *Client) Run(ctx context.Context) (*Recording, error) {
 }
 
 // connect starts the server, and returns what kills it.
-func (c *Client) connect(ctx context.Context, rec *Recording, show *console.Console) (*session.Session, *requestor.Tasks, func() error, error) {
+func (c *Client) connect(ctx context.Context, rec *trace.Recording, show *console.Console) (*session.Session, *requestor.Tasks, func() error, error) {
 	process, err := stdio.Start(c.Server)
 	if err != nil {
 		return nil, nil, nil, err
@@ -108,7 +111,7 @@ func (c *Client) connect(ctx context.Context, rec *Recording, show *console.Cons
 	}
 	cfg := &session.Config{Handler: session.ClientHandler(user{show: show}, nil)}
 	tasks := requestor.Attach(cfg)
-	s, err := session.Connect(ctx, rec.tap(process), &mcp.InitializeRequestParams{
+	s, err := session.Connect(ctx, tapped{process, rec}, &mcp.InitializeRequestParams{
 		ClientInfo:   mcp.Implementation{Name: "mcpwire demo", Version: "1"},
 		Capabilities: mcp.ClientCapabilities{Elicitation: new(mcp.ClientCapabilitiesElicitation)},
 	}, cfg)
@@ -129,4 +132,23 @@ func (u user) Elicit(ctx context.Context, p mcp.ElicitRequestParams) (mcp.Elicit
 	u.show.Line("the task asks: %s", form.Message)
 	u.show.Line("the answer is: high")
 	return answer("high")
+}
+
+// tapped is a connection of which is recorded what goes over it.
+type tapped struct {
+	transport.Conn
+	rec *trace.Recording
+}
+
+func (t tapped) Read() (transport.Message, error) {
+	m, err := t.Conn.Read()
+	if err == nil {
+		t.rec.Message(time.Now(), mcp.FromServer, m.Text)
+	}
+	return m, err
+}
+
+func (t tapped) Write(ctx context.Context, m transport.Message) error {
+	t.rec.Message(time.Now(), mcp.FromClient, m.Text)
+	return t.Conn.Write(ctx, m)
 }

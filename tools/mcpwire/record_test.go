@@ -1,0 +1,246 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/mcpwire/mcpwire/runtime/transport"
+)
+
+// beEcho makes the test program a server that sends back what it gets, or one that "dies" after the first line.
+const beEcho = "MCPWIRE_TEST_ECHO"
+
+// echo is that server. It returns the exit status.
+func echo(how string) int {
+	if how != "dies" {
+		io.Copy(os.Stdout, os.Stdin)
+		return 0
+	}
+	bufio.NewReader(os.Stdin).ReadString('\n')
+	fmt.Print(`{"jsonrpc":"2.0","id":1,"res`)
+	return 3
+}
+
+// recorded is a line of a recording.
+type recorded struct {
+	Time, Event, From, Method, Type, Error, Text string
+	Size                                         int
+	Message                                      json.RawMessage
+	Bytes                                        []byte
+}
+
+func recordedIn(t *testing.T, file string) (list []recorded) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		var r recorded
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatalf("%v in %.200s", err, line)
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+// recordEcho records what goes over the wire between input and the test program as echo.
+func recordEcho(t *testing.T, how, input string) (code int, out, errs, file string) {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(beEcho, how)
+	t.Setenv("GORACE", "atexit_sleep_ms=0")
+	file = filepath.Join(t.TempDir(), "talk.ndjson")
+	var stdout, stderr strings.Builder
+	code = run(t.Context(), streams{strings.NewReader(input), &stdout, &stderr}, []string{"record", "-o", file, program})
+	return code, stdout.String(), stderr.String(), file
+}
+
+func TestRecordingChangesNoByte(t *testing.T) {
+	const (
+		list  = `{"jsonrpc": "2.0", "id":1, "method":"tools/list",  "params":{"<b>":"\u003c"}}`
+		odd   = `{"jsonrpc":"2.0","method":"x/unknown","params":{"n":1.50}}`
+		torn  = `{"jsonrpc":"2.0",`
+		bytes = "\xff\x00"
+	)
+	long := `{"jsonrpc":"2.0","method":"long","params":{"x":"` + strings.Repeat("y", 1<<20) + `"}}`
+	huge := strings.Repeat("z", transport.DefaultMaxMessage+1)
+	input := list + "\r\n\n" + odd + "\n" + torn + "\n" + bytes + "\n" + long + "\n" + huge + "\n" + "end"
+	code, out, errs, file := recordEcho(t, "all", input)
+	if code != exitOK || errs != "" {
+		t.Errorf("exit %d, errors %q", code, errs)
+	}
+	if out != input {
+		t.Errorf("%d bytes became %d others", len(input), len(out))
+	}
+	got := map[string][]recorded{}
+	for _, r := range recordedIn(t, file) {
+		if r.Time == "" {
+			t.Errorf("no time in %+v", r)
+		}
+		if r.Event == "" {
+			from := r.From
+			r.From = ""
+			got[from] = append(got[from], r)
+		}
+	}
+	want := []recorded{
+		{Method: "tools/list", Type: "mcp.PaginatedRequestParams", Message: json.RawMessage(list)},
+		{Method: "x/unknown", Message: json.RawMessage(odd)},
+		{Text: torn},
+		{Bytes: []byte(bytes)},
+		{Method: "long", Message: json.RawMessage(long)},
+		{Size: len(huge)},
+		{Text: "end"},
+	}
+	ignore := cmpopts.IgnoreFields(recorded{}, "Time", "Error")
+	for _, from := range []string{"client", "server"} {
+		if diff := cmp.Diff(want, got[from], ignore); diff != "" {
+			t.Errorf("from %s (-want +got):\n%.3000s", from, diff)
+		}
+		for _, r := range got[from] {
+			if faulty := r.Text != "" || r.Bytes != nil; faulty != (r.Error != "") {
+				t.Errorf("error %q with %.100s%s%s", r.Error, r.Message, r.Text, r.Bytes)
+			}
+		}
+	}
+
+	picture := filepath.Join(t.TempDir(), "talk.svg")
+	if code, _, errs := mcpwire(t, "trace", file, "-svg", picture); code != exitOK {
+		t.Errorf("trace: exit %d, %s", code, errs)
+	}
+	wellFormed(t, picture, "tools/list", "x/unknown", "not understood", "16777217 bytes, too long to be kept")
+}
+
+// wellFormed checks that a picture is XML and shows something.
+func wellFormed(t *testing.T, picture string, wants ...string) {
+	t.Helper()
+	text, err := os.ReadFile(picture)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := xml.NewDecoder(strings.NewReader(string(text)))
+	for {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatalf("the picture: %v", err)
+		}
+	}
+	for _, want := range wants {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("the picture lacks %q:\n%.3000s", want, text)
+		}
+	}
+}
+
+func TestRecordingEndsWithAServerThatDies(t *testing.T) {
+	in, client := io.Pipe() // which the client does not close
+	defer client.Close()
+	go io.WriteString(client, `{"jsonrpc":"2.0","id":1,"method":"ping"}`+"\n") // ends when it is read
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(beEcho, "dies")
+	file := filepath.Join(t.TempDir(), "talk.ndjson")
+	var out, errs strings.Builder
+	code := run(t.Context(), streams{in, &out, &errs}, []string{"record", "-o", file, program})
+	if half := `{"jsonrpc":"2.0","id":1,"res`; code != exitFault || !strings.Contains(errs.String(), "exit status 3") || out.String() != half {
+		t.Errorf("exit %d, output %q, errors %q", code, &out, &errs)
+	}
+	code, list, stderr := mcpwire(t, "trace", file)
+	for _, want := range []string{"started: ", "client ──▶ server  ping\n", "client ◀── server  not understood: ", "ended: exit status 3\n"} {
+		if code != exitOK || stderr != "" || !strings.Contains(list, want) {
+			t.Errorf("exit %d, errors %q, no %q in:\n%s", code, stderr, want, list)
+		}
+	}
+}
+
+// A client and a server talk through the recorder as they do without it, and the task shows in the picture.
+func TestATaskIsRecordedAndDrawn(t *testing.T) {
+	dir := t.TempDir()
+	binary := filepath.Join(dir, "mcpwire")
+	if text, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	file, picture := filepath.Join(dir, "talk.ndjson"), filepath.Join(dir, "talk.svg")
+	call := []string{"call", "-task", "-json"}
+	server := binary + " serve"
+	code, want, errs := mcpwire(t, append(call, server, "countdown", "from=1")...)
+	if code != exitOK {
+		t.Fatalf("exit %d, %s", code, errs)
+	}
+	for range 2 { // the second conversation stands behind the first
+		code, got, errs := mcpwire(t, append(call, binary+" record -o "+file+" "+server, "countdown", "from=1")...)
+		if diff := cmp.Diff(result(t, want), result(t, got)); code != exitOK || diff != "" {
+			t.Errorf("exit %d, errors %q (-without +with the recorder):\n%s", code, errs, diff)
+		}
+	}
+	types := map[string]int{}
+	for _, r := range recordedIn(t, file) {
+		if r.Event == "" && r.Error != "" {
+			t.Errorf("%s: %s", r.Message, r.Error)
+		}
+		types[r.Type]++
+	}
+	for _, name := range []string{"mcp.InitializeRequestParams", "mcp.InitializeResult", "mcp.CreateTaskResult", "mcp.CallToolResult"} {
+		if types[name] != 2 {
+			t.Errorf("%d times %s in %v", types[name], name, types)
+		}
+	}
+	if code, out, errs := mcpwire(t, "trace", "-svg", picture, file); code != exitOK || out != "" || errs != "" {
+		t.Errorf("trace: exit %d, output %q, errors %q", code, out, errs)
+	}
+	wellFormed(t, picture, "tools/call: countdown, as a task", ">working<", ">completed<", "started: "+binary)
+}
+
+// result is a result in JSON, without the metadata that name its task.
+func result(t *testing.T, text string) (content json.RawMessage) {
+	t.Helper()
+	var r struct{ Content json.RawMessage }
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		t.Errorf("%v in %q", err, text)
+	}
+	return r.Content
+}
+
+func TestLinesThatAreNoRecordAreReported(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "talk.ndjson")
+	text := `{"time":"2026-01-02T03:04:05Z","from":"client","message":{"jsonrpc":"2.0","id":1,"method":"ping"}}
+{"from":"nobody"}
+{"time":"2026-01-02T03:04:06.5Z","from":"server","message":{"jsonrpc":"2.0","id":1,"result":{}}}
+{"time":"2026-01`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, out, errs := mcpwire(t, "trace", file)
+	if code != exitFault || !strings.Contains(errs, "line 2: ") || !strings.Contains(errs, "line 4: ") {
+		t.Errorf("exit %d, errors %q", code, errs)
+	}
+	want := "  0.000 s  client ──▶ server  ping\n  1.500 s  client ◀── server  result of ping\n"
+	if diff := cmp.Diff(want, out); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, args := range [][]string{{"trace"}, {"trace", file, "more"}, {"trace", file, "-x"}, {"record"}, {"record", "-o", file}, {"record", "serve"}} {
+		if code, _, _ := mcpwire(t, args...); code != exitUsage {
+			t.Errorf("%q: exit %d", args, code)
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+
+	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/trace"
+)
+
+// showTrace is the command trace.
+func showTrace() command {
+	return command{
+		name:  "trace",
+		args:  "[-svg OUT] FILE",
+		short: "list or draw a conversation that was recorded",
+		help: `
+Lists the messages in a file that "mcpwire record" wrote. With -svg it draws them instead: client
+and server, an arrow for each message, and beside them the states of the tasks.
+
+Lines of the file that cannot be read are reported and left out.
+
+Example:
+
+  mcpwire trace -svg talk.svg talk.ndjson
+`,
+		setup: func(flags *flag.FlagSet) func(context.Context, streams, []string) error {
+			svg := flags.String("svg", "", "draw into this `file`")
+			return func(_ context.Context, s streams, args []string) error {
+				if len(args) == 0 {
+					return usagef("no file")
+				}
+				if err := flags.Parse(args[1:]); err != nil { // the flags may also follow FILE
+					return usagef("%v", err)
+				}
+				if flags.NArg() > 0 {
+					return usagef("unexpected argument %q", flags.Arg(0))
+				}
+				rec, faults := readTrace(args[0])
+				if rec == nil {
+					return faults
+				}
+				if *svg == "" {
+					return errors.Join(faults, rec.Print(s.out))
+				}
+				return errors.Join(faults, drawTo(*svg, rec))
+			}
+		},
+	}
+}
+
+// readTrace reads a file. It returns what could be read, or nil, and what could not.
+func readTrace(name string) (*trace.Recording, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	rec, err := trace.Read(f)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", name, err)
+	}
+	return rec, err
+}
+
+// drawTo draws a recording into a file.
+func drawTo(name string, rec *trace.Recording) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(rec.Draw(f), f.Close())
+}
