@@ -7,9 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,7 +26,12 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/session/sessiontest"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	store "github.com/mcpwire/mcpwire/runtime/task/memory"
+	"github.com/mcpwire/mcpwire/runtime/task/receiver"
+	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/memory"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
 // pages is the arguments of a tool that counts to To, one number for each part.
@@ -62,6 +70,17 @@ func count(ctx context.Context, _ *server.Call, in pages) (string, error) {
 // counter returns a session with a new server that has the tool.
 func counter(t *testing.T, principal string, receiving ...session.Middleware) *session.Session {
 	t.Helper()
+	s := counting(t, principal, receiving...)
+	here, there := memory.Pair(memory.Options{})
+	if _, err := s.Serve(there); err != nil {
+		t.Fatal(err)
+	}
+	return connected(t, here)
+}
+
+// counting returns a server that has the tool.
+func counting(t *testing.T, principal string, receiving ...session.Middleware) *server.Server {
+	t.Helper()
 	s, err := server.New(server.Config{
 		Info:    mcp.Implementation{Name: "counter", Version: "1"},
 		Session: session.Config{Principal: principal, Receiving: receiving},
@@ -70,14 +89,17 @@ func counter(t *testing.T, principal string, receiving ...session.Middleware) *s
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	if _, err := server.AddTool(s, mcp.Tool{Name: "count"}, count); err != nil {
+	support := server.Tasks(receiver.Support{Mode: mcp.ToolExecutionTaskSupportOptional})
+	if _, err := server.AddTool(s, mcp.Tool{Name: "count"}, count, support); err != nil {
 		t.Fatal(err)
 	}
-	here, there := memory.Pair(memory.Options{})
-	if _, err := s.Serve(there); err != nil {
-		t.Fatal(err)
-	}
-	c, err := session.Connect(t.Context(), here, &mcp.InitializeRequestParams{ClientInfo: mcp.Implementation{Name: "c", Version: "1"}}, nil)
+	return s
+}
+
+// connected returns a session of a client.
+func connected(t *testing.T, conn transport.Conn) *session.Session {
+	t.Helper()
+	c, err := session.Connect(t.Context(), conn, &mcp.InitializeRequestParams{ClientInfo: mcp.Implementation{Name: "c", Version: "1"}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -331,6 +353,74 @@ func TestPartsOfAnyMethodAndOfEmptyResults(t *testing.T) {
 	list := parts(t, o)
 	if len(list) != 2 || list[1] != `{"n":1.0}` {
 		t.Errorf("got %q", list)
+	}
+}
+
+// Proves RESUME-04, RESUME-14.
+func TestPartsComeFromSeveralInstancesWithoutSessions(t *testing.T) {
+	key := bytes.Repeat([]byte{1}, resume.KeySize)
+	var instances []*streamable.Handler
+	for range 2 {
+		s := counting(t, "", receive(t, resume.Config{Keys: [][]byte{key}}))
+		h := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { s.Serve(conn) }, streamable.HandlerOptions{Stateless: true})
+		t.Cleanup(func() { h.Close() })
+		instances = append(instances, h)
+	}
+	var turn atomic.Int64
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		instances[turn.Add(1)%2].ServeHTTP(w, r)
+	}))
+	t.Cleanup(web.Close)
+	conn, err := streamable.Dial(web.URL, streamable.ClientOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := resume.Start(connected(t, conn), "tools/call", session.Raw(`{"name":"count","arguments":{"to":4}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := parts(t, o)
+	for i, part := range list {
+		if !strings.Contains(part, fmt.Sprintf(`"text":"%d"`, i+1)) {
+			t.Errorf("part %d is %s", i+1, part)
+		}
+	}
+	if len(list) != 4 {
+		t.Errorf("%d parts", len(list))
+	}
+}
+
+func TestATaskHasNoParts(t *testing.T) {
+	s := counting(t, "", receive(t, resume.Config{}))
+	m, err := task.New(t.Context(), task.Config{Store: store.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.Close()
+		m.Close(context.Background())
+	})
+	s.OfferTasks(m, false)
+	here, there := memory.Pair(memory.Options{})
+	if _, err := s.Serve(there); err != nil {
+		t.Fatal(err)
+	}
+	c := connected(t, here)
+	text, err := c.Call(t.Context(), "tools/call", session.Raw(`{"name":"count","arguments":{"to":2},"task":{}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var created mcp.CreateTaskResult
+	if err := codec.Unmarshal(text, &created); err != nil {
+		t.Fatal(err)
+	}
+	text, err = c.Call(t.Context(), "tasks/result", &mcp.GetTaskPayloadRequestParams{TaskID: created.Task.TaskID})
+	if err != nil || !strings.Contains(string(text), "all at once") {
+		t.Errorf("the task gave %s, %v", text, err)
+	}
+	token := call(t, c, `{"to":2}`, ``).Token
+	if got := call(t, c, `{"to":2}`, with(token)+`,"task":{}`); got.Code != jsonrpc.CodeInvalidParams {
+		t.Errorf("a token for a task: %+v", got)
 	}
 }
 

@@ -1,0 +1,78 @@
+package resume_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"strconv"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/resume"
+	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/transport/memory"
+)
+
+func Example() {
+	ctx := context.Background()
+	inParts, err := resume.Receive(resume.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	s, err := server.New(server.Config{
+		Info:    mcp.Implementation{Name: "library", Version: "1"},
+		Session: session.Config{Receiving: []session.Middleware{inParts}},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+	chapters := []string{"Down the Rabbit-Hole", "The Pool of Tears", "A Caucus-Race"}
+	_, err = server.AddTool(s, mcp.Tool{Name: "read"}, func(ctx context.Context, _ *server.Call, _ struct{}) (string, error) {
+		part, ok := resume.PartFrom(ctx)
+		if !ok {
+			return fmt.Sprint(chapters), nil
+		}
+		at := 0
+		if state, resumed := part.State(); resumed {
+			at, _ = strconv.Atoi(string(state)) // nobody else can have made it
+		}
+		if at+1 < len(chapters) {
+			part.More([]byte(strconv.Itoa(at + 1)))
+		}
+		return chapters[at], nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	here, there := memory.Pair(memory.Options{})
+	if _, err := s.Serve(there); err != nil {
+		log.Fatal(err)
+	}
+	c, err := client.Connect(ctx, here, &client.Options{Info: mcp.Implementation{Name: "reader", Version: "1"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	o, err := resume.Start(c.Session(), "tools/call", &mcp.CallToolRequestParams{Name: "read"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for part, err := range o.Parts(ctx) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		var result mcp.CallToolResult
+		if err := codec.Unmarshal(part, &result); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(result.Content[0].(*mcp.TextContent).Text)
+	}
+	// Output:
+	// Down the Rabbit-Hole
+	// The Pool of Tears
+	// A Caucus-Race
+}
