@@ -1,5 +1,6 @@
 // Command client is what the official conformance suite tests the client with: it calls each tool of the
-// server at a URL once, and accepts every form as it is proposed.
+// server at a URL once, gives the schema of a tool back to a server that wants to see what arrived of it, and
+// accepts every form as it is proposed.
 package main
 
 import (
@@ -42,7 +43,7 @@ func run(ctx context.Context, url string) error {
 		if err != nil {
 			return err
 		}
-		args, err := arguments(tool)
+		args, err := arguments(ctx, c, tool)
 		if err != nil {
 			return err
 		}
@@ -53,8 +54,27 @@ func run(ctx context.Context, url string) error {
 	return c.Shutdown(ctx)
 }
 
-// arguments makes up what a tool requires.
-func arguments(tool *mcp.Tool) (map[string]any, error) {
+// The scenario json-schema-2020-12-preservation has a tool with a schema of many keywords, and one that takes
+// that schema as the client knows it.
+const (
+	schemaTool = "json_schema_2020_12_tool"
+	echoTool   = "json_schema_echo"
+)
+
+// arguments returns what to call a tool with.
+func arguments(ctx context.Context, c *client.Client, tool *mcp.Tool) (map[string]any, error) {
+	if tool.Name != echoTool {
+		return required(tool)
+	}
+	described, err := c.Tool(ctx, schemaTool)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{"schema": described.InputSchema}, nil
+}
+
+// required makes up what a tool requires.
+func required(tool *mcp.Tool) (map[string]any, error) {
 	var properties map[string]struct{ Type string }
 	if len(tool.InputSchema.Properties) > 0 {
 		if err := json.Unmarshal(tool.InputSchema.Properties, &properties); err != nil {
