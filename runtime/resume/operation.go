@@ -72,8 +72,9 @@ func (o *Operation) Token() (token string, ok bool) {
 
 // Next asks for the next part, by a request that differs from the first one in its token alone, and
 // returns it as the server has sent it. After the last part it fails with [ErrOver], and so it does
-// once the server has answered with an error, whatever that was. An error of the way there, such as the
-// end of ctx, leaves the operation as it is: the part may be asked for again.
+// once the server has answered with an error. After [session.CodeOverloaded] and [session.CodeClosing],
+// and after an error of the way there, such as the end of ctx, the operation is as it was: the part may
+// be asked for again.
 func (o *Operation) Next(ctx context.Context) (json.RawMessage, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -89,7 +90,7 @@ func (o *Operation) Next(ctx context.Context) (json.RawMessage, error) {
 	}
 	result, err := o.caller.Call(ctx, o.method, params)
 	if err != nil {
-		if _, answered := errors.AsType[*jsonrpc.Error](err); answered {
+		if _, answered := errors.AsType[*jsonrpc.Error](err); answered && !refused(err) {
 			o.note("", false)
 		}
 		return nil, err

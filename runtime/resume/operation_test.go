@@ -147,6 +147,20 @@ func TestAnOperationIsKeptOverAReconnect(t *testing.T) {
 	}
 }
 
+func TestAnOperationOutlivesAServerWithoutRoom(t *testing.T) {
+	c, _ := connect(t, `{"nextResumeToken":"t"}`, &jsonrpc.Error{Code: session.CodeOverloaded, Message: "later"}, `{"end":true}`)
+	o, err := resume.Start(c, "x/long", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{`{"nextResumeToken":"t"}`, "-32050"}, parts(t, o)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{`{"end":true}`}, parts(t, o)); diff != "" {
+		t.Errorf("after that (-want +got):\n%s", diff)
+	}
+}
+
 func TestWhatCannotBeAnOperation(t *testing.T) {
 	c, _ := connect(t, `{"nextResumeToken":1}`)
 	for _, params := range []string{`[]`, `{"resumeToken":"t"}`} {

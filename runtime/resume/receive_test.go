@@ -299,9 +299,6 @@ func TestATokenIsBoundToItsRequest(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", row.name, diff)
 		}
 	}
-	if _, err := c.Call(t.Context(), "prompts/get", session.Raw(`{"name":"count","arguments":{"to":3,"fail":""}`+with(token)+`}`)); err == nil {
-		t.Error("another method took the token")
-	}
 	for range 2 { // it may be sent again until the end
 		got := call(t, c, `{"fail":"", "to":3}`, with(token)+`,"_meta":{"progressToken":"p"}`)
 		if got.Text != "2" || got.Token == "" {
@@ -333,27 +330,77 @@ func TestATokenEndsWithItsTimeAndItsOperation(t *testing.T) {
 	})
 }
 
-func TestPartsOfAnyMethodAndOfEmptyResults(t *testing.T) {
-	m := receive(t, resume.Config{})
+// long returns a session with a server whose every method gives two parts, the first one empty and the second one
+// the params. It calls second before that.
+func long(t *testing.T, second func(context.Context)) *session.Session {
 	c, _ := sessiontest.Pair(t, sessiontest.Side{}, sessiontest.Side{Config: session.Config{
-		Receiving: []session.Middleware{m},
+		Receiving: []session.Middleware{receive(t, resume.Config{})},
 		Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
-			part, _ := resume.PartFrom(ctx)
+			part, ok := resume.PartFrom(ctx)
+			if !ok { // a notification
+				return nil, nil
+			}
 			if _, resumed := part.State(); resumed {
-				return session.Raw(req.Params), nil
+				second(ctx)
+				return session.Raw(req.Params), ctx.Err()
 			}
 			part.More(nil)
 			return nil, nil
 		},
 	}})
-	o, err := resume.Start(c, "x/long", session.Raw(`{"n":1.0}`))
+	return c
+}
+
+// Proves RESUME-07.
+func TestPartsOfAnyMethod(t *testing.T) {
+	c := long(t, func(context.Context) {})
+	params := session.Raw(`{"n":1.0}`)
+	o, err := resume.Start(c, "x/long", params)
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := parts(t, o)
-	if len(list) != 2 || list[1] != `{"n":1.0}` {
-		t.Errorf("got %q", list)
+	if _, err := o.Next(t.Context()); err != nil {
+		t.Fatal(err)
 	}
+	token, _ := o.Token()
+	other, err := resume.Resume(c, "x/other", params, token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"-32602"}, parts(t, other)); diff != "" {
+		t.Errorf("the token with another method (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{`{"n":1.0}`}, parts(t, o)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestAPartThatWasCancelledMayBeAskedForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := true
+		c := long(t, func(ctx context.Context) {
+			if first {
+				first = false
+				<-ctx.Done()
+			}
+		})
+		o, err := resume.Start(c, "x/long", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := o.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := o.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		synctest.Wait()
+		if diff := cmp.Diff([]string{`{}`}, parts(t, o)); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
 }
 
 // Proves RESUME-04, RESUME-14.
