@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"encoding/xml"
 	"errors"
@@ -170,6 +171,34 @@ func TestRecordingEndsWithAServerThatDies(t *testing.T) {
 		if code != exitOK || stderr != "" || !strings.Contains(list, want) {
 			t.Errorf("exit %d, errors %q, no %q in:\n%s", code, stderr, want, list)
 		}
+	}
+}
+
+// onWrite calls a function when something is written.
+type onWrite func()
+
+func (f onWrite) Write(p []byte) (int, error) {
+	f()
+	return len(p), nil
+}
+
+func TestRecordingEndsTheServerWhenItIsEnded(t *testing.T) {
+	in, client := io.Pipe() // which the client does not close
+	defer client.Close()
+	go io.WriteString(client, "{}\n") // ends when it is read
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(beEcho, "all")
+	file := filepath.Join(t.TempDir(), "talk.ndjson")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var errs strings.Builder
+	code := run(ctx, streams{in, onWrite(cancel), &errs}, []string{"record", "-o", file, program})
+	list := recordedIn(t, file)
+	if last := list[len(list)-1]; code != exitFault || !strings.HasPrefix(last.Event, "ended: ") {
+		t.Errorf("exit %d, errors %q, at last %+v", code, &errs, last)
 	}
 }
 

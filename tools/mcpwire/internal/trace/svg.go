@@ -124,7 +124,7 @@ func (r *row) draw(b *strings.Builder, y int) {
 	label := escape(shorten(r.label(), 80))
 	fmt.Fprintf(b, `<text x="10" y="%d" fill="#888" font-size="11">%.3f s</text>`+"\n", y+4, r.at.Seconds())
 	if r.from == 0 {
-		fmt.Fprintf(b, `<rect x="%d" y="%d" width="%d" height="20" fill="#fbe3e2"/><text x="%d" y="%d" text-anchor="middle" fill="#b3261e" font-weight="bold">%s</text>`+"\n",
+		fmt.Fprintf(b, `<rect x="%d" y="%d" width="%d" height="20" fill="#eef2f7"/><text x="%d" y="%d" text-anchor="middle" fill="#445" font-weight="bold">%s</text>`+"\n",
 			left, y-12, right-left, (left+right)/2, y+3, label)
 		return
 	}

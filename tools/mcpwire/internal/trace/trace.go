@@ -205,7 +205,7 @@ func (r *Recording) Print(w io.Writer) error {
 		case mcp.FromServer:
 			arrow = "client ◀── server"
 		case 0:
-			arrow = "        ✗        "
+			arrow = "        •        "
 		}
 		if _, err := fmt.Fprintf(w, "%7.3f s  %s  %s\n", row.at.Seconds(), arrow, oneLine(row.label())); err != nil {
 			return err

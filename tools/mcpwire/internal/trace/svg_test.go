@@ -1,0 +1,84 @@
+package trace
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/mcp"
+)
+
+// told is a message of a table.
+type told struct {
+	from mcp.Direction
+	text string
+}
+
+func call(id int) told {
+	return told{mcp.FromClient, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"x","task":{}}}`, id)}
+}
+
+func created(id int, task string) told {
+	return told{mcp.FromServer, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"task":%s}}`, id, state(task, "working"))}
+}
+
+func status(task, status string) told {
+	return told{mcp.FromServer, fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":%s}`, state(task, status))}
+}
+
+func state(task, status string) string {
+	return fmt.Sprintf(`{"taskId":%q,"status":%q,"ttl":null,"createdAt":"2026-01-02T03:04:05Z","lastUpdatedAt":"2026-01-02T03:04:05Z"}`, task, status)
+}
+
+func await(id int, task string) told {
+	return told{mcp.FromClient, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tasks/result","params":{"taskId":%q}}`, id, task)}
+}
+
+func result(id int, isError bool) told {
+	return told{mcp.FromServer, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"content":[],"isError":%v}}`, id, isError)}
+}
+
+func TestBarsShowTheStatesOfTasks(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		told  []told
+		want  []bar
+		lanes int
+	}{
+		{"none", []told{call(1), result(1, false)}, nil, 0},
+		{"a task that is under way lasts to the end", []told{call(1), created(1, "a"), call(2)},
+			[]bar{{"a", "working", 0, 1, 3, true}}, 1},
+		{"a state that is told twice is one", []told{call(1), created(1, "a"), status("a", "working"), status("a", "input_required"), status("a", "working")},
+			[]bar{{"a", "working", 0, 1, 3, true}, {"a", "input_required", 0, 3, 4, false}, {"a", "working", 0, 4, 5, false}}, 1},
+		{"the result ends it", []told{call(1), created(1, "a"), await(2, "a"), result(2, false)},
+			[]bar{{"a", "working", 0, 1, 3, true}, {"a", "completed", 0, 3, 4, false}}, 1},
+		{"a result that is an error fails it", []told{call(1), created(1, "a"), await(2, "a"), result(2, true)},
+			[]bar{{"a", "working", 0, 1, 3, true}, {"a", "failed", 0, 3, 4, false}}, 1},
+		{"nothing follows on the end", []told{call(1), created(1, "a"), status("a", "cancelled"), status("a", "working"), call(2)},
+			[]bar{{"a", "working", 0, 1, 2, true}, {"a", "cancelled", 0, 2, 3, false}}, 1},
+		{"two at a time have a lane each, and a third takes the one that is free",
+			[]told{call(1), created(1, "a"), call(2), created(2, "b"), status("a", "completed"), call(3), created(3, "c")},
+			[]bar{{"a", "working", 0, 1, 4, true}, {"b", "working", 1, 3, 7, true}, {"a", "completed", 0, 4, 5, false}, {"c", "working", 0, 6, 7, true}}, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var rec Recording
+			for i, m := range c.told {
+				rec.Message(time.Unix(int64(i), 0), m.from, []byte(m.text))
+			}
+			bars, lanes := rec.bars()
+			if diff := cmp.Diff(c.want, bars, cmp.AllowUnexported(bar{})); diff != "" || lanes != c.lanes {
+				t.Errorf("%d lanes, want %d (-want +got):\n%s", lanes, c.lanes, diff)
+			}
+			var b strings.Builder
+			if err := rec.Draw(&b); err != nil {
+				t.Fatal(err)
+			}
+			if n := strings.Count(b.String(), "<title>"); n != len(c.want) {
+				t.Errorf("%d states are drawn, want %d", n, len(c.want))
+			}
+		})
+	}
+}
