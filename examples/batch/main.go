@@ -1,0 +1,90 @@
+// Command batch is a server on standard input and output with a tool that goes through a list, and that asks the user
+// about what it cannot read. It does so in a plain call as well as in a task.
+//
+//	go run ./tools/mcpwire call -task 'go run ./examples/batch' count 'rows=[{"item":"nuts","count":"12"},{"item":"bolts","count":"a few"}]'
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"strconv"
+
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/memory"
+	"github.com/mcpwire/mcpwire/runtime/task/receiver"
+	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
+)
+
+func main() {
+	if err := run(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context) error {
+	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "batch", Version: "1"}})
+	if err != nil {
+		return err
+	}
+	tool := mcp.Tool{Name: "count", Description: new("Adds up what is in stock, and asks about counts that are not numbers.")}
+	asTask := server.Tasks(receiver.Support{Mode: mcp.ToolExecutionTaskSupportOptional})
+	if _, err := server.AddTool(s, tool, count, asTask); err != nil {
+		return err
+	}
+	tasks, err := task.New(ctx, task.Config{Store: memory.New()})
+	if err != nil {
+		return err
+	}
+	defer tasks.Close(ctx)
+	s.OfferTasks(tasks, true)
+	return s.Run(ctx, stdio.Server(stdio.Options{}))
+}
+
+type stock struct {
+	Rows []row `json:"rows" jsonschema:"what is in stock"`
+}
+
+type row struct {
+	Item  string `json:"item"`
+	Count string `json:"count" jsonschema:"as somebody has written it down"`
+}
+
+type sum struct {
+	Total   int      `json:"total"`
+	Skipped []string `json:"skipped,omitempty" jsonschema:"items that the user did not want to count"`
+}
+
+func count(ctx context.Context, c *server.Call, in stock) (out sum, err error) {
+	for i, row := range in.Rows {
+		n, err := strconv.Atoi(row.Count)
+		if err != nil {
+			var action mcp.ElicitResultAction
+			if n, action, err = ask(ctx, c, row); err != nil {
+				return out, err
+			}
+			switch action {
+			case mcp.ElicitResultActionDecline:
+				out.Skipped = append(out.Skipped, row.Item)
+			case mcp.ElicitResultActionCancel:
+				return out, fmt.Errorf("the user has stopped at row %d of %d, %s", i+1, len(in.Rows), row.Item)
+			}
+		}
+		out.Total += n
+		if err := c.Progress(float64(i+1), float64(len(in.Rows)), row.Item); err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// ask lets the user say what the count of a row is; n is 0 if they did not accept.
+func ask(ctx context.Context, c *server.Call, r row) (n int, action mcp.ElicitResultAction, err error) {
+	var answer struct {
+		Count int `json:"count" jsonschema:"a whole number"`
+	}
+	action, err = server.Elicit(ctx, c, fmt.Sprintf("How many are %q of %s?", r.Count, r.Item), &answer)
+	return answer.Count, action, err
+}

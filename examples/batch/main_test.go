@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/form"
+	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
+)
+
+func TestBatch(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "batch")
+	if text, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	nine, err := form.Of(9)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := stock{[]row{{"nuts", "12"}, {"bolts", "a few"}, {"nails", "30"}}}
+	for _, tt := range []struct {
+		name   string
+		answer *mcp.ElicitResult
+		want   string // structured output, or else the text
+	}{
+		{"the user tells", client.Accept(map[string]form.Value{"count": nine}), `{"total":51}`},
+		{"the user skips one", client.Decline(), `{"total":42,"skipped":["bolts"]}`},
+		{"the user stops", client.Cancel(), "the user has stopped at row 2 of 3, bolts"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ctx := t.Context()
+			var asked []string
+			c, err := client.Command(ctx, stdio.Command{Path: binary}, &client.Options{
+				Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
+					asked = append(asked, f.Message)
+					return tt.answer, nil
+				},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			plain, err := c.CallTool(ctx, "count", in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h, err := c.StartTool(ctx, "count", in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if h.ID() == "" {
+				t.Error("there is no task")
+			}
+			asTask, err := h.Result(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]string{tt.want, tt.want}, []string{said(plain), said(asTask)}); diff != "" {
+				t.Errorf("a plain call and a task say (-want +got):\n%s", diff)
+			}
+			question := `How many are "a few" of bolts?`
+			if diff := cmp.Diff([]string{question, question}, asked); diff != "" {
+				t.Errorf("the questions (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// said is the structured output of a tool, or else its text.
+func said(r *mcp.CallToolResult) string {
+	if r.StructuredContent != nil {
+		return string(r.StructuredContent)
+	}
+	return r.Content[0].(*mcp.TextContent).Text
+}

@@ -1,0 +1,102 @@
+// Command gateway stands between a client, on standard input and output, and a server that it starts. Links in the
+// results of tools that begin with one prefix get another. All else goes on as it came.
+//
+//	go run ./examples/gateway -from http://build.internal/ -to https://files.example.com/ build-server
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"io"
+	"log"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
+)
+
+func main() {
+	from := flag.String("from", "http://localhost/", "the prefix of the links to edit")
+	to := flag.String("to", "https://localhost/", "what they get in its place")
+	flag.Parse()
+	if flag.NArg() == 0 {
+		log.Fatal("usage: gateway [-from PREFIX] [-to PREFIX] SERVER [ARGUMENT…]")
+	}
+	server, err := stdio.Start(stdio.Command{Path: flag.Arg(0), Args: flag.Args()[1:], Env: os.Environ(), Stderr: os.Stderr})
+	if err == nil {
+		g := gateway{from: *from, to: *to}
+		err = g.run(context.Background(), stdio.Server(stdio.Options{}), server)
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+type gateway struct {
+	from, to string
+
+	mu   sync.Mutex // guards talk
+	talk mcp.Conversation
+}
+
+// run forwards both ways until one end is over, and closes both. A client that closes its output has left (MCP
+// lifecycle, "Shutdown"): answers that it has not waited for are lost.
+func (g *gateway) run(ctx context.Context, client, server transport.Conn) error {
+	over := make(chan error, 2)
+	go func() { over <- g.forward(ctx, mcp.FromClient, client, server) }()
+	go func() { over <- g.forward(ctx, mcp.FromServer, server, client) }()
+	err := errors.Join(<-over, server.Close(), client.Close())
+	<-over
+	return err
+}
+
+// forward takes messages from one end to the other until the first is over.
+func (g *gateway) forward(ctx context.Context, side mcp.Direction, from, to transport.Conn) error {
+	for {
+		m, err := from.Read()
+		if err == nil {
+			err = to.Write(ctx, transport.Message{Text: g.pass(side, m.Text)})
+		}
+		if refused, ok := errors.AsType[*transport.MessageError](err); ok {
+			log.Print(refused)
+		} else if errors.Is(err, io.EOF) || errors.Is(err, transport.ErrClosed) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+// pass returns a message as it goes on. What cannot be read is left to its receiver to judge.
+func (g *gateway) pass(side mcp.Direction, text []byte) []byte {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	typed, err := g.talk.DecodeFrom(side, text)
+	if err != nil || !g.edit(typed) {
+		return text
+	}
+	edited, err := typed.Message.AppendJSON(nil)
+	if err != nil {
+		return text
+	}
+	return edited
+}
+
+// edit edits the payload of a message and reports whether it has.
+func (g *gateway) edit(m mcp.Typed) (edited bool) {
+	result, ok := m.Payload.(*mcp.CallToolResult)
+	if !ok {
+		return false
+	}
+	for _, block := range result.Content {
+		if link, ok := block.(*mcp.ResourceLink); ok && strings.HasPrefix(link.URI, g.from) {
+			link.URI = g.to + strings.TrimPrefix(link.URI, g.from)
+			edited = true
+		}
+	}
+	return edited
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/memory"
+	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
+)
+
+// The messages of one conversation go through in turn.
+func TestOneFieldIsEditedAndNothingElse(t *testing.T) {
+	client, near := memory.Pair(memory.Options{})
+	far, server := memory.Pair(memory.Options{})
+	over := make(chan error, 1)
+	g := gateway{from: "http://in/", to: "https://out/"}
+	go func() { over <- g.run(t.Context(), near, far) }() // ends when the client closes
+	for _, tt := range []struct {
+		name     string
+		from, to transport.Conn
+		text     string
+		want     string // "" if not a byte changes
+	}{
+		{"a call with unknown members and an exact number", client, server,
+			`{"jsonrpc":"2.0", "id":1, "method":"tools/call", "params":{"name":"build", "arguments":{"n":1.00000000000000000001}, "x":null}}`, ""},
+		{"a request of the server with the same id", server, client,
+			`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`, ""},
+		{"a result with a link to edit",
+			server, client,
+			`{"jsonrpc":"2.0","id":1,"trace":7,"result":{
+				"content":[
+					{"type":"resource_link","name":"log","uri":"http://in/log","size":12,"color":"red","_meta":{"n":1.50}},
+					{"type":"hologram","depth":1e400},
+					{"type":"resource_link","name":"elsewhere","uri":"http://other/http://in/"},
+					{"type":"text","text":"see http://in/log"}],
+				"structuredContent":{"total":12345678901234567890.10},
+				"mood":["sunny",null]}}`,
+			`{"jsonrpc":"2.0","id":1,"trace":7,"result":{
+				"content":[
+					{"type":"resource_link","name":"log","uri":"https://out/log","size":12,"color":"red","_meta":{"n":1.50}},
+					{"type":"hologram","depth":1e400},
+					{"type":"resource_link","name":"elsewhere","uri":"http://other/http://in/"},
+					{"type":"text","text":"see http://in/log"}],
+				"structuredContent":{"total":12345678901234567890.10},
+				"mood":["sunny",null]}}`},
+		{"an answer that only looks like the result of a tool", client, server,
+			`{"jsonrpc":"2.0","id":1,"result":{"roots":[],"content":[{"type":"resource_link","name":"log","uri":"http://in/log"}]}}`, ""},
+		{"a method that nobody knows", client, server, `{"jsonrpc":"2.0","id":"a","method":"acme/dance","params":{"steps":[1.0]}}`, ""},
+		{"a batch", server, client, `[{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1.0}}]`, ""},
+		{"no message at all", server, client, `hello`, ""},
+	} {
+		if err := tt.from.Write(t.Context(), transport.Message{Text: []byte(tt.text)}); err != nil {
+			t.Fatal(err)
+		}
+		got, err := tt.to.Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tt.want == "" {
+			if diff := cmp.Diff(tt.text, string(got.Text)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+			}
+		} else if diff := cmp.Diff(exact(t, []byte(tt.want)), exact(t, got.Text)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+	client.Close()
+	if err := <-over; err != nil {
+		t.Error(err)
+	}
+	if _, err := server.Read(); err == nil {
+		t.Error("the server is still connected")
+	}
+}
+
+// exact is a JSON value with its numbers as they are written.
+func exact(t *testing.T, text []byte) (v any) {
+	t.Helper()
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	if err := d.Decode(&v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// The program, between a client and the example echo.
+func TestCommand(t *testing.T) {
+	dir := t.TempDir()
+	if text, err := exec.Command("go", "build", "-o", dir, ".", "../echo").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	c, err := client.Command(t.Context(), stdio.Command{Path: filepath.Join(dir, "gateway"), Args: []string{filepath.Join(dir, "echo")}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := c.CallTool(t.Context(), "echo", map[string]any{"message": "hello"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := result.Content[0].(*mcp.TextContent).Text; got != "hello" {
+		t.Errorf("the tool says %q", got)
+	}
+	if err := c.Close(); err != nil {
+		t.Errorf("closing: %v", err)
+	}
+}
