@@ -82,10 +82,11 @@ func proxy(ctx context.Context, s streams, log *trace.Log, args []string) error 
 	if err != nil {
 		return err
 	}
+	log.Event("start: " + strings.Join(args, " ")) // in front of what the server says first
 	if err := server.Start(); err != nil {
+		log.Event("not started: " + err.Error())
 		return err
 	}
-	log.Event("started: " + strings.Join(args, " "))
 	go func() { // ends with the input, or with the first that comes once the server is gone
 		toServer := log.Tap(mcp.FromClient, in)
 		io.Copy(toServer, s.in) // a server that takes no more is about to end

@@ -167,10 +167,23 @@ func TestRecordingEndsWithAServerThatDies(t *testing.T) {
 		t.Errorf("exit %d, output %q, errors %q", code, &out, &errs)
 	}
 	code, list, stderr := mcpwire(t, "trace", file)
-	for _, want := range []string{"started: ", "client ──▶ server  ping\n", "client ◀── server  not understood: ", "ended: exit status 3\n"} {
+	for _, want := range []string{"start: ", "client ──▶ server  ping\n", "client ◀── server  not understood: ", "ended: exit status 3\n"} {
 		if code != exitOK || stderr != "" || !strings.Contains(list, want) {
 			t.Errorf("exit %d, errors %q, no %q in:\n%s", code, stderr, want, list)
 		}
+	}
+}
+
+func TestAServerThatCannotBeStartedIsOnRecord(t *testing.T) {
+	dir := t.TempDir()
+	file, missing := filepath.Join(dir, "talk.ndjson"), filepath.Join(dir, "missing")
+	code, out, errs := mcpwire(t, "record", "-o", file, missing, "-x")
+	if code != exitFault || out != "" || !strings.Contains(errs, missing) {
+		t.Errorf("exit %d, output %q, errors %q", code, out, errs)
+	}
+	list := recordedIn(t, file)
+	if len(list) != 2 || list[0].Event != "start: "+missing+" -x" || !strings.HasPrefix(list[1].Event, "not started: ") {
+		t.Errorf("got %+v", list)
 	}
 }
 
@@ -237,7 +250,7 @@ func TestATaskIsRecordedAndDrawn(t *testing.T) {
 	if code, out, errs := mcpwire(t, "trace", "-svg", picture, file); code != exitOK || out != "" || errs != "" {
 		t.Errorf("trace: exit %d, output %q, errors %q", code, out, errs)
 	}
-	wellFormed(t, picture, "tools/call: countdown, as a task", ">working<", ">completed<", "started: "+binary)
+	wellFormed(t, picture, "tools/call: countdown, as a task", ">working<", ">completed<", "start: "+binary)
 }
 
 // result is a result in JSON, without the metadata that name its task.
