@@ -22,16 +22,21 @@ import (
 )
 
 // serve serves tools like those of typescript/server.mjs.
-func serve(conn transport.Conn) error {
+func serve(conn transport.Conn) error { return tools{}.serve(conn) }
+
+func (t tools) serve(conn transport.Conn) error {
 	s := session.Serve(conn, &mcp.InitializeResult{
 		Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}, Logging: []byte(`{}`)},
 		ServerInfo:   mcp.Implementation{Name: "mcpwire", Version: "1"},
 		Instructions: new("Be nice."),
-	}, &session.Config{ProgressInterval: -1, Handler: session.ServerHandler(tools{}, nil)})
+	}, &session.Config{ProgressInterval: -1, Handler: session.ServerHandler(t, nil)})
 	return s.Wait()
 }
 
-type tools struct{ mcp.UnimplementedServerHandler }
+type tools struct {
+	mcp.UnimplementedServerHandler
+	stopped chan<- error // gets why a call that hangs has ended; nil if nobody looks
+}
 
 func text(s string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.ContentBlock{&mcp.TextContent{Text: s}}}
@@ -41,7 +46,18 @@ func text(s string) *mcp.CallToolResult {
 // and so loses progress that arrives together with the answer.
 func settle(ctx context.Context, s *session.Session) error { return s.Ping(ctx) }
 
-func (tools) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.CallToolOutcome, error) {
+// names are the tools that every client is to find.
+var names = []string{"echo", "progress", "ask", "elicit", "hang"}
+
+func (tools) ListTools(context.Context, *mcp.PaginatedRequestParams) (*mcp.ListToolsResult, error) {
+	var list []mcp.Tool
+	for _, name := range names {
+		list = append(list, mcp.Tool{Name: name})
+	}
+	return &mcp.ListToolsResult{Tools: list}, nil
+}
+
+func (t tools) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.CallToolOutcome, error) {
 	req, _ := session.FromContext(ctx)
 	client := mcp.ToClient{Caller: req.Session}
 	log := func(ctx context.Context, what string) error {
@@ -69,6 +85,9 @@ func (tools) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.Ca
 		fallthrough
 	case "timeout":
 		<-ctx.Done()
+		if t.stopped != nil {
+			t.stopped <- context.Cause(ctx)
+		}
 		if errors.Is(context.Cause(ctx), session.ErrCancelled) {
 			log(context.WithoutCancel(ctx), "cancelled")
 		}
@@ -84,6 +103,8 @@ func (tools) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.Ca
 		}
 		content := outcome.(*mcp.CreateMessageResult).Content.Items[0].(*mcp.TextContent)
 		return text(content.Text + " after " + strings.Join(progress, ",")), nil
+	case "elicit":
+		return askColour(ctx, client)
 	case "give up":
 		asking, cancel := context.WithCancel(ctx)
 		defer cancel()

@@ -55,17 +55,7 @@ func (j *jobs) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.
 				return nil, err
 			}
 		}
-		outcome, err := mcp.ToClient{Caller: peer}.Elicit(ctx, &mcp.ElicitRequestFormParams{
-			Message: "which colour?",
-			RequestedSchema: mcp.ElicitRequestFormParamsRequestedSchema{
-				Properties: map[string]mcp.PrimitiveSchemaDefinition{"colour": &mcp.StringSchema{}},
-			},
-		})
-		if err != nil {
-			return nil, err
-		}
-		answer := outcome.(*mcp.ElicitResult)
-		return text(fmt.Sprint(answer.Action, " ", answer.Content["colour"].(*mcp.ElicitResultContentValueScalar).Value)), nil
+		return askColour(ctx, mcp.ToClient{Caller: peer})
 	case "fail inside":
 		result := text("no luck")
 		result.IsError = new(true)
@@ -87,6 +77,21 @@ func (j *jobs) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.
 		return text(result.Content.Items[0].(*mcp.TextContent).Text + " from a task that was " + string(created)), nil
 	}
 	return nil, jsonrpc.InvalidParams(errors.New("no such tool"))
+}
+
+// askColour answers with what the client's user says about colours.
+func askColour(ctx context.Context, client mcp.ToClient) (mcp.CallToolOutcome, error) {
+	outcome, err := client.Elicit(ctx, &mcp.ElicitRequestFormParams{
+		Message: "which colour?",
+		RequestedSchema: mcp.ElicitRequestFormParamsRequestedSchema{
+			Properties: map[string]mcp.PrimitiveSchemaDefinition{"colour": &mcp.StringSchema{}},
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	answer := outcome.(*mcp.ElicitResult)
+	return text(fmt.Sprint(answer.Action, " ", answer.Content["colour"].(*mcp.ElicitResultContentValueScalar).Value)), nil
 }
 
 func TestTheirClientWithOurTasks(t *testing.T) {
