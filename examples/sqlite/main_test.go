@@ -1,0 +1,112 @@
+package main
+
+import (
+	"database/sql"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
+)
+
+// shop makes a database and returns its file.
+func shop(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "the shop.db")
+	db, err := sql.Open("sqlite", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, statement := range []string{
+		"create table goods (name text, price real, stock integer)",
+		"create table people (name text)",
+		"insert into goods values ('nuts', 1.5, 9007199254740993), ('bolts', null, 0)",
+	} {
+		if _, err := db.Exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return file
+}
+
+// Proves SDK-22.
+func TestExplorer(t *testing.T) {
+	ctx := t.Context()
+	binary := filepath.Join(t.TempDir(), "server")
+	if text, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	c, err := client.Command(ctx, stdio.Command{Path: binary, Args: []string{shop(t)}, Dir: t.TempDir()}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for _, tt := range []struct {
+		name, sql string
+		want      string // "" for an error
+	}{
+		{"rows with every kind of value", "select * from goods", `{"columns":["name","price","stock"],"rows":[["nuts",1.5,9007199254740993],["bolts",null,0]],"more":false}`},
+		{"no rows", "select name from people", `{"columns":["name"],"rows":[],"more":false}`},
+		{"a statement that writes", "insert into people values ('Ada')", ""},
+		{"a statement that lets others write", "pragma query_only = 0; delete from goods", ""},
+		{"a copy to another file", "vacuum into 'copy.db'", ""},
+		{"another file", "attach 'other.db' as other", ""},
+		{"no SQL", "please", ""},
+		{"nothing was written", "select count(*) as n from goods", `{"columns":["n"],"rows":[[2]],"more":false}`},
+	} {
+		result, err := c.CallTool(ctx, "query", question{tt.sql})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if failed := result.IsError != nil && *result.IsError; failed != (tt.want == "") {
+			t.Errorf("%s: isError is %v", tt.name, failed)
+		}
+		if tt.want != "" {
+			if diff := cmp.Diff(tt.want, string(result.StructuredContent)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+			}
+		}
+	}
+	result, err := c.CallTool(ctx, "query", question{"with recursive n(i) as (select 1 union all select i+1 from n) select i from n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := client.Output[answer](result); err != nil || len(out.Rows) != maxRows || !out.More {
+		t.Errorf("of endless rows came %d, more is %v (%v)", len(out.Rows), out.More, err)
+	}
+}
+
+func TestTablesAreResources(t *testing.T) {
+	ctx := t.Context()
+	binary := filepath.Join(t.TempDir(), "server")
+	if text, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	c, err := client.Command(ctx, stdio.Command{Path: binary, Args: []string{shop(t)}, Dir: t.TempDir()}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	completion, err := c.Complete(ctx, &mcp.ResourceTemplateReference{URI: "sqlite:///{table}"}, "table", "p", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"people"}, completion.Values); diff != "" {
+		t.Errorf("tables with p (-want +got):\n%s", diff)
+	}
+	contents, err := c.ReadResource(ctx, "sqlite:///people")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := contents.Contents[0].(*mcp.TextResourceContents).Text; got != "CREATE TABLE people (name text)" {
+		t.Errorf("the table is made by %q", got)
+	}
+	if _, err := c.ReadResource(ctx, "sqlite:///nothing"); err == nil {
+		t.Error("there is a table that nobody made")
+	}
+}
