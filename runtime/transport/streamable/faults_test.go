@@ -203,15 +203,8 @@ func TestTasksOverBadConnections(t *testing.T) {
 func tasksOverBadConnections(t *testing.T, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	var n *network
-	manager, err := task.New(context.Background(), task.Config{Store: memory.New()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer manager.Close(context.Background())
 	o := newTools()
-	o.tasks = receiver.ServerCapabilities(true)
-	o.configure = func(cfg *session.Config) { receiver.Attach(cfg, receiver.Options{Manager: manager}) }
-	s := serveOver(t, streamable.HandlerOptions{KeepAlive: 5 * time.Second}, o, func(l net.Listener) net.Listener {
+	created := tasksOver(t, o, func(l net.Listener) net.Listener {
 		n = &network{Listener: l, limit: func(read []byte) int {
 			n.mu.Lock()
 			defer n.mu.Unlock()
@@ -222,6 +215,27 @@ func tasksOverBadConnections(t *testing.T, seed uint64) {
 		}}
 		return n
 	})
+	if got := int(o.calls.Load()); got > created {
+		t.Errorf("tools ran %d times, for %d calls", got, created)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.cuts == 0 {
+		t.Error("no connection broke")
+	}
+}
+
+// tasksOver runs six tasks at once over a network, checks what their client gets, and says how often it was tried to
+// create one.
+func tasksOver(t *testing.T, o *tools, network func(net.Listener) net.Listener) (created int) {
+	manager, err := task.New(context.Background(), task.Config{Store: memory.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer manager.Close(context.Background())
+	o.tasks = receiver.ServerCapabilities(true)
+	o.configure = func(cfg *session.Config) { receiver.Attach(cfg, receiver.Options{Manager: manager}) }
+	s := serveOver(t, streamable.HandlerOptions{KeepAlive: 5 * time.Second}, o, network)
 	cfg := &session.Config{Handler: func(context.Context, *session.Request) (codec.Encoder, error) {
 		return session.Raw(`{"role":"assistant","model":"m","content":{"type":"text","text":"answer"}}`), nil
 	}}
@@ -238,7 +252,6 @@ func tasksOverBadConnections(t *testing.T, seed uint64) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
-	created := 0
 	var wg sync.WaitGroup
 	for i := range 6 {
 		tool := []string{"slow", "sample"}[i%2]
@@ -266,14 +279,7 @@ func tasksOverBadConnections(t *testing.T, seed uint64) {
 		})
 	}
 	wg.Wait()
-	if got := int(o.calls.Load()); got > created {
-		t.Errorf("tools ran %d times, for %d calls", got, created)
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.cuts == 0 {
-		t.Error("no connection broke")
-	}
+	return created
 }
 
 // createTask creates a task, and says how often that was tried: an answer that is lost before its first event is lost.

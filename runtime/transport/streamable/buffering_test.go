@@ -1,0 +1,112 @@
+package streamable_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// buffering is a proxy in front of a server: it holds back what it gets, in both directions, until that is so many bytes
+// or so old. Accept returns the server's side of a connection.
+type buffering struct {
+	net.Listener // which clients connect with
+
+	mu     sync.Mutex
+	random *rand.Rand
+
+	delayed atomic.Int64 // bytes that were passed on only as time was up
+	filled  atomic.Int64 // bytes that were passed on as they were enough
+}
+
+func (p *buffering) Accept() (net.Conn, error) {
+	client, err := p.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	proxy, server := net.Pipe()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, way := range []struct{ from, to net.Conn }{{client, proxy}, {proxy, client}} {
+		size, delay := 1+p.random.IntN(2000), time.Duration(p.random.Int64N(int64(10*time.Second)))
+		go p.pass(way.from, way.to, size, delay) // ends with either connection
+	}
+	return server, nil
+}
+
+// pass passes on what comes, until one of the two connections ends, and ends both.
+func (p *buffering) pass(from, to net.Conn, size int, delay time.Duration) {
+	arrived, over := make(chan []byte), make(chan struct{})
+	defer to.Close()
+	defer from.Close()
+	defer close(over)
+	go func() { // ends with the connection
+		defer close(arrived)
+		for {
+			b := make([]byte, 4096)
+			n, err := from.Read(b)
+			if err != nil {
+				return
+			}
+			select {
+			case arrived <- b[:n]:
+			case <-over:
+				return
+			}
+		}
+	}()
+	var held []byte
+	var due <-chan time.Time
+	for {
+		passed := &p.filled
+		select {
+		case b, ok := <-arrived:
+			if !ok {
+				to.Write(held)
+				return
+			}
+			if held == nil {
+				due = time.After(delay)
+			}
+			held = append(held, b...)
+			if len(held) < size {
+				continue
+			}
+		case <-due:
+			passed = &p.delayed
+		}
+		n, err := to.Write(held)
+		passed.Add(int64(n))
+		if err != nil {
+			return
+		}
+		held, due = nil, nil
+	}
+}
+
+// Tasks through a proxy that buffers: what comes late and in heaps is neither lost nor there twice.
+func TestTasksThroughABufferingProxy(t *testing.T) {
+	for range 20 {
+		seed := rand.Uint64()
+		t.Run(fmt.Sprintf("seed %#x", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &buffering{random: rand.New(rand.NewPCG(seed, 0))}
+				o := newTools()
+				created := tasksOver(t, o, func(l net.Listener) net.Listener {
+					p.Listener = l
+					return p
+				})
+				if got := int(o.calls.Load()); created != 6 || got != 6 {
+					t.Errorf("tools ran %d times, for %d calls", got, created)
+				}
+				if p.delayed.Load() == 0 || p.filled.Load() == 0 {
+					t.Errorf("%d bytes waited for time, %d for others", p.delayed.Load(), p.filled.Load())
+				}
+			})
+		})
+	}
+}
