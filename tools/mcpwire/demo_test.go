@@ -1,48 +1,67 @@
 package main
 
 import (
-	"encoding/xml"
-	"errors"
-	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 )
 
-// The demo is played to its end: with progress, a question, a kill, and a result that came from the
-// server's second life; the picture is well-formed and shows all of it.
+// The demo is played to its end: with progress, a question, a kill, and a result that came once, from the server's
+// second life; the picture is well-formed and shows all of it. Over HTTP the network is cut before the kill.
 func TestDemo(t *testing.T) {
 	dir := t.TempDir()
-	binary, picture := filepath.Join(dir, "mcpwire"), filepath.Join(dir, "demo.svg")
+	binary := filepath.Join(dir, "mcpwire")
 	if text, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	out, err := exec.Command(binary, "demo", "-svg", picture).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	svg, err := os.ReadFile(picture)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"is working", "the server was killed", "the task asks: Which quality?", "result: 40 frames in high quality"} {
-		if !strings.Contains(string(out), want) {
-			t.Errorf("the story lacks %q:\n%s", want, out)
-		}
-	}
-	for _, want := range []string{"tools/call: render, as a task", "notifications/progress", "kill -9", "elicitation/create: Which quality?", "result of tasks/result: 40 frames in high quality"} {
-		if !strings.Contains(string(out), want) || !strings.Contains(string(svg), want) {
-			t.Errorf("list or picture lacks %q:\n%s", want, out)
-		}
-	}
-	d := xml.NewDecoder(strings.NewReader(string(svg)))
-	for {
-		if _, err := d.Token(); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			t.Fatalf("the picture: %v", err)
-		}
+	for _, test := range []struct {
+		name     string
+		flags    []string
+		story    string // one more line of it
+		faults   []string
+		sessions int // how many are opened
+	}{
+		{"stdio", nil, "waiting for task", []string{"kill -9"}, 2},
+		{"http", []string{"-http"}, "the network was cut", []string{"network cut", "kill -9"}, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			picture := filepath.Join(dir, test.name+".svg")
+			args := append([]string{"demo", "-svg", picture}, test.flags...)
+			text, err := exec.CommandContext(t.Context(), binary, args...).CombinedOutput()
+			out := string(text)
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			for _, want := range []string{"is working", test.story, "the server was killed", "the server was started again",
+				"the task asks: Which quality?", "\nresult: 40 frames in high quality"} {
+				if strings.Count(out, want) != 1 {
+					t.Errorf("the story does not have %q once:\n%s", want, out)
+				}
+			}
+			wire := append([]string{"tools/call: render, as a task", "elicitation/create: Which quality?",
+				"result of tasks/result: 40 frames in high quality"}, test.faults...)
+			for _, want := range wire {
+				if strings.Count(out, want) != 1 {
+					t.Errorf("the list does not have %q once:\n%s", want, out)
+				}
+			}
+			if !strings.Contains(out, "notifications/progress") {
+				t.Errorf("the list lacks progress:\n%s", out)
+			}
+			if got := strings.Count(out, "result of initialize"); got != test.sessions {
+				t.Errorf("%d sessions were opened, not %d:\n%s", got, test.sessions, out)
+			}
+			last := 0
+			for _, fault := range test.faults {
+				at := strings.Index(out, fault)
+				if at < last {
+					t.Errorf("%q is not where it belongs:\n%s", fault, out)
+				}
+				last = at
+			}
+			wellFormed(t, picture, append(wire, "notifications/progress")...)
+		})
 	}
 }

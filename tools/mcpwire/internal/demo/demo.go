@@ -1,5 +1,6 @@
 // Package demo shows what the runtime does: a client calls a tool as a task, looks on, answers a
-// question of the task, and gets the result although the server was killed in the middle.
+// question of the task, and gets the result although the server was killed in the middle, and, over
+// HTTP, the network was cut before that.
 package demo
 
 import (
@@ -22,21 +23,22 @@ import (
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/trace"
 )
 
-// frames is how many frames the tool renders, killAt the one after which the server is killed, and
-// askAt the one before which the tool asks for the quality.
+// frames is how many frames the tool renders, cutAt the one after which the network is cut, killAt the
+// one after which the server is killed, and askAt the one before which the tool asks for the quality.
 const (
 	frames = 40
+	cutAt  = 4
 	killAt = 12
 	askAt  = 25
 )
 
 // Client is the part of the demo that somebody looks at.
 type Client struct {
-	Server stdio.Command // starts [Serve]
+	Server stdio.Command // starts [Serve], or for RunHTTP [ServeHTTP]
 	Out    io.Writer     // gets the story
 }
 
-// Run plays the demo and returns what went over the wire.
+// Run plays the demo on standard input and output, and returns what went over the wire.
 func (c *Client) Run(ctx context.Context) (*trace.Recording, error) {
 	rec := new(trace.Recording)
 	show := console.New(strings.NewReader(""), c.Out)
@@ -46,14 +48,10 @@ func (c *Client) Run(ctx context.Context) (*trace.Recording, error) {
 		return nil, err
 	}
 	defer func() { s.Close() }()
-	show.Line("calling render(%d) as a task", frames)
-	h, err := tasks.CallTool(ctx, s, &mcp.CallToolRequestParams{
-		Name: "render", Arguments: json.RawMessage(fmt.Sprintf(`{"frames":%d}`, frames)),
-	}, requestor.Progress())
+	h, err := call(ctx, s, tasks, show)
 	if err != nil {
 		return nil, err
 	}
-	show.Line("task %s is %s", h.ID(), h.State().Status)
 	for p := range h.Progress(ctx) {
 		show.Progress(p)
 		if p.Value >= killAt {
@@ -88,12 +86,29 @@ func (c *Client) Run(ctx context.Context) (*trace.Recording, error) {
 	if err != nil {
 		return nil, err
 	}
+	tell(result, show)
+	return rec, errors.Join(s.Shutdown(ctx), ctx.Err())
+}
+
+// call calls the tool as a task.
+func call(ctx context.Context, s *session.Session, tasks *requestor.Tasks, show *console.Console) (*requestor.Handle[*mcp.CallToolResult], error) {
+	show.Line("calling render(%d) as a task", frames)
+	h, err := tasks.CallTool(ctx, s, &mcp.CallToolRequestParams{
+		Name: "render", Arguments: json.RawMessage(fmt.Sprintf(`{"frames":%d}`, frames)),
+	}, requestor.Progress())
+	if err == nil {
+		show.Line("task %s is %s", h.ID(), h.State().Status)
+	}
+	return h, err
+}
+
+// tell shows a result.
+func tell(result *mcp.CallToolResult, show *console.Console) {
 	for _, content := range result.Content {
 		if text, ok := content.(*mcp.TextContent); ok {
 			show.Line("result: %s", text.Text)
 		}
 	}
-	return rec, errors.Join(s.Shutdown(ctx), ctx.Err())
 }
 
 // connect starts the server, and returns what kills it.
@@ -109,13 +124,19 @@ func (c *Client) connect(ctx context.Context, rec *trace.Recording, show *consol
 		}
 		return p.Kill()
 	}
+	s, tasks, err := open(ctx, process, rec, show)
+	return s, tasks, kill, err
+}
+
+// open opens a session that is recorded. The connection is closed if that fails.
+func open(ctx context.Context, conn transport.Conn, rec *trace.Recording, show *console.Console) (*session.Session, *requestor.Tasks, error) {
 	cfg := &session.Config{Handler: session.ClientHandler(user{show: show}, nil)}
 	tasks := requestor.Attach(cfg)
-	s, err := session.Connect(ctx, tapped{process, rec}, &mcp.InitializeRequestParams{
+	s, err := session.Connect(ctx, tapped{conn, rec}, &mcp.InitializeRequestParams{
 		ClientInfo:   mcp.Implementation{Name: "mcpwire demo", Version: "1"},
 		Capabilities: mcp.ClientCapabilities{Elicitation: new(mcp.ClientCapabilitiesElicitation)},
 	}, cfg)
-	return s, tasks, kill, err
+	return s, tasks, err
 }
 
 // user answers the questions of the server.

@@ -3,7 +3,12 @@ package demo
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
@@ -13,11 +18,48 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/bolt"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
+	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltevents"
 )
 
 // Serve is the server of the demo, on standard input and output. It keeps its tasks in a file.
 func Serve(file string) error {
+	return withTasks(file, func(serve func(transport.Conn) *session.Session) error {
+		return serve(stdio.Server(stdio.Options{})).Wait()
+	})
+}
+
+// ServeHTTP is the server of the demo over HTTP, at a loopback address that it writes to standard output as a line. It
+// keeps its tasks in a file, and its sessions in another one beside it, and ends when standard input does.
+func ServeHTTP(file string) error {
+	return withTasks(file, func(serve func(transport.Conn) *session.Session) error {
+		events, err := boltevents.Open(file+".events", boltevents.Options{})
+		if err != nil {
+			return err
+		}
+		defer events.Close()
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		handler := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { serve(conn) }, streamable.HandlerOptions{
+			Store: events, StreamAfter: -1, Retry: 200 * time.Millisecond,
+		})
+		web := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+		ended := make(chan error, 1)
+		go func() { ended <- web.Serve(listener) }() // ends with Close
+		fmt.Println(listener.Addr())
+		_, err = io.Copy(io.Discard, os.Stdin)
+		err = errors.Join(err, handler.Close(), web.Close())
+		<-ended
+		return err
+	})
+}
+
+// withTasks runs f with what serves a connection, while the tasks in a file are at work.
+func withTasks(file string, f func(serve func(transport.Conn) *session.Session) error) error {
 	store, err := bolt.Open(file)
 	if err != nil {
 		return err
@@ -36,10 +78,12 @@ func Serve(file string) error {
 	receiver.Attach(cfg, receiver.Options{Manager: manager, Support: func(context.Context, *session.Request) receiver.Support {
 		return receiver.Support{Mode: mcp.ToolExecutionTaskSupportOptional, Restartable: true}
 	}})
-	return session.Serve(stdio.Server(stdio.Options{}), &mcp.InitializeResult{
-		ServerInfo:   mcp.Implementation{Name: "mcpwire demo server", Version: "1"},
-		Capabilities: mcp.ServerCapabilities{Tools: new(mcp.ServerCapabilitiesTools), Tasks: receiver.ServerCapabilities(true)},
-	}, cfg).Wait()
+	return f(func(conn transport.Conn) *session.Session {
+		return session.Serve(conn, &mcp.InitializeResult{
+			ServerInfo:   mcp.Implementation{Name: "mcpwire demo server", Version: "1"},
+			Capabilities: mcp.ServerCapabilities{Tools: new(mcp.ServerCapabilitiesTools), Tasks: receiver.ServerCapabilities(true)},
+		}, cfg)
+	})
 }
 
 // tools has one tool, which renders frames, a few hundredths of a second each.
