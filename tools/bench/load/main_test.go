@@ -1,0 +1,16 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestALittleLoad(t *testing.T) {
+	var out strings.Builder
+	if err := run(t.Context(), []string{"-sessions", "20", "-rate", "100", "-time", "100ms"}, &out); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Count(out.String(), " tasks\n"); got != samples || !strings.Contains(out.String(), "shut down: ") {
+		t.Errorf("printed:\n%s", &out)
+	}
+}
