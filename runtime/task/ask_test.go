@@ -183,10 +183,10 @@ func TestQuestionIsDeliveredAgain(t *testing.T) {
 		broken := &peer{answer: func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
 			return nil, errors.New("connection lost")
 		}}
-		waiting := make(chan error, 2)
+		stays, gone := make(chan error, 1), make(chan error, 1)
 		go func() { // stays although it cannot be asked
 			_, err := m.Result(t.Context(), "alice", created.TaskID, broken)
-			waiting <- err
+			stays <- err
 		}()
 		synctest.Wait()
 		if n := len(broken.seen()); n != 2 {
@@ -199,7 +199,7 @@ func TestQuestionIsDeliveredAgain(t *testing.T) {
 		ctx, giveUp := context.WithCancel(t.Context())
 		go func() {
 			_, err := m.Result(ctx, "alice", created.TaskID, silent)
-			waiting <- err
+			gone <- err
 		}()
 		synctest.Wait()
 		good := &peer{answer: echo}
@@ -213,10 +213,10 @@ func TestQuestionIsDeliveredAgain(t *testing.T) {
 			t.Errorf("%d questions were asked twice", n)
 		}
 		giveUp()
-		if err := <-waiting; !errors.Is(err, context.Canceled) {
+		if err := <-gone; !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
-		for _, c := range []chan error{done, waiting} {
+		for _, c := range []chan error{done, stays} {
 			if err := <-c; err != nil {
 				t.Error(err)
 			}
