@@ -186,7 +186,9 @@ func result(id int) string {
 // field away.
 func (s *served) do(method, body string, header ...string) *http.Response {
 	s.t.Helper()
-	r, err := http.NewRequestWithContext(s.t.Context(), method, "http://localhost/mcp", strings.NewReader(body))
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Hour) // or what waits in vain would do so in a bubble for ever
+	s.t.Cleanup(cancel)
+	r, err := http.NewRequestWithContext(ctx, method, "http://localhost/mcp", strings.NewReader(body))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -238,7 +240,7 @@ func (s *served) text(body string, header ...string) string {
 	return string(text)
 }
 
-// opened opens a session and returns its id.
+// opened opens a session and returns its id, when the server has seen that the client is ready.
 func (s *served) opened(hello string, header ...string) string {
 	s.t.Helper()
 	response := s.do("POST", hello, header...)
@@ -249,6 +251,10 @@ func (s *served) opened(hello string, header ...string) string {
 	response.Body.Close()
 	if status := s.status("POST", ready, append(header, "MCP-Session-Id", id)...); status != 202 {
 		s.t.Fatalf("initialized answered with %d", status)
+	}
+	pong := s.do("POST", `{"jsonrpc":"2.0","id":-1,"method":"ping"}`, append(header, "MCP-Session-Id", id)...)
+	if _, err := io.Copy(io.Discard, pong.Body); err != nil {
+		s.t.Fatal(err)
 	}
 	return id
 }
