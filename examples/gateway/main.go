@@ -43,18 +43,29 @@ type gateway struct {
 	talk mcp.Conversation
 }
 
-// run forwards both ways until one end is over, and closes both. A client that closes its output has left (MCP
-// lifecycle, "Shutdown"): answers that it has not waited for are lost.
-func (g *gateway) run(ctx context.Context, client, server transport.Conn) error {
-	over := make(chan error, 2)
-	go func() { over <- g.forward(ctx, mcp.FromClient, client, server) }()
-	go func() { over <- g.forward(ctx, mcp.FromServer, server, client) }()
-	err := errors.Join(<-over, server.Close(), client.Close())
-	<-over
-	return err
+// run forwards both ways until one end is over, and closes both. A client that closes its output may still wait for
+// answers: the server is told that nothing comes any more, and ends when it has given them.
+func (g *gateway) run(ctx context.Context, client transport.Conn, server transport.HalfCloser) error {
+	over := make(chan error, 1)
+	go func() { // ends when the client does, or is closed below
+		err := g.forward(ctx, mcp.FromClient, client, server)
+		if err == io.EOF {
+			err = nil
+			server.CloseWrite() // fails once the server is closed, below
+		} else {
+			server.Close() // which ends the other direction, too
+		}
+		over <- err
+	}()
+	err := g.forward(ctx, mcp.FromServer, server, client)
+	if err == io.EOF {
+		err = nil
+	}
+	return errors.Join(err, server.Close(), client.Close(), <-over)
 }
 
-// forward takes messages from one end to the other until the first is over.
+// forward takes messages from one end to the other until the first is over, or sends nothing any more, which is
+// [io.EOF].
 func (g *gateway) forward(ctx context.Context, side mcp.Direction, from, to transport.Conn) error {
 	for {
 		m, err := from.Read()
@@ -63,7 +74,7 @@ func (g *gateway) forward(ctx context.Context, side mcp.Direction, from, to tran
 		}
 		if refused, ok := errors.AsType[*transport.MessageError](err); ok {
 			log.Print(refused)
-		} else if errors.Is(err, io.EOF) || errors.Is(err, transport.ErrClosed) {
+		} else if errors.Is(err, transport.ErrClosed) {
 			return nil
 		} else if err != nil {
 			return err

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -78,6 +79,35 @@ func TestOneFieldIsEditedAndNothingElse(t *testing.T) {
 	}
 	if _, err := server.Read(); err == nil {
 		t.Error("the server is still connected")
+	}
+}
+
+// The client closes its output, and the server is at it.
+func TestAnswersComeAfterTheClientHasClosedItsOutput(t *testing.T) {
+	client, near := memory.Pair(memory.Options{})
+	far, server := memory.Pair(memory.Options{})
+	over := make(chan error, 1)
+	go func() { over <- new(gateway).run(t.Context(), near, far) }() // ends when the server closes
+	if err := client.Write(t.Context(), transport.Message{Text: []byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)}); err != nil {
+		t.Fatal(err)
+	}
+	client.CloseWrite()
+	if m, err := server.Read(); err != nil {
+		t.Fatalf("got %q, %v", m.Text, err)
+	}
+	if _, err := server.Read(); err != io.EOF {
+		t.Fatalf("got %v, want %v", err, io.EOF)
+	}
+	const answer = `{"jsonrpc":"2.0","id":1,"result":{}}`
+	if err := server.Write(t.Context(), transport.Message{Text: []byte(answer)}); err != nil {
+		t.Fatal(err)
+	}
+	server.Close()
+	if m, err := client.Read(); err != nil || string(m.Text) != answer {
+		t.Errorf("got %q, %v", m.Text, err)
+	}
+	if err := <-over; err != nil {
+		t.Error(err)
 	}
 }
 

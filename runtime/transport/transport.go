@@ -50,6 +50,18 @@ type Releaser interface {
 	Release(id jsonrpc.ID)
 }
 
+// HalfCloser is a [Conn] that can be closed in one direction, as streams can: a gateway passes on with it that one side
+// sends nothing any more, and still gets the answers of the other.
+type HalfCloser interface {
+	Conn
+
+	// CloseWrite ends what goes to the peer, whose Read returns [io.EOF] behind what was written before. It returns
+	// when that has gone out, or with an error that wraps [ErrClosed] when Close does not wait for it any more. What
+	// the peer sends can still be read; Write fails with an error that wraps ErrClosed. Close is still needed.
+	// Calling it again does no harm.
+	CloseWrite() error
+}
+
 // Resumed is a [Conn] that may belong to a conversation which was opened before, over another connection.
 type Resumed interface {
 	Conn

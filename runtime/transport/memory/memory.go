@@ -4,6 +4,7 @@ package memory
 
 import (
 	"context"
+	"io"
 	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -30,7 +31,7 @@ func Pair(o Options) (a, b *Conn) {
 	return &Conn{in: x, out: y}, &Conn{in: y, out: x}
 }
 
-// Conn is one end of a pair. It is a [transport.Conn].
+// Conn is one end of a pair. It is a [transport.HalfCloser].
 type Conn struct {
 	in, out *queue.Queue
 	batch   []transport.Message // taken from in, not yet read
@@ -50,7 +51,19 @@ func (c *Conn) Read() (transport.Message, error) {
 }
 
 // Write hands m to the other end.
-func (c *Conn) Write(ctx context.Context, m transport.Message) error { return c.out.Put(ctx, m) }
+func (c *Conn) Write(ctx context.Context, m transport.Message) error {
+	err := c.out.Put(ctx, m)
+	if err == io.EOF {
+		return transport.ErrClosed
+	}
+	return err
+}
+
+// CloseWrite lets the other end read [io.EOF] behind what was written before. It returns at once, and never fails.
+func (c *Conn) CloseWrite() error {
+	c.out.Close(io.EOF)
+	return nil
+}
 
 // Close ends the connection for both ends. It never fails.
 func (c *Conn) Close() error {

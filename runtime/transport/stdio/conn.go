@@ -39,7 +39,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Conn is a connection over two streams. It is a [transport.Conn].
+// Conn is a connection over two streams. It is a [transport.HalfCloser].
 type Conn struct {
 	r     io.ReadCloser
 	w     io.WriteCloser
@@ -92,6 +92,17 @@ func (c *Conn) Read() (transport.Message, error) {
 
 // Write hands m to the writer.
 func (c *Conn) Write(ctx context.Context, m transport.Message) error { return c.out.Put(ctx, m) }
+
+// CloseWrite closes the stream that is written to, once all has gone out.
+func (c *Conn) CloseWrite() error {
+	c.out.Close(transport.ErrClosed)
+	select {
+	case <-c.written:
+		return ignoreClosed(c.w.Close())
+	case <-c.closed:
+		return transport.ErrClosed
+	}
+}
 
 // Close ends the connection, after what was written has gone out or FlushTimeout has passed.
 func (c *Conn) Close() error { return c.close() }

@@ -42,7 +42,7 @@ type Command struct {
 const waitDelay = time.Second
 
 // Process is the client's end: a connection with a server that was started as a child process. It is a
-// [transport.Conn]. When the server ends by itself, Read fails with an error that tells how: it wraps
+// [transport.HalfCloser]. When the server ends by itself, Read fails with an error that tells how: it wraps
 // [transport.ErrClosed] for exit status 0 and an [*exec.ExitError] else.
 type Process struct {
 	conn        *Conn
@@ -123,6 +123,9 @@ func (p *Process) Read() (transport.Message, error) {
 
 // Write hands m to the server.
 func (p *Process) Write(ctx context.Context, m transport.Message) error { return p.conn.Write(ctx, m) }
+
+// CloseWrite closes the standard input of the server, which may answer what it has got before it ends.
+func (p *Process) CloseWrite() error { return p.conn.CloseWrite() }
 
 // Close ends the server: it closes its standard input and waits for it to exit; asks it to terminate (SIGTERM) if it
 // does not, and waits again; and then kills it (MCP lifecycle, "Shutdown"). The error tells if that was necessary,

@@ -206,6 +206,33 @@ func TestAServerMayEndWhileItsInputIsOpen(t *testing.T) {
 	}
 }
 
+func TestAServerAnswersAfterItsInputWasClosed(t *testing.T) {
+	p, err := stdio.Start(child(t, "answers at the end"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = 1000
+	for i := range n {
+		if err := p.Write(t.Context(), transport.Message{Text: fmt.Append(nil, i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.CloseWrite(); err != nil {
+		t.Error(err)
+	}
+	for i := range n {
+		if m, err := p.Read(); err != nil || string(m.Text) != fmt.Sprint(i) {
+			t.Fatalf("got %q, %v, want %d", m.Text, err, i)
+		}
+	}
+	if _, err := p.Read(); !errors.Is(err, transport.ErrClosed) {
+		t.Errorf("after the last answer: %v", err)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // Proves STDIO-09.
 func TestNothingButMessagesIsWrittenToStandardInput(t *testing.T) {
 	var stderr buffer

@@ -37,6 +37,7 @@ func Run(t *testing.T, open func(t *testing.T, stall time.Duration, queue int) E
 		{"a write under way ends when its end is closed", writeEnds},
 		{"writing to a closed connection fails", writeAfterClose},
 		{"closing twice does no harm", closeTwice},
+		{"one direction is closed and the other goes on", halfClose},
 		{"a writer waits for room until its context ends", writerWaits},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -238,6 +239,40 @@ func closeTwice(t *testing.T, e Ends) {
 				t.Error(err)
 			}
 		}
+	}
+}
+
+func halfClose(t *testing.T, e Ends) {
+	a, ok := e.A.(transport.HalfCloser)
+	if !ok {
+		t.Skip("no direction can be closed alone")
+	}
+	write(t, a, message(1, strings.Repeat("x", 100_000)))
+	closed := make(chan error)
+	go func() { closed <- errors.Join(a.CloseWrite(), a.CloseWrite()) }() // ends when B has read
+	if m, err := e.B.Read(); err != nil || number(t, m) != 1 {
+		t.Fatalf("got %.40q, %v", m.Text, err)
+	}
+	if _, err := e.B.Read(); err != io.EOF {
+		t.Errorf("after the last message: %v, want %v", err, io.EOF)
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	if err := a.Write(t.Context(), message(2, "")); !errors.Is(err, transport.ErrClosed) {
+		t.Errorf("writing to the closed direction: %v, want %v", err, transport.ErrClosed)
+	}
+	for i := range 10 {
+		write(t, e.B, message(i, "text"))
+		if m, err := a.Read(); err != nil || number(t, m) != i {
+			t.Fatalf("got %.40q, %v, want message %d", m.Text, err, i)
+		}
+	}
+	if err := e.B.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := a.Read(); !over(err) {
+		t.Errorf("after the other end was closed: %v", err)
 	}
 }
 
