@@ -23,7 +23,7 @@ func TestEveryContestantHoldsSessions(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range contestants() {
-		if got := strings.Count(out.String(), "\n"+c.name+" "); got != 1 {
+		if got := strings.Count("\n"+out.String(), "\n"+c.name+" "); got != 1 {
 			t.Errorf("%s is there %d times:\n%s", c.name, got, &out)
 		}
 	}
