@@ -25,6 +25,7 @@ type Client struct {
 	limit   *rate.Limiter
 	urls    urls
 	outputs outputs
+	wishes  wishes
 	log     *slog.Logger
 
 	tools     list[mcp.Tool]
@@ -83,11 +84,20 @@ func Command(ctx context.Context, server stdio.Command, o *Options) (*Client, er
 
 // Dial connects with the server at a URL, over Streamable HTTP, or the older HTTP with SSE if that is
 // what the server has; see [Options].HTTP.
+//
+// When the server drops its session, as by a restart, and a new one is opened in its place, lists are
+// asked for anew, and the client asks again for the subscriptions and the log level that it was asked
+// for with [Client.Subscribe] and [Client.SetLogLevel].
 func Dial(ctx context.Context, serverURL string, o *Options) (*Client, error) {
 	c := newClient(o)
 	http := c.options.HTTP
 	http.Renewed = func(result json.RawMessage) {
 		c.forget() // a server that drops its sessions may have been replaced
+		select {
+		case <-c.opened:
+			c.wishAgain()
+		default: // nobody has had the client yet
+		}
 		if c.options.HTTP.Renewed != nil {
 			c.options.HTTP.Renewed(result)
 		}
@@ -130,7 +140,8 @@ func (c *Client) Shutdown(ctx context.Context) error { return c.session.Shutdown
 func (c *Client) Wait() error { return c.session.Wait() }
 
 // With returns typed calls for every method of the protocol, with options. The other methods of the
-// client are built on them; lists are not cached here, and tools are called as params say.
+// client are built on them; lists are not cached here, tools are called as params say, and what is
+// subscribed to is not noted for a later session.
 func (c *Client) With(opts ...session.Option) mcp.ToServer {
 	return mcp.ToServer{Caller: c.session.With(opts...)}
 }
@@ -146,12 +157,17 @@ func (c *Client) ReadResource(ctx context.Context, uri string) (*mcp.ReadResourc
 // Subscribe asks to be told when a resource changes: by [mcp.ClientNotificationHandler].ResourceUpdated
 // (MCP resources, "Subscriptions").
 func (c *Client) Subscribe(ctx context.Context, uri string) error {
+	fresh := c.wishes.subscribe(uri)
 	_, err := c.With().Subscribe(ctx, &mcp.SubscribeRequestParams{URI: uri})
+	if err != nil && fresh {
+		c.wishes.unsubscribe(uri)
+	}
 	return err
 }
 
 // Unsubscribe takes Subscribe back.
 func (c *Client) Unsubscribe(ctx context.Context, uri string) error {
+	c.wishes.unsubscribe(uri)
 	_, err := c.With().Unsubscribe(ctx, &mcp.UnsubscribeRequestParams{URI: uri})
 	return err
 }
@@ -180,7 +196,11 @@ func (c *Client) Complete(ctx context.Context, ref mcp.CompletionReference, argu
 // SetLogLevel asks for log messages of a level or a more severe one (MCP logging, "Setting Log
 // Level").
 func (c *Client) SetLogLevel(ctx context.Context, level mcp.LoggingLevel) error {
+	before := c.wishes.setLevel(&level, nil)
 	_, err := c.With().SetLevel(ctx, &mcp.SetLevelRequestParams{Level: level})
+	if err != nil {
+		c.wishes.setLevel(before, &level)
+	}
 	return err
 }
 

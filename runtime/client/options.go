@@ -54,8 +54,9 @@ type Options struct {
 	// Capabilities are declared beside those that follow from the fields above.
 	Capabilities mcp.ClientCapabilities
 
-	// HTTP says how [Dial] reaches the server. What a server keeps with its session, such as subscriptions,
-	// is lost with it: see Renewed.
+	// HTTP says how [Dial] reaches the server. Its Renewed is called when a session that was lost has been
+	// replaced, with its subscriptions and log level. What has changed between the two sessions nobody
+	// tells: a host that shows resources or lists had better get them again.
 	HTTP streamable.ClientOptions
 
 	// Session configures the session. Its Handler gets requests and notifications with methods that

@@ -1,0 +1,159 @@
+package client_test
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
+)
+
+// newspaper is a server with resources, each of which has a name alone, and a tool that logs.
+type newspaper struct {
+	*server.Server
+	subscribed chan string
+}
+
+// open starts a newspaper at an address; close ends everything of it.
+func openNewspaper(t *testing.T, address string, names ...string) (n newspaper, at string, close func()) {
+	t.Helper()
+	n.subscribed = make(chan string, 10)
+	var err error
+	n.Server, err = server.New(server.Config{
+		Info: mcp.Implementation{Name: "newspaper", Version: "1"},
+		Subscribe: func(_ context.Context, _ *server.Call, uri string) error {
+			n.subscribed <- uri
+			return nil
+		},
+		Capabilities: func(c *mcp.ServerCapabilities) { c.Logging = json.RawMessage(`{}`) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(context.Context, *server.Call, server.Resource) ([]mcp.AnyResourceContents, error) {
+		return server.TextContents("old news"), nil
+	}
+	for _, name := range names {
+		if _, err := n.AddResource(mcp.Resource{Name: name, URI: "news://" + name}, read); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err = server.AddTool(n.Server, mcp.Tool{Name: "write"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+		c.Log(ctx, mcp.LoggingLevelDebug, "", "a detail")
+		return "", c.Log(ctx, mcp.LoggingLevelError, "", "a fault")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { n.Serve(conn) }, streamable.HandlerOptions{})
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	httpServer := &http.Server{Handler: handler}
+	over := make(chan struct{})
+	go func() { // ends when httpServer is closed
+		defer func() { over <- struct{}{} }()
+		httpServer.Serve(listener)
+	}()
+	return n, listener.Addr().String(), func() {
+		httpServer.Close()
+		handler.Close()
+		n.Close()
+		<-over
+	}
+}
+
+// reader notes what the newspaper tells.
+type reader struct {
+	mcp.UnimplementedClientNotificationHandler
+	updated, logged chan string
+}
+
+func (r reader) ResourceUpdated(_ context.Context, p *mcp.ResourceUpdatedNotificationParams) error {
+	r.updated <- p.URI
+	return nil
+}
+
+func (r reader) LoggingMessage(_ context.Context, p *mcp.LoggingMessageNotificationParams) error {
+	r.logged <- string(p.Data)
+	return nil
+}
+
+// A server that is started anew knows neither subscriptions nor levels; the client asks for them again.
+func TestWhatAServerWasAskedForSurvivesItsRestart(t *testing.T) {
+	first, address, stop := openNewspaper(t, "127.0.0.1:0", "today", "weather", "sports")
+	stopped := false
+	defer func() {
+		if !stopped {
+			stop()
+		}
+	}()
+	told := reader{updated: make(chan string, 10), logged: make(chan string, 10)}
+	renewed := make(chan bool, 1)
+	o := client.Options{Notifications: told}
+	o.HTTP.RetryDelay = time.Millisecond
+	o.HTTP.Renewed = func(json.RawMessage) { renewed <- true }
+	c, err := client.Dial(t.Context(), "http://"+address, &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"today", "weather", "sports"} {
+		must(c.Subscribe(t.Context(), "news://"+name))
+	}
+	must(c.Unsubscribe(t.Context(), "news://weather"))
+	must(c.SetLogLevel(t.Context(), mcp.LoggingLevelError))
+	if err := c.Subscribe(t.Context(), "news://nothing"); err == nil {
+		t.Error("what is not there was subscribed to")
+	}
+	if err := c.SetLogLevel(t.Context(), "loud"); err == nil {
+		t.Error("a level was set that there is not")
+	}
+	if len(first.subscribed) != 3 {
+		t.Errorf("%d subscriptions", len(first.subscribed))
+	}
+	stop()
+	stopped = true
+
+	second, _, stop := openNewspaper(t, address, "today", "weather") // which has no sports
+	defer stop()
+	for t.Context().Err() == nil { // what goes out on a connection to the first one is lost
+		if _, err := c.CallTool(t.Context(), "write", struct{}{}); err == nil {
+			break
+		}
+	}
+	<-renewed
+	if got := <-second.subscribed; got != "news://today" || len(second.subscribed) != 0 {
+		t.Errorf("subscribed to %s and %d others", got, len(second.subscribed))
+	}
+	for len(told.logged) > 0 {
+		<-told.logged // the call may have been in front of the level
+	}
+	if _, err := c.CallTool(t.Context(), "write", struct{}{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-told.logged; got != `"a fault"` {
+		t.Errorf("logged %s", got)
+	}
+	second.ResourceUpdated("news://weather")
+	second.ResourceUpdated("news://today")
+	if diff := cmp.Diff("news://today", <-told.updated); diff != "" {
+		t.Errorf("told of an update (-want +got):\n%s", diff)
+	}
+}
