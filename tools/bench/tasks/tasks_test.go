@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -34,7 +36,10 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/bolt"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
+	wire "github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
 // The benchmarks of tasks, to be run by themselves:
@@ -44,7 +49,8 @@ import (
 // A cycle is to create a task, run it, and fetch its result. "manager" is the runtime alone, as another
 // SDK would embed it; "session" has a client, a server and every message in between, encoded and
 // decoded, over a pair of connections in memory. mcp-go runs in one process too, through the
-// transport that it has for that, which calls the server's handler directly.
+// transport that it has for that, which calls the server's handler directly. "http" and "mcp-go-http"
+// are client and server in one process over Streamable HTTP on the loopback address.
 
 const concurrent = 64
 
@@ -136,6 +142,25 @@ func BenchmarkTaskCycle(b *testing.B) {
 			return err
 		})
 	})
+	b.Run("http/memory", func(b *testing.B) {
+		c := connectHTTP(b, newManager(b, memory.New(), time.Second), func(context.Context, *session.Request) (codec.Encoder, error) { return done, nil })
+		peer := mcp.ToServer{Caller: c}
+		share(b, concurrent, func(int) error {
+			return sessionCycle(peer, &mcp.CallToolRequestParams{Name: "t", Task: new(mcp.TaskMetadata)})
+		})
+	})
+	b.Run("mcp-go-http/memory", func(b *testing.B) {
+		c := connectMCPGoHTTP(b, func(context.Context, mcpgo.CallToolRequest) (*mcpgo.CallToolResult, error) {
+			return mcpgo.NewToolResultText("done"), nil
+		})
+		share(b, concurrent, func(int) error {
+			id, err := createMCPGo(c, 1000)
+			if err == nil {
+				_, err = resultMCPGo(c, id)
+			}
+			return err
+		})
+	})
 	b.Run("manager/bolt", func(b *testing.B) {
 		m := newManager(b, boltStore(b), time.Hour)
 		share(b, concurrent, func(int) error { return cycle(m, "o") })
@@ -150,8 +175,8 @@ func BenchmarkTaskCycle(b *testing.B) {
 	b.Run("bbolt/batch", rawBolt)
 }
 
-func connect(b *testing.B, m *task.Manager, tool session.Handler) *session.Session {
-	b.Helper()
+// taskServer is a side that serves a tool, as a task too.
+func taskServer(m *task.Manager, tool session.Handler) sessiontest.Side {
 	side := sessiontest.Side{Server: mcp.ServerCapabilities{Tools: new(mcp.ServerCapabilitiesTools), Tasks: receiver.ServerCapabilities(true)}}
 	side.Config.Handler = func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 		if req.IsNotification() {
@@ -160,9 +185,42 @@ func connect(b *testing.B, m *task.Manager, tool session.Handler) *session.Sessi
 		return tool(ctx, req)
 	}
 	receiver.Attach(&side.Config, receiver.Options{Manager: m})
+	return side
+}
+
+func connect(b *testing.B, m *task.Manager, tool session.Handler) *session.Session {
+	b.Helper()
 	var client sessiontest.Side
 	client.Config.Handler = session.Methods(nil, nil)
-	c, _ := sessiontest.Pair(b, client, side)
+	c, _ := sessiontest.Pair(b, client, taskServer(m, tool))
+	return c
+}
+
+// pooled returns a client that keeps a connection for every caller.
+func pooled(b *testing.B) *http.Client {
+	pool := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4 * concurrent}}
+	b.Cleanup(pool.CloseIdleConnections)
+	return pool
+}
+
+func connectHTTP(b *testing.B, m *task.Manager, tool session.Handler) *session.Session {
+	b.Helper()
+	side := taskServer(m, tool)
+	handler := streamable.NewHandler(func(_ *http.Request, conn wire.Conn) {
+		session.Serve(conn, &mcp.InitializeResult{Capabilities: side.Server, ServerInfo: mcp.Implementation{Name: "s", Version: "1"}}, &side.Config)
+	}, streamable.HandlerOptions{})
+	server := httptest.NewServer(handler)
+	b.Cleanup(server.Close)
+	b.Cleanup(func() { handler.Close() })
+	conn, err := streamable.Dial(server.URL, streamable.ClientOptions{Options: httpclient.Options{HTTP: pooled(b)}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	c, err := session.Connect(context.Background(), conn, &mcp.InitializeRequestParams{ClientInfo: mcp.Implementation{Name: "c", Version: "1"}}, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { c.Close() })
 	return c
 }
 
@@ -178,14 +236,34 @@ func sessionCycle(peer mcp.ToServer, params *mcp.CallToolRequestParams) error {
 	return codec.Unmarshal(raw, new(mcp.CallToolResult))
 }
 
-func connectMCPGo(b *testing.B, tool server.ToolHandlerFunc) *client.Client {
-	b.Helper()
+func serverMCPGo(tool server.ToolHandlerFunc) *server.MCPServer {
 	s := server.NewMCPServer("s", "1", server.WithTaskCapabilities(true, true, true))
 	s.AddTool(mcpgo.NewTool("t", mcpgo.WithTaskSupport(mcpgo.TaskSupportOptional)), tool)
-	c, err := client.NewInProcessClient(s)
+	return s
+}
+
+func connectMCPGo(b *testing.B, tool server.ToolHandlerFunc) *client.Client {
+	b.Helper()
+	c, err := client.NewInProcessClient(serverMCPGo(tool))
 	if err != nil {
 		b.Fatal(err)
 	}
+	return openMCPGo(b, c)
+}
+
+func connectMCPGoHTTP(b *testing.B, tool server.ToolHandlerFunc) *client.Client {
+	b.Helper()
+	s := httptest.NewServer(server.NewStreamableHTTPServer(serverMCPGo(tool)))
+	b.Cleanup(s.Close)
+	c, err := client.NewStreamableHttpClient(s.URL, transport.WithHTTPBasicClient(pooled(b)))
+	if err != nil {
+		b.Fatal(err)
+	}
+	return openMCPGo(b, c)
+}
+
+func openMCPGo(b *testing.B, c *client.Client) *client.Client {
+	b.Helper()
 	b.Cleanup(func() { c.Close() })
 	if err := c.Start(context.Background()); err != nil {
 		b.Fatal(err)
@@ -274,7 +352,13 @@ func BenchmarkTaskWake(b *testing.B) {
 	ended := make(chan time.Time, 1)
 	release := make(chan bool)
 	work := func() { <-release; ended <- time.Now() }
-	measure := func(b *testing.B, once func() error, waiting func() bool) {
+	tool := func(context.Context, *session.Request) (codec.Encoder, error) { work(); return done, nil }
+	toolMCPGo := func(context.Context, mcpgo.CallToolRequest) (*mcpgo.CallToolResult, error) {
+		work()
+		return mcpgo.NewToolResultText("done"), nil
+	}
+	// measure waits for settle after waiting has come true, until all sleep.
+	measure := func(b *testing.B, settle time.Duration, once func() error, waiting func() bool) {
 		times := make([]time.Duration, 0, b.N)
 		for range b.N {
 			failed := make(chan error, 1)
@@ -287,7 +371,7 @@ func BenchmarkTaskWake(b *testing.B) {
 			for !waiting() {
 				runtime.Gosched()
 			}
-			time.Sleep(50 * time.Microsecond) // until the caller sleeps as well
+			time.Sleep(settle)
 			release <- true
 			start := <-ended
 			if err := <-failed; err != nil {
@@ -299,30 +383,18 @@ func BenchmarkTaskWake(b *testing.B) {
 		b.ReportMetric(float64(times[len(times)/2])/1e3, "p50-µs")
 		b.ReportMetric(float64(times[len(times)*99/100])/1e3, "p99-µs")
 	}
-	b.Run("manager", func(b *testing.B) {
+	const short, long = 50 * time.Microsecond, 2 * time.Millisecond // over HTTP it takes a while
+	measureSession := func(b *testing.B, settle time.Duration, connect func(*testing.B, *task.Manager, session.Handler) *session.Session) {
 		m := newManager(b, memory.New(), time.Hour)
-		measure(b, func() error {
-			created, err := m.Create(context.Background(), task.Request{Method: "tools/call", Work: func(context.Context, *task.Run) (codec.Encoder, error) { work(); return done, nil }})
-			if err == nil {
-				_, err = m.Result(context.Background(), "", created.TaskID, nil)
-			}
-			return err
-		}, func() bool { return m.Stats().Waiting == 1 })
-	})
-	b.Run("session", func(b *testing.B) {
-		m := newManager(b, memory.New(), time.Hour)
-		c := connect(b, m, func(context.Context, *session.Request) (codec.Encoder, error) { work(); return done, nil })
-		measure(b, func() error {
+		c := connect(b, m, tool)
+		measure(b, settle, func() error {
 			return sessionCycle(mcp.ToServer{Caller: c}, &mcp.CallToolRequestParams{Name: "t", Task: new(mcp.TaskMetadata)})
 		}, func() bool { return m.Stats().Waiting == 1 })
-	})
-	b.Run("mcp-go", func(b *testing.B) {
+	}
+	measureMCPGo := func(b *testing.B, settle time.Duration, connect func(*testing.B, server.ToolHandlerFunc) *client.Client) {
 		var created atomic.Bool
-		c := connectMCPGo(b, func(context.Context, mcpgo.CallToolRequest) (*mcpgo.CallToolResult, error) {
-			work()
-			return mcpgo.NewToolResultText("done"), nil
-		})
-		measure(b, func() error {
+		c := connect(b, toolMCPGo)
+		measure(b, settle, func() error {
 			id, err := createMCPGo(c, 3_600_000)
 			created.Store(true)
 			if err == nil {
@@ -330,7 +402,21 @@ func BenchmarkTaskWake(b *testing.B) {
 			}
 			return err
 		}, func() bool { return created.CompareAndSwap(true, false) })
+	}
+	b.Run("manager", func(b *testing.B) {
+		m := newManager(b, memory.New(), time.Hour)
+		measure(b, short, func() error {
+			created, err := m.Create(context.Background(), task.Request{Method: "tools/call", Work: func(context.Context, *task.Run) (codec.Encoder, error) { work(); return done, nil }})
+			if err == nil {
+				_, err = m.Result(context.Background(), "", created.TaskID, nil)
+			}
+			return err
+		}, func() bool { return m.Stats().Waiting == 1 })
 	})
+	b.Run("session", func(b *testing.B) { measureSession(b, short, connect) })
+	b.Run("mcp-go", func(b *testing.B) { measureMCPGo(b, short, connectMCPGo) })
+	b.Run("http", func(b *testing.B) { measureSession(b, long, connectHTTP) })
+	b.Run("mcp-go-http", func(b *testing.B) { measureMCPGo(b, long, connectMCPGoHTTP) })
 }
 
 const serverEnv = "MCPWIRE_BENCH_SERVER"
