@@ -1,4 +1,5 @@
-// Package interop tests this module against the official TypeScript SDK, over standard input and output: its client
-// with our server, and our client with its server, plain calls and tasks. It needs node and npm, which installs the SDK on the first run;
-// without them the tests are skipped.
+// Package interop tests this module against other implementations, over standard input and output and over HTTP: the
+// official TypeScript SDK, the official Go SDK, and mcp-go; their clients with our server, and our client with their
+// servers, plain calls and tasks. For the TypeScript SDK it needs node and npm, which installs the SDK on the first
+// run; without them those tests are skipped.
 package interop

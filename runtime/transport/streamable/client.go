@@ -53,7 +53,11 @@ var ErrSessionLost = errors.New("streamable: the server has dropped the session"
 // initialize and the notifications/initialized that were written first, and goes on: the message that was refused is
 // sent again, requests that the server had accepted before fail with [ErrSessionLost], and requests of the server
 // that have not been answered are cancelled. If the server does not want a new session, or changes the revision, the
-// connection is over.
+// connection is over. Servers that drop one session after the other without taking anything are asked for new ones
+// more and more slowly, as [httpclient.Options] say.
+//
+// Many servers answer with status 400 where it should be 404. It can mean something else too, so a server that does is
+// pinged within the session: one that refuses even that, not as an answer to the ping but as a whole, has dropped it.
 //
 // The id of the session is a secret: it is in no error and no log.
 type Client struct {
@@ -68,6 +72,7 @@ type Client struct {
 	mu        sync.Mutex
 	epoch     *epoch
 	renewal   *renewal                 // that is under way, or nil
+	barren    int                      // sessions in a row that were dropped before they were of any use
 	hello     []byte                   // the initialize request
 	ready     []byte                   // the notification behind it
 	exchanges map[jsonrpc.ID]*exchange // requests that wait for their answers
@@ -203,6 +208,11 @@ func (c *Client) judge(ep *epoch, status *httpclient.StatusError) error {
 	if status.Code != http.StatusNotFound || ep.id == "" {
 		return status
 	}
+	return c.lose(ep, status)
+}
+
+// lose opens a new session in the place of one that the server has dropped, as its status says, and does not wait.
+func (c *Client) lose(ep *epoch, status *httpclient.StatusError) error {
 	c.end.Go(func() { c.renew(c.end.Life(), ep) }) // ends when there is a new session, or none
 	return fmt.Errorf("%w: %w", ErrSessionLost, status)
 }
@@ -237,10 +247,13 @@ func (c *Client) post(p posting) (*http.Response, *epoch, error) {
 		}
 		resp, err := c.postTo(p.ctx, ep, p.text, p.sent)
 		switch {
-		case err == nil && resp.StatusCode == http.StatusNotFound && ep.id != "" && p.again && !renewed:
+		case err == nil && p.again && !renewed && c.dropped(p.ctx, ep, resp):
 			httpend.Discard(resp)
 			ep.lost.Store(true)
 		case err == nil:
+			if resp.StatusCode/100 == 2 {
+				ep.used.Store(true)
+			}
 			return resp, ep, nil
 		case !httpend.Unreached(err) || p.first || failures >= c.end.Options.MaxRetries || p.stop != nil && p.stop():
 			return nil, ep, err

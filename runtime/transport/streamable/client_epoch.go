@@ -2,6 +2,7 @@ package streamable
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -26,6 +27,7 @@ type epoch struct {
 	posts    http.Header // and those that POSTs have besides
 	result   []byte      // of initialize
 	lost     atomic.Bool
+	used     atomic.Bool // the server has taken something
 
 	listening atomic.Bool // there is a standing stream
 
@@ -79,6 +81,36 @@ func visible(id string) bool {
 	return true
 }
 
+// dropped reports whether an answer within a session says that the server has dropped that.
+func (c *Client) dropped(ctx context.Context, ep *epoch, resp *http.Response) bool {
+	switch {
+	case ep.id == "":
+		return false
+	case resp.StatusCode != http.StatusBadRequest:
+		return resp.StatusCode == http.StatusNotFound
+	}
+	if _, id := httpend.Status(resp); !id.IsZero() {
+		return false // it is an answer to a request
+	}
+	ctx, cancel := c.end.Patience(ctx)
+	defer cancel()
+	ping := jsonrpc.NewRequest(codec.StringScalar(rand.Text()), "ping", nil)
+	text, err := ping.AppendJSON(nil)
+	if err != nil {
+		return false // cannot be
+	}
+	pong, err := c.postTo(ctx, ep, text, nil)
+	if err != nil {
+		return false
+	}
+	defer pong.Body.Close()
+	if pong.StatusCode != http.StatusBadRequest {
+		return pong.StatusCode == http.StatusNotFound
+	}
+	_, id := httpend.Status(pong)
+	return id.IsZero()
+}
+
 // renewal is the opening of a new session in the place of one that is gone.
 type renewal struct {
 	done chan struct{} // closed when err is there
@@ -125,9 +157,16 @@ func (c *Client) reopen(gone *epoch) error {
 	gone.end(ErrSessionLost)
 	c.mu.Lock()
 	hello, ready := c.hello, c.ready
+	if c.barren++; gone.used.Load() {
+		c.barren = 0
+	}
+	barren := c.barren
 	c.mu.Unlock()
 	if hello == nil {
 		return ErrSessionLost
+	}
+	if barren > 1 && !httpend.Sleep(c.end.Life(), c.end.Backoff(0, barren-2)) {
+		return transport.ErrClosed
 	}
 	next, err := c.greet(hello, ready)
 	if err == nil && next.revision != gone.revision {

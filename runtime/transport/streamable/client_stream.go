@@ -119,14 +119,14 @@ func (s *stream) connect(ctx context.Context) (*http.Response, error) {
 	defer httpend.Discard(resp)
 	status, _ := httpend.Status(resp)
 	s.after = httpend.RetryAfter(resp.Header)
+	if s.worked && s.c.dropped(ctx, s.ep, resp) { // some servers have nothing there at all and say so with 404
+		return nil, s.c.lose(s.ep, status)
+	}
 	if s.standing && s.last != "" && status.Code == http.StatusBadRequest {
 		s.last = "" // the server does not know it any more
 		return nil, errForgotten
 	}
-	if s.standing && !s.worked {
-		return nil, status // some servers have nothing there and say so with 404
-	}
-	return nil, s.c.judge(s.ep, status)
+	return nil, status
 }
 
 var errForgotten = errors.New("streamable: the server does not know the last event any more")

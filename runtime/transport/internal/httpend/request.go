@@ -151,10 +151,11 @@ const maxExcerpt = 8 << 10
 const maxQuoted = 500
 
 // Status returns the error that the status of an answer is, which is not one of success, and the id that the
-// JSON-RPC error in it has, if there is one. It reads the body as far as necessary.
+// JSON-RPC error in it has, if there is one. It reads the body as far as necessary, which can be read again.
 func Status(resp *http.Response) (err *httpclient.StatusError, id jsonrpc.ID) {
 	err = &httpclient.StatusError{Method: resp.Request.Method, Code: resp.StatusCode, Header: resp.Header}
 	text, readErr := io.ReadAll(io.LimitReader(resp.Body, maxExcerpt))
+	resp.Body = again{io.MultiReader(bytes.NewReader(text), resp.Body), resp.Body}
 	if readErr != nil && len(text) == 0 {
 		return err, id
 	}
@@ -167,6 +168,12 @@ func Status(resp *http.Response) (err *httpclient.StatusError, id jsonrpc.ID) {
 	text = bytes.TrimSpace(text)
 	err.Body = strings.ToValidUTF8(string(text[:min(len(text), maxQuoted)]), "\uFFFD")
 	return err, id
+}
+
+// again is a body of which some was read before.
+type again struct {
+	io.Reader
+	io.Closer
 }
 
 // Discard reads what is left of a short answer, so that its connection can be used again, and closes it.

@@ -1,0 +1,81 @@
+package interop
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/client"
+)
+
+// serveTypeScript starts the server over HTTP, and returns its port and what ends it.
+func serveTypeScript(t *testing.T, port string) (at string, stop func()) {
+	t.Helper()
+	cmd := exec.Command("node", filepath.Join("typescript", "http-server.mjs"), port)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stop = func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	}
+	t.Cleanup(stop)
+	at, err = bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatalf("the server does not say where it listens: %v", err)
+	}
+	return strings.TrimSpace(at), stop
+}
+
+// The SDK's transport does not say 404 of a session that it does not know, but 400.
+func TestOurClientWithTheirServerThatIsRestarted(t *testing.T) {
+	needSDK(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	port, stop := serveTypeScript(t, "0")
+	renewed := make(chan bool, 10)
+	var o client.Options
+	o.HTTP.RetryDelay = time.Millisecond
+	o.HTTP.Renewed = func(json.RawMessage) { renewed <- true }
+	c, err := client.Dial(ctx, "http://127.0.0.1:"+port, &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	echo := func() (string, error) {
+		result, err := c.CallTool(ctx, "echo", map[string]int{"n": 1})
+		if err != nil {
+			return "", err
+		}
+		return result.Content[0].(*mcp.TextContent).Text, nil
+	}
+	if got, err := echo(); got != `{"n":1}` {
+		t.Fatalf("got %s, %v", got, err)
+	}
+	stop()
+	serveTypeScript(t, port)
+	got, err := echo()
+	for err != nil && ctx.Err() == nil { // what goes out on a connection to the first server is lost
+		got, err = echo()
+	}
+	if got != `{"n":1}` {
+		t.Errorf("after the restart: %s, %v", got, err)
+	}
+	select {
+	case <-renewed:
+	case <-ctx.Done():
+		t.Error("no new session was opened")
+	}
+}
