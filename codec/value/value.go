@@ -1,6 +1,7 @@
 package value
 
 import (
+	"encoding/json"
 	"strings"
 
 	engine "github.com/goccy/go-json/v2"
@@ -15,6 +16,25 @@ type Value struct{ v any }
 // Of returns v for package codec. To be decoded into, v must be a pointer that is not nil.
 func Of(v any) Value { return Value{v} }
 
+// Decode decodes text into what v points to, as [codec.Unmarshal] does with [Of], and fails as that does. But it trusts
+// that the text is well formed and within the limits, and so is faster by what that check costs. Only text that package
+// codec has read may be given to it, such as a raw value in a message that was decoded.
+func Decode(text json.RawMessage, v any) error {
+	if decode(text, v) == nil {
+		return nil
+	}
+	return codec.Unmarshal(text, Of(v)) // which can say what is wrong, and where
+}
+
+// decode lets the engine decode, in both forms that integers can have.
+func decode(text []byte, v any) error {
+	err := engine.Unmarshal(text, v, reading)
+	if err != nil && otherForm(err) {
+		err = engine.Unmarshal(plainIntegers(text), v, reading)
+	}
+	return err
+}
+
 // DecodeJSON reads the next value. A value of the wrong kind fails with a [codec.TypeError], a fraction where an
 // integer is due with [codec.ErrInteger], a number out of range with [ErrRange]; what a method of the type, or one
 // of package time or base64, says of its text is passed on. After a failure the Go value may be partly set.
@@ -24,11 +44,7 @@ func (x Value) DecodeJSON(r *codec.Reader) {
 	if r.Failed() {
 		return
 	}
-	err := engine.Unmarshal(text, x.v, reading)
-	if err != nil && otherForm(err) {
-		err = engine.Unmarshal(plainIntegers(text), x.v, reading)
-	}
-	if err != nil {
+	if err := decode(text, x.v); err != nil {
 		at, cause := fault(text, err)
 		r.Fail(start+at, cause)
 	}

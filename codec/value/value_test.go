@@ -217,6 +217,23 @@ func TestChoices(t *testing.T) {
 	}
 }
 
+func TestTextThatWasReadBefore(t *testing.T) {
+	type args struct {
+		Count int    `json:"count"`
+		Name  string `json:"name"`
+	}
+	got := args{Name: "default"}
+	if err := value.Decode(json.RawMessage(` {"other":[], "count" :1e1}`), &got); err != nil || got != (args{10, "default"}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, text := range []string{`{"name":"a","count":"5"}`, `[]`, `{"count":1`, ``} {
+		want := codec.Unmarshal([]byte(text), value.Of(new(args)))
+		if err := value.Decode(json.RawMessage(text), new(args)); err == nil || err.Error() != want.Error() {
+			t.Errorf("%s: got %v, want %v", text, err, want)
+		}
+	}
+}
+
 func TestTargets(t *testing.T) {
 	for _, v := range []any{nil, 5, (*int)(nil), struct{}{}} {
 		if err := codec.Unmarshal([]byte(`1`), value.Of(v)); err == nil {
