@@ -259,6 +259,22 @@ func TestTheHostIsTold(t *testing.T) {
 }
 
 // Proves SDK-05.
+func TestArgumentsAreAnObject(t *testing.T) {
+	c, s := connect(t, nil, map[string]func(string) (string, error){"tools/call": always(`{"content":[]}`)})
+	for _, arguments := range []any{struct{ A int }{1}, map[string]int{"A": 1}, json.RawMessage("\n{\"A\":1}")} {
+		if _, err := c.CallTool(t.Context(), "x", arguments); err != nil {
+			t.Fatalf("%T: %v", arguments, err)
+		}
+		s.took(`tools/call {"arguments":{"A":1},"name":"x"}`)
+	}
+	for _, arguments := range []any{5, []int{1}, func() {}, json.RawMessage(nil), json.RawMessage(`[1]`), json.RawMessage(`{"A":`)} {
+		if _, err := c.CallTool(t.Context(), "x", arguments); err == nil {
+			t.Errorf("%T %v was sent", arguments, arguments)
+		}
+	}
+	s.took()
+}
+
 func TestTitles(t *testing.T) {
 	annotated := &mcp.ToolAnnotations{Title: new("Annotated")}
 	for _, test := range []struct {

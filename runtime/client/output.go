@@ -88,7 +88,7 @@ func Output[T any](r *mcp.CallToolResult) (out T, err error) {
 	case len(r.StructuredContent) == 0:
 		return out, errors.New("client: the result has no structured content")
 	}
-	if err := codec.Unmarshal(r.StructuredContent, value.Of(&out)); err != nil {
+	if err := value.Decode(r.StructuredContent, &out); err != nil {
 		return out, fmt.Errorf("client: structured content: %w", err)
 	}
 	return out, nil

@@ -1,7 +1,9 @@
 package client
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -21,7 +23,7 @@ type CallOption func(*call)
 
 // call is a tool call on its way.
 type call struct {
-	params   *mcp.CallToolRequestParams
+	params   mcp.CallToolRequestParams
 	progress func(session.Progress)
 	timeout  *time.Duration // nil for that of the session
 	ttl      time.Duration  // 0 for none
@@ -97,17 +99,22 @@ func (c *Client) CallTool(ctx context.Context, name string, arguments any, opts 
 }
 
 // toolParams are the params of a call.
-func toolParams(name string, arguments any) (*mcp.CallToolRequestParams, error) {
-	p := &mcp.CallToolRequestParams{Name: name}
+func toolParams(name string, arguments any) (p mcp.CallToolRequestParams, err error) {
+	p.Name = name
 	if arguments == nil {
 		return p, nil
 	}
-	text, err := codec.Marshal(value.Of(arguments))
+	var text []byte
+	if raw, ok := arguments.(json.RawMessage); ok {
+		text = bytes.TrimLeft(raw, " \t\r\n") // the rest is looked at when it is sent
+	} else {
+		text, err = codec.Marshal(value.Of(arguments))
+	}
 	if err != nil {
-		return nil, fmt.Errorf("client: arguments of %s: %w", name, err)
+		return p, fmt.Errorf("client: arguments of %s: %w", name, err)
 	}
 	if len(text) == 0 || text[0] != '{' {
-		return nil, fmt.Errorf("client: arguments of %s: %T is no JSON object", name, arguments)
+		return p, fmt.Errorf("client: arguments of %s: %T is no JSON object", name, arguments)
 	}
 	p.Arguments = text
 	return p, nil
@@ -153,7 +160,11 @@ func (c *Client) callPlain(ctx context.Context, k *call) (*mcp.CallToolResult, e
 	if k.timeout != nil {
 		opts = append(opts, session.Timeout(*k.timeout))
 	}
-	return expect[*mcp.CallToolResult](c.With(opts...).CallTool(ctx, k.params))
+	to := mcp.ToServer{Caller: c.session}
+	if len(opts) > 0 {
+		to = c.With(opts...)
+	}
+	return expect[*mcp.CallToolResult](to.CallTool(ctx, &k.params))
 }
 
 // cancelPatience is how long the server may take to hear that nobody wants a task any more.
@@ -182,7 +193,7 @@ func (c *Client) callTask(ctx context.Context, k *call) (*mcp.CallToolResult, er
 		defer tracker.Close()
 		opts = append(opts, requestor.Track(tracker))
 	}
-	h, err := c.tasks.CallTool(ctx, c.session, k.params, opts...)
+	h, err := c.tasks.CallTool(ctx, c.session, &k.params, opts...)
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +221,7 @@ func (c *Client) StartTool(ctx context.Context, name string, arguments any, opts
 		}
 		opts = append([]requestor.Option{requestor.Tool(tool)}, opts...)
 	}
-	return c.tasks.CallTool(ctx, c.session, p, opts...)
+	return c.tasks.CallTool(ctx, c.session, &p, opts...)
 }
 
 // ResumeTool returns the handle of a tool call that is a task already. Nothing is sent yet.

@@ -33,7 +33,16 @@ func resultOf[Out any](t reflect.Type) (func(Out) (*mcp.CallToolResult, error), 
 }
 
 // Text is a result with a text.
-func Text(text string) *mcp.CallToolResult { return Content(&mcp.TextContent{Text: text}) }
+func Text(text string) *mcp.CallToolResult {
+	r := &struct { // all in one piece of memory
+		result  mcp.CallToolResult
+		content [1]mcp.ContentBlock
+		text    mcp.TextContent
+	}{text: mcp.TextContent{Text: text}}
+	r.content[0] = &r.text
+	r.result.Content = r.content[:]
+	return &r.result
+}
 
 // Content is a result with content blocks.
 func Content(blocks ...mcp.ContentBlock) *mcp.CallToolResult {

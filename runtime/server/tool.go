@@ -82,11 +82,11 @@ func AddTool[In, Out any](s *Server, def mcp.Tool, f ToolFunc[In, Out], options 
 	return s.AddRawTool(def, func(ctx context.Context, c *Call, arguments json.RawMessage) (*mcp.CallToolResult, error) {
 		var in In
 		if defaults != nil {
-			if err := codec.Unmarshal(defaults, value.Of(&in)); err != nil {
+			if err := value.Decode(defaults, &in); err != nil {
 				return nil, fmt.Errorf("default: %w", err)
 			}
 		}
-		if err := codec.Unmarshal(arguments, value.Of(&in)); err != nil {
+		if err := value.Decode(arguments, &in); err != nil {
 			return failure("The arguments are not valid.\n" + err.Error()), nil
 		}
 		out, err := f(ctx, c, in)

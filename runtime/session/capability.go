@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"encoding/json"
 
 	"github.com/mcpwire/mcpwire/codec"
@@ -117,14 +118,16 @@ func (s *Session) missingDetail(method string, params codec.Encoder) error {
 // missingTask reports why the peer must not be asked to run a request as a task (MCP tasks, "Capabilities"). It is
 // called with mu held.
 func (s *Session) missingTask(method string) error {
-	name := taskCapability(method)
-	if name != "" && s.revision == mcp.Revision20251125 && s.declared(3-s.role, name) {
+	if s.takesTask(3-s.role, method) {
 		return nil
 	}
-	if name == "" {
-		name = "tasks"
-	}
-	return &CapabilityError{Method: method, Capability: name, Revision: s.revision}
+	return &CapabilityError{Method: method, Capability: cmp.Or(taskCapability(method), "tasks"), Revision: s.revision}
+}
+
+// takesTask reports whether a side has declared that it runs requests of a method as tasks. It is called with mu held.
+func (s *Session) takesTask(side Role, method string) bool {
+	name := taskCapability(method)
+	return name != "" && s.revision == mcp.Revision20251125 && s.declared(side, name)
 }
 
 // taskCapability names the capability to run a method as a task, or "".
@@ -144,7 +147,7 @@ func taskCapability(method string) string {
 func (s *Session) PeerTakesTask(method string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.missingTask(method) == nil
+	return s.takesTask(3-s.role, method)
 }
 
 // TakesTask reports whether this side has declared that it runs requests of a method as tasks. If it has not, the
@@ -152,8 +155,7 @@ func (s *Session) PeerTakesTask(method string) bool {
 func (s *Session) TakesTask(method string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	name := taskCapability(method)
-	return name != "" && s.revision == mcp.Revision20251125 && s.declared(s.role, name)
+	return s.takesTask(s.role, method)
 }
 
 func direction(r Role) mcp.Direction {
