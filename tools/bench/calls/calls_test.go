@@ -19,13 +19,18 @@ func TestMain(m *testing.M) {
 }
 
 func TestEveryContestantIsMeasuredOnEveryWay(t *testing.T) {
-	var out strings.Builder
-	if err := run(t.Context(), []string{"-rounds", "1", "-time", time.Millisecond.String()}, &out); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range contestants() {
-		if got := strings.Count(out.String(), "  "+c.name+" "); got != 2*len(c.ways) {
-			t.Errorf("%s is there %d times:\n%s", c.name, got, &out)
+	for _, group := range []struct {
+		args []string
+		list []contestant
+	}{{nil, texts()}, {[]string{"-structs"}, structs()}} {
+		var out strings.Builder
+		if err := run(t.Context(), append(group.args, "-rounds", "1", "-time", time.Millisecond.String()), &out); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range group.list {
+			if got := strings.Count(out.String(), "  "+c.name+" "); got != 2*len(c.ways) {
+				t.Errorf("%s is there %d times:\n%s", c.name, got, &out)
+			}
 		}
 	}
 }

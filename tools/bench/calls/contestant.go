@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 )
 
 // contestant is an SDK.
@@ -29,19 +30,29 @@ const (
 	overSSE   = "HTTP, answered with SSE"
 )
 
-// contestants returns all of them, ours first.
-func contestants() []contestant {
+// texts are the contestants that answer with a line of text.
+func texts() []contestant {
 	return []contestant{
-		{"mcpwire", map[string]opener{inMemory: mcpwireInMemory, overStdio: mcpwireOverStdio, overJSON: mcpwireOverHTTP(0), overSSE: mcpwireOverHTTP(-1)}, mcpwireServe},
+		sessionText().contestant("mcpwire session"),
+		serverText().contestant("mcpwire server"),
 		{"official Go SDK", map[string]opener{inMemory: officialInMemory, overStdio: officialOverStdio, overJSON: officialOverHTTP(true), overSSE: officialOverHTTP(false)}, officialServe},
 		{"mcp-go", map[string]opener{inMemory: mcpgoInMemory, overStdio: mcpgoOverStdio, overJSON: mcpgoOverHTTP}, mcpgoServe},
 		{"nothing decoded", map[string]opener{overJSON: plainOverHTTP}, nil},
 	}
 }
 
+// structs are those that move structs.
+func structs() []contestant {
+	return []contestant{
+		sessionByHand().contestant("session, by hand"),
+		sessionFixed().contestant("session, fixed"),
+		serverStructs().contestant("server and client"),
+	}
+}
+
 // serve is the child process of a contestant.
 func serve(ctx context.Context, name string) error {
-	for _, c := range contestants() {
+	for _, c := range slices.Concat(texts(), structs()) {
 		if c.name == name && c.serve != nil {
 			return c.serve(ctx)
 		}
@@ -49,19 +60,40 @@ func serve(ctx context.Context, name string) error {
 	return fmt.Errorf("there is no contestant %q", name)
 }
 
-// What is said in each call.
-const (
-	tool   = "weather"
-	answer = "4 °C, rain later"
-)
+// tool is called by all.
+const tool = "weather"
 
-// arguments are those of each call.
+// answer is the line of text, and arguments are those that lead to it.
+const answer = "4 °C, rain later"
+
 func arguments() map[string]any { return map[string]any{"city": "Oslo", "days": 3} }
 
 // check checks an answer.
 func check(text string, err error) error {
 	if err == nil && text != answer {
 		err = fmt.Errorf("the tool answers %q", text)
+	}
+	return err
+}
+
+// place and forecast are the structs.
+type place struct {
+	City string `json:"city"`
+	Days int    `json:"days"`
+}
+
+type forecast struct {
+	City string `json:"city"`
+	Rain bool   `json:"rain"`
+}
+
+var where = place{"Oslo", 3}
+
+func weather(in place) forecast { return forecast{in.City, in.Days > 2} }
+
+func checkForecast(out forecast, err error) error {
+	if err == nil && out != weather(where) {
+		err = fmt.Errorf("the tool answers %v", out)
 	}
 	return err
 }

@@ -9,16 +9,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
-	"time"
 
 	mcpgo "github.com/mark3labs/mcp-go/client"
 	mcpgotransport "github.com/mark3labs/mcp-go/client/transport"
 	mcpgoserver "github.com/mark3labs/mcp-go/server"
 	official "github.com/modelcontextprotocol/go-sdk/mcp"
-
-	"github.com/mcpwire/mcpwire/runtime/transport"
-	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
-	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
 // pooled returns a client that keeps a connection for every caller.
@@ -36,19 +31,6 @@ func closing(c client, pool *http.Client, server *httptest.Server) client {
 		return err
 	})
 	return c
-}
-
-func mcpwireOverHTTP(streamAfter time.Duration) opener {
-	return func(ctx context.Context) (client, error) {
-		handler := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { mcpwireServer(conn) }, streamable.HandlerOptions{StreamAfter: streamAfter})
-		server, pool := httptest.NewServer(handler), pooled()
-		conn, err := streamable.Dial(server.URL, streamable.ClientOptions{Options: httpclient.Options{HTTP: pool}})
-		if err != nil {
-			return client{}, err
-		}
-		c, err := mcpwireClient(ctx, conn, handler.Close)
-		return closing(c, pool, server), err
-	}
 }
 
 func officialOverHTTP(json bool) opener {

@@ -1,14 +1,21 @@
-// Command calls measures plain tool calls beside the other SDKs: how many a client and a server do per second, in one
-// process, over standard input and output, and over HTTP on the loopback address.
+// Command calls measures tool calls: how many a client and a server do per second, in one process, over standard input
+// and output, and over HTTP on the loopback address.
 //
 //	go run ./calls
+//	go run ./calls -structs
 //
-// The contestants take turns, so that what else the machine does hits all of them; the table has the median round of
-// each, the processor time that a call takes on both sides together, which depends less on what else goes on, and the
-// bytes that are allocated for it in this process, which both sides share except over standard input and output. All
-// of them do the same: a call with a small object of arguments, which the tool answers with a line of text, through
-// the plain calls of their APIs, with what these check by default. Over HTTP they share a way of pooling
-// connections, and there is what such an exchange costs when nobody looks at what is in it.
+// The first compares plain calls with those of the other SDKs: a small object of arguments, which the tool answers with
+// a line of text, through the plain calls of their APIs, with what these check by default. Over HTTP they share a way
+// of pooling connections, and there is what such an exchange costs when nobody looks at what is in it.
+//
+// The second compares a tool that is a Go function from a struct to a struct, called by a client that knows its
+// schemas, with a handler and a call over a bare session which move the same structs by hand and check nothing, and
+// with one that sends the same messages without looking at the values in them.
+//
+// The contestants take turns, so that what else the machine does hits all of them. The table has medians of the turns:
+// the calls per second, how that compares with the first contestant in the turn next to it, the processor time that a
+// call takes on both sides together, which depends less on what else goes on, with the same comparison, and what is
+// allocated for a call in this process, which both sides share except over standard input and output.
 package main
 
 import (
@@ -17,7 +24,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime"
+	"runtime/metrics"
 	"slices"
 	"strings"
 	"sync"
@@ -42,16 +49,21 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("calls", flag.ContinueOnError)
 	rounds := flags.Int("rounds", 5, "how many turns each contestant gets")
 	only := flags.String("way", "", "measure only ways whose name has this `text` in it")
+	moved := flags.Bool("structs", false, "compare calls that move structs")
 	turn := flags.Duration("time", time.Second, "how long a turn takes")
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	list := texts()
+	if *moved {
+		list = structs()
 	}
 	for _, way := range []string{inMemory, overStdio, overJSON, overSSE} {
 		if *only != "" && !strings.Contains(way, *only) {
 			continue
 		}
 		for _, callers := range []int{1, 64} {
-			if err := measure(ctx, out, way, callers, *rounds, *turn); err != nil {
+			if err := measure(ctx, out, list, way, callers, *rounds, *turn); err != nil {
 				return err
 			}
 		}
@@ -59,38 +71,48 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return nil
 }
 
+// turn is what is measured in one.
+type turn struct{ rate, cost, bytes, allocations float64 }
+
 // measure prints the table for one way to the server and a number of callers.
-func measure(ctx context.Context, out io.Writer, way string, callers, rounds int, turn time.Duration) error {
-	list := slices.DeleteFunc(contestants(), func(c contestant) bool { return c.ways[way] == nil })
-	rates := make([][]float64, len(list))
-	costs := make([][]float64, len(list))
-	bytes := make([][]float64, len(list))
+func measure(ctx context.Context, out io.Writer, all []contestant, way string, callers, rounds int, length time.Duration) error {
+	list := slices.DeleteFunc(slices.Clone(all), func(c contestant) bool { return c.ways[way] == nil })
+	turns := make([][]turn, len(list))
 	for range rounds {
 		for i, c := range list {
-			before, memory := processorTime(), allocated()
-			n, took, err := calls(ctx, c.ways[way], callers, turn)
+			before, bytes, objects := processorTime(), allocated("/gc/heap/allocs:bytes"), allocated("/gc/heap/allocs:objects")
+			n, took, err := calls(ctx, c.ways[way], callers, length)
 			if err != nil {
 				return fmt.Errorf("%s, %s: %w", c.name, way, err)
 			}
-			rates[i] = append(rates[i], float64(n)/took.Seconds())
-			costs[i] = append(costs[i], float64((processorTime()-before).Microseconds())/float64(n))
-			bytes[i] = append(bytes[i], float64(allocated()-memory)/float64(n))
+			turns[i] = append(turns[i], turn{
+				float64(n) / took.Seconds(), float64((processorTime() - before).Microseconds()) / float64(n),
+				float64(allocated("/gc/heap/allocs:bytes")-bytes) / float64(n), float64(allocated("/gc/heap/allocs:objects")-objects) / float64(n),
+			})
 		}
 	}
 	fmt.Fprintf(out, "%s, %d callers\n", way, callers)
-	ours, cost := median(rates[0]), median(costs[0])
 	for i, c := range list {
-		fmt.Fprintf(out, "  %-16s %8.0f calls/s (mcpwire: %5.2f times that) %8.1f µs processor time (%5.2f times ours) %8.1f kB allocated\n",
-			c.name, median(rates[i]), ours/median(rates[i]), median(costs[i]), median(costs[i])/cost, median(bytes[i])/1000)
+		of := func(f func(own, first turn) float64) float64 {
+			var values []float64
+			for k, t := range turns[i] {
+				values = append(values, f(t, turns[0][k]))
+			}
+			return median(values)
+		}
+		fmt.Fprintf(out, "  %-17s %8.0f calls/s (%5.3f) %7.1f µs processor time (%6.3f) %7.0f B in %4.0f allocations\n", c.name,
+			of(func(t, _ turn) float64 { return t.rate }), of(func(t, first turn) float64 { return t.rate / first.rate }),
+			of(func(t, _ turn) float64 { return t.cost }), of(func(t, first turn) float64 { return t.cost / first.cost }),
+			of(func(t, _ turn) float64 { return t.bytes }), of(func(t, _ turn) float64 { return t.allocations }))
 	}
 	return nil
 }
 
-// allocated is how many bytes this process has allocated.
-func allocated() uint64 {
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.TotalAlloc
+// allocated is how much this process has allocated, by one of the names of runtime/metrics.
+func allocated(name string) uint64 {
+	sample := []metrics.Sample{{Name: name}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
 }
 
 func median(list []float64) float64 {

@@ -4,66 +4,212 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"time"
 
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/mcp"
+	mcpwireclient "github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
 	"github.com/mcpwire/mcpwire/runtime/transport/memory"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-type mcpwireTools struct{ mcp.UnimplementedServerHandler }
-
-func (mcpwireTools) CallTool(context.Context, *mcp.CallToolRequestParams) (mcp.CallToolOutcome, error) {
-	return &mcp.CallToolResult{Content: []mcp.ContentBlock{&mcp.TextContent{Text: answer}}}, nil
+// mcpwire is a way to use mcpwire: what a server and a client are made of.
+type mcpwire struct {
+	serve func(transport.Conn) *session.Session
+	dial  func(context.Context, transport.Conn) (client, error)
 }
 
-func mcpwireServer(conn transport.Conn) *session.Session {
-	return session.Serve(conn, &mcp.InitializeResult{
-		Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}},
-		ServerInfo:   mcp.Implementation{Name: "server", Version: "1"},
-	}, &session.Config{Handler: session.ServerHandler(mcpwireTools{}, nil)})
+// contestant makes one of it.
+func (m mcpwire) contestant(name string) contestant {
+	return contestant{name, map[string]opener{
+		inMemory:  m.inMemory,
+		overStdio: func(ctx context.Context) (client, error) { return m.overStdio(ctx, name) },
+		overJSON:  m.overHTTP(0),
+		overSSE:   m.overHTTP(-1),
+	}, func(context.Context) error { return m.serve(stdio.Server(stdio.Options{})).Wait() }}
 }
 
-func mcpwireServe(context.Context) error { return mcpwireServer(stdio.Server(stdio.Options{})).Wait() }
-
-func mcpwireInMemory(ctx context.Context) (client, error) {
+func (m mcpwire) inMemory(ctx context.Context) (client, error) {
 	a, b := memory.Pair(memory.Options{})
-	s := mcpwireServer(b)
-	return mcpwireClient(ctx, a, s.Wait)
+	s := m.serve(b)
+	c, err := m.dial(ctx, a)
+	return c.closing(s.Wait), err
 }
 
-func mcpwireOverStdio(ctx context.Context) (client, error) {
+func (m mcpwire) overStdio(ctx context.Context, name string) (client, error) {
 	path, err := os.Executable()
 	if err != nil {
 		return client{}, err
 	}
-	p, err := stdio.Start(stdio.Command{Path: path, Args: []string{serveFlag, "mcpwire"}, Stderr: os.Stderr})
+	p, err := stdio.Start(stdio.Command{Path: path, Args: []string{serveFlag, name}, Stderr: os.Stderr})
 	if err != nil {
 		return client{}, err
 	}
-	return mcpwireClient(ctx, p, func() error { return nil })
+	return m.dial(ctx, p)
 }
 
-// mcpwireClient opens a client; wait waits for the end of the server.
-func mcpwireClient(ctx context.Context, conn transport.Conn, wait func() error) (client, error) {
-	s, err := session.Connect(ctx, conn, &mcp.InitializeRequestParams{ClientInfo: mcp.Implementation{Name: "client", Version: "1"}}, nil)
-	if err != nil {
-		return client{}, err
+func (m mcpwire) overHTTP(streamAfter time.Duration) opener {
+	return func(ctx context.Context) (client, error) {
+		handler := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { m.serve(conn) }, streamable.HandlerOptions{StreamAfter: streamAfter})
+		server, pool := httptest.NewServer(handler), pooled()
+		conn, err := streamable.Dial(server.URL, streamable.ClientOptions{Options: httpclient.Options{HTTP: pool}})
+		if err != nil {
+			return client{}, err
+		}
+		c, err := m.dial(ctx, conn)
+		return closing(c.closing(handler.Close), pool, server), err
 	}
-	given, err := json.Marshal(arguments())
-	if err != nil {
-		return client{}, err
-	}
-	return client{
-		call: func(ctx context.Context) error {
-			outcome, err := mcp.ToServer{Caller: s}.CallTool(ctx, &mcp.CallToolRequestParams{Name: tool, Arguments: given})
+}
+
+// sessionText answers with a line of text, and looks at no more than it needs for that.
+func sessionText() mcpwire {
+	given := must(json.Marshal(arguments()))
+	result := server.Text(answer)
+	return mcpwire{serveHandler(func(*mcp.CallToolRequestParams) (*mcp.CallToolResult, error) { return result, nil }),
+		dialSession(func(ctx context.Context, s mcp.ToServer) error {
+			outcome, err := s.CallTool(ctx, &mcp.CallToolRequestParams{Name: tool, Arguments: given})
 			if err != nil {
 				return err
 			}
 			return check(outcome.(*mcp.CallToolResult).Content[0].(*mcp.TextContent).Text, nil)
-		},
-		close: func() error { return errors.Join(s.Close(), wait()) },
-	}, nil
+		})}
+}
+
+// serverText does the same with a tool that takes its arguments as JSON.
+func serverText() mcpwire {
+	given := must(json.Marshal(arguments()))
+	result := server.Text(answer)
+	return mcpwire{serveTool(func(s *server.Server) error {
+		_, err := s.AddRawTool(mcp.Tool{Name: tool}, func(context.Context, *server.Call, json.RawMessage) (*mcp.CallToolResult, error) { return result, nil })
+		return err
+	}), dialClient(func(ctx context.Context, c *mcpwireclient.Client) error {
+		result, err := c.CallTool(ctx, tool, json.RawMessage(given))
+		if err != nil {
+			return err
+		}
+		return check(result.Content[0].(*mcp.TextContent).Text, nil)
+	})}
+}
+
+// sessionFixed sends the messages of those below, and looks at none of the values in them.
+func sessionFixed() mcpwire {
+	given := must(json.Marshal(where))
+	result := must(server.Structured(weather(where)))
+	return mcpwire{serveHandler(func(*mcp.CallToolRequestParams) (*mcp.CallToolResult, error) { return result, nil }),
+		dialSession(func(ctx context.Context, s mcp.ToServer) error {
+			_, err := s.CallTool(ctx, &mcp.CallToolRequestParams{Name: tool, Arguments: given})
+			return err
+		})}
+}
+
+// sessionByHand moves structs by hand and checks nothing.
+func sessionByHand() mcpwire {
+	return mcpwire{serveHandler(func(p *mcp.CallToolRequestParams) (*mcp.CallToolResult, error) {
+		var in place
+		if err := codec.Unmarshal(p.Arguments, value.Of(&in)); err != nil {
+			return nil, err
+		}
+		text, err := codec.Marshal(value.Of(weather(in)))
+		if err != nil {
+			return nil, err
+		}
+		return &mcp.CallToolResult{Content: []mcp.ContentBlock{&mcp.TextContent{Text: string(text)}}, StructuredContent: text}, nil
+	}), dialSession(func(ctx context.Context, s mcp.ToServer) error {
+		given, err := codec.Marshal(value.Of(where))
+		if err != nil {
+			return err
+		}
+		outcome, err := s.CallTool(ctx, &mcp.CallToolRequestParams{Name: tool, Arguments: given})
+		if err != nil {
+			return err
+		}
+		var out forecast
+		return checkForecast(out, codec.Unmarshal(outcome.(*mcp.CallToolResult).StructuredContent, value.Of(&out)))
+	})}
+}
+
+// serverStructs is the tool as its author writes it, and the call as a host does it.
+func serverStructs() mcpwire {
+	return mcpwire{serveTool(func(s *server.Server) error {
+		_, err := server.AddTool(s, mcp.Tool{Name: tool}, func(_ context.Context, _ *server.Call, in place) (forecast, error) { return weather(in), nil })
+		return err
+	}), dialClient(func(ctx context.Context, c *mcpwireclient.Client) error {
+		result, err := c.CallTool(ctx, tool, where)
+		if err != nil {
+			return err
+		}
+		return checkForecast(mcpwireclient.Output[forecast](result))
+	})}
+}
+
+// toolHandler serves the tool alone.
+type toolHandler struct {
+	mcp.UnimplementedServerHandler
+	call func(*mcp.CallToolRequestParams) (*mcp.CallToolResult, error)
+}
+
+func (h toolHandler) CallTool(_ context.Context, p *mcp.CallToolRequestParams) (mcp.CallToolOutcome, error) {
+	return h.call(p)
+}
+
+func serveHandler(call func(*mcp.CallToolRequestParams) (*mcp.CallToolResult, error)) func(transport.Conn) *session.Session {
+	return func(conn transport.Conn) *session.Session {
+		return session.Serve(conn, &mcp.InitializeResult{
+			Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}},
+			ServerInfo:   mcp.Implementation{Name: "server", Version: "1"},
+		}, &session.Config{Handler: session.ServerHandler(toolHandler{call: call}, nil)})
+	}
+}
+
+func dialSession(call func(context.Context, mcp.ToServer) error) func(context.Context, transport.Conn) (client, error) {
+	return func(ctx context.Context, conn transport.Conn) (client, error) {
+		s, err := session.Connect(ctx, conn, &mcp.InitializeRequestParams{ClientInfo: mcp.Implementation{Name: "client", Version: "1"}}, nil)
+		if err != nil {
+			return client{}, err
+		}
+		return client{func(ctx context.Context) error { return call(ctx, mcp.ToServer{Caller: s}) }, s.Close}, nil
+	}
+}
+
+func serveTool(add func(*server.Server) error) func(transport.Conn) *session.Session {
+	s := must(server.New(server.Config{Info: mcp.Implementation{Name: "server", Version: "1"}}))
+	if err := add(s); err != nil {
+		panic(err)
+	}
+	return func(conn transport.Conn) *session.Session { return must(s.Serve(conn)) }
+}
+
+// dialClient opens a client that knows the tool, as hosts do, and so checks its output.
+func dialClient(call func(context.Context, *mcpwireclient.Client) error) func(context.Context, transport.Conn) (client, error) {
+	return func(ctx context.Context, conn transport.Conn) (client, error) {
+		c, err := mcpwireclient.Connect(ctx, conn, &mcpwireclient.Options{Info: mcp.Implementation{Name: "client", Version: "1"}})
+		if err != nil {
+			return client{}, err
+		}
+		_, err = c.Tool(ctx, tool)
+		return client{func(ctx context.Context) error { return call(ctx, c) }, c.Close}, err
+	}
+}
+
+// closing closes a client, and then something else.
+func (c client) closing(other func() error) client {
+	inner := c.close
+	c.close = func() error { return errors.Join(inner(), other()) }
+	return c
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }
