@@ -5,15 +5,14 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
+	"net/http"
 	"os"
-	"os/exec"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
-	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
+	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/recorder"
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/trace"
 )
 
@@ -21,83 +20,97 @@ import (
 func record() command {
 	return command{
 		name:  "record",
-		args:  "-o FILE COMMAND [ARG...]",
-		short: "stand between a client and a server and record what they say",
+		args:  "-o FILE [-http ADDRESS] [-header H] SERVER [ARG...]",
+		short: "stand between clients and a server and record what they say",
 		help: `
-Starts a server and passes on what comes on standard input to it, and what it writes to standard
-output, without a change to any byte. Give it to a client in place of the server. The server gets
-the environment of this process. The command fails if the server does.
+Passes on what a client and a server say, and records it. SERVER is a URL, or a command with its
+arguments, in one word or several. A client talks to this command as it would to the server: over
+standard input and output, or over HTTP with -http. A command gets the environment of this process,
+and is started again for each session of a client over HTTP.
+
+Where both sides are of a kind, nothing is changed on the way: no byte of standard input and output,
+and nothing of HTTP requests and answers, their headers, statuses and streams. Else the messages go
+on as they are. The recorder fails if the server does.
 
 FILE gets an object on a line of its own for each message, behind what is in it already: the time,
-who sent it ("client" or "server"), the method, the Go type of the params or the result, and the
-message as it was. Lines that are no messages are recorded with what is wrong with them. What the
-messages hold, secrets too, is then in the file, which nobody else may read.
+the session, who sent it ("client" or "server"), the method, the Go type of the params or the
+result, and the message as it was. What is no message is recorded with what is wrong with it. What
+the messages hold, secrets too, is then in the file, which nobody else may read.
 
 Draw the file with "mcpwire trace".
 
-Example:
+Examples:
 
   mcpwire call 'mcpwire record -o talk.ndjson mcpwire serve' add a=1 b=2
+  mcpwire record -o talk.ndjson -http :9000 https://example.com/mcp
 `,
 		setup: func(flags *flag.FlagSet) func(context.Context, streams, []string) error {
 			file := flags.String("o", "", "write to this `file`")
+			address := flags.String("http", "", "listen for clients over HTTP at this `address`; without a host it is this machine alone")
+			var headers values
+			flags.Var(&headers, "header", "send this `\"Name: value\"` to the URL; may be repeated")
 			return func(ctx context.Context, s streams, args []string) error {
 				switch {
 				case *file == "":
 					return usagef("-o is missing")
 				case len(args) == 0:
-					return usagef("no command of a server")
+					return usagef("SERVER is missing")
 				}
+				server, err := recordedServer(args, headers)
+				if err != nil {
+					return err
+				}
+				server.Stderr = s.err
 				f, err := os.OpenFile(*file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 				if err != nil {
 					return err
 				}
-				return errors.Join(proxy(ctx, s, trace.NewLog(f), args), f.Close())
+				ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM) // the server is ended, too
+				defer stop()
+				log := trace.NewLog(f)
+				err = recordTo(ctx, s, log, server, *address)
+				if failed := log.Err(); failed != nil {
+					err = errors.Join(err, fmt.Errorf("the recording is not complete: %w", failed))
+				}
+				return errors.Join(err, f.Close())
 			}
 		},
 	}
 }
 
-// stopTimeout is how long a server that was asked to terminate may take, and how long one that has ended may be
-// outlived by its output.
-const stopTimeout = 5 * time.Second
-
-// proxy runs a server and records what goes to and fro, until the server ends. A fault of the recording does not
-// disturb the conversation; it is reported behind it.
-func proxy(ctx context.Context, s streams, log *trace.Log, args []string) error {
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM) // which is meant for the server
-	defer stop()
-	server := exec.CommandContext(ctx, args[0], args[1:]...)
-	server.Stderr = s.err
-	server.WaitDelay = stopTimeout
-	server.Cancel = func() error {
-		if server.Process.Signal(syscall.SIGTERM) != nil { // no such thing on this system
-			return server.Process.Kill()
-		}
-		return nil
+// recordedServer returns the server that the arguments name.
+func recordedServer(args []string, headers values) (server recorder.Server, err error) {
+	server.Header, err = headers.header()
+	if err != nil {
+		return server, err
 	}
-	toClient := log.Tap(mcp.FromServer, s.out)
-	server.Stdout = toClient
-	in, err := server.StdinPipe()
+	server.Command = args
+	if len(args) == 1 {
+		server.URL, server.Command, err = serverOf(args[0])
+	} else if isURL(args[0]) {
+		err = usagef("unexpected argument %q behind the URL", args[1])
+	}
+	return server, err
+}
+
+// recordTo records the conversations of a client on standard input and output, or of those that come over HTTP. A fault
+// of the recording does not disturb them.
+func recordTo(ctx context.Context, s streams, log *trace.Log, server recorder.Server, address string) error {
+	switch {
+	case address == "" && server.URL == "":
+		return recorder.Pipe(ctx, log, server, s.in, s.out)
+	case address == "":
+		return recorder.Forward(ctx, log, server, stdio.Server(stdio.Options{}))
+	}
+	handler, err := recorder.Web(log, server)
 	if err != nil {
 		return err
 	}
-	log.Event("start: " + strings.Join(args, " ")) // in front of what the server says first
-	if err := server.Start(); err != nil {
-		log.Event("not started: " + err.Error())
+	listener, err := listen(address)
+	if err != nil {
 		return err
 	}
-	go func() { // ends with the input, or with the first that comes once the server is gone
-		toServer := log.Tap(mcp.FromClient, in)
-		io.Copy(toServer, s.in) // a server that takes no more is about to end
-		toServer.End()
-		in.Close()
-	}()
-	ended := server.Wait()
-	toClient.End()
-	log.Event("ended: " + server.ProcessState.String())
-	if err := log.Err(); err != nil {
-		return errors.Join(ended, fmt.Errorf("the recording is not complete: %w", err))
-	}
-	return ended
+	web := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	fmt.Fprintf(s.out, "recording at http://%s%s\n", listener.Addr(), handler.Path())
+	return serveWeb(ctx, web, listener, handler.Shutdown)
 }

@@ -8,8 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,7 +18,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/task/memory"
+	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
 // beEcho makes the test program a server that sends back what it gets, or one that "dies" after the first line.
@@ -36,10 +43,10 @@ func echo(how string) int {
 
 // recorded is a line of a recording.
 type recorded struct {
-	Time, Event, From, Method, Type, Error, Text string
-	Size                                         int
-	Message                                      json.RawMessage
-	Bytes                                        []byte
+	Time, Session, Event, From, Method, Type, Error, Text string
+	Size                                                  int
+	Message                                               json.RawMessage
+	Bytes                                                 []byte
 }
 
 func recordedIn(t *testing.T, file string) (list []recorded) {
@@ -110,7 +117,7 @@ func TestRecordingChangesNoByte(t *testing.T) {
 		{Size: len(huge)},
 		{Text: "end"},
 	}
-	ignore := cmpopts.IgnoreFields(recorded{}, "Time", "Error")
+	ignore := cmpopts.IgnoreFields(recorded{}, "Time", "Session", "Error")
 	for _, from := range []string{"client", "server"} {
 		if diff := cmp.Diff(want, got[from], ignore); diff != "" {
 			t.Errorf("from %s (-want +got):\n%.3000s", from, diff)
@@ -215,52 +222,151 @@ func TestRecordingEndsTheServerWhenItIsEnded(t *testing.T) {
 	}
 }
 
-// A client and a server talk through the recorder as they do without it, and the task shows in the picture.
-func TestATaskIsRecordedAndDrawn(t *testing.T) {
-	dir := t.TempDir()
-	binary := filepath.Join(dir, "mcpwire")
-	if text, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, text)
+// asMain lets the test program, when it is started as a process, be the command itself, and returns its path and its
+// environment.
+func asMain(t *testing.T) (program string, env []string) {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
 	}
-	file, picture := filepath.Join(dir, "talk.ndjson"), filepath.Join(dir, "talk.svg")
-	call := []string{"call", "-task", "-json"}
-	server := binary + " serve"
-	code, want, errs := mcpwire(t, append(call, server, "countdown", "from=1")...)
-	if code != exitOK {
-		t.Fatalf("exit %d, %s", code, errs)
-	}
-	for range 2 { // the second conversation stands behind the first
-		code, got, errs := mcpwire(t, append(call, binary+" record -o "+file+" "+server, "countdown", "from=1")...)
-		if diff := cmp.Diff(result(t, want), result(t, got)); code != exitOK || diff != "" {
-			t.Errorf("exit %d, errors %q (-without +with the recorder):\n%s", code, errs, diff)
-		}
-	}
-	types := map[string]int{}
-	for _, r := range recordedIn(t, file) {
-		if r.Event == "" && r.Error != "" {
-			t.Errorf("%s: %s", r.Message, r.Error)
-		}
-		types[r.Type]++
-	}
-	for _, name := range []string{"mcp.InitializeRequestParams", "mcp.InitializeResult", "mcp.CreateTaskResult", "mcp.CallToolResult"} {
-		if types[name] != 2 {
-			t.Errorf("%d times %s in %v", types[name], name, types)
-		}
-	}
-	if code, out, errs := mcpwire(t, "trace", "-svg", picture, file); code != exitOK || out != "" || errs != "" {
-		t.Errorf("trace: exit %d, output %q, errors %q", code, out, errs)
-	}
-	wellFormed(t, picture, "tools/call: countdown, as a task", ">working<", ">completed<", "start: "+binary)
+	t.Setenv(beMain, "1")
+	t.Setenv("GORACE", "atexit_sleep_ms=0")
+	return program, append(stdio.DefaultEnv(), beMain+"=1", "GORACE=atexit_sleep_ms=0")
 }
 
-// result is a result in JSON, without the metadata that name its task.
-func result(t *testing.T, text string) (content json.RawMessage) {
+// serveEverything serves the server with every feature over HTTP, and returns where.
+func serveEverything(t *testing.T) (url string) {
 	t.Helper()
-	var r struct{ Content json.RawMessage }
-	if err := json.Unmarshal([]byte(text), &r); err != nil {
-		t.Errorf("%v in %q", err, text)
+	store := memory.New()
+	v, err := newService(t.Context(), store, true)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return r.Content
+	handler := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { v.server.Serve(conn) }, streamable.HandlerOptions{})
+	web := httptest.NewServer(handler)
+	t.Cleanup(func() {
+		handler.Close()
+		web.Close()
+		v.server.Close()
+		store.Close()
+	})
+	return web.URL + "/some/path"
+}
+
+// recordWeb runs the recorder for clients over HTTP, and returns where it is and what ends it and returns its exit code.
+func recordWeb(t *testing.T, file, server string) (url string, end func() int) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	out, from := io.Pipe()
+	code := make(chan int, 1)
+	go func() { // ends with ctx
+		code <- run(ctx, streams{strings.NewReader(""), from, os.Stderr}, []string{"record", "-o", file, "-http", "localhost:0", server})
+		from.Close()
+	}()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatalf("the recorder says %q, and then %v", line, err)
+	}
+	return strings.TrimSpace(strings.TrimPrefix(line, "recording at ")), func() int {
+		cancel()
+		return <-code
+	}
+}
+
+// Clients talk with a server through the recorder, whatever both are, one of them in a task that asks its user. All they
+// say is on record with its session and its type, and in the picture.
+func TestAllWaysAreRecorded(t *testing.T) {
+	program, env := asMain(t)
+	for _, test := range []struct {
+		name          string
+		overHTTP, web bool // the clients, and the server
+	}{
+		{"a command", false, false},
+		{"a URL", false, true},
+		{"a command for clients over HTTP", true, false},
+		{"a URL for clients over HTTP", true, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			file, picture := filepath.Join(dir, "talk.ndjson"), filepath.Join(dir, "talk.svg")
+			server := program + " serve"
+			if test.web {
+				server = serveEverything(t)
+			}
+			end, url := func() int { return exitOK }, ""
+			if test.overHTTP {
+				url, end = recordWeb(t, file, server)
+			}
+			connect := func(name string) *client.Client {
+				o := &client.Options{Info: mcp.Implementation{Name: name, Version: "1"}}
+				o.Fill = func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
+					return client.Accept(nil), nil // the defaults
+				}
+				var c *client.Client
+				var err error
+				if test.overHTTP {
+					c, err = client.Dial(t.Context(), url, o)
+				} else {
+					c, err = client.Command(t.Context(), stdio.Command{Path: program, Args: []string{"record", "-o", file, server}, Env: env, Stderr: os.Stderr}, o)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				return c
+			}
+			patient, quick := connect("patient"), connect("quick")
+			h, err := patient.StartTool(t.Context(), "countdown", map[string]any{"from": 0, "ask": true}, requestor.Progress())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if result, err := quick.CallTool(t.Context(), "add", map[string]int{"a": 1, "b": 2}); err != nil || string(result.StructuredContent) != `{"sum":3}` {
+				t.Errorf("got %v, %v", result, err)
+			}
+			if result, err := h.Result(t.Context()); err != nil || result.Content[0].(*mcp.TextContent).Text != "Lift-off!" {
+				t.Errorf("got %v, %v", result, err)
+			}
+			for _, c := range []*client.Client{patient, quick} {
+				if err := c.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			if code := end(); code != exitOK {
+				t.Errorf("exit %d", code)
+			}
+
+			sessions := map[string]map[string]int{} // how often a type comes in a session
+			for _, r := range recordedIn(t, file) {
+				if r.Error != "" || r.Time == "" || r.Session == "" || r.Size > 0 {
+					t.Errorf("recorded: %+v", r)
+				}
+				if sessions[r.Session] == nil {
+					sessions[r.Session] = map[string]int{}
+				}
+				sessions[r.Session][strings.TrimSpace(r.From+" "+r.Type)]++
+			}
+			var tasks, calls []string
+			for name, types := range sessions {
+				if types["client mcp.InitializeRequestParams"] != 1 || types["server mcp.InitializeResult"] != 1 || types["server mcp.CallToolResult"] != 1 {
+					t.Errorf("in session %s: %v", name, types)
+				}
+				if types["server mcp.CreateTaskResult"] == 1 && types["server mcp.ElicitRequestFormParams"] == 1 && types["client mcp.ElicitResult"] == 1 {
+					tasks = append(tasks, name)
+				} else {
+					calls = append(calls, name)
+				}
+			}
+			if len(tasks) != 1 || len(calls) != 1 {
+				t.Errorf("a task in %q, none in %q", tasks, calls)
+			}
+
+			if code, out, errs := mcpwire(t, "trace", file, "-svg", picture); code != exitOK || out != "" || errs != "" {
+				t.Errorf("trace: exit %d, output %q, errors %q", code, out, errs)
+			}
+			wellFormed(t, picture, ">1 patient<", ">2 quick<", ">mcpwire-everything<", "tools/call: countdown, as a task", "tools/call: add",
+				"elicitation/create: Is everything ready?", "result of elicitation/create: accept", ">working<", ">input_required<", ">completed<")
+		})
+	}
 }
 
 func TestLinesThatAreNoRecordAreReported(t *testing.T) {

@@ -77,26 +77,19 @@ func (r *remote) dial(ctx context.Context, server string) (*client.Client, error
 	o := &client.Options{
 		Info: mcp.Implementation{Name: "mcpwire", Version: "1"}, Fill: r.console.Fill, OpenURL: r.console.OpenURL,
 	}
-	for _, h := range r.headers {
-		name, value, ok := strings.Cut(h, ":")
-		if !ok {
-			return nil, usagef("-header %q: no colon", h)
-		}
-		if o.HTTP.Header == nil {
-			o.HTTP.Header = http.Header{}
-		}
-		o.HTTP.Header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
-	}
 	var err error
+	if o.HTTP.Header, err = r.headers.header(); err != nil {
+		return nil, err
+	}
 	if o.Roots, err = r.folders(); err != nil {
 		return nil, err
 	}
-	if strings.HasPrefix(server, "http://") || strings.HasPrefix(server, "https://") {
-		return client.Dial(ctx, server, o)
-	}
-	words, err := shellwords.Parse(server)
-	if err != nil || len(words) == 0 {
-		return nil, usagef("server %q is neither a URL nor a command", server)
+	link, words, err := serverOf(server)
+	switch {
+	case err != nil:
+		return nil, err
+	case link != "":
+		return client.Dial(ctx, link, o)
 	}
 	env := stdio.DefaultEnv()
 	for _, e := range r.env {
@@ -106,6 +99,37 @@ func (r *remote) dial(ctx context.Context, server string) (*client.Client, error
 		env = append(env, e)
 	}
 	return client.Command(ctx, stdio.Command{Path: words[0], Args: words[1:], Env: env, Stderr: r.console, Apart: true}, o)
+}
+
+// header returns fields of an HTTP header, each "Name: value", or nil if there are none.
+func (v values) header() (h http.Header, err error) {
+	for _, field := range v {
+		name, value, ok := strings.Cut(field, ":")
+		if !ok {
+			return nil, usagef("-header %q: no colon", field)
+		}
+		if h == nil {
+			h = http.Header{}
+		}
+		h.Add(strings.TrimSpace(name), strings.TrimSpace(value))
+	}
+	return h, nil
+}
+
+func isURL(server string) bool {
+	return strings.HasPrefix(server, "http://") || strings.HasPrefix(server, "https://")
+}
+
+// serverOf takes the argument SERVER for a URL, or for the words of a command.
+func serverOf(server string) (link string, words []string, err error) {
+	if isURL(server) {
+		return server, nil, nil
+	}
+	words, err = shellwords.Parse(server)
+	if err != nil || len(words) == 0 {
+		return "", nil, usagef("server %q is neither a URL nor a command", server)
+	}
+	return "", words, nil
 }
 
 // folders returns the roots that the server may know of, or nil.

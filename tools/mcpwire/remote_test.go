@@ -29,9 +29,15 @@ import (
 // beServer makes the test program a server on standard input and output, with its tasks in a file.
 const beServer = "MCPWIRE_TEST_SERVER"
 
+// beMain makes the test program the command itself.
+const beMain = "MCPWIRE_TEST_MAIN"
+
 func TestMain(m *testing.M) {
 	if how := os.Getenv(beEcho); how != "" {
 		os.Exit(echo(how))
+	}
+	if os.Getenv(beMain) != "" {
+		main()
 	}
 	file := os.Getenv(beServer)
 	if file == "" {

@@ -147,6 +147,11 @@ func (v *service) serveHTTP(ctx context.Context, s streams, address string) erro
 	mux.Handle("/mcp", handler)
 	web := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	fmt.Fprintf(s.out, "serving at http://%s/mcp\n", listener.Addr())
+	return serveWeb(ctx, web, listener, handler.Shutdown)
+}
+
+// serveWeb serves until ctx ends, and then shuts down what the server leads to, and the server.
+func serveWeb(ctx context.Context, web *http.Server, listener net.Listener, shutdown func(context.Context) error) error {
 	ended := make(chan error, 1)
 	go func() { ended <- web.Serve(listener) }() // ends with Close
 	select {
@@ -156,7 +161,7 @@ func (v *service) serveHTTP(ctx context.Context, s streams, address string) erro
 	}
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	err = errors.Join(handler.Shutdown(grace), web.Shutdown(grace))
+	err := errors.Join(shutdown(grace), web.Shutdown(grace))
 	<-ended
 	return err
 }

@@ -17,8 +17,9 @@ func showTrace() command {
 		args:  "[-svg OUT] FILE",
 		short: "list or draw a conversation that was recorded",
 		help: `
-Lists the messages in a file that "mcpwire record" wrote. With -svg it draws them instead: client
-and server, an arrow for each message, and beside them the states of the tasks.
+Lists the messages in a file that "mcpwire record" wrote. With -svg it draws them instead: a line
+for the client of each session and one for the server, an arrow for each message, and beside them
+the states of the tasks.
 
 Lines of the file that cannot be read are reported and left out.
 

@@ -3,6 +3,8 @@ package trace
 import (
 	"bufio"
 	"bytes"
+	"cmp"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,15 +26,16 @@ const (
 
 // entry is a line of a file: an event, or what one side sent as one line.
 type entry struct {
-	Time   time.Time `json:"time"`
-	Event  string    `json:"event,omitempty"`
-	From   string    `json:"from,omitempty"`   // clientSide or serverSide
-	Method string    `json:"method,omitempty"` // that is called or answered
-	Type   string    `json:"type,omitempty"`   // of the params or the result, in Go
-	Error  string    `json:"error,omitempty"`  // why it was not understood
-	Size   int       `json:"size,omitempty"`   // bytes of a line that is too long to be kept
+	Time    time.Time `json:"time"`
+	Session string    `json:"session,omitempty"` // name of the conversation; none for an event of all
+	Event   string    `json:"event,omitempty"`
+	From    string    `json:"from,omitempty"`   // clientSide or serverSide
+	Method  string    `json:"method,omitempty"` // that is called or answered
+	Type    string    `json:"type,omitempty"`   // of the params or the result, in Go
+	Error   string    `json:"error,omitempty"`  // why it was not understood
+	Size    int64     `json:"size,omitempty"`   // bytes of a line that is too long to be kept
 
-	// The line, in one of three ways: as it is if that is JSON, as a text, or in base64 if it is not UTF-8.
+	// The line, in one of three ways: as it is if that is JSON in one line, as a text, or in base64 if it is not UTF-8.
 	Message json.RawMessage `json:"message,omitempty"`
 	Text    string          `json:"text,omitempty"`
 	Bytes   []byte          `json:"bytes,omitempty"`
@@ -49,13 +52,13 @@ func (e *entry) line() []byte {
 	return e.Bytes
 }
 
-// Log writes a conversation as NDJSON, an object for each message or event, with the time, who sent it, the Go type
-// it has, and the message as it was. Its methods may be called by several goroutines.
+// Log writes conversations as NDJSON, an object for each message or event, with the time, the conversation, who sent it,
+// the Go type it has, and the message as it was. Its methods, and those of its Sessions, may be called by several
+// goroutines.
 type Log struct {
-	mu   sync.Mutex // held while an entry is written: the order in the file is that of the conversation
-	w    io.Writer
-	kept mcp.Conversation
-	err  error // the first one
+	mu  sync.Mutex // held while an entry is written: the order in the file is that of the conversations
+	w   io.Writer
+	err error // the first one
 }
 
 // NewLog returns a Log that writes to w, one Write for an entry.
@@ -68,19 +71,41 @@ func (l *Log) Err() error {
 	return l.err
 }
 
-// Event records something that happened beside the messages.
+// Event records something that belongs to no conversation.
 func (l *Log) Event(text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.write(entry{Time: time.Now(), Event: text}, nil)
+	l.write(entry{Event: text}, nil)
 }
 
-// message records a line that one side sent.
-func (l *Log) message(from mcp.Direction, line []byte) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	e := entry{Time: time.Now(), From: side(from)}
-	m, err := l.kept.DecodeFrom(from, line)
+// Session is one conversation in a Log.
+type Session struct {
+	log  *Log
+	name string
+	kept mcp.Conversation // guarded by the mu of the Log
+}
+
+// Session begins a conversation of a name; "" stands for one that no other conversation has.
+func (l *Log) Session(name string) *Session {
+	return &Session{log: l, name: cmp.Or(name, rand.Text()[:8])}
+}
+
+// Name returns the name of the conversation.
+func (s *Session) Name() string { return s.name }
+
+// Event records something that happened beside the messages.
+func (s *Session) Event(text string) {
+	s.log.mu.Lock()
+	defer s.log.mu.Unlock()
+	s.log.write(entry{Session: s.name, Event: text}, nil)
+}
+
+// Message records a message that one side sent, or what it sent in the place of one.
+func (s *Session) Message(from mcp.Direction, line []byte) {
+	s.log.mu.Lock()
+	defer s.log.mu.Unlock()
+	e := entry{Session: s.name, From: side(from)}
+	m, err := s.kept.DecodeFrom(from, line)
 	e.Method = m.For
 	switch {
 	case err != nil:
@@ -92,26 +117,28 @@ func (l *Log) message(from mcp.Direction, line []byte) {
 	switch {
 	case !utf8.Valid(line):
 		e.Bytes = line
-	case json.Valid(line):
+	case bytes.IndexByte(line, '\n') < 0 && json.Valid(line):
 		raw = line
 	default:
 		e.Text = string(line)
 	}
-	l.write(e, raw)
+	s.log.write(e, raw)
 }
 
-// tooLong records a line that was not kept.
-func (l *Log) tooLong(from mcp.Direction, size int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.write(entry{Time: time.Now(), From: side(from), Size: size}, nil)
+// TooLong records a message of a number of bytes that was not kept.
+func (s *Session) TooLong(from mcp.Direction, size int64) {
+	s.log.mu.Lock()
+	defer s.log.mu.Unlock()
+	s.log.write(entry{Session: s.name, From: side(from), Size: size}, nil)
 }
 
-// write writes an entry, with a message to the byte as it was, which encoding/json would make compact.
+// write writes an entry at this time, with a message to the byte as it was, which encoding/json would make compact. It is
+// called with mu held.
 func (l *Log) write(e entry, message []byte) {
 	if l.err != nil {
 		return
 	}
+	e.Time = time.Now()
 	text, err := json.Marshal(e)
 	if err == nil {
 		if message != nil {
@@ -133,15 +160,17 @@ func side(from mcp.Direction) string {
 // Tap passes on what one side sends, byte for byte as it comes, and records its lines. It is used by one goroutine.
 // Empty lines, which are no messages, are not recorded, and lines over [transport.DefaultMaxMessage] bytes only with their size.
 type Tap struct {
-	log  *Log
-	from mcp.Direction
-	to   io.Writer
-	line []byte // begun and not ended
-	over int    // bytes of it that were dropped
+	session *Session
+	from    mcp.Direction
+	to      io.Writer
+	line    []byte // begun and not ended
+	over    int64  // bytes of it that were dropped
 }
 
 // Tap returns a Tap for what one side sends to the other, which to leads to.
-func (l *Log) Tap(from mcp.Direction, to io.Writer) *Tap { return &Tap{log: l, from: from, to: to} }
+func (s *Session) Tap(from mcp.Direction, to io.Writer) *Tap {
+	return &Tap{session: s, from: from, to: to}
+}
 
 // Write passes p on. A message is recorded before its end goes out, so that it stands in front of its answer.
 func (t *Tap) Write(p []byte) (int, error) {
@@ -161,7 +190,7 @@ func (t *Tap) Write(p []byte) (int, error) {
 
 func (t *Tap) keep(p []byte) {
 	if t.over > 0 || len(t.line)+len(p) > transport.DefaultMaxMessage {
-		t.over += len(t.line) + len(p)
+		t.over += int64(len(t.line) + len(p))
 		t.line = nil
 		return
 	}
@@ -172,9 +201,9 @@ func (t *Tap) keep(p []byte) {
 func (t *Tap) End() {
 	switch {
 	case t.over > 0:
-		t.log.tooLong(t.from, t.over)
+		t.session.TooLong(t.from, t.over)
 	case len(bytes.TrimSpace(t.line)) > 0:
-		t.log.message(t.from, t.line)
+		t.session.Message(t.from, t.line)
 	}
 	t.line, t.over = t.line[:0], 0
 }
@@ -207,8 +236,10 @@ func (r *Recording) entry(text []byte) error {
 	if err := json.Unmarshal(text, &e); err != nil {
 		return err
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if e.Event != "" {
-		r.Event(e.Time, e.Event)
+		r.event(e.Time, e.Session, e.Event)
 		return nil
 	}
 	var from mcp.Direction
@@ -221,9 +252,9 @@ func (r *Recording) entry(text []byte) error {
 		return fmt.Errorf("from %q: neither %s nor %s, and no event", e.From, clientSide, serverSide)
 	}
 	if line := e.line(); line != nil {
-		r.Message(e.Time, from, line)
+		r.message(e.Time, e.Session, from, line)
 	} else {
-		r.unread(e.Time, from, fmt.Sprintf("%d bytes, too long to be kept", e.Size))
+		r.unread(e.Time, e.Session, from, fmt.Sprintf("%d bytes, too long to be kept", e.Size))
 	}
 	return nil
 }

@@ -14,43 +14,125 @@ import (
 
 // The measures of the diagram, in pixels.
 const (
-	width   = 860
-	left    = 130 // where the client's line is
-	right   = 730 // and the server's
+	left    = 130 // where the line of the first client is
+	across  = 600 // from the line of the last client to the server's
+	beside  = 110 // from the line of one client to that of another at the same time
 	top     = 90  // in front of the first row
 	spacing = 34
+	margin  = 130 // right of the server's line
 	lane    = 110 // between the states of one task and those of another under way
 )
 
-// Draw writes the conversation as a sequence diagram, as SVG: the client's and the server's line,
-// an arrow for each message, and from the server's line to the right the states of each task.
+// Draw writes the conversations as a sequence diagram, as SVG: a line for each client and one for the server, an arrow
+// for each message, and from the server's line to the right the states of each task. A client has its line from its
+// first message to its last, and a number if it is not the only one.
 func (r *Recording) Draw(w io.Writer) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	height := top + spacing*len(r.rows) + 30
+	clients, columns := r.lines()
 	bars, lanes := r.bars()
-	width := width + lane*max(0, lanes-1)
-	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="sans-serif" font-size="13">
+	p := plan{several: len(clients) > 1, last: left + beside*max(0, columns-1)}
+	p.right = p.last + across
+	y := top - spacing
+	for i := range r.rows {
+		y += spacing
+		if c := clients[r.rows[i].session]; c != nil && c.from == i && i > 0 {
+			y += spacing // for its name
+		}
+		p.y = append(p.y, y)
+	}
+	width, height := p.right+margin+lane*max(0, lanes-1), y+spacing+30
+	p.end = y + spacing
+	fmt.Fprintf(&p, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="sans-serif" font-size="13">
 <rect width="100%%" height="100%%" fill="#fff"/>
 `, width, height, width, height)
-	for _, side := range []struct {
-		name string
-		x    int
-	}{{cmp.Or(r.name[mcp.FromClient], "client"), left}, {cmp.Or(r.name[mcp.FromServer], "server"), right}} {
-		fmt.Fprintf(&b, `<line x1="%d" y1="50" x2="%d" y2="%d" stroke="#999"/>
-<rect x="%d" y="20" width="200" height="30" rx="4" fill="#eef2f7" stroke="#667"/><text x="%d" y="40" text-anchor="middle" font-weight="bold">%s</text>
-`, side.x, side.x, height-15, side.x-100, side.x, escape(shorten(side.name, 28)))
+	p.line(p.right, 50, p.end)
+	p.box(p.right, 35, 200, cmp.Or(r.server, "server"))
+	for _, c := range r.sessions {
+		p.client(c, clients[c])
+	}
+	if len(clients) == 0 {
+		p.line(left, 50, p.end)
+		p.box(left, 35, 200, "client")
 	}
 	for _, bar := range bars {
-		bar.draw(&b)
+		p.bar(bar)
 	}
 	for i := range r.rows {
-		r.rows[i].draw(&b, top+spacing*i)
+		x := left
+		if c := clients[r.rows[i].session]; c != nil {
+			x = c.x()
+		}
+		p.row(&r.rows[i], x, p.y[i])
 	}
-	b.WriteString("</svg>\n")
-	_, err := io.WriteString(w, b.String())
+	p.WriteString("</svg>\n")
+	_, err := io.WriteString(w, p.String())
 	return err
+}
+
+// plan is a diagram that is being drawn, and where things are in it.
+type plan struct {
+	strings.Builder
+	several     bool  // there are several clients
+	last, right int   // where the line of the last client is, and that of the server
+	y           []int // of each row
+	end         int   // of the lines
+}
+
+// line is where a client is: its column, and its first and last row.
+type line struct{ column, from, to int }
+
+func (l *line) x() int { return left + beside*l.column }
+
+// lines returns where the clients are, and how many columns they need. The column of one that has said its last is free
+// for another.
+func (r *Recording) lines() (lines map[*conversation]*line, columns int) {
+	lines = map[*conversation]*line{}
+	for i := range r.rows {
+		c := r.rows[i].session
+		if c == nil {
+			continue
+		}
+		if lines[c] == nil {
+			lines[c] = &line{from: i}
+		}
+		lines[c].to = i
+	}
+	var ends []int // the last row of who has each column
+	for _, c := range r.sessions {
+		l := lines[c]
+		if l.column = slices.IndexFunc(ends, func(end int) bool { return end < l.from }); l.column < 0 {
+			l.column, ends = len(ends), append(ends, 0)
+		}
+		ends[l.column] = l.to
+	}
+	return lines, len(ends)
+}
+
+// client draws the line of a client, with its name where it begins.
+func (p *plan) client(c *conversation, l *line) {
+	if !p.several {
+		p.line(left, 50, p.end)
+		p.box(left, 35, 200, cmp.Or(c.client, "client"))
+		return
+	}
+	y := 35
+	if l.from > 0 {
+		y = p.y[l.from] - spacing
+	}
+	p.line(l.x(), y+15, p.y[l.to]+15)
+	fmt.Fprintf(p, `<path d="M%d %dh12" stroke="#999"/>`, l.x()-6, p.y[l.to]+15)
+	p.box(l.x(), y, beside-8, fmt.Sprintf("%d %s", c.number, cmp.Or(c.client, "client")))
+}
+
+func (p *plan) line(x, from, to int) {
+	fmt.Fprintf(p, `<line x1="%d" y1="%d" x2="%d" y2="%d" stroke="#999"/>`+"\n", x, from, x, to)
+}
+
+// box draws a name around a point.
+func (p *plan) box(x, y, width int, name string) {
+	fmt.Fprintf(p, `<rect x="%d" y="%d" width="%d" height="30" rx="4" fill="#eef2f7" stroke="#667"/><text x="%d" y="%d" text-anchor="middle" font-weight="bold">%s</text>`+"\n",
+		x-width/2, y-15, width, x, y+5, escape(shorten(name, width/7)))
 }
 
 // bar is one state of one task: from the row that tells it to that which tells the next.
@@ -97,8 +179,8 @@ func ended(s mcp.TaskStatus) bool {
 	return s == mcp.TaskStatusCompleted || s == mcp.TaskStatusFailed || s == mcp.TaskStatusCancelled
 }
 
-// draw draws a bar with its status, and the task's id where it begins.
-func (s bar) draw(b *strings.Builder) {
+// bar draws a bar with its status, and the task's id where it begins.
+func (p *plan) bar(s bar) {
 	colour := "#bbb"
 	switch s.status {
 	case mcp.TaskStatusWorking:
@@ -110,27 +192,36 @@ func (s bar) draw(b *strings.Builder) {
 	case mcp.TaskStatusFailed:
 		colour = "#d9605b"
 	}
-	x, y := right+lane*s.lane, top+spacing*s.from
-	fmt.Fprintf(b, `<g><title>task %s: %s</title><rect x="%d" y="%d" width="12" height="%d" fill="%s"/><text x="%d" y="%d" fill="#444">%s</text>`,
-		escape(s.task), escape(string(s.status)), x-6, y, spacing*(s.to-s.from), colour, x+14, y+4, escape(shorten(string(s.status), 14)))
-	if s.first {
-		fmt.Fprintf(b, `<text x="%d" y="%d" fill="#888" font-size="10">%s</text>`, x+14, y+17, escape(shorten(s.task, 14)))
+	x, y, end := p.right+lane*s.lane, p.y[s.from], p.end
+	switch {
+	case ended(s.status):
+		end = y + spacing
+	case s.to < len(p.y):
+		end = p.y[s.to]
 	}
-	b.WriteString("</g>\n")
+	fmt.Fprintf(p, `<g><title>task %s: %s</title><rect x="%d" y="%d" width="12" height="%d" fill="%s"/><text x="%d" y="%d" fill="#444">%s</text>`,
+		escape(s.task), escape(string(s.status)), x-6, y, end-y, colour, x+14, y+4, escape(shorten(string(s.status), 14)))
+	if s.first {
+		fmt.Fprintf(p, `<text x="%d" y="%d" fill="#888" font-size="10">%s</text>`, x+14, y+17, escape(shorten(s.task, 14)))
+	}
+	p.WriteString("</g>\n")
 }
 
-// draw draws a row.
-func (r *row) draw(b *strings.Builder, y int) {
+// row draws a row, of a client whose line is at x.
+func (p *plan) row(r *row, x, y int) {
 	label := escape(shorten(r.label(), 80))
-	fmt.Fprintf(b, `<text x="10" y="%d" fill="#888" font-size="11">%.3f s</text>`+"\n", y+4, r.at.Seconds())
+	fmt.Fprintf(p, `<text x="10" y="%d" fill="#888" font-size="11">%.3f s</text>`+"\n", y+4, r.at.Seconds())
 	if r.from == 0 {
-		fmt.Fprintf(b, `<rect x="%d" y="%d" width="%d" height="20" fill="#eef2f7"/><text x="%d" y="%d" text-anchor="middle" fill="#445" font-weight="bold">%s</text>`+"\n",
-			left, y-12, right-left, (left+right)/2, y+3, label)
+		fmt.Fprintf(p, `<rect x="%d" y="%d" width="%d" height="20" fill="#eef2f7"/><text x="%d" y="%d" text-anchor="middle" fill="#445" font-weight="bold">%s</text>`+"\n",
+			x, y-12, p.right-7-x, (p.last+p.right)/2, y+3, label)
 		return
 	}
-	x1, x2 := left, right-7
+	x1, x2 := x, p.right-7
+	if p.several {
+		x1 += 8 // beside the number
+	}
 	if r.from == mcp.FromServer {
-		x1, x2 = right-7, left
+		x1, x2 = x2, x1
 	}
 	colour, dash := "#1f6fb2", ""
 	switch r.kind {
@@ -147,8 +238,12 @@ func (r *row) draw(b *strings.Builder, y int) {
 	if x2 > x1 {
 		back = -back
 	}
-	fmt.Fprintf(b, `<line x1="%d" y1="%d" x2="%d" y2="%d" stroke="%s"%s/><path d="M%d %dl%d -4v8z" fill="%s"/><text x="%d" y="%d" text-anchor="middle" fill="%s">%s</text>`+"\n",
-		x1, y, x2, y, colour, dash, x2, y, back, colour, (left+right)/2, y-5, colour, label)
+	fmt.Fprintf(p, `<line x1="%d" y1="%d" x2="%d" y2="%d" stroke="%s"%s/><path d="M%d %dl%d -4v8z" fill="%s"/><text x="%d" y="%d" text-anchor="middle" fill="%s">%s</text>`+"\n",
+		x1, y, x2, y, colour, dash, x2, y, back, colour, (p.last+p.right)/2, y-5, colour, label)
+	if p.several { // whose arrow it is, where it crosses the lines of others
+		fmt.Fprintf(p, `<circle cx="%d" cy="%d" r="8" fill="%s"/><text x="%d" y="%d" text-anchor="middle" fill="#fff" font-size="10">%d</text>`+"\n",
+			x, y, colour, x, y+4, r.session.number)
+	}
 }
 
 // shorten makes a text fit into a number of characters.

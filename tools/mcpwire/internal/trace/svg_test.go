@@ -82,3 +82,31 @@ func TestBarsShowTheStatesOfTasks(t *testing.T) {
 		})
 	}
 }
+
+func TestClientsHaveALineEach(t *testing.T) {
+	var rec Recording
+	at := func(i int) time.Time { return time.Unix(int64(i), 0) }
+	rec.event(at(0), "", "begin")
+	for i, session := range []string{"a", "b", "a", "b", "c", "a", "c"} { // c begins when b has said its last
+		rec.message(at(i+1), session, mcp.FromClient, []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`))
+	}
+	got, columns := rec.lines()
+	want := []*line{{0, 1, 6}, {1, 2, 4}, {1, 5, 7}}
+	for i, c := range rec.sessions {
+		if diff := cmp.Diff(want[i], got[c], cmp.AllowUnexported(line{})); diff != "" {
+			t.Errorf("client %d (-want +got):\n%s", i+1, diff)
+		}
+	}
+	var picture, list strings.Builder
+	if err := rec.Draw(&picture); err != nil || columns != 2 {
+		t.Errorf("%v, %d columns", err, columns)
+	}
+	for _, name := range []string{">1 client<", ">2 client<", ">3 client<"} {
+		if strings.Count(picture.String(), name) != 1 {
+			t.Errorf("%s is not in\n%s", name, &picture)
+		}
+	}
+	if err := rec.Print(&list); err != nil || !strings.Contains(list.String(), "5.000 s  3   client ──▶ server  notifications/initialized") {
+		t.Errorf("%v in\n%s", err, &list)
+	}
+}

@@ -4,6 +4,7 @@
 package trace
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -18,12 +19,20 @@ import (
 // Recording is what went over the wire, in the order in which it was told. The zero value is empty and ready to use,
 // by several goroutines.
 type Recording struct {
-	mu    sync.Mutex
-	start time.Time
-	rows  []row
-	kept  mcp.Conversation         // gives each message its type
-	asked map[question]string      // the tasks whose results are waited for
-	name  map[mcp.Direction]string // what the two sides call themselves
+	mu       sync.Mutex
+	start    time.Time
+	rows     []row
+	sessions []*conversation
+	named    map[string]*conversation
+	server   string // what the first server calls itself
+}
+
+// conversation is what one client and its server say.
+type conversation struct {
+	number int                 // from 1, in the order in which they begin
+	client string              // what the client calls itself
+	kept   mcp.Conversation    // gives each message its type
+	asked  map[question]string // the tasks whose results are waited for
 }
 
 // question is a request for the result of a task.
@@ -34,38 +43,65 @@ type question struct {
 
 // row is one message, several of a kind in a row, or an event.
 type row struct {
-	at     time.Duration // since the start
-	from   mcp.Direction // 0 for an event
-	kind   jsonrpc.Kind
-	method string // that is called or answered
-	detail string
-	task   string         // whose status the message tells, or ""
-	status mcp.TaskStatus // that the message tells, or ""
-	count  int
+	at      time.Duration // since the start
+	session *conversation // nil for an event that belongs to none
+	from    mcp.Direction // 0 for an event
+	kind    jsonrpc.Kind
+	method  string // that is called or answered
+	detail  string
+	task    string         // whose status the message tells, or ""
+	status  mcp.TaskStatus // that the message tells, or ""
+	count   int
 }
 
 // Event records something that happened beside the messages.
 func (r *Recording) Event(at time.Time, text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.add(at, row{detail: text, count: 1})
+	r.event(at, "", text)
 }
 
 // Message records a message. One that is none is recorded with what is wrong with it.
 func (r *Recording) Message(at time.Time, from mcp.Direction, text []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	m, err := r.kept.DecodeFrom(from, text)
-	next := row{from: from, kind: m.Kind, method: m.For, count: 1}
+	r.message(at, "", from, text)
+}
+
+// in returns the conversation of a name.
+func (r *Recording) in(session string) *conversation {
+	if c := r.named[session]; c != nil {
+		return c
+	}
+	c := &conversation{number: len(r.sessions) + 1, asked: map[question]string{}}
+	if r.named == nil {
+		r.named = map[string]*conversation{}
+	}
+	r.named[session], r.sessions = c, append(r.sessions, c)
+	return c
+}
+
+func (r *Recording) event(at time.Time, session, text string) {
+	next := row{detail: text, count: 1}
+	if session != "" {
+		next.session = r.in(session)
+	}
+	r.add(at, next)
+}
+
+func (r *Recording) message(at time.Time, session string, from mcp.Direction, text []byte) {
+	c := r.in(session)
+	m, err := c.kept.DecodeFrom(from, text)
+	next := row{session: c, from: from, kind: m.Kind, method: m.For, count: 1}
 	if err != nil {
 		next.detail = "not understood: " + err.Error()
 	} else {
 		next.detail = describe(m)
-		next.task, next.status = r.state(from, m)
-		r.introduce(m)
+		next.task, next.status = c.state(from, m)
+		r.introduce(c, m)
 	}
 	if n := len(r.rows); n > 0 && next.kind == jsonrpc.KindNotification && next.status == "" {
-		if last := &r.rows[n-1]; last.from == from && last.kind == next.kind && last.method == next.method && last.status == "" {
+		if last := &r.rows[n-1]; last.session == c && last.from == from && last.kind == next.kind && last.method == next.method && last.status == "" {
 			last.detail = next.detail
 			last.count++
 			return
@@ -75,10 +111,8 @@ func (r *Recording) Message(at time.Time, from mcp.Direction, text []byte) {
 }
 
 // unread records a message whose text is not there.
-func (r *Recording) unread(at time.Time, from mcp.Direction, detail string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.add(at, row{from: from, detail: detail, count: 1})
+func (r *Recording) unread(at time.Time, session string, from mcp.Direction, detail string) {
+	r.add(at, row{session: r.in(session), from: from, detail: detail, count: 1})
 }
 
 func (r *Recording) add(at time.Time, next row) {
@@ -90,20 +124,17 @@ func (r *Recording) add(at time.Time, next row) {
 }
 
 // introduce notes the name that a side gives itself.
-func (r *Recording) introduce(m mcp.Typed) {
-	if r.name == nil {
-		r.name = map[mcp.Direction]string{}
-	}
+func (r *Recording) introduce(c *conversation, m mcp.Typed) {
 	switch p := m.Payload.(type) {
 	case *mcp.InitializeRequestParams:
-		r.name[mcp.FromClient] = p.ClientInfo.Name
+		c.client = p.ClientInfo.Name
 	case *mcp.InitializeResult:
-		r.name[mcp.FromServer] = p.ServerInfo.Name
+		r.server = cmp.Or(r.server, p.ServerInfo.Name)
 	}
 }
 
 // state says which status of which task a message tells, if any.
-func (r *Recording) state(from mcp.Direction, m mcp.Typed) (task string, status mcp.TaskStatus) {
+func (c *conversation) state(from mcp.Direction, m mcp.Typed) (task string, status mcp.TaskStatus) {
 	switch p := m.Payload.(type) {
 	case *mcp.CreateTaskResult:
 		return p.Task.TaskID, p.Task.Status
@@ -114,18 +145,15 @@ func (r *Recording) state(from mcp.Direction, m mcp.Typed) (task string, status 
 	case *mcp.TaskStatusNotificationParams:
 		return p.TaskID, p.Status
 	case *mcp.GetTaskPayloadRequestParams:
-		if r.asked == nil {
-			r.asked = map[question]string{}
-		}
-		r.asked[question{from, m.ID}] = p.TaskID
+		c.asked[question{from, m.ID}] = p.TaskID
 		return "", ""
 	}
 	if m.Kind != jsonrpc.KindResponse && m.Kind != jsonrpc.KindErrorResponse || m.For != "tasks/result" {
 		return "", ""
 	}
 	asked := question{(mcp.FromClient | mcp.FromServer) ^ from, m.ID} // of the other side
-	task = r.asked[asked]
-	delete(r.asked, asked)
+	task = c.asked[asked]
+	delete(c.asked, asked)
 	if task == "" || m.Kind == jsonrpc.KindErrorResponse { // an error can be that of the task or of asking for it
 		return "", ""
 	}
@@ -194,7 +222,7 @@ func (r *row) label() string {
 	return strings.Join(parts, ": ")
 }
 
-// Print writes the conversation as a list.
+// Print writes the conversations as a list, with their numbers if there are several.
 func (r *Recording) Print(w io.Writer) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -207,7 +235,14 @@ func (r *Recording) Print(w io.Writer) error {
 		case 0:
 			arrow = "        •        "
 		}
-		if _, err := fmt.Fprintf(w, "%7.3f s  %s  %s\n", row.at.Seconds(), arrow, oneLine(row.label())); err != nil {
+		session := ""
+		if len(r.sessions) > 1 {
+			session = "    "
+			if row.session != nil {
+				session = fmt.Sprintf("%-4d", row.session.number)
+			}
+		}
+		if _, err := fmt.Fprintf(w, "%7.3f s  %s%s  %s\n", row.at.Seconds(), session, arrow, oneLine(row.label())); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,240 @@
+package recorder
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+	"sync"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
+	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/trace"
+)
+
+// bridge passes messages on between a client and a server over two transports.
+type bridge struct {
+	talk           *trace.Session
+	client, server transport.Conn
+
+	mu   sync.Mutex
+	open []pending     // requests of the client that were not answered, the oldest first
+	idle chan struct{} // closed when there is none any more; nil while nobody waits for that
+}
+
+// pending is a request of the client.
+type pending struct {
+	id    jsonrpc.ID
+	token string // under which its progress comes, as JSON; "" for none
+}
+
+func newBridge(talk *trace.Session, client, server transport.Conn) *bridge {
+	return &bridge{talk: talk, client: client, server: server}
+}
+
+// run passes messages on until one side is over, or ctx is, and closes both. A client that sends nothing any more may
+// still wait for answers.
+func (b *bridge) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	closing := make(chan struct{})
+	go func() { // ends with ctx
+		defer close(closing)
+		<-ctx.Done()
+		b.server.Close()
+		b.client.Close()
+	}()
+	over := make(chan error, 1)
+	go func() { // ends when the client does, or is closed
+		err := b.fromClient(ctx)
+		if err == io.EOF {
+			err = b.lastAnswers(ctx)
+		} else {
+			cancel()
+		}
+		over <- err
+	}()
+	err := b.fromServer(ctx)
+	cancel()
+	<-closing
+	closed := errors.Join(b.server.Close(), b.client.Close())
+	if err == nil { // else it says the same
+		err = closed
+	}
+	return errors.Join(err, <-over)
+}
+
+// lastAnswers sees to it that the server ends when it has answered all.
+func (b *bridge) lastAnswers(ctx context.Context) error {
+	if half, ok := b.server.(transport.HalfCloser); ok {
+		half.CloseWrite() // fails once the server is closed
+		return nil
+	}
+	b.mu.Lock()
+	idle := make(chan struct{})
+	b.idle = idle
+	b.settle()
+	b.mu.Unlock()
+	select {
+	case <-idle:
+	case <-ctx.Done():
+	}
+	b.server.Close() // run tells how
+	return nil
+}
+
+// settle says so when no request is open. It is called with mu held.
+func (b *bridge) settle() {
+	if len(b.open) == 0 && b.idle != nil {
+		close(b.idle)
+		b.idle = nil
+	}
+}
+
+// ignoreEnd is err, unless that says no more than that the connection is over.
+func ignoreEnd(err error) error {
+	if err == io.EOF || errors.Is(err, transport.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// fromClient passes on what the client sends, until it sends nothing any more, which is [io.EOF], or is over.
+func (b *bridge) fromClient(ctx context.Context) error {
+	for {
+		m, err := b.client.Read()
+		if err == nil {
+			b.talk.Message(mcp.FromClient, m.Text)
+			answered := b.note(m.Text)
+			err = b.server.Write(ctx, transport.Message{Text: m.Text})
+			if release, ok := b.client.(transport.Releaser); ok && !answered.IsZero() {
+				release.Release(answered)
+			}
+		}
+		if err = b.judge(ctx, err); err != nil {
+			if err == io.EOF {
+				return err
+			}
+			return ignoreEnd(err)
+		}
+	}
+}
+
+// fromServer passes on what the server sends, until it is over.
+func (b *bridge) fromServer(ctx context.Context) error {
+	for {
+		m, err := b.server.Read()
+		if err == nil {
+			b.talk.Message(mcp.FromServer, m.Text)
+			err = b.client.Write(ctx, b.address(m.Text))
+		}
+		if err = b.judge(ctx, err); err != nil {
+			return ignoreEnd(err)
+		}
+	}
+}
+
+// judge returns err if the conversation cannot go on. What concerns one message alone is recorded, and whoever waits for
+// an answer gets one.
+func (b *bridge) judge(ctx context.Context, err error) error {
+	if refused, ok := errors.AsType[*transport.MessageError](err); ok {
+		b.talk.Event(refused.Error())
+		return nil
+	}
+	lost, ok := errors.AsType[*transport.DeliveryError](err)
+	if !ok {
+		return err
+	}
+	b.talk.Event(lost.Error())
+	if lost.ID.IsZero() {
+		return nil
+	}
+	answer := &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: lost.Error()}
+	if status, ok := errors.AsType[*httpclient.StatusError](lost.Err); ok && status.RPC != nil {
+		answer = status.RPC
+	}
+	m := jsonrpc.NewErrorResponse(lost.ID, answer)
+	text, err := codec.Marshal(&m)
+	if err != nil {
+		return err
+	}
+	b.talk.Message(mcp.FromServer, text)
+	return b.client.Write(ctx, b.address(text))
+}
+
+// note keeps account of the requests of the client. It returns the id of one that gets no answer any more because this
+// message cancels it.
+func (b *bridge) note(text []byte) (cancelled jsonrpc.ID) {
+	m, err := jsonrpc.Parse(text, codec.NoCopy())
+	if err != nil {
+		return cancelled
+	}
+	switch {
+	case m.Kind == jsonrpc.KindRequest:
+		var p struct {
+			Meta struct {
+				Token json.RawMessage `json:"progressToken"`
+			} `json:"_meta"`
+		}
+		json.Unmarshal(m.Params, &p) // what is wrong with it, the server will tell
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.open = append(b.open, pending{m.ID, string(p.Meta.Token)})
+	case m.Method == "notifications/cancelled":
+		var p mcp.CancelledNotificationParams
+		if codec.Unmarshal(m.Params, &p) == nil && b.forget(p.RequestID) {
+			return p.RequestID
+		}
+	}
+	return cancelled
+}
+
+// forget takes a request away; ok is false if there was none.
+func (b *bridge) forget(id jsonrpc.ID) (ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := len(b.open)
+	b.open = slices.DeleteFunc(b.open, func(p pending) bool { return p.id == id })
+	b.settle()
+	return len(b.open) < n
+}
+
+// address says which request of the client a message of the server is for. A server on standard output does not tell
+// what its questions and log messages belong to: they go with the newest request.
+func (b *bridge) address(text []byte) transport.Message {
+	out := transport.Message{Text: text}
+	m, err := jsonrpc.Parse(text, codec.NoCopy())
+	if err != nil {
+		return out
+	}
+	switch {
+	case m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindErrorResponse:
+		b.forget(m.ID)
+		out.For, out.Answer = m.ID, true
+	case m.Method == "notifications/progress":
+		var p struct {
+			Token json.RawMessage `json:"progressToken"`
+		}
+		json.Unmarshal(m.Params, &p) // what is wrong with it, the client will find out
+		out.For = b.find(func(r pending) bool { return r.token == string(p.Token) })
+	case m.Kind == jsonrpc.KindRequest || m.Method == "notifications/message":
+		out.For = b.find(func(pending) bool { return true })
+	}
+	return out
+}
+
+// find returns the newest open request that is looked for, or the zero ID.
+func (b *bridge) find(wanted func(pending) bool) (id jsonrpc.ID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, p := range slices.Backward(b.open) {
+		if wanted(p) {
+			return p.id
+		}
+	}
+	return id
+}

@@ -1,0 +1,174 @@
+package recorder
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/memory"
+	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/trace"
+)
+
+// addressed is a connection that notes for which requests something is sent.
+type addressed struct {
+	transport.Conn
+	sent     chan string // how each message is addressed
+	released chan string // ids
+}
+
+func (a *addressed) Write(ctx context.Context, m transport.Message) error {
+	to := "for " + m.For.String()
+	switch {
+	case m.Answer:
+		to = "answers " + m.For.String()
+	case m.For.IsZero():
+		to = "for none"
+	}
+	a.sent <- to
+	return a.Conn.Write(ctx, m)
+}
+
+func (a *addressed) Release(id jsonrpc.ID) { a.released <- id.String() }
+
+func TestMessagesGoOnAsTheyAre(t *testing.T) {
+	client, near := memory.Pair(memory.Options{})
+	far, server := memory.Pair(memory.Options{})
+	to := &addressed{near, make(chan string, 100), make(chan string, 1)}
+	var file bytes.Buffer
+	over := make(chan error, 1)
+	go func() { over <- newBridge(trace.NewLog(&file).Session(""), to, far).run(t.Context()) }() // ends with the server
+	pass := func(from, to transport.Conn, text string) {
+		t.Helper()
+		if err := from.Write(t.Context(), transport.Message{Text: []byte(text)}); err != nil {
+			t.Fatal(err)
+		}
+		got, err := to.Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(text, string(got.Text)); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+	for _, text := range []string{
+		`{"jsonrpc":"2.0", "id":1, "method":"tools/call", "params":{"name":"a","_meta":{"progressToken":"x"},"n":1.50}}`,
+		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"b","_meta":{"progressToken":7}}}`,
+		`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"c"}}`,
+		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}`,
+		`no message`,
+	} {
+		pass(client, server, text)
+	}
+	if id := <-to.released; id != "3" {
+		t.Errorf("released %s", id)
+	}
+	for _, m := range []struct{ text, to string }{
+		{`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"x","progress":1}}`, "for 1"},
+		{`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":1}}`, "for 2"},
+		{`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"y","progress":1}}`, "for none"},
+		{`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`, "for 2"},
+		{`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1.0}}`, "for 2"},
+		{`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`, "for none"},
+		{`{"jsonrpc":"2.0","id":2,"result":{"content":[]}}`, "answers 2"},
+		{`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`, "for 1"},
+		{`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"no"}}`, "answers 1"},
+		{`{"jsonrpc":"2.0","id":9,"method":"ping"}`, "for none"},
+		{`{"jsonrpc":"2.0","id":3,"result":{"content":[]}}`, "answers 3"},
+		{`[]`, "for none"},
+	} {
+		pass(server, client, m.text)
+		if got := <-to.sent; got != m.to {
+			t.Errorf("%s is %s, want %s", m.text, got, m.to)
+		}
+	}
+	client.CloseWrite()
+	if _, err := server.Read(); err != io.EOF {
+		t.Errorf("the server gets %v, want %v", err, io.EOF)
+	}
+	pass(server, client, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"last words"}}`)
+	server.Close()
+	if err := <-over; err != nil {
+		t.Error(err)
+	}
+	for _, want := range []string{`"text":"no message"`, `"params":{"name":"a","_meta":{"progressToken":"x"},"n":1.50}}`, "last words"} {
+		if !strings.Contains(file.String(), want) {
+			t.Errorf("no %s on record:\n%s", want, &file)
+		}
+	}
+}
+
+// web is a connection with a server that is told of no end, as over HTTP, and may lose messages.
+type web struct {
+	transport.Conn
+	lost chan error
+}
+
+func (w *web) Read() (transport.Message, error) {
+	select {
+	case err := <-w.lost:
+		return transport.Message{}, err
+	default:
+		return w.Conn.Read()
+	}
+}
+
+func TestAServerIsLeftWhenItHasAnsweredAll(t *testing.T) {
+	client, near := memory.Pair(memory.Options{})
+	far, server := memory.Pair(memory.Options{})
+	lost := make(chan error, 1)
+	over := make(chan error, 1)
+	var file bytes.Buffer
+	go func() { // ends with the last answer
+		over <- newBridge(trace.NewLog(&file).Session(""), near, &web{far, lost}).run(t.Context())
+	}()
+	for _, text := range []string{`{"jsonrpc":"2.0","id":1,"method":"ping"}`, `{"jsonrpc":"2.0","id":"b","method":"ping"}`} {
+		if err := client.Write(t.Context(), transport.Message{Text: []byte(text)}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := server.Read(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	client.CloseWrite()
+	lost <- &transport.DeliveryError{ID: codec.StringScalar("b"), Err: errors.New("cut")}
+	for _, answer := range []string{`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`, `{"jsonrpc":"2.0","id":1,"result":{}}`} {
+		if err := server.Write(t.Context(), transport.Message{Text: []byte(answer)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	for {
+		m, err := client.Read()
+		if err != nil {
+			break
+		}
+		parsed, err := mcp.DecodeResponse("ping", m.Text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, parsed.ID.String())
+		if parsed.Error != nil {
+			got = append(got, parsed.Error.Message)
+		}
+	}
+	slices.Sort(got) // when the loss is noticed does not matter
+	if diff := cmp.Diff([]string{"", `"b"`, "1", "transport: message lost: cut"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if err := <-over; err != nil {
+		t.Error(err)
+	}
+	if _, err := server.Read(); !errors.Is(err, transport.ErrClosed) {
+		t.Errorf("the server gets %v, want %v", err, transport.ErrClosed)
+	}
+}
