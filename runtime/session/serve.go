@@ -268,8 +268,6 @@ func (st *serving) finish(result codec.Encoder, err error) {
 
 	if !silent {
 		st.deliver(s.life, text)
-	} else if conn, ok := s.conn.(transport.Releaser); ok {
-		conn.Release(st.req.ID)
 	}
 	s.mu.Lock()
 	if opening {
@@ -337,9 +335,17 @@ func (s *Session) cancelled(id jsonrpc.ID, reason string) {
 	if reason != "" {
 		cause = fmt.Errorf("%w: %s", ErrCancelled, reason)
 	}
-	st.cancel(cause)
 	if st.batch != nil {
 		st.batch.skip()
+	}
+	conn, ok := s.conn.(transport.Releaser)
+	if !ok || !s.spawn(func() { // ends when the connection has noted it
+		// What the handler still has to say comes behind that, and takes another way: who has cancelled a request
+		// may not look there any more.
+		conn.Release(id)
+		st.cancel(cause)
+	}) {
+		st.cancel(cause)
 	}
 }
 

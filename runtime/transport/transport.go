@@ -45,8 +45,8 @@ type Conn interface {
 type Releaser interface {
 	Conn
 
-	// Release says that the request of the peer with an id gets no answer, as it was cancelled: nothing comes for
-	// it any more.
+	// Release says that the request of the peer with an id gets no answer, as it was cancelled. What comes for it
+	// afterwards goes the way of messages that belong to no request. It waits for nothing that the peer does.
 	Release(id jsonrpc.ID)
 }
 

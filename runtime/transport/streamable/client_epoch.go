@@ -132,7 +132,9 @@ func (c *Client) renew(ctx context.Context, gone *epoch) error {
 		started := c.end.Go(func() { // ends with the answers of the server, or the connection
 			r.err = c.reopen(gone)
 			c.mu.Lock()
-			c.renewal = nil
+			if c.renewal == r {
+				c.renewal = nil
+			}
 			c.mu.Unlock()
 			close(r.done)
 		})
@@ -181,6 +183,7 @@ func (c *Client) reopen(gone *epoch) error {
 	}
 	c.mu.Lock()
 	c.epoch = next
+	c.renewal = nil // or who loses this one too would wait for what is over
 	stale := c.asked
 	c.asked = map[jsonrpc.ID]struct{}{}
 	c.mu.Unlock()

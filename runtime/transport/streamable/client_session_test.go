@@ -317,6 +317,30 @@ func TestClientCancels(t *testing.T) {
 	})
 }
 
+// The stream of a request that was cancelled is not resumed when the server ends it.
+func TestClientLeavesTheStreamOfACancelledRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		cancelled := make(chan bool)
+		f.call = func(w http.ResponseWriter, _ *http.Request, _ jsonrpc.Message) {
+			stream(w)("id: 1\nretry: 1\ndata:\n\n")
+			<-cancelled
+		}
+		f.other = func(_ http.ResponseWriter, _ *http.Request, m jsonrpc.Message) bool {
+			if m.Method == "notifications/cancelled" {
+				cancelled <- true
+			}
+			return false
+		}
+		s := f.connect(f.options(), nil)
+		if _, err := s.With(session.Timeout(time.Second)).Call(t.Context(), "tools/list", nil); err != session.ErrTimeout {
+			t.Errorf("got %v", err)
+		}
+		time.Sleep(time.Minute)
+		check(t, "requests", []string{"POST tools/list s1 2025-11-25", "POST notifications/cancelled s1 2025-11-25"}, f.take())
+	})
+}
+
 func TestClientTellsWhoWaitsWhatWentWrong(t *testing.T) {
 	long := strings.Repeat("x", 2000)
 	status := func(code int) func(*fake, http.ResponseWriter, jsonrpc.Message) {

@@ -21,6 +21,7 @@ type stream struct {
 	ctx      context.Context
 	take     func(text []byte) (done bool) // takes a message; done says that no other one is needed
 	standing bool                          // it belongs to no request
+	unwanted func() bool                   // whether nobody waits for what comes any more; nil for no
 
 	done     bool
 	worked   bool          // there was a connection
@@ -47,6 +48,8 @@ func (s *stream) follow(resp *http.Response) error {
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
+		case s.unwanted != nil && s.unwanted():
+			return errCancelled
 		case !s.standing && s.last == "":
 			return fmt.Errorf("%w, and cannot be resumed: %w", httpclient.ErrCut, err)
 		case !s.standing && s.failures >= s.c.end.Options.MaxRetries:

@@ -10,9 +10,10 @@
 // # Which way a message of the server takes
 //
 // One that answers a request, or comes up while a request is being served, goes on the stream of that request; any
-// other one, and what comes up after the answer, on the standing stream, which the client opens by GET. A task's
-// questions thus come on the stream of the request for its result. A message is never on two streams. A request that
-// is answered soon, and for which nothing else is sent, is answered with JSON, without a stream.
+// other one, and what comes up after the answer, on the standing stream, which the client opens by GET. The stream of
+// a request that the client cancels ends at once, without an answer. A task's questions come on the stream of the
+// request for its result. A message is never on two streams. A request that is answered soon, and for which nothing
+// else is sent, is answered with JSON, without a stream.
 //
 // # Connections that break
 //

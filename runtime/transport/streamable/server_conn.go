@@ -89,24 +89,23 @@ func (c *serverConn) Resumed() (revision mcp.Revision, client []byte, ok bool) {
 // come any more is dropped.
 func (c *serverConn) Write(ctx context.Context, m transport.Message) error {
 	c.mu.Lock()
-	if c.over {
-		c.mu.Unlock()
+	st, rest, over := c.calls[m.For], c.streams[standing], c.over
+	c.mu.Unlock()
+	if over {
 		return transport.ErrClosed
 	}
-	st := c.calls[m.For]
-	switch {
-	case st != nil:
-	case m.Answer:
-		c.mu.Unlock()
-		return nil
-	default:
-		st = c.streams[standing]
+	if st != nil {
+		if err := c.send(ctx, st, m); err != errOver {
+			return err
+		}
 	}
-	c.mu.Unlock()
-	if st == nil {
+	switch {
+	case m.Answer:
+		return nil
+	case rest == nil:
 		return &transport.MessageError{Err: errNoStream}
 	}
-	return c.send(ctx, st, m)
+	return c.send(ctx, rest, m)
 }
 
 // Release is [transport.Releaser]: the request gets no answer, and its stream ends without one.
@@ -114,9 +113,12 @@ func (c *serverConn) Release(id jsonrpc.ID) {
 	c.mu.Lock()
 	st := c.calls[id]
 	c.mu.Unlock()
-	if st != nil {
-		c.send(context.Background(), st, transport.Message{For: id, Answer: true})
+	if st == nil {
+		return
 	}
+	st.order.Lock()
+	defer st.order.Unlock()
+	c.add(context.Background(), st, transport.Message{For: id, Answer: true}) // it is small: no room is needed
 }
 
 // Close ends the conversation. Connections that are open get what waits for them, for as long as FlushTimeout says. A

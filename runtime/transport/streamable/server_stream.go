@@ -16,6 +16,7 @@ var (
 	errNoStream       = errors.New("no stream for what belongs to no request")
 	errTooManyStreams = errors.New("too many streams")
 	errIDInUse        = errors.New("a request with this id is being served")
+	errOver           = errors.New("nothing comes on the stream any more")
 )
 
 // serverStream is a sequence of events, which goes on whatever becomes of the connections that it is read by. At most one
@@ -70,8 +71,8 @@ func (c *serverConn) send(ctx context.Context, st *serverStream, m transport.Mes
 	return nil
 }
 
-// add adds a message to a stream, and returns the connection that it goes to, if that takes events. It is called with
-// the order of the stream held.
+// add adds a message to a stream, and returns the connection that it goes to, if that takes events. It fails with errOver
+// if nothing comes on the stream any more. It is called with the order of the stream held.
 func (c *serverConn) add(ctx context.Context, st *serverStream, m transport.Message) (*sink, error) {
 	c.mu.Lock()
 	switch {
@@ -80,7 +81,7 @@ func (c *serverConn) add(ctx context.Context, st *serverStream, m transport.Mess
 		return nil, transport.ErrClosed
 	case st.over:
 		c.mu.Unlock()
-		return nil, nil
+		return nil, errOver
 	}
 	if m.Answer {
 		delete(c.calls, m.For)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
@@ -312,6 +315,66 @@ func TestServerEndsTheStreamOfACancelledRequest(t *testing.T) {
 				t.Errorf("the stream gets %q", got)
 			}
 			<-s.tools.stopped
+		}
+	})
+}
+
+// Who has cancelled a request may not look at its stream any more: that ends at once, whatever the handler still does,
+// and what the handler still has to say comes on the standing one.
+func TestServerSaysOnTheStandingStreamWhatComesAfterACancellation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tools := newTools()
+		finish := make(chan bool)
+		log := func(ctx context.Context, what string) {
+			peer, _ := session.PeerFrom(ctx)
+			err := peer.Notify(context.WithoutCancel(ctx), "notifications/message", &mcp.LoggingMessageNotificationParams{Level: "info", Data: []byte(what)})
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		tools.configure = func(cfg *session.Config) {
+			cfg.Handler = func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+				if req.Method != "tools/call" {
+					return nil, nil
+				}
+				peer, _ := session.PeerFrom(ctx)
+				log(ctx, "1")
+				peer.Call(ctx, "sampling/createMessage", session.Raw(`{"messages":[],"maxTokens":1}`)) // until ctx ends
+				if err := peer.Report(session.Progress{Value: 1}); err != session.ErrProgressOver {
+					t.Errorf("progress after the cancellation: %v", err)
+				}
+				log(ctx, "2")
+				<-finish
+				return nil, nil
+			}
+		}
+		s := serveOver(t, streamable.HandlerOptions{}, tools, func(l net.Listener) net.Listener { return l })
+		id := s.opened(hello)
+		standing := s.events("GET", "", "MCP-Session-Id", id)
+		stream := s.events("POST", call(7, "any"), "MCP-Session-Id", id)
+		logged := func(what string) string {
+			return `{"jsonrpc":"2.0","method":"notifications/message","params":{"data":` + what + `,"level":"info"}}`
+		}
+		if got := stream.message(); got != logged("1") {
+			t.Errorf("before: %s", got)
+		}
+		question := stream.message()
+		if got := s.status("POST", `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`, "MCP-Session-Id", id); got != 202 {
+			t.Errorf("cancel: %d", got)
+		}
+		if got := stream.messages(); len(got) > 0 {
+			t.Errorf("the stream goes on with %q", got)
+		}
+		if got := standing.message(); !strings.Contains(got, "notifications/cancelled") || !strings.Contains(question, `"id":1,`) || !strings.Contains(got, `"requestId":1`) {
+			t.Errorf("the question %s is taken back with %s", question, got)
+		}
+		if got := standing.message(); got != logged("2") {
+			t.Errorf("after that: %s", got)
+		}
+		close(finish)
+		s.changeList()
+		if got := standing.message(); got != listChanged {
+			t.Errorf("when the handler has returned: %s", got)
 		}
 	})
 }
