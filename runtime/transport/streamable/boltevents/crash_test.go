@@ -1,0 +1,272 @@
+package boltevents_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltevents"
+)
+
+// TestKill kills a process in the middle of its writes: a few times in a plain run, and a thousand times with
+//
+//	go test ./runtime/transport/streamable/boltevents -run Kill -kills 1000
+var kills = flag.Int("kills", 5, "how often TestKill kills a process")
+
+// The process that is killed is this test program, told by its environment which file to work on, and how its sessions
+// begin.
+const (
+	fileEnv   = "MCPWIRE_EVENTS_FILE"
+	prefixEnv = "MCPWIRE_EVENTS_PREFIX"
+)
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(fileEnv); path != "" {
+		fmt.Fprintln(os.Stderr, child(path, os.Getenv(prefixEnv)))
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+const (
+	writers      = 8
+	eventsShort  = 6        // on each of the streams of a session
+	eventsLong   = 60       // on the only stream of a session that is to have too many
+	sessionBytes = 64 << 10 // less than eventsLong have
+)
+
+func options() boltevents.Options { return boltevents.Options{MaxSessionBytes: sessionBytes} }
+
+// textOf is what an event says: nothing that any other one does.
+func textOf(session, stream string, n uint64) string {
+	return fmt.Sprintf("%s %s %d %s", session, stream, n, strings.Repeat("x", int(n*997%3000)))
+}
+
+// child writes until it is killed. What is done it says line by line: what, of which session, and if need be of which
+// stream and which event.
+func child(path, prefix string) error {
+	s, err := boltevents.Open(path, options())
+	if err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	say := func(words ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Println(words...)
+	}
+	say("ready")
+	failed := make(chan error)
+	for w := range writers {
+		go func() { // ends with the process
+			for n := 0; ; n++ {
+				kind := []string{"plain", "forgotten", "long"}[n%3]
+				if err := live(s, fmt.Sprintf("%s-%s-%d-%d", kind, prefix, w, n), say); err != nil {
+					failed <- err
+					return
+				}
+			}
+		}()
+	}
+	return <-failed
+}
+
+// live is the life of a session: one with three streams, one that is forgotten, or one that has more than is kept.
+func live(s *boltevents.Store, session string, say func(...any)) error {
+	ctx := context.Background()
+	streams, events := []string{"0", "1", "a"}, eventsOf(session)
+	if events == eventsLong {
+		streams = streams[:1]
+	}
+	if err := s.Keep(ctx, session, streamable.Opening{Principal: session}); err != nil {
+		return err
+	}
+	say("kept", session)
+	for _, stream := range streams {
+		if err := s.Begin(ctx, session, stream, []byte(session+stream)); err != nil {
+			return err
+		}
+		say("begun", session, stream)
+		for number := uint64(1); number <= events; number++ {
+			e := streamable.Event{Number: number, Text: []byte(textOf(session, stream, number)), Last: number == events}
+			if err := s.Append(ctx, session, stream, e); err != nil {
+				return err
+			}
+			say("appended", session, stream, number)
+		}
+	}
+	if strings.HasPrefix(session, "forgotten") {
+		say("forgetting", session)
+		if err := s.Forget(ctx, session); err != nil {
+			return err
+		}
+		say("forgotten", session)
+	}
+	return nil
+}
+
+// eventsOf is how many events the streams of a session get.
+func eventsOf(session string) uint64 {
+	if strings.HasPrefix(session, "long") {
+		return eventsLong
+	}
+	return eventsShort
+}
+
+// acked is what a child has said of a session.
+type acked struct {
+	streams               map[string]uint64 // the newest event of each; 0 for none yet
+	forgetting, forgotten bool
+}
+
+// Whatever was acknowledged is there after a kill -9 at a random moment under load, again and again on the same file:
+// sessions, streams and events, each whole, and without a gap.
+func TestKill(t *testing.T) {
+	if testing.Short() {
+		t.Skip("kills processes")
+	}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	path := filepath.Join(t.TempDir(), "events.db")
+	known := map[string]*acked{}
+	total := 0
+	for n := range *kills {
+		total += killOnce(t, path, fmt.Sprint(n), time.Duration(random.IntN(100_000))*time.Microsecond, known)
+		compare(t, path, known)
+		if t.Failed() {
+			t.Fatalf("at kill %d of %d", n+1, *kills)
+		}
+		if n%10 == 9 { // what is compared grows with every kill
+			os.Remove(path)
+			clear(known)
+		}
+	}
+	t.Logf("%d kills, %d acknowledgements", *kills, total)
+}
+
+// killOnce runs a child and kills it some time after it is ready.
+func killOnce(t *testing.T, path, prefix string, after time.Duration, known map[string]*acked) (acks int) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), fileEnv+"="+path, prefixEnv+"="+prefix)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	timer := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
+	defer timer.Stop()
+	for lines := bufio.NewReader(out); ; {
+		line, err := lines.ReadString('\n')
+		if err == io.EOF { // a line that is cut short acknowledges nothing
+			break
+		}
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		var what, session, stream string
+		var number uint64
+		fmt.Sscan(line, &what, &session, &stream, &number)
+		if acks++; what == "ready" {
+			timer.Reset(after)
+			continue
+		}
+		if what == "kept" {
+			known[session] = &acked{streams: map[string]uint64{}}
+		}
+		a := known[session]
+		switch what {
+		case "begun", "appended":
+			a.streams[stream] = number
+		case "forgetting":
+			a.forgetting = true
+		case "forgotten":
+			a.forgotten = true
+		}
+	}
+	cmd.Wait()
+	if stderr.Len() > 0 {
+		t.Errorf("the child says: %s", stderr.String())
+	}
+	return acks
+}
+
+// compare opens the file, as the next process would, and compares it with what was acknowledged.
+func compare(t *testing.T, path string, known map[string]*acked) {
+	t.Helper()
+	s, err := boltevents.Open(path, options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for session, a := range known {
+		opening, streams, err := s.Load(t.Context(), session)
+		if a.forgetting && errors.Is(err, streamable.ErrUnknown) {
+			continue
+		}
+		if a.forgotten || err != nil || opening.Principal != session {
+			t.Errorf("session %s, forgotten %v: %+v, %v", session, a.forgotten, opening, err)
+			continue
+		}
+		newest := map[string]uint64{}
+		for _, k := range streams {
+			newest[k.Stream] = k.Last.Number
+			if string(k.Message) != session+k.Stream {
+				t.Errorf("stream %s of %s was begun by %q", k.Stream, session, k.Message)
+			}
+		}
+		last := eventsOf(session)
+		for stream, number := range a.streams {
+			if newest[stream] < number || newest[stream] > number+1 {
+				t.Errorf("stream %s of %s ends with %d, want %d, or one more", stream, session, newest[stream], number)
+				continue
+			}
+			whole(t, s, session, stream, newest[stream], last)
+		}
+	}
+}
+
+// whole checks that the events of a stream are whole and without a gap, up to the newest, from the first one that the
+// limit leaves.
+func whole(t *testing.T, s *boltevents.Store, session, stream string, newest, last uint64) {
+	t.Helper()
+	if newest == 0 {
+		return
+	}
+	events, err := s.Events(t.Context(), session, stream, 0)
+	if err != nil || len(events) == 0 {
+		t.Errorf("stream %s of %s: %d events, %v", stream, session, len(events), err)
+		return
+	}
+	first, size := events[0].Number, 0
+	for i, e := range events {
+		if e.Number != first+uint64(i) || string(e.Text) != textOf(session, stream, e.Number) || e.Last != (e.Number == last) {
+			t.Errorf("event %d of stream %s of %s is %+v", first+uint64(i), stream, session, e)
+		}
+		size += len(e.Text)
+	}
+	if end := events[len(events)-1].Number; end != newest || size > sessionBytes {
+		t.Errorf("stream %s of %s ends with %d, want %d, and has %d bytes", stream, session, end, newest, size)
+	}
+	if full := sessionBytes / 2; first > 1 && size < full {
+		t.Errorf("stream %s of %s begins with %d, and has %d bytes only", stream, session, first, size)
+	}
+}
