@@ -114,8 +114,10 @@ func newSession(conn transport.Conn, role Role, cfg *Config) *Session {
 
 // start starts the session's goroutines; they end when it does.
 func (s *Session) start() {
-	s.work.Add(1)
-	go s.read()
+	if p, ok := s.conn.(transport.Pusher); !ok || !p.Push(s.conn, s.pushed) {
+		s.work.Add(1)
+		go s.read()
+	}
 	if s.cfg.KeepAlive > 0 {
 		s.work.Add(1)
 		go s.keepAlive()
@@ -303,27 +305,44 @@ func (s *Session) finished() {
 // read takes messages from the connection until that is over.
 func (s *Session) read() {
 	defer s.work.Done()
-	for {
-		m, err := s.conn.Read()
-		if refused, ok := errors.AsType[*transport.MessageError](err); ok {
-			s.cfg.Logger.Warn("message refused", "error", refused.Err)
-			s.reply(transport.Message{Text: parseError(refused)})
-			continue
-		}
-		if lost, ok := errors.AsType[*transport.DeliveryError](err); ok {
-			s.lost(lost)
-			continue
-		}
-		if err == io.EOF {
-			s.peerDone()
-			return
-		}
-		if err != nil {
-			s.stop(err)
-			return
-		}
-		s.receive(m)
+	for s.came(s.conn.Read()) {
 	}
+}
+
+// pushed takes what a connection hands over by itself.
+func (s *Session) pushed(m transport.Message, err error) {
+	s.mu.Lock()
+	if s.stopped {
+		s.mu.Unlock()
+		return
+	}
+	s.work.Add(1)
+	s.mu.Unlock()
+	defer s.work.Done()
+	s.came(m, err)
+}
+
+// came takes a message, or what else a connection yields; more is false if nothing comes any more.
+func (s *Session) came(m transport.Message, err error) (more bool) {
+	if err == nil {
+		s.receive(m)
+		return true
+	}
+	if refused, ok := errors.AsType[*transport.MessageError](err); ok {
+		s.cfg.Logger.Warn("message refused", "error", refused.Err)
+		s.reply(transport.Message{Text: parseError(refused)})
+		return true
+	}
+	if lost, ok := errors.AsType[*transport.DeliveryError](err); ok {
+		s.lost(lost)
+		return true
+	}
+	if err == io.EOF {
+		s.peerDone()
+	} else {
+		s.stop(err)
+	}
+	return false
 }
 
 // lost tells who waits for the answer to a request that none can come.

@@ -50,6 +50,19 @@ type Releaser interface {
 	Release(id jsonrpc.ID)
 }
 
+// Pusher is a [Conn] that can hand over by itself what comes in, so that no goroutine needs to wait for it in Read.
+type Pusher interface {
+	Conn
+
+	// Push makes the connection call take with all that Read would return, one after another and in order, the end
+	// of the connection included. It is called instead of Read, at most once, before the first Write. Take returns
+	// soon; it may be called once more after Close has returned.
+	//
+	// Of is the connection that the caller has. If that is another one, which only has this one in it, nothing is
+	// pushed, and Push reports false: what is to be read is what the Read of that one returns.
+	Push(of Conn, take func(Message, error)) bool
+}
+
 // HalfCloser is a [Conn] that can be closed in one direction, as streams can: a gateway passes on with it that one side
 // sends nothing any more, and still gets the answers of the other.
 type HalfCloser interface {

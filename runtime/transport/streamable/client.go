@@ -99,6 +99,15 @@ func Dial(serverURL string, o ClientOptions) (*Client, error) {
 // Read returns the next message from the server.
 func (c *Client) Read() (transport.Message, error) { return c.end.Read() }
 
+// Push is [transport.Pusher]: a message is taken by the goroutine that has read it.
+func (c *Client) Push(of transport.Conn, take func(transport.Message, error)) bool {
+	if of != transport.Conn(c) {
+		return false
+	}
+	c.end.Push(take)
+	return true
+}
+
 // Write sends a message.
 func (c *Client) Write(ctx context.Context, m transport.Message) error {
 	if old := c.old.Load(); old != nil {

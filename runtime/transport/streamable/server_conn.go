@@ -78,6 +78,15 @@ func (c *serverConn) Read() (transport.Message, error) {
 	return m, nil
 }
 
+// Push is [transport.Pusher]: a message is taken by the goroutine of its POST.
+func (c *serverConn) Push(of transport.Conn, take func(transport.Message, error)) bool {
+	if of != transport.Conn(c) {
+		return false
+	}
+	c.in.Push(take)
+	return true
+}
+
 // Resumed is [transport.Resumed].
 func (c *serverConn) Resumed() (revision mcp.Revision, client []byte, ok bool) {
 	c.mu.Lock()
@@ -142,6 +151,7 @@ func (c *serverConn) shut() error {
 	case <-timer.C:
 	}
 	c.settle()
+	c.in.Wait()
 	defer c.h.remove(c) // not before it is forgotten, or it could be loaded again
 	if c.id == "" || c.h.keepsSessions() {
 		return nil

@@ -25,7 +25,11 @@ type End struct {
 	own    *http.Transport // the client's, if it is ours to close
 	room   room
 	stalls atomic.Int32 // messages in a row that the server left untouched
-	in     chan received
+
+	read sync.Once
+	in   chan received                  // what waits for Read; made when read was done
+	take func(transport.Message, error) // in the place of Read; set before anything is delivered
+	turn chan struct{}                  // full while take is being called
 
 	life context.Context // ends when everything has to stop
 	stop context.CancelCauseFunc
@@ -49,7 +53,7 @@ const waiting = 16
 
 // New returns an end.
 func New(o httpclient.Options) *End {
-	e := &End{Options: o.WithDefaults(), in: make(chan received, waiting), closed: make(chan struct{})}
+	e := &End{Options: o.WithDefaults(), closed: make(chan struct{})}
 	e.room = room{max: e.Options.MaxQueue, stall: e.Options.StallTimeout}
 	e.life, e.stop = context.WithCancelCause(context.Background())
 	if o.HTTP != nil {
@@ -121,24 +125,43 @@ func ParseURL(text string) (*url.URL, error) {
 	return u, nil
 }
 
+// inbox returns what holds what waits for Read. Who has Push does without.
+func (e *End) inbox() chan received {
+	e.read.Do(func() { e.in = make(chan received, waiting) })
+	return e.in
+}
+
 // Read returns what was delivered, in order, also what is left of it when the connection has failed. It is the Read of a [transport.Conn].
 func (e *End) Read() (transport.Message, error) {
 	if e.shut.Load() {
 		return transport.Message{}, e.err
 	}
+	in := e.inbox()
 	select {
-	case r := <-e.in:
+	case r := <-in:
 		return r.m, r.err
 	case <-e.closed:
 	}
 	if !e.shut.Load() {
 		select {
-		case r := <-e.in: // came before the end
+		case r := <-in: // came before the end
 			return r.m, r.err
 		default:
 		}
 	}
 	return transport.Message{}, e.err
+}
+
+// Push makes the connection call take with what is delivered, in the goroutine that delivers it, and with the end.
+// Nothing has been delivered before. It is the Push of a [transport.Pusher].
+func (e *End) Push(take func(transport.Message, error)) {
+	e.mu.Lock()
+	e.take, e.turn = take, make(chan struct{}, 1)
+	err := e.Err()
+	e.mu.Unlock()
+	if err != nil {
+		take(transport.Message{}, err)
+	}
 }
 
 // Deliver brings a message to who reads; ok is false if ctx or the connection ended first.
@@ -167,21 +190,58 @@ func (e *End) Forward(m transport.Message, err error) (ok bool) {
 // taken, or zero.
 func (e *End) Lose(id jsonrpc.ID, taken bool, err error) {
 	lost := received{err: &transport.DeliveryError{ID: id, Taken: taken, Err: err}}
-	select {
-	case e.in <- lost:
-	default:
+	if !e.offer(lost) {
 		e.Go(func() { e.put(e.life, lost) }) // ends with the connection
 	}
 }
 
-func (e *End) put(ctx context.Context, r received) (ok bool) {
+// offer brings r to who reads if that is possible at once.
+func (e *End) offer(r received) (ok bool) {
+	if e.take == nil {
+		select {
+		case e.inbox() <- r:
+			return true
+		default:
+			return false
+		}
+	}
 	select {
-	case e.in <- r:
+	case e.turn <- struct{}{}:
+		e.push(r)
 		return true
+	default:
+		return false
+	}
+}
+
+// put brings r to who reads; ok is false if ctx or the connection ended first.
+func (e *End) put(ctx context.Context, r received) (ok bool) {
+	if e.take == nil {
+		select {
+		case e.inbox() <- r:
+			return true
+		case <-e.closed:
+		case <-ctx.Done():
+		}
+		return false
+	}
+	select {
+	case e.turn <- struct{}{}:
+		return e.push(r)
 	case <-e.closed:
 	case <-ctx.Done():
 	}
 	return false
+}
+
+// push has r taken, and gives the turn back, which the caller has; ok is false if the connection is over.
+func (e *End) push(r received) (ok bool) {
+	defer func() { <-e.turn }()
+	if e.Err() != nil {
+		return false
+	}
+	e.take(r.m, r.err)
+	return true
 }
 
 // Closed is closed when nothing is read or written any more.
@@ -242,6 +302,13 @@ func (e *End) Fail(err error) (first bool) {
 		return false
 	}
 	e.err = err
+	if e.take != nil {
+		e.work.Go(func() { // ends when it was taken
+			e.turn <- struct{}{}
+			e.take(transport.Message{}, err)
+			<-e.turn
+		})
+	}
 	close(e.closed)
 	return true
 }

@@ -26,11 +26,60 @@ type Queue struct {
 	hungry  bool                // the taker waits for filled
 	filled  chan struct{}       // holds one
 	room    chan struct{}       // closed when something is taken; nil while nobody waits for it
+
+	take func(transport.Message, error) // see Push
+	turn chan struct{}                  // full while take is being called
+	last sync.WaitGroup                 // the last call of take
 }
 
 // New returns a queue for max bytes, in which a writer waits for at most stall without anything being taken.
 func New(max int, stall time.Duration) *Queue {
 	return &Queue{max: max, stall: stall, filled: make(chan struct{}, 1)}
+}
+
+// Push makes the queue empty for ever: take is called with what waits, with what is put into it, and at last with what
+// Close is given, one after another. Who puts waits until it is taken. It is called instead of Take.
+func (q *Queue) Push(take func(transport.Message, error)) {
+	q.mu.Lock()
+	q.take, q.turn = take, make(chan struct{}, 1)
+	q.turn <- struct{}{}
+	batch := q.waiting
+	q.waiting, q.size = nil, 0
+	q.freed()
+	err := q.err
+	q.mu.Unlock()
+	for _, m := range batch {
+		take(m, nil)
+	}
+	if err != nil { // Close has not told
+		take(transport.Message{}, err)
+	}
+	<-q.turn
+}
+
+// push waits until it is the turn of m to be taken.
+func (q *Queue) push(ctx context.Context, m transport.Message) error {
+	select {
+	case q.turn <- struct{}{}:
+	default:
+		timer := time.NewTimer(q.stall)
+		defer timer.Stop()
+		select {
+		case q.turn <- struct{}{}:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-timer.C:
+			return transport.ErrStalled
+		}
+	}
+	defer func() { <-q.turn }()
+	q.mu.Lock()
+	err := q.err
+	q.mu.Unlock()
+	if err == nil {
+		q.take(m, nil)
+	}
+	return err
 }
 
 // Put adds m. It waits for room until ctx ends, with [transport.ErrStalled] if nothing is taken for too long.
@@ -44,6 +93,10 @@ func (q *Queue) Put(ctx context.Context, m transport.Message) error {
 		if q.err != nil {
 			defer q.mu.Unlock()
 			return q.err
+		}
+		if q.take != nil {
+			q.mu.Unlock()
+			return q.push(ctx, m)
 		}
 		if q.size == 0 || q.size+size <= q.max {
 			q.waiting = append(q.waiting, m)
@@ -123,6 +176,13 @@ func (q *Queue) Close(err error) {
 	}
 	q.err = err
 	q.freed()
+	if q.take != nil {
+		q.last.Go(func() { // ends when it was taken
+			q.turn <- struct{}{}
+			q.take(transport.Message{}, err)
+			<-q.turn
+		})
+	}
 	if q.hungry {
 		q.hungry = false
 		q.filled <- struct{}{}
@@ -137,3 +197,6 @@ func (q *Queue) Discard() {
 	q.waiting, q.size = q.waiting[:0], 0
 	q.freed()
 }
+
+// Wait waits until the queue, which was closed, has nobody take anything any more.
+func (q *Queue) Wait() { q.last.Wait() }
