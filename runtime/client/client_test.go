@@ -258,7 +258,6 @@ func TestTheHostIsTold(t *testing.T) {
 	}
 }
 
-// Proves SDK-05.
 func TestArgumentsAreAnObject(t *testing.T) {
 	c, s := connect(t, nil, map[string]func(string) (string, error){"tools/call": always(`{"content":[]}`)})
 	for _, arguments := range []any{struct{ A int }{1}, map[string]int{"A": 1}, json.RawMessage("\n{\"A\":1}")} {
@@ -275,6 +274,7 @@ func TestArgumentsAreAnObject(t *testing.T) {
 	s.took()
 }
 
+// Proves SDK-05.
 func TestTitles(t *testing.T) {
 	annotated := &mcp.ToolAnnotations{Title: new("Annotated")}
 	for _, test := range []struct {

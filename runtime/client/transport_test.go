@@ -60,7 +60,7 @@ func echoes(t *testing.T, c *client.Client) {
 	}
 }
 
-// Proves SDK-11.
+// Proves SDK-11, TRANS-02.
 func TestAServerIsStartedAsAProcess(t *testing.T) {
 	program, err := os.Executable()
 	if err != nil {

@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"net"
 	"net/http"
+	"net/url"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -39,6 +41,27 @@ func TestServe(t *testing.T) {
 		}
 		useEverything(t, c)
 	})
+}
+
+// Proves HTTP-04.
+func TestServersAreForThisMachineAloneUnlessToldOtherwise(t *testing.T) {
+	for address, want := range map[string]bool{":0": true, "localhost:0": true, "127.0.0.1:0": true, "0.0.0.0:0": false} {
+		l, err := listen(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := l.Addr().(*net.TCPAddr).IP.IsLoopback(); got != want {
+			t.Errorf("for %s it listens at %s", address, l.Addr())
+		}
+		l.Close()
+	}
+	u, err := url.Parse(serveOverHTTP(t, "serve", "-http", ":0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ip := net.ParseIP(u.Hostname()); !ip.IsLoopback() {
+		t.Errorf("serve -http :0 is at %s", u)
+	}
 }
 
 // The page for operators has its own address, and knows the tasks that clients have started.
