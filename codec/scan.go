@@ -67,8 +67,11 @@ func plain(data []byte, i int) int {
 	return -1
 }
 
-// plainLong skips long plain content from i on, four words at a time.
+// plainLong skips long plain content from i on, blocks or four words at a time.
 func plainLong(data []byte, i int) int {
+	if vectors {
+		i += plainBytes(data[i:])
+	}
 	for i+32 <= len(data) {
 		a, b := binary.LittleEndian.Uint64(data[i:]), binary.LittleEndian.Uint64(data[i+8:])
 		c, d := binary.LittleEndian.Uint64(data[i+16:]), binary.LittleEndian.Uint64(data[i+24:])
@@ -144,8 +147,17 @@ func scanRun(data []byte, i int) (end int, beyond bool) {
 // there may be bytes beyond ASCII in front of it, and whether there are escapes.
 func scanContent(data []byte, i int) (end int, beyond, escaped bool, err error) {
 	var seen uint64 // all bytes, one over the other
+	long := i + longContent
 	for {
 		for i+8 <= len(data) {
+			if vectors && i >= long {
+				n, high, short := contentBlocks(data[i:], &short)
+				if high {
+					seen = highs
+				}
+				i, long, escaped = i+n, len(data), escaped || short
+				continue
+			}
 			x := binary.LittleEndian.Uint64(data[i:])
 			seen |= x
 			if m := special(x); m != 0 {
@@ -166,6 +178,8 @@ func scanContent(data []byte, i int) (end int, beyond, escaped bool, err error) 
 				i += 2
 			} else if i, err = scanEscape(data, i); err != nil {
 				return i, seen&highs != 0, escaped, err
+			} else {
+				long = i + longContent // there may be many such escapes in a row
 			}
 		case c < ' ':
 			return i, seen&highs != 0, escaped, ErrControlChar
@@ -176,9 +190,12 @@ func scanContent(data []byte, i int) (end int, beyond, escaped bool, err error) 
 	}
 }
 
+// longContent is how much content is looked at word by word before it counts as long.
+const longContent = 64
+
 // badUTF8 returns the index of the first byte that is not UTF-8, or -1.
 func badUTF8(s []byte) int {
-	if utf8.Valid(s) {
+	if vectors && len(s) >= longContent && utf8Bytes(s) || utf8.Valid(s) {
 		return -1
 	}
 	i := 0

@@ -406,7 +406,7 @@ func appendText(dst []byte, s string) (out []byte, ok bool) {
 		return append(out, '"'), true
 	}
 	beyond := false
-	if out, beyond = appendEscaped(append(dst, '"'), s); beyond && !utf8.ValidString(s) {
+	if out, beyond = appendEscaped(append(dst, '"'), s); beyond && !(vectors && len(s) >= longContent && utf8Text(s) || utf8.ValidString(s)) {
 		return dst, false
 	}
 	return append(out, '"'), true
@@ -419,7 +419,7 @@ const longText = 128
 func appendPlain(dst []byte, s string) (out []byte, ok bool) {
 	n := len(dst)
 	if cap(dst)-n < len(s)+8 || len(s) > longText {
-		if !plainText(s) {
+		if !isPlain(s) {
 			return dst, false
 		}
 		return append(dst, s...), true
@@ -449,9 +449,12 @@ func appendPlain(dst []byte, s string) (out []byte, ok bool) {
 	return out, true
 }
 
-// plainText reports whether s is written as it is: ASCII, with nothing to escape.
-func plainText(s string) bool {
+// isPlain reports whether s is written as it is: ASCII, with nothing to escape.
+func isPlain(s string) bool {
 	i := 0
+	if vectors {
+		i = plainText(s)
+	}
 	for ; i+32 <= len(s); i += 32 {
 		p := s[i : i+32]
 		if stop(load64(p[:8]))|stop(load64(p[8:16]))|stop(load64(p[16:24]))|stop(load64(p[24:])) != 0 {
@@ -480,6 +483,13 @@ func appendEscaped(dst []byte, s string) (out []byte, beyond bool) {
 		if len(out)-n < mostOfWord {
 			out = append(out[:n], make([]byte, mostOfWord+(len(s)-i)*9/8)...)
 			out = out[:cap(out)]
+		}
+		if vectors && len(s)-i > longText {
+			written, read, high := escapeBlocks(out[n:], s[i:], &escapes)
+			n, i = n+written, i+read
+			if high {
+				seen = highs
+			}
 		}
 		for i+8 <= len(s) && n+mostOfWord <= len(out) {
 			x := load64(s[i : i+8])
