@@ -306,6 +306,34 @@ func TestATrackerOutlivesItsRequest(t *testing.T) {
 }
 
 // Proves PROG-14.
+func TestTheProgressOfATaskIsFollowedWithoutItsToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := open(t, nil)
+		a, b, over := s.NewTrackerOfTask("A"), s.NewTrackerOfTask("A"), s.NewTrackerOfTask("A")
+		over.Close()
+		if _, err := s.With(session.Track(a)).Call(t.Context(), "roots/list", nil); err == nil {
+			t.Error("the tracker of a task was taken for a request")
+		}
+		for i, related := range []string{`{"taskId":"A"}`, `{"taskId":"B"}`, `{"taskId":"A"}`, `7`, `{"taskId":""}`} {
+			p.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"x","progress":%d,"_meta":{"io.modelcontextprotocol/related-task":%s}}}`, i, related))
+		}
+		synctest.Wait()
+		s.Close()
+		for name, test := range map[string]struct {
+			tracker *session.Tracker
+			want    []float64
+		}{"one": {a, []float64{0, 2}}, "another": {b, []float64{0, 2}}, "one that was closed": {over, nil}, "one of a closed session": {s.NewTrackerOfTask("A"), nil}} {
+			var got []float64
+			for r := range test.tracker.Updates(t.Context()) {
+				got = append(got, r.Value)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", name, diff)
+			}
+		}
+	})
+}
+
 func TestASlowReaderMissesReportsButNotTheLastOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := open(t, nil)

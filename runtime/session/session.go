@@ -70,6 +70,7 @@ type Session struct {
 	busy        int           // requests being served or answered, and calls waiting
 	quiet       chan struct{} // closed when busy is 0; nil if nobody waits for that
 	trackers    map[mcp.ProgressToken]*Tracker
+	ofTasks     []*Tracker          // which have no token
 	replies     []transport.Message // answers of the read loop itself that wait for the transport
 	replying    bool                // a goroutine hands them over
 	replyRoom   sync.Cond           // there is room for replies, or the session is over
@@ -239,8 +240,8 @@ func (s *Session) stop(cause error) {
 	s.replyRoom.Broadcast()
 	s.end(cause)
 	calls := s.takeCalls()
-	trackers := s.trackers
-	s.trackers = nil
+	trackers := append(slices.Collect(maps.Values(s.trackers)), s.ofTasks...)
+	s.trackers, s.ofTasks = nil, nil
 	open := slices.Collect(maps.Values(s.serving)) // there will be no more
 	s.mu.Unlock()
 

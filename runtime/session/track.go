@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"iter"
+	"slices"
 	"sync"
 
 	"github.com/mcpwire/mcpwire/codec"
@@ -23,6 +25,7 @@ const (
 type Tracker struct {
 	s       *Session
 	token   mcp.ProgressToken
+	task    string        // whose reports it receives, whatever their token; "" for those of its token
 	touched chan struct{} // holds one: there was progress
 
 	mu     sync.Mutex
@@ -53,6 +56,21 @@ func (s *Session) NewTrackerFor(token mcp.ProgressToken) (*Tracker, error) {
 	return s.tracker(token), nil
 }
 
+// NewTrackerOfTask returns a Tracker for a task of the peer whose token is not known, as that was created by somebody
+// else. It receives what says that it belongs to the task (MCP tasks, "Associating Task-Related Messages"). It has no
+// token, and [Track] does not take it.
+func (s *Session) NewTrackerOfTask(id string) *Tracker {
+	t := &Tracker{s: s, task: id, touched: make(chan struct{}, 1)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		t.closed = true
+	} else {
+		s.ofTasks = append(s.ofTasks, t)
+	}
+	return t
+}
+
 // tracker returns a new Tracker, closed if the session is over. It is called with mu held.
 func (s *Session) tracker(token mcp.ProgressToken) *Tracker {
 	t := &Tracker{s: s, token: token, touched: make(chan struct{}, 1)}
@@ -70,7 +88,9 @@ func (t *Tracker) Token() mcp.ProgressToken { return t.token }
 // Close ends the tracking. Reports that came before can still be read.
 func (t *Tracker) Close() {
 	t.s.mu.Lock()
-	if t.s.trackers[t.token] == t {
+	if t.task != "" {
+		t.s.ofTasks = slices.DeleteFunc(t.s.ofTasks, func(x *Tracker) bool { return x == t })
+	} else if t.s.trackers[t.token] == t {
 		delete(t.s.trackers, t.token)
 	}
 	t.s.mu.Unlock()
@@ -150,10 +170,20 @@ func (s *Session) progressed(raw json.RawMessage) {
 		s.cfg.Logger.Warn("notification refused", "method", "notifications/progress", "error", err)
 		return
 	}
+	wanted := make([]*Tracker, 0, 2)
 	s.mu.Lock()
-	t := s.trackers[params.ProgressToken]
+	if t := s.trackers[params.ProgressToken]; t != nil {
+		wanted = append(wanted, t)
+	}
+	if params.Meta != nil && params.Meta.RelatedTask != nil {
+		for _, t := range s.ofTasks {
+			if t.task == params.Meta.RelatedTask.TaskID {
+				wanted = append(wanted, t)
+			}
+		}
+	}
 	s.mu.Unlock()
-	if t == nil {
+	if len(wanted) == 0 {
 		s.cfg.Logger.Debug("progress dropped: unknown token", "token", params.ProgressToken.String())
 		return
 	}
@@ -161,7 +191,9 @@ func (s *Session) progressed(raw json.RawMessage) {
 	if params.Message != nil {
 		p.Message = *params.Message
 	}
-	t.put(p)
+	for _, t := range wanted {
+		t.put(p)
+	}
 }
 
 // tracking is the progress of one call.
@@ -180,6 +212,9 @@ func (s *Session) track(ctx context.Context, call *Call) (tracking, error) {
 	}
 	if t.tracker == nil {
 		t.tracker, t.own = s.NewTracker(), true
+	}
+	if t.tracker.task != "" {
+		return t, errors.New("session: the tracker of a task has no token for another request")
 	}
 	call.SetMeta("progressToken", t.tracker.token)
 	if f != nil {

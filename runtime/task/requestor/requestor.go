@@ -156,11 +156,12 @@ func TTL(d time.Duration) Option {
 	return func(o *options) { o.ttl = new(max(d.Milliseconds(), 1)) }
 }
 
-// Progress asks for progress; see [Handle.Progress].
+// Progress asks for progress; see [Handle.Progress]. A handle of a task that was created before receives the reports that
+// say that they belong to the task, if the request that created it has asked for any.
 func Progress() Option { return func(o *options) { o.progress = true } }
 
 // Track receives progress with a tracker of one's own. For a task that was created in an earlier
-// session it is that of [session.Session.NewTrackerFor]. The handle does not close it.
+// session it is that of [session.Session.NewTrackerFor], if its token is known. The handle does not close it.
 func Track(t *session.Tracker) Option { return func(o *options) { o.tracker = t } }
 
 // CallTool calls a tool as a task. The params are not changed.
@@ -315,7 +316,11 @@ func resume[R any](t *Tasks, s *session.Session, id string, read func(json.RawMe
 	for _, opt := range opts {
 		opt(&o)
 	}
-	o.progress = false
+	if o.progress && o.tracker == nil {
+		o.tracker = s.NewTrackerOfTask(id)
+	} else {
+		o.progress = false
+	}
 	h := &Handle[R]{read: read, f: newFollower(t, s, o)}
 	h.f.id = id
 	return h

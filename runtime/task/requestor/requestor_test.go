@@ -337,11 +337,30 @@ func TestResume(t *testing.T) {
 			t.Errorf("result: %v, %v", r, err)
 		}
 		tracker.Close()
-		var values []float64
-		for p := range again.Progress(t.Context()) {
-			values = append(values, p.Value)
+		reported := func(h *requestor.Handle[*mcp.CallToolResult]) (values []float64) {
+			for p := range h.Progress(t.Context()) {
+				values = append(values, p.Value)
+			}
+			return values
 		}
-		equal(t, "progress", []float64{3, 4, 5, 6, 7, 8, 9}, values)
+		equal(t, "progress", []float64{3, 4, 5, 6, 7, 8, 9}, reported(again))
+
+		// Somebody else's task, of which the id is all that is known.
+		h, err = tasks.CallTool(t.Context(), c, render, requestor.Progress())
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5*time.Minute + time.Second)
+		tasks, c = s.connect(nil)
+		foreign, other := tasks.ResumeTool(c, h.ID(), requestor.Progress()), tasks.ResumeTool(c, "another", requestor.Progress())
+		if r, err := foreign.Result(t.Context()); err != nil || content(t, r) != "done" {
+			t.Errorf("result: %v, %v", r, err)
+		}
+		equal(t, "progress", []float64{5, 6, 7, 8, 9}, reported(foreign))
+		if _, err := other.Result(t.Context()); err == nil {
+			t.Error("a task that there is not has a result")
+		}
+		equal(t, "progress of another task", 0, len(reported(other)))
 		equal(t, "state", mcp.TaskStatusCompleted, func() mcp.TaskStatus { state, _ := again.Refresh(t.Context()); return state.Status }())
 	})
 }
