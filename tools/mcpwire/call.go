@@ -11,8 +11,9 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
-	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
+	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/console"
 )
 
 // call is the command call.
@@ -151,21 +152,43 @@ func (c *caller) asTask(ctx context.Context, server, name string, args any) (*mc
 	if h.ID() != "" {
 		c.console.Line("task %s", h.ID())
 	}
-	return c.follow(ctx, server, h)
+	return c.follow(ctx, server, h, onConsole{c.console})
 }
 
+// viewer shows what becomes of a task. Its methods are called by several goroutines.
+type viewer interface {
+	state(mcp.Task)
+	progress(session.Progress)
+}
+
+// onConsole is a viewer for people.
+type onConsole struct{ *console.Console }
+
+func (v onConsole) progress(p session.Progress) { v.Progress(p) }
+
+func (v onConsole) state(t mcp.Task) {
+	line := string(t.Status)
+	if t.StatusMessage != nil && *t.StatusMessage != "" {
+		line += ": " + *t.StatusMessage
+	}
+	v.Line("%s", line)
+}
+
+// lastWords is how long a task that is over may take to tell its last state.
+const lastWords = 2 * time.Second
+
 // follow shows how a task goes on, and returns its result, or errFaults if the user has left it alone.
-func (r *remote) follow(ctx context.Context, server string, h *requestor.Handle[*mcp.CallToolResult]) (*mcp.CallToolResult, error) {
+func (r *remote) follow(ctx context.Context, server string, h *requestor.Handle[*mcp.CallToolResult], view viewer) (*mcp.CallToolResult, error) {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer cancel()
-	group.Go(func() {
+	group.Go(func() { // as the others, ends with work, or with the task
 		for p := range h.Progress(work) {
-			r.console.Progress(p)
+			view.progress(p)
 		}
 	})
-	group.Go(func() { r.states(work, h) })
+	group.Go(func() { states(work, h, view) })
 	type outcome struct {
 		result *mcp.CallToolResult
 		err    error
@@ -175,42 +198,54 @@ func (r *remote) follow(ctx context.Context, server string, h *requestor.Handle[
 		result, err := h.Result(work)
 		over <- outcome{result, err}
 	})
+	finish := func(out outcome) (*mcp.CallToolResult, error) {
+		defer time.AfterFunc(lastWords, cancel).Stop()
+		group.Wait()
+		return out.result, out.err
+	}
 	select {
 	case out := <-over:
-		return out.result, out.err
+		return finish(out)
 	case <-ctx.Done():
 	}
-	switch r.offer(work, h.ID()) {
-	case wait:
-		out := <-over
-		return out.result, out.err
-	case cancelTask:
-		if _, err := h.Cancel(work); err != nil {
-			return nil, err
+	asking, stop := context.WithCancel(work)
+	defer stop()
+	choice := make(chan int, 1)
+	group.Go(func() { choice <- r.offer(asking, h.ID()) })
+	select {
+	case out := <-over:
+		stop()
+		return finish(out)
+	case what := <-choice:
+		switch what {
+		case wait:
+			return finish(<-over)
+		case cancelTask:
+			if _, err := h.Cancel(work); err != nil {
+				return nil, err
+			}
+			return nil, fmt.Errorf("task %s is cancelled", h.ID())
 		}
-		return nil, fmt.Errorf("task %s: %w", h.ID(), task.ErrCancelled)
 	}
 	r.console.Line("task %s goes on; to come back:\n  mcpwire task watch %s %s", h.ID(), quoted(server), h.ID())
 	return nil, errFaults
 }
 
-// states tells of the states of a task that is not over, as they change.
-func (r *remote) states(ctx context.Context, h *requestor.Handle[*mcp.CallToolResult]) {
-	last := ""
+// states tells of the states of a task, as they change.
+func states(ctx context.Context, h *requestor.Handle[*mcp.CallToolResult], view viewer) {
+	var last mcp.Task
 	for state, err := range h.Updates(ctx) {
 		if err != nil {
 			return // Result says it, too
 		}
-		line := string(state.Status)
-		if state.StatusMessage != nil && *state.StatusMessage != "" {
-			line += ": " + *state.StatusMessage
+		if state.Status != last.Status || !equal(state.StatusMessage, last.StatusMessage) {
+			view.state(state)
 		}
-		if line != last && !(last == "" && line == string(mcp.TaskStatusWorking)) {
-			r.console.Line("%s", line)
-		}
-		last = line
+		last = state
 	}
 }
+
+func equal(a, b *string) bool { return a == b || a != nil && b != nil && *a == *b }
 
 // What to do about a task after Ctrl-C.
 const (

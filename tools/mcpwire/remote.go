@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/mattn/go-shellwords"
 
@@ -37,6 +38,7 @@ type remote struct {
 	roots   values
 
 	streams
+	lines   sync.Mutex // held while a line is written that others may come between
 	console *console.Console
 	*client.Client
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/bolt"
+	"github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
@@ -96,6 +97,7 @@ func toolOf(req *session.Request) (p mcp.CallToolRequestParams) {
 type fixture struct {
 	ended   chan struct{} // never closed: slow waits for it
 	visited bool
+	step    chan struct{} // steps takes one from it before each report, and before the end
 }
 
 func (f *fixture) handle(ctx context.Context, req *session.Request) (codec.Encoder, error) {
@@ -105,6 +107,7 @@ func (f *fixture) handle(ctx context.Context, req *session.Request) (codec.Encod
 			{"name":"echo","title":"Echo","description":"Says it.\nAgain.","inputSchema":{"type":"object","required":["n"],"properties":{"n":{"type":"integer","description":"a number"},"s":{"type":"string"},"any":{}}},"execution":{"taskSupport":"optional"}},
 			{"name":"ask","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}},
 			{"name":"slow","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}},
+			{"name":"steps","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}},
 			{"name":"fail","inputSchema":{"type":"object"}},
 			{"name":"sign","inputSchema":{"type":"object"}}]}`), nil
 	case "resources/list":
@@ -146,6 +149,18 @@ func (f *fixture) call(ctx context.Context, p mcp.CallToolRequestParams) (codec.
 		case <-f.ended:
 		}
 		return nil, context.Cause(ctx)
+	case "steps":
+		for i := range 3 {
+			select {
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			case <-f.step:
+			}
+			if i < 2 {
+				peer.Report(session.Progress{Value: float64(i + 1), Total: new(2.0), Message: fmt.Sprint("step ", i+1)})
+			}
+		}
+		return said("done"), nil
 	case "sign":
 		if !f.visited {
 			f.visited = true
@@ -217,7 +232,7 @@ func TestServersAreTalkedTo(t *testing.T) {
 		{line: "call -- SERVER sign", input: "yes\n", out: "{\n  \"in\": true\n}\n", errs: []string{"https://x.example/in"}},
 		{line: "call -- SERVER sign", input: "no\n", code: exitFault, errs: []string{"sign in"}},
 		{line: "tools -- SERVER", out: "echo  Echo (as a task: optional)\n    Says it.\n    Again.\n    any=  (anything)\n    n=  (integer, required) a number\n    s=  (string)\n" +
-			"ask  ask (as a task: optional)\nslow  slow (as a task: required)\nfail\nsign\n"},
+			"ask  ask (as a task: optional)\nslow  slow (as a task: required)\nsteps  steps (as a task: optional)\nfail\nsign\n"},
 		{line: "resources -- SERVER", out: "x:a  A\n    First.\nx:{t}  t\n"},
 		{line: "resources -json -- SERVER", out: `{"description":"First.","name":"a","title":"A","uri":"x:a"}` + "\n" + `{"name":"t","uriTemplate":"x:{t}"}` + "\n"},
 		{line: "prompts -- SERVER", out: "greet\n    who=  (text, required) whom\n    how=  (text)\n"},
@@ -302,6 +317,60 @@ func TestATaskIsLeftAloneAndComeBackTo(t *testing.T) {
 		if code, out, errs := p.run(t.Context(), "", "task "+verb+" -- SERVER "+m[1]); code != exitOK || out != `{"n":1}`+"\n" {
 			t.Errorf("%s: exit %d, output %q, errors:\n%s", verb, code, out, errs)
 		}
+	}
+}
+
+// answering is an output that calls a function for each line.
+type answering struct {
+	strings.Builder
+	line func(string)
+}
+
+func (a *answering) Write(b []byte) (int, error) {
+	a.line(string(b))
+	return a.Builder.Write(b)
+}
+
+// The progress of a task is seen from elsewhere than where it was created.
+func TestATaskIsWatched(t *testing.T) {
+	for _, test := range []struct{ name, out, errs string }{
+		{"-json", `^{"task":{[^\n]*"status":"working"[^\n]*}}
+{"progress":{"progress":1,"total":2,"message":"step 1"}}
+{"progress":{"progress":2,"total":2,"message":"step 2"}}
+{"task":{[^\n]*"status":"completed"[^\n]*}}
+{"result":{[^\n]*"content":\[{"type":"text","text":"done"}\]}}
+$`, "^$"},
+		{"-json=false", "^done\n$", "^working\n 50 % step 1\n100 % step 2\ncompleted\n$"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			manager, err := task.New(t.Context(), task.Config{Store: memory.New()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer manager.Close(context.Background())
+			f := &fixture{step: make(chan struct{}, 3)}
+			handler := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) {
+				serveFixture(conn, f.handle, manager)
+			}, streamable.HandlerOptions{})
+			defer handler.Close()
+			s := httptest.NewServer(handler)
+			defer s.Close()
+
+			ctx, interrupt := context.WithCancel(t.Context())
+			created := &watcher{text: "task ", then: interrupt}
+			run(ctx, streams{strings.NewReader(""), new(strings.Builder), created}, []string{"call", "-task", s.URL, "steps"})
+			id, _, _ := strings.Cut(strings.TrimPrefix(created.String(), "task "), "\n")
+			goOn := func(line string) { // with what comes next, once this is seen
+				if strings.Contains(line, "working") || strings.Contains(line, "step") {
+					f.step <- struct{}{}
+				}
+			}
+			out, errs := &answering{line: goOn}, &answering{line: goOn}
+			code := run(t.Context(), streams{strings.NewReader(""), out, errs}, []string{"task", "watch", test.name, s.URL, id})
+			if code != exitOK || !regexp.MustCompile(test.out).MatchString(out.String()) || !regexp.MustCompile(test.errs).MatchString(errs.String()) {
+				t.Errorf("exit %d, output:\n%s\nerrors:\n%s", code, out, errs)
+			}
+		})
 	}
 }
 

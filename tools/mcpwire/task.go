@@ -5,22 +5,30 @@ import (
 	"flag"
 	"fmt"
 
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 )
 
 // taskCommands are the commands about tasks.
 func taskCommands() []command {
 	return []command{
-		taskCommand("list", "list the tasks that a server has for you", (*remote).listTasks),
-		taskCommand("get", "show the state of a task", (*remote).getTask),
-		taskCommand("watch", "follow a task to its end, answer its questions, and write its result", (*remote).watchTask),
-		taskCommand("result", "wait for a task in silence and write its result", (*remote).taskResult),
-		taskCommand("cancel", "cancel a task", (*remote).cancelTask),
+		taskCommand("list", "list the tasks that a server has for you", "", (*remote).listTasks),
+		taskCommand("get", "show the state of a task", "", (*remote).getTask),
+		taskCommand("watch", "follow a task to its end, with its progress and its questions, and write its result", `
+Shows each state, and the progress if the call that created the task has asked for it, as "call" does.
+With -json each of them is a line on standard output: {"task":…}, {"progress":…}, and in the end
+{"result":…}. Ctrl-C offers to cancel the task or to leave it alone.
+`, (*remote).watchTask),
+		taskCommand("result", "wait for a task in silence and write its result", "", (*remote).taskResult),
+		taskCommand("cancel", "cancel a task", "", (*remote).cancelTask),
 	}
 }
 
 // taskCommand is the command task VERB.
-func taskCommand(verb, short string, run func(r *remote, ctx context.Context, server, id string) error) command {
+func taskCommand(verb, short, more string, run func(r *remote, ctx context.Context, server, id string) error) command {
 	id, want, example := " ID", 2, " 7f3a"
 	if verb == "list" {
 		id, want, example = "", 1, ""
@@ -31,7 +39,7 @@ func taskCommand(verb, short string, run func(r *remote, ctx context.Context, se
 		short: short,
 		help: `
 Talks with a server about tasks, which "mcpwire call -task" has created: ` + short + `.
-` + serverHelp + `
+` + more + serverHelp + `
 Example:
 
   mcpwire task ` + verb + ` https://example.com/mcp` + example + `
@@ -87,12 +95,50 @@ func (r *remote) getTask(ctx context.Context, _, id string) error {
 }
 
 func (r *remote) watchTask(ctx context.Context, server, id string) error {
-	result, err := r.follow(ctx, server, r.ResumeTool(id))
+	var view viewer = onConsole{r.console}
+	if r.json {
+		view = asLines{r}
+	}
+	result, err := r.follow(ctx, server, r.ResumeTool(id, requestor.Progress()), view)
 	if err != nil {
 		return err
 	}
 	r.console.Finish()
-	return r.result(result)
+	if !r.json {
+		return r.result(result)
+	}
+	if err := r.named("result", result); err != nil {
+		return err
+	}
+	if result.IsError != nil && *result.IsError {
+		return errFaults
+	}
+	return nil
+}
+
+// asLines is a viewer for scripts. That a line cannot be written shows with the last one.
+type asLines struct{ r *remote }
+
+func (v asLines) state(t mcp.Task) { v.r.named("task", &t) }
+
+func (v asLines) progress(p session.Progress) {
+	v.r.named("progress", value.Of(struct {
+		Progress float64  `json:"progress"`
+		Total    *float64 `json:"total,omitempty"`
+		Message  string   `json:"message,omitempty"`
+	}{p.Value, p.Total, p.Message}))
+}
+
+// named writes a line of JSON: an object with one member. It may be called by several goroutines.
+func (r *remote) named(name string, v codec.Encoder) error {
+	text, err := codec.Marshal(v)
+	if err != nil {
+		return err
+	}
+	r.lines.Lock()
+	defer r.lines.Unlock()
+	_, err = fmt.Fprintf(r.out, "{%q:%s}\n", name, text)
+	return err
 }
 
 func (r *remote) taskResult(ctx context.Context, _, id string) error {
