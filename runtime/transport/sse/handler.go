@@ -106,8 +106,8 @@ func (h *Handler) stream(ctx context.Context, w http.ResponseWriter, r *http.Req
 	}
 	principal, _ := transport.Principal(ctx)
 	c := newConn(principal, h.o)
-	if !h.add(id, c) {
-		guard.Refuse(w, http.StatusServiceUnavailable, jsonrpc.CodeInternalError, "too many connections")
+	if err := h.add(id, c); err != nil {
+		refuse(w, err)
 		return
 	}
 	defer h.remove(id)
@@ -148,25 +148,42 @@ func (h *Handler) take(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	if !ok {
 		return
 	}
-	err := c.in.Put(r.Context(), transport.Message{Text: text, Context: ctx})
+	if err := c.in.Put(r.Context(), transport.Message{Text: text, Context: ctx}); err != nil {
+		refuse(w, err)
+		return
+	}
+	w.WriteHeader(http.StatusAccepted)
+}
+
+// Why there is no connection.
+var (
+	errClosed  = errors.New("the server is shutting down")
+	errTooMany = errors.New("too many connections")
+)
+
+// refuse answers a request that was not taken because of err.
+func refuse(w http.ResponseWriter, err error) {
 	switch {
-	case err == nil:
-		w.WriteHeader(http.StatusAccepted)
 	case errors.Is(err, transport.ErrClosed):
 		guard.Refuse(w, http.StatusNotFound, jsonrpc.CodeInvalidRequest, "no such session")
+	case errors.Is(err, errTooMany), errors.Is(err, transport.ErrStalled):
+		guard.Refuse(w, http.StatusTooManyRequests, jsonrpc.CodeInternalError, err.Error())
 	default:
-		guard.Refuse(w, http.StatusServiceUnavailable, jsonrpc.CodeInternalError, "too many messages wait")
+		guard.Refuse(w, http.StatusServiceUnavailable, jsonrpc.CodeInternalError, err.Error())
 	}
 }
 
-func (h *Handler) add(id string, c *conn) (ok bool) {
+func (h *Handler) add(id string, c *conn) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.closed || len(h.conns) >= h.o.MaxStreams {
-		return false
+	switch {
+	case h.closed:
+		return errClosed
+	case len(h.conns) >= h.o.MaxStreams:
+		return errTooMany
 	}
 	h.conns[id] = c
-	return true
+	return nil
 }
 
 func (h *Handler) remove(id string) {

@@ -253,7 +253,7 @@ func TestHandlerRefuses(t *testing.T) {
 		{"a foreign page", to, ping, []string{"Authorization", "ann", "Origin", "http://evil.example"}, 403},
 		{"too long", to, strings.Repeat("x", 200), []string{"Authorization", "ann"}, 413},
 		{"another type", to, ping, []string{"Authorization", "ann", "Content-Type", "text/plain"}, 415},
-		{"more than is read", to, ping, []string{"Authorization", "ann"}, 503},
+		{"more than is read", to, ping, []string{"Authorization", "ann"}, 429},
 	} {
 		status, body := post(t, test.url, test.text, test.header...)
 		m, err := jsonrpc.Parse([]byte(body))
@@ -274,12 +274,28 @@ func TestHandlerRefuses(t *testing.T) {
 	if resp, _ := open(t, u, "Authorization", "bob"); resp.StatusCode != 200 {
 		t.Errorf("a second stream: status %d", resp.StatusCode)
 	}
-	if resp, _ := open(t, u, "Authorization", "ann"); resp.StatusCode != 503 {
-		t.Errorf("one stream too many: status %d", resp.StatusCode)
+	if resp, _ := open(t, u, "Authorization", "ann"); resp.StatusCode != 429 || resp.Header.Get("Retry-After") == "" {
+		t.Errorf("one stream too many: status %d, header %v", resp.StatusCode, resp.Header)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), "DELETE", u, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "ann")
+	resp, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != 405 || resp.Header.Get("Allow") != "GET, POST" {
+		t.Errorf("another method: status %d, header %v", resp.StatusCode, resp.Header)
 	}
 	h.Close()
 	if next() != "" {
 		t.Error("the stream goes on")
+	}
+	if resp, _ := open(t, u, "Authorization", "ann"); resp.StatusCode != 503 {
+		t.Errorf("after the end: status %d", resp.StatusCode)
 	}
 }
 

@@ -28,6 +28,9 @@
 // events that are kept, sessions, and streams ([HandlerOptions], [MemoryOptions]). When events are dropped that a
 // client still wants, it gets those that are left.
 //
+// What comes in front of a message is for the [http.Server] to limit, by its ReadHeaderTimeout and MaxHeaderBytes. Its
+// other timeouts do not end streams.
+//
 // # Who may use a server
 //
 // See [HandlerOptions]. Without options, pages of other sites may not, nor may those that make their own name lead

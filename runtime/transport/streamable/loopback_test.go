@@ -66,6 +66,34 @@ func TestServerSlowMessage(t *testing.T) {
 	}
 }
 
+// What comes in front of a message is for the http.Server to limit, which can do so without harm to streams.
+func TestServerHeaders(t *testing.T) {
+	const timeout = 50 * time.Millisecond
+	s := serveLoopback(t, streamable.HandlerOptions{StreamAfter: -1}, func(server *http.Server) {
+		server.ReadHeaderTimeout, server.MaxHeaderBytes = timeout, 8<<10
+	})
+	id := s.opened(hello)
+	standing := s.events("GET", "", "MCP-Session-Id", id)
+	conn, err := s.http.Transport.(*http.Transport).DialContext(t.Context(), "tcp", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprint(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Slow: ") // and nothing more
+	if _, err := conn.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("a client that sends its header slowly: %v", err)
+	}
+	response := s.do("POST", call(1, "echo"), "MCP-Session-Id", id, "X-Long", strings.Repeat("x", 16<<10))
+	response.Body.Close()
+	if response.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("a long header: status %d", response.StatusCode)
+	}
+	s.changeList()
+	if got := standing.message(); got != listChanged {
+		t.Errorf("the standing stream: %s", got)
+	}
+}
+
 // The timeouts of an http.Server are for exchanges that are short. They do not end streams.
 func TestServerStreamsOutliveTimeouts(t *testing.T) {
 	const timeout = 100 * time.Millisecond

@@ -3,6 +3,7 @@ package streamable_test
 import (
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
@@ -292,6 +295,69 @@ func TestServerLimits(t *testing.T) {
 			t.Errorf("delete: %d", got)
 		}
 		s.opened(hello)
+	})
+}
+
+// Without sessions, what is limited is how many requests are served at once.
+func TestServerLimitsRequestsWithoutSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{Stateless: true, MaxSessions: 1, StreamAfter: -1})
+		stream := s.events("POST", call(1, "wait"))
+		<-s.tools.started
+		if got := s.status("POST", call(2, "echo")); got != 429 {
+			t.Errorf("a request too many: %d", got)
+		}
+		close(s.tools.release)
+		if diff := cmp.Diff([]string{result(1)}, stream.messages()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		synctest.Wait()
+		if got := s.status("POST", call(2, "echo")); got != 200 {
+			t.Errorf("after that: %d", got)
+		}
+	})
+}
+
+// A session that reads nothing does not keep more than it may.
+func TestServerLimitsWhatWaitsForASession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conns := make(chan transport.Conn, 1)
+		handler := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { conns <- conn },
+			streamable.HandlerOptions{MaxQueue: 1000, StallTimeout: time.Second})
+		defer handler.Close()
+		post := func(text string, header ...string) *httptest.ResponseRecorder {
+			r := httptest.NewRequest("POST", "/", strings.NewReader(text))
+			r.Header.Set("Content-Type", "application/json")
+			for i := 0; i < len(header); i += 2 {
+				r.Header.Set(header[i], header[i+1])
+			}
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, r)
+			return w
+		}
+		opened := make(chan *httptest.ResponseRecorder, 1)
+		go func() { opened <- post(hello) }() // ends with the answer below
+		conn := <-conns
+		m, err := conn.Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = conn.Write(m.Context, transport.Message{For: codec.IntScalar(0), Answer: true, Text: []byte(
+			`{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := (<-opened).Header().Get("MCP-Session-Id")
+		var got []int
+		for range 20 {
+			w := post(ready, "MCP-Session-Id", id)
+			if got = append(got, w.Code); w.Code == 429 {
+				break
+			}
+		}
+		if len(got) < 2 || got[0] != 202 || got[len(got)-1] != 429 {
+			t.Errorf("answered with %d", got)
+		}
 	})
 }
 
