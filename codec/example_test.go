@@ -109,3 +109,74 @@ func ExampleExtra() {
 	// w 4
 	// {"x":1,"y":2,"z":"three"}
 }
+
+// A value is read without a type for it.
+func ExampleNewReader() {
+	r := codec.NewReader([]byte(`{"name": "Oslo", "degrees": [4, 5.5], "country": {"code": "NO"}}`), codec.MaxDepth(8))
+	r.Object()
+	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+		switch string(name) {
+		case "name":
+			fmt.Println("name:", r.Text())
+		case "degrees":
+			for r.Array(); r.More(); {
+				v, exact := r.Float()
+				fmt.Println("degrees:", v, exact)
+			}
+		default:
+			fmt.Println("not known:", string(r.Raw()))
+		}
+	}
+	r.End()
+	fmt.Println(r.Err()) // of all that was read
+	// Output:
+	// name: Oslo
+	// degrees: 4 true
+	// degrees: 5.5 true
+	// not known: {"code": "NO"}
+	// <nil>
+}
+
+func ExampleNewWriter() {
+	w := codec.NewWriter([]byte("data: "))
+	start := w.Begin()
+	w.KeyText(`,"name":"`, "Oslo") // with the quote in front of the text
+	w.Key(`,"degrees":`)
+	w.BeginArray()
+	for _, v := range []int64{4, 5} {
+		w.Elem()
+		w.Int(v)
+	}
+	w.EndArray()
+	w.End(start, codec.Extra{})
+	fmt.Println(string(w.Bytes()), w.Err())
+	// Output:
+	// data: {"name":"Oslo","degrees":[4,5]} <nil>
+}
+
+func ExampleUnmarshalFunc() {
+	points, err := codec.UnmarshalFunc([]byte(`{"home": {"x": 1, "y": 2}}`), codec.DecodeMap[point])
+	fmt.Println(points["home"].X, points["home"].Y, err)
+	// Output:
+	// 1 2 <nil>
+}
+
+func ExampleLocate() {
+	text := []byte("{\n  \"list\": [1, {\"a/b\": true}]\n}")
+	at, ok := codec.Locate(text, "/list/1/a~1b")
+	line, column := codec.Position(text, at)
+	fmt.Println(ok, line, column, string(text[at:at+4]))
+	// Output:
+	// true 2 23 true
+}
+
+// Ids and progress tokens are scalars: strings or integers, which can be keys of a map and keep what they are.
+func ExampleScalar() {
+	seen := map[codec.Scalar]bool{codec.IntScalar(7): true}
+	for _, id := range []codec.Scalar{codec.IntScalar(7), codec.StringScalar("7")} {
+		fmt.Println(id, seen[id])
+	}
+	// Output:
+	// 7 true
+	// "7" false
+}

@@ -167,3 +167,93 @@ func ExampleDispatchServer() {
 	// {"content":[{"type":"text","text":"42"}]}
 	// -32602
 }
+
+// What a method is, and which revisions have it.
+func ExampleLookupMethod() {
+	m, ok := mcp.LookupMethod("tools/call")
+	fmt.Println(ok, m.Params, m.Result, m.Task, m.From == mcp.FromClient)
+	m, _ = mcp.LookupMethod("tasks/get")
+	fmt.Println(m.In(mcp.Revision20250618), m.In(mcp.Revision20251125))
+	// Output:
+	// true CallToolRequestParams CallToolOutcome true true
+	// false true
+}
+
+// An answer does not say what it answers: the method has to be known.
+func ExampleDecodeResponse() {
+	m, err := mcp.DecodeResponse("resources/read", []byte(`{"jsonrpc":"2.0","id":7,"result":{"contents":[{"uri":"note://1","text":"milk"}]}}`))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	result := m.Payload.(*mcp.ReadResourceResult)
+	fmt.Println(m.ID, result.Contents[0].(*mcp.TextResourceContents).Text)
+	// Output:
+	// 7 milk
+}
+
+// A recorder has both directions of a connection, so that answers take the type of what they answer.
+func ExampleConversation() {
+	var talk mcp.Conversation
+	for _, m := range []struct {
+		from mcp.Direction
+		text string
+	}{
+		{mcp.FromClient, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`},
+		{mcp.FromServer, `{"jsonrpc":"2.0","id":1,"method":"roots/list"}`},
+		{mcp.FromServer, `{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}`},
+		{mcp.FromClient, `{"jsonrpc":"2.0","id":1,"result":{"roots":[]}}`},
+	} {
+		typed, err := talk.DecodeFrom(m.from, []byte(m.text))
+		fmt.Printf("%T %v\n", typed.Payload, err)
+	}
+	// Output:
+	// <nil> <nil>
+	// <nil> <nil>
+	// *mcp.ListToolsResult <nil>
+	// *mcp.ListRootsResult <nil>
+}
+
+// local is a [jsonrpc.Caller] that answers itself.
+type local struct{}
+
+func (local) Call(ctx context.Context, method string, params codec.Encoder) (json.RawMessage, error) {
+	text, err := codec.Marshal(params)
+	if err != nil {
+		return nil, err
+	}
+	result, err := mcp.DispatchServer(ctx, adder{}, mcp.Revision20251125, method, text)
+	if err != nil {
+		return nil, err
+	}
+	return codec.Marshal(result)
+}
+
+// Typed calls over whatever moves requests; package runtime/session has a Caller for connections.
+func ExampleToServer() {
+	server := mcp.ToServer{Caller: local{}}
+	outcome, err := server.CallTool(context.Background(), &mcp.CallToolRequestParams{Name: "add", Arguments: json.RawMessage(`{"numbers":[1,2]}`)})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	switch result := outcome.(type) {
+	case *mcp.CallToolResult:
+		fmt.Println(result.Content[0].(*mcp.TextContent).Text)
+	case *mcp.CreateTaskResult:
+		fmt.Println("task", result.Task.TaskID)
+	}
+	// Output:
+	// 3
+}
+
+// The type of a definition, by its name.
+func ExampleNew() {
+	v := mcp.New("Tool")
+	err := codec.Unmarshal([]byte(`{"name":"add","inputSchema":{"type":"object"}}`), v)
+	fmt.Printf("%T %s %v\n", v, v.(*mcp.Tool).Name, err)
+	fmt.Println(mcp.New("Hammer"))
+	// Output:
+	// *mcp.Tool add <nil>
+	// <nil>
+}

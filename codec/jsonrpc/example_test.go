@@ -1,6 +1,8 @@
 package jsonrpc_test
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 
 	"github.com/mcpwire/mcpwire/codec"
@@ -36,4 +38,87 @@ func ExampleMessage() {
 	fmt.Println(string(out), err)
 	// Output:
 	// {"jsonrpc":"2.0","id":"a","error":{"code":-32601,"message":"no such method"}} <nil>
+}
+
+func ExampleNewRequest() {
+	m := jsonrpc.NewRequest(codec.IntScalar(1), "tools/call", []byte(`{"name":"add"}`))
+	out, err := m.AppendJSON(nil)
+	fmt.Println(string(out), err)
+	// Output:
+	// {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add"}} <nil>
+}
+
+// Revision 2025-03-26 alone has batches.
+func ExampleParseBatch() {
+	text := []byte(`[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"1.0","id":2,"method":"ping"}]`)
+	if !jsonrpc.IsBatch(text) {
+		return
+	}
+	items, err := jsonrpc.ParseBatch(text)
+	if err != nil {
+		fmt.Println(err) // the whole is no batch
+	}
+	var answers []jsonrpc.Message
+	for _, item := range items {
+		if item.Err != nil {
+			answers = append(answers, jsonrpc.NewErrorResponse(item.Message.ID, &jsonrpc.Error{Code: jsonrpc.CodeOf(item.Err), Message: "no request"}))
+			continue
+		}
+		answers = append(answers, jsonrpc.NewResponse(item.Message.ID, []byte(`{}`)))
+	}
+	out, err := jsonrpc.AppendBatch(nil, answers)
+	fmt.Println(string(out), err)
+	// Output:
+	// [{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","id":2,"error":{"code":-32600,"message":"no request"}}] <nil>
+}
+
+// greeting has one member.
+type greeting struct{ text string }
+
+func (g *greeting) DecodeJSON(r *codec.Reader) {
+	for r.Object(); r.More(); {
+		if r.Key() == "text" {
+			g.text = r.Text()
+		} else {
+			r.Skip()
+		}
+	}
+}
+
+func (g *greeting) EncodeJSON(w *codec.Writer) {
+	start := w.Begin()
+	w.KeyText(`,"text":"`, g.text)
+	w.End(start, codec.Extra{})
+}
+
+// local is a [jsonrpc.Caller] without a wire: what it calls is here.
+type local struct{}
+
+func (local) Call(ctx context.Context, method string, params codec.Encoder) (json.RawMessage, error) {
+	if method != "greet" {
+		return nil, jsonrpc.MethodNotFound(method)
+	}
+	text, err := codec.Marshal(params)
+	if err != nil {
+		return nil, err
+	}
+	result, err := jsonrpc.Serve(ctx, text, false, func(_ context.Context, p *greeting) (*greeting, error) {
+		return &greeting{"Hello, " + p.text + "!"}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return codec.Marshal(result)
+}
+
+// A method with types of one's own: Serve on the side that answers, CallInto on the one that asks.
+func ExampleServe() {
+	ctx := context.Background()
+	result, err := jsonrpc.CallInto(ctx, local{}, "greet", &greeting{"Ada"}, new(greeting))
+	fmt.Println(result.text, err)
+	_, err = jsonrpc.CallInto(ctx, local{}, "curse", nil, new(greeting))
+	fmt.Println(err)
+	// Output:
+	// Hello, Ada! <nil>
+	// jsonrpc: method not found: curse (code -32601)
 }

@@ -1,6 +1,7 @@
 package value_test
 
 import (
+	"encoding/json"
 	"fmt"
 
 	"github.com/mcpwire/mcpwire/codec"
@@ -25,4 +26,17 @@ func Example() {
 	// Oslo 10 <nil>
 	// json: /count: want integer, got string (line 1, column 27, offset 26)
 	// {"city":"Oslo","degrees":[4,5.5]} <nil>
+}
+
+// A tool reads its arguments, which came in a message that was decoded.
+func ExampleDecode() {
+	arguments := json.RawMessage(`{"city": "Oslo", "days": 3.0}`)
+	var in struct {
+		City string `json:"city"`
+		Days int    `json:"days"`
+	}
+	err := value.Decode(arguments, &in)
+	fmt.Println(in, err)
+	// Output:
+	// {Oslo 3} <nil>
 }
