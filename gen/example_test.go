@@ -1,0 +1,42 @@
+package gen_test
+
+import (
+	"fmt"
+	"log"
+
+	"github.com/mcpwire/mcpwire/gen"
+	"github.com/mcpwire/mcpwire/schema"
+)
+
+// The types of one revision in a package of one's own, with the documentation of this project.
+func ExampleGenerate() {
+	src, err := schema.Read("2025-11-25")
+	if err != nil {
+		log.Fatal(err)
+	}
+	docs, err := schema.ReadDocs()
+	if err != nil {
+		log.Fatal(err)
+	}
+	out, err := gen.Generate(gen.Config{
+		Package: "mcp1125",
+		Docs:    docs,
+		Schemas: []gen.Schema{{Revision: "2025-11-25", File: "schema.json", Src: src}},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, f := range out.Files {
+		fmt.Println(f.Name)
+	}
+	// Output:
+	// types.go
+	// enums.go
+	// unions.go
+	// decode.go
+	// encode.go
+	// marshal.go
+	// methods.go
+	// handlers.go
+	// validate.go
+}
