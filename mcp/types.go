@@ -3559,9 +3559,9 @@ type UntitledSingleSelectEnumSchema struct {
 	Extra codec.Extra
 }
 
-// CreateMessageResultContent is the value of content of CreateMessageResult. Holds the
-// generated content: a block of text, an image or, from 2025-03-26 on, sound. From
-// 2025-11-25 on it can be a list of blocks, tool calls among them.
+// SamplingContent is the value of content of CreateMessageResult. Holds the generated
+// content: a block of text, an image or, from 2025-03-26 on, sound. From 2025-11-25 on it
+// can be a list of blocks, tool calls among them.
 //
 // It is encoded as a list if List is set or Items does not hold exactly one element.
 type SamplingContent struct {

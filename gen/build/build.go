@@ -763,6 +763,7 @@ func (b *builder) oneOrMany(n *merge.Union, flat []variant, s scope) (ir.Type, e
 	if err != nil {
 		return nil, err
 	}
+	s.name = name
 	t, err := b.elem(elem, scope{def: s.def, path: s.path + "[]", at: s.at + "[]", name: name + "Item", in: s.in})
 	if err != nil {
 		return nil, err
