@@ -2,18 +2,27 @@ package server_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/form"
 	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	store "github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
+	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/memory"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
 // converse connects a client with a server in this process. A server of its own runs over stdio.Server or under a
@@ -199,4 +208,212 @@ func ExampleElicit() {
 	// Output:
 	// Where to?
 	// It is on its way to 12 St James's Square. <nil>
+}
+
+// A tool whose schema is the author's own, and which makes its result itself.
+func ExampleServer_AddRawTool() {
+	ctx := context.Background()
+	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "archive", Version: "1"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+	_, err = s.AddRawTool(mcp.Tool{Name: "keep", InputSchema: mcp.ToolInputSchema{
+		Properties: json.RawMessage(`{"what":{"type":"string","minLength":1}}`), Required: []string{"what"},
+	}}, func(ctx context.Context, c *server.Call, arguments json.RawMessage) (*mcp.CallToolResult, error) {
+		return server.Content(&mcp.TextContent{Text: "kept " + string(arguments)}, &mcp.ResourceLink{Name: "it", URI: "archive:///1"}), nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	c := converse(ctx, s)
+	defer c.Close()
+	for _, arguments := range []string{`{"what":"x","why":1.0}`, `{"what":""}`} {
+		result, err := c.CallTool(ctx, "keep", json.RawMessage(arguments))
+		fmt.Println(result.Content[0].(*mcp.TextContent).Text, err)
+	}
+	// Output:
+	// kept {"what":"x","why":1.0} <nil>
+	// The arguments do not comply with the input schema of this tool.
+	// /what: minLength: got 0, want 1 <nil>
+}
+
+// A resource that changes, and goes.
+func ExampleServer_AddResource() {
+	ctx := context.Background()
+	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "clock", Version: "1"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+	hour := 9
+	handle, err := s.AddResource(mcp.Resource{Name: "hour", URI: "clock:///hour"},
+		func(ctx context.Context, c *server.Call, r server.Resource) ([]mcp.AnyResourceContents, error) {
+			return server.TextContents(fmt.Sprint(hour)), nil
+		})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	c := converse(ctx, s)
+	defer c.Close()
+	result, err := c.ReadResource(ctx, "clock:///hour")
+	fmt.Println(result.Contents[0].(*mcp.TextResourceContents).Text, err)
+	hour++
+	s.ResourceUpdated("clock:///hour") // tells those who have subscribed to it
+	fmt.Println(handle.Change(func(r *mcp.Resource) { r.Title = new("The hour") }), handle.Remove())
+	_, err = c.ReadResource(ctx, "clock:///hour")
+	fmt.Println(err)
+	// Output:
+	// 9 <nil>
+	// <nil> <nil>
+	// jsonrpc: resource not found (code -32002)
+}
+
+// A server over HTTP: a session for each client.
+func ExampleServer_Serve() {
+	ctx := context.Background()
+	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "greeter", Version: "1"}, Instructions: "Be polite."})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+	web := httptest.NewServer(streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { s.Serve(conn) }, streamable.HandlerOptions{}))
+	defer web.Close()
+
+	c, err := client.Dial(ctx, web.URL, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Println(c.Server().ServerInfo.Name, "says:", *c.Server().Instructions)
+	// Output:
+	// greeter says: Be polite.
+}
+
+// A server for one client; in a program of its own over stdio.Server(stdio.Options{}). It ends when the client goes.
+func ExampleServer_Run() {
+	ctx := context.Background()
+	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "greeter", Version: "1"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	here, there := memory.Pair(memory.Options{})
+	go func() { // ends when the server does
+		c, err := client.Connect(ctx, here, nil)
+		if err != nil {
+			log.Fatal(err)
+		}
+		c.Close()
+	}()
+	fmt.Println(s.Run(ctx, there))
+	// Output:
+	// <nil>
+}
+
+// A handler tells how far it is, and asks the model of the host.
+func ExampleCall() {
+	ctx := context.Background()
+	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "poet", Version: "1"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+	_, err = server.AddTool(s, mcp.Tool{Name: "write"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+		if err := c.Progress(1, 2, "thinking"); err != nil {
+			return "", err
+		}
+		c.Logger("muse").Debug("not sent: the client has asked for less")
+		verse, err := c.Sample(ctx, &mcp.CreateMessageRequestParams{MaxTokens: 100, Messages: []mcp.SamplingMessage{
+			{Role: mcp.RoleUser, Content: mcp.SamplingContent{Items: []mcp.SamplingMessageContentBlock{&mcp.TextContent{Text: "A line about the sea."}}}},
+		}})
+		if err != nil {
+			return "", err
+		}
+		return verse.Content.Items[0].(*mcp.TextContent).Text, c.Progress(2, 2, "done")
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	here, there := memory.Pair(memory.Options{})
+	if _, err := s.Serve(there); err != nil {
+		log.Fatal(err)
+	}
+	c, err := client.Connect(ctx, here, &client.Options{Sample: func(_ context.Context, r *client.SampleRequest) (*mcp.CreateMessageResult, error) {
+		return &mcp.CreateMessageResult{Model: "m", Role: mcp.RoleAssistant, Content: mcp.SamplingContent{Items: []mcp.SamplingMessageContentBlock{&mcp.TextContent{Text: "It sleeps, and dreams of ships."}}}}, nil
+	}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	result, err := c.CallTool(ctx, "write", nil)
+	fmt.Println(result.Content[0].(*mcp.TextContent).Text, err)
+	// Output:
+	// It sleeps, and dreams of ships. <nil>
+}
+
+// A method that the protocol does not have, and middleware that sees every request.
+func ExampleConfig() {
+	ctx := context.Background()
+	count := func(next session.Handler) session.Handler {
+		return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			if !req.IsNotification() {
+				fmt.Println("got", req.Method)
+			}
+			return next(ctx, req)
+		}
+	}
+	s, err := server.New(server.Config{
+		Info:    mcp.Implementation{Name: "counter", Version: "1"},
+		Session: session.Config{Receiving: []session.Middleware{count}},
+		Methods: map[string]session.Handler{"example.com/version": func(context.Context, *session.Request) (codec.Encoder, error) {
+			return session.Raw(`{"version":"1.2.3"}`), nil
+		}},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+	c := converse(ctx, s)
+	defer c.Close()
+	result, err := c.Session().Call(ctx, "example.com/version", nil)
+	fmt.Println(string(result), err)
+	// Output:
+	// got initialize
+	// got example.com/version
+	// {"version":"1.2.3"} <nil>
+}
+
+func ExampleSchemaFor() {
+	type order struct {
+		Dish  string   `json:"dish" jsonschema:"what to cook"`
+		Extra []string `json:"extra,omitempty"`
+	}
+	schema, err := server.SchemaFor[order]()
+	fmt.Println(string(schema), err)
+	// Output:
+	// {"type":"object","properties":{"dish":{"type":"string","description":"what to cook"},"extra":{"type":"array","items":{"type":"string"}}},"required":["dish"],"additionalProperties":false} <nil>
+}
+
+// A tool that reads files keeps to what the client lets it see.
+func ExampleInside() {
+	dir, err := os.MkdirTemp("", "project")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "readme.md")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		log.Fatal(err)
+	}
+	roots := []mcp.Root{{URI: "file://" + filepath.ToSlash(dir)}} // what Call.Roots returns
+	_, err = server.Inside(roots, file)
+	fmt.Println(err)
+	_, err = server.Inside(roots, filepath.Join(dir, ".."))
+	fmt.Println(errors.Is(err, server.ErrOutside))
+	// Output:
+	// <nil>
+	// true
 }
