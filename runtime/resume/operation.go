@@ -62,6 +62,16 @@ func Resume(caller jsonrpc.Caller, method string, params codec.Encoder, token st
 	return o, err
 }
 
+// TokenOf returns the token that a result has for the next part; ok is false if it has none. It is for who has got the
+// first part in another way than through an [Operation], and goes on with [Resume].
+func TokenOf(result codec.Encoder) (token string, ok bool, err error) {
+	raw, err := codec.Marshal(result)
+	if err != nil {
+		return "", false, err
+	}
+	return tokenOf(raw, nextMember)
+}
+
 // Token returns the token for the next part; ok is false before the first part has come, and when the
 // operation is over. It means nothing to anybody but the server.
 func (o *Operation) Token() (token string, ok bool) {

@@ -176,3 +176,22 @@ func TestWhatCannotBeAnOperation(t *testing.T) {
 		t.Error("a number is a token")
 	}
 }
+
+func TestTokenOfAResult(t *testing.T) {
+	for _, test := range []struct {
+		result, want string
+		ok, fails    bool
+	}{
+		{`{"content":[],"nextResumeToken":"t"}`, "t", true, false},
+		{`{"content":[{"type":"text","text":"a","nextResumeToken":"t"}]}`, "", false, false},
+		{`{"content":[],"nextResumeToken":7}`, "", false, true},
+	} {
+		result := new(mcp.CallToolResult)
+		if err := codec.Unmarshal([]byte(test.result), result); err != nil {
+			t.Fatal(err)
+		}
+		if token, ok, err := resume.TokenOf(result); token != test.want || ok != test.ok || err != nil != test.fails {
+			t.Errorf("%s: got %q, %v, %v", test.result, token, ok, err)
+		}
+	}
+}

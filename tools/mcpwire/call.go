@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -9,8 +10,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/resume"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/console"
@@ -24,7 +28,8 @@ func call() command {
 		short: "call a tool of a server",
 		help: `
 Connects with a server, calls a tool, shows its progress and writes its result. Values are read as
-the tool's schema says: text as it is, all else as JSON.
+the tool's schema says: text as it is, all else as JSON. A result that comes in parts is asked for to
+its end.
 
 With -task, and for a tool that wants it so, the call is a task, which goes on at the server
 whatever becomes of this command. Ctrl-C then offers to cancel the task or to leave it alone; the
@@ -64,10 +69,15 @@ func (c *caller) call(ctx context.Context, server, name string, pairs []string) 
 	if err != nil {
 		return err
 	}
-	args, err := arguments(tool, pairs)
+	list, err := arguments(tool, pairs)
 	if err != nil {
 		return err
 	}
+	text, err := codec.Marshal(value.Of(list))
+	if err != nil {
+		return err
+	}
+	args := json.RawMessage(text)
 	for {
 		var result *mcp.CallToolResult
 		if c.task || mustBeTask(tool) && c.Session().PeerTakesTask("tools/call") {
@@ -82,8 +92,38 @@ func (c *caller) call(ctx context.Context, server, name string, pairs []string) 
 		if err != nil {
 			return err
 		}
-		return c.result(result)
+		return errors.Join(c.result(result), c.more(ctx, name, args, result))
 	}
+}
+
+// more asks for the parts of a result behind the first one, as long as there is a token for another, and writes them.
+func (c *caller) more(ctx context.Context, name string, args json.RawMessage, result *mcp.CallToolResult) error {
+	token, ok, err := resume.TokenOf(result)
+	if err != nil || !ok {
+		return err
+	}
+	to := c.Session().With(session.Timeout(0), session.OnProgress(c.console.Progress))
+	o, err := resume.Resume(to, "tools/call", &mcp.CallToolRequestParams{Name: name, Arguments: args}, token)
+	if err != nil {
+		return err
+	}
+	for n := 2; ok; n++ {
+		c.console.Line("there is more; part %d:", n)
+		raw, err := o.Next(ctx)
+		c.console.Finish()
+		if err != nil {
+			return err
+		}
+		part := new(mcp.CallToolResult)
+		if err := codec.Unmarshal(raw, part); err != nil {
+			return err
+		}
+		if err := c.result(part); err != nil {
+			return err
+		}
+		_, ok = o.Token()
+	}
+	return nil
 }
 
 // find returns a tool, or an error that says which ones there are.

@@ -374,6 +374,19 @@ $`, "^$"},
 	}
 }
 
+func TestAResultInPartsIsAskedForToItsEnd(t *testing.T) {
+	server := serveEverything(t)
+	code, out, errs := mcpwire(t, "call", server, "alphabet", "letters=10")
+	if code != exitOK || out != "abcdefghij\nklmnopqrst\nuvwxyz\n" || errs != "there is more; part 2:\nthere is more; part 3:\n" {
+		t.Errorf("exit %d, output %q, errors %q", code, out, errs)
+	}
+	code, out, _ = mcpwire(t, "call", "-json", server, "alphabet", "letters=13")
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	if code != exitOK || len(lines) != 2 || !strings.Contains(lines[0], `"nextResumeToken"`) || lines[1] != `{"content":[{"type":"text","text":"nopqrstuvwxyz"}]}` {
+		t.Errorf("exit %d, output %q", code, out)
+	}
+}
+
 func TestServersAreReachedByURL(t *testing.T) {
 	headers := make(chan string, 100)
 	handler := streamable.NewHandler(func(r *http.Request, conn transport.Conn) {

@@ -11,8 +11,10 @@ import (
 	"image"
 	"image/color"
 	"image/png"
+	"slices"
 
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/resume"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -28,6 +30,11 @@ type Server struct {
 // the server's business. Calls that are served by a way on which the server can cut the connection call disconnect for
 // that; it may be nil.
 func New(ctx context.Context, version string, tasks task.Config, cfg session.Config, disconnect func(context.Context) bool) (*Server, error) {
+	inParts, err := resume.Receive(resume.Config{})
+	if err != nil {
+		return nil, err
+	}
+	cfg.Receiving = append(slices.Clip(cfg.Receiving), inParts)
 	s, err := server.New(server.Config{
 		Info: mcp.Implementation{
 			Name: "mcpwire-everything", Version: version, Title: new("Everything"),
@@ -43,7 +50,7 @@ func New(ctx context.Context, version string, tasks task.Config, cfg session.Con
 	if disconnect == nil {
 		disconnect = func(context.Context) bool { return false }
 	}
-	if err := errors.Join(addTools(s), addAsking(s), addTimed(s, disconnect), addResources(s), addPrompts(s)); err != nil {
+	if err := errors.Join(addTools(s), addAsking(s), addTimed(s, disconnect), addResources(s), addPrompts(s), addParts(s)); err != nil {
 		return nil, err
 	}
 	tasks.Resume = s.Resume

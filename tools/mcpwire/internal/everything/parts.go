@@ -1,0 +1,41 @@
+package everything
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/resume"
+	"github.com/mcpwire/mcpwire/runtime/server"
+)
+
+const letters = "abcdefghijklmnopqrstuvwxyz"
+
+// addParts adds a tool whose result comes in parts.
+func addParts(s *server.Server) error {
+	_, err := server.AddTool(s, mcp.Tool{Name: "alphabet", Description: new("Says the alphabet in parts, as long as the client goes on with the token of the part before.")},
+		func(ctx context.Context, _ *server.Call, in struct {
+			Letters int `json:"letters,omitempty" jsonschema:"how many letters a part has, 9 if it is left out"`
+		}) (string, error) {
+			part, ok := resume.PartFrom(ctx)
+			if !ok {
+				return letters, nil
+			}
+			if in.Letters <= 0 {
+				in.Letters = 9
+			}
+			at := 0
+			if state, resumed := part.State(); resumed {
+				var err error
+				if at, err = strconv.Atoi(string(state)); err != nil {
+					return "", err // of a token of another server with this key
+				}
+			}
+			if in.Letters >= len(letters)-at {
+				return letters[at:], nil
+			}
+			part.More([]byte(strconv.Itoa(at + in.Letters)))
+			return letters[at : at+in.Letters], nil
+		})
+	return err
+}
