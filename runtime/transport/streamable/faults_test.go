@@ -135,15 +135,7 @@ func TestEveryCutOfAnAnswer(t *testing.T) {
 	for cut := 0; !whole; cut++ {
 		synctest.Test(t, func(t *testing.T) {
 			var n *network
-			s := serveOver(t, streamable.HandlerOptions{}, newTools(), func(l net.Listener) net.Listener {
-				n = &network{Listener: l, limit: func(read []byte) int {
-					if bytes.Contains(read, []byte(`"tools/call"`)) {
-						return cut
-					}
-					return -1
-				}}
-				return n
-			})
+			s := serveOver(t, streamable.HandlerOptions{}, newTools(), cutAnswer(&n, cut))
 			c, seen, err := s.dial(nil)
 			if err != nil {
 				t.Fatal(err)
@@ -151,10 +143,9 @@ func TestEveryCutOfAnAnswer(t *testing.T) {
 			defer c.Close()
 			before := len(seen.seen)
 			raw, err := c.Call(soon(t), "tools/call", session.Raw(`{"name":"progress","arguments":{},"_meta":{"progressToken":"p"}}`))
-			n.mu.Lock()
-			primed := bytes.Contains(n.sent, []byte("data: \n\n"))
-			whole = n.cuts == 0
-			n.mu.Unlock()
+			var sent []byte
+			sent, whole = n.arrived()
+			primed := bytes.Contains(sent, []byte("data: \n\n"))
 			if got := s.tools.calls.Load(); got != 1 {
 				t.Errorf("cut after %d bytes: the tool ran %d times", cut, got)
 			}
@@ -186,6 +177,110 @@ func TestEveryCutOfAnAnswer(t *testing.T) {
 	}
 	if resumed < 500 {
 		t.Errorf("%d answers were resumed", resumed)
+	}
+}
+
+// cutAnswer makes a listener a network whose connections break after so many bytes of the answer to a call.
+func cutAnswer(n **network, cut int) func(net.Listener) net.Listener {
+	return func(l net.Listener) net.Listener {
+		*n = &network{Listener: l, limit: func(read []byte) int {
+			if bytes.Contains(read, []byte(`"tools/call"`)) {
+				return cut
+			}
+			return -1
+		}}
+		return *n
+	}
+}
+
+// arrived returns what has arrived of an answer, and whether that is all of it.
+func (n *network) arrived() (sent []byte, whole bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.sent, n.cuts == 0
+}
+
+// A server that streams every answer from the start loses none of which the first event has arrived.
+func TestEveryCutOfAnAnswerThatIsStreamedFromTheStart(t *testing.T) {
+	for cut, whole := 0, false; !whole; cut++ {
+		synctest.Test(t, func(t *testing.T) {
+			var n *network
+			s := serveOver(t, streamable.HandlerOptions{StreamAfter: -1}, newTools(), cutAnswer(&n, cut))
+			c, _, err := s.dial(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			raw, err := c.Call(soon(t), "tools/call", session.Raw(`{"name":"echo","arguments":{"n":1}}`))
+			var sent []byte
+			sent, whole = n.arrived()
+			_, lost := errors.AsType[*transport.DeliveryError](err)
+			primed := bytes.Contains(sent, []byte("data: \n\n"))
+			if lost == primed || primed && (err != nil || !strings.Contains(string(raw), `{\"n\":1}`)) {
+				t.Errorf("cut after %d bytes: %s, %v", cut, raw, err)
+			}
+			if got := s.tools.calls.Load(); got > 1 || primed && got < 1 { // or it was cancelled before it ran
+				t.Errorf("cut after %d bytes: the tool ran %d times", cut, got)
+			}
+		})
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// An answer in JSON is lost with its connection. If it was to name a task, that is there all the same, and is found
+// among the tasks of the client.
+func TestATaskWhoseAnswerIsLostIsFoundInTheList(t *testing.T) {
+	found := 0
+	for cut, whole := 0, false; !whole; cut++ {
+		synctest.Test(t, func(t *testing.T) {
+			manager, err := task.New(context.Background(), task.Config{Store: memory.New()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer manager.Close(context.Background())
+			o := newTools()
+			o.tasks = receiver.ServerCapabilities(true)
+			o.configure = func(cfg *session.Config) { receiver.Attach(cfg, receiver.Options{Manager: manager}) }
+			var n *network
+			s := serveOver(t, streamable.HandlerOptions{}, o, cutAnswer(&n, cut))
+			cfg := &session.Config{}
+			tasks := requestor.Attach(cfg)
+			c, _, err := s.dial(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			h, err := tasks.CallTool(soon(t), c, &mcp.CallToolRequestParams{Name: "echo", Arguments: []byte(`{"n":1}`)})
+			if _, whole = n.arrived(); !whole {
+				if lost, ok := errors.AsType[*transport.DeliveryError](err); !ok || !lost.Taken {
+					t.Errorf("cut after %d bytes: %v", cut, err)
+					return
+				}
+				for state, err := range requestor.List(soon(t), c) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					found++
+					h = tasks.ResumeTool(c, state.TaskID)
+				}
+			}
+			if h == nil {
+				t.Errorf("cut after %d bytes: no task", cut)
+				return
+			}
+			result, err := h.Result(soon(t))
+			if err != nil || result.Content[0].(*mcp.TextContent).Text != `{"n":1}` || o.calls.Load() != 1 {
+				t.Errorf("cut after %d bytes: %+v, %v; the tool ran %d times", cut, result, err, o.calls.Load())
+			}
+		})
+		if t.Failed() {
+			return
+		}
+	}
+	if found < 200 {
+		t.Errorf("%d tasks were found in the list", found)
 	}
 }
 

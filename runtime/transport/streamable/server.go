@@ -44,6 +44,12 @@ type HandlerOptions struct {
 	// StreamAfter is how long a request may take until its answer becomes an event stream, which a client can
 	// resume. What is done sooner, and needs no other message, is answered with JSON. The default is
 	// [DefaultStreamAfter]; a negative value means at once.
+	//
+	// An answer in JSON is lost if its connection breaks: the client does not know whether the request was served,
+	// and had better not repeat what must not happen twice. With streams at once that is so only until the first
+	// event has arrived, which does not wait for the answer; each request costs more. Clients that are older than
+	// revision 2025-11-25 get no such event, and can come back only once they have got a message. A task is there
+	// even if the answer that names it is lost: the client finds it by tasks/list.
 	StreamAfter time.Duration
 
 	// Retry is how long clients shall wait before they connect again; default [DefaultRetry].
