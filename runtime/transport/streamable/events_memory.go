@@ -33,8 +33,22 @@ type MemoryStore struct {
 
 type memorySession struct {
 	size    int
-	order   []memoryEvent // the oldest first
+	all     []memoryEvent // the oldest first
+	dropped int           // that many at the beginning of all
 	streams map[string]int
+}
+
+// order returns the events that are there, the oldest first.
+func (m *memorySession) order() []memoryEvent { return m.all[m.dropped:] }
+
+// add adds an event, in the place of dropped ones if those are most.
+func (m *memorySession) add(e memoryEvent) {
+	if len(m.all) == cap(m.all) && m.dropped > len(m.all)/2 {
+		n := copy(m.all, m.order())
+		clear(m.all[n:])
+		m.all, m.dropped = m.all[:n], 0
+	}
+	m.all = append(m.all, e)
 }
 
 type memoryEvent struct {
@@ -62,12 +76,12 @@ func (s *MemoryStore) Append(_ context.Context, session, stream string, e Event)
 		of = &memorySession{streams: map[string]int{}}
 		s.sessions[session] = of
 	}
-	of.order = append(of.order, memoryEvent{stream, e})
+	of.add(memoryEvent{stream, e})
 	of.streams[stream]++
 	size := len(e.Text) + eventOverhead
 	of.size += size
 	s.size += size
-	for len(of.order) > 1 && (of.size > s.o.MaxSessionBytes || s.size > s.o.MaxBytes) {
+	for len(of.order()) > 1 && (of.size > s.o.MaxSessionBytes || s.size > s.o.MaxBytes) {
 		s.dropOldest(of)
 	}
 	return nil
@@ -75,9 +89,9 @@ func (s *MemoryStore) Append(_ context.Context, session, stream string, e Event)
 
 // dropOldest forgets the oldest event of a session. It is called with mu held.
 func (s *MemoryStore) dropOldest(of *memorySession) {
-	e := of.order[0]
-	of.order[0] = memoryEvent{}
-	of.order = of.order[1:]
+	e := of.all[of.dropped]
+	of.all[of.dropped] = memoryEvent{}
+	of.dropped++
 	if of.streams[e.stream]--; of.streams[e.stream] == 0 {
 		delete(of.streams, e.stream)
 	}
@@ -95,7 +109,7 @@ func (s *MemoryStore) Events(_ context.Context, session, stream string, after ui
 		return nil, fmt.Errorf("%w: %s of %s", ErrUnknown, stream, session)
 	}
 	var events []Event
-	for _, e := range of.order {
+	for _, e := range of.order() {
 		if e.stream == stream && e.Number > after {
 			events = append(events, e.Event)
 		}
