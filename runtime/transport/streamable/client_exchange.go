@@ -146,7 +146,7 @@ func (x *exchange) do() error {
 	case httpend.JSON:
 		return x.single(resp)
 	case httpend.Events:
-		s := &stream{c: x.c, ep: ep, ctx: x.ctx, unwanted: x.dropped.Load}
+		s := &stream{c: x.c, ep: ep, ctx: x.ctx, cancel: x.cancel, unwanted: x.dropped.Load}
 		s.take = func(text []byte) bool { return x.take(text, resp.Header) }
 		return s.follow(resp)
 	default:

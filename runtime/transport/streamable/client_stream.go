@@ -19,6 +19,7 @@ type stream struct {
 	c        *Client
 	ep       *epoch
 	ctx      context.Context
+	cancel   context.CancelCauseFunc       // ends ctx; not of the standing stream
 	take     func(text []byte) (done bool) // takes a message; done says that no other one is needed
 	standing bool                          // it belongs to no request
 	unwanted func() bool                   // whether nobody waits for what comes any more; nil for no
@@ -34,13 +35,14 @@ type stream struct {
 // follow reads the stream, which begins with resp unless that is nil, until it is done, and connects again whenever
 // the connection ends.
 func (s *stream) follow(resp *http.Response) error {
-	ctx, cancel := context.WithCancelCause(s.ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(s.ep.ctx, func() { cancel(context.Cause(s.ep.ctx)) })()
+	ctx := s.ctx
+	if !s.standing {
+		defer context.AfterFunc(s.ep.ctx, func() { s.cancel(context.Cause(s.ep.ctx)) })()
+	}
 	var err error
 	for {
 		if resp != nil {
-			err = s.read(ctx, cancel, resp)
+			err = s.read(ctx, resp)
 			if s.done {
 				return nil
 			}
@@ -67,7 +69,7 @@ func (s *stream) follow(resp *http.Response) error {
 }
 
 // read reads what comes through one connection.
-func (s *stream) read(ctx context.Context, cancel context.CancelCauseFunc, resp *http.Response) error {
+func (s *stream) read(ctx context.Context, resp *http.Response) error {
 	defer resp.Body.Close()
 	s.worked = true
 	r := sse.NewReader(resp.Body, s.c.end.Options.MaxMessage)
@@ -94,7 +96,7 @@ func (s *stream) read(ctx context.Context, cancel context.CancelCauseFunc, resp 
 		case event.Name == "" && len(event.Data) > 0:
 			if s.take(event.Data) && !s.done {
 				s.done = true
-				defer time.AfterFunc(lateness, func() { cancel(errAnswered) }).Stop()
+				defer time.AfterFunc(lateness, func() { s.cancel(errAnswered) }).Stop()
 			}
 		}
 	}
