@@ -4,6 +4,7 @@
 package httpend
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ type End struct {
 
 	client http.Client
 	own    *http.Transport // the client's, if it is ours to close
+	plain  *http.Transport // the client's, if that adds nothing to it but redirects
 	room   room
 	stalls atomic.Int32 // messages in a row that the server left untouched
 
@@ -62,6 +64,9 @@ func New(o httpclient.Options) *End {
 	} else {
 		e.own = ownTransport()
 		e.client.Transport = e.own
+	}
+	if e.client.Jar == nil && len(e.Options.Header) == 0 && e.Options.Prepare == nil {
+		e.plain, _ = cmp.Or(e.client.Transport, http.DefaultTransport).(*http.Transport)
 	}
 	if e.client.CheckRedirect == nil {
 		e.client.CheckRedirect = sameOrigin

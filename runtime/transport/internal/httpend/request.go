@@ -41,17 +41,20 @@ func (e *End) Do(ctx context.Context, r Request) (*http.Response, error) {
 	return resp, err
 }
 
-// do sends a request. Where a client of our own has nothing to add, its transport does it alone, which is cheaper.
+// do sends a request. Where the client has nothing to add, its transport does it alone, which is cheaper; a transport of
+// another kind may take the request for its own, and change it.
 func (e *End) do(ctx context.Context, r Request) (*http.Response, error) {
-	if e.own != nil && r.URL.User == nil && len(e.Options.Header) == 0 && e.Options.Prepare == nil {
-		resp, err := e.own.RoundTrip(r.with(ctx))
+	if e.plain != nil && r.URL.User == nil {
+		resp, err := e.plain.RoundTrip(r.with(ctx))
 		if err != nil {
 			return nil, fmt.Errorf("%s %s: %w", r.Method, r.URL.Redacted(), err)
 		}
 		if resp.StatusCode/100 != 3 || resp.Header.Get("Location") == "" {
 			return resp, nil
 		}
-		Discard(resp) // the client follows, or says why not
+		client := e.client // follows, or says why not
+		client.Transport = &redirected{resp, e.plain}
+		return client.Do(r.with(ctx))
 	}
 	req := r.with(ctx)
 	req.Header = req.Header.Clone()
@@ -67,6 +70,20 @@ func (e *End) do(ctx context.Context, r Request) (*http.Response, error) {
 		}
 	}
 	return e.client.Do(req)
+}
+
+// redirected is a transport whose first answer is there already.
+type redirected struct {
+	first *http.Response // nil when it was given
+	*http.Transport
+}
+
+func (t *redirected) RoundTrip(req *http.Request) (*http.Response, error) {
+	if resp := t.first; resp != nil {
+		t.first = nil
+		return resp, nil
+	}
+	return t.Transport.RoundTrip(req)
 }
 
 // with returns the request as the HTTP library has it.
