@@ -2,16 +2,25 @@ package client_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/form"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	store "github.com/mcpwire/mcpwire/runtime/task/memory"
+	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/memory"
+	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
 // A host calls a tool of a server, which asks back. Where the server is a program or a URL,
@@ -84,4 +93,127 @@ func bakery() transport.Conn {
 		log.Fatal(err)
 	}
 	return here
+}
+
+// A server that is a program. Here it is the program of the tests itself.
+func ExampleCommand() {
+	ctx := context.Background()
+	c, err := client.Command(ctx, stdio.Command{Path: os.Args[0], Env: append(os.Environ(), beServer+"=1"), Stderr: os.Stderr}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("connected with", c.Server().ServerInfo.Name)
+	fmt.Println(c.Close()) // and the program ends
+	// Output:
+	// connected with echo
+	// <nil>
+}
+
+// A server at a URL.
+func ExampleDial() {
+	ctx := context.Background()
+	handler := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { serveEcho(conn, func() {}) }, streamable.HandlerOptions{})
+	web := httptest.NewServer(handler)
+	defer web.Close()
+	defer handler.Close()
+
+	c, err := client.Dial(ctx, web.URL, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Println("connected with", c.Server().ServerInfo.Name)
+	// Output:
+	// connected with echo
+}
+
+// A host runs a tool as a task, and takes it up again by its id.
+func ExampleClient_StartTool() {
+	ctx := context.Background()
+	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "oven", Version: "1"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = server.AddTool(s, mcp.Tool{Name: "bake"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+		return "a cake", nil
+	}, server.Tasks(receiver.Support{Mode: mcp.ToolExecutionTaskSupportRequired}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	tasks, err := task.New(ctx, task.Config{Store: store.New()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer tasks.Close(ctx)
+	defer s.Close()
+	s.OfferTasks(tasks, true)
+	here, there := memory.Pair(memory.Options{})
+	if _, err := s.Serve(there); err != nil {
+		log.Fatal(err)
+	}
+	c, err := client.Connect(ctx, here, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+
+	started, err := c.StartTool(ctx, "bake", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	result, err := c.ResumeTool(started.ID()).Result(ctx) // perhaps in another process
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(result.Content[0].(*mcp.TextContent).Text)
+	for t, err := range c.Tasks(ctx) {
+		fmt.Println(t.Status, t.TaskID == started.ID(), err)
+	}
+	result, err = c.CallTool(ctx, "bake", nil) // as a task, too, since the tool wants it
+	fmt.Println(result.Content[0].(*mcp.TextContent).Text, err)
+	// Output:
+	// a cake
+	// completed true <nil>
+	// a cake <nil>
+}
+
+// What a tool has said of its failure, and what it has promised.
+func ExampleOutput() {
+	type weather struct {
+		Degrees int `json:"degrees"`
+	}
+	w, err := client.Output[weather](&mcp.CallToolResult{StructuredContent: []byte(`{"degrees":4}`)})
+	fmt.Println(w.Degrees, err)
+	_, err = client.Output[weather](&mcp.CallToolResult{IsError: new(true), Content: []mcp.ContentBlock{&mcp.TextContent{Text: "no such city"}}})
+	failed, ok := errors.AsType[*client.ToolError](err)
+	fmt.Println(ok, failed)
+	// Output:
+	// 4 <nil>
+	// true client: tool failed: no such city
+}
+
+func ExamplePickModel() {
+	wish := &mcp.ModelPreferences{Hints: []mcp.ModelHint{{Name: new("opus")}, {Name: new("SMALL")}}}
+	fmt.Println(client.PickModel(wish, []string{"acme-large-2", "acme-small-2"}))
+	// Output:
+	// acme-small-2 true
+}
+
+// What the user lets servers see may change.
+func ExampleNewRoots() {
+	ctx := context.Background()
+	roots, err := client.NewRoots(mcp.Root{URI: "file:///home/ann/project", Name: new("project")})
+	if err != nil {
+		log.Fatal(err)
+	}
+	c, err := client.Connect(ctx, bakery(), &client.Options{Roots: roots})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Println(roots.Add(ctx, mcp.Root{URI: "file:///home/ann/notes"})) // and all servers are told
+	fmt.Println(len(roots.List()), roots.Add(ctx, mcp.Root{URI: "https://example.com/"}) != nil)
+	// Output:
+	// <nil>
+	// 2 true
 }

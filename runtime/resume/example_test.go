@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log"
 	"strconv"
+	"strings"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
@@ -17,6 +18,30 @@ import (
 
 func Example() {
 	ctx := context.Background()
+	c := library(ctx)
+	defer c.Close()
+	o, err := resume.Start(c.Session(), "tools/call", &mcp.CallToolRequestParams{Name: "read"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for part, err := range o.Parts(ctx) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		var result mcp.CallToolResult
+		if err := codec.Unmarshal(part, &result); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(result.Content[0].(*mcp.TextContent).Text)
+	}
+	// Output:
+	// Down the Rabbit-Hole
+	// The Pool of Tears
+	// A Caucus-Race
+}
+
+// library is connected with a server that reads a book aloud, a chapter at a time.
+func library(ctx context.Context) *client.Client {
 	inParts, err := resume.Receive(resume.Config{})
 	if err != nil {
 		log.Fatal(err)
@@ -28,7 +53,6 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer s.Close()
 	chapters := []string{"Down the Rabbit-Hole", "The Pool of Tears", "A Caucus-Race"}
 	_, err = server.AddTool(s, mcp.Tool{Name: "read"}, func(ctx context.Context, _ *server.Call, _ struct{}) (string, error) {
 		part, ok := resume.PartFrom(ctx)
@@ -56,23 +80,34 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	return c
+}
+
+// A client that has kept the token goes on after it was away.
+func ExampleResume() {
+	ctx := context.Background()
+	c, params := library(ctx), &mcp.CallToolRequestParams{Name: "read"}
 	defer c.Close()
-	o, err := resume.Start(c.Session(), "tools/call", &mcp.CallToolRequestParams{Name: "read"})
+	o, err := resume.Start(c.Session(), "tools/call", params)
 	if err != nil {
 		log.Fatal(err)
 	}
-	for part, err := range o.Parts(ctx) {
-		if err != nil {
-			log.Fatal(err)
-		}
-		var result mcp.CallToolResult
-		if err := codec.Unmarshal(part, &result); err != nil {
-			log.Fatal(err)
-		}
-		fmt.Println(result.Content[0].(*mcp.TextContent).Text)
+	if _, err := o.Next(ctx); err != nil {
+		log.Fatal(err)
 	}
+	token, more := o.Token()
+	fmt.Println(more)
+
+	o, err = resume.Resume(c.Session(), "tools/call", params, token)
+	if err != nil {
+		log.Fatal(err)
+	}
+	part, err := o.Next(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(strings.Contains(string(part), "The Pool of Tears"))
 	// Output:
-	// Down the Rabbit-Hole
-	// The Pool of Tears
-	// A Caucus-Race
+	// true
+	// true
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/memory"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 )
@@ -132,4 +133,34 @@ func ExampleConnect() {
 	for _, tool := range list.Tools {
 		fmt.Println(tool.Name)
 	}
+}
+
+// A server goes on with a session that another process has opened.
+func ExampleResume() {
+	ctx := context.Background()
+	hello := &mcp.InitializeResult{
+		ServerInfo:   mcp.Implementation{Name: "counter", Version: "1"},
+		Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}},
+	}
+	a, b := memory.Pair(memory.Options{})
+	s := session.Resume(b, session.State{Revision: mcp.Revision20251125, Server: hello}, &session.Config{Handler: session.ServerHandler(counter{}, nil)})
+	defer s.Close()
+	// The client knows nothing of that, and sends what it would have sent.
+	if err := a.Write(ctx, transport.Message{Text: []byte(`{"jsonrpc":"2.0","id":17,"method":"tools/call","params":{"name":"count"}}`)}); err != nil {
+		log.Fatal(err)
+	}
+	m, err := a.Read()
+	fmt.Println(string(m.Text), err)
+	// Output:
+	// {"jsonrpc":"2.0","id":17,"result":{"content":[{"type":"text","text":"done"}]}} <nil>
+}
+
+// Metadata of one's own in a message that somebody else has made.
+func ExampleAddMeta() {
+	out, err := session.AddMeta([]byte(`{"name":"add","_meta":{"progressToken":1}}`), "example.com/trace", session.Raw(`{"id":"7f"}`))
+	fmt.Println(string(out), err)
+	fmt.Println(session.CheckMetaKey("a b") != nil, session.ReservedMetaKey("dev.mcp/trace"))
+	// Output:
+	// {"name":"add","_meta":{"progressToken":1,"example.com/trace":{"id":"7f"}}} <nil>
+	// true true
 }

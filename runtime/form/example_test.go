@@ -1,0 +1,54 @@
+package form_test
+
+import (
+	"fmt"
+	"log"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/runtime/form"
+)
+
+// A host shows the form of a server, reads what the user types, and checks the answer.
+func ExampleFields() {
+	var schema form.Schema
+	err := codec.Unmarshal([]byte(`{"type":"object","required":["copies"],"properties":{
+		"copies":{"type":"integer","minimum":1,"title":"How many"},
+		"paper":{"type":"string","oneOf":[{"const":"a4","title":"A4"},{"const":"a5","title":"A5"}],"default":"a4"}}}`), &schema)
+	if err != nil {
+		log.Fatal(err)
+	}
+	content := map[string]form.Value{}
+	for _, field := range form.Fields(&schema) {
+		fmt.Println(field.Title, field.Required, field.Kind == form.Choice)
+		for _, o := range field.Options {
+			fmt.Println(" ", o.Title)
+		}
+		if field.Name == "copies" {
+			_, err := field.Parse("some")
+			fmt.Println(" ", err)
+			if content["copies"], err = field.Parse("2"); err != nil {
+				log.Fatal(err)
+			}
+		}
+	}
+	content = form.Fill(&schema, content)
+	fmt.Println(form.Format(content["copies"]), form.Format(content["paper"]), form.Check(&schema, content))
+	// Output:
+	// How many true false
+	//   "some" is no number
+	// paper false true
+	//   A4
+	//   A5
+	// 2 a4 <nil>
+}
+
+// A program answers by itself.
+func ExampleOf() {
+	v, err := form.Of([]string{"red", "blue"})
+	fmt.Println(form.Format(v), err)
+	_, err = form.Of(struct{}{})
+	fmt.Println(err != nil)
+	// Output:
+	// red, blue <nil>
+	// true
+}
