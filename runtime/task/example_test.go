@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
@@ -50,4 +51,93 @@ func Example() {
 	// created: working
 	// result: done
 	// bob: task: not found
+}
+
+// Work tells how far it is, and its owner sees that and stops it.
+func ExampleRun() {
+	ctx := context.Background()
+	store := memory.New()
+	defer store.Close()
+	manager, err := task.New(ctx, task.Config{Store: store})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer manager.Close(ctx)
+	told := make(chan struct{})
+	created, err := manager.Create(ctx, task.Request{Method: "tools/call", Work: func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+		if err := run.SetStatusMessage(ctx, "in the oven"); err != nil {
+			return nil, err
+		}
+		close(told)
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	<-told
+	now, err := manager.Get(ctx, "", created.TaskID, nil)
+	fmt.Println(now.Status, *now.StatusMessage, err)
+	now, err = manager.Cancel(ctx, "", created.TaskID, nil)
+	fmt.Println(now.Status, err)
+	// Output:
+	// working in the oven <nil>
+	// cancelled <nil>
+}
+
+// printers is a system that does jobs elsewhere.
+type printers struct{ looked int }
+
+func (*printers) Start(_ context.Context, r task.Record) (job string, err error) {
+	return "job-1", nil // for r.ID, by which it knows a job that it has started before
+}
+
+func (p *printers) Look(_ context.Context, job string) (task.Look, error) {
+	if p.looked++; p.looked == 1 {
+		return task.Look{Message: job + " is waiting", After: time.Millisecond}, nil
+	}
+	return task.Look{Done: true, Outcome: task.Outcome{Result: []byte(`{"content":[{"type":"text","text":"printed"}]}`)}}, nil
+}
+
+func (*printers) Cancel(context.Context, string) error { return nil }
+
+// A task that stands for a job elsewhere, which goes on while this process does not.
+func ExampleJobs() {
+	ctx := context.Background()
+	store := memory.New()
+	defer store.Close()
+	manager, err := task.New(ctx, task.Config{Store: store, Jobs: map[string]task.Jobs{"printers": new(printers)}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer manager.Close(ctx)
+	created, err := manager.Create(ctx, task.Request{Method: "tools/call", Runner: "printers"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	outcome, err := manager.Result(ctx, "", created.TaskID, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	var result mcp.CallToolResult
+	err = codec.Unmarshal(outcome.Result, &result)
+	fmt.Println(result.Content[0].(*mcp.TextContent).Text, err)
+	// Output:
+	// printed <nil>
+}
+
+// What can become of a task.
+func ExampleMoves() {
+	for _, m := range task.Moves() {
+		if m.From == mcp.TaskStatusInputRequired {
+			fmt.Println(m.To, task.Terminal(m.To))
+		}
+	}
+	fmt.Println(task.Legal(mcp.TaskStatusCompleted, mcp.TaskStatusWorking))
+	// Output:
+	// working false
+	// completed true
+	// failed true
+	// cancelled true
+	// false
 }

@@ -23,32 +23,39 @@ func (tools) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.Ca
 	return &mcp.CallToolResult{Content: []mcp.ContentBlock{&mcp.TextContent{Text: "rendered " + p.Name}}}, nil
 }
 
-// A server that runs tools as tasks, and a client that calls one.
-func Example() {
-	ctx := context.Background()
+// connect returns a client of a server that runs tools as tasks, and what ends both.
+func connect(ctx context.Context) (client *session.Session, tasks *requestor.Tasks, end func()) {
 	manager, err := task.New(ctx, task.Config{Store: memory.New()})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer manager.Close(ctx)
 	near, far := pipe.Pair(pipe.Options{})
 
 	serverConfig := &session.Config{Handler: session.ServerHandler(tools{}, nil)}
 	receiver.Attach(serverConfig, receiver.Options{Manager: manager})
 	server := session.Serve(far, &mcp.InitializeResult{Capabilities: mcp.ServerCapabilities{
 		Tools: new(mcp.ServerCapabilitiesTools),
-		Tasks: receiver.ServerCapabilities(false),
+		Tasks: receiver.ServerCapabilities(true),
 	}}, serverConfig)
-	defer server.Close()
 
 	clientConfig := new(session.Config)
-	tasks := requestor.Attach(clientConfig)
-	client, err := session.Connect(ctx, near, new(mcp.InitializeRequestParams), clientConfig)
+	tasks = requestor.Attach(clientConfig)
+	client, err = session.Connect(ctx, near, new(mcp.InitializeRequestParams), clientConfig)
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer client.Close()
+	return client, tasks, func() {
+		client.Close()
+		server.Close()
+		manager.Close(ctx)
+	}
+}
 
+// A tool that is called as a task.
+func Example() {
+	ctx := context.Background()
+	client, tasks, end := connect(ctx)
+	defer end()
 	h, err := tasks.CallTool(ctx, client, &mcp.CallToolRequestParams{Name: "scene"})
 	if err != nil {
 		log.Fatal(err)
@@ -62,4 +69,31 @@ func Example() {
 	// Output:
 	// working
 	// rendered scene
+}
+
+// A client that has come back finds its tasks, and takes one up.
+func ExampleList() {
+	ctx := context.Background()
+	client, tasks, end := connect(ctx)
+	defer end()
+	h, err := tasks.CallTool(ctx, client, &mcp.CallToolRequestParams{Name: "scene"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := h.Result(ctx); err != nil {
+		log.Fatal(err)
+	}
+	for t, err := range requestor.List(ctx, client) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		again := tasks.ResumeTool(client, t.TaskID)
+		result, err := again.Result(ctx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(again.State().Status, result.Content[0].(*mcp.TextContent).Text)
+	}
+	// Output:
+	// completed rendered scene
 }

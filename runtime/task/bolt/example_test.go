@@ -1,0 +1,55 @@
+package bolt_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/bolt"
+)
+
+// A task outlives its process: the next one runs its work again.
+func ExampleOpen() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "tasks")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	life := func(work task.Work) (*task.Manager, func()) {
+		store, err := bolt.Open(filepath.Join(dir, "tasks.db"))
+		if err != nil {
+			log.Fatal(err)
+		}
+		manager, err := task.New(ctx, task.Config{Store: store, Resume: func(task.Record) task.Work { return work }})
+		if err != nil {
+			log.Fatal(err)
+		}
+		return manager, func() { manager.Close(ctx); store.Close() }
+	}
+
+	first, end := life(nil)
+	created, err := first.Create(ctx, task.Request{Method: "tools/call", Restartable: true, Work: func(ctx context.Context, _ *task.Run) (codec.Encoder, error) {
+		<-ctx.Done() // and the process ends
+		return nil, context.Cause(ctx)
+	}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	end()
+
+	second, end := life(func(context.Context, *task.Run) (codec.Encoder, error) { return session.Raw(`{"content":[]}`), nil })
+	defer end()
+	if _, err := second.Result(ctx, "", created.TaskID, nil); err != nil {
+		log.Fatal(err)
+	}
+	now, err := second.Get(ctx, "", created.TaskID, nil)
+	fmt.Println(now.Status, err)
+	// Output:
+	// completed <nil>
+}
