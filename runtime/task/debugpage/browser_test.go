@@ -2,6 +2,7 @@ package debugpage_test
 
 import (
 	"context"
+	"html"
 	"image"
 	_ "image/png"
 	"net/http/httptest"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
@@ -41,11 +44,40 @@ func TestBrowser(t *testing.T) {
 	server := httptest.NewServer(debugpage.New(debugpage.Config{Store: store, Stats: m.Stats, History: history}))
 	defer server.Close()
 
-	list := chromium.dom(t, server.URL+"/?status=all")
-	for _, want := range []string{
-		"<td>created</td><td class=\"number\">2\n</td>", "<td>completed</td><td class=\"number\">1\n</td>",
-		"<bdi>\"&gt;&lt;img src=x onerror=", "task of another", "<span class=\"status completed\">",
+	list := chromium.look(t, server.URL+"/?status=all", "list.png")
+	ages := regexp.MustCompile(`^[0-9]+[sm]`)
+	for _, table := range []struct {
+		id   string
+		want [][]string // without columns of ages and sizes
+	}{
+		{"statuses", [][]string{{"working", "1"}, {"input_required", "0"}, {"completed", "1"}, {"failed", "0"}, {"cancelled", "0"}, {"live", "1"}, {"all", "2"}}},
+		{"owners", [][]string{{"alice", "1", "1"}, {hostile[0], "0", "1"}}},
+		{"counters", [][]string{
+			{"created", "2"}, {"completed", "1"}, {"failed", "0"}, {"cancelled", "0"}, {"expired", "0"}, {"resumed", "0"}, {"reads", "1"},
+			{"refused calls", "1"}, {"of those for foreign tasks", "1"},
+		}},
+		{"tasks", [][]string{{attacked.id, "working", "alice", "tools/call"}, {over.id, "completed", hostile[0], "tools/call"}}},
 	} {
+		var got [][]string
+		for _, row := range rows(t, list, table.id) {
+			if strings.HasSuffix(row[0], " now") {
+				continue // work that is over may not have been taken off yet
+			}
+			if table.id == "tasks" {
+				if len(row) != 8 || !ages.MatchString(row[4]) || !ages.MatchString(row[5]) {
+					t.Errorf("a task: %q", row)
+				}
+				row = row[:4]
+			} else if n := len(table.want[0]); len(row) > n {
+				row = row[:n]
+			}
+			got = append(got, row)
+		}
+		if diff := cmp.Diff(table.want, got); diff != "" {
+			t.Errorf("the table of %s (-want +got):\n%s", table.id, diff)
+		}
+	}
+	for _, want := range []string{"<bdi>\"&gt;&lt;img src=x onerror=", "task of another", "<span class=\"status completed\">"} {
 		if !strings.Contains(list, want) {
 			t.Errorf("the list lacks %s:\n%s", want, list)
 		}
@@ -54,7 +86,7 @@ func TestBrowser(t *testing.T) {
 	if link == nil {
 		t.Fatalf("no link to %s:\n%s", attacked.id, list)
 	}
-	detail := chromium.dom(t, server.URL+"/"+link[1])
+	detail := chromium.look(t, server.URL+"/"+link[1], "task.png")
 	if !regexp.MustCompile(`(?s)id="history".*<td>created</td><td><span class="status working">`).MatchString(detail) {
 		t.Errorf("no history:\n%s", detail)
 	}
@@ -65,8 +97,27 @@ func TestBrowser(t *testing.T) {
 			}
 		}
 	}
-	chromium.draw(t, server.URL+"/?status=all", "list.png")
-	chromium.draw(t, server.URL+"/"+link[1], "task.png")
+}
+
+// rows returns the cells of a table, whose id is its own or that of the section around it, but for the heading.
+func rows(t *testing.T, document, id string) (list [][]string) {
+	t.Helper()
+	_, table, ok := strings.Cut(document, `id="`+id+`"`)
+	if !ok {
+		t.Fatalf("no table of %s:\n%s", id, document)
+	}
+	table, _, _ = strings.Cut(table, "</table>")
+	tags := regexp.MustCompile(`<[^>]*>`)
+	for _, row := range strings.Split(table, "<tr")[1:] {
+		var cells []string
+		for _, cell := range strings.Split(row, "<td")[1:] {
+			cells = append(cells, strings.TrimSpace(html.UnescapeString(tags.ReplaceAllString("<td"+cell, ""))))
+		}
+		if cells != nil {
+			list = append(list, cells)
+		}
+	}
+	return list
 }
 
 type created struct{ owner, id string }
@@ -119,21 +170,16 @@ func (p program) run(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// dom returns the document that the browser makes of a page.
-func (p program) dom(t *testing.T, url string) string {
-	t.Helper()
-	return p.run(t, "--dump-dom", url)
-}
-
-// draw lets the browser draw a page, in which there must be the colours of the style.
-func (p program) draw(t *testing.T, url, name string) {
+// look returns the document that the browser makes of a page, and lets it draw the page: there must be the colours of the
+// style in it.
+func (p program) look(t *testing.T, url, name string) (document string) {
 	t.Helper()
 	folder := os.Getenv("MCPWIRE_SCREENSHOTS")
 	if folder == "" {
 		folder = t.TempDir()
 	}
 	path := filepath.Join(folder, name)
-	p.run(t, "--window-size=1280,900", "--screenshot="+path, url)
+	document = p.run(t, "--window-size=1280,900", "--screenshot="+path, "--dump-dom", url)
 	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
@@ -154,4 +200,5 @@ func (p program) draw(t *testing.T, url, name string) {
 	if warning < 5000 {
 		t.Errorf("%s: %d pixels of the warning's colour: is there a style?", name, warning)
 	}
+	return document
 }
