@@ -1,0 +1,25 @@
+package memory_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/memory"
+)
+
+func ExamplePair() {
+	ctx := context.Background()
+	client, server := memory.Pair(memory.Options{})
+	fmt.Println(client.Write(ctx, transport.Message{Text: []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)}))
+	fmt.Println(client.Close())
+	m, err := server.Read() // what was written before can still be read
+	fmt.Println(string(m.Text), err)
+	_, err = server.Read()
+	fmt.Println(err)
+	// Output:
+	// <nil>
+	// <nil>
+	// {"jsonrpc":"2.0","method":"notifications/initialized"} <nil>
+	// transport: connection closed
+}
