@@ -2,8 +2,8 @@
 // by one, in order.
 //
 // A transport moves messages. It knows nothing of tools or tasks, and of a message only what it takes to bring it
-// where it belongs (see [Message]). The packages below this one are transports: stdio, and memory, a pair of
-// connected ends in one process. A transport of somebody's own is a type with the methods of [Conn]; package
+// where it belongs (see [Message]). The packages below this one are transports: stdio, streamable and sse
+// over HTTP, and memory, a pair of connected ends in one process. A transport of somebody's own is a type with the methods of [Conn]; package
 // transporttest has the suite that it must pass. It carries JSON-RPC messages in UTF-8 and leaves them as they
 // are, whatever it wraps around them (MCP, "Custom Transports").
 package transport

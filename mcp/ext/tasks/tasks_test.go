@@ -157,6 +157,19 @@ func TestDispatch(t *testing.T) {
 }
 
 // A client switches on the state of a task that it asked for.
+// What a published schema finds wrong with a message of the extension.
+func ExampleValidate() {
+	m, ok := tasks.LookupMethod("tasks/update")
+	fmt.Println(m.Params, ok)
+	fmt.Println(tasks.Validate(tasks.RevisionExtTasks, "Task", []byte(`{"taskId":7,"createdAt":"","lastUpdatedAt":"","ttlMs":null}`)))
+	fmt.Println(tasks.ValidateParams(tasks.RevisionExtTasks, "tasks/get", []byte(`{}`)))
+	// Output:
+	// UpdateTaskRequestParams true
+	// json: required member "status" is missing (line 1, column 1, offset 0)
+	// json: /taskId: want string, got number (line 1, column 11, offset 10)
+	// json: required member "taskId" is missing (line 1, column 1, offset 0)
+}
+
 func ExampleDecodeGetTaskResult() {
 	result, err := tasks.DecodeResult("tasks/get", []byte(`{"resultType":"complete","taskId":"786512e2","status":"completed",
 		"createdAt":"2026-07-28T10:30:00Z","lastUpdatedAt":"2026-07-28T10:31:00Z","ttlMs":60000,

@@ -1,4 +1,6 @@
-// Package sessiontest helps to test what works with sessions.
+// Package sessiontest helps to test what works with sessions:
+//
+//	client, server := sessiontest.Pair(t, sessiontest.Side{}, sessiontest.Side{Config: session.Config{Handler: handler}})
 package sessiontest
 
 import (

@@ -1,4 +1,8 @@
-// Package storetest checks that a store keeps the contract of [task.Store].
+// Package storetest checks that a store keeps the contract of [task.Store]. The test of a store is:
+//
+//	func TestStore(t *testing.T) {
+//		storetest.Run(t, storetest.Subject{Open: func(t *testing.T) task.Store { return memory.New() }})
+//	}
 package storetest
 
 import (

@@ -1,4 +1,11 @@
-// Package transporttest has the suite that every transport passes.
+// Package transporttest has the suite that every transport passes. The test of a transport is:
+//
+//	func TestConn(t *testing.T) {
+//		transporttest.Run(t, func(t *testing.T, stall time.Duration, queue int) transporttest.Ends {
+//			a, b := memory.Pair(memory.Options{StallTimeout: stall, MaxQueue: queue})
+//			return transporttest.Ends{A: a, B: b}
+//		})
+//	}
 package transporttest
 
 import (

@@ -1,4 +1,10 @@
-// Package streamabletest has the suite that every event store of package streamable passes.
+// Package streamabletest has the suite that every event store of package streamable passes. The test of a store is:
+//
+//	func TestStore(t *testing.T) {
+//		streamabletest.Run(t, func(t *testing.T, sessionBytes int) streamable.EventStore {
+//			return streamable.NewMemoryStore(streamable.MemoryOptions{MaxSessionBytes: sessionBytes})
+//		})
+//	}
 package streamabletest
 
 import (
