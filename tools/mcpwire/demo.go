@@ -15,6 +15,7 @@ import (
 func playDemo() command {
 	return command{
 		name:  "demo",
+		args:  "[-http] [-svg FILE]",
 		short: "play a task that survives the death of its server",
 		help: `Demo starts a server in a process of its own and calls a tool of it as a task. It shows the
 progress, kills the server in the middle, starts it again, answers a question of the task, and

@@ -40,8 +40,11 @@ Example:
 			r := new(remote)
 			r.declare(flags)
 			return func(ctx context.Context, s streams, args []string) error {
-				if len(args) != 1 {
-					return usagef("want SERVER, got %d arguments", len(args))
+				switch {
+				case len(args) == 0:
+					return usagef("SERVER is missing")
+				case len(args) > 1:
+					return usagef("unexpected argument %q", args[1])
 				}
 				return r.with(ctx, s, args[0], func() error { return run(r, ctx) })
 			}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 )
 
@@ -39,15 +40,16 @@ type command struct {
 	args  string // what follows the flags, for the usage line
 	short string // what it does, in one line
 	help  string // what it does and an example, for -h
+	plain bool   // all behind the first argument is an argument, even if it looks like a flag
 	// setup declares the command's flags and returns what runs once they are parsed.
-	// Run gets the arguments behind the flags. It returns an error of usagef for wrong
+	// Run gets the arguments; flags may stand between them. It returns an error of usagef for wrong
 	// ones, errFaults if it has reported faults itself, or any other error to be printed.
 	setup func(*flag.FlagSet) func(ctx context.Context, s streams, args []string) error
 }
 
 // commands is the command table.
 func commands() []command {
-	list := []command{
+	all := []command{
 		decode(),
 		playDemo(),
 		serve(),
@@ -58,9 +60,9 @@ func commands() []command {
 		schemaDiff(),
 		call(),
 	}
-	list = append(list, taskCommands()...)
-	list = append(list, listCommands()...)
-	return append(list, version())
+	all = append(all, taskCommands()...)
+	all = append(all, listCommands()...)
+	return append(all, version())
 }
 
 // errFaults says that the command has reported faults in its input on standard error.
@@ -76,8 +78,11 @@ func usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(f
 // run runs the command that args name and returns the exit code.
 func run(ctx context.Context, s streams, args []string) int {
 	if len(args) > 0 && isHelp(args[0]) {
-		overview(s.out, commands())
-		return exitOK
+		if len(args) == 1 {
+			overview(s.out, commands())
+			return exitOK
+		}
+		args = append(slices.Clone(args[1:]), "-h") // mcpwire help COMMAND
 	}
 	c, rest := find(commands(), args)
 	if c == nil {
@@ -86,7 +91,7 @@ func run(ctx context.Context, s streams, args []string) int {
 	flags := flag.NewFlagSet(c.name, flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // what is wrong is printed below
 	action := c.setup(flags)
-	err := flags.Parse(rest)
+	rest, err := parse(flags, rest, c.plain)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		usage(s.out, c, flags)
@@ -94,7 +99,7 @@ func run(ctx context.Context, s streams, args []string) int {
 	case err != nil:
 		err = usagef("%v", err)
 	default:
-		err = action(ctx, s, flags.Args())
+		err = action(ctx, s, rest)
 	}
 	var wrong *usageError
 	switch {
@@ -108,6 +113,21 @@ func run(ctx context.Context, s streams, args []string) int {
 	default:
 		fmt.Fprintf(s.err, "mcpwire %s: %v\n", c.name, err)
 		return exitFault
+	}
+}
+
+// parse parses the flags in args and returns the arguments, between which flags may stand unless plain says otherwise,
+// up to "--".
+func parse(flags *flag.FlagSet, args []string, plain bool) (rest []string, err error) {
+	for {
+		if err := flags.Parse(args); err != nil {
+			return nil, err
+		}
+		parsed := len(args) - flags.NArg()
+		if plain || flags.NArg() == 0 || parsed > 0 && args[parsed-1] == "--" {
+			return append(rest, flags.Args()...), nil
+		}
+		rest, args = append(rest, flags.Arg(0)), flags.Args()[1:]
 	}
 }
 
@@ -140,7 +160,12 @@ func unknown(s streams, args []string) int {
 	case len(args) == 0:
 		overview(s.err, commands())
 	case len(group) > 0:
-		overview(s.err, group)
+		if len(args) > 1 {
+			fmt.Fprintf(s.err, "mcpwire: there is no command %q; there are\n\n", args[0]+" "+args[1])
+			list(s.err, group)
+		} else {
+			overview(s.err, group)
+		}
 	default:
 		fmt.Fprintf(s.err, "mcpwire: there is no command %q; run mcpwire -h for those there are\n", args[0])
 	}
@@ -156,7 +181,11 @@ func (c *command) line() string {
 }
 
 func overview(w io.Writer, commands []command) {
-	fmt.Fprint(w, "mcpwire works with messages and schemas of the Model Context Protocol.\n\n")
+	fmt.Fprint(w, "mcpwire works with messages and schemas of the Model Context Protocol, and with servers.\n\n")
+	list(w, commands)
+}
+
+func list(w io.Writer, commands []command) {
 	for _, c := range commands {
 		fmt.Fprintf(w, "  mcpwire %-12s  %s\n", c.name, c.short)
 	}

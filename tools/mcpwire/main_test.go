@@ -49,7 +49,7 @@ func TestWrongUsage(t *testing.T) {
 	for _, args := range []string{
 		"", "schema", "nonsense", "schema nonsense", "version 1", "version -x",
 		"schema sync", "schema sync x.json", "schema sync -rev 2030-01-01", "schema sync -rev a/b x.json", "schema sync -rev r x.json y.json",
-		"schema sync x.json -rev r", "schema diff", "schema diff 2025-06-18", "schema diff 1 2 3", "schema diff -y 1 2",
+		"schema diff", "schema diff 2025-06-18", "schema diff 1 2 3", "schema diff -y 1 2", "schema diff 1 2 -y", "schema diff 1 -- 2 -dir x",
 	} {
 		t.Run(args, func(t *testing.T) {
 			code, out, errs := mcpwire(t, strings.Fields(args)...)
@@ -57,6 +57,34 @@ func TestWrongUsage(t *testing.T) {
 				t.Errorf("exit %d, output %q, errors %q", code, out, errs)
 			}
 		})
+	}
+}
+
+func TestFlagsMayStandBetweenArguments(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"a", "-b"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name, "schema.json"), []byte(tinySchema), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, args := range []string{"-dir DIR a -- -b", "a -dir DIR -- -b", "-dir DIR -- a -b", "a a -dir DIR"} {
+		code, out, errs := mcpwire(t, append([]string{"schema", "diff"}, strings.Fields(strings.ReplaceAll(args, "DIR", dir))...)...)
+		if code != exitOK || errs != "" || !strings.Contains(out, ": 0 breaking") {
+			t.Errorf("%s: exit %d, errors %q, output:\n%s", args, code, errs, out)
+		}
+	}
+}
+
+func TestHelpForACommand(t *testing.T) {
+	_, want, _ := mcpwire(t, "schema", "diff", "-h")
+	if code, out, errs := mcpwire(t, "help", "schema", "diff"); code != exitOK || out != want || errs != "" {
+		t.Errorf("exit %d, errors %q, output:\n%s", code, errs, out)
+	}
+	if code, _, errs := mcpwire(t, "task", "lst"); code != exitUsage || !strings.Contains(errs, `no command "task lst"`) || !strings.Contains(errs, "mcpwire task list") {
+		t.Errorf("exit %d, errors:\n%s", code, errs)
 	}
 }
 

@@ -21,6 +21,7 @@ func record() command {
 	return command{
 		name:  "record",
 		args:  "-o FILE [-http ADDRESS] [-header H] SERVER [ARG...]",
+		plain: true, // flags behind the command are its own
 		short: "stand between clients and a server and record what they say",
 		help: `
 Passes on what a client and a server say, and records it. SERVER is a URL, or a command with its

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -18,6 +19,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/console"
 )
@@ -62,7 +64,13 @@ func (r *remote) with(ctx context.Context, s streams, server string, f func() er
 	r.streams, r.console = s, console.New(s.in, s.err)
 	c, err := r.dial(ctx, server)
 	if err != nil {
-		return err
+		if _, wrong := errors.AsType[*usageError](err); wrong {
+			return err
+		}
+		if lost, ok := errors.AsType[*transport.DeliveryError](err); ok {
+			err = lost.Err
+		}
+		return fmt.Errorf("cannot connect with %s: %w", server, err)
 	}
 	r.Client = c
 	err = f()
@@ -128,7 +136,7 @@ func serverOf(server string) (link string, words []string, err error) {
 		return server, nil, nil
 	}
 	words, err = shellwords.Parse(server)
-	if err != nil || len(words) == 0 {
+	if err != nil || len(words) == 0 || strings.Contains(words[0], "://") {
 		return "", nil, usagef("server %q is neither a URL nor a command", server)
 	}
 	return "", words, nil

@@ -25,6 +25,7 @@ import (
 func serve() command {
 	return command{
 		name:  "serve",
+		args:  "[-http ADDRESS] [-store FILE] [-debug ADDRESS]",
 		short: "be a server with every feature, to test clients with",
 		help: `Serve is a server that has every feature of the protocol, on standard input and output, or
 over HTTP with -http. Its tasks are kept in memory unless -store names a file. With -debug a page

@@ -17,9 +17,9 @@ func taskCommands() []command {
 	return []command{
 		taskCommand("list", "list the tasks that a server has for you", "", (*remote).listTasks),
 		taskCommand("get", "show the state of a task", "", (*remote).getTask),
-		taskCommand("watch", "follow a task to its end, with its progress and its questions, and write its result", `
-Shows each state, and the progress if the call that created the task has asked for it, as "call" does.
-With -json each of them is a line on standard output: {"task":…}, {"progress":…}, and in the end
+		taskCommand("watch", "follow a task to its end, and write its result", `
+Shows each state, and the progress if the call that created the task has asked for it, and asks what
+the task asks its user. With -json each of them is a line on standard output: {"task":…}, {"progress":…}, and in the end
 {"result":…}. Ctrl-C offers to cancel the task or to leave it alone.
 `, (*remote).watchTask),
 		taskCommand("result", "wait for a task in silence and write its result", "", (*remote).taskResult),
@@ -48,8 +48,11 @@ Example:
 			r := new(remote)
 			r.declare(flags)
 			return func(ctx context.Context, s streams, args []string) error {
-				if len(args) != want {
-					return usagef("want SERVER%s, got %d arguments", id, len(args))
+				if len(args) < want {
+					return usagef("want SERVER%s", id)
+				}
+				if len(args) > want {
+					return usagef("unexpected argument %q", args[want])
 				}
 				id := ""
 				if want == 2 {

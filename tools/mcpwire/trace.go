@@ -33,11 +33,8 @@ Example:
 				if len(args) == 0 {
 					return usagef("no file")
 				}
-				if err := flags.Parse(args[1:]); err != nil { // the flags may also follow FILE
-					return usagef("%v", err)
-				}
-				if flags.NArg() > 0 {
-					return usagef("unexpected argument %q", flags.Arg(0))
+				if len(args) > 1 {
+					return usagef("unexpected argument %q", args[1])
 				}
 				rec, faults := readTrace(args[0])
 				if rec == nil {
