@@ -19,7 +19,7 @@ type Options struct {
 
 // Pair returns two connected ends. What is written to one is read from the other, without a copy. Closing either
 // ends the connection for both: the other end can still read what was written before, and gets
-// [transport.ErrClosed] then. No goroutine belongs to a pair.
+// [transport.ErrClosed] then. Close waits for the goroutines that hand over messages at its end.
 func Pair(o Options) (a, b *Conn) {
 	if o.MaxQueue <= 0 {
 		o.MaxQueue = transport.DefaultMaxQueue
@@ -31,7 +31,7 @@ func Pair(o Options) (a, b *Conn) {
 	return &Conn{in: x, out: y}, &Conn{in: y, out: x}
 }
 
-// Conn is one end of a pair. It is a [transport.HalfCloser].
+// Conn is one end of a pair. It is a [transport.HalfCloser] and a [transport.Pusher].
 type Conn struct {
 	in, out *queue.Queue
 	batch   []transport.Message // taken from in, not yet read
@@ -48,6 +48,15 @@ func (c *Conn) Read() (transport.Message, error) {
 	m := c.batch[0]
 	c.batch = c.batch[1:]
 	return transport.Message{Text: m.Text}, nil
+}
+
+// Push implements [transport.Pusher]: a message is taken by the goroutine that writes it, as a rule.
+func (c *Conn) Push(of transport.Conn, take func(transport.Message, error)) bool {
+	if of != transport.Conn(c) {
+		return false
+	}
+	c.in.Push(func(m transport.Message, err error) { take(transport.Message{Text: m.Text}, err) })
+	return true
 }
 
 // Write hands m to the other end.
@@ -70,5 +79,6 @@ func (c *Conn) Close() error {
 	c.in.Close(transport.ErrClosed)
 	c.in.Discard()
 	c.out.Close(transport.ErrClosed)
+	c.in.Wait()
 	return nil
 }

@@ -1,9 +1,11 @@
 package memory_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/memory"
 	"github.com/mcpwire/mcpwire/runtime/transport/transporttest"
 )
@@ -13,4 +15,36 @@ func TestPairKeepsTheContractOfTransports(t *testing.T) {
 		a, b := memory.Pair(memory.Options{StallTimeout: stall, MaxQueue: queue})
 		return transporttest.Ends{A: a, B: b}
 	})
+}
+
+// wrapped is a connection that does something of its own with what it reads.
+type wrapped struct{ *memory.Conn }
+
+func TestPushIsForTheEndItself(t *testing.T) {
+	a, b := memory.Pair(memory.Options{})
+	var got []string
+	take := func(m transport.Message, err error) {
+		if err != nil {
+			got = append(got, err.Error())
+			return
+		}
+		got = append(got, string(m.Text))
+	}
+	if b.Push(&wrapped{b}, take) {
+		t.Error("messages go past what has the end in it")
+	}
+	if err := a.Write(t.Context(), transport.Message{Text: []byte("1")}); err != nil {
+		t.Fatal(err)
+	}
+	if !b.Push(b, take) {
+		t.Fatal("the end does not push")
+	}
+	if err := a.Write(t.Context(), transport.Message{Text: []byte("2")}); err != nil {
+		t.Fatal(err)
+	}
+	a.Close()
+	b.Close() // waits until the end was told
+	if want := []string{"1", "2", transport.ErrClosed.Error()}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
 }

@@ -27,59 +27,79 @@ type Queue struct {
 	filled  chan struct{}       // holds one
 	room    chan struct{}       // closed when something is taken; nil while nobody waits for it
 
-	take func(transport.Message, error) // see Push
-	turn chan struct{}                  // full while take is being called
-	last sync.WaitGroup                 // the last call of take
+	take   func(transport.Message, error) // see Push
+	taking bool                           // somebody calls take, and sees to what waits by then
+	ended  bool                           // take was told of the end
+	still  sync.Cond                      // taking is false
 }
 
 // New returns a queue for max bytes, in which a writer waits for at most stall without anything being taken.
 func New(max int, stall time.Duration) *Queue {
-	return &Queue{max: max, stall: stall, filled: make(chan struct{}, 1)}
+	q := &Queue{max: max, stall: stall, filled: make(chan struct{}, 1)}
+	q.still.L = &q.mu
+	return q
 }
 
-// Push makes the queue empty for ever: take is called with what waits, with what is put into it, and at last with what
-// Close is given, one after another. Who puts waits until it is taken. It is called instead of Take.
+// Push makes the queue call take, one after another and in order, with what waits, with what is put into it, and at
+// last with what Close is given. It is called instead of Take. Who puts a message calls take for that one, in the place
+// of a goroutine that would have to be woken. What others put meanwhile waits for a goroutine of its own, so that nobody
+// is held up by more than his own message.
 func (q *Queue) Push(take func(transport.Message, error)) {
 	q.mu.Lock()
-	q.take, q.turn = take, make(chan struct{}, 1)
-	q.turn <- struct{}{}
-	batch := q.waiting
-	q.waiting, q.size = nil, 0
-	q.freed()
-	err := q.err
+	q.take, q.taking = take, true
 	q.mu.Unlock()
-	for _, m := range batch {
-		take(m, nil)
-	}
-	if err != nil { // Close has not told
-		take(transport.Message{}, err)
-	}
-	<-q.turn
+	q.drain()
 }
 
-// push waits until it is the turn of m to be taken.
-func (q *Queue) push(ctx context.Context, m transport.Message) error {
-	select {
-	case q.turn <- struct{}{}:
-	default:
-		timer := time.NewTimer(q.stall)
-		defer timer.Stop()
-		select {
-		case q.turn <- struct{}{}:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-timer.C:
-			return transport.ErrStalled
+// hand calls take for a message. Whatever that does, what has come meanwhile is seen to.
+func (q *Queue) hand(m transport.Message) {
+	defer func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if len(q.waiting) > 0 || q.err != nil && !q.ended {
+			go q.drain() // ends when nothing is left; Wait waits for it
+			return
 		}
+		q.taking = false
+		q.still.Broadcast()
+	}()
+	q.take(m, nil)
+}
+
+// drain calls take until there is nothing for it. Nobody else does, as taking is set.
+func (q *Queue) drain() {
+	for {
+		q.mu.Lock()
+		batch := q.remove()
+		ended := len(batch) == 0 && q.err != nil && !q.ended
+		q.ended = q.ended || ended
+		if len(batch) == 0 && !ended {
+			q.taking = false
+			q.still.Broadcast()
+			q.mu.Unlock()
+			return
+		}
+		q.mu.Unlock()
+		for _, m := range batch {
+			q.take(m, nil)
+		}
+		if ended {
+			q.take(transport.Message{}, q.err) // which does not change any more
+		}
+		clear(batch)
 	}
-	defer func() { <-q.turn }()
-	q.mu.Lock()
-	err := q.err
-	q.mu.Unlock()
-	if err == nil {
-		q.take(m, nil)
+}
+
+// remove takes out what waits. It is called with mu held.
+func (q *Queue) remove() []transport.Message {
+	batch := q.waiting
+	if len(batch) > 0 {
+		q.waiting, q.spare = q.spare[:0], batch
+		q.size = 0
+		q.taken++
+		q.freed()
 	}
-	return err
+	return batch
 }
 
 // Put adds m. It waits for room until ctx ends, with [transport.ErrStalled] if nothing is taken for too long.
@@ -94,9 +114,11 @@ func (q *Queue) Put(ctx context.Context, m transport.Message) error {
 			defer q.mu.Unlock()
 			return q.err
 		}
-		if q.take != nil {
+		if q.take != nil && !q.taking {
+			q.taking = true
 			q.mu.Unlock()
-			return q.push(ctx, m)
+			q.hand(m)
+			return nil
 		}
 		if q.size == 0 || q.size+size <= q.max {
 			q.waiting = append(q.waiting, m)
@@ -140,12 +162,7 @@ func (q *Queue) Take() ([]transport.Message, error) {
 	clear(q.spare) // nobody else uses it: what was delivered need not be kept while we wait
 	for {
 		q.mu.Lock()
-		if len(q.waiting) > 0 {
-			batch := q.waiting
-			q.waiting, q.spare = q.spare[:0], batch
-			q.size = 0
-			q.taken++
-			q.freed()
+		if batch := q.remove(); len(batch) > 0 {
 			q.mu.Unlock()
 			return batch, nil
 		}
@@ -176,12 +193,9 @@ func (q *Queue) Close(err error) {
 	}
 	q.err = err
 	q.freed()
-	if q.take != nil {
-		q.last.Go(func() { // ends when it was taken
-			q.turn <- struct{}{}
-			q.take(transport.Message{}, err)
-			<-q.turn
-		})
+	if q.take != nil && !q.taking {
+		q.taking = true
+		go q.drain() // ends when that was taken; Wait waits for it
 	}
 	if q.hungry {
 		q.hungry = false
@@ -198,5 +212,11 @@ func (q *Queue) Discard() {
 	q.freed()
 }
 
-// Wait waits until the queue, which was closed, has nobody take anything any more.
-func (q *Queue) Wait() { q.last.Wait() }
+// Wait waits until nobody calls take, which is for good once the queue was closed. Take must not call it.
+func (q *Queue) Wait() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for q.taking {
+		q.still.Wait()
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,26 +72,100 @@ func TestPushTellsOfAnEndThatWasBefore(t *testing.T) {
 	}
 }
 
-// Who puts while another message is being taken waits for its turn, and not for ever.
+// What is put while another message is being taken waits for its turn, and who puts too much not for ever.
 func TestPushWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := queue.New(1000, time.Second)
+		q := queue.New(1, time.Second)
 		release := make(chan struct{})
-		q.Push(func(transport.Message, error) { <-release })
-		go q.Put(context.Background(), message("1"))
+		var got []string
+		q.Push(func(m transport.Message, err error) {
+			<-release
+			got = append(got, fmt.Sprint(string(m.Text), err))
+		})
+		put := make(chan error, 1)
+		go func() { put <- q.Put(context.Background(), message("1")) }()
 		synctest.Wait()
-		if err := q.Put(t.Context(), message("2")); !errors.Is(err, transport.ErrStalled) {
+		if err := q.Put(t.Context(), message("2")); err != nil {
+			t.Fatal(err)
+		}
+		if err := q.Put(t.Context(), message("3")); !errors.Is(err, transport.ErrStalled) {
 			t.Errorf("got %v, want %v", err, transport.ErrStalled)
 		}
 		cause := errors.New("no patience")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, cause)
 		defer cancel()
-		if err := q.Put(ctx, message("3")); err != cause {
+		if err := q.Put(ctx, message("4")); err != cause {
 			t.Errorf("got %v, want %v", err, cause)
 		}
+		if len(put) > 0 {
+			t.Error("who takes a message does not wait for that")
+		}
+		q.Close(io.EOF)
 		close(release)
-		if err := q.Put(t.Context(), message("4")); err != nil {
+		if err := <-put; err != nil {
 			t.Error(err)
 		}
+		q.Wait()
+		if want := []string{"1<nil>", "2<nil>", "EOF"}; !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	})
+}
+
+func TestPushTakesEachMessageOnceAndInOrder(t *testing.T) {
+	const writers, each = 8, 500
+	q := queue.New(1<<10, time.Minute)
+	var next [writers]int
+	over := false
+	q.Push(func(m transport.Message, err error) { // the race detector tells if it is called twice at once
+		if err != nil {
+			over = true
+			return
+		}
+		n, err := strconv.Atoi(string(m.Text))
+		if w := n / each; err != nil || over || next[w] != n%each {
+			t.Errorf("%q comes where message %d of a writer is due", m.Text, next[w])
+		} else {
+			next[w]++
+		}
+	})
+	var group sync.WaitGroup
+	for w := range writers {
+		group.Go(func() {
+			for i := range each {
+				if err := q.Put(t.Context(), message(strconv.Itoa(w*each+i))); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	q.Close(io.EOF)
+	q.Wait()
+	for w, n := range next {
+		if n != each || !over {
+			t.Errorf("%d messages of writer %d have come, and the end: %v", n, w, over)
+		}
+	}
+}
+
+func TestPushGoesOnAfterAPanic(t *testing.T) {
+	q := queue.New(1000, time.Second)
+	taken := 0
+	q.Push(func(transport.Message, error) {
+		if taken++; taken == 1 {
+			panic("take")
+		}
+	})
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("who puts has not taken the message")
+			}
+		}()
+		q.Put(t.Context(), message("1"))
+	}()
+	if err := q.Put(t.Context(), message("2")); err != nil || taken != 2 {
+		t.Errorf("%d messages were taken, %v", taken, err)
+	}
 }
