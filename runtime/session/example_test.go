@@ -75,8 +75,9 @@ func ExampleMethods() {
 		}
 		return a
 	}}))
+	logged := make(chan string, 3)
 	server := session.Serve(b, nil, &session.Config{
-		Receiving: []session.Middleware{session.LogReceived(logger, slog.LevelInfo)},
+		Receiving: []session.Middleware{tell(logged), session.LogReceived(logger, slog.LevelInfo)},
 		Handler: session.Methods(map[string]session.Handler{
 			"example.com/echo": func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 				return session.Raw(req.Params), nil
@@ -94,11 +95,24 @@ func ExampleMethods() {
 	}
 	result, err := client.Call(ctx, "example.com/echo", session.Raw(`{"a":1.0}`))
 	fmt.Println(string(result), err)
+	for range cap(logged) { // notifications are handled beside requests, and the first one perhaps not yet
+		<-logged
+	}
 	// Unordered output:
 	// level=INFO msg=received method=initialize id=1
 	// level=INFO msg=received method=notifications/initialized
 	// level=INFO msg=received method=example.com/echo id=2
 	// {"a":1.0} <nil>
+}
+
+// tell is middleware that names each method when that was handled.
+func tell(handled chan<- string) session.Middleware {
+	return func(next session.Handler) session.Handler {
+		return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			defer func() { handled <- req.Method }()
+			return next(ctx, req)
+		}
+	}
 }
 
 // A server over standard input and output.

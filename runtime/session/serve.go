@@ -9,6 +9,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/lazy"
 	"github.com/mcpwire/mcpwire/runtime/internal/stack"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
@@ -17,7 +18,7 @@ import (
 type serving struct {
 	s        *Session
 	req      *Request
-	cancel   context.CancelCauseFunc
+	until    lazy.Cancellable // ends ctx
 	ctx      context.Context
 	size     int
 	batch    *batch // that it came in, or nil
@@ -143,12 +144,10 @@ func (s *Session) request(message jsonrpc.Message, m transport.Message, b *batch
 	}
 	req, st := &in.request, &in.serving
 	// Session.stop ends it with the session; to have each one hang on s.life would cost more.
-	ctx, cancel := context.WithCancelCause(context.Background())
-	in.context = requestContext{ctx, m.Context, req}
-	st.req, st.ctx, st.cancel = req, &in.context, cancel
+	in.context = requestContext{&st.until, m.Context, req}
+	st.req, st.ctx = req, &in.context
 	req.state = st
 	if err := s.admit(st); err != nil {
-		cancel(nil)
 		s.answer(message.ID, err, b)
 		return
 	}
@@ -264,7 +263,7 @@ func (st *serving) finish(result codec.Encoder, err error) {
 	s.bytes -= st.size
 	opening := st.req.Method == "initialize" && s.phase == phaseOpening
 	s.mu.Unlock()
-	st.cancel(nil)
+	st.until.Cancel(nil)
 
 	if !silent {
 		st.deliver(s.life, text)
@@ -343,9 +342,9 @@ func (s *Session) cancelled(id jsonrpc.ID, reason string) {
 		// What the handler still has to say comes behind that, and takes another way: who has cancelled a request
 		// may not look there any more.
 		conn.Release(id)
-		st.cancel(cause)
+		st.until.Cancel(cause)
 	}) {
-		st.cancel(cause)
+		st.until.Cancel(cause)
 	}
 }
 
@@ -370,14 +369,20 @@ func (s *Session) notification(message jsonrpc.Message, m transport.Message) {
 		s.initialized()
 	}
 	req := &Request{Method: message.Method, Params: message.Params, Session: s, values: m.Context}
+	if n, ok := s.enqueue(req); !ok {
+		s.cfg.Logger.Warn("notification dropped: too many wait for the handler", "method", message.Method, "waiting", n)
+	}
+}
+
+// enqueue lets a notification wait for the handler; ok is false if n others do, which are too many.
+func (s *Session) enqueue(req *Request) (n int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped || s.cfg.Handler == nil && len(s.cfg.Receiving) == 0 {
-		return
+		return 0, true
 	}
-	if n := len(s.notices); n >= s.cfg.MaxNotifications || n > 0 && s.noticeBytes+len(req.Params) > s.cfg.MaxBytes {
-		s.cfg.Logger.Warn("notification dropped: too many wait for the handler", "method", message.Method, "waiting", n)
-		return
+	if n = len(s.notices); n >= s.cfg.MaxNotifications || n > 0 && s.noticeBytes+len(req.Params) > s.cfg.MaxBytes {
+		return n, false
 	}
 	s.notices = append(s.notices, req)
 	s.noticeBytes += len(req.Params)
@@ -386,6 +391,7 @@ func (s *Session) notification(message jsonrpc.Message, m transport.Message) {
 		s.work.Add(1)
 		go s.notify() // ends when none is left
 	}
+	return n, true
 }
 
 // notify hands the notifications that wait to the handler, one after another.

@@ -220,7 +220,7 @@ func (s *Session) abandon() {
 	}
 	s.mu.Unlock()
 	for st, reporter := range open {
-		st.cancel(ErrClosed)
+		st.until.Cancel(ErrClosed)
 		reporter.Stop()
 		text, _, err := encodeAnswer(st.req.ID, nil, &jsonrpc.Error{Code: CodeClosing, Message: "session is shutting down"})
 		if err != nil || st.deliver(ctx, text) != nil {
@@ -246,7 +246,7 @@ func (s *Session) stop(cause error) {
 	s.mu.Unlock()
 
 	for _, st := range open {
-		st.cancel(cause)
+		st.until.Cancel(cause)
 	}
 	for _, c := range calls {
 		c.answer <- answer{err: s.closed()}

@@ -99,7 +99,7 @@ func (m *Manager) expired(r *Record) {
 	m.past.add(r.Owner, r.ID)
 	if run := m.run(r.ID); run != nil {
 		run.hush()
-		run.cancel(ErrExpired)
+		run.ctx.Cancel(ErrExpired)
 	}
 	m.audit.expired(r)
 }

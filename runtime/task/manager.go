@@ -27,7 +27,7 @@ type Manager struct {
 	audit audit
 
 	life   context.Context // ends with Close
-	end    context.CancelFunc
+	end    context.CancelCauseFunc
 	group  sync.WaitGroup // goroutines of the Manager, all work included
 	nudge  chan struct{}  // holds one: a task expires before the sweeper would wake
 	limits limiter
@@ -63,7 +63,7 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 		runs:    map[string]*Run{},
 		claimed: map[questionID]bool{},
 	}
-	m.life, m.end = context.WithCancel(context.Background())
+	m.life, m.end = context.WithCancelCause(context.Background())
 	if err := m.recover(ctx); err != nil {
 		m.Close(ctx)
 		return nil, err
@@ -80,9 +80,9 @@ func (m *Manager) Close(ctx context.Context) error {
 	m.closed = true
 	runs := slices.Collect(maps.Values(m.runs))
 	m.mu.Unlock()
-	m.end()
+	m.end(ErrClosed)
 	for _, run := range runs {
-		run.cancel(ErrClosed)
+		run.ctx.Cancel(ErrClosed)
 	}
 	done := make(chan struct{})
 	go func() { // ends with the work
@@ -274,7 +274,7 @@ func (m *Manager) cancel(ctx context.Context, id string) (Record, error) {
 		return r, err
 	}
 	if run != nil {
-		run.cancel(ErrCancelled)
+		run.ctx.Cancel(ErrCancelled)
 	}
 	return r, nil
 }

@@ -51,7 +51,7 @@ func ended(run *Run, result codec.Encoder, failure error) func(r *Record) {
 	}
 	status, message := mcp.TaskStatusCompleted, ""
 	if failure != nil {
-		if context.Cause(run.ctx) == ErrClosed && (errors.Is(failure, context.Canceled) || errors.Is(failure, ErrClosed)) {
+		if run.ctx.Cause() == ErrClosed && (errors.Is(failure, context.Canceled) || errors.Is(failure, ErrClosed)) {
 			failure = errShutDown
 		}
 		out.Error = asError(failure)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"sync"
+
+	"github.com/mcpwire/mcpwire/runtime/internal/lazy"
 )
 
 // Result waits until a task is over and returns its outcome, which it can do any number of times
@@ -44,19 +46,20 @@ func (m *Manager) wait(ctx context.Context, r Record, via Requestor) (Record, er
 		before := run.reach(via)
 		defer run.leave(via, before)
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer context.AfterFunc(m.life, func() { cancel(ErrClosed) })()
-
-	var d delivery
-	defer d.group.Wait() // after the context has ended, which ends every delivery
-	defer cancel(context.Canceled)
+	both := lazy.WithBoth(ctx, m.life)
+	var d *delivery
+	defer func() { d.wait() }() // after the context has ended, which ends every delivery
+	defer both.Release()
 	for !r.over() {
-		if via != nil {
-			d.start(ctx, m, via, &r)
+		if via != nil && r.open() > 0 {
+			if d == nil {
+				d = new(delivery)
+			}
+			d.start(both, m, via, &r)
 		}
-		next, err := m.store.Wait(ctx, r.ID, r.Revision)
-		if cause := context.Cause(ctx); err != nil && cause != nil {
-			return r, cause
+		next, err := m.store.Wait(both, r.ID, r.Revision)
+		if err != nil && both.Err() != nil {
+			return r, both.Cause()
 		}
 		if errors.Is(err, ErrNotFound) {
 			return r, ErrExpired // nothing else makes a task go
@@ -74,6 +77,13 @@ type delivery struct {
 	group  sync.WaitGroup
 	mu     sync.Mutex
 	failed map[uint64]bool // not to be tried again here
+}
+
+// wait waits until nothing is being brought any more. A nil delivery has brought nothing.
+func (d *delivery) wait() {
+	if d != nil {
+		d.group.Wait()
+	}
 }
 
 // start takes on the questions of a task that nobody else does. Each has a goroutine, which

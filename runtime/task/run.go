@@ -12,6 +12,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/lazy"
 	"github.com/mcpwire/mcpwire/runtime/internal/stack"
 )
 
@@ -37,8 +38,7 @@ type Run struct {
 	id     string
 	method string
 	token  mcp.ProgressToken
-	ctx    context.Context
-	cancel context.CancelCauseFunc
+	ctx    workContext
 
 	mu       sync.Mutex
 	via      Requestor // where the requestor is, nil if that is not known
@@ -55,15 +55,15 @@ type Run struct {
 // newRun makes the work of a task known. Whoever starts it, or not, ends what m.group counts.
 func (m *Manager) newRun(ctx context.Context, r *Record, via Requestor) (*Run, error) {
 	run := &Run{m: m, id: r.ID, method: r.Method, token: r.Token, via: via, last: math.Inf(-1)}
-	run.ctx, run.cancel = context.WithCancelCause(NewContext(context.WithoutCancel(ctx), run))
+	run.ctx.values, run.ctx.run = ctx, run
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		run.cancel(ErrClosed)
+		run.ctx.Cancel(ErrClosed)
 		return nil, ErrClosed
 	}
 	if m.runs[r.ID] != nil {
-		run.cancel(ErrExists)
+		run.ctx.Cancel(ErrExists)
 		return nil, ErrExists
 	}
 	m.runs[r.ID] = run
@@ -73,10 +73,27 @@ func (m *Manager) newRun(ctx context.Context, r *Record, via Requestor) (*Run, e
 
 // forget ends what newRun has begun.
 func (m *Manager) forget(run *Run) {
-	run.cancel(context.Canceled)
+	run.ctx.Cancel(context.Canceled)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.runs, run.id)
+}
+
+// workContext is the context of work: the task's own end, and the values of the request that it was created for.
+type workContext struct {
+	lazy.Cancellable
+	values context.Context
+	run    *Run
+}
+
+func (c *workContext) Value(key any) any {
+	switch {
+	case key == runKey{}:
+		return c.run
+	case lazy.IsCancelKey(key):
+		return c.Cancellable.Value(key)
+	}
+	return c.values.Value(key)
 }
 
 type runKey struct{}
@@ -114,13 +131,13 @@ func (m *Manager) work(run *Run, work Work) {
 			m.publish(run, result, err)
 		}
 	}()
-	result, err = work(run.ctx, run)
+	result, err = work(&run.ctx, run)
 }
 
 // interrupted reports whether the work ended because the Manager closes, and the task is one
 // that the next Manager takes up.
 func (m *Manager) interrupted(run *Run, err error) bool {
-	if err == nil || context.Cause(run.ctx) != ErrClosed {
+	if err == nil || run.ctx.Cause() != ErrClosed {
 		return false
 	}
 	r, failed := m.store.Get(context.Background(), run.id)

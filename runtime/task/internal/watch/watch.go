@@ -5,38 +5,54 @@ import (
 	"context"
 	"sync"
 
+	"github.com/mcpwire/mcpwire/runtime/internal/lazy"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
 // Hub knows who waits for which task of a store. The zero value is ready to use. It may be
 // used by many goroutines at once.
 type Hub struct {
-	mu     sync.Mutex
-	cells  map[string]*cell
-	closed bool
+	mu      sync.Mutex
+	waiters map[string]*waiter // the latest one for each task
+	closed  bool
+	idle    sync.Pool // of *waiter that are in no list, with nothing in told
 }
 
-// cell is the next change of one task, which all who wait for it share.
-type cell struct {
-	happened chan struct{}
-	waiting  int // how many wait
-	record   task.Record
-	err      error
+// waiter is one who waits for the next change of one task, in a list of all those who do.
+type waiter struct {
+	told           chan struct{} // holds one: record or err are there, and it is in no list any more
+	record         *task.Record  // shared, not to be changed
+	err            error
+	earlier, later *waiter
 }
 
 // Tell wakes all who wait for the task of a record, which has just been written.
-func (h *Hub) Tell(r *task.Record) { h.wake(r.ID, r, nil) }
-
-// Gone wakes all who wait for a task that is there no more.
-func (h *Hub) Gone(id string) { h.wake(id, &task.Record{}, task.ErrNotFound) }
-
-func (h *Hub) wake(id string, r *task.Record, err error) {
+func (h *Hub) Tell(r *task.Record) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if c := h.cells[id]; c != nil {
-		delete(h.cells, id)
-		c.record, c.err = *r, err
-		close(c.happened)
+	if w := h.waiters[r.ID]; w != nil {
+		record := *r
+		h.wake(r.ID, w, &record, nil)
+	}
+}
+
+// Gone wakes all who wait for a task that is there no more.
+func (h *Hub) Gone(id string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if w := h.waiters[id]; w != nil {
+		h.wake(id, w, nil, task.ErrNotFound)
+	}
+}
+
+// wake wakes the list of those who wait for a task. It is called with mu held.
+func (h *Hub) wake(id string, w *waiter, r *task.Record, err error) {
+	delete(h.waiters, id)
+	for w != nil {
+		next := w.earlier
+		w.record, w.err, w.earlier, w.later = r, err, nil, nil
+		w.told <- struct{}{}
+		w = next
 	}
 }
 
@@ -45,62 +61,94 @@ func (h *Hub) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.closed = true
-	for id, c := range h.cells {
-		delete(h.cells, id)
-		c.err = task.ErrClosed
-		close(c.happened)
+	for id, w := range h.waiters {
+		h.wake(id, w, nil, task.ErrClosed)
 	}
 }
 
 // Wait returns the record of a task as soon as its revision is greater than the given one.
 // It signs up for the next change before it looks with get, so that none falls in between.
 func (h *Hub) Wait(ctx context.Context, id string, revision uint64, get func(context.Context, string) (task.Record, error)) (task.Record, error) {
+	var ended, endedToo <-chan struct{}
+	if both, ok := ctx.(*lazy.Both); ok {
+		ended, endedToo = both.Each()
+	} else {
+		ended = ctx.Done()
+	}
 	for {
-		c, err := h.join(id)
+		w, err := h.join(id)
 		if err != nil {
 			return task.Record{}, err
 		}
 		r, err := get(ctx, id)
 		if err != nil || r.Revision > revision {
-			h.leave(id, c)
+			h.leave(id, w)
 			return r, err
 		}
 		select {
-		case <-c.happened:
-			// A change that was told late may be one that get has seen before.
-			if c.err != nil || c.record.Revision > revision {
-				return c.record, c.err
+		case <-w.told:
+			told, err := w.record, w.err
+			h.rest(w)
+			if err != nil {
+				return task.Record{}, err
 			}
-		case <-ctx.Done():
-			h.leave(id, c)
+			if told.Revision > revision { // or it was told late, and get has seen it before
+				return *told, nil
+			}
+		case <-ended:
+			h.leave(id, w)
+			return task.Record{}, ctx.Err()
+		case <-endedToo:
+			h.leave(id, w)
 			return task.Record{}, ctx.Err()
 		}
 	}
 }
 
-func (h *Hub) join(id string) (*cell, error) {
+func (h *Hub) join(id string) (*waiter, error) {
+	w, ok := h.idle.Get().(*waiter)
+	if !ok {
+		w = &waiter{told: make(chan struct{}, 1)}
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
 		return nil, task.ErrClosed
 	}
-	c := h.cells[id]
-	if c == nil {
-		if h.cells == nil {
-			h.cells = map[string]*cell{}
-		}
-		c = &cell{happened: make(chan struct{})}
-		h.cells[id] = c
+	if h.waiters == nil {
+		h.waiters = map[string]*waiter{}
 	}
-	c.waiting++
-	return c, nil
+	if w.earlier = h.waiters[id]; w.earlier != nil {
+		w.earlier.later = w
+	}
+	h.waiters[id] = w
+	return w, nil
 }
 
-// leave forgets a cell that nobody waits for any more.
-func (h *Hub) leave(id string, c *cell) {
+// leave takes a waiter out of its list, unless it was told in between.
+func (h *Hub) leave(id string, w *waiter) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	if c.waiting--; c.waiting == 0 && h.cells[id] == c {
-		delete(h.cells, id)
+	select {
+	case <-w.told:
+	default:
+		if w.earlier != nil {
+			w.earlier.later = w.later
+		}
+		if w.later != nil {
+			w.later.earlier = w.earlier
+		} else if w.earlier != nil {
+			h.waiters[id] = w.earlier
+		} else {
+			delete(h.waiters, id)
+		}
+		w.earlier, w.later = nil, nil
 	}
+	h.mu.Unlock()
+	h.rest(w)
+}
+
+// rest keeps a waiter for another time.
+func (h *Hub) rest(w *waiter) {
+	w.record, w.err = nil, nil
+	h.idle.Put(w)
 }

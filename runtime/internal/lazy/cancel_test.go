@@ -1,0 +1,109 @@
+package lazy_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/mcpwire/mcpwire/runtime/internal/lazy"
+)
+
+func TestCancellableEndsAsAContextDoes(t *testing.T) {
+	cause := errors.New("enough")
+	for name, use := range map[string]func(ctx context.Context){
+		"of nobody":               func(context.Context) {},
+		"that somebody waits for": func(ctx context.Context) { ctx.Done() },
+		"whose cause was looked for": func(ctx context.Context) {
+			if got := context.Cause(ctx); got != nil {
+				t.Errorf("cause %v before the end", got)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := new(lazy.Cancellable)
+				use(c)
+				if c.Err() != nil || c.Cause() != nil {
+					t.Fatalf("ended by %v from the start", c.Cause())
+				}
+				derived, cancel := context.WithCancel(context.WithValue(c, "key", "value"))
+				defer cancel()
+				c.Cancel(cause)
+				c.Cancel(errors.New("too late"))
+				<-derived.Done() // at once: a goroutine that passes it on would show below
+				<-c.Done()
+				for _, ctx := range []context.Context{c, derived} {
+					if ctx.Err() != context.Canceled || context.Cause(ctx) != cause {
+						t.Errorf("ended by %v, because of %v", ctx.Err(), context.Cause(ctx))
+					}
+				}
+				if c.Cause() != cause {
+					t.Errorf("Cause is %v", c.Cause())
+				}
+			})
+		})
+	}
+}
+
+func TestCancellableWithoutCause(t *testing.T) {
+	c := new(lazy.Cancellable)
+	c.Cancel(nil)
+	if context.Cause(c) != context.Canceled || c.Cause() != context.Canceled {
+		t.Errorf("ended because of %v, %v", context.Cause(c), c.Cause())
+	}
+}
+
+func TestBothEndsWithEither(t *testing.T) {
+	first, second := errors.New("first"), errors.New("second")
+	for name, use := range map[string]func(b *lazy.Both){
+		"that waits for each":     func(*lazy.Both) {},
+		"that somebody waits for": func(b *lazy.Both) { b.Done() },
+	} {
+		for _, cause := range []error{first, second} {
+			t.Run(name+", by the "+cause.Error(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					a, endA := context.WithCancelCause(context.WithValue(t.Context(), "key", "value"))
+					defer endA(nil)
+					b, endB := context.WithCancelCause(context.Background())
+					defer endB(nil)
+					both := lazy.WithBoth(a, b)
+					defer both.Release()
+					use(both)
+					if both.Err() != nil || both.Cause() != nil || context.Cause(both) != nil {
+						t.Fatalf("ended by %v from the start", both.Cause())
+					}
+					if both.Value("key") != "value" {
+						t.Error("the values of the first are lost")
+					}
+					if cause == first {
+						endA(cause)
+					} else {
+						endB(cause)
+					}
+					synctest.Wait()
+					x, y := both.Each()
+					select {
+					case <-x:
+					case <-y:
+					}
+					if both.Err() != context.Canceled || both.Cause() != cause || context.Cause(both) != cause {
+						t.Errorf("ended by %v, because of %v and %v", both.Err(), both.Cause(), context.Cause(both))
+					}
+					<-both.Done()
+				})
+			})
+		}
+	}
+}
+
+func TestBothLeavesNothingBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		life, end := context.WithCancel(context.Background())
+		defer end()
+		both := lazy.WithBoth(t.Context(), life)
+		done := both.Done()
+		both.Release()
+		<-done // what waits under it ends, too
+	})
+}
