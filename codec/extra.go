@@ -18,13 +18,20 @@ type Extra struct {
 	p *extra // never changed once it may be shared; see Reader.own
 }
 
+// extra has its members, in the order they came and no name twice, either in text and spans, as a Reader puts them, or
+// in members.
 type extra struct {
-	members []member // in the order they came, no name twice
+	text    []byte // as in ,"a":1,"b":[2] with the seal behind it; names in it have no escapes
+	spans   []span // where they are in text
+	members []member
 	numbers []numberText
 	absent  uint64
-	known   bool      // some member may have the name of a field
-	few     [1]member // where members begin
+	known   bool    // some member may have the name of a field; it is then in members
+	few     [6]span // where spans begin
 }
+
+// span is a member in a text: its value ends where the comma of the next one is.
+type span struct{ value, end uint32 }
 
 type member struct {
 	name string
@@ -41,11 +48,61 @@ func (e *extra) clone() *extra {
 	if e == nil {
 		return new(extra)
 	}
-	return &extra{members: slices.Clone(e.members), numbers: slices.Clone(e.numbers), absent: e.absent, known: e.known}
+	return &extra{
+		text: e.text, spans: slices.Clone(e.spans), members: slices.Clone(e.members), numbers: slices.Clone(e.numbers),
+		absent: e.absent, known: e.known,
+	}
 }
 
-func (e *extra) find(name string) int {
-	return slices.IndexFunc(e.members, func(m member) bool { return m.name == name })
+func (e *extra) len() int { return len(e.spans) + len(e.members) }
+
+// span returns the name and the value of the i-th span. Both are part of the text.
+func (e *extra) span(i int) (name, raw []byte) {
+	start, s := uint32(0), e.spans[i]
+	if i > 0 {
+		start = e.spans[i-1].end
+	}
+	return e.text[start+2 : s.value-2], e.text[s.value:s.end:s.end]
+}
+
+// findIn returns the index of the member name, or -1.
+func findIn[T string | []byte](e *extra, name T) int {
+	for i := range e.spans {
+		if n, _ := e.span(i); string(n) == string(name) {
+			return i
+		}
+	}
+	return slices.IndexFunc(e.members, func(m member) bool { return m.name == string(name) })
+}
+
+// all goes over the members.
+func (e *extra) all(yield func(string, json.RawMessage) bool) {
+	for i := range e.spans {
+		if name, raw := e.span(i); !yield(string(name), raw) {
+			return
+		}
+	}
+	for _, m := range e.members {
+		if !yield(m.name, m.raw) {
+			return
+		}
+	}
+}
+
+// list returns the members, for changing them.
+func (e *extra) list() []member {
+	list := slices.Grow([]member(nil), e.len()+1)
+	for name, raw := range e.all {
+		list = append(list, member{name, raw})
+	}
+	return list
+}
+
+// unpack moves what is in text to members.
+func (e *extra) unpack() {
+	if len(e.spans) > 0 {
+		e.members, e.text, e.spans = e.list(), nil, nil
+	}
 }
 
 // Len returns how many members x holds.
@@ -53,7 +110,7 @@ func (x Extra) Len() int {
 	if x.p == nil {
 		return 0
 	}
-	return len(x.p.members)
+	return x.p.len()
 }
 
 // Get returns the member name.
@@ -61,21 +118,27 @@ func (x Extra) Get(name string) (value json.RawMessage, ok bool) {
 	if x.p == nil {
 		return nil, false
 	}
-	if i := x.p.find(name); i >= 0 {
-		return x.p.members[i].raw, true
+	i := findIn(x.p, name)
+	switch {
+	case i < 0:
+		return nil, false
+	case len(x.p.spans) > 0:
+		_, value = x.p.span(i)
+		return value, true
 	}
-	return nil, false
+	return x.p.members[i].raw, true
 }
 
 // Has reports whether x holds the member name.
-func (x Extra) Has(name string) bool { return x.p != nil && x.p.find(name) >= 0 }
+func (x Extra) Has(name string) bool { return x.p != nil && findIn(x.p, name) >= 0 }
 
 // Set adds the member name, or replaces its value in place. The value is kept as it is and checked when it is
 // written; it must not be changed afterwards.
 func (x *Extra) Set(name string, value json.RawMessage) {
 	x.p = x.p.clone()
+	x.p.unpack()
 	x.p.known = true
-	if i := x.p.find(name); i >= 0 {
+	if i := findIn(x.p, name); i >= 0 {
 		x.p.members[i].raw = value
 		return
 	}
@@ -87,11 +150,12 @@ func (x *Extra) Delete(name string) {
 	if x.p == nil {
 		return
 	}
-	i := x.p.find(name)
+	i := findIn(x.p, name)
 	if i < 0 {
 		return
 	}
 	x.p = x.p.clone()
+	x.p.unpack()
 	x.p.members = slices.Delete(x.p.members, i, i+1)
 }
 
@@ -101,11 +165,7 @@ func (x Extra) All() iter.Seq2[string, json.RawMessage] {
 		if x.p == nil {
 			return
 		}
-		for _, m := range x.p.members {
-			if !yield(m.name, m.raw) {
-				return
-			}
-		}
+		x.p.all(yield)
 	}
 }
 
@@ -149,7 +209,7 @@ func (x Extra) Equal(y Extra) bool {
 	}
 	byName := func(m, n member) int { return strings.Compare(m.name, n.name) }
 	return a.absent == b.absent &&
-		slices.EqualFunc(slices.SortedFunc(slices.Values(a.members), byName), slices.SortedFunc(slices.Values(b.members), byName),
+		slices.EqualFunc(slices.SortedFunc(slices.Values(a.list()), byName), slices.SortedFunc(slices.Values(b.list()), byName),
 			func(m, n member) bool { return m.name == n.name && sameRaw(m.raw, n.raw) }) &&
 		slices.Equal(sortedNumbers(a.numbers), sortedNumbers(b.numbers))
 }
@@ -165,5 +225,5 @@ func sameRaw(a, b json.RawMessage) bool {
 
 // IsZero reports whether x holds nothing.
 func (x Extra) IsZero() bool {
-	return x.p == nil || len(x.p.members) == 0 && len(x.p.numbers) == 0 && x.p.absent == 0
+	return x.p == nil || x.p.len() == 0 && len(x.p.numbers) == 0 && x.p.absent == 0
 }

@@ -2,7 +2,10 @@ package codec
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -275,5 +278,108 @@ func TestNumberThatWasChangedIsNotWrittenAsItCame(t *testing.T) {
 	v.Count, v.Ratio = nil, nil
 	if got, want := encoded(t, &v), `{"id":1,"name":"n"}`; got != want {
 		t.Errorf("without the fields: got %s, want %s", got, want)
+	}
+}
+
+// TestMembersStayApart has objects with unknown members of all sizes, with known ones in between that also keep raw
+// text, and other objects with unknown members inside.
+func TestMembersStayApart(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 7))
+	type want struct {
+		names  []string
+		values map[string]string
+	}
+	var object func(depth int) (text string, w want, inner *want)
+	object = func(depth int) (string, want, *want) {
+		w := want{values: map[string]string{}}
+		var inner *want
+		var parts []string
+		n := random.IntN(25)
+		known := map[int]string{}
+		if n > 3 {
+			known[random.IntN(n)] = `"free":[` + strings.Repeat("1,", random.IntN(300)) + `1]`
+			known[random.IntN(n)] = `"count":99999999999999999999`
+			if depth > 0 {
+				text, in, _ := object(depth - 1)
+				known[random.IntN(n)] = `"inner":` + text
+				inner = &in
+			}
+		}
+		for i := range n {
+			if known[i] != "" {
+				parts = append(parts, known[i])
+				continue
+			}
+			name := fmt.Sprintf("x%d%s", i, strings.Repeat("-", random.IntN(40)))
+			value := []string{"1", "null", `"` + strings.Repeat("v", random.IntN(400)) + `"`, "[1, 2]", "[\n3\n]", `{"a":{}}`}[random.IntN(6)]
+			head := `"` + name + `":`
+			switch random.IntN(40) {
+			case 0:
+				name, head = name+"é", `"`+name+"é\": "
+			case 1:
+				name, head = name+`"`, `"`+name+`\"" :`
+			}
+			w.names = append(w.names, name)
+			w.values[name] = value
+			parts = append(parts, head+value)
+		}
+		if inner != nil && !strings.Contains(strings.Join(parts, ","), `"inner"`) {
+			inner = nil
+		}
+		return "{" + strings.Join(parts, ",") + "}", w, inner
+	}
+	check := func(x Extra, w want) {
+		t.Helper()
+		var names []string
+		for name, raw := range x.All() {
+			names = append(names, name)
+			got, ok := x.Get(name)
+			if !ok || !x.Has(name) || string(raw) != w.values[name] || string(got) != w.values[name] || cap(raw) > len(raw)+sealSize {
+				t.Fatalf("%q is %s and %s, want %s", name, raw, got, w.values[name])
+			}
+		}
+		if !slices.Equal(names, w.names) || x.Len() != len(names) || x.Has("x") || x.Has("") {
+			t.Fatalf("got %q, want %q", names, w.names)
+		}
+	}
+	for range 500 {
+		text, outer, inner := object(2)
+		for _, opts := range [][]Option{nil, {NoCopy()}} {
+			var v record
+			if err := Unmarshal([]byte(text), &v, opts...); err != nil {
+				t.Fatalf("%s: %v", text, err)
+			}
+			check(v.Extra, outer)
+			if inner != nil {
+				check(v.Inner.Extra, *inner)
+			}
+			out := encoded(t, &v)
+			var again record
+			if err := Unmarshal([]byte(out), &again); err != nil || !again.Extra.Equal(v.Extra) || strings.Contains(out, "\n") {
+				t.Fatalf("%s became %s, %v", text, out, err)
+			}
+			if inner != nil && !again.Inner.Extra.Equal(v.Inner.Extra) {
+				t.Fatalf("%s became %s", text, out)
+			}
+			again.Extra.Set("x", json.RawMessage("true"))
+			if outer.names = append(outer.names, "x"); !strings.HasSuffix(encoded(t, &again), `"x":true}`) || again.Extra.Len() != v.Extra.Len()+1 {
+				t.Fatalf("%s with one more is %s", out, encoded(t, &again))
+			}
+			outer.names = outer.names[:len(outer.names)-1]
+			check(v.Extra, outer)
+		}
+	}
+}
+
+func TestMemberThatWasChangedIsChecked(t *testing.T) {
+	v := mustDecode(t, `{"id":1,"name":"n","a":1,"b":[2]}`)
+	raw, _ := v.Extra.Get("b")
+	raw[1] = ','
+	if _, err := Marshal(&v); !errors.Is(err, ErrSyntax) {
+		t.Errorf("got %v", err)
+	}
+	raw[1] = '3'
+	if got := encoded(t, &v); got != `{"id":1,"name":"n","a":1,"b":[3]}` {
+		t.Error(got)
 	}
 }

@@ -164,8 +164,9 @@ func (v *record) DecodeJSON(r *Reader) {
 		free
 	)
 	var seen uint64
-	for r.Object(); r.More(); {
-		key := r.Key()
+	r.Object()
+	for next, ok := r.NextKey(); ok; next, ok = r.NextKey() {
+		key := string(next)
 		bit := map[string]uint64{"id": id, "name": name, "count": count, "ratio": ratio, "tags": tags, "inner": inner, "list": list, "free": free}[key]
 		if seen&bit != 0 {
 			r.Duplicate(key)
@@ -195,7 +196,7 @@ func (v *record) DecodeJSON(r *Reader) {
 		case free:
 			v.Free = r.Raw()
 		default:
-			r.Keep(&v.Extra, key)
+			r.Extra(&v.Extra)
 		}
 	}
 	if missing := (id | name) &^ seen; missing != 0 {

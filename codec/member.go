@@ -89,13 +89,17 @@ func (r *Reader) has(quoted string) bool {
 		return false
 	}
 	r.fresh = false
-	r.keyAt, r.keyEnd, r.pos = at, end-2, end
+	r.keyAt, r.keyEnd, r.pos = at, 0, end
 	return true
 }
 
 // find returns the index of a name, or how many there are if it is none of them.
 func (s *Seen) find(name []byte) int {
 	for i, n := range s.members.Names {
+		// Few names begin alike.
+		if len(name) > 0 && n[1] != name[0] && n[1] != '\\' {
+			continue
+		}
 		if string(name) == bare(n) {
 			return i
 		}

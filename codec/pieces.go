@@ -55,3 +55,26 @@ func (p *pieces) raw(s []byte) json.RawMessage {
 	p.bytes = appendSealed(p.bytes, s)
 	return p.bytes[at : at+len(s) : len(p.bytes)]
 }
+
+// extend appends a comma, name and raw to text, with room for a seal behind them. Text is empty, or what extend returned
+// last for it if it is own, or else stays as it is. It may move.
+func (p *pieces) extend(text []byte, own bool, name, raw []byte) []byte {
+	n := len(text) + 1 + len(name) + len(raw)
+	at := len(p.bytes) - len(text) - sealSize
+	switch {
+	case own && cap(text) >= n+sealSize: // it stands alone
+	case n > smallCopy:
+		text = append(make([]byte, 0, n+len(text)+sealSize), text...)
+	case own && at >= 0 && len(text) > 0 && &p.bytes[at] == &text[0] && cap(p.bytes) >= at+n+sealSize: // it came last
+		p.bytes = p.bytes[:at+n+sealSize]
+		text = p.bytes[at : at+len(text) : len(p.bytes)]
+	default:
+		if cap(p.bytes)-len(p.bytes) < n+sealSize {
+			p.bytes = make([]byte, 0, p.size())
+		}
+		at = len(p.bytes)
+		p.bytes = p.bytes[:at+n+sealSize]
+		text = append(p.bytes[at:at:len(p.bytes)], text...)
+	}
+	return append(append(append(text, ','), name...), raw...)
+}

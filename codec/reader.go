@@ -3,7 +3,7 @@ package codec
 import (
 	"bytes"
 	"encoding/json"
-	"slices"
+	"math"
 )
 
 // Kind is what a JSON value is.
@@ -89,11 +89,12 @@ type Reader struct {
 	err     *Error // failure with its place, once somebody asked
 
 	keyAt   int      // where the last member name starts
-	keyEnd  int      // its closing quote, if NextKey found that without looking for more
+	keyEnd  int      // its closing quote, if NextKey saw that it is plain, or 0
 	scratch []byte   // for strings with escapes
 	list    []string // scratch of Texts
 	pieces  pieces
 	mine    *extra // what Reader.Extra made last and may therefore change in place
+	own     bool   // its text, too
 	object  uint32 // the number of its object in check.big, once it has one
 	check   checker
 	peek    peek
@@ -157,9 +158,7 @@ func (r *Reader) forget() {
 	if r.texts != nil {
 		r.texts = nil
 	}
-	if r.mine != nil {
-		r.mine, r.object = nil, 0
-	}
+	r.letGo()
 	if cap(r.scratch) > keepScratch {
 		r.scratch = nil
 	}
@@ -540,6 +539,13 @@ func (r *Reader) RawArray() json.RawMessage {
 
 // Skip consumes any value, and checks it as Raw does.
 func (r *Reader) Skip() {
+	// The common case first, as in Text.
+	if data, start := r.data, r.pos+1; start <= len(data) && data[start-1] == '"' {
+		if end := plain(data, start); end >= 0 && end-start <= r.lim.str {
+			r.pos = end + 1
+			return
+		}
+	}
 	if r.Failed() {
 		return
 	}
@@ -591,7 +597,7 @@ func (r *Reader) NextKey() (name []byte, ok bool) {
 			i = len(data)
 		}
 		if i+1 < len(data) && data[i+1] == '"' {
-			if j := nameEnd(data, i+2); j >= 0 && j-i <= r.lim.str {
+			if j := plain(data, i+2); j >= 0 && j+1 < len(data) && data[j+1] == ':' && j-i-2 <= r.lim.str {
 				r.fresh = false
 				r.keyAt, r.keyEnd, r.pos = i+1, j, j+2
 				return data[i+2 : j : j], true
@@ -609,7 +615,7 @@ func (r *Reader) again() string {
 	if r.Failed() {
 		return ""
 	}
-	if r.keyEnd > 0 && plain(r.data, r.keyAt+1) == r.keyEnd {
+	if r.keyEnd > 0 {
 		return r.pieces.string(r.data[r.keyAt+1 : r.keyEnd])
 	}
 	r.pos = r.keyAt
@@ -646,9 +652,7 @@ func (r *Reader) More() bool {
 // leave leaves the innermost array or object.
 func (r *Reader) leave() {
 	r.frames = r.frames[:len(r.frames)-1]
-	if r.mine != nil {
-		r.mine = nil // whoever reads the next object may hold a copy
-	}
+	r.letGo() // whoever reads the next object may hold a copy
 }
 
 // Key reads the name of the next member and the colon after it. It must follow a More that returned true.
@@ -701,7 +705,37 @@ func (r *Reader) Duplicate(key string) { r.fail(r.keyAt, ErrDuplicate) }
 
 // Extra reads the value of the member whose name NextKey returned last and which the type does not know, and keeps
 // it in x. It fails with [ErrDuplicate] if this object has put that name into an Extra before.
-func (r *Reader) Extra(x *Extra) { r.keep(x, r.again()) }
+func (r *Reader) Extra(x *Extra) {
+	start, end := r.keyAt, r.keyEnd
+	if end == 0 || r.lim.noCopy || r.Failed() {
+		r.keep(x, r.again())
+		return
+	}
+	// The common case: a name without escapes. The member is copied as it is, behind those that came before.
+	name := r.data[start+1 : end]
+	if repeated(r, x, name) {
+		r.fail(start, ErrDuplicate)
+		return
+	}
+	raw := r.RawBytes()
+	if raw == nil {
+		return
+	}
+	e := r.change(x)
+	if len(e.members) > 0 || len(e.text)+len(name)+len(raw) > math.MaxUint32-4 {
+		e.unpack()
+		e.members = append(e.members, member{r.pieces.string(name), r.pieces.raw(raw)})
+		return
+	}
+	if e.spans == nil {
+		e.spans = e.few[:0]
+	}
+	e.text, r.own = r.pieces.extend(e.text, r.own, r.data[start:end+2], raw), true
+	e.spans = append(e.spans, span{uint32(len(e.text) - len(raw)), uint32(len(e.text))})
+	if len(r.frames) == 0 {
+		r.letGo()
+	}
+}
 
 // Keep reads the value of the member name, whose name was read last, and keeps it in x: for a member that the type
 // knows and whose value it cannot hold, such as an unexpected null or a constant with another value. See
@@ -717,17 +751,15 @@ func (r *Reader) keep(x *Extra, name string) {
 	if r.Failed() {
 		return
 	}
-	if r.repeated(x, name) {
+	if repeated(r, x, name) {
 		r.fail(r.keyAt, ErrDuplicate)
 		return
 	}
 	if raw := r.Raw(); raw != nil {
-		e := r.own(x)
-		switch len(e.members) {
-		case 0:
-			e.members = e.few[:0:len(e.few)]
-		case len(e.few): // where there are two, there are more
-			e.members = slices.Grow(e.members, 6)
+		e := r.change(x)
+		e.unpack()
+		if e.members == nil {
+			e.members = make([]member, 0, 6) // where there is one, there are more
 		}
 		e.members = append(e.members, member{name, raw})
 	}
@@ -735,34 +767,45 @@ func (r *Reader) keep(x *Extra, name string) {
 
 // keepNumber keeps the text of a number that a field cannot hold exactly.
 func (r *Reader) keepNumber(x *Extra, name, text string) {
-	e := r.own(x)
+	e := r.change(x)
 	e.numbers = append(e.numbers, numberText{name, text})
 }
 
-// own returns the contents of x for changing in place. What this Reader did not make itself just now may be
+// change returns the contents of x for changing in place. What this Reader did not make itself just now may be
 // shared with other copies of x, and is copied first.
-func (r *Reader) own(x *Extra) *extra {
+func (r *Reader) change(x *Extra) *extra {
 	if x.p == nil || x.p != r.mine || len(r.frames) == 0 {
+		r.letGo()
 		x.p = x.p.clone()
-		r.mine, r.object = x.p, 0
+		r.mine = x.p
 	}
 	return x.p
 }
 
-// repeated reports whether x has a member key. If there are many, it asks the set of names instead of looking
-// through them, so that a decode stays linear.
-func (r *Reader) repeated(x *Extra, key string) bool {
-	if x.Len() < fewNames || len(r.frames) == 0 {
-		_, ok := x.Get(key)
-		return ok
+// letGo ends the time in which mine may be changed.
+func (r *Reader) letGo() {
+	if r.mine == nil {
+		return
 	}
-	if e := r.own(x); r.object == 0 {
+	if r.own {
+		r.mine.text = seal(r.mine.text)
+	}
+	r.mine, r.own, r.object = nil, false, 0
+}
+
+// repeated reports whether x has a member with that name. If there are many, it asks the set of names instead of looking
+// through them, so that a decode stays linear.
+func repeated[T string | []byte](r *Reader, x *Extra, name T) bool {
+	if x.Len() < fewNames || len(r.frames) == 0 {
+		return x.p != nil && findIn(x.p, name) >= 0
+	}
+	if e := r.change(x); r.object == 0 {
 		r.object = r.check.newObject()
-		for _, m := range e.members {
-			r.check.big.add(r.object, []byte(m.name))
+		for name := range e.all {
+			r.check.big.add(r.object, []byte(name))
 		}
 	}
-	return !r.check.big.add(r.object, []byte(key))
+	return !r.check.big.add(r.object, []byte(name))
 }
 
 // Mark is a place in the input to go back to.

@@ -23,6 +23,9 @@ func sealed(s []byte) []byte {
 	return appendSealed(make([]byte, 0, len(s)+sealSize), s)[:len(s)]
 }
 
+// seal seals s in place and returns it. There must be room for that behind it.
+func seal(s []byte) []byte { return appendSealed(s[:0], s)[: len(s) : len(s)+sealSize] }
+
 // isSealed reports whether s is just as it was when it was sealed. It looks behind s only where there is room for a
 // seal and nothing else, so that it does not get in the way of others who use that memory.
 func isSealed(s []byte) bool {

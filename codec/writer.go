@@ -155,25 +155,32 @@ func (w *Writer) comma(open byte) {
 // End writes the members of x and ends the object, where start is what its Begin returned. A member of x whose
 // name the object has already is left out: what was written counts.
 func (w *Writer) End(start int, x Extra) {
-	if x.p != nil && len(x.p.members) > 0 && w.err == nil {
+	if x.p != nil && x.p.len() > 0 && w.err == nil {
 		w.extra(start, x.p)
 	}
 	w.buf = append(w.buf, '}')
 }
 
 func (w *Writer) extra(start int, x *extra) {
+	if text := x.text; len(text) > 0 && isSealed(text) && onOneLine(text) {
+		if w.buf[len(w.buf)-1] == '{' {
+			text = text[1:]
+		}
+		w.buf = append(w.buf, text...)
+		return
+	}
 	w.names = w.names[:0]
 	if x.known {
 		w.lookUpNames(start)
 	}
-	for _, m := range x.members {
+	for name, raw := range x.all {
 		before := len(w.buf)
-		w.MapKey(m.name)
+		w.MapKey(name)
 		if w.written(bytes.TrimPrefix(w.buf[before:], []byte{','})) {
 			w.buf = w.buf[:before]
 			continue
 		}
-		w.Raw(m.raw)
+		w.Raw(raw)
 	}
 	if x.known && len(w.buf)-start > smallValue {
 		if w.ends == nil {
@@ -367,11 +374,15 @@ func (w *Writer) raw(m []byte) {
 
 // line writes a raw value on one line.
 func (w *Writer) line(value []byte) {
-	if bytes.IndexByte(value, '\n') < 0 && bytes.IndexByte(value, '\r') < 0 {
+	if onOneLine(value) {
 		w.buf = append(w.buf, value...)
 	} else {
 		w.buf = appendCompact(w.buf, value)
 	}
+}
+
+func onOneLine(value []byte) bool {
+	return bytes.IndexByte(value, '\n') < 0 && bytes.IndexByte(value, '\r') < 0
 }
 
 // appendCompact appends a raw value without the white space outside its strings.

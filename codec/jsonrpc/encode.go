@@ -75,18 +75,14 @@ func (m *Message) check(w *codec.Writer) {
 			w.Fail("error", ErrMixed)
 		}
 	}
-	for name, value := range m.Extra.All() {
-		switch name {
-		case "id":
-			if m.Kind != KindErrorResponse || string(value) != "null" {
-				w.Fail(name, ErrMixed)
-			}
-		case "method", "result", "error":
+	if m.Extra.Len() == 0 {
+		return
+	}
+	for _, name := range [...]string{"id", "method", "params", "result", "error"} {
+		value, ok := m.Extra.Get(name)
+		kept := name == "params" && !call || name == "id" && m.Kind == KindErrorResponse && string(value) == "null"
+		if ok && !kept {
 			w.Fail(name, ErrMixed)
-		case "params":
-			if call {
-				w.Fail(name, ErrMixed)
-			}
 		}
 	}
 }
