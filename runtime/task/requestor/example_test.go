@@ -92,7 +92,7 @@ func ExampleList() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		fmt.Println(again.State().Status, result.Content[0].(*mcp.TextContent).Text)
+		fmt.Println(t.Status, result.Content[0].(*mcp.TextContent).Text)
 	}
 	// Output:
 	// completed rendered scene
