@@ -20,15 +20,15 @@ import (
 )
 
 func main() {
-	from := flag.String("from", "http://localhost/", "the prefix of the links to edit")
-	to := flag.String("to", "https://localhost/", "what they get in its place")
+	var g gateway
+	flag.StringVar(&g.from, "from", "http://localhost/", "the prefix of the links to edit")
+	flag.StringVar(&g.to, "to", "https://localhost/", "what they get in its place")
 	flag.Parse()
 	if flag.NArg() == 0 {
 		log.Fatal("usage: gateway [-from PREFIX] [-to PREFIX] SERVER [ARGUMENT…]")
 	}
 	server, err := stdio.Start(stdio.Command{Path: flag.Arg(0), Args: flag.Args()[1:], Env: os.Environ(), Stderr: os.Stderr})
 	if err == nil {
-		g := gateway{from: *from, to: *to}
 		err = g.run(context.Background(), stdio.Server(stdio.Options{}), server)
 	}
 	if err != nil {
@@ -87,27 +87,18 @@ func (g *gateway) pass(side mcp.Direction, text []byte) []byte {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	typed, err := g.talk.DecodeFrom(side, text)
-	if err != nil || !g.edit(typed) {
+	result, ok := typed.Payload.(*mcp.CallToolResult)
+	if err != nil || !ok {
 		return text
 	}
-	edited, err := typed.Message.AppendJSON(nil)
-	if err != nil {
-		return text
-	}
-	return edited
-}
-
-// edit edits the payload of a message and reports whether it has.
-func (g *gateway) edit(m mcp.Typed) (edited bool) {
-	result, ok := m.Payload.(*mcp.CallToolResult)
-	if !ok {
-		return false
-	}
+	edited := false
 	for _, block := range result.Content {
 		if link, ok := block.(*mcp.ResourceLink); ok && strings.HasPrefix(link.URI, g.from) {
-			link.URI = g.to + strings.TrimPrefix(link.URI, g.from)
-			edited = true
+			link.URI, edited = g.to+strings.TrimPrefix(link.URI, g.from), true
 		}
 	}
-	return edited
+	if out, err := typed.Message.AppendJSON(nil); edited && err == nil {
+		return out
+	}
+	return text
 }

@@ -6,10 +6,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"log"
 	"net/url"
 	"os"
@@ -26,44 +26,35 @@ func main() {
 	if len(os.Args) != 2 {
 		log.Fatal("usage: sqlite FILE")
 	}
-	if err := run(context.Background(), os.Args[1]); err != nil {
+	address := url.URL{Scheme: "file", Opaque: (&url.URL{Path: os.Args[1]}).EscapedPath(), RawQuery: "mode=ro&_pragma=query_only(1)"}
+	db, err := sql.Open("sqlite", address.String())
+	if err == nil {
+		err = run(context.Background(), explorer{db})
+	}
+	if err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(ctx context.Context, file string) error {
-	address := url.URL{Scheme: "file", Opaque: (&url.URL{Path: file}).EscapedPath(), RawQuery: "mode=ro&_pragma=query_only(1)"}
-	db, err := sql.Open("sqlite", address.String())
-	if err != nil {
+func run(ctx context.Context, e explorer) error {
+	if err := e.db.PingContext(ctx); err != nil {
 		return err
 	}
-	defer db.Close()
-	if err := db.PingContext(ctx); err != nil {
-		return fmt.Errorf("%s: %w", file, err)
-	}
-	s, err := newServer(explorer{db})
-	if err != nil {
-		return err
-	}
-	return s.Run(ctx, stdio.Server(stdio.Options{}))
-}
-
-func newServer(e explorer) (*server.Server, error) {
 	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "sqlite", Version: "1"}})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	_, err = server.AddTool(s, mcp.Tool{Name: "query", Description: new("Runs one SQL query that only reads."),
 		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: new(true)}}, e.query)
 	_, err2 := s.AddTemplate(mcp.ResourceTemplate{Name: "table", Description: new("The statement that makes a table."),
 		URITemplate: "sqlite:///{table}", MIMEType: new("text/plain")}, e.table, server.Complete("table", e.complete))
-	return s, errors.Join(err, err2)
+	if err := errors.Join(err, err2); err != nil {
+		return err
+	}
+	return s.Run(ctx, stdio.Server(stdio.Options{}))
 }
 
 type explorer struct{ db *sql.DB }
-
-// maxRows is how many rows an answer has at most.
-const maxRows = 100
 
 type question struct {
 	SQL string `json:"sql"`
@@ -76,63 +67,54 @@ type answer struct {
 }
 
 func (e explorer) query(ctx context.Context, _ *server.Call, in question) (answer, error) {
+	return e.read(ctx, in.SQL)
+}
+
+func (e explorer) table(ctx context.Context, _ *server.Call, r server.Resource) ([]mcp.AnyResourceContents, error) {
+	found, err := e.read(ctx, "select sql from sqlite_schema where type = 'table' and name = ?", r.Vars.Get("table"))
+	if err != nil || len(found.Rows) == 0 {
+		return nil, cmp.Or(err, server.NotFound(r.URI))
+	}
+	return server.TextContents(found.Rows[0][0].(string)), nil
+}
+
+func (e explorer) complete(ctx context.Context, _ *server.Call, value string, _ map[string]string) (names []string, err error) {
+	found, err := e.read(ctx, "select name from sqlite_schema where type = 'table' and substr(name, 1, length(?1)) = ?1 order by name", value)
+	for _, row := range found.Rows {
+		names = append(names, row[0].(string))
+	}
+	return names, err
+}
+
+// maxRows is how many rows an answer has at most.
+const maxRows = 100
+
+func (e explorer) read(ctx context.Context, query string, args ...any) (out answer, err error) {
 	conn, err := e.db.Conn(ctx)
 	if err != nil {
-		return answer{}, err
+		return out, err
 	}
 	defer conn.Close()
 	// Mode ro is not enough: a database that is attached, as VACUUM INTO does it, is another file.
 	if _, err := sqlite.Limit(conn, sqlite3.SQLITE_LIMIT_ATTACHED, 0); err != nil {
-		return answer{}, err
+		return out, err
 	}
-	rows, err := conn.QueryContext(ctx, in.SQL)
+	rows, err := conn.QueryContext(ctx, query, args...)
 	if err != nil {
-		return answer{}, err
+		return out, err
 	}
 	defer rows.Close()
-	out := answer{Rows: [][]any{}}
-	if out.Columns, err = rows.Columns(); err != nil {
-		return answer{}, err
-	}
-	for rows.Next() {
-		if len(out.Rows) == maxRows {
-			out.More = true
+	out.Columns, err = rows.Columns()
+	for err == nil && rows.Next() {
+		if out.More = len(out.Rows) == maxRows; out.More {
 			break
 		}
-		row := make([]any, len(out.Columns))
-		to := make([]any, len(row))
+		row, to := make([]any, len(out.Columns)), make([]any, len(out.Columns))
 		for i := range row {
 			to[i] = &row[i]
 		}
-		if err := rows.Scan(to...); err != nil {
-			return answer{}, err
-		}
+		err = rows.Scan(to...)
 		out.Rows = append(out.Rows, row)
 	}
-	return out, rows.Err()
-}
-
-func (e explorer) table(ctx context.Context, _ *server.Call, r server.Resource) ([]mcp.AnyResourceContents, error) {
-	var text string
-	err := e.db.QueryRowContext(ctx, "select sql from sqlite_schema where type = 'table' and name = ?", r.Vars.Get("table")).Scan(&text)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, server.NotFound(r.URI)
-	}
-	return server.TextContents(text), err
-}
-
-func (e explorer) complete(ctx context.Context, _ *server.Call, value string, _ map[string]string) (names []string, err error) {
-	rows, err := e.db.QueryContext(ctx, "select name from sqlite_schema where type = 'table' and substr(name, 1, length(?1)) = ?1 order by name", value)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
-			return nil, err
-		}
-		names = append(names, name)
-	}
-	return names, rows.Err()
+	return out, errors.Join(err, rows.Err())
 }
