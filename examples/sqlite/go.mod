@@ -7,7 +7,7 @@ replace github.com/mcpwire/mcpwire => ../..
 require (
 	github.com/google/go-cmp v0.7.0
 	github.com/mcpwire/mcpwire v0.0.0-00010101000000-000000000000
-	modernc.org/sqlite v1.61.1
+	modernc.org/sqlite v1.60.1
 )
 
 require (
