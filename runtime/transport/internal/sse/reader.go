@@ -1,7 +1,6 @@
 package sse
 
 import (
-	"bufio"
 	"bytes"
 	"fmt"
 	"io"
@@ -17,32 +16,76 @@ const message = "message"
 // maxName is how many bytes the name or the id of an event may have; a longer one counts as none.
 const maxName = 4 << 10
 
-// Reader reads the events of a stream. It holds little more than the data of one event.
+// Reader reads the events of a stream. It holds little more than the data of one event, and less while it waits for one.
 type Reader struct {
-	r    *bufio.Reader
+	r    io.Reader
 	max  int
 	id   string // the last that was given
-	line []byte // collects a line that the buffer has no room for
+	line []byte // collects a line that comes in parts
 
 	begun  bool // something was read
 	skipLF bool // the last line ended with a carriage return: a line feed now belongs to it
+
+	buf   []byte         // what was read and not yet used: a part of large, or of small
+	full  bool           // the last read has filled it
+	err   error          // what comes behind buf
+	large *[4 << 10]byte // nil while little comes
+	small [256]byte
 }
 
-// buffers holds what readers have released.
-var buffers = sync.Pool{New: func() any { return bufio.NewReader(nil) }}
+// What readers have released.
+var (
+	readers = sync.Pool{New: func() any { return new(Reader) }}
+	buffers = sync.Pool{New: func() any { return new([4 << 10]byte) }}
+)
 
 // NewReader returns a Reader of r for events whose data have at most maxData bytes.
 func NewReader(r io.Reader, maxData int) *Reader {
-	b := buffers.Get().(*bufio.Reader)
-	b.Reset(r)
-	return &Reader{r: b, max: maxData}
+	reader := readers.Get().(*Reader)
+	reader.r, reader.max = r, maxData
+	return reader
 }
 
-// Release lets others use the buffer of a Reader, which must not be used any more. It need not be called.
+// Release lets others use the memory of a Reader, which must not be used any more. It need not be called.
 func (r *Reader) Release() {
-	r.r.Reset(nil)
-	buffers.Put(r.r)
-	r.r = nil
+	r.shrink()
+	*r = Reader{}
+	readers.Put(r)
+}
+
+// shrink gives the large buffer away.
+func (r *Reader) shrink() {
+	if r.large != nil {
+		buffers.Put(r.large)
+		r.large = nil
+	}
+}
+
+// maxEmpty is how many reads in a row may bring nothing.
+const maxEmpty = 100
+
+// fill reads if nothing is left. It takes the large buffer once the small one was full, and gives it back when that was
+// not: all that was there has been read, and the next read may wait for long.
+func (r *Reader) fill() error {
+	for range maxEmpty {
+		switch {
+		case len(r.buf) > 0:
+			return nil
+		case r.err != nil:
+			return r.err
+		case !r.full:
+			r.shrink()
+		case r.large == nil:
+			r.large = buffers.Get().(*[4 << 10]byte)
+		}
+		room := r.small[:]
+		if r.large != nil {
+			room = r.large[:]
+		}
+		n, err := r.r.Read(room)
+		r.buf, r.full, r.err = room[:n], n == len(room), err
+	}
+	return io.ErrNoProgress
 }
 
 // block is an event while it is read.
@@ -140,20 +183,33 @@ func digits(value []byte) (d time.Duration, ok bool) {
 
 const byteOrderMark = "\xEF\xBB\xBF"
 
+// begin passes over a byte order mark. The beginning of one is left in line.
+func (r *Reader) begin() error {
+	r.begun = true
+	for i := range len(byteOrderMark) {
+		if err := r.fill(); err != nil {
+			return err
+		}
+		if r.buf[0] != byteOrderMark[i] {
+			r.line = append(r.line, byteOrderMark[:i]...)
+			return nil
+		}
+		r.buf = r.buf[1:]
+	}
+	return nil
+}
+
 // readLine returns the next line without its end; it is good until the next call. Of a line that is too long it
 // returns the beginning. A line without an end is dropped.
 func (r *Reader) readLine() (line []byte, long bool, err error) {
-	if !r.begun {
-		r.begun = true
-		if first, err := r.r.Peek(1); err == nil && first[0] == byteOrderMark[0] {
-			if mark, err := r.r.Peek(len(byteOrderMark)); err == nil && string(mark) == byteOrderMark {
-				r.r.Discard(len(mark))
-			}
-		}
-	}
 	r.line = r.line[:0]
 	if cap(r.line) > 64<<10 {
 		r.line = nil // was needed for one long line
+	}
+	if !r.begun {
+		if err := r.begin(); err != nil {
+			return nil, false, err
+		}
 	}
 	limit := max(r.max, maxName) + len("data: ")
 	for {
@@ -179,29 +235,24 @@ func (r *Reader) readLine() (line []byte, long bool, err error) {
 // chunk returns what is there of the current line, good until the next call; end says that it is the rest of it.
 func (r *Reader) chunk() (chunk []byte, end bool, err error) {
 	for {
-		if r.r.Buffered() == 0 {
-			if _, err := r.r.Peek(1); err != nil {
-				return nil, false, err
-			}
-		}
-		buf, err := r.r.Peek(r.r.Buffered())
-		if err != nil {
+		if err := r.fill(); err != nil {
 			return nil, false, err
 		}
 		if r.skipLF {
 			r.skipLF = false
-			if buf[0] == '\n' {
-				r.r.Discard(1)
+			if r.buf[0] == '\n' {
+				r.buf = r.buf[1:]
 				continue
 			}
 		}
-		i := lineEnd(buf)
+		chunk = r.buf
+		i := lineEnd(chunk)
 		if i < 0 {
-			r.r.Discard(len(buf))
-			return buf, false, nil
+			r.buf = nil
+			return chunk, false, nil
 		}
-		r.skipLF = buf[i] == '\r'
-		r.r.Discard(i + 1)
-		return buf[:i], true, nil
+		r.skipLF = chunk[i] == '\r'
+		r.buf = chunk[i+1:]
+		return chunk[:i], true, nil
 	}
 }

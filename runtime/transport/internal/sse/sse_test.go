@@ -232,3 +232,59 @@ func (r endless) Read(b []byte) (int, error) {
 	*r.at = (*r.at + n) % len(r.text)
 	return n, nil
 }
+
+// readerFunc is an [io.Reader].
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// A reader that waits holds no large buffer, whatever it has read.
+func TestReaderIsSmallWhileItWaits(t *testing.T) {
+	long := strings.Repeat("x", 10_000)
+	rest := Append(Append(nil, Event{Data: []byte(long)}), Event{Data: []byte("a")})
+	var r *Reader
+	most := 0
+	r = NewReader(readerFunc(func(p []byte) (int, error) {
+		most = max(most, len(p))
+		if len(rest) == 0 {
+			if r.large != nil || len(p) > len(r.small) {
+				t.Errorf("it waits with %d bytes", len(p))
+			}
+			return 0, io.EOF
+		}
+		n := copy(p, rest)
+		rest = rest[n:]
+		return n, nil
+	}), len(long))
+	got, err := read(r)
+	if diff := cmp.Diff([]Event{{Data: []byte(long)}, {Data: []byte("a")}}, got); diff != "" || err != io.EOF {
+		t.Errorf("(-want +got):\n%s, %v", diff, err)
+	}
+	if most <= len(r.small) {
+		t.Errorf("it has read at most %d bytes at once", most)
+	}
+}
+
+// Nothing of what a reader had is left to who gets its memory.
+func TestReaderIsUsedAgain(t *testing.T) {
+	for range 3 {
+		r := NewReader(strings.NewReader("id: 1\ndata: a\r\n\rdata: "+strings.Repeat("x", 1000)), 16)
+		if e, err := r.Next(); err != nil || e.ID != "1" || string(e.Data) != "a" {
+			t.Fatalf("%+v, %v", e, err)
+		}
+		r.Release()
+		r = NewReader(strings.NewReader("\n\xEF\xBB\xBFdata: no mark\n\ndata: b\n\n"), 16)
+		got, err := read(r)
+		if diff := cmp.Diff([]Event{{Data: []byte("b")}}, got); diff != "" || err != io.EOF {
+			t.Errorf("(-want +got):\n%s, %v", diff, err)
+		}
+		r.Release()
+	}
+}
+
+func TestReaderGivesUpOnNothing(t *testing.T) {
+	r := NewReader(readerFunc(func([]byte) (int, error) { return 0, nil }), 16)
+	if _, err := r.Next(); err != io.ErrNoProgress {
+		t.Errorf("got %v, want %v", err, io.ErrNoProgress)
+	}
+}
