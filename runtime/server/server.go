@@ -86,7 +86,7 @@ type Server struct {
 	list    bool                   // tasks may be listed
 	timers  map[string]*time.Timer // of notices that wait, by method
 	closed  bool
-	running sync.WaitGroup // goroutines of the server, one for each session
+	running sync.WaitGroup // sessions that are not over, or not yet forgotten
 }
 
 // New returns a server without features.
@@ -184,14 +184,13 @@ func (s *Server) Open(start func(hello *mcp.InitializeResult, cfg *session.Confi
 	if closed { // meanwhile, without this session
 		opened.Stop()
 	}
-	go func() { // ends when the session does
+	opened.AfterDone(func() {
 		defer s.running.Done()
-		<-opened.Done()
 		s.mu.Lock()
 		delete(s.peers, p)
 		s.mu.Unlock()
 		p.end()
-	}()
+	})
 	return opened, nil
 }
 

@@ -279,3 +279,33 @@ func TestSessionsStartAndStopUnderLoad(t *testing.T) {
 		}
 	}
 }
+
+func TestAfterDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := open(t, nil)
+		over := 0
+		note := func() {
+			select {
+			case <-s.Done():
+				over++
+			default:
+				t.Error("the session is not over")
+			}
+		}
+		s.AfterDone(note)
+		s.AfterDone(note)
+		synctest.Wait()
+		if over != 0 {
+			t.Errorf("%d were called while the session was open", over)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		s.AfterDone(note)
+		synctest.Wait()
+		if over != 3 {
+			t.Errorf("%d of 3 were called", over)
+		}
+	})
+}

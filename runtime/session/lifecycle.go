@@ -163,6 +163,7 @@ func (s *Session) open(ok bool) {
 	}
 	s.confirmed = false
 	close(s.opened)
+	s.opened = nil
 }
 
 // initialized notes that the client is ready, which some say before they have the answer to initialize.

@@ -47,7 +47,9 @@ type Session struct {
 	work sync.WaitGroup // goroutines of the session, handlers included
 	done chan struct{}  // closed when they are gone and the connection is closed
 
-	closeErr error // of the connection; set before done is closed
+	closeErr error    // of the connection; set before done is closed
+	ended    bool     // done is closed; guarded by mu
+	after    []func() // that are called then; guarded by mu
 
 	ready    chan struct{} // closed when the peers have introduced themselves
 	idPrefix string        // of the ids of requests; "" for ids that are numbers
@@ -55,7 +57,7 @@ type Session struct {
 
 	mu          sync.Mutex
 	phase       phase
-	opened      chan struct{} // closed when initialize was answered; nil before it came
+	opened      chan struct{} // closed when initialize was answered; nil unless it is being answered
 	confirmed   bool          // initialized came while initialize was being answered
 	draining    bool
 	stopped     bool
@@ -168,6 +170,18 @@ func (s *Session) Ready(ctx context.Context) error {
 // Done is closed when the session is over and everything it has started has stopped.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
+// AfterDone has f called once Done is closed, in a goroutine of its own or one that is shared with others who wait for
+// that; at once if the session is over. It costs less than a goroutine that waits.
+func (s *Session) AfterDone(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		go f() // ends when f does, which is the caller's
+		return
+	}
+	s.after = append(s.after, f)
+}
+
 // Wait waits until the session is over and everything it has started has stopped, and returns what ended it: nil
 // if one of the sides closed it, as a server's standard input does by ending.
 func (s *Session) Wait() error {
@@ -258,6 +272,14 @@ func (s *Session) stop(cause error) {
 		s.closeErr = s.conn.Close()
 		s.work.Wait()
 		close(s.done)
+		s.mu.Lock()
+		s.ended = true
+		after := s.after
+		s.after = nil
+		s.mu.Unlock()
+		for _, f := range after {
+			f()
+		}
 	}()
 }
 
