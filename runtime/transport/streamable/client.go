@@ -1,6 +1,7 @@
 package streamable
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -66,8 +67,7 @@ type Client struct {
 	options ClientOptions
 	close   func() error
 
-	none *epoch // before the first answer to initialize
-	old  atomic.Pointer[sse.Client]
+	old atomic.Pointer[sse.Client]
 
 	mu        sync.Mutex
 	epoch     *epoch
@@ -90,8 +90,7 @@ func Dial(serverURL string, o ClientOptions) (*Client, error) {
 		exchanges: map[jsonrpc.ID]*exchange{},
 		asked:     map[jsonrpc.ID]struct{}{},
 	}
-	c.none = c.newEpoch("", "")
-	c.epoch = c.none
+	c.epoch = c.newEpoch("", "")
 	c.close = sync.OnceValue(c.shutDown)
 	return c, nil
 }
@@ -165,7 +164,7 @@ func (c *Client) notify(ctx context.Context, text []byte, envelope jsonrpc.Messa
 	switch envelope.Method {
 	case "notifications/initialized":
 		c.mu.Lock()
-		c.ready = text
+		c.ready = bytes.Clone(text) // which is kept, but not what it was written into
 		c.mu.Unlock()
 	case "notifications/cancelled":
 		if x := c.cancelled(envelope.Params); x != nil {
@@ -252,7 +251,7 @@ func (c *Client) post(p posting) (*http.Response, *epoch, error) {
 			continue
 		}
 		if p.first {
-			ep = c.none
+			ep = c.newEpoch("", "")
 		}
 		resp, err := c.postTo(p.ctx, ep, p.text, p.sent)
 		switch {
@@ -344,7 +343,7 @@ func (c *Client) shutDown() error {
 func (c *Client) remove(ep *epoch) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.end.Options.FlushTimeout)
 	defer cancel()
-	resp, err := c.end.Do(ctx, httpend.Request{Method: http.MethodDelete, URL: c.url, Header: ep.headers})
+	resp, err := c.end.Do(ctx, httpend.Request{Method: http.MethodDelete, URL: c.url, Header: ep.headers()})
 	if err != nil {
 		c.end.Options.Logger.Info("session not ended at the server", "error", err)
 		return

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"sync/atomic"
@@ -23,8 +22,7 @@ import (
 type epoch struct {
 	id       string      // of the session; "" for none
 	revision string      // that was negotiated; "" before that
-	headers  http.Header // that name them
-	posts    http.Header // and those that POSTs have besides
+	posts    http.Header // the headers of POSTs
 	result   []byte      // of initialize
 	lost     atomic.Bool
 	used     atomic.Bool // the server has taken something
@@ -35,19 +33,25 @@ type epoch struct {
 	end context.CancelCauseFunc
 }
 
+// newEpoch returns an epoch that begins; before the first answer to initialize neither is known, and it has no end.
 func (c *Client) newEpoch(id, revision string) *epoch {
-	ep := &epoch{id: id, revision: revision, headers: http.Header{}}
-	if id != "" {
-		ep.headers["Mcp-Session-Id"] = []string{id}
-	}
-	if revision != "" {
-		ep.headers["Mcp-Protocol-Version"] = []string{revision}
-	}
-	ep.posts = maps.Clone(ep.headers)
+	ep := &epoch{id: id, revision: revision, ctx: c.end.Life(), end: func(error) {}}
+	ep.posts = ep.headers()
 	ep.posts["Accept"] = []string{httpend.JSON + ", " + httpend.Events}
 	ep.posts["Content-Type"] = []string{httpend.JSON}
-	ep.ctx, ep.end = context.WithCancelCause(c.end.Life())
 	return ep
+}
+
+// headers returns those that name the session and the revision.
+func (ep *epoch) headers() http.Header {
+	h := http.Header{}
+	if ep.id != "" {
+		h["Mcp-Session-Id"] = []string{ep.id}
+	}
+	if ep.revision != "" {
+		h["Mcp-Protocol-Version"] = []string{ep.revision}
+	}
+	return h
 }
 
 func (c *Client) current() *epoch {
@@ -67,6 +71,7 @@ func (c *Client) opened(result []byte, h http.Header) (*epoch, error) {
 		return nil, errors.New("streamable: the id of the session has other characters than visible ASCII")
 	}
 	ep := c.newEpoch(id, hello.ProtocolVersion)
+	ep.ctx, ep.end = context.WithCancelCause(ep.ctx)
 	ep.result = slices.Clone(result)
 	return ep, nil
 }

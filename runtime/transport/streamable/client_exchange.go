@@ -1,6 +1,7 @@
 package streamable
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -57,7 +58,7 @@ func (c *Client) request(ctx context.Context, text []byte, envelope jsonrpc.Mess
 	x.ctx, x.cancel = c.end.Within(ctx)
 	c.mu.Lock()
 	if x.first {
-		c.hello = text
+		c.hello = bytes.Clone(text) // see ready
 	}
 	c.exchanges[x.id] = x
 	c.mu.Unlock()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"time"
 
@@ -105,7 +104,7 @@ func (s *stream) read(ctx context.Context, resp *http.Response) error {
 // connect resumes the stream, or opens the standing one.
 func (s *stream) connect(ctx context.Context) (*http.Response, error) {
 	s.after = 0
-	h := maps.Clone(s.ep.headers)
+	h := s.ep.headers()
 	h["Accept"] = []string{httpend.Events}
 	if s.last != "" {
 		h["Last-Event-Id"] = []string{s.last}

@@ -31,7 +31,7 @@ type serverConn struct {
 
 	mu         sync.Mutex
 	revision   mcp.Revision // "" until initialize is answered
-	client     []byte       // the params of initialize
+	client     []byte       // the params of initialize, if it was opened before
 	resumed    bool         // it was opened before
 	over       bool
 	streams    map[string]*serverStream // that may still get something

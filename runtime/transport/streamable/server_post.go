@@ -289,8 +289,8 @@ func (h *Handler) opened(ctx context.Context, w http.ResponseWriter, c *serverCo
 		return false
 	}
 	c.mu.Lock()
-	c.revision, c.client = mcp.Revision(result.ProtocolVersion), params
-	o := Opening{Principal: c.principal, Revision: c.revision, Client: c.client}
+	c.revision = mcp.Revision(result.ProtocolVersion)
+	o := Opening{Principal: c.principal, Revision: c.revision, Client: params}
 	c.mu.Unlock()
 	if store, ok := h.o.Store.(SessionStore); ok {
 		if err := store.Keep(ctx, c.id, o); err != nil {

@@ -24,7 +24,7 @@ type Queue struct {
 	taken   uint64              // how often something was taken
 	err     error               // why nothing goes in any more
 	hungry  bool                // the taker waits for filled
-	filled  chan struct{}       // holds one
+	filled  chan struct{}       // holds one; nil before somebody waits
 	room    chan struct{}       // closed when something is taken; nil while nobody waits for it
 
 	take   func(transport.Message, error) // see Push
@@ -35,7 +35,7 @@ type Queue struct {
 
 // New returns a queue for max bytes, in which a writer waits for at most stall without anything being taken.
 func New(max int, stall time.Duration) *Queue {
-	q := &Queue{max: max, stall: stall, filled: make(chan struct{}, 1)}
+	q := &Queue{max: max, stall: stall}
 	q.still.L = &q.mu
 	return q
 }
@@ -170,9 +170,13 @@ func (q *Queue) Take() ([]transport.Message, error) {
 			defer q.mu.Unlock()
 			return nil, q.err
 		}
+		if q.filled == nil {
+			q.filled = make(chan struct{}, 1)
+		}
+		filled := q.filled
 		q.hungry = true
 		q.mu.Unlock()
-		<-q.filled
+		<-filled
 	}
 }
 
