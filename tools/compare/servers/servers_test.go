@@ -3,14 +3,21 @@
 package servers
 
 import (
+	"context"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/form"
+	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 )
 
@@ -29,23 +36,79 @@ func TestServersAreTheSame(t *testing.T) {
 			if !strings.Contains(string(guide), "```go\n"+string(code)+"```\n") {
 				t.Error("the document does not show this program")
 			}
-			use(t, name)
+			binary := filepath.Join(t.TempDir(), name)
+			if text, err := exec.Command("go", "build", "-o", binary, "./"+name).CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, text)
+			}
+			for _, way := range []struct {
+				name    string
+				connect func(*testing.T, string, *client.Options) *client.Client
+			}{{"stdio", overStdio}, {"HTTP", overHTTP}} {
+				t.Run(way.name, func(t *testing.T) {
+					inOrder := name != "mcpgo"   // whose notifications may come behind the answer, where nobody wants them
+					var answer *mcp.ElicitResult // to the question of the server
+					use(t, way.connect(t, binary, &client.Options{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
+						if fields := f.Fields(); f.Message != "For how many?" || len(fields) != 1 || fields[0].Name != "people" || !fields[0].Required {
+							t.Errorf("the server asks %q %+v", f.Message, fields)
+						}
+						return answer, nil
+					}}), &answer, inOrder)
+				})
+			}
 		})
 	}
 }
 
-func use(t *testing.T, name string) {
-	t.Helper()
-	ctx := t.Context()
-	binary := filepath.Join(t.TempDir(), name)
-	if text, err := exec.Command("go", "build", "-o", binary, "./"+name).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
-	c, err := client.Command(ctx, stdio.Command{Path: binary}, nil)
+func overStdio(t *testing.T, binary string, o *client.Options) *client.Client {
+	c, err := client.Command(t.Context(), stdio.Command{Path: binary, Stderr: t.Output()}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// overHTTP starts the server on a port that is free. Should somebody else have taken it meanwhile, it takes another.
+func overHTTP(t *testing.T, binary string, o *client.Options) *client.Client {
+	for {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		addr := l.Addr().String()
+		l.Close()
+		cmd := exec.Command(binary, "-http", addr)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan struct{})
+		go func() { // ends when the server does, which is killed below
+			cmd.Wait()
+			close(ended)
+		}()
+		t.Cleanup(func() {
+			cmd.Process.Kill()
+			<-ended
+		})
+		for waiting := true; waiting; {
+			c, err := client.Dial(t.Context(), "http://"+addr+"/mcp", o)
+			if err == nil {
+				t.Cleanup(func() { c.Close() })
+				return c
+			}
+			select {
+			case <-time.After(10 * time.Millisecond):
+			case <-ended:
+				waiting = false
+			case <-t.Context().Done():
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func use(t *testing.T, c *client.Client, answer **mcp.ElicitResult, inOrder bool) {
+	ctx := t.Context()
 	result, err := c.CallTool(ctx, "add", map[string]any{"a": 1, "b": 2})
 	if err != nil || string(result.StructuredContent) != `{"sum":3}` {
 		t.Errorf("add: %+v, %v", result, err)
@@ -64,5 +127,30 @@ func use(t *testing.T, name string) {
 	}
 	if got := prompt.Messages[0].Content.(*mcp.TextContent).Text; got != "Please review: x++" {
 		t.Errorf("review: %q", got)
+	}
+	people, err := form.Of(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		answer *mcp.ElicitResult
+		says   string
+		last   session.Progress // some may have been merged with it
+	}{
+		{client.Accept(map[string]form.Value{"people": people}), "soup for 3", session.Progress{Value: 2, Total: new(2.0), Message: "done"}},
+		{client.Decline(), "Nothing was cooked.", session.Progress{Value: 1, Total: new(2.0), Message: "asking"}},
+	} {
+		*answer = tt.answer
+		var last session.Progress
+		result, err := c.CallTool(ctx, "cook", map[string]any{"dish": "soup"}, client.OnProgress(func(p session.Progress) { last = p }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := result.Content[0].(*mcp.TextContent).Text; got != tt.says {
+			t.Errorf("cook: %q, want %q", got, tt.says)
+		}
+		if diff := cmp.Diff(tt.last, last); inOrder && diff != "" {
+			t.Errorf("progress (-want +got):\n%s", diff)
+		}
 	}
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"flag"
+	"fmt"
 	"log"
 	"strings"
 
@@ -22,6 +24,39 @@ func add(ctx context.Context, req mcp.CallToolRequest, in terms) (sum, error) {
 	return sum{in.A + in.B}, nil
 }
 
+type order struct {
+	Dish string `json:"dish" jsonschema:"what to cook"`
+}
+
+func cook(ctx context.Context, req mcp.CallToolRequest, in order) (*mcp.CallToolResult, error) {
+	s := server.ServerFromContext(ctx)
+	progress := func(value float64, message string) error {
+		if req.Params.Meta == nil || req.Params.Meta.ProgressToken == nil {
+			return nil
+		}
+		return s.SendNotificationToClient(ctx, "notifications/progress", map[string]any{
+			"progressToken": req.Params.Meta.ProgressToken, "progress": value, "total": 2, "message": message,
+		})
+	}
+	if err := progress(1, "asking"); err != nil {
+		return nil, err
+	}
+	answer, err := s.RequestElicitation(ctx, mcp.ElicitationRequest{Params: mcp.ElicitationParams{
+		Message: "For how many?",
+		RequestedSchema: map[string]any{
+			"type": "object", "properties": map[string]any{"people": map[string]any{"type": "integer"}}, "required": []string{"people"},
+		},
+	}})
+	if err != nil {
+		return nil, err
+	}
+	if answer.Action != mcp.ElicitationResponseActionAccept {
+		return mcp.NewToolResultText("Nothing was cooked."), nil
+	}
+	content, _ := answer.Content.(map[string]any)
+	return mcp.NewToolResultText(fmt.Sprintf("%s for %v", in.Dish, content["people"])), progress(2, "done")
+}
+
 func greet(ctx context.Context, req mcp.ReadResourceRequest) ([]mcp.ResourceContents, error) {
 	name := strings.TrimPrefix(req.Params.URI, "greeting://")
 	return []mcp.ResourceContents{
@@ -36,11 +71,18 @@ func review(ctx context.Context, req mcp.GetPromptRequest) (*mcp.GetPromptResult
 }
 
 func main() {
-	s := server.NewMCPServer("example", "1")
+	addr := flag.String("http", "", "where to serve HTTP; standard input and output without it")
+	flag.Parse()
+	s := server.NewMCPServer("example", "1", server.WithElicitation())
 	tool := mcp.NewTool("add", mcp.WithDescription("Adds two numbers."), mcp.WithInputSchema[terms](), mcp.WithOutputSchema[sum]())
 	s.AddTool(tool, mcp.NewStructuredToolHandler(add))
+	tool = mcp.NewTool("cook", mcp.WithDescription("Cooks a dish, and asks for how many."), mcp.WithInputSchema[order]())
+	s.AddTool(tool, mcp.NewTypedToolHandler(cook))
 	s.AddResourceTemplate(mcp.NewResourceTemplate("greeting://{name}", "greeting", mcp.WithTemplateMIMEType("text/plain")), greet)
 	s.AddPrompt(mcp.NewPrompt("review", mcp.WithArgument("code", mcp.RequiredArgument())), review)
+	if *addr != "" {
+		log.Fatal(server.NewStreamableHTTPServer(s).Start(*addr))
+	}
 	if err := server.ServeStdio(s); err != nil {
 		log.Fatal(err)
 	}
