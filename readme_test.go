@@ -12,8 +12,8 @@ import (
 
 var block = regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$")
 
-// TestReadme runs every command and every program in README.md; a block of text after a
-// program is what it must print.
+// TestReadme runs every command and every program in README.md, commands that begin a module in a
+// folder with the program before them. A block of text after a program is what it must print.
 func TestReadme(t *testing.T) {
 	src, err := os.ReadFile("README.md")
 	if err != nil {
@@ -23,6 +23,8 @@ func TestReadme(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	use := "go mod edit -replace github.com/mcpwire/mcpwire=" + root + "\n" // instead of a published version
+	program := ""
 	blocks := block.FindAllStringSubmatch(string(src), -1)
 	for i, b := range blocks {
 		lang, text := b[1], b[2]
@@ -32,12 +34,18 @@ func TestReadme(t *testing.T) {
 				if strings.TrimSpace(text) == "go test ./..." {
 					return // this very run; .ci/run takes the command from the README
 				}
+				if begin, rest, ok := strings.Cut(text, "\n"); ok && strings.HasPrefix(begin, "go mod init") {
+					dir := t.TempDir()
+					write(t, dir, "main.go", program)
+					shell(t, dir, begin+"\n"+use+rest)
+					return
+				}
 				shell(t, root, strings.ReplaceAll(text, "/tmp/", t.TempDir()+"/"))
 			case "go":
+				program = text
 				dir := t.TempDir()
 				write(t, dir, "main.go", text)
-				write(t, dir, "go.mod", "module readme\n\ngo 1.26\n\nrequire github.com/mcpwire/mcpwire v0.0.0\n\nreplace github.com/mcpwire/mcpwire => "+root+"\n")
-				got := shell(t, dir, "go run -mod=mod .")
+				got := shell(t, dir, "go mod init readme\n"+use+"go mod tidy\ngo run .")
 				if i+1 < len(blocks) && blocks[i+1][1] == "text" && got != blocks[i+1][2] {
 					t.Errorf("the program prints\n%s\nand the README says\n%s", got, blocks[i+1][2])
 				}
