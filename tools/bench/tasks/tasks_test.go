@@ -37,7 +37,6 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 	wire "github.com/mcpwire/mcpwire/runtime/transport"
-	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
@@ -50,7 +49,9 @@ import (
 // SDK would embed it; "session" has a client, a server and every message in between, encoded and
 // decoded, over a pair of connections in memory. mcp-go runs in one process too, through the
 // transport that it has for that, which calls the server's handler directly. "http" and "mcp-go-http"
-// are client and server in one process over Streamable HTTP on the loopback address.
+// are client and server in one process over Streamable HTTP on the loopback address, with two POSTs in
+// a cycle; "http-listening" has the standing stream as well, on which the status of each task comes,
+// of which mcp-go tells nothing.
 
 const concurrent = 64
 
@@ -142,13 +143,18 @@ func BenchmarkTaskCycle(b *testing.B) {
 			return err
 		})
 	})
-	b.Run("http/memory", func(b *testing.B) {
-		c := connectHTTP(b, newManager(b, memory.New(), time.Second), func(context.Context, *session.Request) (codec.Encoder, error) { return done, nil })
-		peer := mcp.ToServer{Caller: c}
-		share(b, concurrent, func(int) error {
-			return sessionCycle(peer, &mcp.CallToolRequestParams{Name: "t", Task: new(mcp.TaskMetadata)})
+	for _, over := range []struct {
+		name    string
+		connect func(*testing.B, *task.Manager, session.Handler) *session.Session
+	}{{"http", connectHTTP}, {"http-listening", connectHTTPListening}} {
+		b.Run(over.name+"/memory", func(b *testing.B) {
+			c := over.connect(b, newManager(b, memory.New(), time.Second), func(context.Context, *session.Request) (codec.Encoder, error) { return done, nil })
+			peer := mcp.ToServer{Caller: c}
+			share(b, concurrent, func(int) error {
+				return sessionCycle(peer, &mcp.CallToolRequestParams{Name: "t", Task: new(mcp.TaskMetadata)})
+			})
 		})
-	})
+	}
 	b.Run("mcp-go-http/memory", func(b *testing.B) {
 		c := connectMCPGoHTTP(b, func(context.Context, mcpgo.CallToolRequest) (*mcpgo.CallToolResult, error) {
 			return mcpgo.NewToolResultText("done"), nil
@@ -205,6 +211,17 @@ func pooled(b *testing.B) *http.Client {
 
 func connectHTTP(b *testing.B, m *task.Manager, tool session.Handler) *session.Session {
 	b.Helper()
+	return dialHTTP(b, m, tool, streamable.ClientOptions{NoListen: true})
+}
+
+func connectHTTPListening(b *testing.B, m *task.Manager, tool session.Handler) *session.Session {
+	b.Helper()
+	return dialHTTP(b, m, tool, streamable.ClientOptions{})
+}
+
+func dialHTTP(b *testing.B, m *task.Manager, tool session.Handler, o streamable.ClientOptions) *session.Session {
+	b.Helper()
+	o.HTTP = pooled(b)
 	side := taskServer(m, tool)
 	handler := streamable.NewHandler(func(_ *http.Request, conn wire.Conn) {
 		session.Serve(conn, &mcp.InitializeResult{Capabilities: side.Server, ServerInfo: mcp.Implementation{Name: "s", Version: "1"}}, &side.Config)
@@ -212,7 +229,7 @@ func connectHTTP(b *testing.B, m *task.Manager, tool session.Handler) *session.S
 	server := httptest.NewServer(handler)
 	b.Cleanup(server.Close)
 	b.Cleanup(func() { handler.Close() })
-	conn, err := streamable.Dial(server.URL, streamable.ClientOptions{Options: httpclient.Options{HTTP: pooled(b)}})
+	conn, err := streamable.Dial(server.URL, o)
 	if err != nil {
 		b.Fatal(err)
 	}
