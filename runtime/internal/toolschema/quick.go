@@ -12,13 +12,20 @@ import (
 // a schema with any other keyword has none. What it does not admit is looked at again, by the validator that can say
 // what is wrong. So it may be too strict, but never too lenient.
 type quick struct {
-	kinds      []codec.Kind // that are admitted; nil for all
-	integer    bool         // numbers are integers
-	min, max   *int64
-	properties map[string]*quick
-	required   []string
-	others     *quick // members without a property of their own; nil refuses them
-	items      *quick
+	kinds    uint16 // the bits of those that are admitted; 0 for all
+	integer  bool   // numbers are integers
+	min, max *int64
+	members  []member // that have a property of their own or are required, sorted by name
+	required uint64   // the bits of those that are
+	others   *quick   // members without a property of their own; nil refuses them
+	items    *quick
+}
+
+// member is a member of an object that the schema names.
+type member struct {
+	name  string
+	value *quick // nil if it has no property
+	bit   uint64 // of its own, if it is required
 }
 
 // newQuick returns nil if the schema is not of the kind that it knows.
@@ -57,21 +64,24 @@ func (q *quick) take(name string, v any) bool {
 		return err == nil
 	case "required":
 		list, _ := v.([]any)
-		for _, e := range list {
+		for i, e := range list {
 			text, ok := e.(string)
-			if !ok {
+			if !ok || i == 64 {
 				return false
 			}
-			q.required = append(q.required, text)
+			m := q.member(text)
+			m.bit = 1 << i
+			q.required |= m.bit
 		}
-		return len(q.required) < 64
+		return true
 	case "properties":
 		object, ok := v.(map[string]any)
-		q.properties = map[string]*quick{}
 		for key, e := range object {
-			if q.properties[key] = sub(e); q.properties[key] == nil {
+			value := sub(e)
+			if value == nil {
 				return false
 			}
+			q.member(key).value = value
 		}
 		return ok
 	case "additionalProperties":
@@ -86,6 +96,33 @@ func (q *quick) take(name string, v any) bool {
 		return q.items != nil
 	}
 	return false
+}
+
+// member returns the member of a name, which it adds if it is new.
+func (q *quick) member(name string) *member {
+	i, found := slices.BinarySearchFunc(q.members, name, func(m member, name string) int { return strings.Compare(m.name, name) })
+	if !found {
+		q.members = slices.Insert(q.members, i, member{name: name})
+	}
+	return &q.members[i]
+}
+
+// find returns the member of a name, nil if there is none.
+func (q *quick) find(name []byte) *member {
+	list := q.members
+	for len(list) > 8 { // and then one after another, which is faster where they are few
+		if middle := len(list) / 2; list[middle].name <= string(name) {
+			list = list[middle:]
+		} else {
+			list = list[:middle]
+		}
+	}
+	for i := range list {
+		if list[i].name == string(name) {
+			return &list[i]
+		}
+	}
+	return nil
 }
 
 // isNever reports whether a schema is {"not":{}}.
@@ -120,7 +157,7 @@ func (q *quick) takeType(v any) bool {
 		if !ok {
 			return false
 		}
-		q.kinds = append(q.kinds, k)
+		q.kinds |= 1 << k
 		q.integer = q.integer || e == "integer"
 	}
 	return true
@@ -128,7 +165,7 @@ func (q *quick) takeType(v any) bool {
 
 // admits reports whether a value is certainly valid.
 func (q *quick) admits(text json.RawMessage) bool {
-	r := codec.Borrow(text, codec.NoCopy())
+	r := codec.Borrow(text)
 	ok := q.read(r)
 	r.End()
 	return r.Release() == nil && ok
@@ -136,7 +173,7 @@ func (q *quick) admits(text json.RawMessage) bool {
 
 func (q *quick) read(r *codec.Reader) bool {
 	k := r.Kind()
-	if q.kinds != nil && !slices.Contains(q.kinds, k) {
+	if q.kinds != 0 && q.kinds&(1<<k) == 0 {
 		return false
 	}
 	switch k {
@@ -169,18 +206,16 @@ func (q *quick) object(r *codec.Reader) bool {
 	var found uint64
 	r.Object()
 	for key, more := r.NextKey(); more; key, more = r.NextKey() {
-		for i, name := range q.required {
-			if name == string(key) {
-				found |= 1 << i
+		value := q.others
+		if m := q.find(key); m != nil {
+			found |= m.bit
+			if m.value != nil {
+				value = m.value
 			}
 		}
-		member := q.properties[string(key)]
-		if member == nil {
-			member = q.others
-		}
-		if member == nil || !member.read(r) {
+		if value == nil || !value.read(r) {
 			return false
 		}
 	}
-	return found == 1<<len(q.required)-1
+	return found == q.required
 }

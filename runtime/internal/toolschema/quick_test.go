@@ -15,6 +15,7 @@ var quickSchemas = []string{
 	`{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","required":["a","é"],"properties":{"a":true,"b":{}},"additionalProperties":{"not":{}}}`,
 	`{"type":"object","properties":{"a":{"type":["integer","number"]},"b":{"type":"integer"},"c":{"type":"null"}}}`,
 	`{"type":"object","additionalProperties":{"type":"object","additionalProperties":{"type":"string"}}}`,
+	`{"type":"object","properties":{"a":{},"b":{"type":"null"},"c":{},"d":{"type":"integer"},"e":{},"f":{},"g":{},"h":{},"i":{"type":"string"},"j":{},"k":{},"l":{"type":"boolean"}},"required":["l","a","x"],"additionalProperties":{"type":"integer"}}`,
 }
 
 func TestQuickDoesNotKnowAllKeywords(t *testing.T) {
@@ -35,12 +36,26 @@ func TestQuickDoesNotKnowAllKeywords(t *testing.T) {
 	}
 }
 
+// What is valid is not left to the validator.
+func TestQuickAdmits(t *testing.T) {
+	for i, text := range []string{
+		`{"b":null,"c":[1,2.5],"a":255}`, `{"a":{"a":true},"x":[1,false]}`, `{"é":1,"a":2}`, `{"c":null,"b":1}`, `{"x":{"y":"z"}}`,
+		`{"a":1,"b":null,"c":2,"d":3,"e":4,"f":5,"g":6,"h":7,"i":"x","j":8,"k":9,"l":true,"x":0}`,
+	} {
+		s, err := Compile(json.RawMessage(quickSchemas[i]))
+		if err != nil || !s.quick.admits(json.RawMessage(text)) {
+			t.Errorf("%s does not admit %s (%v)", quickSchemas[i], text, err)
+		}
+	}
+}
+
 // FuzzQuick holds the quick check against the validator: what it admits is valid.
 func FuzzQuick(f *testing.F) {
 	for _, text := range []string{
 		`{"a":1,"b":null}`, `{"a":255,"b":"x","c":[1,2.5]}`, `{"a":256,"b":"x"}`, `{"a":-4,"b":null}`, `{"a":1.0,"b":null}`, `{"a":1e2,"b":null}`,
 		`{"a":1,"b":null,"d":1}`, `{"b":null}`, `[]`, `{}`, `null`, `{"a":{"a":true}}`, `{"a":{}}`, `{"x":[1,true]}`, `{"x":[1.5]}`, `{"x":{"y":"z"}}`,
 		`{"a":1,"\u00e9":2}`, `{"\u0061":1,"é":2}`, `{"a":99999999999999999999,"b":1e400}`, `{"a":1,"a":2,"b":null}`, `{"a":1,"b":"\ud800"}`, `{"c":null}`,
+		`{"a":1,"b":null,"d":2,"i":"x","l":true,"x":0}`, `{"x":0,"l":false,"a":{}}`, `{"a":1,"l":1,"x":0}`, `{"a":1,"l":true}`, `{"a":1,"l":true,"m":0,"x":0}`,
 	} {
 		f.Add(text)
 	}
