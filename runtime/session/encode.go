@@ -7,16 +7,13 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 )
 
-// textSize is the capacity that the text of a message starts with.
-const textSize = 256
-
 var errResult = errors.New("the result is not an object")
 
 // encodeAnswer returns the answer to a request as text: the error if there is one, else the result, which is empty
 // if it is nil. ok says that it is a result.
 func encodeAnswer(id jsonrpc.ID, result codec.Encoder, err error) (text []byte, ok bool, encodeErr error) {
 	if err == nil {
-		text, encodeErr = codec.Append(make([]byte, 0, textSize), encoderFunc(func(w *codec.Writer) {
+		text, encodeErr = codec.Marshal(encoderFunc(func(w *codec.Writer) {
 			start := w.Begin()
 			w.Key(`,"jsonrpc":`)
 			w.Lit(`"2.0"`)
@@ -33,10 +30,10 @@ func encodeAnswer(id jsonrpc.ID, result codec.Encoder, err error) (text []byte, 
 		return text, encodeErr == nil, encodeErr
 	}
 	message := jsonrpc.NewErrorResponse(id, wireError(err))
-	text, encodeErr = codec.Append(make([]byte, 0, textSize), &message)
+	text, encodeErr = codec.Marshal(&message)
 	if encodeErr != nil { // a text that is not UTF-8, or data that is no JSON
 		message.Error = &jsonrpc.Error{Code: message.Error.Code, Message: "error that cannot be written"}
-		text, encodeErr = codec.Append(text[:0], &message)
+		text, encodeErr = codec.Marshal(&message)
 	}
 	return text, false, encodeErr
 }
@@ -71,7 +68,7 @@ func encodeCall(id jsonrpc.ID, method string, params codec.Encoder, meta []metaM
 		}
 		params = Raw(raw)
 	}
-	return codec.Append(make([]byte, 0, textSize), encoderFunc(func(w *codec.Writer) {
+	return codec.Marshal(encoderFunc(func(w *codec.Writer) {
 		start := w.Begin()
 		w.Key(`,"jsonrpc":`)
 		w.Lit(`"2.0"`)

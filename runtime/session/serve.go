@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync/atomic"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -24,7 +25,7 @@ type serving struct {
 	batch    *batch // that it came in, or nil
 	over     bool   // it was answered, or shall not be
 	kept     bool   // cancellation is ignored
-	reporter *Reporter
+	reporter atomic.Pointer[Reporter]
 	opened   <-chan struct{} // if it came while initialize was being answered: closed when that was
 }
 
@@ -250,10 +251,7 @@ func (s *Session) run(ctx context.Context, req *Request) (result codec.Encoder, 
 // finish answers the request, unless it was cancelled.
 func (st *serving) finish(result codec.Encoder, err error) {
 	s := st.s
-	s.mu.Lock()
-	reporter := st.reporter
-	s.mu.Unlock()
-	reporter.Finish() // sends nothing if the request was cancelled
+	st.reporter.Load().Finish() // sends nothing if the request was cancelled
 	text, ok := st.encode(result, err)
 
 	s.mu.Lock()
@@ -307,13 +305,13 @@ func (st *serving) keep() bool {
 func (st *serving) progress(req *Request) *Reporter {
 	st.s.mu.Lock()
 	defer st.s.mu.Unlock()
-	if st.reporter == nil {
-		st.reporter = newReporter(st.s, st.ctx, req.ProgressToken())
-		if st.over {
-			st.reporter.over = true
-		}
+	reporter := st.reporter.Load()
+	if reporter == nil {
+		reporter = newReporter(st.s, st.ctx, req.ProgressToken())
+		reporter.over = st.over
+		st.reporter.Store(reporter)
 	}
-	return st.reporter
+	return reporter
 }
 
 // cancelled cancels a request of the peer because that asked for it. Anything that does not fit is ignored, as the
@@ -326,7 +324,7 @@ func (s *Session) cancelled(id jsonrpc.ID, reason string) {
 		return
 	}
 	st.over = true
-	reporter := st.reporter
+	reporter := st.reporter.Load()
 	s.mu.Unlock()
 	reporter.silence()
 	s.cfg.Logger.Info("request cancelled by the peer", "method", st.req.Method, "id", id.String(), "reason", reason)

@@ -229,7 +229,7 @@ func (s *Session) abandon() {
 	for _, st := range s.serving {
 		if !st.over {
 			st.over = true
-			open[st] = st.reporter
+			open[st] = st.reporter.Load()
 		}
 	}
 	s.mu.Unlock()

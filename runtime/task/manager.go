@@ -156,29 +156,33 @@ func (m *Manager) change(ctx context.Context, id string, f func(r *Record) error
 		} else if err != nil {
 			return old, err
 		}
-		if old.over() || r.Status != old.Status && !Legal(old.Status, r.Status) {
-			return old, &MoveError{old.Status, r.Status}
+		r, err = m.replace(ctx, &old, r)
+		if !errors.Is(err, ErrConflict) {
+			return r, err
 		}
-		r.Updated = after(old.Updated)
-		r.Bytes = r.size()
-		// A task must be able to end, by an error, which is small; and nobody is to answer in vain.
-		must := r.Error != nil || r.open() < old.open()
-		if err := m.limits.grow(r.Owner, r.Bytes-old.Bytes, must); err != nil {
-			return old, err
-		}
-		stored, err := m.store.Update(ctx, r)
-		if err != nil {
-			m.limits.grow(r.Owner, old.Bytes-r.Bytes, true)
-		}
-		if errors.Is(err, ErrConflict) {
-			continue
-		}
-		if err != nil {
-			return r, m.fault("write task", err)
-		}
-		m.changed(old.Status, &stored)
-		return stored, nil
 	}
+}
+
+// replace stores r in the place of old, the record as it was read, and returns it as it is then. It fails with
+// ErrConflict if somebody else has written in between, and else as change does.
+func (m *Manager) replace(ctx context.Context, old *Record, r Record) (Record, error) {
+	if old.over() || r.Status != old.Status && !Legal(old.Status, r.Status) {
+		return *old, &MoveError{old.Status, r.Status}
+	}
+	r.Updated = after(old.Updated)
+	r.Bytes = r.size()
+	// A task must be able to end, by an error, which is small; and nobody is to answer in vain.
+	must := r.Error != nil || r.open() < old.open()
+	if err := m.limits.grow(r.Owner, r.Bytes-old.Bytes, must); err != nil {
+		return *old, err
+	}
+	stored, err := m.store.Update(ctx, r)
+	if err != nil {
+		m.limits.grow(r.Owner, old.Bytes-r.Bytes, true)
+		return r, m.fault("write task", err)
+	}
+	m.changed(old.Status, &stored)
+	return stored, nil
 }
 
 // after returns the time, which is later than t in any case.

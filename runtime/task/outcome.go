@@ -15,17 +15,11 @@ import (
 // is over already, or gone, the outcome is dropped.
 func (m *Manager) publish(run *Run, result codec.Encoder, failure error) {
 	run.hush()
-	ending := ended(run, result, failure)
+	end := ended(run, result, failure)
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
-		_, err := m.change(context.Background(), run.id, func(r *Record) error {
-			if r.over() {
-				return errSame
-			}
-			ending(r)
-			return nil
-		})
+		err := m.finish(run.id, end)
 		if limit, ok := errors.AsType[*LimitError](err); ok {
-			ending = ended(run, nil, WireError(limit))
+			end = ended(run, nil, WireError(limit))
 			continue
 		}
 		if err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, ErrClosed) {
@@ -40,11 +34,36 @@ func (m *Manager) publish(run *Run, result codec.Encoder, failure error) {
 	}
 }
 
+// finish writes an outcome into the record of a task, unless that is over.
+func (m *Manager) finish(id string, end ending) error {
+	for {
+		r, err := m.store.Get(context.Background(), id)
+		if err != nil {
+			return m.fault("read task", err)
+		}
+		if r.over() {
+			return nil
+		}
+		old := r
+		r.end(end.status, end.message, end.out)
+		if _, err = m.replace(context.Background(), &old, r); !errors.Is(err, ErrConflict) {
+			return err
+		}
+	}
+}
+
 // errShutDown is the outcome of work that the Manager has stopped and that cannot be resumed.
 var errShutDown = errors.New("the receiver was shut down while the task was running")
 
-// ended returns what writes an outcome into a record.
-func ended(run *Run, result codec.Encoder, failure error) func(r *Record) {
+// ending is how a task ends.
+type ending struct {
+	status  mcp.TaskStatus
+	message string
+	out     Outcome
+}
+
+// ended returns how the task of a run ends that has returned this.
+func ended(run *Run, result codec.Encoder, failure error) ending {
 	var out Outcome
 	if failure == nil {
 		out.Result, failure = encodeResult(result, run.id)
@@ -59,7 +78,7 @@ func ended(run *Run, result codec.Encoder, failure error) func(r *Record) {
 	} else if text, isError := toolError(run.method, out.Result); isError {
 		status, message = mcp.TaskStatusFailed, text
 	}
-	return func(r *Record) { r.end(status, message, out) }
+	return ending{status, message, out}
 }
 
 // end writes an outcome into a record.

@@ -34,7 +34,7 @@ func BenchmarkHold(b *testing.B) {
 			r.Status = mcp.TaskStatusCompleted
 			timed("update", func() error { _, err := s.swap(r); return err })
 		}
-		gone := make([]task.Record, 0, sweepPortion)
+		gone := make([]*entry, 0, sweepPortion)
 		for dropped := 0; dropped < n; dropped += len(gone) {
 			timed("drop", func() (err error) {
 				gone, _, err = s.drop(created.Add(time.Hour), sweepPortion, gone[:0])

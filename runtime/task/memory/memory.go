@@ -137,14 +137,19 @@ func (s *Store) Sweep(ctx context.Context, now time.Time, limit int) (gone []tas
 	if err := ctx.Err(); err != nil {
 		return nil, time.Time{}, err
 	}
+	var dropped []*entry
 	for more := true; more && err == nil; {
-		before := len(gone)
+		before := len(dropped)
 		portion := min(limit-before, sweepPortion)
-		gone, next, err = s.drop(now, portion, gone)
-		more = len(gone)-before == portion && len(gone) < limit
-		for i := before; i < len(gone); i++ {
-			s.hub.Gone(gone[i].ID)
+		dropped, next, err = s.drop(now, portion, dropped)
+		more = len(dropped)-before == portion && len(dropped) < limit
+		for _, e := range dropped[before:] {
+			s.hub.Gone(e.ID)
 		}
+	}
+	gone = make([]task.Record, len(dropped))
+	for i, e := range dropped { // which nobody changes any more
+		gone[i] = e.Brief()
 	}
 	return gone, next, err
 }
@@ -153,7 +158,7 @@ func (s *Store) Sweep(ctx context.Context, now time.Time, limit int) (gone []tas
 const sweepPortion = 32
 
 // drop appends what it drops, at most limit tasks, to gone.
-func (s *Store) drop(now time.Time, limit int, gone []task.Record) (_ []task.Record, next time.Time, err error) {
+func (s *Store) drop(now time.Time, limit int, gone []*entry) (_ []*entry, next time.Time, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -171,7 +176,7 @@ func (s *Store) drop(now time.Time, limit int, gone []task.Record) (_ []task.Rec
 		if s.owners[e.Owner].remove(e.Seq) {
 			delete(s.owners, e.Owner)
 		}
-		gone = append(gone, e.Brief())
+		gone = append(gone, e)
 	}
 	return gone, time.Time{}, nil
 }
