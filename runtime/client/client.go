@@ -33,8 +33,9 @@ type Client struct {
 	templates list[mcp.ResourceTemplate]
 	prompts   list[mcp.Prompt]
 
-	opened  chan struct{} // closed when session is set
-	session *session.Session
+	opened    chan struct{} // closed when what follows is set
+	session   *session.Session
+	toolTasks bool // the server runs tools as tasks
 }
 
 // Connect connects with the server at the other end of conn, which belongs to the client from now on.
@@ -64,7 +65,7 @@ func (c *Client) connect(ctx context.Context, conn transport.Conn) (*Client, err
 	if err != nil {
 		return nil, err
 	}
-	c.session = s
+	c.session, c.toolTasks = s, s.PeerTakesTask("tools/call")
 	close(c.opened)
 	if c.options.Roots != nil {
 		c.options.Roots.join(s)
