@@ -299,6 +299,7 @@ func (r *remote) offer(ctx context.Context, id string) int {
 	if !r.console.Terminal() || id == "" {
 		return detach
 	}
+	back := r.console.SetAside() // what the task asks stays open if it is left
 	line, err := r.console.Ask(ctx, "\nTask "+id+" goes on. Cancel it, detach from it, or wait for it? [detach]: ")
 	word := strings.ToLower(strings.TrimSpace(line))
 	switch {
@@ -307,6 +308,7 @@ func (r *remote) offer(ctx context.Context, id string) int {
 	case strings.HasPrefix("cancel", word):
 		return cancelTask
 	case strings.HasPrefix("wait", word):
+		back()
 		return wait
 	}
 	return detach

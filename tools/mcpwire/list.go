@@ -74,8 +74,11 @@ func (r *remote) listTools(ctx context.Context) error { return each(r, r.Tools(c
 
 func (r *remote) tool(t *mcp.Tool) error {
 	title := client.ToolTitle(t)
+	if title == t.Name {
+		title = ""
+	}
 	if t.Execution != nil && t.Execution.TaskSupport != nil && *t.Execution.TaskSupport != mcp.ToolExecutionTaskSupportForbidden {
-		title += fmt.Sprintf(" (as a task: %s)", *t.Execution.TaskSupport)
+		title = strings.TrimSpace(fmt.Sprintf("%s (as a task: %s)", title, *t.Execution.TaskSupport))
 	}
 	r.entry(t.Name, title, t.Description)
 	properties, err := propertiesOf(t)

@@ -232,7 +232,7 @@ func TestServersAreTalkedTo(t *testing.T) {
 		{line: "call -- SERVER sign", input: "yes\n", out: "{\n  \"in\": true\n}\n", errs: []string{"https://x.example/in"}},
 		{line: "call -- SERVER sign", input: "no\n", code: exitFault, errs: []string{"sign in"}},
 		{line: "tools -- SERVER", out: "echo  Echo (as a task: optional)\n    Says it.\n    Again.\n    any=  (anything)\n    n=  (integer, required) a number\n    s=  (string)\n" +
-			"ask  ask (as a task: optional)\nslow  slow (as a task: required)\nsteps  steps (as a task: optional)\nfail\nsign\n"},
+			"ask  (as a task: optional)\nslow  (as a task: required)\nsteps  (as a task: optional)\nfail\nsign\n"},
 		{line: "resources -- SERVER", out: "x:a  A\n    First.\nx:{t}  t\n"},
 		{line: "resources -json -- SERVER", out: `{"description":"First.","name":"a","title":"A","uri":"x:a"}` + "\n" + `{"name":"t","uriTemplate":"x:{t}"}` + "\n"},
 		{line: "prompts -- SERVER", out: "greet\n    who=  (text, required) whom\n    how=  (text)\n"},

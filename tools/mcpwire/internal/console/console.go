@@ -39,6 +39,7 @@ type Console struct {
 type question struct {
 	prompt string
 	answer chan string // holds one; closed if there will be none
+	aside  bool        // it is not shown, and gets no line
 }
 
 // New returns a console that reads lines from in and writes to out, which is taken for a terminal if
@@ -61,7 +62,7 @@ func (c *Console) Line(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.clear()
-	if len(c.asked) > 0 && c.terminal {
+	if c.newest() != nil && c.terminal {
 		fmt.Fprintln(c.out)
 	}
 	fmt.Fprintf(c.out, format+"\n", args...)
@@ -97,7 +98,7 @@ func (c *Console) Progress(p session.Progress) {
 			c.shown = quarter
 			fmt.Fprintf(c.out, "%3.0f %% %s\n", 100*share, p.Message)
 		}
-	case len(c.asked) == 0:
+	case c.newest() == nil:
 		c.draw(known, share, p.Message)
 	}
 }
@@ -138,9 +139,40 @@ func (c *Console) Finish() {
 
 // prompt shows the newest question. It is called with mu held.
 func (c *Console) prompt() {
-	if n := len(c.asked); n > 0 {
+	if q := c.newest(); q != nil {
 		c.clear()
-		fmt.Fprint(c.out, c.asked[n-1].prompt)
+		fmt.Fprint(c.out, q.prompt)
+	}
+}
+
+// newest returns the question that gets the next line, or nil. It is called with mu held.
+func (c *Console) newest() *question {
+	for _, q := range slices.Backward(c.asked) {
+		if !q.aside {
+			return q
+		}
+	}
+	return nil
+}
+
+// SetAside puts the questions aside that are being asked: they are neither shown nor answered until back is called.
+func (c *Console) SetAside() (back func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.newest() != nil && c.terminal {
+		fmt.Fprintln(c.out)
+	}
+	list := slices.Clone(c.asked)
+	for _, q := range list {
+		q.aside = true
+	}
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, q := range list {
+			q.aside = false
+		}
+		c.prompt()
 	}
 }
 
@@ -148,7 +180,7 @@ func (c *Console) prompt() {
 // first. It fails with [io.EOF] if there are no more lines, and with the cause of ctx if that ends
 // first; a read that is under way then goes on in the background, and its line serves the next question.
 func (c *Console) Ask(ctx context.Context, prompt string) (string, error) {
-	q := &question{prompt, make(chan string, 1)}
+	q := &question{prompt: prompt, answer: make(chan string, 1)}
 	c.mu.Lock()
 	switch {
 	case len(c.early) > 0:
@@ -160,7 +192,7 @@ func (c *Console) Ask(ctx context.Context, prompt string) (string, error) {
 		c.mu.Unlock()
 		return "", io.EOF
 	}
-	if len(c.asked) > 0 && c.terminal {
+	if c.newest() != nil && c.terminal {
 		fmt.Fprintln(c.out)
 	}
 	c.asked = append(c.asked, q)
@@ -179,6 +211,9 @@ func (c *Console) Ask(ctx context.Context, prompt string) (string, error) {
 	case <-ctx.Done():
 		c.mu.Lock()
 		defer c.mu.Unlock()
+		if c.newest() == q && c.terminal {
+			fmt.Fprintln(c.out)
+		}
 		c.asked = slices.DeleteFunc(c.asked, func(x *question) bool { return x == q })
 		return "", context.Cause(ctx)
 	}
@@ -197,18 +232,21 @@ func (c *Console) readLine() bool {
 	defer c.mu.Unlock()
 	if line != "" {
 		line = strings.TrimRight(line, "\r\n")
-		if n := len(c.asked); n > 0 {
+		if q := c.newest(); q != nil {
 			if !c.terminal { // which shows what is typed
 				fmt.Fprintln(c.out, line)
 			}
-			c.asked[n-1].answer <- line
-			c.asked = c.asked[:n-1]
+			q.answer <- line
+			c.asked = slices.DeleteFunc(c.asked, func(x *question) bool { return x == q })
 			c.prompt()
 		} else {
 			c.early = append(c.early, line)
 		}
 	}
 	if err != nil {
+		if c.newest() != nil && c.terminal {
+			fmt.Fprintln(c.out)
+		}
 		c.ended = true
 		for _, q := range c.asked {
 			close(q.answer)

@@ -143,6 +143,43 @@ func TestTheNewestQuestionComesFirst(t *testing.T) {
 	})
 }
 
+func TestQuestionsAreSetAside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, input := io.Pipe()
+		defer input.Close()
+		var out strings.Builder
+		c := New(in, &out)
+		c.terminal = true
+		answers := make(chan string, 2)
+		ask := func(prompt string) {
+			line, err := c.Ask(t.Context(), prompt)
+			answers <- prompt + line
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		go ask("old? ")
+		synctest.Wait()
+		back := c.SetAside()
+		c.Line("a line")
+		go ask("first? ")
+		synctest.Wait()
+		io.WriteString(input, "1\n")
+		if got := <-answers; got != "first? 1" {
+			t.Errorf("got %q", got)
+		}
+		c.Line("another")
+		if want := "old? \na line\nfirst? another\n"; out.String() != want {
+			t.Errorf("the user sees %q, want %q", &out, want)
+		}
+		back()
+		io.WriteString(input, "2\n")
+		if got := <-answers; got != "old? 2" {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
 func TestProgressIsToldByQuarters(t *testing.T) {
 	var out strings.Builder
 	c := New(strings.NewReader(""), &out)

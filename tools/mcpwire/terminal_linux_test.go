@@ -1,0 +1,122 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// terminal is a process at a terminal, as its user sees it.
+type terminal struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	master *os.File
+	seen   string // all of it
+	read   int    // so much of it was waited for
+}
+
+// atTerminal starts the command at a terminal of its own.
+func atTerminal(t *testing.T, args ...string) *terminal {
+	t.Helper()
+	program, env := asMain(t)
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Skip("there are no terminals: ", err)
+	}
+	raw, err := master.SyscallConn() // Fd would take the deadline away
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	controlled := raw.Control(func(fd uintptr) {
+		if n, err = unix.IoctlGetInt(int(fd), unix.TIOCGPTN); err == nil {
+			err = unix.IoctlSetPointerInt(int(fd), unix.TIOCSPTLCK, 0)
+		}
+	})
+	if err := errors.Join(controlled, err, master.SetDeadline(time.Now().Add(time.Minute))); err != nil {
+		t.Fatal(err)
+	}
+	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Skip("there are no terminals: ", err)
+	}
+	defer slave.Close()
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = env, slave, slave, slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { master.Close() })
+	return &terminal{t: t, cmd: cmd, master: master}
+}
+
+// after waits until the user sees something, and types.
+func (u *terminal) after(seen, typed string) {
+	u.t.Helper()
+	buf := make([]byte, 4<<10)
+	for !strings.Contains(u.seen[u.read:], seen) {
+		n, err := u.master.Read(buf)
+		if err != nil {
+			u.t.Fatalf("no %q: %v; the user sees\n%q", seen, err, u.seen)
+		}
+		u.seen += string(buf[:n])
+	}
+	u.read += strings.Index(u.seen[u.read:], seen) + len(seen)
+	if _, err := io.WriteString(u.master, typed); err != nil {
+		u.t.Fatal(err)
+	}
+}
+
+// end waits for the process, and returns its exit code and what the user has seen at last.
+func (u *terminal) end() (code int, last string) {
+	rest, _ := io.ReadAll(u.master) // which fails when nobody is at the terminal any more
+	u.seen += string(rest)
+	u.cmd.Wait() // the code tells
+	return u.cmd.ProcessState.ExitCode(), strings.ReplaceAll(u.seen[u.read:], "\r\n", "\n")
+}
+
+func TestFormsAreFilledInAtATerminal(t *testing.T) {
+	u := atTerminal(t, "call", serveEverything(t), "test_elicitation", "message=Who?")
+	u.after("Everything asks: Who?", "")
+	u.after("username – what to call you: ", "Ann\n")
+	u.after("email – where to write to: ", "a@b.example\n")
+	u.after("Send this?", "yes\n")
+	if code, last := u.end(); code != exitOK || !strings.HasSuffix(last, "\nThe user's answer is accept: Ann <a@b.example>.\n") {
+		t.Errorf("exit %d, the user sees %q", code, last)
+	}
+}
+
+// Ctrl-C in a question of a task offers to leave it alone, and it can be come back to.
+func TestATaskIsLeftAloneAtATerminal(t *testing.T) {
+	server := serveEverything(t)
+	u := atTerminal(t, "call", "-task", server, "countdown", "from=0", "ask=true")
+	u.after("(yes or no) [true]: ", "\x03")
+	u.after("Cancel it, detach from it, or wait for it? [detach]: ", "detach\n")
+	code, last := u.end()
+	m := regexp.MustCompile(`come back:\n  mcpwire task watch (\S+) (\S+)\n$`).FindStringSubmatch(last)
+	if code != exitFault || m == nil {
+		t.Fatalf("exit %d, the user sees %q", code, last)
+	}
+	u = atTerminal(t, "task", "watch", m[1], m[2])
+	u.after("(yes or no) [true]: ", "no\n")
+	u.after("Send this?", "\n")
+	if code, last := u.end(); code != exitOK || !strings.HasSuffix(last, "completed\nCalled off.\n") {
+		t.Errorf("exit %d, the user sees %q", code, last)
+	}
+	u = atTerminal(t, "call", "-task", server, "countdown", "from=60")
+	u.after("|  ", "\x03") // the end of the bar
+	u.after("Cancel it, detach from it, or wait for it? [detach]: ", "c\n")
+	if code, last := u.end(); code != exitFault || !strings.HasSuffix(last, " is cancelled\n") {
+		t.Errorf("exit %d, the user sees %q", code, last)
+	}
+}
