@@ -96,22 +96,27 @@ func (r *Reader) Texts() []string { return ReadTexts[string](r) }
 
 // ReadTexts is [Reader.Texts] for a type whose values are strings.
 func ReadTexts[T ~string](r *Reader) []T {
-	list := r.list[:0]
-	for r.Array(); r.More(); {
-		list = append(list, r.Text())
+	var few [8]T // the first ones, which are all of most lists
+	var list []T
+	n := 0
+	for r.Array(); r.More(); n++ {
+		text := T(r.Text())
+		if n < len(few) {
+			few[n] = text
+			continue
+		}
+		if n == len(few) {
+			list = append(make([]T, 0, 4*n), few[:]...)
+		}
+		list = append(list, text)
 	}
-	exact := make([]T, len(list))
-	for i, text := range list {
-		exact[i] = T(text)
-	}
-	clear(list)
-	if r.list = list; cap(list) > keepSlots {
-		r.list = nil
-	}
-	if r.Failed() {
+	switch {
+	case r.Failed():
 		return nil
+	case n <= len(few):
+		return append(make([]T, 0, n), few[:n]...)
 	}
-	return exact
+	return list
 }
 
 // Texts writes an array of strings; a nil slice is written as [].

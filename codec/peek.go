@@ -16,7 +16,7 @@ type peek struct {
 }
 
 // smallValue is the size up to which walking again is cheaper than remembering.
-const smallValue = 64
+const smallValue = 256
 
 func (p *peek) reset() {
 	if len(p.ends) > keepSlots {

@@ -56,10 +56,10 @@ func (p *pieces) raw(s []byte) json.RawMessage {
 	return p.bytes[at : at+len(s) : len(p.bytes)]
 }
 
-// extend appends a comma, name and raw to text, with room for a seal behind them. Text is empty, or what extend returned
-// last for it if it is own, or else stays as it is. It may move.
-func (p *pieces) extend(text []byte, own bool, name, raw []byte) []byte {
-	n := len(text) + 1 + len(name) + len(raw)
+// extend appends more to text, with room for a seal behind it. Text is empty, or what extend returned last for it if
+// it is own, or else stays as it is. It may move.
+func (p *pieces) extend(text []byte, own bool, more []byte) []byte {
+	n := len(text) + len(more)
 	at := len(p.bytes) - len(text) - sealSize
 	switch {
 	case own && cap(text) >= n+sealSize: // it stands alone
@@ -76,5 +76,5 @@ func (p *pieces) extend(text []byte, own bool, name, raw []byte) []byte {
 		p.bytes = p.bytes[:at+n+sealSize]
 		text = append(p.bytes[at:at:len(p.bytes)], text...)
 	}
-	return append(append(append(text, ','), name...), raw...)
+	return append(text, more...)
 }

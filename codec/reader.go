@@ -88,10 +88,9 @@ type Reader struct {
 	failure failure
 	err     *Error // failure with its place, once somebody asked
 
-	keyAt   int      // where the last member name starts
-	keyEnd  int      // its closing quote, if NextKey saw that it is plain, or 0
-	scratch []byte   // for strings with escapes
-	list    []string // scratch of Texts
+	keyAt   int    // where the last member name starts
+	keyEnd  int    // its closing quote, if NextKey saw that it is plain, or 0
+	scratch []byte // for strings with escapes
 	pieces  pieces
 	mine    *extra // what Reader.Extra made last and may therefore change in place
 	own     bool   // its text, too
@@ -545,6 +544,14 @@ func (r *Reader) Skip() {
 			r.pos = end + 1
 			return
 		}
+	} else if start <= len(data) && data[start-1]-'1' < 9 {
+		for start < len(data) && isDigit(data[start]) {
+			start++
+		}
+		if start < len(data) && (data[start] == ',' || data[start] == '}') {
+			r.pos = start
+			return
+		}
 	}
 	if r.Failed() {
 		return
@@ -711,7 +718,8 @@ func (r *Reader) Extra(x *Extra) {
 		r.keep(x, r.again())
 		return
 	}
-	// The common case: a name without escapes. The member is copied as it is, behind those that came before.
+	// The common case: a name without escapes. The member is copied behind those that came before, nearly always just
+	// as it is, comma included.
 	name := r.data[start+1 : end]
 	if repeated(r, x, name) {
 		r.fail(start, ErrDuplicate)
@@ -730,7 +738,13 @@ func (r *Reader) Extra(x *Extra) {
 	if e.spans == nil {
 		e.spans = e.few[:0]
 	}
-	e.text, r.own = r.pieces.extend(e.text, r.own, r.data[start:end+2], raw), true
+	from, text := len(e.text), r.data[start-1:r.pos]
+	if r.pos-len(raw) > end+2 { // white space behind the colon
+		r.scratch = append(append(r.scratch[:0], r.data[start-1:end+2]...), raw...)
+		text = r.scratch
+	}
+	e.text, r.own = r.pieces.extend(e.text, r.own, text), true
+	e.text[from] = ',' // not a brace, or white space
 	e.spans = append(e.spans, span{uint32(len(e.text) - len(raw)), uint32(len(e.text))})
 	if len(r.frames) == 0 {
 		r.letGo()

@@ -43,14 +43,31 @@ func ParseTyped(data []byte, p Payloads, opts ...codec.Option) (Message, error) 
 	return d.m, r.Release()
 }
 
+// The members of the envelope, as indices of members.
+const (
+	memberVersion = iota
+	memberID
+	memberMethod
+	memberParams
+	memberResult
+	memberError
+)
+
+// Null is let through for all of them: what cannot be null says so itself, when the whole message is judged.
+var members = codec.Members{
+	Names: []string{`"jsonrpc":`, `"id":`, `"method":`, `"params":`, `"result":`, `"error":`},
+	Null:  1<<6 - 1,
+	ID:    59049,
+}
+
 // The members of the envelope, as bits of decoder.seen.
 const (
-	seenVersion = 1 << iota
-	seenID
-	seenMethod
-	seenParams
-	seenResult
-	seenError
+	seenVersion = 1 << memberVersion
+	seenID      = 1 << memberID
+	seenMethod  = 1 << memberMethod
+	seenParams  = 1 << memberParams
+	seenResult  = 1 << memberResult
+	seenError   = 1 << memberError
 )
 
 // decoder decodes one message. It goes on after a fault of the message, so that the id is found behind it, and so
@@ -91,9 +108,9 @@ func (d *decoder) message() {
 		}
 		return
 	}
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		d.member(name)
+	seen := r.Enter(&members)
+	for i := r.Member(&seen, &d.m.Extra); i >= 0; i = r.Member(&seen, &d.m.Extra) {
+		d.member(i)
 	}
 	d.m.Kind = d.kind()
 	d.judge(start)
@@ -105,11 +122,11 @@ func (d *decoder) message() {
 	}
 }
 
-// member reads the member that the Reader has just read the name of.
-func (d *decoder) member(name []byte) {
+// member reads the i-th of members, whose name the Reader has just read.
+func (d *decoder) member(i int) {
 	r := d.r
-	switch string(name) {
-	case "jsonrpc":
+	switch i {
+	case memberVersion:
 		d.see(seenVersion)
 		at := r.Offset()
 		if r.TextIs("2.0") {
@@ -120,25 +137,25 @@ func (d *decoder) member(name []byte) {
 		} else if string(r.TextBytes()) != "2.0" {
 			d.fail(at, ErrVersion)
 		}
-	case "id":
+	case memberID:
 		d.see(seenID)
 		d.at.id = r.Offset()
 		d.id()
-	case "method":
+	case memberMethod:
 		d.see(seenMethod)
 		if r.Kind() != codec.KindString {
 			d.mistyped(ErrMethod, "string")
 		} else {
 			d.m.Method = r.Text()
 		}
-	case "params":
+	case memberParams:
 		d.see(seenParams)
 		d.at.params, d.params = r.Offset(), r.Kind()
 		mark := r.Mark()
 		if d.types == nil || d.m.Method == "" || d.params != codec.KindObject || !d.payload(mark, d.types.ReadParams(r, d.m.Method)) {
 			d.m.Params = r.Raw()
 		}
-	case "result":
+	case memberResult:
 		d.see(seenResult)
 		d.at.result = r.Offset()
 		if r.Kind() != codec.KindObject {
@@ -149,7 +166,7 @@ func (d *decoder) member(name []byte) {
 		if d.types == nil || !d.readsResult() || !d.payload(mark, d.types.ReadResult(r, d.m.ID)) {
 			d.m.Result = r.Raw()
 		}
-	case "error":
+	case memberError:
 		d.see(seenError)
 		d.at.error = r.Offset()
 		d.error()
