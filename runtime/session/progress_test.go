@@ -305,7 +305,6 @@ func TestATrackerOutlivesItsRequest(t *testing.T) {
 	})
 }
 
-// Proves PROG-14.
 func TestTheProgressOfATaskIsFollowedWithoutItsToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := open(t, nil)
@@ -334,6 +333,7 @@ func TestTheProgressOfATaskIsFollowedWithoutItsToken(t *testing.T) {
 	})
 }
 
+// Proves PROG-14.
 func TestASlowReaderMissesReportsButNotTheLastOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := open(t, nil)

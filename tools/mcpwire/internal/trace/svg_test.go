@@ -83,6 +83,16 @@ func TestBarsShowTheStatesOfTasks(t *testing.T) {
 	}
 }
 
+func TestAnAnswerToNothingHasNoMethod(t *testing.T) {
+	var rec Recording
+	rec.Message(time.Unix(0, 0), mcp.FromServer, []byte(`{"jsonrpc":"2.0","error":{"code":-32600,"message":"no"}}`))
+	rec.Message(time.Unix(0, 0), mcp.FromServer, []byte(`{"jsonrpc":"2.0","id":7,"result":{}}`))
+	var list strings.Builder
+	if err := rec.Print(&list); err != nil || !strings.Contains(list.String(), "server  error: no\n") || !strings.HasSuffix(list.String(), "server  result\n") {
+		t.Errorf("%v in\n%s", err, &list)
+	}
+}
+
 func TestClientsHaveALineEach(t *testing.T) {
 	var rec Recording
 	at := func(i int) time.Time { return time.Unix(int64(i), 0) }

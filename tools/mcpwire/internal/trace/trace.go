@@ -206,9 +206,9 @@ func (r *row) label() string {
 	var parts []string
 	switch r.kind {
 	case jsonrpc.KindResponse:
-		parts = append(parts, "result of "+r.method)
+		parts = append(parts, strings.TrimSuffix("result of "+r.method, " of "))
 	case jsonrpc.KindErrorResponse:
-		parts = append(parts, "error of "+r.method)
+		parts = append(parts, strings.TrimSuffix("error of "+r.method, " of "))
 	case jsonrpc.KindInvalid: // an event, or no message
 	default:
 		parts = append(parts, r.method)
