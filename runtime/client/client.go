@@ -86,9 +86,9 @@ func Command(ctx context.Context, server stdio.Command, o *Options) (*Client, er
 // Dial connects with the server at a URL, over Streamable HTTP, or the older HTTP with SSE if that is
 // what the server has; see [Options].HTTP.
 //
-// When the server drops its session, as by a restart, and a new one is opened in its place, lists are
-// asked for anew, and the client asks again for the subscriptions and the log level that it was asked
-// for with [Client.Subscribe] and [Client.SetLogLevel].
+// When a session is lost, as by a restart of the server, and a new one is opened in its place, lists
+// are asked for anew, and the client asks again for the subscriptions and the log level that it was
+// asked for with [Client.Subscribe] and [Client.SetLogLevel].
 func Dial(ctx context.Context, serverURL string, o *Options) (*Client, error) {
 	c := newClient(o)
 	http := c.options.HTTP

@@ -14,6 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/sse"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
@@ -23,8 +24,9 @@ type newspaper struct {
 	subscribed chan string
 }
 
-// open starts a newspaper at an address; close ends everything of it.
-func openNewspaper(t *testing.T, address string, names ...string) (n newspaper, at string, close func()) {
+// openNewspaper starts a newspaper at an address; close ends everything of it. Serve returns a handler for a server, and
+// what closes that.
+func openNewspaper(t *testing.T, serve func(*server.Server) (http.Handler, func()), address string, names ...string) (n newspaper, at string, close func()) {
 	t.Helper()
 	n.subscribed = make(chan string, 10)
 	var err error
@@ -54,7 +56,7 @@ func openNewspaper(t *testing.T, address string, names ...string) (n newspaper, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { n.Serve(conn) }, streamable.HandlerOptions{})
+	handler, closeHandler := serve(n.Server)
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +69,7 @@ func openNewspaper(t *testing.T, address string, names ...string) (n newspaper, 
 	}()
 	return n, listener.Addr().String(), func() {
 		httpServer.Close()
-		handler.Close()
+		closeHandler()
 		n.Close()
 		<-over
 	}
@@ -91,7 +93,22 @@ func (r reader) LoggingMessage(_ context.Context, p *mcp.LoggingMessageNotificat
 
 // A server that is started anew knows neither subscriptions nor levels; the client asks for them again.
 func TestWhatAServerWasAskedForSurvivesItsRestart(t *testing.T) {
-	first, address, stop := openNewspaper(t, "127.0.0.1:0", "today", "weather", "sports")
+	t.Run("Streamable HTTP", func(t *testing.T) {
+		testRestart(t, func(s *server.Server) (http.Handler, func()) {
+			h := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { s.Serve(conn) }, streamable.HandlerOptions{})
+			return h, func() { h.Close() }
+		})
+	})
+	t.Run("HTTP with SSE", func(t *testing.T) {
+		testRestart(t, func(s *server.Server) (http.Handler, func()) {
+			h := sse.NewHandler(func(_ *http.Request, conn transport.Conn) { s.Serve(conn) }, sse.HandlerOptions{})
+			return h, h.Close
+		})
+	})
+}
+
+func testRestart(t *testing.T, serve func(*server.Server) (http.Handler, func())) {
+	first, address, stop := openNewspaper(t, serve, "127.0.0.1:0", "today", "weather", "sports")
 	stopped := false
 	defer func() {
 		if !stopped {
@@ -131,7 +148,7 @@ func TestWhatAServerWasAskedForSurvivesItsRestart(t *testing.T) {
 	stop()
 	stopped = true
 
-	second, _, stop := openNewspaper(t, address, "today", "weather") // which has no sports
+	second, _, stop := openNewspaper(t, serve, address, "today", "weather") // which has no sports
 	defer stop()
 	for t.Context().Err() == nil { // what goes out on a connection to the first one is lost
 		if _, err := c.CallTool(t.Context(), "write", struct{}{}); err == nil {

@@ -115,9 +115,9 @@ func TestAServerThatWasReplacedIsAskedAnew(t *testing.T) {
 	defer s.Close()
 	defer func() { current.Load().Close() }()
 	renewed := make(chan bool, 1)
-	c, err := client.Dial(t.Context(), s.URL, &client.Options{HTTP: streamable.ClientOptions{
-		Renewed: func(json.RawMessage) { renewed <- true },
-	}})
+	var o client.Options
+	o.HTTP.Renewed = func(json.RawMessage) { renewed <- true }
+	c, err := client.Dial(t.Context(), s.URL, &o)
 	if err != nil {
 		t.Fatal(err)
 	}

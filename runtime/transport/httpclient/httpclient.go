@@ -4,6 +4,7 @@ package httpclient
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -46,6 +47,11 @@ type Options struct {
 	// MaxRetries is how many attempts in a row may fail to resume the stream of a request, or to connect in order to
 	// send a message, until it is given up as lost; default [DefaultMaxRetries], and none if negative.
 	MaxRetries int
+
+	// Renewed is called after a session was lost and a new one was opened in its place, with the result of
+	// initialize, in a goroutine that Close waits for. What the server kept with the session, such as subscriptions
+	// and the log level, has to be set again. Nil does nothing.
+	Renewed func(initializeResult json.RawMessage)
 
 	// Logger gets what is wrong with streams that belong to no request. Nil discards it.
 	Logger *slog.Logger
@@ -96,6 +102,10 @@ func (e *StatusError) Error() string {
 	}
 	return text
 }
+
+// ErrSessionLost says that the session to which a message belonged is gone: the server has dropped it, or, with
+// package sse, its stream has broken.
+var ErrSessionLost = errors.New("httpclient: the session is lost")
 
 // What else is wrong with the answer to an HTTP request.
 var (

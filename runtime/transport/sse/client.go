@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/httpend"
@@ -21,15 +24,44 @@ import (
 // Each message that is written is one POST, which is never repeated once the server may have got it. One that the
 // server refuses is reported by Read as a [*transport.DeliveryError], which may wrap a [*httpclient.StatusError],
 // and the connection goes on. Write returns when a notification was taken by the server or is lost; it does not wait
-// for requests and answers to be taken. When the stream from the server ends, the connection is over.
+// for requests and answers to be taken.
+//
+// A stream that breaks cannot be resumed, and the server's session ends with it. The Client opens another one, with the
+// initialize and the notifications/initialized that were written first, and goes on: requests that had gone out fail
+// with [httpclient.ErrSessionLost], requests of the server that were not answered are cancelled, and what is written
+// meanwhile waits. It does the same when the server answers a message with status 404. It tries until there is a new
+// session, more and more slowly as [httpclient.Options] say; but if the server refuses, or changes the revision, the
+// connection is over, and so it is if the stream breaks before initialize is answered.
 type Client struct {
 	end   *httpend.End
-	post  *url.URL
+	url   *url.URL
 	close func() error
 
 	mu       sync.Mutex
-	hello    jsonrpc.ID // of the initialize request that was not answered yet
-	revision []string   // that was negotiated, as the value of a header; nil before that
+	line     *line                   // nil while there is none
+	opened   chan struct{}           // closed when there is a line
+	hello    []byte                  // the initialize request
+	helloID  jsonrpc.ID              // its id
+	ready    []byte                  // the notification behind it
+	revision []string                // that was negotiated, as the value of a header; nil before that
+	calls    map[jsonrpc.ID]struct{} // requests that were posted on this line, and not answered
+	asked    map[jsonrpc.ID]struct{} // requests of the server that were not answered
+
+	failures int // attempts in a row to have a line of which something came; of the goroutine that reads
+}
+
+// line is a stream from the server, and where to post to.
+type line struct {
+	*sse.Reader
+	resp   *http.Response
+	hangUp context.CancelCauseFunc
+	post   *url.URL
+	retry  time.Duration // that the server asks for
+}
+
+func (l *line) close() {
+	l.hangUp(nil)
+	l.resp.Body.Close()
 }
 
 // ErrEndpoint says that a server does not begin its stream with a usable URL to post to.
@@ -43,20 +75,24 @@ func Dial(ctx context.Context, serverURL string, o httpclient.Options) (*Client,
 	if err != nil {
 		return nil, fmt.Errorf("sse: %w", err)
 	}
-	c := &Client{end: httpend.New(o)}
+	c := &Client{
+		end: httpend.New(o), url: u,
+		calls: map[jsonrpc.ID]struct{}{}, asked: map[jsonrpc.ID]struct{}{},
+	}
 	c.close = sync.OnceValue(func() error {
 		c.end.Stop()
 		c.end.Release()
 		return nil
 	})
 	stop := context.AfterFunc(ctx, func() { c.end.Abort(context.Cause(ctx)) })
-	events, err := c.open(ctx, u)
+	l, err := c.open(c.end.Within(ctx))
 	stop()
-	if err == nil && c.end.Go(func() { c.read(events) }) { // ends with the stream
-		return c, nil
-	}
-	if events != nil {
-		events.close()
+	if err == nil {
+		c.line = l
+		if c.end.Go(func() { c.run(l) }) { // ends with the connection
+			return c, nil
+		}
+		l.close()
 	}
 	c.Close()
 	if ctx.Err() != nil {
@@ -65,45 +101,35 @@ func Dial(ctx context.Context, serverURL string, o httpclient.Options) (*Client,
 	return nil, err
 }
 
-// events is the stream from the server.
-type events struct {
-	*sse.Reader
-	resp   *http.Response
-	hangUp context.CancelCauseFunc
-}
-
-func (e *events) close() {
-	e.hangUp(nil)
-	e.resp.Body.Close()
-}
-
-// open opens the stream and reads its first event.
-func (c *Client) open(values context.Context, u *url.URL) (*events, error) {
-	ctx, hangUp := c.end.Within(values)
-	resp, err := c.end.Do(ctx, httpend.Request{Method: http.MethodGet, URL: u, Header: http.Header{"Accept": {httpend.Events}}})
+// open opens a stream and reads its first event. HangUp ends ctx, and the stream.
+func (c *Client) open(ctx context.Context, hangUp context.CancelCauseFunc) (*line, error) {
+	resp, err := c.end.Do(ctx, httpend.Request{Method: http.MethodGet, URL: c.url, Header: http.Header{"Accept": {httpend.Events}}})
 	if err != nil {
 		hangUp(nil)
 		return nil, err
 	}
-	e := &events{sse.NewReader(resp.Body, c.end.Options.MaxMessage), resp, hangUp}
-	if c.post, err = e.endpoint(); err != nil {
-		e.close()
+	l := &line{Reader: sse.NewReader(resp.Body, c.end.Options.MaxMessage), resp: resp, hangUp: hangUp}
+	if l.post, err = l.endpoint(); err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		l.close()
 		return nil, err
 	}
-	return e, nil
+	return l, nil
 }
 
 // endpoint reads the first event, which says where to post to.
-func (e *events) endpoint() (*url.URL, error) {
-	if e.resp.StatusCode/100 != 2 {
-		status, _ := httpend.Status(e.resp)
+func (l *line) endpoint() (*url.URL, error) {
+	if l.resp.StatusCode/100 != 2 {
+		status, _ := httpend.Status(l.resp)
 		return nil, status
 	}
-	if media := httpend.ContentType(e.resp); media != httpend.Events {
+	if media := httpend.ContentType(l.resp); media != httpend.Events {
 		return nil, fmt.Errorf("%w: %w: %q", ErrEndpoint, httpclient.ErrContent, media)
 	}
 	for {
-		event, err := e.Next()
+		event, err := l.next()
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("%w: %w", ErrEndpoint, err)
@@ -112,7 +138,7 @@ func (e *events) endpoint() (*url.URL, error) {
 		case event.Name != "endpoint":
 			return nil, fmt.Errorf("%w: the first event is %q", ErrEndpoint, event.Name)
 		}
-		base := e.resp.Request.URL
+		base := l.resp.Request.URL
 		post, err := base.Parse(string(event.Data))
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrEndpoint, err)
@@ -124,47 +150,210 @@ func (e *events) endpoint() (*url.URL, error) {
 	}
 }
 
-// read brings what the server sends to who reads, until the stream ends.
-func (c *Client) read(e *events) {
-	defer e.close()
+// next reads the next event.
+func (l *line) next() (sse.Event, error) {
+	event, err := l.Next()
+	if event.Retry > 0 {
+		l.retry = event.Retry
+	}
+	return event, err
+}
+
+// run brings what the server sends to who reads, over as many streams as it takes.
+func (c *Client) run(l *line) {
 	for {
-		event, err := e.Next()
+		err := c.read(l)
+		if l, err = c.renew(l, err); err != nil {
+			c.end.Fail(fmt.Errorf("%w: %w", transport.ErrClosed, err))
+			return
+		}
+	}
+}
+
+// read brings what the server sends to who reads, until the stream ends.
+func (c *Client) read(l *line) error {
+	defer l.close()
+	for {
+		event, err := l.next()
 		if long, ok := errors.AsType[*transport.MessageError](err); ok {
 			c.end.Refuse(c.end.Life(), long)
 			continue
 		}
 		if err != nil {
-			c.end.Fail(fmt.Errorf("%w: the stream from the server has ended: %w", transport.ErrClosed, err))
-			return
+			return fmt.Errorf("the stream from the server has ended: %w", err)
 		}
 		if event.Name == "" && len(event.Data) > 0 {
+			c.failures = 0
 			c.learn(event.Data)
 			c.end.Deliver(c.end.Life(), event.Data)
 		}
 	}
 }
 
-// learn looks for the answer to initialize, which tells the revision.
+// learn notes what a message from the server means for a session that may be lost.
 func (c *Client) learn(text []byte) {
-	c.mu.Lock()
-	hello := c.hello
-	c.mu.Unlock()
-	if hello.IsZero() {
-		return
-	}
 	m, err := httpend.Parse(text)
-	if err != nil || m.ID != hello || m.Kind != jsonrpc.KindResponse && m.Kind != jsonrpc.KindErrorResponse {
+	if errors.Is(err, jsonrpc.ErrBatch) {
+		items, _ := jsonrpc.ParseBatch(text, codec.NoCopy())
+		for i := range items {
+			c.note(&items[i].Message)
+		}
 		return
 	}
-	r := codec.Borrow(m.Result)
-	revision, kind, _ := r.PeekMember("protocolVersion")
+	c.note(&m)
+}
+
+func (c *Client) note(m *jsonrpc.Message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.hello = jsonrpc.ID{}
-	if kind == codec.KindString {
-		c.revision = []string{revision}
+	switch m.Kind {
+	case jsonrpc.KindResponse, jsonrpc.KindErrorResponse:
+		delete(c.calls, m.ID)
+		if m.ID == c.helloID && c.revision == nil {
+			c.revision = revisionOf(m.Result)
+		}
+	case jsonrpc.KindRequest, jsonrpc.KindInvalid:
+		if !m.ID.IsZero() {
+			c.asked[m.ID] = struct{}{}
+		}
+	case jsonrpc.KindNotification:
+		delete(c.asked, cancelled(m))
 	}
-	r.Release()
+}
+
+// revisionOf returns the revision in a result of initialize, as the value of a header, or nil.
+func revisionOf(result []byte) []string {
+	r := codec.Borrow(result)
+	defer r.Release()
+	revision, kind, _ := r.PeekMember("protocolVersion")
+	if kind != codec.KindString {
+		return nil
+	}
+	return []string{revision}
+}
+
+// cancelled returns the request that a notification cancels, or the zero ID.
+func cancelled(m *jsonrpc.Message) jsonrpc.ID {
+	var p mcp.CancelledNotificationParams
+	if m.Method != "notifications/cancelled" || codec.Unmarshal(m.Params, &p) != nil {
+		return jsonrpc.ID{}
+	}
+	return p.RequestID
+}
+
+// renew opens a new session in the place of the one that has ended with its stream.
+func (c *Client) renew(last *line, cause error) (*line, error) {
+	c.mu.Lock()
+	hello, id, ready, revision := c.hello, c.helloID, c.ready, c.revision
+	calls, asked := c.calls, c.asked
+	c.line, c.opened = nil, make(chan struct{})
+	c.calls, c.asked = map[jsonrpc.ID]struct{}{}, map[jsonrpc.ID]struct{}{}
+	c.mu.Unlock()
+	if revision == nil || c.end.Err() != nil {
+		return nil, cause
+	}
+	lost := fmt.Errorf("%w: %w", httpclient.ErrSessionLost, cause)
+	for id := range calls {
+		c.end.Lose(id, false, lost)
+	}
+	for id := range asked {
+		c.end.Withdraw(id, lost)
+	}
+	for {
+		if !httpend.Sleep(c.end.Life(), c.end.Backoff(last.retry, c.failures)) {
+			return nil, lost
+		}
+		c.failures++
+		l, result, err := c.reopen(hello, id, ready, revision)
+		if err == nil {
+			c.mu.Lock()
+			c.line = l
+			close(c.opened)
+			c.mu.Unlock()
+			c.end.Options.Logger.Info("the stream from the server has broken; a new session is open")
+			if renewed := c.end.Options.Renewed; renewed != nil {
+				c.end.Go(func() { renewed(result) }) // ends when the callback does
+			}
+			return l, nil
+		}
+		if c.end.Err() != nil || !httpend.Passing(err) {
+			return nil, fmt.Errorf("%w, and there is no new one: %w", lost, err)
+		}
+		c.end.Options.Logger.Info("no stream from the server", "error", err)
+	}
+}
+
+// reopen opens a stream and introduces this side again, with what was sent first. It returns the result of initialize.
+func (c *Client) reopen(hello []byte, id jsonrpc.ID, ready []byte, revision []string) (*line, []byte, error) {
+	ctx, hangUp := c.end.Within(context.Background())
+	timer := time.AfterFunc(c.end.Options.StallTimeout, func() { hangUp(transport.ErrStalled) })
+	defer timer.Stop()
+	l, err := c.open(ctx, hangUp)
+	if err != nil {
+		return nil, nil, err
+	}
+	result, err := c.greet(ctx, l, hello, id)
+	if err == nil && !slices.Equal(revisionOf(result), revision) {
+		err = httpend.ErrRevision
+	}
+	if err == nil && ready != nil {
+		err = c.postNow(ctx, l, ready, revision)
+	}
+	if err != nil {
+		l.close()
+		return nil, nil, err
+	}
+	return l, result, nil
+}
+
+// greet sends initialize and returns its result. What comes in front of that goes to who reads.
+func (c *Client) greet(ctx context.Context, l *line, hello []byte, id jsonrpc.ID) (result []byte, err error) {
+	if err := c.postNow(ctx, l, hello, nil); err != nil {
+		return nil, err
+	}
+	for {
+		event, err := l.next()
+		switch {
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case err != nil:
+			return nil, err
+		case event.Name != "" || len(event.Data) == 0:
+			continue
+		}
+		m, _ := httpend.Parse(event.Data)
+		switch {
+		case m.ID == id && m.Kind == jsonrpc.KindErrorResponse:
+			return nil, m.Error
+		case m.ID == id && m.Kind == jsonrpc.KindResponse:
+			return slices.Clone(m.Result), nil
+		}
+		c.note(&m)
+		c.end.Deliver(ctx, event.Data)
+	}
+}
+
+// postNow posts a message that belongs to the opening of a session.
+func (c *Client) postNow(ctx context.Context, l *line, text []byte, revision []string) error {
+	resp, err := c.end.Do(ctx, httpend.Request{Method: http.MethodPost, URL: l.post, Header: postHeader(revision), Text: text})
+	if err != nil {
+		return err
+	}
+	defer httpend.Discard(resp)
+	if resp.StatusCode/100 != 2 {
+		status, _ := httpend.Status(resp)
+		return status
+	}
+	return nil
+}
+
+// postHeader returns the header of a POST.
+func postHeader(revision []string) http.Header {
+	h := http.Header{"Content-Type": {httpend.JSON}, "Accept": {httpend.JSON + ", " + httpend.Events}}
+	if revision != nil {
+		h["Mcp-Protocol-Version"] = revision
+	}
+	return h
 }
 
 // Read returns the next message from the server.
@@ -181,8 +370,8 @@ func (c *Client) Write(ctx context.Context, m transport.Message) error {
 		return err
 	}
 	w := &writing{text: m.Text, out: make(chan struct{}), over: make(chan struct{})}
-	notice := c.look(m, w)
-	go func() { // ends after StallTimeout at the latest, and Close waits for it
+	c.look(m, w)
+	go func() { // ends with ctx or after StallTimeout at the latest, and Close waits for it
 		defer done()
 		defer c.end.GiveRoom(len(m.Text))
 		defer close(w.over)
@@ -192,7 +381,7 @@ func (c *Client) Write(ctx context.Context, m transport.Message) error {
 		return nil
 	}
 	out := w.out
-	if notice {
+	if w.notice {
 		out = nil
 	}
 	select {
@@ -207,67 +396,137 @@ func (c *Client) Write(ctx context.Context, m transport.Message) error {
 
 // writing is a message on its way to the server.
 type writing struct {
-	text []byte
-	id   jsonrpc.ID    // of a request
-	once sync.Once     // closes out
-	out  chan struct{} // closed when it has gone out
-	over chan struct{} // closed when the server has taken it or it is lost; err is there then
-	err  error         // the connection is over
+	text   []byte
+	id     jsonrpc.ID    // of a request
+	notice bool          // it is neither a request nor an answer
+	bound  bool          // it means something to one line alone
+	line   *line         // that one, nil if it is gone
+	once   sync.Once     // closes out
+	out    chan struct{} // closed when it has gone out
+	over   chan struct{} // closed when the server has taken it or it is lost; err is there then
+	err    error         // the connection is over, or ctx
 }
 
-// look finds out what a message is. Notice says that it is neither a request nor an answer.
-func (c *Client) look(m transport.Message, w *writing) (notice bool) {
-	if m.Answer {
-		return false
+// look finds out what a message is.
+func (c *Client) look(m transport.Message, w *writing) {
+	var envelope jsonrpc.Message
+	if !m.Answer {
+		envelope, _ = httpend.Parse(m.Text) // whatever is wrong with it, the server will tell
 	}
-	envelope, _ := httpend.Parse(m.Text) // whatever is wrong with it, the server will tell
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	switch envelope.Kind {
-	case jsonrpc.KindNotification, jsonrpc.KindInvalid:
-		return true
 	case jsonrpc.KindRequest:
 		w.id = envelope.ID
+		if envelope.Method == "initialize" {
+			c.hello, c.helloID = m.Text, envelope.ID
+		}
+	case jsonrpc.KindNotification:
+		w.notice = true
+		delete(c.calls, cancelled(&envelope))
+		if envelope.Method == "notifications/initialized" {
+			c.ready = m.Text
+		}
+	case jsonrpc.KindInvalid:
+		w.notice = !m.Answer
 	}
-	if envelope.Method == "initialize" {
+	if m.Answer {
+		w.bound, w.line = true, c.line
+		delete(c.asked, m.For)
+	}
+}
+
+// lineFor waits for a line to send w on, and notes a request as sent on it; l is nil if w means nothing any more. It
+// fails if ctx or the connection ends first.
+func (c *Client) lineFor(ctx context.Context, w *writing) (l *line, header http.Header, err error) {
+	for {
 		c.mu.Lock()
-		c.hello = w.id
+		l, opened := c.line, c.opened
+		switch {
+		case w.bound && l != w.line:
+			l, opened = nil, nil
+		case l != nil && !w.id.IsZero():
+			c.calls[w.id] = struct{}{}
+		}
+		header := postHeader(c.revision)
 		c.mu.Unlock()
+		if l != nil || opened == nil {
+			return l, header, nil
+		}
+		select {
+		case <-opened:
+		case <-ctx.Done():
+			return nil, nil, context.Cause(ctx)
+		case <-c.end.Closed():
+			return nil, nil, transport.ErrClosed
+		}
 	}
-	return false
+}
+
+// isOn reports whether l is still the line.
+func (c *Client) isOn(l *line) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.line == l
+}
+
+// isGreeted reports whether initialize was answered.
+func (c *Client) isGreeted() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.revision != nil
+}
+
+// forget notes that a request will not be answered.
+func (c *Client) forget(w *writing) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.calls, w.id)
 }
 
 // send posts a message. What happens to that message alone is for Read to tell; an error is the end of the
-// connection.
+// connection, or of ctx before there was a stream.
 func (c *Client) send(values context.Context, w *writing) error {
+	l, header, err := c.lineFor(values, w)
+	if l == nil {
+		return err
+	}
 	ctx, cancel := c.end.Within(values)
 	defer cancel(nil)
 	ctx, release := c.end.Patience(ctx)
 	defer release()
-	h := http.Header{"Content-Type": {httpend.JSON}, "Accept": {httpend.JSON + ", " + httpend.Events}}
-	c.mu.Lock()
-	if c.revision != nil {
-		h["Mcp-Protocol-Version"] = c.revision
-	}
-	c.mu.Unlock()
 	sent := func() { w.once.Do(func() { close(w.out) }) }
 	for failures := 0; ; failures++ {
-		resp, err := c.end.Do(ctx, httpend.Request{Method: http.MethodPost, URL: c.post, Header: h, Text: w.text, Sent: sent})
+		resp, err := c.end.Do(ctx, httpend.Request{Method: http.MethodPost, URL: l.post, Header: header, Text: w.text, Sent: sent})
 		if err == nil {
 			defer httpend.Discard(resp)
 			if resp.StatusCode/100 != 2 {
-				status, _ := httpend.Status(resp)
-				c.end.Lose(w.id, false, status)
+				c.refused(w, l, resp)
 			}
 			return nil
 		}
-		if httpend.Unreached(err) && failures < c.end.Options.MaxRetries && httpend.Sleep(ctx, c.end.Backoff(0, failures)) {
+		if httpend.Unreached(err) && failures < c.end.Options.MaxRetries && httpend.Sleep(ctx, c.end.Backoff(0, failures)) && c.isOn(l) {
 			continue
 		}
 		if c.end.Stalled(err) || c.end.Err() != nil {
 			return err
 		}
+		c.forget(w)
 		c.end.Lose(w.id, true, err)
 		return nil
 	}
+}
+
+// refused tells who waits that the server has refused a message.
+func (c *Client) refused(w *writing, l *line, resp *http.Response) {
+	status, _ := httpend.Status(resp)
+	var err error = status
+	if status.Code == http.StatusNotFound && c.isGreeted() {
+		err = fmt.Errorf("%w: %w", httpclient.ErrSessionLost, status)
+		defer l.hangUp(err) // which makes a new one
+	}
+	c.forget(w)
+	c.end.Lose(w.id, false, err)
 }
 
 // Close ends the connection: it gives what was written time to be taken, and hangs up.

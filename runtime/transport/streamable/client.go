@@ -31,15 +31,7 @@ type ClientOptions struct {
 	// NoFallback does without the older transport, HTTP with SSE, which is tried if the server does not take the
 	// first message (MCP transports, "Backwards Compatibility").
 	NoFallback bool
-
-	// Renewed is called after the server had dropped its session and a new one was opened in its place, with the
-	// result of initialize, in a goroutine that Close waits for. What the server kept with the session, such as
-	// subscriptions and the log level, has to be set again. Nil does nothing.
-	Renewed func(initializeResult json.RawMessage)
 }
-
-// ErrSessionLost says that the server has dropped the session to which a message belonged.
-var ErrSessionLost = errors.New("streamable: the server has dropped the session")
 
 // Client is the client's end of a connection over Streamable HTTP. It is a [transport.Conn] for a session in the
 // role of the client (MCP transports, "Streamable HTTP").
@@ -52,7 +44,7 @@ var ErrSessionLost = errors.New("streamable: the server has dropped the session"
 //
 // When the server answers with status 404 because it has dropped the session, the Client opens a new one with the
 // initialize and the notifications/initialized that were written first, and goes on: the message that was refused is
-// sent again, requests that the server had accepted before fail with [ErrSessionLost], and requests of the server
+// sent again, requests that the server had accepted before fail with [httpclient.ErrSessionLost], and requests of the server
 // that have not been answered are cancelled. If the server does not want a new session, or changes the revision, the
 // connection is over. Servers that drop one session after the other without taking anything are asked for new ones
 // more and more slowly, as [httpclient.Options] say.
@@ -222,7 +214,7 @@ func (c *Client) judge(ep *epoch, status *httpclient.StatusError) error {
 // lose opens a new session in the place of one that the server has dropped, as its status says, and does not wait.
 func (c *Client) lose(ep *epoch, status *httpclient.StatusError) error {
 	c.end.Go(func() { c.renew(c.end.Life(), ep) }) // ends when there is a new session, or none
-	return fmt.Errorf("%w: %w", ErrSessionLost, status)
+	return fmt.Errorf("%w: %w", httpclient.ErrSessionLost, status)
 }
 
 // posting is a POST.
@@ -242,7 +234,7 @@ func (c *Client) post(p posting) (*http.Response, *epoch, error) {
 		ep := c.current()
 		if ep.lost.Load() && !p.first {
 			if !p.again || renewed {
-				return nil, ep, ErrSessionLost
+				return nil, ep, httpclient.ErrSessionLost
 			}
 			renewed = true
 			if err := c.renew(p.ctx, ep); err != nil {

@@ -161,7 +161,7 @@ func (c *Client) renew(ctx context.Context, gone *epoch) error {
 // reopen opens a new session. If the server refuses that for good, the connection is over.
 func (c *Client) reopen(gone *epoch) error {
 	gone.lost.Store(true)
-	gone.end(ErrSessionLost)
+	gone.end(httpclient.ErrSessionLost)
 	c.mu.Lock()
 	hello, ready := c.hello, c.ready
 	if c.barren++; gone.used.Load() {
@@ -170,18 +170,18 @@ func (c *Client) reopen(gone *epoch) error {
 	barren := c.barren
 	c.mu.Unlock()
 	if hello == nil {
-		return ErrSessionLost
+		return httpclient.ErrSessionLost
 	}
 	if barren > 1 && !httpend.Sleep(c.end.Life(), c.end.Backoff(0, barren-2)) {
 		return transport.ErrClosed
 	}
 	next, err := c.greet(hello, ready)
 	if err == nil && next.revision != gone.revision {
-		err = fmt.Errorf("%w from %s to %s", errRevision, gone.revision, next.revision)
+		err = fmt.Errorf("%w from %s to %s", httpend.ErrRevision, gone.revision, next.revision)
 	}
 	if err != nil {
-		err = fmt.Errorf("%w, and gives no new one: %w", ErrSessionLost, err)
-		if !passing(err) {
+		err = fmt.Errorf("%w, and gives no new one: %w", httpclient.ErrSessionLost, err)
+		if !httpend.Passing(err) {
 			c.end.Fail(fmt.Errorf("%w: %w", transport.ErrClosed, err))
 		}
 		return err
@@ -193,7 +193,7 @@ func (c *Client) reopen(gone *epoch) error {
 	c.asked = map[jsonrpc.ID]struct{}{}
 	c.mu.Unlock()
 	for id := range stale {
-		c.withdrawn(id)
+		c.end.Withdraw(id, httpclient.ErrSessionLost)
 	}
 	c.listen(next)
 	c.end.Options.Logger.Info("the server has dropped the session; a new one is open")
@@ -234,39 +234,3 @@ func (c *Client) greet(hello, ready []byte) (*epoch, error) {
 	}
 	return x.opens, nil
 }
-
-// withdrawn tells the session above that a request of the server needs no answer any more: nobody is there to take
-// it, and the new session at the server may use its id again.
-func (c *Client) withdrawn(id jsonrpc.ID) {
-	reason := ErrSessionLost.Error()
-	params, err := codec.Marshal(&mcp.CancelledNotificationParams{RequestID: id, Reason: &reason})
-	if err != nil {
-		return // cannot be: the id was read
-	}
-	m := jsonrpc.NewNotification("notifications/cancelled", params)
-	text, err := m.AppendJSON(nil)
-	if err != nil {
-		return
-	}
-	c.end.Deliver(c.end.Life(), text)
-}
-
-// passing reports whether what has gone wrong may be better later. A refusal by the server is not, unless its status
-// says so.
-func passing(err error) bool {
-	if status, ok := errors.AsType[*httpclient.StatusError](err); ok {
-		switch status.Code {
-		case http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly,
-			http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
-			http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-			return true
-		}
-		return false
-	}
-	if _, ok := errors.AsType[*jsonrpc.Error](err); ok {
-		return false
-	}
-	return !errors.Is(err, errRevision) && !errors.Is(err, httpclient.ErrContent) && !errors.Is(err, httpclient.ErrRedirect)
-}
-
-var errRevision = errors.New("the server has changed its revision")

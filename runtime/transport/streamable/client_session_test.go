@@ -18,7 +18,6 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
-	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
 func TestClientOpensANewSessionInPlaceOfOneThatIsGone(t *testing.T) {
@@ -202,7 +201,7 @@ func TestClientDoesNotRepeatWhatALostSessionHadAccepted(t *testing.T) {
 		}()
 		synctest.Wait() // the stream has broken, and will be resumed
 		f.drop()
-		if err := <-answer; !errors.Is(err, streamable.ErrSessionLost) {
+		if err := <-answer; !errors.Is(err, httpclient.ErrSessionLost) {
 			t.Errorf("the request fails with %v", err)
 		}
 		if err := <-cancelled; !errors.Is(err, session.ErrCancelled) {
@@ -280,8 +279,8 @@ func TestClientEndsWhenThereIsNoNewSession(t *testing.T) {
 				s := f.connect(f.options(), nil)
 				f.drop()
 				f.hello = func(w http.ResponseWriter, _ *http.Request) bool { return test.hello(f, w) }
-				if err := s.Ping(t.Context()); !errors.Is(err, streamable.ErrSessionLost) {
-					t.Errorf("got %v, want %v", err, streamable.ErrSessionLost)
+				if err := s.Ping(t.Context()); !errors.Is(err, httpclient.ErrSessionLost) {
+					t.Errorf("got %v, want %v", err, httpclient.ErrSessionLost)
 				}
 				synctest.Wait()
 				f.hello = nil

@@ -61,7 +61,7 @@ func (s *stream) follow(resp *http.Response) error {
 		}
 		s.failures++
 		resp, err = s.connect(ctx)
-		if err != nil && !passing(err) {
+		if err != nil && !httpend.Passing(err) {
 			return err
 		}
 	}
@@ -154,7 +154,7 @@ func (c *Client) listen(ep *epoch) {
 		}
 		resp, err := s.connect(ep.ctx)
 		close(answered)
-		if err == nil || passing(err) {
+		if err == nil || httpend.Passing(err) {
 			err = s.follow(resp)
 		}
 		ep.listening.Store(false)

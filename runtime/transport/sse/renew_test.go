@@ -1,0 +1,219 @@
+package sse_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
+	"github.com/mcpwire/mcpwire/runtime/transport/sse"
+)
+
+// shop is a server whose sessions the test ends as it likes.
+type shop struct {
+	url      string
+	sessions chan *session.Session
+	asked    chan bool    // the tool has asked its client
+	lists    atomic.Int32 // how often tools/list was served
+	status   atomic.Int32 // of everything that is asked for; 0 for what is right
+	forgets  atomic.Bool  // the next message is of an unknown session
+	revision atomic.Value // a mcp.Revision that is spoken; "" for all
+}
+
+func openShop(t *testing.T) *shop {
+	s := &shop{sessions: make(chan *session.Session, 10), asked: make(chan bool, 10)}
+	s.revision.Store(mcp.Revision(""))
+	h := sse.NewHandler(func(_ *http.Request, conn transport.Conn) {
+		cfg := &session.Config{Handler: s.handle}
+		if r := s.revision.Load().(mcp.Revision); r != "" {
+			cfg.Revisions = []mcp.Revision{r}
+		}
+		s.sessions <- session.Serve(conn, &mcp.InitializeResult{
+			ServerInfo:   mcp.Implementation{Name: "shop", Version: "1"},
+			Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}},
+		}, cfg)
+	}, sse.HandlerOptions{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if status := int(s.status.Load()); status != 0 {
+			w.WriteHeader(status)
+			return
+		}
+		if r.Method == "POST" && s.forgets.Swap(false) {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		h.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() {
+		h.Close()
+		server.Close()
+	})
+	s.url = server.URL
+	return s
+}
+
+// handle asks the client, if a tool is called, and waits for its answer.
+func (s *shop) handle(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+	switch req.Method {
+	case "tools/list":
+		s.lists.Add(1)
+		return &mcp.ListToolsResult{Tools: []mcp.Tool{}}, nil
+	case "tools/call":
+		s.asked <- true
+		_, err := req.Session.Call(ctx, "roots/list", nil)
+		return nil, err
+	}
+	return nil, jsonrpc.MethodNotFound(req.Method)
+}
+
+// guest is a client that does not answer until it is told that it need not.
+type guest struct {
+	mcp.UnimplementedClientHandler
+	asked, cancelled chan error
+}
+
+func (g guest) ListRoots(ctx context.Context, _ *mcp.RequestParams) (*mcp.ListRootsResult, error) {
+	g.asked <- nil
+	<-ctx.Done()
+	g.cancelled <- context.Cause(ctx)
+	return nil, ctx.Err()
+}
+
+// visit opens a session with the shop.
+func (s *shop) visit(t *testing.T, g guest) (c *session.Session, there *session.Session, renewed chan string) {
+	t.Helper()
+	renewed = make(chan string, 10)
+	o := httpclient.Options{RetryDelay: time.Millisecond, MaxRetryDelay: 10 * time.Millisecond}
+	o.Renewed = func(raw json.RawMessage) {
+		var result mcp.InitializeResult
+		json.Unmarshal(raw, &result)
+		renewed <- result.ServerInfo.Name
+	}
+	c, err := session.Connect(t.Context(), dial(t, s.url, o), &mcp.InitializeRequestParams{
+		ClientInfo:   mcp.Implementation{Name: "guest", Version: "1"},
+		Capabilities: mcp.ClientCapabilities{Roots: &mcp.ClientCapabilitiesRoots{}},
+	}, &session.Config{Handler: session.ClientHandler(g, nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	there = <-s.sessions
+	if err := there.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return c, there, renewed
+}
+
+// A stream that breaks takes with it what was under way, and no more.
+func TestClientOpensANewSessionWhenItsStreamBreaks(t *testing.T) {
+	s := openShop(t)
+	g := guest{asked: make(chan error, 10), cancelled: make(chan error, 10)}
+	c, there, renewed := s.visit(t, g)
+	lost := make(chan error, 1)
+	go func() {
+		_, err := c.Call(t.Context(), "tools/call", session.Raw(`{"name":"x"}`))
+		lost <- err
+	}()
+	<-g.asked
+	there.Close()
+	if err := <-lost; !errors.Is(err, httpclient.ErrSessionLost) {
+		t.Errorf("the call that was under way: %v", err)
+	}
+	if err := <-g.cancelled; !errors.Is(err, session.ErrCancelled) {
+		t.Errorf("the question that was under way: %v", err)
+	}
+	for range 3 { // whether there is a stream already or not
+		if _, err := (mcp.ToServer{Caller: c}).ListTools(t.Context(), nil); err != nil {
+			t.Errorf("the call after that: %v", err)
+		}
+	}
+	if got := <-renewed; got != "shop" {
+		t.Errorf("renewed with %q", got)
+	}
+	second := <-s.sessions
+	if err := second.Ready(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := second.Ping(t.Context()); err != nil {
+		t.Errorf("asked through the new session: %v", err)
+	}
+	if n := len(s.asked); n != 1 {
+		t.Errorf("the tool was called %d times", n)
+	}
+}
+
+// While there is no server, messages wait, and give up when they are told to.
+func TestClientWaitsForAServerThatIsAway(t *testing.T) {
+	s := openShop(t)
+	c, there, renewed := s.visit(t, guest{})
+	s.status.Store(http.StatusServiceUnavailable)
+	there.Close()
+	<-there.Done()
+	for { // until the client has seen that its stream is gone
+		_, err := c.With(session.Timeout(20*time.Millisecond)).Call(t.Context(), "tools/list", nil)
+		if errors.Is(err, session.ErrTimeout) {
+			break
+		}
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Call(t.Context(), "tools/list", nil)
+		done <- err
+	}()
+	s.status.Store(0)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	<-renewed
+	if got := s.lists.Load(); got != 1 {
+		t.Errorf("the server was asked %d times", got)
+	}
+}
+
+// A server may forget a session whose stream is open still.
+func TestClientOpensANewSessionWhenTheServerDoesNotKnowItsOwn(t *testing.T) {
+	s := openShop(t)
+	c, _, renewed := s.visit(t, guest{})
+	s.forgets.Store(true)
+	_, err := c.Call(t.Context(), "tools/list", nil)
+	status, _ := errors.AsType[*httpclient.StatusError](err)
+	if !errors.Is(err, httpclient.ErrSessionLost) || status == nil || status.Code != http.StatusNotFound {
+		t.Errorf("got %v", err)
+	}
+	<-renewed
+	if _, err := c.Call(t.Context(), "tools/list", nil); err != nil {
+		t.Errorf("the call after that: %v", err)
+	}
+}
+
+func TestClientEndsWhenThereIsNoNewSession(t *testing.T) {
+	for name, refuse := range map[string]func(*shop){
+		"because it is refused":               func(s *shop) { s.status.Store(http.StatusForbidden) },
+		"because the revision is another one": func(s *shop) { s.revision.Store(mcp.Revision20241105) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := openShop(t)
+			c, there, _ := s.visit(t, guest{})
+			refuse(s)
+			there.Close()
+			if err := c.Wait(); err != nil {
+				t.Error(err)
+			}
+			_, err := c.Call(t.Context(), "tools/list", nil)
+			if !errors.Is(err, session.ErrClosed) || !errors.Is(err, httpclient.ErrSessionLost) || strings.Contains(err.Error(), "sessionId") {
+				t.Errorf("a call fails with %v", err)
+			}
+		})
+	}
+}
