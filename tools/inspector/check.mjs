@@ -1,7 +1,8 @@
 // Has the command lines of the Inspector list and call everything, and compares what they show with what the servers
 // are made to answer. The first one, --cli, makes a connection for each command; the second one, mcpdo, keeps
 // connections open, and knows tasks, completion, subscriptions, roots and the questions of a server. Neither knows
-// sampling, and a task that asks cannot be tried: mcpdo waits until it is over, and never calls tasks/result before.
+// sampling. A task that asks cannot be tried: mcpdo calls tasks/result, with which questions come, only when a task is
+// over, and shows no question that comes when it is told to call it before.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
@@ -30,10 +31,10 @@ async function check(name, test) {
 	}
 }
 
-// start runs one of the Inspector's programs, for a minute at most.
+// start runs one of the Inspector's programs, for two minutes at most.
 function start(program, args) {
 	const child = spawn(process.execPath, [join(clients, program), '--format', 'json', ...args], {
-		env, stdio: ['ignore', 'pipe', 'pipe'], timeout: 60_000,
+		env, stdio: ['ignore', 'pipe', 'pipe'], timeout: 120_000,
 	});
 	const out = { stdout: '', stderr: '' };
 	for (const name of Object.keys(out)) child[name].setEncoding('utf8').on('data', (text) => (out[name] += text));
@@ -74,7 +75,7 @@ async function mcpdoFails(...args) {
 }
 
 async function until(what, holds) {
-	for (const end = Date.now() + 20_000; !(await holds()); await new Promise((resolve) => setTimeout(resolve, 20)))
+	for (const end = Date.now() + 60_000; !(await holds()); await new Promise((resolve) => setTimeout(resolve, 20)))
 		assert.ok(Date.now() < end, `${what} does not come`);
 }
 
@@ -280,7 +281,7 @@ async function connected(name, target) {
 		assert.deepEqual(got.content, says('Lift-off!').content);
 		const id = got._meta['io.modelcontextprotocol/related-task'].taskId;
 		const { tasks } = await on('tasks/list');
-		assert.deepEqual(tasks.map((task) => [task.taskId, task.status]), [[id, 'completed']]);
+		assert.equal(tasks.find((task) => task.taskId === id).status, 'completed');
 		const { task } = await on('tasks/get', id);
 		assert.deepEqual([task.taskId, task.status, task.ttl], [id, 'completed', 3_600_000]);
 		assert.deepEqual(await on('tasks/result', id), got);
@@ -339,6 +340,27 @@ async function durable(name, target, tool, arg, want) {
 	await check(`${name}: disconnect`, () => mcpdo('disconnect', name));
 }
 
+// aside checks what a second connection does about a task that the first one waits for, which has to be the only one that
+// is not over.
+async function aside(name, target) {
+	const [waiting, other] = ['waiting', 'other'].map((which) => `${name}-${which}`);
+	const on = (...args) => mcpdo('--connection', other, ...args);
+	await check(`${name}: two connections`, async () => {
+		for (const connection of [waiting, other]) await mcpdo('connect', '--connection', connection, '--', ...target);
+	});
+	await check(`${name}: a task that is cancelled`, async () => {
+		const { done } = start('mcpdo/build/mcp-bin.js', ['--connection', waiting, 'tools/call', 'countdown', 'from:=600', '--task']);
+		let id;
+		await until('the task', async () => (id = (await on('tasks/list')).tasks.find((task) => task.status === 'working')?.taskId));
+		await on('tasks/cancel', id);
+		assert.equal((await on('tasks/get', id)).task.status, 'cancelled');
+		assert.notEqual((await done).code, 0);
+	});
+	await check(`${name}: the end of both`, async () => {
+		for (const connection of [waiting, other]) await mcpdo('disconnect', connection);
+	});
+}
+
 // serving runs a test while the everything server serves over HTTP.
 async function serving(test) {
 	const server = spawn(mcpwire, ['serve', '-http', 'localhost:0'], { stdio: ['ignore', 'pipe', 'inherit'] });
@@ -373,7 +395,7 @@ try {
 	await Promise.all([
 		everything('stdio', stdio, false),
 		connected('stdio', stdio),
-		serving((url) => Promise.all([everything('http', [url], true), connected('http', [url])])),
+		serving((url) => Promise.all([everything('http', [url], true), connected('http', [url]).then(() => aside('http', [url]))])),
 		durable('durable', [...stdio, '-store', join(work, 'everything.db')], 'countdown', 'from', 'Lift-off!'),
 		readme(),
 	]);
