@@ -6,7 +6,7 @@
 //
 // Package codec checks the text first, so that all that its package comment says of malformed text, of limits and of
 // errors holds here, too. Then an engine that works by reflection, github.com/goccy/go-json/v2, moves the values;
-// docs/values.md says why that one.
+// docs/values.md says why that one. [Decode] is for text that was checked before.
 //
 // # What becomes of a value
 //
