@@ -14,6 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/stack"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/httpend"
@@ -70,6 +71,7 @@ func (c *Client) request(ctx context.Context, text []byte, envelope jsonrpc.Mess
 }
 
 func (x *exchange) run() {
+	stack.Grow()
 	err := x.do()
 	x.over()
 	if err != nil {
