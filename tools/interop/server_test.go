@@ -108,19 +108,22 @@ func (t tools) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.
 	case "give up":
 		asking, cancel := context.WithCancel(ctx)
 		defer cancel()
-		done := make(chan error)
+		there := make(chan bool, 1)
+		asker := mcp.ToClient{Caller: req.Session.With(session.OnProgress(func(session.Progress) { there <- true }))}
+		done := make(chan error, 1)
 		go func() { // ends with the context
-			_, err := client.CreateMessage(asking, &mcp.CreateMessageRequestParams{Messages: []mcp.SamplingMessage{}, MaxTokens: 1})
+			_, err := asker.CreateMessage(asking, &mcp.CreateMessageRequestParams{Messages: []mcp.SamplingMessage{}, MaxTokens: 1})
 			done <- err
 		}()
-		if err := req.Session.Ping(ctx); err != nil { // the question is there
-			return nil, err
+		select {
+		case <-there:
+		case <-ctx.Done():
 		}
 		cancel()
 		if err := <-done; err != context.Canceled {
 			return text("was answered"), nil
 		}
-		return text("gave up"), nil
+		return text("gave up"), settle(ctx, req.Session)
 	}
 	return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "no such tool"}
 }

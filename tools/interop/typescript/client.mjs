@@ -18,8 +18,10 @@ const nextLog = async () => {
 };
 
 client.setRequestHandler(CreateMessageRequestSchema, async (request, extra) => {
-  if (request.params.maxTokens === 1) { // to be cancelled
-    await new Promise((resolve) => extra.signal.addEventListener('abort', resolve));
+  if (request.params.maxTokens === 1) { // to be cancelled, when it is known to be here
+    const cancelled = new Promise((resolve) => extra.signal.addEventListener('abort', resolve));
+    await extra.sendNotification({ method: 'notifications/progress', params: { progressToken: extra._meta.progressToken, progress: 0.5 } });
+    await cancelled;
     show('question cancelled', extra.signal.reason);
   }
   for (let progress = 1; progress <= 3; progress++) {
