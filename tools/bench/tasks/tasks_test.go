@@ -41,14 +41,15 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// The benchmarks of tasks, to be run by themselves:
+// The benchmarks of tasks, to be run by themselves, each with the -benchtime that its comment names:
 //
-//	go test -run '^$' -bench Task -benchtime 3s
+//	go test -run '^$' -bench TaskCycle -benchtime 9x
 //
 // A cycle is to create a task, run it, and fetch its result. "manager" is the runtime alone, as another
 // SDK would embed it; "session" has a client, a server and every message in between, encoded and
-// decoded, over a pair of connections in memory. mcp-go runs in one process too, through the
-// transport that it has for that, which calls the server's handler directly. "http" and "mcp-go-http"
+// decoded, over a pair of connections in memory, the notification of the task's end included. mcp-go runs
+// in one process too, through the transport that it has for that, which calls the server's handler, and the
+// client's for notifications, directly. "http" and "mcp-go-http"
 // are client and server in one process over Streamable HTTP on the loopback address, with two POSTs in
 // a cycle; "http-listening" has the standing stream as well, on which the status of each task comes,
 // of which mcp-go tells nothing.
@@ -79,28 +80,78 @@ func boltStore(b *testing.B) task.Store {
 	return s
 }
 
-// share runs f b.N times, by so many callers.
-func share(b *testing.B, callers int, f func(caller int) error) {
+// contestant does cycles: it creates a task, runs it, and fetches its result.
+type contestant struct {
+	name  string
+	cycle func() error
+}
+
+const (
+	turn    = 3 * time.Second // that a contestant gets in a round
+	keeping = 2 * time.Second // how long tasks in memory are kept: many expire in the turn that made them
+)
+
+// contest lets the contestants take turns, b.N of them each, with so many callers at once. Whatever else the machine
+// does hits all of them, and of a round the ratios to its last contestant are taken, which is the peer. The metrics
+// are medians, and for the ratios the least and the most as well. There is a rest after each turn, in which tasks in
+// memory expire and garbage is collected, so that nobody pays for somebody else's.
+func contest(b *testing.B, rest time.Duration, list ...contestant) {
 	b.Helper()
-	b.ReportAllocs()
-	b.ResetTimer()
-	before := processor()
-	var left atomic.Int64
-	left.Store(int64(b.N))
+	rates, costs := make([][]float64, len(list)), make([][]float64, len(list))
+	ratios, savings := make([][]float64, len(list)), make([][]float64, len(list))
+	for range b.N {
+		for i, c := range list {
+			n, took, spent := take(b, c.cycle)
+			rates[i] = append(rates[i], n/took.Seconds())
+			costs[i] = append(costs[i], float64(spent)/n/1e3)
+			time.Sleep(rest)
+			runtime.GC()
+		}
+		for i := range list {
+			ratios[i] = append(ratios[i], last(rates[i])/last(rates[len(list)-1]))
+			savings[i] = append(savings[i], last(costs[len(list)-1])/last(costs[i]))
+		}
+	}
+	b.ReportMetric(0, "ns/op") // of all together says nothing
+	for i, c := range list {
+		b.ReportMetric(median(rates[i]), c.name+"-cycles/s")
+		b.ReportMetric(median(costs[i]), c.name+"-cpu-µs")
+		if i < len(list)-1 {
+			b.ReportMetric(median(ratios[i]), c.name+"-times")
+			b.ReportMetric(slices.Min(ratios[i]), c.name+"-times-least")
+			b.ReportMetric(slices.Max(ratios[i]), c.name+"-times-most")
+			b.ReportMetric(median(savings[i]), c.name+"-cpu-times")
+			b.ReportMetric(slices.Min(savings[i]), c.name+"-cpu-times-least")
+			b.ReportMetric(slices.Max(savings[i]), c.name+"-cpu-times-most")
+		}
+	}
+}
+
+// take runs f for a turn and returns how often, in what time, for how much processor time.
+func take(b *testing.B, f func() error) (n float64, took, spent time.Duration) {
+	var count atomic.Int64
+	start, before := time.Now(), processor()
 	var group sync.WaitGroup
-	for i := range callers {
+	for range concurrent {
 		group.Go(func() {
-			for left.Add(-1) >= 0 {
-				if err := f(i); err != nil {
+			for time.Since(start) < turn {
+				if err := f(); err != nil {
 					b.Error(err)
 					return
 				}
+				count.Add(1)
 			}
 		})
 	}
 	group.Wait()
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "cycles/s")
-	b.ReportMetric(float64(processor()-before)/float64(b.N)/1e3, "cpu-µs/op")
+	return float64(count.Load()), time.Since(start), processor() - before
+}
+
+func last(list []float64) float64 { return list[len(list)-1] }
+
+func median[T float64 | time.Duration](list []T) T {
+	list = slices.Sorted(slices.Values(list))
+	return list[len(list)/2]
 }
 
 var done = &mcp.CallToolResult{Content: []mcp.ContentBlock{&mcp.TextContent{Text: "done"}}}
@@ -119,66 +170,47 @@ func cycle(m *task.Manager, owner string) error {
 	return err
 }
 
+// BenchmarkTaskCycle takes -benchtime 9x for nine rounds.
 func BenchmarkTaskCycle(b *testing.B) {
-	b.Run("manager/memory", func(b *testing.B) {
-		m := newManager(b, memory.New(), time.Second)
-		share(b, concurrent, func(int) error { return cycle(m, "o") })
-	})
-	b.Run("session/memory", func(b *testing.B) {
-		c := connect(b, newManager(b, memory.New(), time.Second), func(context.Context, *session.Request) (codec.Encoder, error) { return done, nil })
-		peer := mcp.ToServer{Caller: c}
-		share(b, concurrent, func(int) error {
-			return sessionCycle(peer, &mcp.CallToolRequestParams{Name: "t", Task: new(mcp.TaskMetadata)})
-		})
-	})
-	b.Run("mcp-go/memory", func(b *testing.B) {
-		c := connectMCPGo(b, func(context.Context, mcpgo.CallToolRequest) (*mcpgo.CallToolResult, error) {
-			return mcpgo.NewToolResultText("done"), nil
-		})
-		share(b, concurrent, func(int) error {
-			id, err := createMCPGo(c, 1000)
-			if err == nil {
-				_, err = resultMCPGo(c, id)
-			}
-			return err
-		})
-	})
-	for _, over := range []struct {
-		name    string
-		connect func(*testing.B, *task.Manager, session.Handler) *session.Session
-	}{{"http", connectHTTP}, {"http-listening", connectHTTPListening}} {
-		b.Run(over.name+"/memory", func(b *testing.B) {
-			c := over.connect(b, newManager(b, memory.New(), time.Second), func(context.Context, *session.Request) (codec.Encoder, error) { return done, nil })
-			peer := mcp.ToServer{Caller: c}
-			share(b, concurrent, func(int) error {
-				return sessionCycle(peer, &mcp.CallToolRequestParams{Name: "t", Task: new(mcp.TaskMetadata)})
-			})
-		})
+	plain := func(context.Context, *session.Request) (codec.Encoder, error) { return done, nil }
+	plainMCPGo := func(context.Context, mcpgo.CallToolRequest) (*mcpgo.CallToolResult, error) {
+		return mcpgo.NewToolResultText("done"), nil
 	}
-	b.Run("mcp-go-http/memory", func(b *testing.B) {
-		c := connectMCPGoHTTP(b, func(context.Context, mcpgo.CallToolRequest) (*mcpgo.CallToolResult, error) {
-			return mcpgo.NewToolResultText("done"), nil
-		})
-		share(b, concurrent, func(int) error {
-			id, err := createMCPGo(c, 1000)
+	over := func(name string, s *session.Session) contestant {
+		peer := mcp.ToServer{Caller: s}
+		return contestant{name, func() error {
+			return sessionCycle(peer, &mcp.CallToolRequestParams{Name: "t", Task: new(mcp.TaskMetadata)})
+		}}
+	}
+	alone := func(m *task.Manager) contestant { return contestant{"manager", func() error { return cycle(m, "o") }} }
+	peer := func(name string, c *client.Client) contestant {
+		return contestant{name, func() error {
+			id, err := createMCPGo(c, keeping.Milliseconds())
 			if err == nil {
 				_, err = resultMCPGo(c, id)
 			}
 			return err
-		})
+		}}
+	}
+	const rest = keeping + keeping/10
+	b.Run("memory", func(b *testing.B) {
+		contest(b, rest,
+			over("session", connect(b, newManager(b, memory.New(), keeping), plain)),
+			alone(newManager(b, memory.New(), keeping)),
+			peer("mcp-go", connectMCPGo(b, plainMCPGo)))
 	})
-	b.Run("manager/bolt", func(b *testing.B) {
-		m := newManager(b, boltStore(b), time.Hour)
-		share(b, concurrent, func(int) error { return cycle(m, "o") })
+	b.Run("http", func(b *testing.B) {
+		contest(b, rest,
+			over("http", connectHTTP(b, newManager(b, memory.New(), keeping), plain)),
+			over("http-listening", connectHTTPListening(b, newManager(b, memory.New(), keeping), plain)),
+			peer("mcp-go-http", connectMCPGoHTTP(b, plainMCPGo)))
 	})
-	b.Run("session/bolt", func(b *testing.B) {
-		c := connect(b, newManager(b, boltStore(b), time.Hour), func(context.Context, *session.Request) (codec.Encoder, error) { return done, nil })
-		peer := mcp.ToServer{Caller: c}
-		share(b, concurrent, func(int) error {
-			return sessionCycle(peer, &mcp.CallToolRequestParams{Name: "t", Task: new(mcp.TaskMetadata)})
-		})
+	b.Run("bolt", func(b *testing.B) {
+		contest(b, 0,
+			over("session", connect(b, newManager(b, boltStore(b), time.Hour), plain)),
+			alone(newManager(b, boltStore(b), time.Hour)),
+			contestant{"bbolt", rawBolt(b)})
 	})
-	b.Run("bbolt/batch", rawBolt)
 }
 
 // taskServer is a side that serves a tool, as a task too.
@@ -323,12 +355,12 @@ func resultMCPGo(c *client.Client, id string) (*mcpgo.TaskResultResult, error) {
 
 // rawBolt makes the same writes as a cycle does: the record and its three index entries, then the
 // record with its outcome. The callers share transactions as bbolt itself offers that.
-func rawBolt(b *testing.B) {
+func rawBolt(b *testing.B) func() error {
 	db, err := bbolt.Open(filepath.Join(b.TempDir(), "raw"), 0o600, &bbolt.Options{FreelistType: bbolt.FreelistMapType})
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer db.Close()
+	b.Cleanup(func() { db.Close() })
 	db.MaxBatchSize = concurrent
 	db.MaxBatchDelay = time.Millisecond // 10 ms, the default, is slower here
 	err = db.Update(func(tx *bbolt.Tx) error {
@@ -344,7 +376,7 @@ func rawBolt(b *testing.B) {
 	}
 	var next atomic.Uint64
 	record, outcome := make([]byte, 150), make([]byte, 250)
-	share(b, concurrent, func(int) error {
+	return func() error {
 		key := binary.BigEndian.AppendUint64(nil, next.Add(1))
 		id := fmt.Appendf(nil, "%x", key[4:])
 		slices.Reverse(id)
@@ -361,79 +393,103 @@ func rawBolt(b *testing.B) {
 			return err
 		}
 		return db.Batch(func(tx *bbolt.Tx) error { return tx.Bucket([]byte("tasks")).Put(key, outcome) })
-	})
+	}
 }
 
-// BenchmarkTaskWake measures from the end of the work to the result at the caller, who is blocked.
+// waker is one whose wake-ups are measured: once does a cycle, and waiting reports that its work may end.
+type waker struct {
+	name    string
+	once    func() error
+	waiting func() bool
+}
+
+// BenchmarkTaskWake measures from the end of the work to the result at the caller, who is blocked. It takes -benchtime
+// 5000x for so many wake-ups of each contestant, who take turns at every single one. The metrics are the median and p99 of
+// them, and how the medians compare to that of the last contestant: over all, and the least and the most in a tenth of them.
 func BenchmarkTaskWake(b *testing.B) {
-	ended := make(chan time.Time, 1)
+	var start time.Time // when the work has ended
 	release := make(chan bool)
-	work := func() { <-release; ended <- time.Now() }
+	work := func() { <-release; start = time.Now() }
+	// measure waits for settle after waiting has come true, until all sleep.
+	measure := func(b *testing.B, settle time.Duration, list ...waker) {
+		times := make([][]time.Duration, len(list))
+		for range b.N {
+			for i, w := range list {
+				failed := make(chan error, 1)
+				var at time.Time
+				go func() {
+					err := w.once()
+					at = time.Now()
+					failed <- err
+				}()
+				for !w.waiting() {
+					runtime.Gosched()
+				}
+				time.Sleep(settle)
+				release <- true
+				if err := <-failed; err != nil {
+					b.Fatal(err)
+				}
+				times[i] = append(times[i], at.Sub(start))
+			}
+		}
+		b.ReportMetric(0, "ns/op") // of all together says nothing
+		theirs := times[len(list)-1]
+		for i, w := range list {
+			b.ReportMetric(float64(median(times[i]))/1e3, w.name+"-p50-µs")
+			sorted := slices.Sorted(slices.Values(times[i]))
+			b.ReportMetric(float64(sorted[len(sorted)*99/100])/1e3, w.name+"-p99-µs")
+			if i == len(list)-1 {
+				break
+			}
+			b.ReportMetric(float64(median(times[i]))/float64(median(theirs)), w.name+"-times")
+			var ratios []float64
+			part := max(1, b.N/10)
+			for at := 0; at+part <= b.N; at += part {
+				ratios = append(ratios, float64(median(times[i][at:at+part]))/float64(median(theirs[at:at+part])))
+			}
+			b.ReportMetric(slices.Min(ratios), w.name+"-times-least")
+			b.ReportMetric(slices.Max(ratios), w.name+"-times-most")
+		}
+	}
 	tool := func(context.Context, *session.Request) (codec.Encoder, error) { work(); return done, nil }
 	toolMCPGo := func(context.Context, mcpgo.CallToolRequest) (*mcpgo.CallToolResult, error) {
 		work()
 		return mcpgo.NewToolResultText("done"), nil
 	}
-	// measure waits for settle after waiting has come true, until all sleep.
-	measure := func(b *testing.B, settle time.Duration, once func() error, waiting func() bool) {
-		times := make([]time.Duration, 0, b.N)
-		for range b.N {
-			failed := make(chan error, 1)
-			var at time.Time
-			go func() {
-				err := once()
-				at = time.Now()
-				failed <- err
-			}()
-			for !waiting() {
-				runtime.Gosched()
-			}
-			time.Sleep(settle)
-			release <- true
-			start := <-ended
-			if err := <-failed; err != nil {
-				b.Fatal(err)
-			}
-			times = append(times, at.Sub(start))
-		}
-		slices.Sort(times)
-		b.ReportMetric(float64(times[len(times)/2])/1e3, "p50-µs")
-		b.ReportMetric(float64(times[len(times)*99/100])/1e3, "p99-µs")
-	}
-	const short, long = 50 * time.Microsecond, 2 * time.Millisecond // over HTTP it takes a while
-	measureSession := func(b *testing.B, settle time.Duration, connect func(*testing.B, *task.Manager, session.Handler) *session.Session) {
+	over := func(b *testing.B, name string, connect func(*testing.B, *task.Manager, session.Handler) *session.Session) waker {
 		m := newManager(b, memory.New(), time.Hour)
-		c := connect(b, m, tool)
-		measure(b, settle, func() error {
-			return sessionCycle(mcp.ToServer{Caller: c}, &mcp.CallToolRequestParams{Name: "t", Task: new(mcp.TaskMetadata)})
-		}, func() bool { return m.Stats().Waiting == 1 })
+		peer := mcp.ToServer{Caller: connect(b, m, tool)}
+		return waker{name, func() error {
+			return sessionCycle(peer, &mcp.CallToolRequestParams{Name: "t", Task: new(mcp.TaskMetadata)})
+		}, func() bool { return m.Stats().Waiting == 1 }}
 	}
-	measureMCPGo := func(b *testing.B, settle time.Duration, connect func(*testing.B, server.ToolHandlerFunc) *client.Client) {
-		var created atomic.Bool
+	peer := func(b *testing.B, name string, connect func(*testing.B, server.ToolHandlerFunc) *client.Client) waker {
 		c := connect(b, toolMCPGo)
-		measure(b, settle, func() error {
+		var created atomic.Bool
+		return waker{name, func() error {
 			id, err := createMCPGo(c, 3_600_000)
 			created.Store(true)
 			if err == nil {
 				_, err = resultMCPGo(c, id)
 			}
 			return err
-		}, func() bool { return created.CompareAndSwap(true, false) })
+		}, func() bool { return created.CompareAndSwap(true, false) }}
 	}
-	b.Run("manager", func(b *testing.B) {
+	b.Run("memory", func(b *testing.B) {
 		m := newManager(b, memory.New(), time.Hour)
-		measure(b, short, func() error {
+		alone := waker{"manager", func() error {
 			created, err := m.Create(context.Background(), task.Request{Method: "tools/call", Work: func(context.Context, *task.Run) (codec.Encoder, error) { work(); return done, nil }})
 			if err == nil {
 				_, err = m.Result(context.Background(), "", created.TaskID, nil)
 			}
 			return err
-		}, func() bool { return m.Stats().Waiting == 1 })
+		}, func() bool { return m.Stats().Waiting == 1 }}
+		measure(b, 50*time.Microsecond, over(b, "session", connect), alone, peer(b, "mcp-go", connectMCPGo))
 	})
-	b.Run("session", func(b *testing.B) { measureSession(b, short, connect) })
-	b.Run("mcp-go", func(b *testing.B) { measureMCPGo(b, short, connectMCPGo) })
-	b.Run("http", func(b *testing.B) { measureSession(b, long, connectHTTP) })
-	b.Run("mcp-go-http", func(b *testing.B) { measureMCPGo(b, long, connectMCPGoHTTP) })
+	b.Run("http", func(b *testing.B) { // where it takes a while until all sleep
+		measure(b, 2*time.Millisecond, over(b, "http", connectHTTP), peer(b, "mcp-go-http", connectMCPGoHTTP))
+	})
 }
 
 const serverEnv = "MCPWIRE_BENCH_SERVER"
