@@ -15,16 +15,23 @@ const RelatedTask = "io.modelcontextprotocol/related-task"
 // in its _meta. Everything else stays as it is, byte for byte. No object, an empty text, is taken
 // for {}; an error says that the text is something else.
 func Relate(object json.RawMessage, id string) (json.RawMessage, error) {
+	// To find the place, names need only be compared; that all of it is well formed is another matter.
+	if len(object) > 0 {
+		if err := codec.Valid(object); err != nil {
+			return nil, err
+		}
+	}
+	return relate(object, id)
+}
+
+// relate is Relate for what is known to be well formed, such as what was just encoded.
+func relate(object json.RawMessage, id string) (json.RawMessage, error) {
 	related, err := relatedMember(id)
 	if err != nil {
 		return nil, err
 	}
 	if len(object) == 0 {
 		object = json.RawMessage(`{}`)
-	}
-	// To find the place, names need only be compared; that all of it is well formed is another matter.
-	if err := codec.Valid(object); err != nil {
-		return nil, err
 	}
 	from, to, insert, err := relatedPlace(object, related)
 	if err != nil {

@@ -97,7 +97,7 @@ func encodeResult(result codec.Encoder, id string) (json.RawMessage, error) {
 	}
 	raw, err := codec.Marshal(result)
 	if err == nil {
-		raw, err = Relate(raw, id)
+		raw, err = relate(raw, id)
 	}
 	if err != nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: the result cannot be written"}

@@ -86,7 +86,7 @@ func related(params codec.Encoder, id string) (raw json.RawMessage, err error) {
 			return nil, err
 		}
 	}
-	return Relate(raw, id)
+	return relate(raw, id)
 }
 
 // rawJSON is JSON text as an Encoder.
