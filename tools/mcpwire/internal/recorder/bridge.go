@@ -74,6 +74,13 @@ func (b *bridge) lastAnswers(ctx context.Context) error {
 		half.CloseWrite() // fails once the server is closed
 		return nil
 	}
+	b.answered(ctx)
+	b.server.Close() // run tells how
+	return nil
+}
+
+// answered waits until no request is open.
+func (b *bridge) answered(ctx context.Context) {
 	b.mu.Lock()
 	idle := make(chan struct{})
 	b.idle = idle
@@ -83,8 +90,6 @@ func (b *bridge) lastAnswers(ctx context.Context) error {
 	case <-idle:
 	case <-ctx.Done():
 	}
-	b.server.Close() // run tells how
-	return nil
 }
 
 // settle says so when no request is open. It is called with mu held.
@@ -109,10 +114,13 @@ func (b *bridge) fromClient(ctx context.Context) error {
 		m, err := b.client.Read()
 		if err == nil {
 			b.talk.Message(mcp.FromClient, m.Text)
-			answered := b.note(m.Text)
+			cancelled, opens := b.note(m.Text)
 			err = b.server.Write(ctx, transport.Message{Text: m.Text})
-			if release, ok := b.client.(transport.Releaser); ok && !answered.IsZero() {
-				release.Release(answered)
+			if release, ok := b.client.(transport.Releaser); ok && !cancelled.IsZero() {
+				release.Release(cancelled)
+			}
+			if _, stream := b.server.(transport.HalfCloser); opens && !stream && err == nil {
+				b.answered(ctx) // what comes next belongs to the session that the answer names
 			}
 		}
 		if err = b.judge(ctx, err); err != nil {
@@ -167,11 +175,11 @@ func (b *bridge) judge(ctx context.Context, err error) error {
 }
 
 // note keeps account of the requests of the client. It returns the id of one that gets no answer any more because this
-// message cancels it.
-func (b *bridge) note(text []byte) (cancelled jsonrpc.ID) {
+// message cancels it, and whether the message is initialize.
+func (b *bridge) note(text []byte) (cancelled jsonrpc.ID, opens bool) {
 	m, err := jsonrpc.Parse(text, codec.NoCopy())
 	if err != nil {
-		return cancelled
+		return cancelled, false
 	}
 	switch {
 	case m.Kind == jsonrpc.KindRequest:
@@ -187,10 +195,10 @@ func (b *bridge) note(text []byte) (cancelled jsonrpc.ID) {
 	case m.Method == "notifications/cancelled":
 		var p mcp.CancelledNotificationParams
 		if codec.Unmarshal(m.Params, &p) == nil && b.forget(p.RequestID) {
-			return p.RequestID
+			return p.RequestID, false
 		}
 	}
-	return cancelled
+	return cancelled, m.Kind == jsonrpc.KindRequest && m.Method == "initialize"
 }
 
 // forget takes a request away; ok is false if there was none.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -105,6 +106,49 @@ func TestMessagesGoOnAsTheyAre(t *testing.T) {
 			t.Errorf("no %s on record:\n%s", want, &file)
 		}
 	}
+}
+
+func TestWhatFollowsOnInitializeWaitsForItsAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, near := memory.Pair(memory.Options{})
+		far, server := memory.Pair(memory.Options{})
+		over := make(chan error, 1)
+		go func() { over <- newBridge(trace.NewLog(io.Discard).Session(""), near, &web{Conn: far}).run(t.Context()) }() // ends when the client closes
+		var got []string
+		read := make(chan bool)
+		go func() { // ends with the connection
+			defer close(read)
+			for {
+				m, err := server.Read()
+				if err != nil {
+					return
+				}
+				got = append(got, string(m.Text))
+			}
+		}()
+		sent := []string{`{"jsonrpc":"2.0","id":1,"method":"initialize"}`, `{"jsonrpc":"2.0","method":"notifications/initialized"}`}
+		for _, text := range sent {
+			if err := client.Write(t.Context(), transport.Message{Text: []byte(text)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if diff := cmp.Diff(sent[:1], got); diff != "" {
+			t.Errorf("before the answer (-want +got):\n%s", diff)
+		}
+		if err := server.Write(t.Context(), transport.Message{Text: []byte(`{"jsonrpc":"2.0","id":1,"result":{}}`)}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		client.Close()
+		if err := <-over; err != nil {
+			t.Error(err)
+		}
+		<-read
+		if diff := cmp.Diff(sent, got); diff != "" {
+			t.Errorf("in all (-want +got):\n%s", diff)
+		}
+	})
 }
 
 // web is a connection with a server that is told of no end, as over HTTP, and may lose messages.

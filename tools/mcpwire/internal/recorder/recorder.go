@@ -30,7 +30,7 @@ type Server struct {
 	URL     string
 	Command []string    // if URL is ""; it gets the environment of this process
 	Header  http.Header // goes to the URL with every request
-	Stderr  io.Writer   // gets what the command writes to standard error
+	Stderr  io.Writer   // gets what the command writes to standard error, and what is wrong with one that was started for a client over HTTP; nil discards it
 }
 
 // String names the server.

@@ -48,7 +48,11 @@ func Web(log *trace.Log, server Server) (*Handler, error) {
 	var bridges sync.WaitGroup
 	life, end := context.WithCancel(context.Background())
 	handler := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) {
-		bridges.Go(func() { Forward(life, log, server, conn) }) // ends with the session; what is wrong is on record
+		bridges.Go(func() { // ends with the session
+			if err := Forward(life, log, server, conn); err != nil && server.Stderr != nil {
+				fmt.Fprintln(server.Stderr, err)
+			}
+		})
 	}, streamable.HandlerOptions{MaxSessions: maxServers})
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", handler)
