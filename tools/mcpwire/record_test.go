@@ -298,9 +298,14 @@ func TestAllWaysAreRecorded(t *testing.T) {
 			if test.overHTTP {
 				url, end = recordWeb(t, file, server)
 			}
+			handles := make(chan *requestor.Handle[*mcp.CallToolResult], 1)
 			connect := func(name string) *client.Client {
 				o := &client.Options{Info: mcp.Implementation{Name: name, Version: "1"}}
-				o.Fill = func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
+				o.Fill = func(ctx context.Context, _ *client.FormRequest) (*mcp.ElicitResult, error) {
+					h := <-handles
+					if state, err := h.Refresh(ctx); err != nil || state.Status != mcp.TaskStatusInputRequired {
+						t.Errorf("while it asks, the task is %s, %v", state.Status, err)
+					}
 					return client.Accept(nil), nil // the defaults
 				}
 				var c *client.Client
@@ -320,6 +325,7 @@ func TestAllWaysAreRecorded(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			handles <- h
 			if result, err := quick.CallTool(t.Context(), "add", map[string]int{"a": 1, "b": 2}); err != nil || string(result.StructuredContent) != `{"sum":3}` {
 				t.Errorf("got %v, %v", result, err)
 			}
