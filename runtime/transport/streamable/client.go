@@ -251,7 +251,7 @@ func (c *Client) post(p posting) (*http.Response, *epoch, error) {
 			httpend.Discard(resp)
 			ep.lost.Store(true)
 		case err == nil:
-			if resp.StatusCode/100 == 2 {
+			if resp.StatusCode/100 == 2 && !ep.used.Load() {
 				ep.used.Store(true)
 			}
 			return resp, ep, nil
