@@ -551,6 +551,10 @@ func (ref reference) check(t *testing.T, text []byte, target func() any) {
 	if !reflect.DeepEqual(got, want) {
 		t.Fatalf("%T: read as\n%+v, want\n%+v", got, got, want)
 	}
+	direct := target()
+	if err := value.Decode(text, direct); err != nil || !reflect.DeepEqual(direct, got) {
+		t.Fatalf("%T: without the check read as\n%+v, %v, want\n%+v", got, direct, err, got)
+	}
 	book, err := experimentjson.Marshal(want, ref.writing)
 	if err != nil || !bytes.Equal(out, book) {
 		t.Fatalf("%T: written as\n%s, want\n%s, %v", got, out, book, err)
