@@ -9,6 +9,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/lazy"
 )
 
+// key is that of a value in contexts.
+type key struct{}
+
 func TestCancellableEndsAsAContextDoes(t *testing.T) {
 	cause := errors.New("enough")
 	for name, use := range map[string]func(ctx context.Context){
@@ -27,7 +30,7 @@ func TestCancellableEndsAsAContextDoes(t *testing.T) {
 				if c.Err() != nil || c.Cause() != nil {
 					t.Fatalf("ended by %v from the start", c.Cause())
 				}
-				derived, cancel := context.WithCancel(context.WithValue(c, "key", "value"))
+				derived, cancel := context.WithCancel(context.WithValue(c, key{}, "value"))
 				defer cancel()
 				c.Cancel(cause)
 				c.Cancel(errors.New("too late"))
@@ -63,7 +66,7 @@ func TestBothEndsWithEither(t *testing.T) {
 		for _, cause := range []error{first, second} {
 			t.Run(name+", by the "+cause.Error(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					a, endA := context.WithCancelCause(context.WithValue(t.Context(), "key", "value"))
+					a, endA := context.WithCancelCause(context.WithValue(t.Context(), key{}, "value"))
 					defer endA(nil)
 					b, endB := context.WithCancelCause(context.Background())
 					defer endB(nil)
@@ -73,7 +76,7 @@ func TestBothEndsWithEither(t *testing.T) {
 					if both.Err() != nil || both.Cause() != nil || context.Cause(both) != nil {
 						t.Fatalf("ended by %v from the start", both.Cause())
 					}
-					if both.Value("key") != "value" {
+					if both.Value(key{}) != "value" {
 						t.Error("the values of the first are lost")
 					}
 					if cause == first {
