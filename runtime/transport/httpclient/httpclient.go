@@ -104,7 +104,7 @@ func (e *StatusError) Error() string {
 }
 
 // ErrSessionLost says that the session to which a message belonged is gone: the server has dropped it, or, with
-// package sse, its stream has broken.
+// package sse, its stream has broken. Whether a request that fails so was served is not known.
 var ErrSessionLost = errors.New("httpclient: the session is lost")
 
 // What else is wrong with the answer to an HTTP request.
