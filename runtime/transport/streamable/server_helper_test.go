@@ -252,8 +252,9 @@ func (s *served) opened(hello string, header ...string) string {
 	if status := s.status("POST", ready, append(header, "MCP-Session-Id", id)...); status != 202 {
 		s.t.Fatalf("initialized answered with %d", status)
 	}
-	pong := s.do("POST", `{"jsonrpc":"2.0","id":-1,"method":"ping"}`, append(header, "MCP-Session-Id", id)...)
-	if _, err := io.Copy(io.Discard, pong.Body); err != nil {
+	// A request that a handler answers waits until the session is open, which a ping does not.
+	list := s.do("POST", `{"jsonrpc":"2.0","id":-1,"method":"tools/list"}`, append(header, "MCP-Session-Id", id)...)
+	if _, err := io.Copy(io.Discard, list.Body); err != nil {
 		s.t.Fatal(err)
 	}
 	return id
