@@ -146,6 +146,9 @@ type Handler struct {
 	open  func(*http.Request, transport.Conn)
 	guard guard.Guard
 
+	timers  sync.Pool // of *time.Timer that do not run
+	buffers sync.Pool // of *[]byte for events
+
 	mu       sync.Mutex
 	sessions map[string]*serverConn
 	conns    map[*serverConn]struct{} // those of sessions, and the others

@@ -120,8 +120,9 @@ type streamWriter struct {
 	st     *serverStream
 	w      http.ResponseWriter
 	conn   *http.ResponseController
-	buf    []byte
-	number uint64 // of the newest event that was written, or need not be
+	room   *[]byte // whose memory buf has; nil while there is nothing to be written
+	buf    []byte  // what is to be written
+	number uint64  // of the newest event that was written, or need not be
 }
 
 // serveStream brings the events of a stream that come after one to the client, those up to another from the store, until
@@ -147,10 +148,36 @@ func (h *Handler) serveStream(w http.ResponseWriter, r *http.Request, c *serverC
 func (s *streamWriter) prime() {
 	switch {
 	case s.c.priming():
-		s.buf = sse.Append(s.buf, sse.Event{ID: eventID(s.st.id, s.number), Data: []byte{}, Retry: s.h.o.Retry})
+		s.write(sse.Event{ID: eventID(s.st.id, s.number), Data: []byte{}, Retry: s.h.o.Retry})
 	case s.c.id != "":
-		s.buf = sse.Append(s.buf, sse.Event{Retry: s.h.o.Retry})
+		s.write(sse.Event{Retry: s.h.o.Retry})
 	}
+}
+
+// write adds an event to what is to be written.
+func (s *streamWriter) write(e sse.Event) {
+	s.begin()
+	s.buf = sse.Append(s.buf, e)
+}
+
+// begin gives s room for what is to be written, which end gives back.
+func (s *streamWriter) begin() {
+	if s.room != nil {
+		return
+	}
+	room, ok := s.h.buffers.Get().(*[]byte)
+	if !ok {
+		room = new([]byte)
+	}
+	s.room, s.buf = room, (*room)[:0]
+}
+
+func (s *streamWriter) end() {
+	if s.room != nil && cap(s.buf) <= 2*maxBuffer {
+		*s.room = s.buf
+		s.h.buffers.Put(s.room)
+	}
+	s.room, s.buf = nil, nil
 }
 
 // add adds an event to what is to be written, and writes it when there is much. It reports false if the stream ends
@@ -161,7 +188,7 @@ func (s *streamWriter) add(e Event) bool {
 		if s.c.id != "" {
 			out.ID = eventID(s.st.id, e.Number)
 		}
-		s.buf = sse.Append(s.buf, out)
+		s.write(out)
 	}
 	s.number = e.Number
 	if len(s.buf) > maxBuffer || e.Last {
@@ -179,9 +206,7 @@ func (s *streamWriter) flush() bool {
 		err = s.conn.Flush()
 	}
 	s.conn.SetWriteDeadline(time.Time{}) // or it would end the exchange when nothing is written
-	if s.buf = s.buf[:0]; cap(s.buf) > 2*maxBuffer {
-		s.buf = nil
-	}
+	s.end()
 	if err != nil {
 		s.h.o.Logger.Debug("connection lost", "session", s.c.id, "stream", s.st.id, "error", err)
 		return false
@@ -215,13 +240,28 @@ func (s *streamWriter) replay(ctx context.Context, upTo uint64) bool {
 	return s.flush()
 }
 
+// timer returns a timer that runs, until it is released.
+func (h *Handler) timer(d time.Duration) *time.Timer {
+	if t, ok := h.timers.Get().(*time.Timer); ok {
+		t.Reset(d)
+		return t
+	}
+	return time.NewTimer(d)
+}
+
+// release stops a timer, whose channel is empty then, and lets others use it.
+func (h *Handler) release(t *time.Timer) {
+	t.Stop()
+	h.timers.Put(t)
+}
+
 // follow writes events as they come.
 func (s *streamWriter) follow(ctx context.Context, k *sink) {
 	var idle, end <-chan time.Time
 	var timer *time.Timer
 	if s.h.o.KeepAlive > 0 {
-		timer = time.NewTimer(s.h.o.KeepAlive)
-		defer timer.Stop()
+		timer = s.h.timer(s.h.o.KeepAlive)
+		defer s.h.release(timer)
 		idle = timer.C
 	}
 	if s.h.o.MaxConnection > 0 && s.c.priming() {
@@ -246,6 +286,7 @@ func (s *streamWriter) follow(ctx context.Context, k *sink) {
 		select {
 		case <-k.wake:
 		case <-idle:
+			s.begin()
 			s.buf = sse.AppendComment(s.buf, "")
 			timer.Reset(s.h.o.KeepAlive)
 		case <-end:
@@ -261,7 +302,7 @@ func (s *streamWriter) follow(ctx context.Context, k *sink) {
 
 // hangUp says when to connect again, before the connection is closed.
 func (s *streamWriter) hangUp() {
-	s.buf = sse.Append(s.buf, sse.Event{Retry: s.h.o.Retry})
+	s.write(sse.Event{Retry: s.h.o.Retry})
 	s.flush()
 }
 

@@ -247,8 +247,8 @@ func (h *Handler) await(r *http.Request, c *serverConn, k *sink, patient bool) (
 		if h.o.StreamAfter == 0 {
 			return nil, replyStream
 		}
-		timer := time.NewTimer(h.o.StreamAfter)
-		defer timer.Stop()
+		timer := h.timer(h.o.StreamAfter)
+		defer h.release(timer)
 		late = timer.C
 	}
 	gone := r.Context().Done()
