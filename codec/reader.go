@@ -730,7 +730,7 @@ func (r *Reader) Extra(x *Extra) {
 		return
 	}
 	e := r.change(x)
-	if len(e.members) > 0 || len(e.text)+len(name)+len(raw) > math.MaxUint32-4 {
+	if len(e.members) > 0 || len(e.text)+len(name)+len(raw) > math.MaxInt32-4 {
 		e.unpack()
 		e.members = append(e.members, member{r.pieces.string(name), r.pieces.raw(raw)})
 		return
