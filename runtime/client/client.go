@@ -33,9 +33,8 @@ type Client struct {
 	templates list[mcp.ResourceTemplate]
 	prompts   list[mcp.Prompt]
 
-	opened    chan struct{} // closed when what follows is set
-	session   *session.Session
-	toolTasks bool // the server runs tools as tasks
+	opened  chan struct{} // closed when session is set
+	session *session.Session
 }
 
 // Connect connects with the server at the other end of conn, which belongs to the client from now on.
@@ -65,7 +64,7 @@ func (c *Client) connect(ctx context.Context, conn transport.Conn) (*Client, err
 	if err != nil {
 		return nil, err
 	}
-	c.session, c.toolTasks = s, s.PeerTakesTask("tools/call")
+	c.session = s
 	close(c.opened)
 	if c.options.Roots != nil {
 		c.options.Roots.join(s)
@@ -124,8 +123,9 @@ func newLimit(perMinute int) *rate.Limiter {
 // Session returns the session below the client, for what the client has no method for.
 func (c *Client) Session() *session.Session { return c.session }
 
-// Server returns how the server has introduced itself: its name, capabilities and instructions. It
-// must not be changed.
+// Server returns how the server has introduced itself: its name, capabilities and instructions. When a
+// session was lost and another one has taken its place, that is what the server has said in the new
+// one, and what may be called follows from it. It must not be changed.
 func (c *Client) Server() *mcp.InitializeResult { return c.session.Server() }
 
 // Revision returns the revision that was agreed on.

@@ -3,8 +3,10 @@ package client_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,6 +15,8 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/sse"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
@@ -56,7 +60,14 @@ func openNewspaper(t *testing.T, serve func(*server.Server) (http.Handler, func(
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler, closeHandler := serve(n.Server)
+	at, close = listen(t, serve, n.Server, address)
+	return n, at, close
+}
+
+// listen serves a server at an address; close ends everything of it.
+func listen(t *testing.T, serve func(*server.Server) (http.Handler, func()), s *server.Server, address string) (at string, close func()) {
+	t.Helper()
+	handler, closeHandler := serve(s)
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
@@ -67,10 +78,10 @@ func openNewspaper(t *testing.T, serve func(*server.Server) (http.Handler, func(
 		defer func() { over <- struct{}{} }()
 		httpServer.Serve(listener)
 	}()
-	return n, listener.Addr().String(), func() {
+	return listener.Addr().String(), func() {
 		httpServer.Close()
 		closeHandler()
-		n.Close()
+		s.Close()
 		<-over
 	}
 }
@@ -91,19 +102,92 @@ func (r reader) LoggingMessage(_ context.Context, p *mcp.LoggingMessageNotificat
 	return nil
 }
 
-// A server that is started anew knows neither subscriptions nor levels; the client asks for them again.
-func TestWhatAServerWasAskedForSurvivesItsRestart(t *testing.T) {
+// overHTTP runs a test for each of the transports over HTTP.
+func overHTTP(t *testing.T, test func(t *testing.T, serve func(*server.Server) (http.Handler, func()))) {
 	t.Run("Streamable HTTP", func(t *testing.T) {
-		testRestart(t, func(s *server.Server) (http.Handler, func()) {
+		test(t, func(s *server.Server) (http.Handler, func()) {
 			h := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { s.Serve(conn) }, streamable.HandlerOptions{})
 			return h, func() { h.Close() }
 		})
 	})
 	t.Run("HTTP with SSE", func(t *testing.T) {
-		testRestart(t, func(s *server.Server) (http.Handler, func()) {
+		test(t, func(s *server.Server) (http.Handler, func()) {
 			h := sse.NewHandler(func(_ *http.Request, conn transport.Conn) { s.Serve(conn) }, sse.HandlerOptions{})
 			return h, h.Close
 		})
+	})
+}
+
+// A server that is started anew knows neither subscriptions nor levels; the client asks for them again.
+func TestWhatAServerWasAskedForSurvivesItsRestart(t *testing.T) { overHTTP(t, testRestart) }
+
+// A server that is started anew may be another one: what it says of itself counts, and what it declares.
+func TestAServerThatWasReplacedIntroducesItselfAnew(t *testing.T) {
+	overHTTP(t, func(t *testing.T, serve func(*server.Server) (http.Handler, func())) {
+		open := func(version, address string, add func(*server.Server) error) (at string, stop func()) {
+			t.Helper()
+			s, err := server.New(server.Config{
+				Info:         mcp.Implementation{Name: "shop", Version: version},
+				Instructions: "version " + version,
+				Capabilities: func(c *mcp.ServerCapabilities) {
+					if version == "2" {
+						c.Tasks = receiver.ServerCapabilities(false)
+					}
+				},
+			})
+			if err == nil {
+				err = add(s)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			at, stop = listen(t, serve, s, address)
+			stop = sync.OnceFunc(stop)
+			t.Cleanup(stop)
+			return at, stop
+		}
+		address, stop := open("1", "127.0.0.1:0", func(s *server.Server) error {
+			_, err := server.AddTool(s, mcp.Tool{Name: "buy"}, func(context.Context, *server.Call, struct{}) (string, error) { return "", nil })
+			return err
+		})
+		var o client.Options
+		o.HTTP.RetryDelay = time.Millisecond
+		c, err := client.Dial(t.Context(), "http://"+address, &o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		check := func(version string, tools, prompts bool) {
+			t.Helper()
+			if s := c.Server(); s.ServerInfo.Version != version || *s.Instructions != "version "+version {
+				t.Errorf("the server is %+v: %s", s.ServerInfo, *s.Instructions)
+			}
+			_, tool := c.CallTool(t.Context(), "buy", nil)
+			_, prompt := c.GetPrompt(t.Context(), "advise", nil)
+			for what, got := range map[string]struct {
+				err error
+				may bool
+			}{"tool": {tool, tools}, "prompt": {prompt, prompts}} {
+				_, undeclared := errors.AsType[*session.CapabilityError](got.err)
+				if undeclared == got.may || got.may && got.err != nil {
+					t.Errorf("with version %s the %s fails with %v", version, what, got.err)
+				}
+			}
+			if got := c.Session().PeerTakesTask("tools/call"); got != (version == "2") {
+				t.Errorf("with version %s tools are run as tasks: %v", version, got)
+			}
+		}
+		check("1", true, false)
+		stop()
+		open("2", address, func(s *server.Server) error {
+			_, err := s.AddPrompt(mcp.Prompt{Name: "advise"}, func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) {
+				return &mcp.GetPromptResult{}, nil
+			})
+			return err
+		})
+		for c.Ping(t.Context()) != nil && t.Context().Err() == nil { // what goes out on a connection to the first one is lost
+		}
+		check("2", false, true)
 	})
 }
 

@@ -87,7 +87,7 @@ func (c *Client) CallTool(ctx context.Context, name string, arguments any, opts 
 		return nil, err
 	}
 	result, err := c.callAs(ctx, k, must)
-	if err == nil || jsonrpc.CodeOf(err) != jsonrpc.CodeMethodNotFound || !c.toolTasks {
+	if err == nil || jsonrpc.CodeOf(err) != jsonrpc.CodeMethodNotFound || !c.runsToolTasks() {
 		return result, err
 	}
 	// That is how a server refuses the wrong way to call a tool. The tool may be another one by now.
@@ -120,9 +120,12 @@ func toolParams(name string, arguments any) (p mcp.CallToolRequestParams, err er
 	return p, nil
 }
 
+// runsToolTasks reports whether the server runs tools as tasks.
+func (c *Client) runsToolTasks() bool { return c.session.PeerTakesTask("tools/call") }
+
 // mustBeTask reports whether a tool has to be called as a task, as far as the server says so.
 func (c *Client) mustBeTask(ctx context.Context, name string) (bool, error) {
-	if !c.toolTasks {
+	if !c.runsToolTasks() {
 		return false, nil
 	}
 	tool, err := c.Tool(ctx, name)
@@ -214,7 +217,7 @@ func (c *Client) StartTool(ctx context.Context, name string, arguments any, opts
 	if err != nil {
 		return nil, err
 	}
-	if c.toolTasks {
+	if c.runsToolTasks() {
 		tool, err := c.Tool(ctx, name)
 		if err != nil {
 			return nil, err

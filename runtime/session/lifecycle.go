@@ -15,10 +15,14 @@ import (
 // Connect opens a session as the client of conn, introduces this side as hello says, whose protocol version need
 // not be set, and returns when both sides are ready. The session owns conn, and closes it if Connect fails: with a
 // [*VersionError] if the server speaks none of the revisions of cfg; with the error of the server; with the cause
-// of ctx, which bounds Connect alone; or with what happened to the connection (MCP lifecycle, "Initialization").
+// of ctx, which bounds Connect alone; or with what happened to the connection (MCP lifecycle, "Initialization"). If conn
+// is a [transport.Renewer], what the server declares in a later opening counts from then on.
 func Connect(ctx context.Context, conn transport.Conn, hello *mcp.InitializeRequestParams, cfg *Config) (*Session, error) {
 	s := newSession(conn, RoleClient, cfg)
 	s.client = clientHello(hello, s.cfg.Revisions[0])
+	if r, ok := conn.(transport.Renewer); ok {
+		r.Renewed(s.renewed)
+	}
 	s.start()
 	if err := s.introduce(ctx); err != nil {
 		s.Close()
@@ -52,7 +56,10 @@ func (s *Session) introduce(ctx context.Context) error {
 		return &VersionError{mcp.Revision(s.client.ProtocolVersion), rev, s.cfg.Revisions}
 	}
 	s.mu.Lock()
-	s.server, s.revision = &result, rev
+	if s.server == nil { // or it was renewed already
+		s.server = &result
+	}
+	s.revision = rev
 	s.phase = phaseReady
 	s.mu.Unlock()
 	if err := s.Notify(ctx, "notifications/initialized", nil); err != nil {
@@ -60,6 +67,18 @@ func (s *Session) introduce(ctx context.Context) error {
 	}
 	close(s.ready)
 	return nil
+}
+
+// renewed takes how the server introduces itself in an opening after the first one, in which the revision is the same.
+func (s *Session) renewed(initializeResult []byte) {
+	var result mcp.InitializeResult
+	if err := codec.Unmarshal(initializeResult, &result); err != nil {
+		s.cfg.Logger.Warn("result of a later initialize ignored", "error", err)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.server = &result
 }
 
 // Serve opens a session as the server of conn and introduces this side as hello says, whose protocol version need

@@ -144,7 +144,8 @@ func (s *Session) Client() *mcp.InitializeRequestParams {
 	return s.client
 }
 
-// Server returns how the server introduced itself, or nil before that. It must not be changed.
+// Server returns how the server introduced itself, or nil before that. It must not be changed. A client over HTTP may
+// find another server behind its connection, after a restart: what that one has said is returned from then on.
 func (s *Session) Server() *mcp.InitializeResult {
 	s.mu.Lock()
 	defer s.mu.Unlock()

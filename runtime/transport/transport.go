@@ -84,6 +84,16 @@ type Resumed interface {
 	Resumed() (revision mcp.Revision, client []byte, ok bool)
 }
 
+// Renewer is a [Conn] of a client that opens the conversation anew by itself if the server has lost it.
+type Renewer interface {
+	Conn
+
+	// Renewed makes the connection call opened with the result of each initialize but the first, before anything is
+	// sent that belongs to the conversation which that one opens. Opened returns soon. Renewed is called at most once,
+	// before the first Write.
+	Renewed(opened func(initializeResult []byte))
+}
+
 // Message is a message on its way through a transport.
 type Message struct {
 	// Text is the message as JSON. It belongs to whom the message is given: neither side changes it afterwards.

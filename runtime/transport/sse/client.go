@@ -46,6 +46,7 @@ type Client struct {
 	revision []string                // that was negotiated, as the value of a header; nil before that
 	calls    map[jsonrpc.ID]struct{} // requests that were posted on this line, and not answered
 	asked    map[jsonrpc.ID]struct{} // requests of the server that were not answered
+	renewed  func([]byte)            // see [transport.Renewer]; nil if nobody wants to know
 
 	failures int // attempts in a row to have a line of which something came; of the goroutine that reads
 }
@@ -267,6 +268,12 @@ func (c *Client) renew(last *line, cause error) (*line, error) {
 		l, result, err := c.reopen(hello, id, ready, revision)
 		if err == nil {
 			c.mu.Lock()
+			opened := c.renewed
+			c.mu.Unlock()
+			if opened != nil {
+				opened(result)
+			}
+			c.mu.Lock()
 			c.line = l
 			close(c.opened)
 			c.mu.Unlock()
@@ -354,6 +361,13 @@ func postHeader(revision []string) http.Header {
 		h["Mcp-Protocol-Version"] = revision
 	}
 	return h
+}
+
+// Renewed is [transport.Renewer].
+func (c *Client) Renewed(opened func(initializeResult []byte)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.renewed = opened
 }
 
 // Read returns the next message from the server.

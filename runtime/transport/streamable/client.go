@@ -59,7 +59,8 @@ type Client struct {
 	options ClientOptions
 	close   func() error
 
-	old atomic.Pointer[sse.Client]
+	old     atomic.Pointer[sse.Client]
+	renewed func([]byte) // see [transport.Renewer]; nil if nobody wants to know
 
 	mu        sync.Mutex
 	epoch     *epoch
@@ -98,6 +99,9 @@ func (c *Client) Push(of transport.Conn, take func(transport.Message, error)) bo
 	c.end.Push(take)
 	return true
 }
+
+// Renewed is [transport.Renewer].
+func (c *Client) Renewed(opened func(initializeResult []byte)) { c.renewed = opened }
 
 // Write sends a message.
 func (c *Client) Write(ctx context.Context, m transport.Message) error {

@@ -186,6 +186,9 @@ func (c *Client) reopen(gone *epoch) error {
 		}
 		return err
 	}
+	if c.renewed != nil {
+		c.renewed(next.result)
+	}
 	c.mu.Lock()
 	c.epoch = next
 	c.renewal = nil // or who loses this one too would wait for what is over

@@ -274,6 +274,9 @@ func (c *Client) replaceBy(old *sse.Client, x *exchange) error {
 		old.Close()
 		return transport.ErrClosed
 	}
+	if c.renewed != nil {
+		old.Renewed(c.renewed)
+	}
 	c.old.Store(old)
 	if c.end.Err() != nil {
 		old.Close() // Close may not have seen it
