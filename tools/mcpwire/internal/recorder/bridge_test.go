@@ -113,7 +113,9 @@ func TestWhatFollowsOnInitializeWaitsForItsAnswer(t *testing.T) {
 		client, near := memory.Pair(memory.Options{})
 		far, server := memory.Pair(memory.Options{})
 		over := make(chan error, 1)
-		go func() { over <- newBridge(trace.NewLog(io.Discard).Session(""), near, &web{Conn: far}).run(t.Context()) }() // ends when the client closes
+		go func() { // ends when the client closes
+			over <- newBridge(trace.NewLog(io.Discard).Session(""), near, &web{Conn: far}).run(t.Context())
+		}()
 		var got []string
 		read := make(chan bool)
 		go func() { // ends with the connection
