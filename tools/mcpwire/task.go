@@ -19,8 +19,8 @@ func taskCommands() []command {
 		taskCommand("get", "show the state of a task", "", (*remote).getTask),
 		taskCommand("watch", "follow a task to its end, and write its result", `
 Shows each state, and the progress if the call that created the task has asked for it, and asks what
-the task asks its user. With -json each of them is a line on standard output: {"task":…}, {"progress":…}, and in the end
-{"result":…}. Ctrl-C offers to cancel the task or to leave it alone.
+the task asks its user. With -json each of them is a line on standard output: {"task":…},
+{"progress":…}, and in the end {"result":…}. Ctrl-C offers to cancel the task or to leave it alone.
 `, (*remote).watchTask),
 		taskCommand("result", "wait for a task in silence and write its result", "", (*remote).taskResult),
 		taskCommand("cancel", "cancel a task", "", (*remote).cancelTask),
@@ -35,10 +35,11 @@ func taskCommand(verb, short, more string, run func(r *remote, ctx context.Conte
 	}
 	return command{
 		name:  "task " + verb,
-		args:  "[-json] [-env NAME] [-header H] SERVER" + id,
+		args:  "[-json] [-env NAME] [-header H] [-root DIR] SERVER" + id,
 		short: short,
 		help: `
-Talks with a server about tasks, which "mcpwire call -task" has created: ` + short + `.
+Talks with a server about tasks, which "mcpwire call -task" has created:
+` + short + `.
 ` + more + serverHelp + `
 Example:
 
