@@ -6,7 +6,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -14,7 +14,7 @@ import (
 	"path/filepath"
 
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 )
@@ -32,15 +32,14 @@ func main() {
 }
 
 func run(ctx context.Context, server stdio.Command, out io.Writer) error {
-	s, tasks, err := connect(ctx, server)
+	options := &client.Options{Info: mcp.Implementation{Name: "jobclient", Version: "1"}}
+	c, err := client.Command(ctx, server, options)
 	if err != nil {
 		return err
 	}
-	h, err := tasks.CallTool(ctx, s, &mcp.CallToolRequestParams{
-		Name: "render", Arguments: json.RawMessage(`{"frames":20}`),
-	}, requestor.Progress())
+	h, err := c.StartTool(ctx, "render", map[string]int{"frames": 20}, requestor.Progress())
 	if err != nil {
-		return err
+		return errors.Join(err, c.Close())
 	}
 	fmt.Fprintln(out, "task", h.ID(), "is", h.State().Status)
 	for p := range h.Progress(ctx) {
@@ -49,14 +48,14 @@ func run(ctx context.Context, server stdio.Command, out io.Writer) error {
 			break
 		}
 	}
-	s.Close() // and with it the server
+	c.Close() // and with it the server
 
 	fmt.Fprintln(out, "the server is gone, and comes back")
-	if s, tasks, err = connect(ctx, server); err != nil {
+	if c, err = client.Command(ctx, server, options); err != nil {
 		return err
 	}
-	defer s.Close()
-	h = tasks.ResumeTool(s, h.ID())
+	defer c.Close()
+	h = c.ResumeTool(h.ID())
 	for state, err := range h.Updates(ctx) {
 		if err != nil {
 			return err
@@ -69,16 +68,4 @@ func run(ctx context.Context, server stdio.Command, out io.Writer) error {
 	}
 	fmt.Fprintln(out, result.Content[0].(*mcp.TextContent).Text)
 	return nil
-}
-
-// connect starts the server.
-func connect(ctx context.Context, server stdio.Command) (*session.Session, *requestor.Tasks, error) {
-	conn, err := stdio.Start(server)
-	if err != nil {
-		return nil, nil, err
-	}
-	var cfg session.Config
-	tasks := requestor.Attach(&cfg)
-	s, err := session.Connect(ctx, conn, &mcp.InitializeRequestParams{ClientInfo: mcp.Implementation{Name: "jobclient", Version: "1"}}, &cfg)
-	return s, tasks, err
 }
