@@ -12,42 +12,47 @@ import (
 type Both struct {
 	first, second context.Context
 
-	mu      sync.Mutex
-	context context.Context // nil while nobody needs it
-	release func()
+	mu       sync.Mutex
+	context  context.Context // nil while nobody needs it
+	cancel   context.CancelCauseFunc
+	stop     func() bool // ends the waiting for second; nil if nobody waits
+	released bool
 }
 
 // WithBoth returns a context that ends with first or second.
 func WithBoth(first, second context.Context) *Both { return &Both{first: first, second: second} }
 
-// Each returns what is closed when the first context ends, and when the second does.
+// Each returns what is closed when the first context ends, and when the second does. It is for who calls
+// [Both.Release] afterwards, which it does not tell of.
 func (b *Both) Each() (first, second <-chan struct{}) { return b.first.Done(), b.second.Done() }
 
-// full returns a context of the context package that ends with either.
+// full returns a context of the context package that ends with either, and with Release.
 func (b *Both) full() context.Context {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.context == nil {
 		ctx, cancel := context.WithCancelCause(b.first)
-		if b.second.Err() != nil {
-			cancel(context.Cause(b.second)) // now, and not in a while
-		}
-		stop := context.AfterFunc(b.second, func() { cancel(context.Cause(b.second)) })
-		b.context, b.release = ctx, func() {
-			stop()
+		b.context, b.cancel = ctx, cancel
+		if b.released {
 			cancel(context.Canceled)
+		} else {
+			b.stop = context.AfterFunc(b.second, func() { cancel(context.Cause(b.second)) })
 		}
+	}
+	if b.second.Err() != nil {
+		b.cancel(context.Cause(b.second)) // now, and not in a while
 	}
 	return b.context
 }
 
-// Release ends what waits under the context.
+// Release ends the context, also for who begins to wait for it only then.
 func (b *Both) Release() {
 	b.mu.Lock()
-	release := b.release
-	b.mu.Unlock()
-	if release != nil {
-		release()
+	defer b.mu.Unlock()
+	b.released = true
+	if b.stop != nil {
+		b.stop()
+		b.cancel(context.Canceled)
 	}
 }
 
@@ -59,19 +64,18 @@ func (b *Both) Done() <-chan struct{} { return b.full().Done() }
 
 // Err implements [context.Context].
 func (b *Both) Err() error {
-	b.mu.Lock()
-	ctx := b.context
-	b.mu.Unlock()
-	if ctx != nil {
-		return ctx.Err()
-	}
 	if err := b.first.Err(); err != nil {
 		return err
 	}
-	return b.second.Err()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.released || b.second.Err() != nil {
+		return context.Canceled
+	}
+	return nil
 }
 
-// Cause returns why either has ended, or nil.
+// Cause returns why either of the two has ended, or nil.
 func (b *Both) Cause() error {
 	if b.first.Err() != nil {
 		return context.Cause(b.first)

@@ -100,13 +100,38 @@ func TestBothEndsWithEither(t *testing.T) {
 	}
 }
 
+func TestBothEndsAtOnce(t *testing.T) {
+	cause := errors.New("enough")
+	life, end := context.WithCancelCause(context.Background())
+	both := lazy.WithBoth(t.Context(), life)
+	defer both.Release()
+	done := both.Done()
+	end(cause) // what passes it on has a goroutine of its own, which had no time yet
+	if both.Err() != context.Canceled || context.Cause(both) != cause {
+		t.Errorf("ended by %v, because of %v", both.Err(), context.Cause(both))
+	}
+	<-done
+}
+
 func TestBothLeavesNothingBehind(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		life, end := context.WithCancel(context.Background())
-		defer end()
-		both := lazy.WithBoth(t.Context(), life)
-		done := both.Done()
-		both.Release()
-		<-done // what waits under it ends, too
-	})
+	for name, waits := range map[string]bool{"who waits before": true, "who waits only then": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				life, end := context.WithCancel(context.Background())
+				defer end()
+				both := lazy.WithBoth(t.Context(), life)
+				if waits {
+					both.Done()
+				}
+				both.Release()
+				<-both.Done()
+				derived, cancel := context.WithCancel(both)
+				defer cancel()
+				<-derived.Done()
+				if both.Err() != context.Canceled || context.Cause(both) != context.Canceled {
+					t.Errorf("ended by %v, because of %v", both.Err(), context.Cause(both))
+				}
+			})
+		})
+	}
 }
