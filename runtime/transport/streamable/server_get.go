@@ -172,8 +172,10 @@ func (s *streamWriter) begin() {
 	s.room, s.buf = room, (*room)[:0]
 }
 
-func (s *streamWriter) end() {
-	if s.room != nil && cap(s.buf) <= 2*maxBuffer {
+// end gives the room back, unless what was in it may still be on its way: HTTP/2 does not wait for that when a stream
+// breaks.
+func (s *streamWriter) end(err error) {
+	if s.room != nil && cap(s.buf) <= 2*maxBuffer && err == nil {
 		*s.room = s.buf
 		s.h.buffers.Put(s.room)
 	}
@@ -206,7 +208,7 @@ func (s *streamWriter) flush() bool {
 		err = s.conn.Flush()
 	}
 	s.conn.SetWriteDeadline(time.Time{}) // or it would end the exchange when nothing is written
-	s.end()
+	s.end(err)
 	if err != nil {
 		s.h.o.Logger.Debug("connection lost", "session", s.c.id, "stream", s.st.id, "error", err)
 		return false
