@@ -59,11 +59,9 @@ func (m *Manager) newRun(ctx context.Context, r *Record, via Requestor) (*Run, e
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		run.ctx.Cancel(ErrClosed)
 		return nil, ErrClosed
 	}
 	if m.runs[r.ID] != nil {
-		run.ctx.Cancel(ErrExists)
 		return nil, ErrExists
 	}
 	m.runs[r.ID] = run
@@ -97,11 +95,6 @@ func (c *workContext) Value(key any) any {
 }
 
 type runKey struct{}
-
-// NewContext returns a context with run in it.
-func NewContext(ctx context.Context, run *Run) context.Context {
-	return context.WithValue(ctx, runKey{}, run)
-}
 
 // FromContext returns the task that ctx is the work of; ok is false if it is of none.
 func FromContext(ctx context.Context) (run *Run, ok bool) {
