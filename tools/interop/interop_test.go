@@ -27,12 +27,17 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// install installs the SDK, once for all tests.
+// install installs the SDK, once for all tests, unless it was installed after the lock file was changed.
 var install = sync.OnceValue(func() error {
-	if _, err := os.Stat(filepath.Join("typescript", "node_modules", ".package-lock.json")); err == nil {
+	locked, err := os.Stat(filepath.Join("typescript", "package-lock.json"))
+	if err != nil {
+		return err
+	}
+	installed, err := os.Stat(filepath.Join("typescript", "node_modules", ".package-lock.json"))
+	if err == nil && installed.ModTime().After(locked.ModTime()) {
 		return nil
 	}
-	cmd := exec.Command("npm", "ci")
+	cmd := exec.Command("npm", "ci", "--ignore-scripts")
 	cmd.Dir = "typescript"
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("npm ci: %w\n%s", err, out)
