@@ -91,7 +91,7 @@ func (model) CreateMessage(context.Context, *mcp.CreateMessageRequestParams) (mc
 }
 
 func TestSessions(t *testing.T) {
-	// Proves LEGACY-01.
+	// Proves LEGACY-01, SDK-20.
 	u, _, conns := start(t, sse.HandlerOptions{})
 	var wg sync.WaitGroup
 	for range 20 {

@@ -188,7 +188,7 @@ func TestClientLimitsWhatWaits(t *testing.T) {
 }
 
 func TestClientFallsBack(t *testing.T) {
-	// Proves LEGACY-05, LEGACY-06 and LEGACY-07.
+	// Proves LEGACY-05, LEGACY-06, LEGACY-07 and SDK-20.
 	for status, falls := range map[int]bool{400: true, 404: true, 405: true, 401: false, 403: false, 406: false, 415: false, 500: false, 501: false} {
 		t.Run(http.StatusText(status), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

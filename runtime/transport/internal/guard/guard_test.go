@@ -31,7 +31,7 @@ func request(method, local, host string, header ...string) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(addr)))
 }
 
-// Proves HTTP-02, HTTP-03.
+// Proves HTTP-02, HTTP-03, SDK-10.
 func TestAdmit(t *testing.T) {
 	const (
 		loopback = "127.0.0.1:8080"
@@ -109,6 +109,7 @@ func TestSeveralOrigins(t *testing.T) {
 	}
 }
 
+// Proves SDK-09.
 func TestShare(t *testing.T) {
 	g := Guard{Origins: []string{"https://app.example.com"}, Methods: "GET, POST"}
 	const host = "mcp.example.com"
