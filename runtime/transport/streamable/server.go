@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -36,6 +37,11 @@ type HandlerOptions struct {
 	// the text of the error. A session belongs to the principal that opened it and does not exist for others.
 	// Nil means that nobody looks.
 	Principal func(*http.Request) (string, error)
+
+	// SessionID makes the id of a new session: up to 128 printable ASCII characters without spaces, which cannot be
+	// guessed and are never the same. A balancer may find there which process has the session. A client whose id is
+	// anything else, or in use, is refused with 500. Nil means 26 random letters and digits, which have 130 bits.
+	SessionID func() string
 
 	// Store keeps events for clients that resume. The default is a [MemoryStore]. With a [SessionStore] sessions
 	// and streams survive a restart.
@@ -81,7 +87,7 @@ type HandlerOptions struct {
 	// default is [DefaultMaxStreams].
 	MaxStreams int
 
-	// Logger gets what clients are not told. Nil discards it.
+	// Logger gets what clients are not told, of session ids the beginning. Nil discards it.
 	Logger *slog.Logger
 }
 
@@ -108,6 +114,9 @@ func (o HandlerOptions) withDefaults() HandlerOptions {
 	o.MaxQueue = positive(o.MaxQueue, transport.DefaultMaxQueue)
 	o.MaxSessions = positive(o.MaxSessions, DefaultMaxSessions)
 	o.MaxStreams = positive(o.MaxStreams, DefaultMaxStreams)
+	if o.SessionID == nil {
+		o.SessionID = rand.Text
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -251,6 +260,7 @@ func (h *Handler) drain() []*serverConn {
 var (
 	errDraining = errors.New("the server is shutting down")
 	errTooMany  = errors.New("too many sessions")
+	errID       = errors.New("no session id could be made")
 )
 
 // newConn opens a conversation; setup completes the connection before anybody else knows of it.
@@ -267,6 +277,9 @@ func (h *Handler) newConn(r *http.Request, id, principal string, setup func(*ser
 	case len(h.conns) >= h.o.MaxSessions:
 		h.mu.Unlock()
 		return nil, errTooMany
+	case id != "" && h.sessions[id] != nil:
+		h.mu.Unlock()
+		return nil, errID
 	}
 	h.conns[c] = struct{}{}
 	if id != "" {
@@ -303,7 +316,12 @@ func (h *Handler) keepsSessions() bool {
 
 // newSession returns a connection with a new session id.
 func (h *Handler) newSession(r *http.Request, principal string) (*serverConn, error) {
-	return h.newConn(r, rand.Text(), principal, nil) // 130 bits, of letters and digits
+	id := h.o.SessionID()
+	if id == "" || len(id) > maxID || strings.ContainsFunc(id, func(c rune) bool { return c < 0x21 || c > 0x7E }) {
+		h.o.Logger.Error("no session id can be made of what SessionID returns")
+		return nil, errID
+	}
+	return h.newConn(r, id, principal, nil)
 }
 
 // find returns the connection of a session, or nil if there is none for that principal.
@@ -322,6 +340,9 @@ func (h *Handler) find(ctx context.Context, r *http.Request, id, principal strin
 	}
 	return c
 }
+
+// logged is the attribute of a log line about a session, whose id is a secret.
+func logged(id string) slog.Attr { return slog.String("session", id[:min(len(id), 8)]) }
 
 // maxID is how long an id may be that a client sends back.
 const maxID = 128

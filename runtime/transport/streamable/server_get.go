@@ -37,7 +37,7 @@ func (h *Handler) delete(ctx context.Context, w http.ResponseWriter, r *http.Req
 		return
 	}
 	if err := c.Close(); err != nil {
-		h.o.Logger.Error("session not forgotten", "session", c.id, "error", err)
+		h.o.Logger.Error("session not forgotten", logged(c.id), "error", err)
 	}
 	w.WriteHeader(http.StatusNoContent)
 }
@@ -210,7 +210,7 @@ func (s *streamWriter) flush() bool {
 	s.conn.SetWriteDeadline(time.Time{}) // or it would end the exchange when nothing is written
 	s.end(err)
 	if err != nil {
-		s.h.o.Logger.Debug("connection lost", "session", s.c.id, "stream", s.st.id, "error", err)
+		s.h.o.Logger.Debug("connection lost", logged(s.c.id), "stream", s.st.id, "error", err)
 		return false
 	}
 	s.c.mu.Lock()
@@ -225,7 +225,7 @@ func (s *streamWriter) replay(ctx context.Context, upTo uint64) bool {
 	for s.number < upTo {
 		events, err := s.h.o.Store.Events(ctx, s.c.id, s.st.id, s.number)
 		if err != nil || len(events) == 0 && upTo != math.MaxUint64 || len(events) > 0 && events[0].Number > s.number+1 {
-			s.h.o.Logger.Warn("events are missing", "session", s.c.id, "stream", s.st.id, "after", s.number, "error", err)
+			s.h.o.Logger.Warn("events are missing", logged(s.c.id), "stream", s.st.id, "after", s.number, "error", err)
 		}
 		if err != nil || len(events) == 0 {
 			break

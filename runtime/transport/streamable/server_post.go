@@ -294,7 +294,7 @@ func (h *Handler) opened(ctx context.Context, w http.ResponseWriter, c *serverCo
 	c.mu.Unlock()
 	if store, ok := h.o.Store.(SessionStore); ok {
 		if err := store.Keep(ctx, c.id, o); err != nil {
-			h.o.Logger.Error("session not kept", "session", c.id, "error", err)
+			h.o.Logger.Error("session not kept", logged(c.id), "error", err)
 		}
 	}
 	w.Header()[headerSession] = []string{c.id}
@@ -327,6 +327,8 @@ func refuse(w http.ResponseWriter, err error) {
 		status, code, err = http.StatusNotFound, jsonrpc.CodeInvalidRequest, errors.New("no such session")
 	case errors.Is(err, errTooMany), errors.Is(err, errTooManyStreams), errors.Is(err, transport.ErrStalled):
 		status, code = http.StatusTooManyRequests, codeOverloaded
+	case errors.Is(err, errID):
+		status, code = http.StatusInternalServerError, jsonrpc.CodeInternalError
 	case errors.Is(err, errIDInUse):
 		status, code = http.StatusBadRequest, jsonrpc.CodeInvalidRequest
 	}

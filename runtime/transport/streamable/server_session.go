@@ -32,9 +32,9 @@ func (h *Handler) sweepIdle() {
 	h.mu.Unlock()
 	for _, c := range conns {
 		if t, idle := c.idleSince(); idle && time.Since(t) >= h.o.IdleTimeout {
-			h.o.Logger.Info("session expired", "session", c.id)
+			h.o.Logger.Info("session expired", logged(c.id))
 			if err := c.Close(); err != nil {
-				h.o.Logger.Error("session not forgotten", "session", c.id, "error", err)
+				h.o.Logger.Error("session not forgotten", logged(c.id), "error", err)
 			}
 		}
 	}
@@ -73,7 +73,7 @@ func (h *Handler) loadNow(ctx context.Context, r *http.Request, store SessionSto
 	opening, streams, err := store.Load(ctx, id)
 	if err != nil {
 		if !errors.Is(err, ErrUnknown) {
-			h.o.Logger.Error("session not loaded", "session", id, "error", err)
+			h.o.Logger.Error("session not loaded", logged(id), "error", err)
 		}
 		return nil
 	}
@@ -87,10 +87,10 @@ func (h *Handler) loadNow(ctx context.Context, r *http.Request, store SessionSto
 		}
 	})
 	if err != nil {
-		h.o.Logger.Warn("session not loaded", "session", id, "error", err)
+		h.o.Logger.Warn("session not loaded", logged(id), "error", err)
 		return nil
 	}
-	h.o.Logger.Info("session loaded", "session", id)
+	h.o.Logger.Info("session loaded", logged(id))
 	return c
 }
 

@@ -151,7 +151,7 @@ func (c *serverConn) keep(ctx context.Context, st *serverStream, begin bool, e E
 	}
 	err := store.Append(ctx, c.id, st.id, e)
 	if err != nil {
-		c.h.o.Logger.Error("event not kept", "session", c.id, "stream", st.id, "error", err)
+		c.h.o.Logger.Error("event not kept", logged(c.id), "stream", st.id, "error", err)
 	}
 	return err
 }
@@ -160,7 +160,7 @@ func (c *serverConn) keep(ctx context.Context, st *serverStream, begin bool, e E
 func (c *serverConn) keepBeginning(ctx context.Context, st *serverStream) {
 	if store, ok := c.h.o.Store.(SessionStore); ok {
 		if err := store.Begin(ctx, c.id, st.id, st.message); err != nil {
-			c.h.o.Logger.Error("stream not kept", "session", c.id, "stream", st.id, "error", err)
+			c.h.o.Logger.Error("stream not kept", logged(c.id), "stream", st.id, "error", err)
 		}
 	}
 	st.message = nil

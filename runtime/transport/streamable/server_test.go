@@ -2,6 +2,7 @@ package streamable_test
 
 import (
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -16,7 +17,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// Proves HTTP-01, HTTP-09, HTTP-11, HTTP-38, HTTP-40, HTTP-43, HTTP-44 and HTTP-47.
+// Proves HTTP-01, HTTP-09, HTTP-11, HTTP-38, HTTP-40, HTTP-43, HTTP-44, HTTP-47 and SDK-08.
 func TestServerSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
@@ -74,6 +75,43 @@ func TestServerSessionIDs(t *testing.T) {
 				t.Fatalf("session id %q, seen before: %v", id, seen[id])
 			}
 			seen[id] = true
+		}
+	})
+}
+
+// Proves SDK-08.
+func TestServerSessionIDsOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		next := make(chan string, 1)
+		var log strings.Builder
+		s := serve(t, streamable.HandlerOptions{
+			SessionID: func() string { return <-next }, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			IdleTimeout: time.Minute,
+		})
+		open := func(id string) int {
+			next <- id
+			return s.status("POST", hello)
+		}
+		const id = "node-7.!~secret"
+		next <- id
+		if got := s.opened(hello); got != id {
+			t.Errorf("session id %q", got)
+		}
+		for _, refused := range []string{id, "", "a b", "é", "a\x7f", strings.Repeat("a", 129)} {
+			if got := open(refused); got != 500 {
+				t.Errorf("session id %q: %d", refused, got)
+			}
+		}
+		if diff := cmp.Diff(result(1), s.text(call(1, "echo"), "MCP-Session-Id", id)); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if got := open(strings.Repeat("a", 128)); got != 200 {
+			t.Errorf("another session: %d", got)
+		}
+		time.Sleep(2 * time.Minute)
+		s.stop()
+		if text := log.String(); !strings.Contains(text, "session expired") || strings.Contains(text, "secret") {
+			t.Errorf("logged:\n%s", text)
 		}
 	})
 }
@@ -143,7 +181,7 @@ func TestServerTellsAllowedMethods(t *testing.T) {
 	})
 }
 
-// Proves HTTP-25, HTTP-47 and HTTP-50.
+// Proves HTTP-25, HTTP-47, HTTP-50 and SDK-07.
 func TestServerStateless(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{Stateless: true})
@@ -167,6 +205,14 @@ func TestServerStateless(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff(result(7), s.text(call(7, "echo"))); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		waiting := s.events("POST", call(7, "wait")) // the id of another client
+		if diff := cmp.Diff(result(7), s.text(call(7, "echo"))); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		close(s.tools.release)
+		if diff := cmp.Diff([]string{result(7)}, waiting.messages()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		want := []string{progress(8, 1), progress(8, 2), progress(8, 3), progress(8, 4), progress(8, 5), result(8)}
