@@ -242,7 +242,7 @@ func create[R any](ctx context.Context, t *Tasks, s *session.Session, method str
 		meta.TTL = o.ttl
 	}
 	*wish = meta
-	if o.progress && o.tracker == nil {
+	if o.progress = o.progress && o.tracker == nil; o.progress {
 		o.tracker = s.NewTracker()
 	}
 	call := []session.Option{session.OnLate(func(raw json.RawMessage, err error) { abandon(s, raw, err) })}
@@ -316,10 +316,8 @@ func resume[R any](t *Tasks, s *session.Session, id string, read func(json.RawMe
 	for _, opt := range opts {
 		opt(&o)
 	}
-	if o.progress && o.tracker == nil {
+	if o.progress = o.progress && o.tracker == nil; o.progress {
 		o.tracker = s.NewTrackerOfTask(id)
-	} else {
-		o.progress = false
 	}
 	h := &Handle[R]{read: read, f: newFollower(t, s, o)}
 	h.f.id = id

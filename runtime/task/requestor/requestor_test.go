@@ -297,6 +297,28 @@ func TestErrors(t *testing.T) {
 	})
 }
 
+// A tracker of somebody's own stays open when the task is over, also if progress is asked for besides.
+func TestAHandleDoesNotCloseATrackerThatItWasGiven(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			return text("done"), nil
+		})
+		tasks, c := s.connect(nil)
+		tracker := c.NewTracker()
+		defer tracker.Close()
+		h, err := tasks.CallTool(t.Context(), c, render, requestor.Progress(), requestor.Track(tracker))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Result(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if _, err := c.NewTrackerFor(tracker.Token()); err != session.ErrTokenInUse {
+			t.Errorf("the token of the tracker can be taken: %v", err)
+		}
+	})
+}
+
 // A handle from an id alone, in another session: the task goes on, its progress under the old token.
 func TestResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
