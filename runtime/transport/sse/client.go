@@ -470,9 +470,11 @@ func (c *Client) lineFor(ctx context.Context, w *writing) (l *line, header http.
 		select {
 		case <-opened:
 		case <-ctx.Done():
-			return nil, nil, context.Cause(ctx)
 		case <-c.end.Closed():
 			return nil, nil, transport.ErrClosed
+		}
+		if ctx.Err() != nil { // maybe long before there was a line
+			return nil, nil, context.Cause(ctx)
 		}
 	}
 }

@@ -27,12 +27,13 @@ type shop struct {
 	asked    chan bool    // the tool has asked its client
 	lists    atomic.Int32 // how often tools/list was served
 	status   atomic.Int32 // of everything that is asked for; 0 for what is right
+	missed   chan bool    // a stream was asked for, and refused with status
 	forgets  atomic.Bool  // the next message is of an unknown session
 	revision atomic.Value // a mcp.Revision that is spoken; "" for all
 }
 
 func openShop(t *testing.T) *shop {
-	s := &shop{sessions: make(chan *session.Session, 10), asked: make(chan bool, 10)}
+	s := &shop{sessions: make(chan *session.Session, 10), asked: make(chan bool, 10), missed: make(chan bool, 1)}
 	s.revision.Store(mcp.Revision(""))
 	h := sse.NewHandler(func(_ *http.Request, conn transport.Conn) {
 		cfg := &session.Config{Handler: s.handle}
@@ -47,6 +48,12 @@ func openShop(t *testing.T) *shop {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if status := int(s.status.Load()); status != 0 {
 			w.WriteHeader(status)
+			if r.Method == "GET" {
+				select {
+				case s.missed <- true:
+				default:
+				}
+			}
 			return
 		}
 		if r.Method == "POST" && s.forgets.Swap(false) {
@@ -159,12 +166,9 @@ func TestClientWaitsForAServerThatIsAway(t *testing.T) {
 	c, there, renewed := s.visit(t, guest{})
 	s.status.Store(http.StatusServiceUnavailable)
 	there.Close()
-	<-there.Done()
-	for { // until the client has seen that its stream is gone
-		_, err := c.With(session.Timeout(20*time.Millisecond)).Call(t.Context(), "tools/list", nil)
-		if errors.Is(err, session.ErrTimeout) {
-			break
-		}
+	<-s.missed // the client has seen that its stream is gone
+	if _, err := c.With(session.Timeout(time.Millisecond)).Call(t.Context(), "tools/list", nil); !errors.Is(err, session.ErrTimeout) {
+		t.Errorf("a call that must not wait: %v", err)
 	}
 	done := make(chan error, 1)
 	go func() {
