@@ -243,6 +243,8 @@ func testRestart(t *testing.T, serve func(*server.Server) (http.Handler, func())
 	if got := <-second.subscribed; got != "news://today" || len(second.subscribed) != 0 {
 		t.Errorf("subscribed to %s and %d others", got, len(second.subscribed))
 	}
+	second.ResourceUpdated("news://today")
+	<-told.updated // and what was said before it
 	for len(told.logged) > 0 {
 		<-told.logged // the call may have been in front of the level
 	}
