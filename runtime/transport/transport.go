@@ -56,7 +56,7 @@ type Pusher interface {
 
 	// Push makes the connection call take with all that Read would return, one after another and in order, the end
 	// of the connection included. It is called instead of Read, at most once, before the first Write. Take returns
-	// soon; it may be called once more after Close has returned.
+	// soon, and does not wait for Close, which waits for it; it may be called once more after Close has returned.
 	//
 	// Of is the connection that the caller has. If that is another one, which only has this one in it, nothing is
 	// pushed, and Push reports false: what is to be read is what the Read of that one returns.
