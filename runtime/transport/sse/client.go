@@ -32,6 +32,8 @@ import (
 // meanwhile waits. It does the same when the server answers a message with status 404. It tries until there is a new
 // session, more and more slowly as [httpclient.Options] say; but if the server refuses, or changes the revision, the
 // connection is over, and so it is if the stream breaks before initialize is answered.
+//
+// What follows the path in the URLs of the server, where the session is named, is in no error and no log.
 type Client struct {
 	end   *httpend.End
 	url   *url.URL
@@ -142,10 +144,10 @@ func (l *line) endpoint() (*url.URL, error) {
 		base := l.resp.Request.URL
 		post, err := base.Parse(string(event.Data))
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrEndpoint, err)
+			return nil, fmt.Errorf("%w: %w", ErrEndpoint, errors.Unwrap(err)) // without the text
 		}
 		if !httpend.SameOrigin(base, post) {
-			return nil, fmt.Errorf("%w: %s is of another origin", ErrEndpoint, post.Redacted())
+			return nil, fmt.Errorf("%w: %s://%s is another origin", ErrEndpoint, post.Scheme, post.Host)
 		}
 		return post, nil
 	}

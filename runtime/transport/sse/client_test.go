@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -87,6 +88,33 @@ func TestClientPostsToTheEndpoint(t *testing.T) {
 			}
 			if err := c.Write(t.Context(), transport.Message{Text: []byte(`{}`)}); !errors.Is(err, transport.ErrClosed) {
 				t.Errorf("when the stream has ended: %v", err)
+			}
+		})
+	}
+}
+
+// The session that the endpoint names is a secret, and so may be what the user's URL says.
+func TestErrorsDoNotTellTheQuery(t *testing.T) {
+	for name, o := range map[string]httpclient.Options{
+		"of the client's own transport": {},
+		"of an http.Client":             {Header: http.Header{"X-A": {"b"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u, _ := byHand(t, "event: endpoint\ndata: /post?s=secret\n\n", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+			c := dial(t, u+"?key=secret", o)
+			if err := c.Write(t.Context(), transport.Message{Text: []byte(`{"jsonrpc":"2.0","id":1,"method":"x"}`)}); err != nil {
+				t.Error(err)
+			}
+			_, err := c.Read()
+			if lost, ok := errors.AsType[*transport.DeliveryError](err); !ok || !strings.Contains(err.Error(), "/post: ") || strings.Contains(err.Error(), "secret") {
+				t.Errorf("lost: %v, %v", lost, err)
+			}
+			o := o
+			o.HTTP = &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+				return nil, &net.OpError{Op: "dial", Err: errors.New("nobody is there")}
+			}}}
+			if _, err := sse.Dial(t.Context(), u+"?key=secret", o); err == nil || !strings.Contains(err.Error(), "nobody is there") || strings.Contains(err.Error(), "secret") {
+				t.Errorf("not reached: %v", err)
 			}
 		})
 	}

@@ -98,7 +98,7 @@ func sameOrigin(req *http.Request, via []*http.Request) error {
 	case req.Method != first.Method:
 		return fmt.Errorf("%w: it makes %s of %s", httpclient.ErrRedirect, req.Method, first.Method)
 	case !SameOrigin(req.URL, first.URL):
-		return fmt.Errorf("%w: it leads to another origin, %s", httpclient.ErrRedirect, req.URL.Redacted())
+		return fmt.Errorf("%w: it leads to another origin, %s://%s", httpclient.ErrRedirect, req.URL.Scheme, req.URL.Host)
 	}
 	return nil
 }

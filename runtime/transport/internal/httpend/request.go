@@ -47,14 +47,14 @@ func (e *End) do(ctx context.Context, r Request) (*http.Response, error) {
 	if e.plain != nil && r.URL.User == nil {
 		resp, err := e.plain.RoundTrip(r.with(ctx))
 		if err != nil {
-			return nil, fmt.Errorf("%s %s: %w", r.Method, r.URL.Redacted(), err)
+			return nil, r.failed(err)
 		}
 		if resp.StatusCode/100 != 3 || resp.Header.Get("Location") == "" {
 			return resp, nil
 		}
 		client := e.client // follows, or says why not
 		client.Transport = &redirected{resp, e.plain}
-		return client.Do(r.with(ctx))
+		return r.through(&client, r.with(ctx))
 	}
 	req := r.with(ctx)
 	req.Header = req.Header.Clone()
@@ -69,7 +69,27 @@ func (e *End) do(ctx context.Context, r Request) (*http.Response, error) {
 			return nil, fmt.Errorf("preparing an HTTP request: %w", err)
 		}
 	}
-	return e.client.Do(req)
+	return r.through(&e.client, req)
+}
+
+// through has a client send what became of the request.
+func (r Request) through(client *http.Client, req *http.Request) (*http.Response, error) {
+	resp, err := client.Do(req)
+	if err != nil {
+		if e, ok := errors.AsType[*url.Error](err); ok {
+			err = e.Err
+		}
+		return nil, r.failed(err)
+	}
+	return resp, nil
+}
+
+// failed says what has failed, without the query of the URL: it may be secret, as the session of the older transport is
+// that stands there.
+func (r Request) failed(err error) error {
+	u := *r.URL
+	u.RawQuery = ""
+	return fmt.Errorf("%s %s: %w", r.Method, u.Redacted(), err)
 }
 
 // redirected is a transport whose first answer is there already.
