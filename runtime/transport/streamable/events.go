@@ -20,7 +20,8 @@ type Event struct {
 // EventStore keeps what was sent on the streams of sessions, so that a client whose connection broke gets what it has
 // missed. Its methods may be called by many goroutines; events of one stream are appended one after another.
 //
-// A store may forget events, the oldest first, to keep its size within bounds.
+// A store may forget events, the oldest first, to keep its size within bounds. Its errors, which are logged, do not name
+// the session: the id is a secret.
 type EventStore interface {
 	// Append adds an event to the end of a stream. When it returns, Events returns the event.
 	Append(ctx context.Context, session, stream string, e Event) error

@@ -106,7 +106,7 @@ func (s *MemoryStore) Events(_ context.Context, session, stream string, after ui
 	defer s.mu.Unlock()
 	of := s.sessions[session]
 	if of == nil || of.streams[stream] == 0 {
-		return nil, fmt.Errorf("%w: %s of %s", ErrUnknown, stream, session)
+		return nil, fmt.Errorf("%w: stream %s", ErrUnknown, stream)
 	}
 	var events []Event
 	for _, e := range of.order() {

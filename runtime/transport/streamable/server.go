@@ -342,7 +342,7 @@ func (h *Handler) find(ctx context.Context, r *http.Request, id, principal strin
 }
 
 // logged is the attribute of a log line about a session, whose id is a secret.
-func logged(id string) slog.Attr { return slog.String("session", id[:min(len(id), 8)]) }
+func logged(id string) slog.Attr { return slog.String("session", id[:min(len(id)/2, 8)]) }
 
 // maxID is how long an id may be that a client sends back.
 const maxID = 128

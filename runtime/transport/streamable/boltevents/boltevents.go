@@ -187,7 +187,7 @@ func (s *Store) Events(_ context.Context, session, stream string, after uint64) 
 		c := b.Cursor()
 		k, _ := c.Seek(prefix)
 		if !hasPrefix(k, prefix) {
-			return fmt.Errorf("%w: %s", streamable.ErrUnknown, stream)
+			return fmt.Errorf("%w: stream %s", streamable.ErrUnknown, stream)
 		}
 		size := 0
 		for k, v := c.Seek(eventKey(stream, after+1)); hasPrefix(k, prefix) && size < maxRead; k, v = c.Next() {
@@ -211,7 +211,7 @@ func (s *Store) Load(_ context.Context, session string) (o streamable.Opening, s
 			return streamable.ErrUnknown
 		}
 		if err := json.Unmarshal(text, &o); err != nil {
-			return fmt.Errorf("boltevents: session %s: %w", session, err)
+			return fmt.Errorf("boltevents: opening of a session: %w", err)
 		}
 		kept := map[string]*streamable.KeptStream{}
 		var order []string
@@ -253,7 +253,7 @@ func (s *Store) view(session string, f func(*bbolt.Bucket) error) error {
 	return s.db.View(func(tx *bbolt.Tx) error {
 		b := tx.Bucket(root).Bucket([]byte(session))
 		if b == nil {
-			return fmt.Errorf("%w: %s", streamable.ErrUnknown, session)
+			return streamable.ErrUnknown
 		}
 		return f(b)
 	})
