@@ -33,7 +33,7 @@ func (c *Call) Session() *session.Session {
 	if req, ok := session.FromContext(c.ctx); ok {
 		return req.Session
 	}
-	return nil
+	return c.p.session.Load()
 }
 
 // Principal returns on whose authority the client acts.

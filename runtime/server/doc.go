@@ -27,6 +27,12 @@
 // A server declares the capabilities of the features that it has when a session opens, see [Config.Capabilities].
 // Features may come, change and go at any time; sessions that were told of their kind hear of it.
 //
+// # Restarts
+//
+// Where the transport keeps sessions over a restart, as Streamable HTTP does with a file, they go on with their
+// subscriptions and log level, and with the pages that users were asked to open; see [Server.Serve]. Tasks have a store
+// of their own, see [Server.OfferTasks].
+//
 // # Errors
 //
 // A failure inside of a tool, and arguments that its schema refuses, are results with isError, for the model to read.

@@ -242,12 +242,12 @@ func (c *Call) ElicitURL(ctx context.Context, message, page, id string) (mcp.Eli
 	if err := c.mayElicit("url"); err != nil {
 		return "", err
 	}
-	if err := c.p.expect(*params.ElicitationID, c.Principal()); err != nil {
+	if err := c.p.expect(ctx, *params.ElicitationID, c.Principal()); err != nil {
 		return "", err
 	}
 	result, err := c.elicit(ctx, params)
 	if err != nil || result.Action != mcp.ElicitResultActionAccept {
-		c.p.forget(*params.ElicitationID)
+		c.p.forget(ctx, *params.ElicitationID)
 	}
 	return actionOf(result), err
 }
@@ -262,7 +262,7 @@ func (c *Call) RequireURL(message, page, id string) error {
 	if err := c.mayElicit("url"); err != nil {
 		return err
 	}
-	if err := c.p.expect(*params.ElicitationID, c.Principal()); err != nil {
+	if err := c.p.expect(c.ctx, *params.ElicitationID, c.Principal()); err != nil {
 		return err
 	}
 	data, err := codec.Marshal(&mcp.URLElicitationRequiredErrorErrorData{Elicitations: []mcp.ElicitRequestURLParams{*params}})
@@ -296,33 +296,55 @@ func loopback(host string) bool {
 const maxElicitations = 1000
 
 // expect notes that a page is to be visited.
-func (p *peer) expect(id, principal string) error {
+func (p *peer) expect(ctx context.Context, id, principal string) error {
 	if _, taken := p.s.ElicitationPrincipal(id); taken {
 		return fmt.Errorf("server: there is an elicitation %q already", id)
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	if len(p.elicitations) >= maxElicitations {
+		p.mu.Unlock()
 		return fmt.Errorf("server: %d elicitations of the session are not complete", maxElicitations)
 	}
+	p.noteElicitation(id, principal)
+	p.mu.Unlock()
+	if err := p.keep(ctx); err != nil {
+		p.drop(id)
+		return err
+	}
+	return nil
+}
+
+// noteElicitation notes an elicitation. It is called with mu held.
+func (p *peer) noteElicitation(id, principal string) {
 	if p.elicitations == nil {
 		p.elicitations = map[string]*elicitation{}
 	}
 	p.elicitations[id] = &elicitation{principal}
-	return nil
+	p.changes++
 }
 
 // forget takes an elicitation out; it reports whether there was one.
-func (p *peer) forget(id string) bool {
+func (p *peer) forget(ctx context.Context, id string) bool {
+	there := p.drop(id)
+	if there {
+		p.keepLater(ctx)
+	}
+	return there
+}
+
+func (p *peer) drop(id string) (there bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_, there := p.elicitations[id]
-	delete(p.elicitations, id)
+	if _, there = p.elicitations[id]; there {
+		delete(p.elicitations, id)
+		p.changes++
+	}
 	return there
 }
 
 // ElicitationPrincipal returns on whose behalf a page is to be visited; ok is false if there is no such elicitation,
-// or it was completed or refused, or its session is over. Whoever opens the page must be the same user.
+// or it was completed or refused, or its session is over, or has not gone on yet after a restart of the server. Whoever
+// opens the page must be the same user.
 func (s *Server) ElicitationPrincipal(id string) (principal string, ok bool) {
 	for _, p := range s.everyPeer() {
 		p.mu.Lock()
@@ -340,7 +362,7 @@ func (s *Server) ElicitationPrincipal(id string) (principal string, ok bool) {
 func (s *Server) ElicitationComplete(ctx context.Context, id string) error {
 	for _, p := range s.everyPeer() {
 		open := p.session.Load()
-		if open == nil || !p.forget(id) {
+		if open == nil || !p.forget(ctx, id) {
 			continue
 		}
 		return mcp.NotifyClient{Notifier: open}.ElicitationComplete(ctx, &mcp.ElicitationCompleteNotificationParams{ElicitationID: id})

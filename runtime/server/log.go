@@ -28,12 +28,31 @@ func severity(level mcp.LoggingLevel) (n int, ok bool) {
 
 // SetLevel implements logging/setLevel (MCP logging, "Setting Log Level").
 func (h *handler) SetLevel(ctx context.Context, params *mcp.SetLevelRequestParams) (*mcp.Result, error) {
-	n, ok := severity(params.Level)
-	if !ok {
+	if _, ok := severity(params.Level); !ok {
 		return nil, invalidParams("unknown level: %q", params.Level)
 	}
-	h.p.level.Store(int32(n))
+	before := h.p.setLevel(params.Level)
+	if err := h.p.keep(ctx); err != nil {
+		h.p.setLevel(before)
+		return nil, err
+	}
 	return new(mcp.Result), nil
+}
+
+// setLevel sets the level that the client wants, "" for that of the server, and returns the one before.
+func (p *peer) setLevel(level mcp.LoggingLevel) (before mcp.LoggingLevel) {
+	n, ok := severity(level)
+	if !ok {
+		n, _ = severity(p.s.cfg.LogLevel) // which New has looked at
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.level.Store(int32(n))
+	if before = p.set; before != level {
+		p.set = level
+		p.changes++
+	}
+	return before
 }
 
 // Log sends a log message to the client, if it is severe enough for that. Logger names what logs, "" for nothing; data

@@ -11,6 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
 // peer is what a server knows of the client of one session.
@@ -21,8 +22,19 @@ type peer struct {
 	logs    *rate.Limiter
 	calls   *rate.Limiter
 
+	keeper  transport.Keeper // nil if nothing is kept
+	keeping sync.Mutex       // held while it keeps something
+	safe    uint64           // changes that are kept; guarded by keeping
+
+	telling chan struct{}      // closed when the author knows of the subscriptions that were kept; nil if there are none
+	untold  []string           // those subscriptions
+	leave   context.CancelFunc // stops telling the author
+
 	mu            sync.Mutex
 	over          bool
+	changes       uint64                  // of what is kept, so far
+	set           mcp.LoggingLevel        // that the client has set; "" for none
+	principal     string                  // that has subscribed last
 	subscriptions map[string]struct{}     // by URI
 	elicitations  map[string]*elicitation // that are not complete, by id
 	notices       []notice                // that wait to be sent
@@ -31,8 +43,7 @@ type peer struct {
 
 func newPeer(s *Server) *peer {
 	p := &peer{s: s, logs: limiter(s.cfg.LogRate), calls: limiter(s.cfg.CallRate)}
-	level, _ := severity(s.cfg.LogLevel) // which New has looked at
-	p.level.Store(int32(level))
+	p.setLevel("")
 	return p
 }
 
@@ -104,6 +115,7 @@ func limited(method string) bool {
 
 // end forgets what belonged to the session.
 func (p *peer) end() {
+	p.stopTelling()
 	p.mu.Lock()
 	p.over = true
 	uris := p.subscriptions

@@ -13,6 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
 // CodeResourceNotFound answers requests for a resource that does not exist (MCP resources, "Error Handling").
@@ -212,12 +213,23 @@ func (h *handler) Subscribe(ctx context.Context, params *mcp.SubscribeRequestPar
 	if _, _, _, err := h.p.s.find(params.URI); err != nil {
 		return nil, err
 	}
-	fresh, err := h.p.subscribe(params.URI)
-	if err != nil || !fresh || h.p.s.cfg.Subscribe == nil {
-		return new(mcp.Result), err
+	if err := h.p.told(ctx); err != nil {
+		return nil, err
 	}
-	if err := h.p.s.cfg.Subscribe(ctx, newCall(ctx, h.p), params.URI); err != nil {
-		h.p.unsubscribe(params.URI)
+	fresh, err := h.p.subscribe(params.URI, session.Principal(ctx))
+	if err != nil {
+		return nil, err
+	}
+	if fresh && h.p.s.cfg.Subscribe != nil {
+		if err := h.p.s.cfg.Subscribe(ctx, newCall(ctx, h.p), params.URI); err != nil {
+			h.p.unsubscribe(params.URI)
+			return nil, err
+		}
+	}
+	if err := h.p.keep(ctx); err != nil {
+		if fresh {
+			h.unsubscribe(ctx, params.URI)
+		}
 		return nil, err
 	}
 	return new(mcp.Result), nil
@@ -225,14 +237,25 @@ func (h *handler) Subscribe(ctx context.Context, params *mcp.SubscribeRequestPar
 
 // Unsubscribe implements resources/unsubscribe.
 func (h *handler) Unsubscribe(ctx context.Context, params *mcp.UnsubscribeRequestParams) (*mcp.Result, error) {
-	if h.p.unsubscribe(params.URI) && h.p.s.cfg.Unsubscribe != nil {
-		h.p.s.cfg.Unsubscribe(ctx, newCall(ctx, h.p), params.URI)
+	if err := h.p.told(ctx); err != nil {
+		return nil, err
+	}
+	h.unsubscribe(ctx, params.URI)
+	if err := h.p.keep(ctx); err != nil {
+		return nil, err
 	}
 	return new(mcp.Result), nil
 }
 
-// subscribe notes a subscription; fresh is false if there was one.
-func (p *peer) subscribe(uri string) (fresh bool, err error) {
+// unsubscribe ends a subscription, if there is one, and tells the author.
+func (h *handler) unsubscribe(ctx context.Context, uri string) {
+	if h.p.unsubscribe(uri) && h.p.s.cfg.Unsubscribe != nil {
+		h.p.s.cfg.Unsubscribe(ctx, newCall(ctx, h.p), uri)
+	}
+}
+
+// subscribe notes a subscription of a principal; fresh is false if there was one.
+func (p *peer) subscribe(uri, principal string) (fresh bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.subscribed(uri) {
@@ -241,11 +264,18 @@ func (p *peer) subscribe(uri string) (fresh bool, err error) {
 	if len(p.subscriptions) >= p.s.cfg.MaxSubscriptions {
 		return false, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: fmt.Sprintf("limit of %d subscriptions is reached", p.s.cfg.MaxSubscriptions)}
 	}
+	p.note(uri)
+	p.principal = principal
+	return true, nil
+}
+
+// note notes a subscription. It is called with mu held.
+func (p *peer) note(uri string) {
 	if p.subscriptions == nil {
 		p.subscriptions = map[string]struct{}{}
 	}
 	p.subscriptions[uri] = struct{}{}
-	return true, nil
+	p.changes++
 }
 
 // unsubscribe ends a subscription; it reports whether there was one.
@@ -253,7 +283,10 @@ func (p *peer) unsubscribe(uri string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	there := p.subscribed(uri)
-	delete(p.subscriptions, uri)
+	if there {
+		delete(p.subscriptions, uri)
+		p.changes++
+	}
 	return there
 }
 

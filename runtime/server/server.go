@@ -55,6 +55,10 @@ type Config struct {
 	// Subscribe and Unsubscribe are told when a session subscribes to a resource for the first time, which an error
 	// prevents, and when it does not want it any more or has ended; c and ctx are then those of a call no more, and c
 	// is nil. Either may be nil.
+	//
+	// After a restart, Subscribe is told again of what a session has subscribed to before, see [Server.Serve]: c has a
+	// session and a principal then, but no way to the client; ctx ends with the session; and an error ends the
+	// subscription, of which nobody tells the client.
 	Subscribe   func(ctx context.Context, c *Call, uri string) error
 	Unsubscribe func(ctx context.Context, c *Call, uri string)
 
@@ -151,8 +155,17 @@ func (s *Server) Resume(r task.Record) task.Work {
 
 // Serve opens a session over a connection, which the session owns, and returns at once. It fails, and closes the
 // connection, if the server was closed.
+//
+// If the connection is a [transport.Keeper], it keeps what the client has said once and for all: its subscriptions, the
+// log level and the pages that it was asked to open. A request that would change them is refused if they cannot be kept.
+// The next server that the session goes on with, after a restart, has them again. Nobody is told of what was updated
+// before.
 func (s *Server) Serve(conn transport.Conn) (*session.Session, error) {
-	opened, err := s.Open(func(hello *mcp.InitializeResult, cfg *session.Config) *session.Session {
+	p := newPeer(s)
+	if keeper, ok := conn.(transport.Keeper); ok {
+		p.restore(keeper)
+	}
+	opened, err := s.openFor(p, func(hello *mcp.InitializeResult, cfg *session.Config) *session.Session {
 		return session.Serve(conn, hello, cfg)
 	})
 	if err != nil {
@@ -165,7 +178,10 @@ func (s *Server) Serve(conn transport.Conn) (*session.Session, error) {
 // itself and the configuration of the session, and returns the session. It is not called, and Open fails with
 // [session.ErrClosed], if the server was closed.
 func (s *Server) Open(start func(hello *mcp.InitializeResult, cfg *session.Config) *session.Session) (*session.Session, error) {
-	p := newPeer(s)
+	return s.openFor(newPeer(s), start)
+}
+
+func (s *Server) openFor(p *peer, start func(*mcp.InitializeResult, *session.Config) *session.Session) (*session.Session, error) {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
@@ -178,6 +194,7 @@ func (s *Server) Open(start func(hello *mcp.InitializeResult, cfg *session.Confi
 
 	opened := start(hello, cfg)
 	p.session.Store(opened)
+	p.tellAgain()
 	s.mu.Lock()
 	closed := s.closed
 	s.mu.Unlock()

@@ -14,6 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/memory"
 )
 
@@ -39,6 +40,12 @@ type side struct {
 func connect(t testing.TB, s *server.Server, with side) *asker {
 	t.Helper()
 	here, there := memory.Pair(memory.Options{})
+	return connectOver(t, s, with, here, there)
+}
+
+// connectOver is connect over a connection with ends here and there.
+func connectOver(t testing.TB, s *server.Server, with side, here, there transport.Conn) *asker {
+	t.Helper()
 	opened, err := s.Serve(there)
 	if err != nil {
 		t.Fatal(err)

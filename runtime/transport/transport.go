@@ -84,6 +84,21 @@ type Resumed interface {
 	Resumed() (revision mcp.Revision, client []byte, ok bool)
 }
 
+// Keeper is a [Conn] that can keep something for its owner where the next connection of the same conversation finds it,
+// see [Resumed], in another process maybe.
+type Keeper interface {
+	Conn
+
+	// Kept returns what was kept last over an earlier connection, nil if nothing was; ok is false if there is no place
+	// to keep anything. It is called at most once, by the owner, to whom the state belongs then.
+	Kept() (state []byte, ok bool)
+
+	// Keep keeps a state in the place of the last one, for as long as there is the conversation, and returns when it is
+	// safe. It fails with an error that wraps [ErrTooLong] if the state is longer than may be, [ErrClosed] if the
+	// connection is over, or [errors.ErrUnsupported] if there is no place for it.
+	Keep(ctx context.Context, state []byte) error
+}
+
 // Renewer is a [Conn] of a client that opens the conversation anew by itself if the server has lost it.
 type Renewer interface {
 	Conn

@@ -22,6 +22,12 @@
 // has an id alone, for clients of revision 2025-11-25; older ones know no such event, and can come back once they
 // have got a message. A client that opens the standing stream anew gets what no connection has taken.
 //
+// # Restarts of the server
+//
+// With a [SessionStore] a session goes on in the next process when its client comes back: with its revision, what the
+// client said of itself, its streams, and the state that its owner had kept ([transport.Resumed], [transport.Keeper]).
+// Requests that were being served are answered with an error. Without one, the client opens a new session.
+//
 // # Limits
 //
 // Events that wait for slow connections are bounded per session, and connections that take nothing are cut; so are

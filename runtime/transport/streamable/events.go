@@ -35,12 +35,16 @@ type EventStore interface {
 	Forget(ctx context.Context, session string) error
 }
 
-// SessionStore is an [EventStore] that keeps the sessions as well, so that both survive a restart of the server.
+// SessionStore is an [EventStore] that keeps the sessions as well, so that both survive a restart of the server. The
+// states of one session are kept one after another.
 type SessionStore interface {
 	EventStore
 
-	// Keep notes how a session was opened.
+	// Keep notes how a session was opened, but for its state.
 	Keep(ctx context.Context, session string, o Opening) error
+
+	// KeepState notes what is to be known of a session to whom serves it, in the place of what was noted before.
+	KeepState(ctx context.Context, session string, state []byte) error
 
 	// Begin notes that a stream was opened for a message, before the first event of it is appended.
 	Begin(ctx context.Context, session, stream string, message []byte) error
@@ -54,6 +58,7 @@ type Opening struct {
 	Principal string       // who opened it
 	Revision  mcp.Revision // that was agreed on
 	Client    []byte       // the params of initialize, as JSON
+	State     []byte       // what KeepState was called with last; nil if it was not called
 }
 
 // KeptStream is a stream of a session that is kept.

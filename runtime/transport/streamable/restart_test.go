@@ -1,7 +1,10 @@
 package streamable_test
 
 import (
+	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltevents"
 )
@@ -132,4 +136,83 @@ func TestServerLoadsASessionOnce(t *testing.T) {
 			t.Errorf("the session of another principal: %d", got)
 		}
 	})
+}
+
+// What the owner of a session has had kept is there after a restart, within a limit, and not after the session.
+func TestServerKeepsAState(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "events.db")
+	var store *boltevents.Store
+	var conn transport.Conn
+	begin := func(o streamable.HandlerOptions) (*streamable.Handler, func(body string, h ...string) *http.Response) {
+		handler := streamable.NewHandler(func(_ *http.Request, c transport.Conn) {
+			conn = c
+			session.Serve(c, nil, nil)
+		}, o)
+		return handler, func(body string, h ...string) *http.Response {
+			r := httptest.NewRequest("POST", "http://localhost/", strings.NewReader(body))
+			if body == "" {
+				r.Method = "DELETE"
+			}
+			r.Header.Set("Content-Type", "application/json")
+			r.Header.Set("Accept", "application/json, text/event-stream")
+			for i := 0; i < len(h); i += 2 {
+				r.Header.Set(h[i], h[i+1])
+			}
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, r)
+			return w.Result()
+		}
+	}
+	restart := func() (*streamable.Handler, func(body string, h ...string) *http.Response) {
+		if store != nil {
+			store.Close()
+		}
+		var err error
+		if store, err = boltevents.Open(path, boltevents.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		return begin(streamable.HandlerOptions{Store: store, MaxState: 10})
+	}
+	keep := func(state string, want error) {
+		t.Helper()
+		if err := conn.(transport.Keeper).Keep(t.Context(), []byte(state)); !errors.Is(err, want) {
+			t.Errorf("keep %q: %v, want %v", state, err, want)
+		}
+	}
+	kept := func(want string, wantOK bool) {
+		t.Helper()
+		if state, ok := conn.(transport.Keeper).Kept(); string(state) != want || ok != wantOK {
+			t.Errorf("kept is %q, %v", state, ok)
+		}
+	}
+	handler, post := restart()
+	id := post(hello).Header.Get("MCP-Session-Id")
+	kept("", true)
+	keep("first", nil)
+	keep("longer than 10", transport.ErrTooLong)
+	for _, state := range []string{"first", "second"} {
+		if err := handler.Close(); err != nil {
+			t.Error(err)
+		}
+		keep("too late", transport.ErrClosed)
+		handler, post = restart()
+		post(`{"jsonrpc":"2.0","id":7,"method":"ping"}`, "MCP-Session-Id", id)
+		kept(state, true)
+		keep("second", nil)
+	}
+	post("", "MCP-Session-Id", id)
+	keep("too late", transport.ErrClosed)
+	if _, _, err := store.Load(t.Context(), id); !errors.Is(err, streamable.ErrUnknown) {
+		t.Errorf("a session that has ended: %v", err)
+	}
+	handler.Close()
+	store.Close()
+
+	for _, o := range []streamable.HandlerOptions{{}, {Stateless: true}} {
+		handler, post := begin(o)
+		post(hello)
+		kept("", false)
+		keep("x", errors.ErrUnsupported)
+		handler.Close()
+	}
 }

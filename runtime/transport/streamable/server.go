@@ -44,7 +44,7 @@ type HandlerOptions struct {
 	SessionID func() string
 
 	// Store keeps events for clients that resume. The default is a [MemoryStore]. With a [SessionStore] sessions
-	// and streams survive a restart.
+	// and streams survive a restart, and what their owners have had kept: a connection is a [transport.Keeper].
 	Store EventStore
 
 	// StreamAfter is how long a request may take until its answer becomes an event stream, which a client can
@@ -87,6 +87,9 @@ type HandlerOptions struct {
 	// default is [DefaultMaxStreams].
 	MaxStreams int
 
+	// MaxState is how many bytes the owner of a session may have kept. The default is [DefaultMaxState].
+	MaxState int
+
 	// Logger gets what clients are not told, of session ids the beginning. Nil discards it.
 	Logger *slog.Logger
 }
@@ -100,6 +103,7 @@ const (
 	DefaultReadTimeout = 30 * time.Second
 	DefaultMaxSessions = 10_000
 	DefaultMaxStreams  = 1000
+	DefaultMaxState    = 256 << 10
 )
 
 func (o HandlerOptions) withDefaults() HandlerOptions {
@@ -114,6 +118,7 @@ func (o HandlerOptions) withDefaults() HandlerOptions {
 	o.MaxQueue = positive(o.MaxQueue, transport.DefaultMaxQueue)
 	o.MaxSessions = positive(o.MaxSessions, DefaultMaxSessions)
 	o.MaxStreams = positive(o.MaxStreams, DefaultMaxStreams)
+	o.MaxState = positive(o.MaxState, DefaultMaxState)
 	if o.SessionID == nil {
 		o.SessionID = rand.Text
 	}

@@ -2,6 +2,7 @@ package streamable
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -28,11 +29,13 @@ type serverConn struct {
 	batch     []transport.Message // taken from in, not yet read
 	done      chan struct{}       // closed when the connection is over
 	close     func() error
+	keeping   sync.Mutex // held while a state is kept
 
 	mu         sync.Mutex
 	revision   mcp.Revision // "" until initialize is answered
 	client     []byte       // the params of initialize, if it was opened before
 	resumed    bool         // it was opened before
+	state      []byte       // that was kept then, until its owner has it
 	over       bool
 	streams    map[string]*serverStream // that may still get something
 	calls      map[jsonrpc.ID]*serverStream
@@ -92,6 +95,36 @@ func (c *serverConn) Resumed() (revision mcp.Revision, client []byte, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.revision, c.client, c.resumed
+}
+
+// Kept is [transport.Keeper].
+func (c *serverConn) Kept() (state []byte, ok bool) {
+	_, ok = c.h.o.Store.(SessionStore)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	state, c.state = c.state, nil
+	return state, ok && c.id != ""
+}
+
+// Keep is [transport.Keeper]. It does I/O under a lock of its own, which puts states in order and the end of the session
+// behind them: nothing is kept of one that was forgotten.
+func (c *serverConn) Keep(ctx context.Context, state []byte) error {
+	store, ok := c.h.o.Store.(SessionStore)
+	switch {
+	case !ok || c.id == "":
+		return fmt.Errorf("streamable: a session that is not kept: %w", errors.ErrUnsupported)
+	case len(state) > c.h.o.MaxState:
+		return fmt.Errorf("streamable: %d bytes of state: %w", len(state), transport.ErrTooLong)
+	}
+	c.keeping.Lock()
+	defer c.keeping.Unlock()
+	c.mu.Lock()
+	over := c.over
+	c.mu.Unlock()
+	if over {
+		return transport.ErrClosed
+	}
+	return store.KeepState(ctx, c.id, state)
 }
 
 // Write sends m on the stream of the request that it is for, or on the standing stream. An answer for which nobody can
@@ -159,8 +192,10 @@ func (c *serverConn) shut() error {
 	return c.h.o.Store.Forget(context.Background(), c.id)
 }
 
-// settle waits until no event is being added any more.
+// settle waits until no event is being added any more, and no state kept.
 func (c *serverConn) settle() {
+	c.keeping.Lock()
+	defer c.keeping.Unlock()
 	c.mu.Lock()
 	streams := slices.Collect(maps.Values(c.streams))
 	c.mu.Unlock()

@@ -81,7 +81,7 @@ func (h *Handler) loadNow(ctx context.Context, r *http.Request, store SessionSto
 		return nil
 	}
 	c, err := h.newConn(r, id, principal, func(c *serverConn) {
-		c.resumed, c.revision, c.client = true, opening.Revision, opening.Client
+		c.resumed, c.revision, c.client, c.state = true, opening.Revision, opening.Client, opening.State
 		for _, kept := range streams {
 			c.restore(ctx, kept)
 		}

@@ -1,6 +1,6 @@
 // Package boltevents keeps the sessions and the streams of Streamable HTTP in a file, so that both survive a restart of
-// the server: what a client has missed waits for it, and its session goes on. It stands on [bbolt]; one process at a
-// time can have a file open, and it must not be the file of a task store.
+// the server: what a client has missed waits for it, and its session goes on, with what its owner had the connection
+// keep. It stands on [bbolt]; one process at a time can have a file open, and it must not be the file of a task store.
 //
 // Writes of many callers that come together share one transaction, and so one synchronisation with the disk; nobody
 // waits for others to come.
@@ -94,6 +94,7 @@ var (
 	keyOpening = []byte("o") // how it was opened, as JSON
 	keyUsed    = []byte("u") // when something was written last, as seconds
 	keySize    = []byte("s") // of its events in bytes
+	keyState   = []byte("k") // of who serves it
 )
 
 const (
@@ -135,11 +136,17 @@ func (s *Store) prune(tx *bbolt.Tx) error {
 
 // Keep notes how a session was opened.
 func (s *Store) Keep(ctx context.Context, session string, o streamable.Opening) error {
+	o.State = nil
 	text, err := json.Marshal(o)
 	if err != nil {
 		return fmt.Errorf("boltevents: %w", err)
 	}
 	return s.update(ctx, session, func(b *bbolt.Bucket) error { return b.Put(keyOpening, text) })
+}
+
+// KeepState notes what is to be known of a session to whom serves it.
+func (s *Store) KeepState(ctx context.Context, session string, state []byte) error {
+	return s.update(ctx, session, func(b *bbolt.Bucket) error { return b.Put(keyState, state) })
 }
 
 // Begin notes that a stream was opened for a message.
@@ -212,6 +219,9 @@ func (s *Store) Load(_ context.Context, session string) (o streamable.Opening, s
 		}
 		if err := json.Unmarshal(text, &o); err != nil {
 			return fmt.Errorf("boltevents: opening of a session: %w", err)
+		}
+		if state := b.Get(keyState); state != nil {
+			o.State = append([]byte{}, state...)
 		}
 		kept := map[string]*streamable.KeptStream{}
 		var order []string

@@ -48,14 +48,17 @@ func RunSessions(t *testing.T, open func(t *testing.T) streamable.SessionStore) 
 		t.Errorf("an unknown session: %v", err)
 	}
 	last := streamable.Event{Number: 2, Text: []byte("two"), Last: true}
+	state := opening
+	state.State = []byte("not kept like this")
 	for _, err := range []error{
-		s.Keep(ctx, "s", opening),
+		s.Keep(ctx, "s", state),
 		s.Append(ctx, "s", "0", streamable.Event{Number: 1, Text: []byte("zero")}),
 		s.Begin(ctx, "s", "1", []byte("asked")),
 		s.Append(ctx, "s", "1", streamable.Event{Number: 1, Text: []byte("one")}),
 		s.Append(ctx, "s", "1", last),
 		s.Begin(ctx, "s", "2", []byte("asked too")),
 		s.Append(ctx, "other", "1", last),
+		s.KeepState(ctx, "other", []byte("of another one")),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -78,16 +81,36 @@ func RunSessions(t *testing.T, open func(t *testing.T) streamable.SessionStore) 
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		check(t, s, "s", "1", 1, []streamable.Event{last})
+		if _, _, err := s.Load(ctx, "other"); !errors.Is(err, streamable.ErrUnknown) {
+			t.Errorf("a session with a state that was not kept: %v", err)
+		}
 		if _, _, err := s.Load(ctx, "secret"); !errors.Is(err, streamable.ErrUnknown) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("a session that was not kept: %v", err)
 		}
 	}
-	s = open(t)
+	for _, text := range []string{"first", strings.Repeat("long", 100_000), "", "last"} {
+		if err := s.KeepState(ctx, "s", []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		state.State = []byte(text)
+		for range 2 {
+			got, _, err := s.Load(ctx, "s")
+			if diff := cmp.Diff(state, got); diff != "" || err != nil {
+				t.Errorf("with a state of %d bytes: %v, (-want +got):\n%s", len(text), err, diff)
+			}
+			s = open(t)
+		}
+	}
 	if err := s.Forget(ctx, "s"); err != nil {
 		t.Error(err)
 	}
 	if _, _, err := open(t).Load(ctx, "s"); !errors.Is(err, streamable.ErrUnknown) {
 		t.Errorf("a forgotten session: %v", err)
+	}
+	s = open(t)
+	err := s.Keep(ctx, "s", opening)
+	if got, _, loadErr := s.Load(ctx, "s"); got.State != nil || err != nil || loadErr != nil {
+		t.Errorf("a new session after a forgotten one has state %q, %v, %v", got.State, err, loadErr)
 	}
 }
 

@@ -1,0 +1,148 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+)
+
+// kept is what the connection keeps of a session, if it is a [transport.Keeper]: what the client does not say again
+// when it comes back after a restart of the server.
+type kept struct {
+	Principal     string            `json:"principal,omitempty"` // that has subscribed last
+	Level         mcp.LoggingLevel  `json:"level,omitempty"`     // that the client has set
+	Subscriptions []string          `json:"subscriptions,omitempty"`
+	Elicitations  map[string]string `json:"elicitations,omitempty"` // principals by id
+}
+
+// keep has the connection keep what holds now, unless that has happened, and returns when it is safe. Changes that come
+// while others are being kept are kept together. The error is for the client, which is told that its wish was refused.
+func (p *peer) keep(ctx context.Context) error {
+	if p.keeper == nil {
+		return nil
+	}
+	p.mu.Lock()
+	changes := p.changes
+	p.mu.Unlock()
+	p.keeping.Lock() // over I/O, as the states have to be kept in order
+	defer p.keeping.Unlock()
+	if p.safe >= changes {
+		return nil
+	}
+	state, changes := p.state()
+	text, err := json.Marshal(state)
+	if err == nil {
+		err = p.keeper.Keep(context.WithoutCancel(ctx), text)
+	}
+	switch {
+	case err == nil:
+		p.safe = changes
+		return nil
+	case errors.Is(err, transport.ErrClosed):
+		return nil // with the session ends what there is to keep
+	case errors.Is(err, transport.ErrTooLong):
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the session has no room for more"}
+	}
+	p.s.cfg.Logger.Error("session not kept", "error", err)
+	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the session cannot be kept"}
+}
+
+// keepLater is keep where nobody can be refused any more: what is not kept now is kept with the next change.
+func (p *peer) keepLater(ctx context.Context) {
+	if err := p.keep(ctx); err != nil {
+		p.s.cfg.Logger.Warn("session kept without its last changes", "error", err)
+	}
+}
+
+// state returns what is to be kept, and how many changes are in it.
+func (p *peer) state() (k kept, changes uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	k = kept{Principal: p.principal, Level: p.set, Elicitations: make(map[string]string, len(p.elicitations))}
+	k.Subscriptions = slices.Sorted(maps.Keys(p.subscriptions))
+	for id, e := range p.elicitations {
+		k.Elicitations[id] = e.principal
+	}
+	return k, p.changes
+}
+
+// restore goes on with what a connection has kept, before the session is open.
+func (p *peer) restore(keeper transport.Keeper) {
+	text, ok := keeper.Kept()
+	if !ok {
+		return
+	}
+	p.keeper = keeper
+	if text == nil {
+		return
+	}
+	var k kept
+	if err := json.Unmarshal(text, &k); err != nil {
+		p.s.cfg.Logger.Error("what was kept of a session is lost", "error", err)
+		return
+	}
+	p.setLevel(k.Level)
+	p.mu.Lock()
+	p.principal = k.Principal
+	for _, uri := range k.Subscriptions {
+		p.note(uri)
+	}
+	for id, principal := range k.Elicitations {
+		p.noteElicitation(id, principal)
+	}
+	p.safe = p.changes
+	p.mu.Unlock()
+	if len(k.Subscriptions) > 0 && p.s.cfg.Subscribe != nil {
+		p.telling, p.untold = make(chan struct{}), k.Subscriptions
+	}
+}
+
+// tellAgain tells the author of the subscriptions that were kept.
+func (p *peer) tellAgain() {
+	if p.telling == nil {
+		return
+	}
+	p.mu.Lock()
+	ctx := transport.WithPrincipal(context.Background(), p.principal)
+	p.mu.Unlock()
+	ctx, p.leave = context.WithCancel(ctx)
+	go func() { // ends when the author has been told, or when the session has ended and end waits for it
+		defer close(p.telling)
+		for _, uri := range p.untold {
+			if ctx.Err() != nil {
+				p.unsubscribe(uri)
+			} else if err := p.s.cfg.Subscribe(ctx, newCall(ctx, p), uri); err != nil {
+				p.s.cfg.Logger.Warn("subscription ended at the restart", "uri", uri, "error", err)
+				p.unsubscribe(uri)
+			}
+		}
+		p.untold = nil
+	}()
+}
+
+// told waits until the author knows of the subscriptions that were kept.
+func (p *peer) told(ctx context.Context) error {
+	if p.telling == nil {
+		return nil
+	}
+	select {
+	case <-p.telling:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// stopTelling ends tellAgain.
+func (p *peer) stopTelling() {
+	if p.telling != nil {
+		p.leave()
+		<-p.telling
+	}
+}
