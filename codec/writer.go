@@ -247,7 +247,20 @@ func (w *Writer) Null() { w.buf = append(w.buf, "null"...) }
 func (w *Writer) Bool(b bool) { w.buf = strconv.AppendBool(w.buf, b) }
 
 // Int writes an integer.
-func (w *Writer) Int(v int64) { w.buf = strconv.AppendInt(w.buf, v, 10) }
+func (w *Writer) Int(v int64) {
+	if v < 0 || v >= 1e8 {
+		w.buf = strconv.AppendInt(w.buf, v, 10)
+		return
+	}
+	var digits [8]byte // most integers are small, and strconv is made for all
+	i, n := len(digits)-1, uint32(v)
+	for ; n >= 10; i-- {
+		digits[i] = '0' + byte(n%10)
+		n /= 10
+	}
+	digits[i] = '0' + byte(n)
+	w.buf = append(w.buf, digits[i:]...)
+}
 
 // Float writes the shortest number that is read back as v, in the form that encoding/json uses. It fails with
 // [ErrFloat] if v is infinite or not a number.
@@ -445,17 +458,17 @@ func appendPlain(dst []byte, s string) (out []byte, ok bool) {
 		}
 		return out, true
 	}
-	for i := 0; i+8 < len(s); i += 8 {
-		x := load64(s[i : i+8])
-		binary.LittleEndian.PutUint64(out[n+i:], x)
+	last := load64(s[len(s)-8:])
+	if stop(last) != 0 {
+		return dst, false
+	}
+	binary.LittleEndian.PutUint64(out[len(out)-8:], last)
+	for to := out[n:]; len(s) > 8 && len(to) > 8; s, to = s[8:], to[8:] {
+		x := load64(s[:8])
+		binary.LittleEndian.PutUint64(to, x)
 		if stop(x) != 0 {
 			return dst, false
 		}
-	}
-	x := load64(s[len(s)-8:])
-	binary.LittleEndian.PutUint64(out[len(out)-8:], x)
-	if stop(x) != 0 {
-		return dst, false
 	}
 	return out, true
 }
