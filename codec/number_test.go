@@ -160,6 +160,19 @@ func TestNumbersAgreeWithBigArithmetic(t *testing.T) {
 	}
 }
 
+func TestIntegersOfAllSizesAreWritten(t *testing.T) {
+	list := []int64{math.MinInt64, -1, 0, math.MaxInt64}
+	for v := int64(1); v <= 1e18; v *= 10 {
+		list = append(list, v-1, v, v+1, 7*v)
+	}
+	for _, v := range list {
+		got, err := written(t, func(w *Writer) { w.Int(v) })
+		if want := strconv.FormatInt(v, 10); err != nil || got != want {
+			t.Errorf("got %s, %v; want %s", got, err, want)
+		}
+	}
+}
+
 func TestFloatIsWrittenAsEncodingJSONDoes(t *testing.T) {
 	for _, v := range []float64{
 		0, math.Copysign(0, -1), 1, -1, 0.1, 1e-6, 9.99e-7, 1e-7, 1e-9, 1e-10, 1e20, 1e21, -1e21, 1e100, math.MaxFloat64, 5e-324, math.Pi, 1 << 53,
