@@ -267,6 +267,33 @@ func TestQuestionOfATaskThatEnds(t *testing.T) {
 			t.Errorf("%+v", out)
 		}
 	})
+	// A requestor that waits only when all is over does so in vain.
+	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
+		created := start(t, m, asks(1))
+		over := make(chan bool)
+		p := &peer{answer: func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, error) {
+			<-over
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}}
+		begin := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		outcome := make(chan error, 1)
+		go func() {
+			_, err := m.Result(ctx, "alice", created.TaskID, p)
+			outcome <- err
+		}()
+		synctest.Wait()
+		if _, err := m.Cancel(t.Context(), "alice", created.TaskID, nil); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		close(over)
+		if err := <-outcome; err != nil || time.Since(begin) > 0 {
+			t.Errorf("%v after %v", err, time.Since(begin))
+		}
+	})
 	// A question that the work gives up makes the task work on.
 	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
