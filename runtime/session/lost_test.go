@@ -82,3 +82,49 @@ func TestALostMessageHarmsNothingElse(t *testing.T) {
 		}
 	})
 }
+
+// renewing is a connection that opens the conversation anew when the test says so.
+type renewing struct {
+	transport.Conn
+	opened func(initializeResult []byte)
+}
+
+func (r *renewing) Renewed(opened func(initializeResult []byte)) { r.opened = opened }
+
+// What a server declares counts from the moment that it is said, also if it is said in a later opening.
+func TestALaterOpeningCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, conn := newPeer(t)
+		r := &renewing{Conn: conn}
+		go func() { // ends with the last message
+			p.take()
+			p.send(`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}`)
+			p.take()
+			p.take()
+			p.send(`{"jsonrpc":"2.0","id":2,"result":{}}`)
+		}()
+		s, err := session.Connect(t.Context(), r, &mcp.InitializeRequestParams{ClientInfo: mcp.Implementation{Name: "c", Version: "1"}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		undeclared := func(method string) bool {
+			_, err := s.Call(t.Context(), method, nil)
+			_, is := errors.AsType[*session.CapabilityError](err)
+			return is
+		}
+		if !undeclared("prompts/list") {
+			t.Error("prompts were not declared")
+		}
+		r.opened([]byte(`{"protocolVersion":"2025-11-25","capabilities":{"prompts":{},"tasks":{"requests":{"tools":{"call":{}}}}},"serverInfo":{"name":"s","version":"2"}}`))
+		r.opened([]byte(`{`)) // which says nothing
+		if got := s.Server().ServerInfo.Version; got != "2" {
+			t.Errorf("the server has version %s", got)
+		}
+		if !undeclared("tools/list") || undeclared("prompts/list") || !s.PeerTakesTask("tools/call") {
+			t.Error("what the server declares now does not count")
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
