@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -16,7 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
-	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
+	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
 // host is a client that answers questions to its model.
@@ -54,12 +52,12 @@ func (h *host) LoggingMessage(_ context.Context, p *mcp.LoggingMessageNotificati
 
 func TestOurClientWithTheirServer(t *testing.T) {
 	needSDK(t)
-	p, err := stdio.Start(stdio.Command{Path: "node", Args: []string{filepath.Join("typescript", "server.mjs")}, Stderr: os.Stderr})
-	if err != nil {
-		t.Fatal(err)
-	}
+	overEach(t, "server.mjs", ourClientWithTheirServer)
+}
+
+func ourClientWithTheirServer(t *testing.T, conn transport.Conn) {
 	h := &host{log: make(chan string, 10), cancelled: make(chan error, 1)}
-	s, err := session.Connect(t.Context(), p, &mcp.InitializeRequestParams{
+	s, err := session.Connect(t.Context(), conn, &mcp.InitializeRequestParams{
 		Capabilities: mcp.ClientCapabilities{Sampling: &mcp.ClientCapabilitiesSampling{}},
 		ClientInfo:   mcp.Implementation{Name: "mcpwire", Version: "1"},
 	}, &session.Config{ProgressInterval: -1, Handler: session.ClientHandler(h, h)})

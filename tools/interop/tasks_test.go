@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +20,6 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 	"github.com/mcpwire/mcpwire/runtime/transport"
-	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 )
 
 // serveTasks serves tools like those of typescript/tasks-server.mjs.
@@ -123,7 +120,8 @@ func TestTheirClientWithOurTasks(t *testing.T) {
 // user is a client that answers questions to its user and its model.
 type user struct {
 	mcp.UnimplementedClientHandler
-	asked chan string // the task that each question belongs to
+	asked    chan string   // the task that each question belongs to
+	reported chan struct{} // closed when all progress is here, which may take another way than the question
 }
 
 func (u *user) Elicit(ctx context.Context, p mcp.ElicitRequestParams) (mcp.ElicitOutcome, error) {
@@ -133,6 +131,11 @@ func (u *user) Elicit(ctx context.Context, p mcp.ElicitRequestParams) (mcp.Elici
 		return nil, err
 	}
 	u.asked <- meta.RelatedTask.TaskID
+	select {
+	case <-u.reported:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 	return &mcp.ElicitResult{Action: mcp.ElicitResultActionAccept, Content: map[string]mcp.ElicitResultContentValue{
 		"colour": &mcp.ElicitResultContentValueScalar{Value: codec.StringScalar("blue")},
 	}}, nil
@@ -144,11 +147,11 @@ func (u *user) CreateMessage(context.Context, *mcp.CreateMessageRequestParams) (
 
 func TestOurClientWithTheirTasks(t *testing.T) {
 	needSDK(t)
-	p, err := stdio.Start(stdio.Command{Path: "node", Args: []string{filepath.Join("typescript", "tasks-server.mjs")}, Stderr: os.Stderr})
-	if err != nil {
-		t.Fatal(err)
-	}
-	u := &user{asked: make(chan string, 1)}
+	overEach(t, "tasks-server.mjs", ourClientWithTheirTasks)
+}
+
+func ourClientWithTheirTasks(t *testing.T, conn transport.Conn) {
+	u := &user{asked: make(chan string, 1), reported: make(chan struct{})}
 	cfg := &session.Config{ProgressInterval: -1, Handler: session.ClientHandler(u, nil)}
 	tasks := requestor.Attach(cfg)
 	manager, err := task.New(t.Context(), task.Config{Store: memory.New(), PollInterval: 50 * time.Millisecond})
@@ -157,7 +160,7 @@ func TestOurClientWithTheirTasks(t *testing.T) {
 	}
 	defer manager.Close(context.Background())
 	receiver.Attach(cfg, receiver.Options{Manager: manager})
-	s, err := session.Connect(t.Context(), p, &mcp.InitializeRequestParams{
+	s, err := session.Connect(t.Context(), conn, &mcp.InitializeRequestParams{
 		Capabilities: mcp.ClientCapabilities{
 			Elicitation: &mcp.ClientCapabilitiesElicitation{Form: json.RawMessage(`{}`)},
 			Sampling:    &mcp.ClientCapabilitiesSampling{},
@@ -187,7 +190,9 @@ func TestOurClientWithTheirTasks(t *testing.T) {
 	go func() { // ends with the task
 		var got []float64
 		for p := range job.Progress(t.Context()) {
-			got = append(got, p.Value)
+			if got = append(got, p.Value); len(got) == 2 {
+				close(u.reported)
+			}
 		}
 		progress <- got
 	}()

@@ -13,12 +13,34 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// serveTypeScript starts the server over HTTP, and returns its port and what ends it.
-func serveTypeScript(t *testing.T, port string) (at string, stop func()) {
+// overEach runs a test of our client with one of their servers, over standard input and output and over HTTP.
+func overEach(t *testing.T, script string, test func(*testing.T, transport.Conn)) {
+	t.Run("stdio", func(t *testing.T) {
+		p, err := stdio.Start(stdio.Command{Path: "node", Args: []string{filepath.Join("typescript", script)}, Stderr: os.Stderr})
+		if err != nil {
+			t.Fatal(err)
+		}
+		test(t, p)
+	})
+	t.Run("HTTP", func(t *testing.T) {
+		port, _ := serveTypeScript(t, script, "0")
+		c, err := streamable.Dial("http://127.0.0.1:"+port, streamable.ClientOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		test(t, c)
+	})
+}
+
+// serveTypeScript starts a server over HTTP, and returns its port and what ends it.
+func serveTypeScript(t *testing.T, script, port string) (at string, stop func()) {
 	t.Helper()
-	cmd := exec.Command("node", filepath.Join("typescript", "http-server.mjs"), port)
+	cmd := exec.Command("node", filepath.Join("typescript", script), port)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -44,7 +66,7 @@ func TestOurClientWithTheirServerThatIsRestarted(t *testing.T) {
 	needSDK(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	port, stop := serveTypeScript(t, "0")
+	port, stop := serveTypeScript(t, "server.mjs", "0")
 	renewed := make(chan bool, 10)
 	var o client.Options
 	o.HTTP.RetryDelay = time.Millisecond
@@ -65,7 +87,7 @@ func TestOurClientWithTheirServerThatIsRestarted(t *testing.T) {
 		t.Fatalf("got %s, %v", got, err)
 	}
 	stop()
-	serveTypeScript(t, port)
+	serveTypeScript(t, "server.mjs", port)
 	got, err := echo()
 	for err != nil && ctx.Err() == nil { // what goes out on a connection to the first server is lost
 		got, err = echo()

@@ -1,5 +1,5 @@
-// A client on the official SDK. Its arguments are the command that starts the server, or its URL. It prints what it has seen, one
-// line each, and ends with "done".
+// A client on the official SDK. Its arguments are the command that starts the server, or its URL. It prints what it has
+// seen, one line each, and ends with "done".
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';

@@ -1,7 +1,7 @@
-// A server on the official SDK, over standard input and output.
+// A server on the official SDK.
 import { Server } from '@modelcontextprotocol/sdk/server/index.js';
-import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js';
 import { CallToolRequestSchema, CreateMessageResultSchema, ErrorCode, McpError } from '@modelcontextprotocol/sdk/types.js';
+import { connect } from './connect.mjs';
 
 const server = new Server(
   { name: 'typescript', version: '1' },
@@ -61,4 +61,4 @@ const tools = {
 
 server.setRequestHandler(CallToolRequestSchema, (request, extra) => tools[request.params.name](request.params.arguments, extra));
 
-await server.connect(new StdioServerTransport());
+await connect(server);

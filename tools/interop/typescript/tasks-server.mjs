@@ -1,8 +1,8 @@
 // A server on the official SDK that runs its tools as tasks, and asks its client for one.
 import { Server } from '@modelcontextprotocol/sdk/server/index.js';
-import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js';
 import { InMemoryTaskMessageQueue, InMemoryTaskStore } from '@modelcontextprotocol/sdk/experimental/tasks/stores/in-memory.js';
 import { CallToolRequestSchema, ElicitResultSchema } from '@modelcontextprotocol/sdk/types.js';
+import { connect } from './connect.mjs';
 
 const server = new Server(
   { name: 'typescript', version: '1' },
@@ -16,10 +16,11 @@ const server = new Server(
 const text = (text) => ({ content: [{ type: 'text', text }] });
 
 const tools = {
-  // job reports 1 and 2, asks for a colour, and answers with it.
+  // job reports 1 and 2, asks for a colour, and answers with it. Over HTTP the SDK has no way to send along with the
+  // request once that was answered, so what is reported goes out by itself.
   job: async (taskId, extra) => {
     for (let progress = 1; progress <= 2; progress++) {
-      await extra.sendNotification({
+      await server.notification({
         method: 'notifications/progress',
         params: {
           progressToken: extra._meta.progressToken, progress, total: 2,
@@ -64,4 +65,4 @@ server.setRequestHandler(CallToolRequestSchema, async (request, extra) => {
   return { task };
 });
 
-await server.connect(new StdioServerTransport());
+await connect(server);
