@@ -30,7 +30,7 @@ import (
 )
 
 func main() {
-	if err := run(context.Background(), os.Args[1:], os.Stdout); err != nil {
+	if err := run(context.Background(), os.Args[1:], os.Stdout); err != nil && err != flag.ErrHelp {
 		fmt.Fprintln(os.Stderr, "idle:", err)
 		os.Exit(1)
 	}
