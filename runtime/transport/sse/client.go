@@ -393,7 +393,7 @@ func (c *Client) Write(ctx context.Context, m transport.Message) error {
 		defer close(w.over)
 		w.err = c.send(ctx, w)
 	}()
-	if m.Answer {
+	if w.bound {
 		return nil
 	}
 	out := w.out
@@ -415,7 +415,7 @@ type writing struct {
 	text   []byte
 	id     jsonrpc.ID    // of a request
 	notice bool          // it is neither a request nor an answer
-	bound  bool          // it means something to one line alone
+	bound  bool          // it is an answer, which means something to one line alone
 	line   *line         // that one, nil if it is gone
 	once   sync.Once     // closes out
 	out    chan struct{} // closed when it has gone out
@@ -443,6 +443,8 @@ func (c *Client) look(m transport.Message, w *writing) {
 		if envelope.Method == "notifications/initialized" {
 			c.ready = m.Text
 		}
+	case jsonrpc.KindResponse, jsonrpc.KindErrorResponse: // of who hands on what others have said
+		m.Answer, m.For = true, envelope.ID
 	case jsonrpc.KindInvalid:
 		w.notice = !m.Answer
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -157,6 +158,52 @@ func TestClientOpensANewSessionWhenItsStreamBreaks(t *testing.T) {
 	}
 	if n := len(s.asked); n != 1 {
 		t.Errorf("the tool was called %d times", n)
+	}
+}
+
+// Who hands on messages does not say which are answers: what was answered is not taken back all the same.
+func TestClientKnowsAnAnswerByItself(t *testing.T) {
+	s := openShop(t)
+	renewed := make(chan bool, 1)
+	c := dial(t, s.url, httpclient.Options{RetryDelay: time.Millisecond, Renewed: func(json.RawMessage) { renewed <- true }})
+	write := func(text string) {
+		t.Helper()
+		if err := c.Write(t.Context(), transport.Message{Text: []byte(text)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func() (m jsonrpc.Message) {
+		t.Helper()
+		text, err := c.Read()
+		if err == nil {
+			m, err = jsonrpc.Parse(text.Text)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	write(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{"roots":{}},"clientInfo":{"name":"c","version":"1"}}}`)
+	read()
+	write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	there := <-s.sessions
+	if err := there.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan error, 1)
+	go func() {
+		_, err := there.Call(t.Context(), "roots/list", nil)
+		answered <- err
+	}()
+	write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"roots":[]}}`, read().ID))
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
+	there.Close()
+	<-renewed
+	write(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
+	if m := read(); m.Kind != jsonrpc.KindResponse {
+		t.Errorf("got %+v", m)
 	}
 }
 
