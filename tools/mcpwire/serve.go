@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/session"
@@ -47,6 +49,8 @@ Example:
 					return err
 				}
 				defer store.Close()
+				ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM) // what is being served is answered
+				defer stop()
 				service, err := newService(ctx, store, *address != "")
 				if err != nil {
 					return err

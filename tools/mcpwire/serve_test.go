@@ -9,7 +9,9 @@ import (
 	"net/url"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -40,6 +42,24 @@ func TestServe(t *testing.T) {
 			t.Fatal(err)
 		}
 		useEverything(t, c)
+	})
+	t.Run("terminated", func(t *testing.T) {
+		if runtime.GOOS == "windows" {
+			t.Skip("there are no signals")
+		}
+		cmd := exec.Command(binary, "serve", "-http", "localhost:0")
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		line(t, out)
+		cmd.Process.Signal(syscall.SIGTERM)
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("the server ends with %v", err)
+		}
 	})
 }
 
