@@ -2,6 +2,8 @@ package session_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -96,7 +98,8 @@ func (p *peer) talk(script string) {
 	check()
 }
 
-// canonical is a message with its members sorted, and without the message of an error.
+// canonical returns a message with its members sorted, and without the message of an error. The answers of a batch,
+// which may come in any order, are sorted too.
 func (p *peer) canonical(text string) string {
 	p.t.Helper()
 	var v any
@@ -115,6 +118,9 @@ func (p *peer) canonical(text string) string {
 			}
 			delete(e, "message")
 		}
+	}
+	if ok {
+		slices.SortFunc(list, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 	}
 	sorted, err := json.Marshal(v)
 	if err != nil {
