@@ -286,12 +286,15 @@ func FuzzNumber(f *testing.F) {
 }
 
 // FuzzString checks the scanner, which looks at eight bytes at a time, against one that does not, and that what
-// is written is read back.
+// is written is read back. The Reader decodes escapes into a buffer of the given capacity.
 func FuzzString(f *testing.F) {
-	for _, c := range hostile.All(hostile.Texts()) {
-		f.Add(c.Text)
+	for i, c := range hostile.All(hostile.Texts()) {
+		f.Add(c.Text, uint16(i))
 	}
-	f.Fuzz(func(t *testing.T, s string) {
+	for i, shape := range escapeShapes {
+		f.Add(shape+strings.Repeat(" word"+shape, 20), uint16(i))
+	}
+	f.Fuzz(func(t *testing.T, s string, capacity uint16) {
 		for _, text := range []string{s, `"` + s, `"` + s + `"`, `"12345` + s + `6789"`} {
 			if text == "" || text[0] != '"' {
 				continue
@@ -305,6 +308,7 @@ func FuzzString(f *testing.F) {
 				continue
 			}
 			r := NewReader([]byte(text[:end]))
+			r.scratch = make([]byte, 0, capacity%512)
 			var theirs string
 			if got := r.Text(); json.Unmarshal([]byte(text[:end]), &theirs) != nil || got != theirs {
 				t.Fatalf("%q: got %q, by encoding/json %q", text, got, theirs)

@@ -217,7 +217,8 @@ func decodeContent(dst, data []byte, i int) (out []byte, end int, beyond bool, e
 	n := len(dst)   // how much of out is text
 	out = dst[:cap(dst)]
 	for {
-		if n+utf8.UTFMax+8 > len(out) {
+		// The loop below stops where less than a word of room is left. A character must fit behind what it wrote.
+		if n+8+utf8.UTFMax > len(out) {
 			more := make([]byte, min(2*len(out)+1024, n+len(data)-i+16))
 			copy(more, out[:n])
 			out = more
@@ -246,8 +247,8 @@ func decodeContent(dst, data []byte, i int) (out []byte, end int, beyond bool, e
 		switch {
 		case i >= len(data):
 			return out[:n], i, seen&highs != 0, ErrEOF
-		case n == len(out):
-			continue
+		case n+utf8.UTFMax > len(out):
+			continue // to make room
 		}
 		switch c := data[i]; {
 		case c == '"':
@@ -269,7 +270,7 @@ func decodeContent(dst, data []byte, i int) (out []byte, end int, beyond bool, e
 				return out[:n], end, seen&highs != 0, err
 			}
 			i = end
-			n = len(utf8.AppendRune(out[:n], r))
+			n += utf8.EncodeRune(out[n:], r)
 		}
 	}
 }
