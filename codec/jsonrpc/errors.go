@@ -28,6 +28,9 @@ type Error struct {
 
 // Error gives code and message.
 func (e *Error) Error() string {
+	if e == nil {
+		return "jsonrpc: error is nil"
+	}
 	return "jsonrpc: " + e.Message + " (code " + strconv.FormatInt(e.Code, 10) + ")"
 }
 
@@ -61,12 +64,15 @@ var (
 
 // CodeOf returns the error code to answer with because of err: that of an [*Error] itself; that of the rule an
 // invalid message breaks; what [codec.Code] says of an error from reading; [CodeInternalError] for any other
-// error, and 0 for nil.
+// error, such as a nil *Error; and 0 for nil.
 func CodeOf(err error) int64 {
 	if err == nil {
 		return 0
 	}
 	if e, ok := errors.AsType[*Error](err); ok {
+		if e == nil {
+			return CodeInternalError
+		}
 		return e.Code
 	}
 	code := int64(codec.Code(err))

@@ -311,6 +311,8 @@ func TestCodeOfEveryError(t *testing.T) {
 		{nil, 0},
 		{&Error{Code: -32002}, -32002},
 		{fmt.Errorf("wrapped: %w", &Error{Code: 5}), 5},
+		{(*Error)(nil), CodeInternalError},
+		{fmt.Errorf("wrapped: %w", (*Error)(nil)), CodeInternalError},
 		{ErrVersion, CodeInvalidRequest},
 		{fmt.Errorf("wrapped: %w", ErrPositional), CodeInvalidParams},
 		{codec.Valid([]byte(`{`)), CodeParseError},

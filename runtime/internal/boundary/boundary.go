@@ -1,0 +1,145 @@
+// Package boundary calls code that is not this library's: handlers, callbacks, hooks, middleware, stores, and the
+// Error, String, EncodeJSON and MarshalJSON methods of users' types. No such code runs outside of it in a goroutine
+// of the library, where a panic would end the process.
+//
+// A function that calls such code defers [Catch] with its named error result:
+//
+//	func (s *Session) handle(ctx context.Context, req *Request) (result codec.Encoder, err error) {
+//		defer boundary.Catch(&err)
+//		return s.handler(ctx, req)
+//	}
+//
+// It costs no allocation. [Run] does the same for a function literal. Encode with [Marshal], and turn the error of a
+// handler into what the peer gets with [WireError]: both cover the methods that they call.
+//
+// A panic becomes a [*Panic], with which the request, task or call that the code ran for fails. The caller logs it with
+// [Report]. Catch does not return from [runtime.Goexit], which ends the goroutine: a function whose work must be
+// finished all the same does that in a deferred function of its own.
+package boundary
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+)
+
+// Panic is what a panic becomes. Its text is for this side alone; [WireError] does not send it.
+type Panic struct {
+	Value any    // what panic was called with
+	Stack []byte // of the goroutine that panicked
+}
+
+// Error returns the value that panic was called with.
+func (p *Panic) Error() string { return fmt.Sprintf("panic: %v", p.Value) } // fmt survives a method that panics
+
+// ErrGoexit stands for the outcome of code that has called [runtime.Goexit].
+var ErrGoexit = errors.New("the handler called runtime.Goexit")
+
+// Catch turns a panic into a [*Panic] in *err. It is deferred, by itself.
+func Catch(err *error) {
+	if v := recover(); v != nil {
+		*err = &Panic{v, debug.Stack()}
+	}
+}
+
+// Run calls f, and returns its error or the [*Panic] that it has become.
+func Run(f func() error) (err error) {
+	defer Catch(&err)
+	return f()
+}
+
+// Marshal returns v as JSON text. A panic of its methods is an error.
+func Marshal(v codec.Encoder) (text []byte, err error) {
+	defer Catch(&err)
+	return codec.Marshal(v)
+}
+
+// Report logs event with the panic's value and stack if err is a [*Panic] or [ErrGoexit], and reports whether it is.
+func Report(log *slog.Logger, event string, err error, attrs ...any) bool {
+	p, ok := err.(*Panic)
+	switch {
+	case ok:
+		log.Error(event, append(attrs, "panic", fmt.Sprint(p.Value), "stack", string(p.Stack))...)
+	case err == ErrGoexit:
+		log.Error(event, append(attrs, "error", err)...)
+	}
+	return ok || err == ErrGoexit
+}
+
+// maxErrorText is how many bytes of an error's text go to the peer, unless it is a [*jsonrpc.Error].
+const maxErrorText = 16 << 10
+
+// WireError returns what the peer gets because of err, which is not nil: the [*jsonrpc.Error] in its chain, or one with
+// the code and the text of err. A panic, here or before, and a nil *jsonrpc.Error are internal errors. The message is
+// valid UTF-8.
+func WireError(err error) (e *jsonrpc.Error) {
+	defer func() {
+		if recover() != nil { // in a method of err
+			e = internal("the error has no text")
+		}
+	}()
+	if _, ok := err.(*Panic); ok || err == ErrGoexit {
+		return internal("the handler panicked")
+	}
+	if found, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		if found == nil {
+			return internal("the handler failed with a nil error")
+		}
+		if valid := strings.ToValidUTF8(found.Message, "\uFFFD"); valid != found.Message {
+			copied := *found
+			copied.Message = valid
+			return &copied
+		}
+		return found
+	}
+	return &jsonrpc.Error{Code: jsonrpc.CodeOf(err), Message: Text(err.Error(), maxErrorText)}
+}
+
+func internal(cause string) *jsonrpc.Error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: " + cause}
+}
+
+// ErrorText returns the text of err, which may be nil, as valid UTF-8 of bounded length.
+func ErrorText(err error) (text string) {
+	if err == nil {
+		return ""
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			text = fmt.Sprintf("%T without a text: panic: %v", err, v)
+		}
+	}()
+	return Text(err.Error(), maxErrorText)
+}
+
+// Text returns text as valid UTF-8, cut after max bytes and with an ellipsis behind it if it is longer. It is for text
+// that comes from elsewhere and is kept or sent.
+func Text(text string, max int) string {
+	cut := len(text) > max
+	if cut {
+		text = prefix(text, max)
+	}
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if len(text) > max { // replacements are longer
+		text, cut = prefix(text, max), true
+	}
+	if cut {
+		text += "…"
+	}
+	return text
+}
+
+// prefix returns at most max bytes of a longer text, which end between characters if it is valid UTF-8.
+func prefix(text string, max int) string {
+	cut := max
+	for cut > 0 && cut > max-utf8.UTFMax && !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut]
+}
