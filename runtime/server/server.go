@@ -169,6 +169,7 @@ func (s *Server) Serve(conn transport.Conn) (*session.Session, error) {
 		return session.Serve(conn, hello, cfg)
 	})
 	if err != nil {
+		suspend(conn) // another process may serve it
 		conn.Close()
 	}
 	return opened, err
@@ -199,6 +200,7 @@ func (s *Server) openFor(p *peer, start func(*mcp.InitializeResult, *session.Con
 	closed := s.closed
 	s.mu.Unlock()
 	if closed { // meanwhile, without this session
+		suspend(p.keeper)
 		opened.Stop()
 	}
 	opened.AfterDone(func() {
@@ -232,12 +234,21 @@ func (s *Server) Run(ctx context.Context, conn transport.Conn) error {
 // shutdownGrace is how long calls may go on when the context of Run has ended.
 const shutdownGrace = 5 * time.Second
 
-// Close ends all sessions at once and waits for their handlers. It must not be called by one.
+// suspend makes a connection keep its session when it is closed, so that another process can resume it.
+func suspend(conn transport.Conn) {
+	if c, ok := conn.(transport.Suspender); ok {
+		c.Suspend()
+	}
+}
+
+// Close ends all sessions at once and waits for their handlers. A connection that can keep its session for another
+// process does so, see [transport.Suspender]. Close must not be called by a handler.
 func (s *Server) Close() error {
 	return s.endAll(func(open *session.Session) error { return open.Close() })
 }
 
-// Shutdown ends all sessions in order, see [session.Session.Shutdown], and waits for their handlers.
+// Shutdown ends all sessions in order, see [session.Session.Shutdown], and waits for their handlers. Connections keep
+// sessions as with Close.
 func (s *Server) Shutdown(ctx context.Context) error {
 	return s.endAll(func(open *session.Session) error { return open.Shutdown(ctx) })
 }
@@ -250,6 +261,9 @@ func (s *Server) endAll(end func(*session.Session) error) error {
 	}
 	clear(s.timers)
 	s.mu.Unlock()
+	for _, p := range s.everyPeer() {
+		suspend(p.keeper)
+	}
 	var group sync.WaitGroup
 	var mu sync.Mutex
 	var failed error

@@ -206,6 +206,10 @@ func (s *Session) send(ctx context.Context, call *Call) (json.RawMessage, error)
 		s.unregister(id)
 		return nil, err
 	}
+	if inside && related.state != nil {
+		related.state.asking.Add(1)
+		defer related.state.asking.Add(-1)
+	}
 	got, err := s.await(ctx, call, start, p, tracker.tracker)
 	if err != nil {
 		return nil, s.giveUp(ctx, call, id, p, err)

@@ -26,6 +26,7 @@ type serving struct {
 	over     bool   // it was answered, or shall not be
 	kept     bool   // cancellation is ignored
 	reporter atomic.Pointer[Reporter]
+	asking   atomic.Int32    // requests to the peer that its handler waits for
 	opened   <-chan struct{} // if it came while initialize was being answered: closed when that was
 }
 

@@ -117,6 +117,9 @@ func newSession(conn transport.Conn, role Role, cfg *Config) *Session {
 
 // start starts the session's goroutines; they end when it does.
 func (s *Session) start() {
+	if c, ok := s.conn.(transport.Owned); ok {
+		c.Own(owner{s})
+	}
 	if p, ok := s.conn.(transport.Pusher); !ok || !p.Push(s.conn, s.pushed) {
 		s.work.Add(1)
 		go s.read()

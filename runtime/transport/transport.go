@@ -109,6 +109,38 @@ type Renewer interface {
 	Renewed(opened func(initializeResult []byte))
 }
 
+// Owned is a [Conn] that asks something of the session that owns it, as the connections of an HTTP server do.
+type Owned interface {
+	Conn
+
+	// Own tells the connection who owns it. The owner calls it once, before Push and the first Read.
+	Own(Owner)
+}
+
+// Owner is what an [Owned] connection may ask of the session that owns it. Its methods may be called by many goroutines,
+// and call no method of the connection before they return, but for Shutdown, which closes it.
+type Owner interface {
+	// Speaks reports whether the session speaks a revision.
+	Speaks(mcp.Revision) bool
+
+	// AwaitsPeer reports whether every request of the peer that is being served waits for an answer of the peer, such
+	// as that of an elicitation. It returns true if none is being served.
+	AwaitsPeer() bool
+
+	// Shutdown ends the session in order: it takes no further requests, answers those that are being served, and closes
+	// the connection. When ctx ends first, it answers the rest with an error and returns the cause of ctx.
+	Shutdown(ctx context.Context) error
+}
+
+// Suspender is a [Conn] whose conversation can be resumed over another connection, see [Resumed].
+type Suspender interface {
+	Conn
+
+	// Suspend makes Close keep the conversation, so that another process can resume it, where the transport has a place
+	// to keep it. The peer may try again later. A server that shuts down calls it before Close.
+	Suspend()
+}
+
 // Message is a message on its way through a transport.
 type Message struct {
 	// Text is the message as JSON. It belongs to whom the message is given: neither side changes it afterwards.

@@ -1,6 +1,7 @@
 package streamable_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -58,8 +60,10 @@ func restart(t *testing.T, path string, orderly bool) {
 	}
 	waiting.body.Close()
 	if orderly {
-		if err := s.handler.Shutdown(soon(t)); err != nil {
-			t.Error(err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := s.handler.Shutdown(ctx); err != context.DeadlineExceeded {
+			t.Errorf("shut down with a call that does not end: %v", err)
 		}
 	}
 	store.Close() // nothing is kept any more

@@ -4,11 +4,11 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"io"
 	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -168,8 +168,9 @@ type Handler struct {
 	conns    map[*serverConn]struct{} // those of sessions, and the others
 	loading  map[string]chan struct{} // sessions that are taken from the store; closed when done
 	sweep    *time.Timer              // looks for idle sessions; nil while there is none
-	draining bool
-	empty    chan struct{} // closed when draining and no conn is left
+	empty    chan struct{}            // closed when draining and no conn is left
+
+	draining atomic.Bool // set with mu held
 }
 
 // NewHandler returns a Handler that calls open for every conversation, with the request that began it. Open hands the
@@ -213,24 +214,31 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Shutdown ends the handler in order: it takes no further sessions and requests, lets the sessions finish what they
-// are at, as the standard input of a process does by ending, and returns when they are gone. Sessions in a
-// [SessionStore] are kept. When ctx ends first, it does what Close does, and returns the cause of ctx.
+// Shutdown ends the handler in order: it refuses further sessions and requests with status 503, lets the sessions answer
+// the requests that are being served, for which clients may still be asked, and returns when all sessions have ended.
+// Sessions in a [SessionStore] are kept. When ctx ends first, Shutdown answers the remaining requests with an error, does
+// what Close does, and returns the cause of ctx. A session that is not that of package session has its own grace period.
 func (h *Handler) Shutdown(ctx context.Context) error {
 	for _, c := range h.drain() {
-		c.in.Close(io.EOF)
+		go c.shutdown(ctx) // ends with the session, which ends soon after ctx unless a handler ignores its context
 	}
 	select {
 	case <-h.empty:
 		return nil
 	case <-ctx.Done():
-		h.Close()
-		return context.Cause(ctx)
 	}
+	flush := time.NewTimer(h.o.FlushTimeout) // for the sessions to answer what they give up
+	defer flush.Stop()
+	select {
+	case <-h.empty:
+	case <-flush.C:
+		h.Close()
+	}
+	return context.Cause(ctx)
 }
 
 // Close ends the handler at once, with all sessions, and waits until their connections are closed; the sessions in a
-// [SessionStore] are kept. It never fails.
+// [SessionStore] are kept. Requests are refused with status 503 from then on. It never fails.
 func (h *Handler) Close() error {
 	var wait sync.WaitGroup
 	for _, c := range h.drain() {
@@ -245,8 +253,7 @@ func (h *Handler) Close() error {
 func (h *Handler) drain() []*serverConn {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.draining {
-		h.draining = true
+	if !h.draining.Swap(true) {
 		if h.sweep != nil {
 			h.sweep.Stop()
 		}
@@ -264,6 +271,7 @@ func (h *Handler) drain() []*serverConn {
 // Why there is no connection.
 var (
 	errDraining = errors.New("the server is shutting down")
+	errStore    = errors.New("the session cannot be loaded")
 	errTooMany  = errors.New("too many sessions")
 	errID       = errors.New("no session id could be made")
 )
@@ -276,7 +284,7 @@ func (h *Handler) newConn(r *http.Request, id, principal string, setup func(*ser
 	}
 	h.mu.Lock()
 	switch {
-	case h.draining:
+	case h.draining.Load():
 		h.mu.Unlock()
 		return nil, errDraining
 	case len(h.conns) >= h.o.MaxSessions:
@@ -305,18 +313,10 @@ func (h *Handler) remove(c *serverConn) {
 	}
 	if _, ok := h.conns[c]; ok {
 		delete(h.conns, c)
-		if h.draining && len(h.conns) == 0 {
+		if h.draining.Load() && len(h.conns) == 0 {
 			close(h.empty)
 		}
 	}
-}
-
-// keepsSessions reports whether sessions that end are to be kept, for another process.
-func (h *Handler) keepsSessions() bool {
-	_, ok := h.o.Store.(SessionStore)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return ok && h.draining
 }
 
 // newSession returns a connection with a new session id.
@@ -329,21 +329,29 @@ func (h *Handler) newSession(r *http.Request, principal string) (*serverConn, er
 	return h.newConn(r, id, principal, nil)
 }
 
-// find returns the connection of a session, or nil if there is none for that principal.
-func (h *Handler) find(ctx context.Context, r *http.Request, id, principal string) *serverConn {
+// find returns the connection of a session. It fails with ErrUnknown if the principal has no such session, and with
+// errDraining instead if it may have one in the store.
+func (h *Handler) find(ctx context.Context, r *http.Request, id, principal string) (*serverConn, error) {
 	if len(id) > maxID {
-		return nil
+		return nil, ErrUnknown
 	}
 	h.mu.Lock()
-	c, draining := h.sessions[id], h.draining
+	c := h.sessions[id]
 	h.mu.Unlock()
+	draining := h.draining.Load()
+	var err error
 	if store, ok := h.o.Store.(SessionStore); c == nil && ok && !draining {
-		c = h.load(ctx, r, store, id, principal)
+		c, err = h.load(ctx, r, store, id, principal)
 	}
-	if c == nil || c.principal != principal {
-		return nil
+	switch {
+	case err != nil:
+		return nil, err
+	case c != nil && c.principal == principal:
+		return c, nil
+	case draining:
+		return nil, errDraining
 	}
-	return c
+	return nil, ErrUnknown
 }
 
 // logged is the attribute of a log line about a session, whose id is a secret.

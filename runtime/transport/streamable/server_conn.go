@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -37,6 +38,9 @@ type serverConn struct {
 	resumed    bool         // it was opened before
 	state      []byte       // that was kept then, until its owner has it
 	over       bool
+	suspended  bool                     // its owner goes away without ending the session
+	deleted    bool                     // its client has ended the session
+	owner      transport.Owner          // nil if the owner is not known
 	streams    map[string]*serverStream // that may still get something
 	calls      map[jsonrpc.ID]*serverStream
 	nextStream uint64
@@ -65,6 +69,49 @@ func newServerConn(h *Handler, id, principal string) *serverConn {
 	}
 	c.close = sync.OnceValue(c.shut)
 	return c
+}
+
+// Own is [transport.Owned].
+func (c *serverConn) Own(owner transport.Owner) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.owner = owner
+}
+
+// Suspend is [transport.Suspender].
+func (c *serverConn) Suspend() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.suspended = true
+}
+
+// ownedBy returns the owner, or nil if that is not known.
+func (c *serverConn) ownedBy() transport.Owner {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.owner
+}
+
+// speaks reports whether the owner of the connection speaks a revision, as far as that is known.
+func (c *serverConn) speaks(revision mcp.Revision) bool {
+	owner := c.ownedBy()
+	return owner == nil || owner.Speaks(revision)
+}
+
+// shutdown ends the conversation in order.
+func (c *serverConn) shutdown(ctx context.Context) {
+	if owner := c.ownedBy(); owner != nil {
+		owner.Shutdown(ctx) // its error is that of Close, or the cause of ctx
+		return
+	}
+	c.in.Close(io.EOF)
+}
+
+// end closes the connection and logs why its session was not forgotten.
+func (c *serverConn) end() {
+	if err := c.Close(); err != nil {
+		c.h.o.Logger.Error("session not forgotten", logged(c.id), "error", err)
+	}
 }
 
 // Read returns the next message that was posted.
@@ -186,10 +233,34 @@ func (c *serverConn) shut() error {
 	c.settle()
 	c.in.Wait()
 	defer c.h.remove(c) // not before it is forgotten, or it could be loaded again
-	if c.id == "" || c.h.keepsSessions() {
+	if c.id == "" || c.outlives() {
 		return nil
 	}
 	return c.h.o.Store.Forget(context.Background(), c.id)
+}
+
+// outlives reports whether a session that is over stays in the store, for another process.
+func (c *serverConn) outlives() bool {
+	c.mu.Lock()
+	suspended, deleted := c.suspended, c.deleted
+	c.mu.Unlock()
+	_, ok := c.h.o.Store.(SessionStore)
+	return ok && !deleted && (suspended || c.h.draining.Load())
+}
+
+// because returns why a request was not taken, where err is why its message was not: errDraining if the session is over
+// because the server shuts down.
+func (c *serverConn) because(err error) error {
+	if !errors.Is(err, transport.ErrClosed) && !errors.Is(err, io.EOF) {
+		return err
+	}
+	c.mu.Lock()
+	goesOn := c.suspended || c.revision == "" // or its owner has not taken it: the server takes no sessions any more
+	c.mu.Unlock()
+	if goesOn || c.id == "" || c.h.draining.Load() {
+		return errDraining
+	}
+	return err
 }
 
 // settle waits until no event is being added any more, and no state kept.
@@ -210,7 +281,8 @@ func (st *serverStream) settle() {
 	defer st.order.Unlock()
 }
 
-// enter notes that an HTTP exchange begins, unless there are too many or the connection is over.
+// enter notes that an HTTP exchange begins that may hold a stream. It fails if there are too many or the connection is
+// over.
 func (c *serverConn) enter() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -235,11 +307,14 @@ func (c *serverConn) leave() {
 	}
 }
 
-// idleSince returns since when nothing has happened; ok is false if something is happening.
+// idleSince returns since when nothing has happened; ok is false if something is happening. A handler that waits for an
+// answer of a client that has no connection does not count: the client may never come back.
 func (c *serverConn) idleSince() (t time.Time, ok bool) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.used, c.exchanges == 0 && len(c.calls) == 0
+	t, owner := c.used, c.owner
+	free, serving := c.exchanges == 0, len(c.calls) > 0
+	c.mu.Unlock()
+	return t, free && (!serving || owner != nil && owner.AwaitsPeer())
 }
 
 // begin opens a stream for requests, to which k is connected.

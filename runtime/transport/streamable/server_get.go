@@ -14,20 +14,18 @@ import (
 
 // sessionOf returns the connection of the session that a GET or DELETE names, or has answered.
 func (h *Handler) sessionOf(ctx context.Context, w http.ResponseWriter, r *http.Request) (c *serverConn, ok bool) {
-	if !checkProtocol(w, r) {
-		return nil, false
-	}
 	id := r.Header.Get(headerSession)
 	if id == "" {
 		guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "MCP-Session-Id is missing")
 		return nil, false
 	}
 	principal, _ := transport.Principal(ctx)
-	if c = h.find(ctx, r, id, principal); c == nil {
-		refuse(w, ErrUnknown)
+	c, err := h.find(ctx, r, id, principal)
+	if err != nil {
+		refuse(w, err)
 		return nil, false
 	}
-	return c, true
+	return c, checkProtocol(w, r, c)
 }
 
 // delete ends a session.
@@ -36,7 +34,15 @@ func (h *Handler) delete(ctx context.Context, w http.ResponseWriter, r *http.Req
 	if !ok {
 		return
 	}
-	if err := c.Close(); err != nil {
+	c.mu.Lock()
+	over := c.over
+	c.deleted = true
+	c.mu.Unlock()
+	err := c.Close()
+	if over { // and may have been kept
+		err = h.o.Store.Forget(ctx, c.id)
+	}
+	if err != nil {
 		h.o.Logger.Error("session not forgotten", logged(c.id), "error", err)
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -53,7 +59,7 @@ func (h *Handler) get(ctx context.Context, w http.ResponseWriter, r *http.Reques
 		return
 	}
 	if err := c.enter(); err != nil {
-		refuse(w, err)
+		refuse(w, c.because(err))
 		return
 	}
 	defer c.leave()

@@ -62,7 +62,13 @@ func newTools() *tools {
 func serveOver(t *testing.T, o streamable.HandlerOptions, tools *tools, network func(net.Listener) net.Listener) *served {
 	t.Helper()
 	s := &served{t: t, tools: tools, handler: streamable.NewHandler(tools.open, o)}
-	listener, client := pipes(t)
+	s.serveHTTP(network)
+	return s
+}
+
+// serveHTTP serves the handler until the test ends.
+func (s *served) serveHTTP(network func(net.Listener) net.Listener) {
+	listener, client := pipes(s.t)
 	listener = network(listener)
 	s.http = client
 	server := &http.Server{Handler: s.handler}
@@ -77,8 +83,7 @@ func serveOver(t *testing.T, o streamable.HandlerOptions, tools *tools, network 
 		client.CloseIdleConnections()
 		<-over
 	})
-	t.Cleanup(s.stop)
-	return s
+	s.t.Cleanup(s.stop)
 }
 
 func (o *tools) open(_ *http.Request, conn transport.Conn) {

@@ -3,6 +3,7 @@ package streamable
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -92,6 +93,13 @@ func (p *posted) add(m *jsonrpc.Message, text []byte) {
 
 // post takes a message of the client.
 func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Request) {
+	var c *serverConn
+	if !h.o.Stateless && r.Header.Get(headerSession) != "" {
+		var ok bool
+		if c, ok = h.sessionOf(ctx, w, r); !ok { // nothing is read for a session that does not exist
+			return
+		}
+	}
 	body, ok := guard.ReadBody(w, r, h.o.MaxMessage, h.o.ReadTimeout)
 	if !ok {
 		return
@@ -109,12 +117,14 @@ func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "initialize must not be part of a batch")
 		return
 	}
-	if !p.open && !checkProtocol(w, r) {
+	if h.draining.Load() && len(p.requests) > 0 {
+		refuse(w, errDraining)
 		return
 	}
-	c, ok := h.connFor(ctx, w, r, &p)
-	if !ok {
-		return
+	if c == nil {
+		if c, ok = h.connFor(ctx, w, r, &p); !ok {
+			return
+		}
 	}
 	c.mu.Lock()
 	revision := c.revision
@@ -124,7 +134,7 @@ func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		return
 	}
 	if err := c.enter(); err != nil {
-		refuse(w, err)
+		refuse(w, c.because(err))
 		return
 	}
 	defer c.leave()
@@ -135,10 +145,12 @@ func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	h.exchange(ctx, w, r, c, &p)
 }
 
-// connFor returns the connection that a POST belongs to, or has answered.
+// connFor returns the connection for a POST that names no session, or has answered.
 func (h *Handler) connFor(ctx context.Context, w http.ResponseWriter, r *http.Request, p *posted) (c *serverConn, ok bool) {
+	if !p.open && !checkProtocol(w, r, nil) {
+		return nil, false
+	}
 	principal, _ := transport.Principal(ctx)
-	id := r.Header.Get(headerSession)
 	var err error
 	switch {
 	case h.o.Stateless && p.answer:
@@ -147,15 +159,14 @@ func (h *Handler) connFor(ctx context.Context, w http.ResponseWriter, r *http.Re
 	case h.o.Stateless && len(p.requests) == 0 && p.quiet && !p.batch:
 		w.WriteHeader(http.StatusAccepted)
 		return nil, false
+	case h.o.Stateless && p.open:
+		c, err = h.newConn(r, "", principal, nil)
 	case h.o.Stateless:
-		c, err = h.newConn(r, "", principal, func(c *serverConn) {
-			if !p.open {
-				c.resumed, c.revision = true, protocolOf(r)
-			}
-		})
-	case id != "":
-		if c = h.find(ctx, r, id, principal); c == nil {
-			refuse(w, ErrUnknown)
+		revision := protocolOf(r)
+		c, err = h.newConn(r, "", principal, func(c *serverConn) { c.resumed, c.revision = true, revision })
+		if err == nil && !c.speaks(revision) {
+			refuseRevision(w, revision)
+			c.end()
 			return nil, false
 		}
 	case p.open:
@@ -175,7 +186,7 @@ func (h *Handler) connFor(ctx context.Context, w http.ResponseWriter, r *http.Re
 func (h *Handler) takeQuietly(ctx context.Context, w http.ResponseWriter, r *http.Request, c *serverConn, p *posted) {
 	for _, text := range p.messages {
 		if err := c.in.Put(r.Context(), transport.Message{Text: text, Context: ctx}); err != nil {
-			refuse(w, err)
+			refuse(w, c.because(err))
 			return
 		}
 	}
@@ -190,7 +201,7 @@ func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.R
 	k := newSink()
 	st, err := c.begin(p.requests, p.body, k)
 	if err != nil {
-		refuse(w, err)
+		refuse(w, c.because(err))
 		return
 	}
 	defer c.detach(st, k)
@@ -202,7 +213,7 @@ func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.R
 	for _, text := range p.messages {
 		if err := c.in.Put(r.Context(), transport.Message{Text: text, Context: ctx}); err != nil {
 			c.abandon(st, p.requests)
-			refuse(w, err)
+			refuse(w, c.because(err))
 			return
 		}
 	}
@@ -221,6 +232,10 @@ func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.R
 	case replyStream:
 		h.serveStream(w, r, c, st, k, 0, 0)
 	case replyClosed:
+		if opening {
+			refuse(w, errDraining)
+			return
+		}
 		guard.RefuseCall(w, http.StatusOK, p.requests[0], &jsonrpc.Error{Code: codeClosed, Message: "the session has ended"})
 	case replyNothing:
 		if opening {
@@ -338,14 +353,23 @@ func refuse(w http.ResponseWriter, err error) {
 // codeOverloaded is session.CodeOverloaded, by which requestors know that they may try again.
 const codeOverloaded = -32050
 
-// checkProtocol reports whether the revision that a request names is one that there is, or has answered.
-func checkProtocol(w http.ResponseWriter, r *http.Request) bool {
+// checkProtocol reports whether the revision that a request names is one that the server speaks, or has answered. The
+// connection is that of the session, or nil if there is none.
+func checkProtocol(w http.ResponseWriter, r *http.Request, c *serverConn) bool {
 	values := r.Header[headerProtocol]
-	if len(values) == 0 || len(values) == 1 && knownRevision(values[0]) {
+	if len(values) == 0 {
 		return true
 	}
-	guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "the revision in MCP-Protocol-Version is not supported")
-	return false
+	if revision := mcp.Revision(values[0]); len(values) > 1 || !knownRevision(values[0]) || c != nil && !c.speaks(revision) {
+		refuseRevision(w, revision)
+		return false
+	}
+	return true
+}
+
+// refuseRevision answers a request in a revision that the server does not speak.
+func refuseRevision(w http.ResponseWriter, revision mcp.Revision) {
+	guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, fmt.Sprintf("revision %.40q is not supported", string(revision)))
 }
 
 // protocolOf is the revision that a request without a session is made in (MCP transports, "Protocol Version Header").

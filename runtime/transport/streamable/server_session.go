@@ -13,7 +13,7 @@ import (
 
 // sweepLater makes sure that idle sessions will be looked for. It is called with mu held.
 func (h *Handler) sweepLater() {
-	if h.sweep == nil && h.o.IdleTimeout > 0 && !h.draining {
+	if h.sweep == nil && h.o.IdleTimeout > 0 && !h.draining.Load() {
 		h.sweep = time.AfterFunc(h.o.IdleTimeout/4, h.sweepIdle) // its goroutine ends by itself
 	}
 }
@@ -33,16 +33,14 @@ func (h *Handler) sweepIdle() {
 	for _, c := range conns {
 		if t, idle := c.idleSince(); idle && time.Since(t) >= h.o.IdleTimeout {
 			h.o.Logger.Info("session expired", logged(c.id))
-			if err := c.Close(); err != nil {
-				h.o.Logger.Error("session not forgotten", logged(c.id), "error", err)
-			}
+			c.end()
 		}
 	}
 }
 
-// load goes on with a session that is in the store, and returns its connection, or nil if there is none. Of many that
-// want the same session at once, one loads it.
-func (h *Handler) load(ctx context.Context, r *http.Request, store SessionStore, id, principal string) *serverConn {
+// load restores a session from the store and returns its connection. Of many requests that want the same session at once,
+// one loads it.
+func (h *Handler) load(ctx context.Context, r *http.Request, store SessionStore, id, principal string) (*serverConn, error) {
 	for {
 		h.mu.Lock()
 		c, busy := h.sessions[id], h.loading[id]
@@ -50,35 +48,35 @@ func (h *Handler) load(ctx context.Context, r *http.Request, store SessionStore,
 			busy = make(chan struct{})
 			h.loading[id] = busy
 			h.mu.Unlock()
-			c = h.loadNow(ctx, r, store, id, principal)
+			c, err := h.loadNow(ctx, r, store, id, principal)
 			h.mu.Lock()
 			delete(h.loading, id)
 			h.mu.Unlock()
 			close(busy)
-			return c
+			return c, err
 		}
 		h.mu.Unlock()
 		if c != nil {
-			return c
+			return c, nil
 		}
 		select {
 		case <-busy:
 		case <-r.Context().Done():
-			return nil
+			return nil, errStore
 		}
 	}
 }
 
-func (h *Handler) loadNow(ctx context.Context, r *http.Request, store SessionStore, id, principal string) *serverConn {
+func (h *Handler) loadNow(ctx context.Context, r *http.Request, store SessionStore, id, principal string) (*serverConn, error) {
 	opening, streams, err := store.Load(ctx, id)
-	if err != nil {
-		if !errors.Is(err, ErrUnknown) {
-			h.o.Logger.Error("session not loaded", logged(id), "error", err)
-		}
-		return nil
-	}
-	if opening.Principal != principal {
-		return nil
+	switch {
+	case errors.Is(err, ErrUnknown):
+		return nil, ErrUnknown
+	case err != nil:
+		h.o.Logger.Error("session not loaded", logged(id), "error", err)
+		return nil, errStore // it may be there the next time
+	case opening.Principal != principal:
+		return nil, ErrUnknown
 	}
 	c, err := h.newConn(r, id, principal, func(c *serverConn) {
 		c.resumed, c.revision, c.client, c.state = true, opening.Revision, opening.Client, opening.State
@@ -88,10 +86,14 @@ func (h *Handler) loadNow(ctx context.Context, r *http.Request, store SessionSto
 	})
 	if err != nil {
 		h.o.Logger.Warn("session not loaded", logged(id), "error", err)
-		return nil
+		return nil, err
+	}
+	if !c.speaks(opening.Revision) { // the server has changed: the client has to agree on a revision anew
+		c.end()
+		return nil, ErrUnknown
 	}
 	h.o.Logger.Info("session loaded", logged(id))
-	return c
+	return c, nil
 }
 
 // restore goes on with a stream from the store. Requests that were not answered never will be: whoever has sent them is

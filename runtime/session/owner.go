@@ -1,0 +1,31 @@
+package session
+
+import (
+	"context"
+	"slices"
+
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+)
+
+// owner is the [transport.Owner] that a session is to its connection.
+type owner struct{ s *Session }
+
+var _ transport.Owner = owner{}
+
+func (o owner) Speaks(revision mcp.Revision) bool {
+	return slices.Contains(o.s.cfg.Revisions, revision)
+}
+
+func (o owner) Shutdown(ctx context.Context) error { return o.s.Shutdown(ctx) }
+
+func (o owner) AwaitsPeer() bool {
+	o.s.mu.Lock()
+	defer o.s.mu.Unlock()
+	for _, st := range o.s.serving {
+		if st.asking.Load() == 0 {
+			return false
+		}
+	}
+	return !o.s.noticing
+}

@@ -1,0 +1,305 @@
+package streamable_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltevents"
+)
+
+func plain(l net.Listener) net.Listener { return l }
+
+// openStore opens a store in a file of the test's own.
+func openStore(t *testing.T, path string) *boltevents.Store {
+	t.Helper()
+	store, err := boltevents.Open(path, boltevents.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+// A call that is being served has as long as the context of Shutdown says, whatever the grace period of the session is.
+func TestShutdownWaitsForCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{})
+		id := s.opened(hello)
+		stream := s.events("POST", call(1, "wait"), "MCP-Session-Id", id)
+		<-s.tools.started
+		time.AfterFunc(40*time.Second, func() { close(s.tools.release) })
+		if err := s.handler.Shutdown(soon(t)); err != nil {
+			t.Error(err)
+		}
+		if diff := cmp.Diff([]string{result(1)}, stream.messages()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestShutdownAnswersWhatItGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{})
+		id := s.opened(hello)
+		stream := s.events("POST", call(1, "wait"), "MCP-Session-Id", id)
+		<-s.tools.started
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		start := time.Now()
+		if err := s.handler.Shutdown(ctx); err != context.DeadlineExceeded {
+			t.Errorf("the error is %v", err)
+		}
+		if d := time.Since(start); d < 10*time.Second || d > 12*time.Second {
+			t.Errorf("it took %v", d)
+		}
+		if got := stream.messages(); len(got) != 1 || !strings.Contains(got[0], `"id":1,"error":{"code":-32051`) {
+			t.Errorf("the call got %q", got)
+		}
+	})
+}
+
+// A handler that asks its client gets the answer while the server shuts down.
+func TestShutdownTakesAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{})
+		id := s.opened(hello)
+		stream := s.events("POST", call(1, "sample"), "MCP-Session-Id", id)
+		stream.message()
+		over := make(chan error, 1)
+		go func() { over <- s.handler.Shutdown(soon(t)) }() // ends with the call
+		synctest.Wait()
+		if got := s.status("POST", `{"jsonrpc":"2.0","id":1,"result":{"model":"m"}}`, "MCP-Session-Id", id); got != 202 {
+			t.Errorf("the answer is answered with %d", got)
+		}
+		if got := stream.messages(); len(got) != 1 || !strings.Contains(got[0], `{\"model\":\"m\"}`) {
+			t.Errorf("the result is %s", got)
+		}
+		if err := <-over; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// While a server shuts down, and until its listener is closed, a session that is in the store may be there again soon: no
+// request is told that it has ended.
+func TestShutdownLosesNoSession(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "events.db")
+	synctest.Test(t, func(t *testing.T) {
+		store := openStore(t, path)
+		s := serve(t, streamable.HandlerOptions{Store: store})
+		idle, busy, left := s.opened(hello), s.opened(hello), s.opened(hello)
+		stream := s.events("POST", call(1, "wait"), "MCP-Session-Id", busy)
+		<-s.tools.started
+		over := make(chan error, 1)
+		go func() { over <- s.handler.Shutdown(soon(t)) }() // ends with the call
+		synctest.Wait()
+		refused := func(when string) {
+			for _, test := range []struct{ method, body, id string }{
+				{"POST", call(2, "echo"), idle},
+				{"POST", ready, idle},
+				{"GET", "", idle},
+				{"POST", call(2, "echo"), busy},
+				{"POST", call(2, "echo"), "unknown"},
+				{"POST", hello, "-"},
+			} {
+				response := s.do(test.method, test.body, "MCP-Session-Id", test.id)
+				if response.StatusCode != 503 || response.Header.Get("Retry-After") == "" {
+					t.Errorf("%s: %s %s: status %d, header %v", when, test.method, test.body, response.StatusCode, response.Header)
+				}
+			}
+		}
+		refused("while a session is served")
+		if got := s.status("DELETE", "", "MCP-Session-Id", busy); got != 204 {
+			t.Errorf("delete: %d", got)
+		}
+		stream.messages()
+		if err := <-over; err != nil {
+			t.Error(err)
+		}
+		refused("after Shutdown")
+		s.stop()
+		store.Close()
+
+		store = openStore(t, path)
+		defer store.Close()
+		s = serve(t, streamable.HandlerOptions{Store: store})
+		defer s.stop()
+		for id, want := range map[string]int{idle: 200, left: 200, busy: 404} {
+			if got := s.status("POST", call(3, "echo"), "MCP-Session-Id", id); got != want {
+				t.Errorf("after the restart: %d, want %d", got, want)
+			}
+		}
+	})
+}
+
+// The same if the server is shut down before the handler.
+func TestServerThatShutsDownFirstLosesNoSession(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "events.db")
+	synctest.Test(t, func(t *testing.T) {
+		var of *server.Server
+		restart := func(store *boltevents.Store) *served {
+			var err error
+			if of, err = server.New(server.Config{Info: mcp.Implementation{Name: "s", Version: "1"}}); err != nil {
+				t.Fatal(err)
+			}
+			s := &served{t: t, tools: newTools()}
+			s.handler = streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { of.Serve(conn) },
+				streamable.HandlerOptions{Store: store})
+			s.serveHTTP(plain)
+			return s
+		}
+		store := openStore(t, path)
+		s := restart(store)
+		id := s.opened(hello)
+		if err := of.Shutdown(soon(t)); err != nil {
+			t.Error(err)
+		}
+		for range 2 { // the first one loads it
+			if got := s.status("POST", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "MCP-Session-Id", id); got != 503 {
+				t.Errorf("a request of the session: %d", got)
+			}
+			if got := s.status("POST", hello); got != 503 {
+				t.Errorf("a new session: %d", got)
+			}
+		}
+		s.stop()
+		store.Close()
+		store = openStore(t, path)
+		defer store.Close()
+		s = restart(store)
+		defer s.stop()
+		if got := s.status("POST", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "MCP-Session-Id", id); got != 200 {
+			t.Errorf("after the restart: %d", got)
+		}
+		of.Close()
+	})
+}
+
+// failing is a store whose next calls fail or panic as it is told.
+type failing struct {
+	streamable.SessionStore
+	load, append func() error
+}
+
+func (f *failing) Load(ctx context.Context, session string) (streamable.Opening, []streamable.KeptStream, error) {
+	if f.load != nil {
+		if err := f.load(); err != nil {
+			return streamable.Opening{}, nil, err
+		}
+	}
+	return f.SessionStore.Load(ctx, session)
+}
+
+func (f *failing) Append(ctx context.Context, session, stream string, e streamable.Event) error {
+	if f.append != nil {
+		if err := f.append(); err != nil {
+			return err
+		}
+	}
+	return f.SessionStore.Append(ctx, session, stream, e)
+}
+
+// A session that cannot be loaded now is not lost.
+func TestServerThatCannotLoadASession(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "events.db")
+	synctest.Test(t, func(t *testing.T) {
+		store := openStore(t, path)
+		defer store.Close()
+		first := serve(t, streamable.HandlerOptions{Store: store})
+		id := first.opened(hello)
+		first.handler.Close()
+		flaky := &failing{SessionStore: store, load: func() error { return errors.New("disk full") }}
+		s := serve(t, streamable.HandlerOptions{Store: flaky, MaxSessions: 1})
+		defer s.stop()
+		if got := s.status("POST", call(1, "echo"), "MCP-Session-Id", id); got != 503 {
+			t.Errorf("the store fails: %d", got)
+		}
+		flaky.load = nil
+		if got := s.status("POST", call(1, "echo"), "MCP-Session-Id", id); got != 200 {
+			t.Errorf("the store works again: %d", got)
+		}
+	})
+}
+
+// A handler that waits for the answer of a client without a connection does not keep the session alive.
+func TestSessionThatWaitsForItsClientExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{IdleTimeout: time.Minute, MaxSessions: 3})
+		var ids []string
+		for range 3 {
+			id := s.opened(hello)
+			stream := s.events("POST", call(1, "sample"), "MCP-Session-Id", id)
+			stream.message()
+			stream.body.Close()
+			ids = append(ids, id)
+		}
+		back := s.events("GET", "", "MCP-Session-Id", ids[2])
+		go io.Copy(io.Discard, back.body) // ends below
+		time.Sleep(2 * time.Minute)
+		for i, want := range []int{404, 404, 200} {
+			if got := s.status("POST", call(2, "echo"), "MCP-Session-Id", ids[i]); got != want {
+				t.Errorf("session %d: %d, want %d", i, got, want)
+			}
+		}
+		s.opened(hello)
+		back.body.Close()
+	})
+}
+
+// Proves HTTP-51.
+func TestServerRefusesRevisionsThatItDoesNotSpeak(t *testing.T) {
+	for _, stateless := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			tools := newTools()
+			tools.configure = func(cfg *session.Config) {
+				cfg.Revisions = []mcp.Revision{mcp.Revision20251125, mcp.Revision20250618}
+			}
+			s := serveOver(t, streamable.HandlerOptions{Stateless: stateless}, tools, plain)
+			id := "-"
+			if !stateless {
+				id = s.opened(hello)
+			}
+			for revision, want := range map[string]int{
+				"2025-11-25": 200, "2025-06-18": 200, "2025-03-26": 400, "2024-11-05": 400, "1900-01-01": 400, "": 400,
+				strings.Repeat("2025-11-25", 1000): 400,
+			} {
+				if got := s.status("POST", call(1, "echo"), "MCP-Session-Id", id, "MCP-Protocol-Version", revision); got != want {
+					t.Errorf("stateless %v, POST in revision %.20q: %d, want %d", stateless, revision, got, want)
+				}
+				if stateless {
+					continue
+				}
+				response := s.do("GET", "", "MCP-Session-Id", id, "MCP-Protocol-Version", revision)
+				if response.Body.Close(); response.StatusCode != want {
+					t.Errorf("GET in revision %.20q: %d, want %d", revision, response.StatusCode, want)
+				}
+			}
+			want := map[bool]int{false: 200, true: 400}[stateless] // a session has agreed on its revision
+			if got := s.status("POST", call(1, "echo"), "MCP-Session-Id", id, "MCP-Protocol-Version", "-"); got != want {
+				t.Errorf("stateless %v, without the header: %d, want %d", stateless, got, want)
+			}
+			if got := tools.calls.Load(); got != map[bool]int32{false: 3, true: 2}[stateless] {
+				t.Errorf("stateless %v: %d calls were served", stateless, got)
+			}
+			if !stateless {
+				if got := s.status("DELETE", "", "MCP-Session-Id", id, "MCP-Protocol-Version", "2024-11-05"); got != 400 {
+					t.Errorf("DELETE: %d", got)
+				}
+			}
+		})
+	}
+}
