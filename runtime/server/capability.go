@@ -3,25 +3,37 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
 
-// hello is how the server introduces itself. It is called with mu held.
-func (s *Server) hello() *mcp.InitializeResult {
-	result := &mcp.InitializeResult{ServerInfo: s.cfg.Info, Capabilities: s.capabilities()}
+// hello is how the server introduces itself. It fails if the author's function for the capabilities panics.
+func (s *Server) hello(tasks *task.Manager, list bool) (*mcp.InitializeResult, error) {
+	result := &mcp.InitializeResult{ServerInfo: s.cfg.Info, Capabilities: s.capabilities(tasks, list)}
 	if s.cfg.Instructions != "" {
 		result.Instructions = &s.cfg.Instructions
 	}
-	return result
+	if s.cfg.Capabilities == nil {
+		return result, nil
+	}
+	err := boundary.Run(func() error {
+		s.cfg.Capabilities(&result.Capabilities)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("server: capabilities: %w", err)
+	}
+	return result, nil
 }
 
-// capabilities are those of the features that there are (MCP lifecycle, "Capability Negotiation"). It is called with
-// mu held.
-func (s *Server) capabilities() mcp.ServerCapabilities {
+// capabilities are those of the features that there are (MCP lifecycle, "Capability Negotiation").
+func (s *Server) capabilities(tasks *task.Manager, list bool) mcp.ServerCapabilities {
 	c := mcp.ServerCapabilities{Logging: json.RawMessage(`{}`)}
 	if !s.tools.empty() || s.raw("tools/list", "tools/call") {
 		c.Tools = &mcp.ServerCapabilitiesTools{ListChanged: new(true)}
@@ -35,11 +47,8 @@ func (s *Server) capabilities() mcp.ServerCapabilities {
 	if s.completes() || s.raw("completion/complete") {
 		c.Completions = json.RawMessage(`{}`)
 	}
-	if s.tasks != nil {
-		c.Tasks = receiver.ServerCapabilities(s.list)
-	}
-	if s.cfg.Capabilities != nil {
-		s.cfg.Capabilities(&c)
+	if tasks != nil {
+		c.Tasks = receiver.ServerCapabilities(list)
 	}
 	return c
 }

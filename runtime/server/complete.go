@@ -102,7 +102,7 @@ func (s *Server) completion(params *mcp.CompleteRequestParams) (CompleteFunc, er
 			}
 			return nil, invalidParams("unknown resource template: %q", ref.URI)
 		}
-		if !slices.Contains(t.uri.Varnames(), name) {
+		if !slices.Contains(t.names, name) {
 			return nil, invalidParams("the template %q has no variable %q", ref.URI, name)
 		}
 		return t.completes[name], nil

@@ -268,7 +268,7 @@ func ExampleServer_AddResource() {
 	// Output:
 	// 9 <nil>
 	// <nil> <nil>
-	// jsonrpc: resource not found (code -32002)
+	// jsonrpc: resource not found: "clock:///hour" (code -32002)
 }
 
 // A server over HTTP: a session for each client.

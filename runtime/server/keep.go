@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
@@ -117,8 +118,10 @@ func (p *peer) tellAgain() {
 		for _, uri := range p.untold {
 			if ctx.Err() != nil {
 				p.unsubscribe(uri)
-			} else if err := p.s.cfg.Subscribe(ctx, newCall(ctx, p), uri); err != nil {
-				p.s.cfg.Logger.Warn("subscription ended at the restart", "uri", uri, "error", err)
+			} else if err := p.tellSubscribed(ctx, uri); err != nil {
+				if !boundary.Report(p.s.cfg.Logger, "Subscribe panicked", err, "uri", uri) {
+					p.s.cfg.Logger.Warn("subscription ended at the restart", "uri", uri, "error", err)
+				}
 				p.unsubscribe(uri)
 			}
 		}
@@ -141,7 +144,7 @@ func (p *peer) told(ctx context.Context) error {
 
 // stopTelling ends tellAgain.
 func (p *peer) stopTelling() {
-	if p.telling != nil {
+	if p.leave != nil {
 		p.leave()
 		<-p.telling
 	}

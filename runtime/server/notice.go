@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
@@ -63,19 +64,32 @@ func (s *Server) ResourceUpdated(uri string) {
 	}
 }
 
-// notify sends a notice, behind those that wait already.
+// notify queues a notice. It is sent once the session is open.
 func (p *peer) notify(n notice) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.over || p.session.Load() == nil || n.uri != "" && !p.subscribed(n.uri) || p.waits(n) {
+	if p.over || n.uri != "" && !p.subscribed(n.uri) || p.waits(n) {
 		return
 	}
 	p.notices = append(p.notices, n)
-	if !p.noticing {
-		p.noticing = true
-		p.s.running.Add(1)
-		go p.sendNotices() // ends when none is left, as it is at the latest when the session has ended
+	p.beginNotices()
+}
+
+// startNotices begins to send what was queued while the session was being opened.
+func (p *peer) startNotices() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.beginNotices()
+}
+
+// beginNotices starts to send the queue, unless that is under way or there is no session yet. It is called with mu held.
+func (p *peer) beginNotices() {
+	if p.noticing || len(p.notices) == 0 || p.session.Load() == nil {
+		return
 	}
+	p.noticing = true
+	p.s.running.Add(1)
+	go p.sendNotices() // ends when none is left, as it is at the latest when the session has ended
 }
 
 // waits reports whether n would say again what waits to be said. It is called with mu held.
@@ -93,6 +107,9 @@ func (p *peer) waits(n notice) bool {
 
 func (p *peer) sendNotices() {
 	defer p.s.running.Done()
+	// A client that has not finished the handshake may know a list all the same, and gets its notices afterwards. The
+	// queue is emptied when the session ends.
+	p.session.Load().Ready(context.Background())
 	for {
 		p.mu.Lock()
 		if len(p.notices) == 0 {
@@ -104,23 +121,25 @@ func (p *peer) sendNotices() {
 		p.notices = p.notices[1:]
 		dropped := n.uri != "" && !p.subscribed(n.uri)
 		p.mu.Unlock()
-		if !dropped {
-			p.send(n)
+		if dropped {
+			continue
+		}
+		err := boundary.Run(func() error { return p.send(n) })
+		if err != nil && !boundary.Report(p.s.cfg.Logger, "notification panicked", err, "method", n.method) {
+			p.s.cfg.Logger.Debug("notification not sent", "method", n.method, "error", err)
 		}
 	}
 }
 
-// send sends a notice to a client that has introduced itself and was told that there are such notices.
-func (p *peer) send(n notice) {
+// send sends a notice to a client, unless the server has not declared such notices.
+func (p *peer) send(n notice) error {
 	var params codec.Encoder
 	if n.uri != "" {
 		params = &mcp.ResourceUpdatedNotificationParams{URI: n.uri}
 	}
 	err := p.session.Load().Notify(context.Background(), n.method, params)
-	if _, undeclared := errors.AsType[*session.CapabilityError](err); undeclared || errors.Is(err, session.ErrNotInitialized) {
-		return
+	if _, undeclared := errors.AsType[*session.CapabilityError](err); undeclared {
+		return nil
 	}
-	if err != nil {
-		p.s.cfg.Logger.Debug("notification not sent", "method", n.method, "error", err)
-	}
+	return err
 }

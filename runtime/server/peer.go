@@ -30,15 +30,17 @@ type peer struct {
 	untold  []string           // those subscriptions
 	leave   context.CancelFunc // stops telling the author
 
-	mu            sync.Mutex
-	over          bool
-	changes       uint64                  // of what is kept, so far
-	set           mcp.LoggingLevel        // that the client has set; "" for none
-	principal     string                  // that has subscribed last
-	subscriptions map[string]struct{}     // by URI
-	elicitations  map[string]*elicitation // that are not complete, by id
-	notices       []notice                // that wait to be sent
-	noticing      bool                    // a goroutine sends them
+	mu              sync.Mutex
+	over            bool
+	changes         uint64                   // of what is kept, so far
+	set             mcp.LoggingLevel         // that the client has set; "" for none
+	principal       string                   // that has subscribed last
+	subscriptions   map[string]struct{}      // by URI
+	subscribedBytes int                      // of their URIs
+	changing        map[string]chan struct{} // closed when the request that changes the subscription to this URI is served
+	elicitations    map[string]*elicitation  // that are not complete, by id
+	notices         []notice                 // that wait to be sent
+	noticing        bool                     // a goroutine sends them
 }
 
 func newPeer(s *Server) *peer {
@@ -121,10 +123,7 @@ func (p *peer) end() {
 	uris := p.subscriptions
 	p.subscriptions, p.elicitations, p.notices = nil, nil, nil
 	p.mu.Unlock()
-	if p.s.cfg.Unsubscribe == nil {
-		return
-	}
 	for uri := range uris {
-		p.s.cfg.Unsubscribe(context.Background(), nil, uri)
+		p.tellUnsubscribed(context.Background(), nil, uri)
 	}
 }

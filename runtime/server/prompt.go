@@ -48,6 +48,9 @@ func newPrompt(def mcp.Prompt, get PromptFunc, options []PromptOption) (*prompt,
 		seen[a.Name] = true
 	}
 	for _, o := range options {
+		if o == nil {
+			return nil, fmt.Errorf("server: nil option of the prompt %q", def.Name)
+		}
 		o.forPrompt(p)
 	}
 	for name := range p.completes {

@@ -13,6 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
@@ -47,7 +48,7 @@ func NotFound(uri string) error {
 	if err != nil { // it is not UTF-8
 		data = nil
 	}
-	return &jsonrpc.Error{Code: CodeResourceNotFound, Message: "resource not found", Data: data}
+	return &jsonrpc.Error{Code: CodeResourceNotFound, Message: fmt.Sprintf("resource not found: %q", uri), Data: data}
 }
 
 // resource is a resource of a server. It does not change.
@@ -63,7 +64,7 @@ func (s *Server) AddResource(def mcp.Resource, read ReadFunc) (*Handle[mcp.Resou
 		return nil, errors.New("server: no function for the resource " + def.URI)
 	}
 	build := func(def mcp.Resource) (*resource, error) {
-		if err := checkURI(def.URI); err != nil {
+		if err := s.checkURI(def.URI); err != nil {
 			return nil, fmt.Errorf("server: the resource %q: %w", def.Name, err)
 		}
 		if def.Name == "" {
@@ -80,9 +81,18 @@ func (s *Server) AddResource(def mcp.Resource, read ReadFunc) (*Handle[mcp.Resou
 // uriForm is what absolute URIs of RFC 3986 are made of: the scheme, the path with what is in front of it, the rest.
 var uriForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:((?:[A-Za-z0-9._~!$&'()*+,;=:@/\[\]-]|%[0-9A-Fa-f]{2})*)(?:[?#](?:[A-Za-z0-9._~!$&'()*+,;=:@/?#\[\]-]|%[0-9A-Fa-f]{2})*)?$`)
 
-// checkURI refuses what is no absolute URI, and paths that lead upwards (MCP resources, "Security Considerations").
+// checkURI refuses URIs that are longer than the server admits, before any other work is done on them, and those that
+// checkForm refuses.
+func (s *Server) checkURI(uri string) error {
+	if len(uri) > s.cfg.MaxURI {
+		return fmt.Errorf("invalid URI: %d bytes long, the limit is %d", len(uri), s.cfg.MaxURI)
+	}
+	return checkForm(uri)
+}
+
+// checkForm refuses what is no absolute URI, and paths that lead upwards (MCP resources, "Security Considerations").
 // Package url knows hosts only as the web has them, and would refuse some of other schemes.
-func checkURI(uri string) error {
+func checkForm(uri string) error {
 	parts := uriForm.FindStringSubmatch(uri)
 	if parts == nil {
 		return errors.New("invalid URI: want an absolute one, as RFC 3986 has it")
@@ -104,15 +114,19 @@ func upwards(path string) bool {
 	return false
 }
 
-// find returns who reads a resource and what is to be read, and of which media type that is, if that is known.
-func (s *Server) find(uri string) (read ReadFunc, r Resource, mime *string, err error) {
-	if err := checkURI(uri); err != nil {
+// find returns the function that reads a resource, what it is to read, and the media type, if that is known. It stops
+// when ctx ends.
+func (s *Server) find(ctx context.Context, uri string) (read ReadFunc, r Resource, mime *string, err error) {
+	if err := s.checkURI(uri); err != nil {
 		return nil, r, nil, invalidParams("%v", err)
 	}
 	if static, ok := s.resources.get(uri); ok {
 		return static.read, Resource{URI: uri}, static.def.MIMEType, nil
 	}
 	for _, e := range *s.templates.shown.Load() {
+		if ctx.Err() != nil {
+			return nil, r, nil, context.Cause(ctx)
+		}
 		if vars, ok := e.value.match(uri); ok {
 			return e.value.read, Resource{uri, vars}, e.value.def.MIMEType, nil
 		}
@@ -122,7 +136,7 @@ func (s *Server) find(uri string) (read ReadFunc, r Resource, mime *string, err 
 
 // ReadResource implements resources/read (MCP resources, "Reading Resources").
 func (h *handler) ReadResource(ctx context.Context, params *mcp.ReadResourceRequestParams) (mcp.ReadResourceOutcome, error) {
-	read, r, mime, err := h.p.s.find(params.URI)
+	read, r, mime, err := h.p.s.find(ctx, params.URI)
 	if err != nil {
 		return nil, err
 	}
@@ -210,18 +224,20 @@ func (h *handler) ListResources(ctx context.Context, params *mcp.PaginatedReques
 
 // Subscribe implements resources/subscribe (MCP resources, "Subscriptions").
 func (h *handler) Subscribe(ctx context.Context, params *mcp.SubscribeRequestParams) (*mcp.Result, error) {
-	if _, _, _, err := h.p.s.find(params.URI); err != nil {
+	if _, _, _, err := h.p.s.find(ctx, params.URI); err != nil {
 		return nil, err
 	}
-	if err := h.p.told(ctx); err != nil {
+	release, err := h.p.hold(ctx, params.URI)
+	if err != nil {
 		return nil, err
 	}
+	defer release()
 	fresh, err := h.p.subscribe(params.URI, session.Principal(ctx))
 	if err != nil {
 		return nil, err
 	}
-	if fresh && h.p.s.cfg.Subscribe != nil {
-		if err := h.p.s.cfg.Subscribe(ctx, newCall(ctx, h.p), params.URI); err != nil {
+	if fresh {
+		if err := h.p.tellSubscribed(ctx, params.URI); err != nil {
 			h.p.unsubscribe(params.URI)
 			return nil, err
 		}
@@ -237,9 +253,14 @@ func (h *handler) Subscribe(ctx context.Context, params *mcp.SubscribeRequestPar
 
 // Unsubscribe implements resources/unsubscribe.
 func (h *handler) Unsubscribe(ctx context.Context, params *mcp.UnsubscribeRequestParams) (*mcp.Result, error) {
-	if err := h.p.told(ctx); err != nil {
+	if err := h.p.s.checkURI(params.URI); err != nil {
+		return nil, invalidParams("%v", err)
+	}
+	release, err := h.p.hold(ctx, params.URI)
+	if err != nil {
 		return nil, err
 	}
+	defer release()
 	h.unsubscribe(ctx, params.URI)
 	if err := h.p.keep(ctx); err != nil {
 		return nil, err
@@ -249,9 +270,64 @@ func (h *handler) Unsubscribe(ctx context.Context, params *mcp.UnsubscribeReques
 
 // unsubscribe ends a subscription, if there is one, and tells the author.
 func (h *handler) unsubscribe(ctx context.Context, uri string) {
-	if h.p.unsubscribe(uri) && h.p.s.cfg.Unsubscribe != nil {
-		h.p.s.cfg.Unsubscribe(ctx, newCall(ctx, h.p), uri)
+	if h.p.unsubscribe(uri) {
+		h.p.tellUnsubscribed(ctx, newCall(ctx, h.p), uri)
 	}
+}
+
+// tellSubscribed tells the author of a subscription, and returns the error that prevents it.
+func (p *peer) tellSubscribed(ctx context.Context, uri string) (err error) {
+	defer boundary.Catch(&err)
+	if p.s.cfg.Subscribe == nil {
+		return nil
+	}
+	return p.s.cfg.Subscribe(ctx, newCall(ctx, p), uri)
+}
+
+// tellUnsubscribed tells the author that a subscription has ended.
+func (p *peer) tellUnsubscribed(ctx context.Context, c *Call, uri string) {
+	if p.s.cfg.Unsubscribe == nil {
+		return
+	}
+	err := boundary.Run(func() error {
+		p.s.cfg.Unsubscribe(ctx, c, uri)
+		return nil
+	})
+	boundary.Report(p.s.cfg.Logger, "Unsubscribe panicked", err, "uri", uri)
+}
+
+// hold waits until no other request changes the subscription to a resource, and until the author knows of the
+// subscriptions that were kept. The next request goes on after release. So the author hears of changes one at a time,
+// and in the order in which they were made.
+func (p *peer) hold(ctx context.Context, uri string) (release func(), err error) {
+	if err := p.told(ctx); err != nil {
+		return nil, err
+	}
+	for {
+		p.mu.Lock()
+		other := p.changing[uri]
+		if other == nil {
+			break
+		}
+		p.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	defer p.mu.Unlock()
+	if p.changing == nil {
+		p.changing = map[string]chan struct{}{}
+	}
+	mine := make(chan struct{})
+	p.changing[uri] = mine
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.changing, uri)
+		close(mine)
+	}, nil
 }
 
 // subscribe notes a subscription of a principal; fresh is false if there was one.
@@ -261,12 +337,20 @@ func (p *peer) subscribe(uri, principal string) (fresh bool, err error) {
 	if p.subscribed(uri) {
 		return false, nil
 	}
-	if len(p.subscriptions) >= p.s.cfg.MaxSubscriptions {
-		return false, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: fmt.Sprintf("limit of %d subscriptions is reached", p.s.cfg.MaxSubscriptions)}
+	cfg := &p.s.cfg
+	if len(p.subscriptions) >= cfg.MaxSubscriptions {
+		return false, invalidRequest("limit of %d subscriptions is reached", cfg.MaxSubscriptions)
+	}
+	if p.subscribedBytes+len(uri) > cfg.MaxSubscriptionBytes {
+		return false, invalidRequest("limit of %d bytes of subscriptions is reached", cfg.MaxSubscriptionBytes)
 	}
 	p.note(uri)
 	p.principal = principal
 	return true, nil
+}
+
+func invalidRequest(format string, limit int) error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: fmt.Sprintf(format, limit)}
 }
 
 // note notes a subscription. It is called with mu held.
@@ -274,7 +358,8 @@ func (p *peer) note(uri string) {
 	if p.subscriptions == nil {
 		p.subscriptions = map[string]struct{}{}
 	}
-	p.subscriptions[uri] = struct{}{}
+	p.subscriptions[strings.Clone(uri)] = struct{}{} // a copy, as uri may hold the memory of its neighbours in the message
+	p.subscribedBytes += len(uri)
 	p.changes++
 }
 
@@ -285,6 +370,7 @@ func (p *peer) unsubscribe(uri string) bool {
 	there := p.subscribed(uri)
 	if there {
 		delete(p.subscriptions, uri)
+		p.subscribedBytes -= len(uri)
 		p.changes++
 	}
 	return there

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"sync"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
@@ -50,8 +52,14 @@ type Config struct {
 	// LogLevel is the least severe level that is sent to a client that has not set one. The default is info.
 	LogLevel mcp.LoggingLevel
 
+	// MaxURI is how many bytes the URI of a resource may have. A request with a longer one is refused before any other
+	// work is done on it. The default is [DefaultMaxURI].
+	MaxURI int
 	// MaxSubscriptions is how many resources a session may subscribe to. The default is [DefaultMaxSubscriptions].
 	MaxSubscriptions int
+	// MaxSubscriptionBytes is how many bytes the URIs of a session's subscriptions may have together. The default is
+	// [DefaultMaxSubscriptionBytes].
+	MaxSubscriptionBytes int
 	// Subscribe and Unsubscribe are told when a session subscribes to a resource for the first time, which an error
 	// prevents, and when it does not want it any more or has ended; c and ctx are then those of a call no more, and c
 	// is nil. Either may be nil.
@@ -62,15 +70,18 @@ type Config struct {
 	Subscribe   func(ctx context.Context, c *Call, uri string) error
 	Unsubscribe func(ctx context.Context, c *Call, uri string)
 
-	// Logger gets what the protocol tells nobody. Nil means that of the Session.
+	// Logger receives events that are not reported to the client. Nil means that of the Session; if that is nil as
+	// well, warnings and errors, such as panics of handlers, go to [slog.Default], and the rest is discarded.
 	Logger *slog.Logger
 }
 
 // What holds where a [Config] does not say otherwise.
 const (
-	DefaultPageSize         = 100
-	DefaultLogRate          = 1000
-	DefaultMaxSubscriptions = 10000
+	DefaultPageSize             = 100
+	DefaultLogRate              = 1000
+	DefaultMaxURI               = 8 << 10
+	DefaultMaxSubscriptions     = 10000
+	DefaultMaxSubscriptionBytes = 1 << 20
 )
 
 // Server serves any number of sessions with one set of features. Its methods may be called by many goroutines.
@@ -98,11 +109,28 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Info.Name == "" || cfg.Info.Version == "" {
 		return nil, errors.New("server: name and version of the server are missing")
 	}
-	if cfg.PageSize < 0 || cfg.MaxSubscriptions < 0 || cfg.Debounce < 0 || cfg.CallRate < 0 {
-		return nil, errors.New("server: a limit is less than nothing")
+	if cfg.Debounce < 0 {
+		return nil, fmt.Errorf("server: negative Debounce (%v)", cfg.Debounce)
 	}
-	if cfg.PageSize == 0 {
-		cfg.PageSize = DefaultPageSize
+	if cfg.CallRate < 0 {
+		return nil, fmt.Errorf("server: negative CallRate (%v)", cfg.CallRate)
+	}
+	for _, limit := range []struct {
+		name  string
+		value *int
+		def   int
+	}{
+		{"PageSize", &cfg.PageSize, DefaultPageSize},
+		{"MaxURI", &cfg.MaxURI, DefaultMaxURI},
+		{"MaxSubscriptions", &cfg.MaxSubscriptions, DefaultMaxSubscriptions},
+		{"MaxSubscriptionBytes", &cfg.MaxSubscriptionBytes, DefaultMaxSubscriptionBytes},
+	} {
+		if *limit.value < 0 {
+			return nil, fmt.Errorf("server: negative %s (%d)", limit.name, *limit.value)
+		}
+		if *limit.value == 0 {
+			*limit.value = limit.def
+		}
 	}
 	if cfg.LogRate == 0 {
 		cfg.LogRate = DefaultLogRate
@@ -113,15 +141,10 @@ func New(cfg Config) (*Server, error) {
 	if _, ok := severity(cfg.LogLevel); !ok {
 		return nil, errors.New("server: unknown level " + string(cfg.LogLevel))
 	}
-	if cfg.MaxSubscriptions == 0 {
-		cfg.MaxSubscriptions = DefaultMaxSubscriptions
-	}
 	if cfg.Logger == nil {
 		cfg.Logger = cfg.Session.Logger
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = boundary.Logger(cfg.Logger)
 	cfg.Methods = maps.Clone(cfg.Methods)
 	s := &Server{cfg: cfg, peers: map[*peer]struct{}{}, timers: map[string]*time.Timer{}}
 	s.tools = newSet[*tool](s, "notifications/tools/list_changed")
@@ -161,6 +184,9 @@ func (s *Server) Resume(r task.Record) task.Work {
 // The next server that the session goes on with, after a restart, has them again. Nobody is told of what was updated
 // before.
 func (s *Server) Serve(conn transport.Conn) (*session.Session, error) {
+	if conn == nil {
+		return nil, errors.New("server: nil connection")
+	}
 	p := newPeer(s)
 	if keeper, ok := conn.(transport.Keeper); ok {
 		p.restore(keeper)
@@ -179,23 +205,35 @@ func (s *Server) Serve(conn transport.Conn) (*session.Session, error) {
 // itself and the configuration of the session, and returns the session. It is not called, and Open fails with
 // [session.ErrClosed], if the server was closed. What a connection may have kept, see Serve, is not looked at.
 func (s *Server) Open(start func(hello *mcp.InitializeResult, cfg *session.Config) *session.Session) (*session.Session, error) {
+	if start == nil {
+		return nil, errors.New("server: nil function to open a session")
+	}
 	return s.openFor(newPeer(s), start)
 }
 
-func (s *Server) openFor(p *peer, start func(*mcp.InitializeResult, *session.Config) *session.Session) (*session.Session, error) {
+func (s *Server) openFor(p *peer, start func(*mcp.InitializeResult, *session.Config) *session.Session) (opened *session.Session, err error) {
 	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
+	tasks, list := s.tasks, s.list
+	s.mu.Unlock()
+	hello, err := s.hello(tasks, list)
+	if err != nil {
+		return nil, err
+	}
+	cfg := s.sessionConfig(p, tasks)
+	if !s.join(p) {
 		return nil, session.ErrClosed
 	}
-	s.running.Add(1)
-	s.peers[p] = struct{}{}
-	hello, cfg := s.hello(), s.sessionConfig(p)
-	s.mu.Unlock()
-
-	opened := start(hello, cfg)
+	defer func() {
+		if opened == nil { // also if start panics
+			s.leave(p)
+		}
+	}()
+	if opened = start(hello, cfg); opened == nil {
+		return nil, errors.New("server: no session was opened")
+	}
 	p.session.Store(opened)
 	p.tellAgain()
+	p.startNotices()
 	s.mu.Lock()
 	closed := s.closed
 	s.mu.Unlock()
@@ -203,14 +241,29 @@ func (s *Server) openFor(p *peer, start func(*mcp.InitializeResult, *session.Con
 		suspend(p.keeper)
 		opened.Stop()
 	}
-	opened.AfterDone(func() {
-		defer s.running.Done()
-		s.mu.Lock()
-		delete(s.peers, p)
-		s.mu.Unlock()
-		p.end()
-	})
+	opened.AfterDone(func() { s.leave(p) })
 	return opened, nil
+}
+
+// join adds a peer, which hears of changes from then on; it returns false if the server was closed.
+func (s *Server) join(p *peer) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.running.Add(1)
+	s.peers[p] = struct{}{}
+	return true
+}
+
+// leave removes a peer whose session has ended.
+func (s *Server) leave(p *peer) {
+	defer s.running.Done()
+	s.mu.Lock()
+	delete(s.peers, p)
+	s.mu.Unlock()
+	p.end()
 }
 
 // Run serves one connection until the client ends the session, and returns nil then, or ctx ends: it then shuts the
@@ -301,14 +354,15 @@ func (s *Server) everyPeer() []*peer {
 	return list
 }
 
-// sessionConfig is the configuration of the session of p. It is called with mu held.
-func (s *Server) sessionConfig(p *peer) *session.Config {
+// sessionConfig is the configuration of the session of p, whose calls of tools can be tasks of a manager that is not
+// nil.
+func (s *Server) sessionConfig(p *peer, tasks *task.Manager) *session.Config {
 	cfg := s.cfg.Session
 	cfg.Handler = session.Methods(s.cfg.Methods, p.handler())
 	cfg.Receiving = append(append([]session.Middleware(nil), cfg.Receiving...), introduce)
 	cfg.Sending = append([]session.SendMiddleware(nil), cfg.Sending...)
-	if s.tasks != nil {
-		receiver.Attach(&cfg, receiver.Options{Manager: s.tasks, Support: s.support})
+	if tasks != nil {
+		receiver.Attach(&cfg, receiver.Options{Manager: tasks, Support: s.support})
 	}
 	return &cfg
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"sync"
 	"testing"
 
@@ -83,6 +84,9 @@ func connectOver(t testing.TB, s *server.Server, with side, here, there transpor
 func newServer(t testing.TB, cfg server.Config) *server.Server {
 	t.Helper()
 	cfg.Info = mcp.Implementation{Name: "test", Version: "1"}
+	if cfg.Session.Logger == nil {
+		cfg.Session.Logger = slog.New(slog.DiscardHandler)
+	}
 	s, err := server.New(cfg)
 	if err != nil {
 		t.Fatal(err)

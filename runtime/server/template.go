@@ -25,7 +25,8 @@ func (f ListFunc) forTemplate(t *template) { t.list = f }
 // template is a resource template of a server. It does not change.
 type template struct {
 	def       mcp.ResourceTemplate
-	uri       *uritemplate.Template
+	uri       *pattern
+	names     []string // of the variables
 	read      ReadFunc
 	list      ListFunc // nil for none
 	completes map[string]CompleteFunc
@@ -44,22 +45,29 @@ func (s *Server) AddTemplate(def mcp.ResourceTemplate, read ReadFunc, options ..
 }
 
 func newTemplate(def mcp.ResourceTemplate, read ReadFunc, options []TemplateOption) (*template, error) {
-	uri, err := uritemplate.New(def.URITemplate)
+	if def.Name == "" || def.URITemplate == "" {
+		return nil, errors.New("server: resource template needs both a name and a URI template")
+	}
+	parsed, err := uritemplate.New(def.URITemplate)
 	if err != nil {
 		return nil, fmt.Errorf("server: the template %q: %w", def.URITemplate, err)
 	}
-	if def.Name == "" || def.URITemplate == "" {
-		return nil, fmt.Errorf("server: the template %q named %q lacks one of both", def.URITemplate, def.Name)
+	uri, err := newPattern(def.URITemplate)
+	if err != nil {
+		return nil, fmt.Errorf("server: the template %q: %w", def.URITemplate, err)
 	}
 	if err := def.Validate(mcp.Revision20251125); err != nil {
 		return nil, fmt.Errorf("server: the template %q: %w", def.URITemplate, err)
 	}
-	t := &template{def: def, uri: uri, read: read, completes: map[string]CompleteFunc{}}
+	t := &template{def: def, uri: uri, names: parsed.Varnames(), read: read, completes: map[string]CompleteFunc{}}
 	for _, o := range options {
+		if o == nil {
+			return nil, fmt.Errorf("server: nil option of the template %q", def.URITemplate)
+		}
 		o.forTemplate(t)
 	}
 	for name := range t.completes {
-		if !slices.Contains(uri.Varnames(), name) {
+		if !slices.Contains(t.names, name) {
 			return nil, fmt.Errorf("server: the template %q has no variable %q to complete", def.URITemplate, name)
 		}
 	}
@@ -69,18 +77,13 @@ func newTemplate(def mcp.ResourceTemplate, read ReadFunc, options []TemplateOpti
 // match returns the values of the variables in a URI; ok is false if it is none of the template's, or one of them
 // leads upwards.
 func (t *template) match(uri string) (vars url.Values, ok bool) {
-	found := t.uri.Match(uri)
-	if found == nil {
-		return nil, false
-	}
-	vars = url.Values{}
-	for name, v := range found {
-		vars[name] = v.V
-		if slices.ContainsFunc(v.V, upwards) {
+	vars, ok = t.uri.match(uri)
+	for _, values := range vars {
+		if slices.ContainsFunc(values, upwards) {
 			return nil, false
 		}
 	}
-	return vars, true
+	return vars, ok
 }
 
 // listed returns the templates with a list callback, from the one with a key on, or all if that is "".
