@@ -22,9 +22,10 @@ import (
 // tells requestors apart they all are that one, and only the ids keep them from each other's
 // tasks. Do not offer tasks/list there.
 type Manager struct {
-	cfg   Config
-	store Store
-	audit audit
+	cfg     Config
+	store   Store
+	release func() // gives up the store
+	audit   audit
 
 	life   context.Context // ends with Close
 	end    context.CancelCauseFunc
@@ -48,15 +49,22 @@ type questionID struct {
 
 // New returns a Manager for the tasks of a store, and takes up what the last one has left:
 // work that is declared restartable, and jobs elsewhere, go on; other tasks that are not over are
-// failed with a message that says why.
+// failed with a message that says why. It fails with [ErrInUse] if another Manager uses the store.
 func New(ctx context.Context, cfg Config) (*Manager, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
+	release := func() {}
+	if store, ok := cfg.Store.(Exclusive); ok {
+		if release, err = store.Acquire(); err != nil {
+			return nil, err
+		}
+	}
 	m := &Manager{
 		cfg:     cfg,
 		store:   cfg.Store,
+		release: release,
 		audit:   audit{hook: cfg.Audit, log: cfg.Logger},
 		nudge:   make(chan struct{}, 1),
 		limits:  limiter{limits: cfg.Limits, owners: map[string]*usage{}},
@@ -87,6 +95,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() { // ends with the work
 		m.group.Wait()
+		m.release()
 		close(done)
 	}()
 	select {

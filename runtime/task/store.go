@@ -19,6 +19,8 @@ var (
 	ErrCorrupt = errors.New("task: store is corrupt")
 	// ErrClosed says that the store, or the Manager, was closed.
 	ErrClosed = errors.New("task: closed")
+	// ErrInUse says that another Manager uses the store.
+	ErrInUse = errors.New("task: store is in use by another Manager")
 )
 
 // Store keeps the records of tasks. It holds no logic of theirs: what moves are legal, whose
@@ -64,4 +66,18 @@ type Store interface {
 	// Close ends all use of the store; Waits under way, and later calls, fail with ErrClosed.
 	// What was acknowledged is kept if the store is durable. It may be called again.
 	Close() error
+}
+
+// Exclusive is a [Store] that says whether a Manager uses it already. [New] calls Acquire, and the
+// Manager calls release when it has closed and all of its work has returned. The stores of this
+// module are Exclusive.
+type Exclusive interface {
+	// Acquire fails with [ErrInUse] while another caller has the store.
+	Acquire() (release func(), err error)
+}
+
+// HealthChecker is a [Store] that knows whether it works; see [Manager.Health].
+type HealthChecker interface {
+	// Health returns why the store takes no writes at the moment, or nil if it does.
+	Health() error
 }

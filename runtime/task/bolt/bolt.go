@@ -11,9 +11,20 @@
 // short or damaged with [task.ErrCorrupt]; payloads are checked when they are read. What is
 // damaged is never handed out.
 //
-// When a transaction fails, since the disk is full or broken, nobody knows what of it has reached the
-// disk. The store then takes no more writes; reads go on. Opened again, it has all that was
-// acknowledged.
+// When a transaction fails, because the disk is full or broken, its writes fail and [Store.Health]
+// returns the error. Reads go on. Part of the transaction may have reached the disk. The store
+// therefore opens and checks the file anew before it writes again. It tries with the first write
+// that comes a second or more after the failure, so that it recovers by itself once there is room.
+//
+// # One owner
+//
+// A lock on the file keeps other processes, and other Stores of the same process, from opening it;
+// [task.New] lets one Manager at a time use a Store.
+//
+// # Maintenance
+//
+// The file keeps the size that it once needed. [Store.Compact] shrinks it and [Store.Backup] copies
+// it, both while the store is in use.
 //
 // [bbolt]: https://pkg.go.dev/go.etcd.io/bbolt
 package bolt
@@ -30,12 +41,15 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/internal/claim"
 	"github.com/mcpwire/mcpwire/runtime/task/internal/watch"
 )
 
@@ -48,17 +62,29 @@ const lockTimeout = time.Second
 
 // Store keeps records in a file. Make one with [Open].
 type Store struct {
-	db      *bbolt.DB
+	path    string
 	hub     watch.Hub
 	cache   cache
+	use     claim.Claim
 	writes  chan *write
 	closing chan struct{} // closed by Close
+	stopped chan struct{} // closed when the writer has returned
 	once    sync.Once
-	writer  sync.WaitGroup
-	err     error // of closing; read after writer
+	err     error // of closing; read after once
+
+	fault atomic.Pointer[error] // why the last transaction failed; nil after one that did not
+
+	upkeep  sync.Mutex   // held by Compact and Backup; taken before the others
+	writing sync.Mutex   // held while a transaction writes; taken before mu
+	mu      sync.RWMutex // held for reading while db is used, and for writing while it is replaced
+	db      *bbolt.DB    // nil if it could not be opened again after a failure
 }
 
-var _ task.Store = (*Store)(nil)
+var _ interface {
+	task.Store
+	task.Exclusive
+	task.HealthChecker
+} = (*Store)(nil)
 
 // Open opens the store in a file, and makes the file if there is none. It fails with
 // [ErrLocked] if the file is in use, and with [task.ErrCorrupt] if it is damaged, which an
@@ -67,7 +93,9 @@ func Open(path string) (*Store, error) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if err := initialize(path); err != nil {
+		if err := initialize(path, os.Link); errors.Is(err, bolterrors.ErrTimeout) {
+			return nil, fmt.Errorf("%w: %s", ErrLocked, path)
+		} else if err != nil {
 			return nil, fmt.Errorf("bolt: %w", err)
 		}
 	case err != nil:
@@ -75,48 +103,56 @@ func Open(path string) (*Store, error) {
 	case info.Size() == 0:
 		return nil, fmt.Errorf("%w: %s is empty", task.ErrCorrupt, path)
 	}
-	db, err := openDB(path)
-	if err != nil {
+	s := &Store{path: path, writes: make(chan *write, maxBatch), closing: make(chan struct{}), stopped: make(chan struct{})}
+	if s.db, err = openDB(path); err != nil {
 		return nil, err
 	}
-	s := &Store{db: db, writes: make(chan *write, maxBatch), closing: make(chan struct{})}
-	if err := s.view(s.verify); err != nil {
-		db.Close()
+	if err := verify(s.db, path); err != nil {
+		s.db.Close()
 		return nil, err
 	}
-	s.writer.Go(s.write) // ends when Close closes s.closing
+	os.Remove(compactPath(path)) // what a Compact left that did not come to its end
+	go s.write()                 // ends when Close closes s.closing
 	return s, nil
 }
 
 // initialize makes an empty store in a new file. That has its name only when it is complete,
-// so that an incomplete file under that name is always damage.
-func initialize(path string) error {
+// so that an incomplete file under that name is always damage. Link is [os.Link]. File systems
+// without hard links get the file under its name from the start.
+func initialize(path string, link func(from, to string) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".task-*.tmp")
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // unless it is renamed
+	defer os.Remove(f.Name())
 	f.Close()
-	db, err := bbolt.Open(f.Name(), 0o600, nil)
+	if err := makeBuckets(f.Name()); err != nil {
+		return err
+	}
+	// A link, unlike a rename, does not replace what another process has made meanwhile.
+	if err := link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := makeBuckets(path); err != nil {
+			return err
+		}
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// makeBuckets makes the buckets in a file, under its lock, unless they are there.
+func makeBuckets(path string) error {
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockTimeout})
 	if err != nil {
 		return err
 	}
 	err = db.Update(func(tx *bbolt.Tx) error {
 		for _, name := range bucketNames {
-			if _, err := tx.CreateBucket(name); err != nil {
+			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	if err := errors.Join(err, db.Close()); err != nil {
-		return err
-	}
-	// A link, unlike a rename, does not replace what another process has made meanwhile.
-	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return syncDir(filepath.Dir(path))
+	return errors.Join(err, db.Close())
 }
 
 // openDB opens the database of a file and makes sure that all of it is there. A damaged file
@@ -140,13 +176,27 @@ func openDB(path string) (db *bbolt.DB, err error) {
 			return f, err
 		},
 	})
-	switch {
-	case errors.Is(err, bolterrors.ErrTimeout):
+	if errors.Is(err, bolterrors.ErrTimeout) {
 		return nil, fmt.Errorf("%w: %s", ErrLocked, path)
-	case errors.Is(err, fs.ErrPermission):
-		return nil, fmt.Errorf("bolt: %w", err)
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", task.ErrCorrupt, err)
+	}
+	if err != nil {
+		if _, ok := errors.AsType[syscall.Errno](err); ok { // the system's fault, such as too many open files
+			return nil, fmt.Errorf("bolt: %w", err)
+		}
+		return nil, fmt.Errorf("%w: %s: %w", task.ErrCorrupt, path, err)
+	}
+	// A Compact of another process may have put another file in the place of the one that was
+	// locked.
+	locked, err := file.Stat()
+	if err == nil {
+		var named fs.FileInfo
+		if named, err = os.Stat(path); err == nil && !os.SameFile(locked, named) {
+			err = fmt.Errorf("%w: %s", ErrLocked, path)
+		}
+	}
+	if err != nil {
+		db.Close()
+		return nil, err
 	}
 	return db, nil
 }
@@ -191,24 +241,33 @@ func expiryKey(expires time.Time, seq uint64) []byte {
 }
 
 // view reads in a transaction. What is damaged is an error, not a panic.
-func (s *Store) view(read func(b buckets) error) (err error) {
+func (s *Store) view(read func(b buckets) error) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.db == nil {
+		return s.Health()
+	}
+	err := view(s.db, read)
+	if errors.Is(err, bolterrors.ErrDatabaseNotOpen) {
+		return task.ErrClosed
+	}
+	return err
+}
+
+func view(db *bbolt.DB, read func(b buckets) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%w: %v", task.ErrCorrupt, p)
 		}
 	}()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	err = s.db.View(func(tx *bbolt.Tx) error {
+	return db.View(func(tx *bbolt.Tx) error {
 		b, err := bucketsOf(tx)
 		if err != nil {
 			return err
 		}
 		return read(b)
 	})
-	if errors.Is(err, bolterrors.ErrDatabaseNotOpen) {
-		return task.ErrClosed
-	}
-	return err
 }
 
 // lookup returns the key and the value of a task.
@@ -337,13 +396,35 @@ func (s *Store) Scan(ctx context.Context) iter.Seq2[task.Record, error] {
 	}
 }
 
-// Close implements [task.Store].
+// Acquire implements [task.Exclusive].
+func (s *Store) Acquire() (release func(), err error) { return s.use.Acquire() }
+
+// Health implements [task.HealthChecker]: it returns why the last transaction failed.
+func (s *Store) Health() error {
+	select {
+	case <-s.closing:
+		return task.ErrClosed
+	default:
+	}
+	if fault := s.fault.Load(); fault != nil {
+		return *fault
+	}
+	return nil
+}
+
+// Close implements [task.Store]. It waits for a Compact or a Backup under way.
 func (s *Store) Close() error {
 	s.once.Do(func() {
 		close(s.closing)
-		s.writer.Wait()
+		<-s.stopped
 		s.hub.Close()
-		s.err = s.db.Close()
+		s.upkeep.Lock()
+		defer s.upkeep.Unlock()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.db != nil {
+			s.err = s.db.Close()
+		}
 	})
 	return s.err
 }

@@ -54,3 +54,9 @@ func (c *cache) drop(id string) {
 	defer c.mu.Unlock()
 	delete(c.byID, id)
 }
+
+func (c *cache) clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.byID)
+}

@@ -29,6 +29,9 @@ import (
 //	go test ./runtime/task/bolt -run Kill -kills 1000
 var kills = flag.Int("kills", 5, "how often TestKill kills a process")
 
+// seed is that of the tests that go by chance, which log it: to see the same again, give it as a flag.
+var seed = flag.Uint64("seed", rand.Uint64(), "seed of TestKill and TestDamagedFile")
+
 // The child is told the file that it works on, and if need be how large that may become.
 const (
 	childEnv = "MCPWIRE_TASK_CHILD"
@@ -151,9 +154,8 @@ func TestKill(t *testing.T) {
 	if testing.Short() {
 		t.Skip("kills processes")
 	}
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("-seed %d", *seed)
+	random := rand.New(rand.NewPCG(*seed, 0))
 	path := filepath.Join(t.TempDir(), "tasks")
 	known := map[string]*history{}
 	total := 0

@@ -123,9 +123,8 @@ func TestDamagedFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("-seed %d", *seed)
+	random := rand.New(rand.NewPCG(*seed, 0))
 	reported := 0
 	const rounds = 60
 	for n := range rounds {

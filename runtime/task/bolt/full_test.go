@@ -11,6 +11,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/bolt"
 )
 
 // limitFiles keeps this process from writing files beyond a size, as a full disk would.
@@ -38,4 +43,83 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("only %d acknowledgements", n)
 	}
 	check(t, path, known)
+}
+
+// A full disk makes writes fail and nothing else, and the store goes on by itself when there is room. The
+// test runs in a process of its own, as the limit holds for all of its files.
+func TestStoreRecoversFromFullDisk(t *testing.T) {
+	const env = "MCPWIRE_TASK_RECOVERS"
+	if os.Getenv(env) == "" {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestStoreRecoversFromFullDisk$", "-test.v")
+		cmd.Env = append(os.Environ(), env+"=1")
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS") {
+			t.Errorf("%v: %s", err, out)
+		}
+		return
+	}
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "tasks")
+		s := store(t, path)
+		small := put(t, s, "small", 0, 10)
+		var before syscall.Rlimit
+		if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &before); err != nil {
+			t.Fatal(err)
+		}
+		signal.Ignore(syscall.SIGXFSZ) // so that writes fail instead
+		room := func(n uint64) {
+			if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: n, Max: before.Max}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		room(256 << 10)
+		large := task.Record{ID: "large", Result: []byte(`"` + strings.Repeat("x", 1<<20) + `"`)}
+		waiting := make(chan error, 1)
+		go func() {
+			_, err := s.Wait(t.Context(), "small", small.Revision)
+			waiting <- err
+		}()
+		for range 3 {
+			if _, err := s.Create(t.Context(), large); err == nil {
+				t.Fatal("a task that does not fit was stored")
+			}
+			if err := s.Health(); err == nil || !strings.Contains(err.Error(), "file too large") {
+				t.Errorf("health: %v", err)
+			}
+			if _, err := s.Get(t.Context(), "small"); err != nil {
+				t.Errorf("read: %v", err)
+			}
+			if err := s.Compact(); err == nil {
+				t.Error("a broken file was compacted")
+			}
+			time.Sleep(time.Second)
+		}
+		room(before.Cur)
+		time.Sleep(time.Second)
+		if _, err := s.Create(t.Context(), large); err != nil {
+			t.Errorf("with room: %v", err)
+		}
+		if err := s.Health(); err != nil {
+			t.Errorf("health: %v", err)
+		}
+		small.StatusMessage = "changed"
+		if _, err := s.Update(t.Context(), small); err != nil {
+			t.Error(err)
+		}
+		if err := <-waiting; err != nil {
+			t.Errorf("who waited: %v", err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		s, err := bolt.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		for _, id := range []string{"small", "large"} {
+			if _, err := s.Get(t.Context(), id); err != nil {
+				t.Errorf("%s: %v", id, err)
+			}
+		}
+	})
 }

@@ -15,16 +15,22 @@ import (
 // record's head is whole, and that the indexes hold just what the records say. It goes over
 // each bucket once, in order, and compares sums over all entries, in which an entry that is
 // missing, altered or too many shows.
-func (s *Store) verify(b buckets) error {
-	info, err := os.Stat(s.db.Path())
+func verify(db *bbolt.DB, path string) error {
+	info, err := os.Stat(path)
 	if err != nil {
 		return fmt.Errorf("bolt: %w", err)
 	}
-	if size := b.tasks.Tx().Size(); size > info.Size() {
-		return fmt.Errorf("%w: %s has %d bytes of %d", task.ErrCorrupt, s.db.Path(), info.Size(), size)
-	}
+	return view(db, func(b buckets) error {
+		if size := b.tasks.Tx().Size(); size > info.Size() {
+			return fmt.Errorf("%w: %s has %d bytes of %d", task.ErrCorrupt, path, info.Size(), size)
+		}
+		return b.verify()
+	})
+}
+
+func (b buckets) verify() error {
 	var ids, owners, expiry sum
-	err = each(b.tasks, 8, func(k, v []byte) error {
+	err := each(b.tasks, 8, func(k, v []byte) error {
 		r, err := decodeBrief(k, v)
 		if err != nil {
 			return corrupt(k, err)

@@ -61,14 +61,24 @@ func (s *Store) submit(ctx context.Context, do func(b buckets) error, tell func(
 	case <-ctx.Done():
 		// It may still be written: the writer looks at the context once more.
 		return ctx.Err()
+	case <-s.stopped:
+		select {
+		case <-w.done:
+			return w.err
+		default: // it came into the queue when the writer had emptied that for the last time
+			return task.ErrClosed
+		}
 	}
 }
 
+// retryPause is how long the store takes no writes after a failed transaction.
+const retryPause = time.Second
+
 // write takes what is waiting, writes it in one transaction, and so on: while one transaction
-// goes to the disk, the next one gathers. After a failure of the database itself the store
-// takes no more.
+// goes to the disk, the next one gathers.
 func (s *Store) write() {
-	var broken error
+	defer close(s.stopped)
+	var retry time.Time // when to try again after a failure
 	batch := make([]*write, 0, maxBatch)
 	for {
 		batch = batch[:0]
@@ -80,12 +90,16 @@ func (s *Store) write() {
 			return
 		}
 		batch = s.gather(batch)
-		if broken == nil {
-			broken = s.commit(batch)
+		var err error
+		fault := s.fault.Load()
+		if fault != nil && time.Now().Before(retry) {
+			err = *fault
+		} else if err = s.transact(batch, fault != nil); err != nil {
+			retry = time.Now().Add(retryPause)
 		}
 		for _, w := range batch {
-			if broken != nil {
-				w.err = broken
+			if err != nil {
+				w.err = err
 			} else if w.err == nil {
 				w.tell()
 			}
@@ -93,6 +107,46 @@ func (s *Store) write() {
 		}
 		clear(batch)
 	}
+}
+
+// transact writes a batch. After a failure it opens the file anew first.
+func (s *Store) transact(batch []*write, failed bool) (err error) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if failed {
+		err = s.reopen()
+	}
+	if err == nil {
+		err = s.commit(batch)
+	}
+	if err != nil {
+		s.fault.Store(&err)
+	} else if failed {
+		s.fault.Store(nil)
+	}
+	return err
+}
+
+// reopen opens the file anew. The failed transaction may be in it or not, so that what is known of
+// records is out of date.
+func (s *Store) reopen() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.db != nil {
+		s.db.Close()
+	}
+	var err error
+	if s.db, err = openDB(s.path); err != nil {
+		return err
+	}
+	if err := verify(s.db, s.path); err != nil {
+		s.db.Close()
+		s.db = nil
+		return err
+	}
+	s.cache.clear()
+	s.hub.Again()
+	return nil
 }
 
 // gather adds what is waiting to a batch. Those who have just been told of the last transaction are
@@ -241,19 +295,22 @@ func (s *Store) Sweep(ctx context.Context, now time.Time, limit int) (gone []tas
 	if err != nil || !due || limit < 1 {
 		return nil, next, err
 	}
+	// The writer may set these after the context has ended, so they are not the results.
+	var dropped []task.Record
+	var then time.Time
 	err = s.submit(ctx, func(b buckets) (err error) {
-		gone, next, err = b.sweep(now, limit)
+		dropped, then, err = b.sweep(now, limit)
 		return err
 	}, func() {
-		for i := range gone {
-			s.cache.drop(gone[i].ID)
-			s.hub.Gone(gone[i].ID)
+		for i := range dropped {
+			s.cache.drop(dropped[i].ID)
+			s.hub.Gone(dropped[i].ID)
 		}
 	})
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	return gone, next, nil
+	return dropped, then, nil
 }
 
 func expiryOf(key []byte) time.Time {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/internal/claim"
 	"github.com/mcpwire/mcpwire/runtime/task/internal/watch"
 )
 
@@ -21,9 +22,13 @@ type Store struct {
 	seq    uint64
 	closed bool
 	hub    watch.Hub
+	use    claim.Claim
 }
 
-var _ task.Store = (*Store)(nil)
+var _ interface {
+	task.Store
+	task.Exclusive
+} = (*Store)(nil)
 
 // entry is what the indexes share: the record as it stands.
 type entry struct{ task.Record }
@@ -216,3 +221,6 @@ func (s *Store) Close() error {
 	s.hub.Close()
 	return nil
 }
+
+// Acquire implements [task.Exclusive].
+func (s *Store) Acquire() (release func(), err error) { return s.use.Acquire() }

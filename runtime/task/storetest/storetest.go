@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -61,6 +62,9 @@ func Run(t *testing.T, subject Subject) {
 		{"a wait ends with its context", waitContext},
 		{"a closed store refuses", closed},
 		{"an ended context is refused", ended},
+		{"an update whose context ends happens whole or not at all", updateCutShort},
+		{"a creation whose context ends happens whole or not at all", createCutShort},
+		{"a sweep whose context ends leaves nothing behind", sweepCutShort},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -660,6 +664,126 @@ func ended(t *testing.T, s task.Store) {
 	fails(t, "list", context.Canceled, err)
 	_, _, err = s.Sweep(ctx, start, 1)
 	fails(t, "sweep", context.Canceled, err)
+}
+
+// cutShort calls write with a context that ends meanwhile, at another moment for each n, and returns
+// its error, which must be that of the context. The write may still happen then: what comes to the store
+// with a live context is behind it.
+func cutShort(t *testing.T, n int, write func(ctx context.Context) error) error {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { // ends at once
+		for range n % 50 {
+			runtime.Gosched()
+		}
+		cancel()
+	}()
+	defer cancel()
+	err := write(ctx)
+	if err != nil {
+		fails(t, "write that is cut short", context.Canceled, err)
+	}
+	return err
+}
+
+// settled returns the record of a task as it is behind every write that was cut short.
+func settled(t *testing.T, s task.Store, id string) task.Record {
+	t.Helper()
+	for {
+		r, err := s.Update(t.Context(), get(t, s, id))
+		if errors.Is(err, task.ErrConflict) {
+			continue
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "read", r, get(t, s, id))
+		return r
+	}
+}
+
+func updateCutShort(t *testing.T, s task.Store) {
+	for n := range 200 {
+		id := fmt.Sprint(n)
+		old := create(t, s, full(id, id))
+		changed := old
+		changed.StatusMessage, changed.Questions, changed.Result = "changed", nil, json.RawMessage(`{"new":1}`)
+		err := cutShort(t, n, func(ctx context.Context) error { _, err := s.Update(ctx, changed); return err })
+		got := settled(t, s, id)
+		want := changed
+		want.Revision = 3 // after settled
+		if err != nil && got.Revision == 2 {
+			want, want.Revision = old, 2
+		}
+		equal(t, "settled", want, got)
+		list, err := s.List(t.Context(), id, 0, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "listed", []task.Record{got.Brief()}, list)
+	}
+}
+
+func createCutShort(t *testing.T, s task.Store) {
+	for n := range 200 {
+		id := fmt.Sprint(n)
+		want := full(id, id)
+		err := cutShort(t, n, func(ctx context.Context) error { _, err := s.Create(ctx, want); return err })
+		_, again := s.Create(t.Context(), want)
+		if again != nil {
+			fails(t, "created again", task.ErrExists, again)
+		} else if err == nil {
+			t.Errorf("%s was created twice", id)
+		}
+		got := settled(t, s, id)
+		want.Seq, want.Revision = got.Seq, 2
+		equal(t, "settled", want, got)
+		list, err := s.List(t.Context(), id, 0, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "listed", []task.Record{got.Brief()}, list)
+	}
+}
+
+func sweepCutShort(t *testing.T, s task.Store) {
+	const portion = 50
+	for n := range 20 {
+		var ids []string
+		var waiting sync.WaitGroup
+		for i := range portion {
+			id := fmt.Sprint(n, "-", i)
+			ids = append(ids, id)
+			waiting.Go(func() {
+				if _, err := s.Create(t.Context(), full(id, "o")); err != nil {
+					t.Error(err)
+				}
+				_, err := s.Wait(t.Context(), id, 1)
+				fails(t, "wait for a task that is swept", task.ErrNotFound, err)
+			})
+		}
+		synctest.Wait()
+		cutShort(t, n, func(ctx context.Context) error {
+			gone, _, err := s.Sweep(ctx, start.Add(time.Hour), portion)
+			for _, r := range gone {
+				if r.ID == "" {
+					t.Error("a swept task without id")
+				}
+			}
+			return err
+		})
+		if _, _, err := s.Sweep(t.Context(), start.Add(time.Hour), portion); err != nil {
+			t.Fatal(err)
+		}
+		create(t, s, plain(fmt.Sprint("behind ", n), "behind")) // which the sweep may still be in front of
+		waiting.Wait()
+		for _, id := range ids {
+			_, err := s.Get(t.Context(), id)
+			fails(t, "get", task.ErrNotFound, err)
+		}
+		if ids, _ := page(t, s, "o", 0, 10); ids != nil {
+			t.Errorf("listed: %q", ids)
+		}
+	}
 }
 
 func reopen(t *testing.T, s task.Store, again func(task.Store) task.Store) {

@@ -45,6 +45,15 @@ func (h *Hub) Gone(id string) {
 	}
 }
 
+// Again has everybody look at the store again, which may have changed unnoticed.
+func (h *Hub) Again() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for id, w := range h.waiters {
+		h.wake(id, w, nil, nil)
+	}
+}
+
 // wake wakes the list of those who wait for a task. It is called with mu held.
 func (h *Hub) wake(id string, w *waiter, r *task.Record, err error) {
 	delete(h.waiters, id)
@@ -92,7 +101,7 @@ func (h *Hub) Wait(ctx context.Context, id string, revision uint64, get func(con
 			if err != nil {
 				return task.Record{}, err
 			}
-			if told.Revision > revision { // or it was told late, and get has seen it before
+			if told != nil && told.Revision > revision { // or it was told late, and get has seen it before
 				return *told, nil
 			}
 		case <-ended:

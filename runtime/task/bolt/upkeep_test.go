@@ -1,0 +1,246 @@
+package bolt_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/bolt"
+)
+
+// store opens a store that is closed at the end.
+func store(t *testing.T, path string) *bolt.Store {
+	t.Helper()
+	s, err := bolt.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// put creates a task with a result of so many bytes.
+func put(t *testing.T, s *bolt.Store, id string, ttl time.Duration, size int) task.Record {
+	t.Helper()
+	at := time.UnixMicro(1).UTC()
+	r, err := s.Create(t.Context(), task.Record{
+		ID: id, Owner: "o", Method: "tools/call", Status: mcp.TaskStatusCompleted, Created: at, Updated: at, TTL: ttl,
+		Result: []byte(fmt.Sprintf(`{"text":"%0*d"}`, size, 0)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func fileSize(t *testing.T, path string) int64 {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Size()
+}
+
+func TestCompactGivesRoomBack(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tasks")
+	s := store(t, path)
+	stays := put(t, s, "stays", 0, 100)
+	for i := range 100 {
+		put(t, s, fmt.Sprint("goes ", i), time.Second, 20_000)
+	}
+	if _, _, err := s.Sweep(t.Context(), time.Now(), 1000); err != nil {
+		t.Fatal(err)
+	}
+	before := fileSize(t, path)
+	if err := s.Compact(); err != nil {
+		t.Fatal(err)
+	}
+	if after := fileSize(t, path); after > before/10 {
+		t.Errorf("%d bytes became %d", before, after)
+	}
+	// It goes on in the new file: reads, writes, the order of tasks, and the lock.
+	if got, err := s.Get(t.Context(), "stays"); err != nil || cmp.Diff(stays, got) != "" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	later := put(t, s, "later", 0, 100)
+	if later.Seq != stays.Seq+101 {
+		t.Errorf("seq went from %d to %d", stays.Seq, later.Seq)
+	}
+	if _, err := bolt.Open(path); !errors.Is(err, bolt.ErrLocked) {
+		t.Errorf("opened twice: %v", err)
+	}
+	if err := s.Compact(); err != nil {
+		t.Errorf("again: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Compact(); !errors.Is(err, task.ErrClosed) {
+		t.Errorf("closed: %v", err)
+	}
+	s = store(t, path)
+	for _, want := range []task.Record{stays, later} {
+		if got, err := s.Get(t.Context(), want.ID); err != nil || cmp.Diff(want, got) != "" {
+			t.Errorf("got %+v, %v", got, err)
+		}
+	}
+}
+
+func TestRemainsOfCompactAreRemoved(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tasks")
+	store(t, path).Close()
+	remains := path + ".compact"
+	if err := os.WriteFile(remains, []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	store(t, path)
+	if _, err := os.Stat(remains); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("still there: %v", err)
+	}
+}
+
+func TestBackupIsAStore(t *testing.T) {
+	dir := t.TempDir()
+	path, copied := filepath.Join(dir, "tasks"), filepath.Join(dir, "copy")
+	s := store(t, path)
+	want := put(t, s, "a", 0, 100)
+	for range 2 { // it replaces the backup before
+		if err := s.Backup(copied); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Compact(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Backup(copied); err != nil {
+		t.Errorf("from a compacted file: %v", err)
+	}
+	put(t, s, "later", 0, 100)
+	link := filepath.Join(dir, "link")
+	if err := os.Link(path, link); err == nil {
+		if err := s.Backup(link); err == nil || !strings.Contains(err.Error(), "own file") {
+			t.Errorf("over the store itself: %v", err)
+		}
+	}
+	if err := s.Backup(filepath.Join(dir, "no", "such", "folder")); err == nil {
+		t.Error("a folder that is not there was taken")
+	}
+	b := store(t, copied)
+	if got, err := b.Get(t.Context(), "a"); err != nil || cmp.Diff(want, got) != "" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if _, err := b.Get(t.Context(), "later"); !errors.Is(err, task.ErrNotFound) {
+		t.Errorf("what came later: %v", err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".tmp") || strings.HasSuffix(e.Name(), ".compact") {
+			t.Errorf("left behind: %s", e.Name())
+		}
+	}
+}
+
+// Nothing is lost while the file is compacted and copied, and nobody else gets hold of it.
+func TestUpkeepWhileInUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "tasks")
+		s := store(t, path)
+		const writers, tasks = 4, 40
+		busy, done := context.WithCancel(t.Context())
+		var group, upkeep sync.WaitGroup
+		for i := range writers {
+			group.Go(func() {
+				for n := range tasks {
+					r := put(t, s, fmt.Sprintf("%d-%d", i, n), 0, 500)
+					r.StatusMessage = "updated"
+					if _, err := s.Update(t.Context(), r); err != nil {
+						t.Error(err)
+					}
+					if got, err := s.Get(t.Context(), r.ID); err != nil || got.Revision != 2 {
+						t.Errorf("read revision %d, %v", got.Revision, err)
+					}
+				}
+			})
+		}
+		for name, f := range map[string]func() error{
+			"compact": s.Compact,
+			"backup":  func() error { return s.Backup(filepath.Join(dir, "copy")) },
+			"open": func() error {
+				if other, err := bolt.Open(path); !errors.Is(err, bolt.ErrLocked) {
+					if err == nil {
+						other.Close()
+					}
+					return fmt.Errorf("opened twice: %w", err)
+				}
+				return nil
+			},
+		} {
+			upkeep.Go(func() {
+				for first := true; first || busy.Err() == nil; first = false {
+					if err := f(); err != nil {
+						t.Errorf("%s: %v", name, err)
+						return
+					}
+				}
+			})
+		}
+		group.Wait()
+		done()
+		upkeep.Wait()
+		list, err := s.List(t.Context(), "o", 0, 1000)
+		if err != nil || len(list) != writers*tasks {
+			t.Errorf("%d tasks, %v", len(list), err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		store(t, filepath.Join(dir, "copy"))
+		s = store(t, path)
+		if list, err := s.List(t.Context(), "o", 0, 1000); err != nil || len(list) != writers*tasks {
+			t.Errorf("%d tasks after a reopen, %v", len(list), err)
+		}
+	})
+}
+
+func TestOneManagerAtATime(t *testing.T) {
+	s := store(t, filepath.Join(t.TempDir(), "tasks"))
+	m, err := task.New(t.Context(), task.Config{Store: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := task.New(t.Context(), task.Config{Store: s}); !errors.Is(err, task.ErrInUse) {
+		t.Errorf("a second Manager: %v", err)
+	}
+	if err := m.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	m, err = task.New(t.Context(), task.Config{Store: s})
+	if err != nil {
+		t.Fatalf("after the first has closed: %v", err)
+	}
+	m.Close(t.Context())
+}
+
+// A file that cannot be opened for another reason than damage is not said to be damaged.
+func TestFaultsThatAreNoDamage(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := bolt.Open(dir); err == nil || errors.Is(err, task.ErrCorrupt) {
+		t.Errorf("a folder: %v", err)
+	}
+}
