@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"bytes"
 	"sync"
 )
 
@@ -95,7 +96,8 @@ func Marshal(v Encoder) ([]byte, error) {
 	var text []byte
 	err := w.Err()
 	if err == nil {
-		text = sealed(w.buf)
+		text = bytes.Clone(w.buf)
+		noteChecked(text)
 	}
 	if cap(w.buf) > keepScratch {
 		w.buf = nil

@@ -12,22 +12,27 @@ import (
 // type cannot hold, which required members were missing, and the text of numbers that do not fit their field. It
 // is one pointer; the zero value is empty.
 //
+// An Extra may be moved to a value of another type. Of the members in it, that value writes those that it has not
+// written itself.
+//
 // Copies of a struct share it without harm: whatever changes an Extra copies the contents first, which takes
 // time in proportion to [Extra.Len]. The raw values it hands out belong to it and must not be changed.
 type Extra struct {
-	p *extra // never changed once it may be shared; see Reader.own
+	p *extra // never changed once it may be shared; see Reader.change
 }
 
 // extra has its members, in the order they came and no name twice, either in text and spans, as a Reader puts them, or
 // in members.
 type extra struct {
-	text    []byte // as in ,"a":1,"b":[2] with the seal behind it; names in it have no escapes
+	text    []byte // as in ,"a":1,"b":[2] and never shown as a whole; names in it have no escapes
+	sum     uint64 // what textSum says of the text, once it is complete
 	spans   []span // where they are in text
 	members []member
 	numbers []numberText
 	absent  uint64
-	known   bool    // some member may have the name of a field; it is then in members
-	few     [6]span // where spans begin
+	by      *Members // what the type knows whose decoder made it, or nil
+	known   bool     // some member may have the name of a field; it is then in members
+	few     [6]span  // where spans begin
 }
 
 // span is a member in a text: its value ends where the comma of the next one is.
@@ -49,8 +54,8 @@ func (e *extra) clone() *extra {
 		return new(extra)
 	}
 	return &extra{
-		text: e.text, spans: slices.Clone(e.spans), members: slices.Clone(e.members), numbers: slices.Clone(e.numbers),
-		absent: e.absent, known: e.known,
+		text: e.text, sum: e.sum, spans: slices.Clone(e.spans), members: slices.Clone(e.members), numbers: slices.Clone(e.numbers),
+		absent: e.absent, by: e.by, known: e.known,
 	}
 }
 
@@ -176,6 +181,15 @@ func (x *Extra) SetAbsent(bits uint64) {
 	}
 	x.p = x.p.clone()
 	x.p.absent = bits
+}
+
+// Of returns x, unless it was read with other members: then it returns an empty Extra. Missing members and the text of
+// numbers say nothing about a value of another type; [Writer.EndOf] takes care of all else.
+func (x Extra) Of(members *Members) Extra {
+	if x.p == nil || x.p.by == members || x.p.by == nil {
+		return x
+	}
+	return Extra{}
 }
 
 // Absent reports whether the required member with that number was missing.

@@ -28,12 +28,29 @@ func (r *Reader) Enter(members *Members) Seen {
 	return Seen{members: members}
 }
 
-// Require notes in x which of the first n members have not come, or left their fields unset.
-func (s *Seen) Require(x *Extra, n int) {
+// Require notes in x which of the first n members of s have not come, or left their fields unset.
+func (r *Reader) Require(s *Seen, x *Extra, n int) {
 	mask := uint64(1)<<n - 1
 	if missing := (^s.came | s.absent) & mask; missing != 0 {
-		x.SetAbsent(missing)
+		r.lack(s.members, x, missing)
 	}
+}
+
+// lackingSlots is how many extras that hold nothing but missing members a Reader remembers.
+const lackingSlots = 16
+
+// lack notes in x that members are missing. Objects that lack the same members share one extra: it may take up more
+// memory than their text.
+func (r *Reader) lack(members *Members, x *Extra, missing uint64) {
+	if x.p != nil {
+		x.SetAbsent(missing)
+		return
+	}
+	slot := &r.lacking[(uint64(members.ID)^missing*0x9E3779B97F4A7C15>>60)%lackingSlots]
+	if *slot == nil || (*slot).by != members || (*slot).absent != missing {
+		*slot = &extra{by: members, absent: missing}
+	}
+	x.p = *slot
 }
 
 // Member goes on to the next member of an object and returns the index of its name, whose value is then to be read.
@@ -44,6 +61,9 @@ func (r *Reader) Member(s *Seen, x *Extra) int {
 	for {
 		i := int(*r.order.after(s))
 		if i >= len(s.members.Names) || !r.has(s.members.Names[i]) {
+			if x.p != nil && x.p.by != s.members && r.owned(x) != nil {
+				x.p.by = s.members
+			}
 			name, ok := r.NextKey()
 			if !ok {
 				return -1

@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 )
@@ -42,38 +43,42 @@ func (p *pieces) string(s []byte) string {
 	return p.text.String()[at:]
 }
 
-// raw returns a copy of s, which was checked, with its seal behind it. It may be changed, and appended to, without
-// harm to its neighbours.
+// raw returns a copy of s, which was checked. It may be changed, and appended to, without harm to its neighbours.
 func (p *pieces) raw(s []byte) json.RawMessage {
+	noteChecked(s)
 	if len(s) > smallCopy {
-		return sealed(s)
+		return bytes.Clone(s)
 	}
-	if cap(p.bytes)-len(p.bytes) < len(s)+sealSize {
+	if cap(p.bytes)-len(p.bytes) < len(s) {
 		p.bytes = make([]byte, 0, p.size())
 	}
 	at := len(p.bytes)
-	p.bytes = appendSealed(p.bytes, s)
-	return p.bytes[at : at+len(s) : len(p.bytes)]
+	p.bytes = append(p.bytes, s...)
+	return p.bytes[at:len(p.bytes):len(p.bytes)]
 }
 
-// extend appends more to text, with room for a seal behind it. Text is empty, or what extend returned last for it if
-// it is own, or else stays as it is. It may move.
+// extend appends more to text. Text is empty, or what extend returned last for it if it is own, or else stays as it is.
+// It may move.
 func (p *pieces) extend(text []byte, own bool, more []byte) []byte {
 	n := len(text) + len(more)
-	at := len(p.bytes) - len(text) - sealSize
+	at := len(p.bytes) - len(text)
 	switch {
-	case own && cap(text) >= n+sealSize: // it stands alone
+	case own && cap(text) >= n: // it has room
 	case n > smallCopy:
-		text = append(make([]byte, 0, n+len(text)+sealSize), text...)
-	case own && at >= 0 && len(text) > 0 && &p.bytes[at] == &text[0] && cap(p.bytes) >= at+n+sealSize: // it came last
-		p.bytes = p.bytes[:at+n+sealSize]
+		text = append(make([]byte, 0, n+len(text)), text...)
+	case own && at >= 0 && len(text) > 0 && &p.bytes[at] == &text[0] && cap(p.bytes) >= at+n: // it came last
+		p.bytes = p.bytes[:at+n]
 		text = p.bytes[at : at+len(text) : len(p.bytes)]
 	default:
-		if cap(p.bytes)-len(p.bytes) < n+sealSize {
+		room := n
+		if own {
+			room += n // it may have to move each time otherwise
+		}
+		if cap(p.bytes)-len(p.bytes) < room {
 			p.bytes = make([]byte, 0, p.size())
 		}
 		at = len(p.bytes)
-		p.bytes = p.bytes[:at+n+sealSize]
+		p.bytes = p.bytes[:at+room]
 		text = append(p.bytes[at:at:len(p.bytes)], text...)
 	}
 	return append(text, more...)

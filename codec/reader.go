@@ -92,12 +92,11 @@ type Reader struct {
 	keyEnd  int    // its closing quote, if NextKey saw that it is plain, or 0
 	scratch []byte // for strings with escapes
 	pieces  pieces
-	mine    *extra // what Reader.Extra made last and may therefore change in place
-	own     bool   // its text, too
-	object  uint32 // the number of its object in check.big, once it has one
+	mine    []owned // the Extras of objects not yet left, innermost last
 	check   checker
 	peek    peek
 	order   order
+	lacking [lackingSlots]*extra // the last ones that hold nothing but missing members
 
 	// Where the New methods put what they read. Texts are never shared between messages: one that stays in use
 	// keeps what the others point at.
@@ -105,6 +104,14 @@ type Reader struct {
 	ints   []int64
 	floats []float64
 	bools  []bool
+}
+
+// owned is an extra that the Reader made for an object that it has not left. Until then it may be changed in place.
+type owned struct {
+	extra  *extra
+	depth  int    // how many arrays and objects were open
+	text   bool   // its text was made by pieces.extend and may be extended
+	object uint32 // the number of the object in check.big, or 0
 }
 
 // failure is the first thing that went wrong: err is nil as long as nothing has.
@@ -153,11 +160,13 @@ func (r *Reader) forget() {
 	r.src, r.data = nil, nil
 	if r.failure.err != nil {
 		r.failure, r.err = failure{}, nil
+		clear(r.mine) // they may be in use, and are not finished
+		r.mine = r.mine[:0]
 	}
 	if r.texts != nil {
 		r.texts = nil
 	}
-	r.letGo()
+	r.letGo(-1)
 	if cap(r.scratch) > keepScratch {
 		r.scratch = nil
 	}
@@ -659,7 +668,9 @@ func (r *Reader) More() bool {
 // leave leaves the innermost array or object.
 func (r *Reader) leave() {
 	r.frames = r.frames[:len(r.frames)-1]
-	r.letGo() // whoever reads the next object may hold a copy
+	if n := len(r.mine); n > 0 && r.mine[n-1].depth > len(r.frames) {
+		r.letGo(len(r.frames))
+	}
 }
 
 // Key reads the name of the next member and the colon after it. It must follow a More that returned true.
@@ -729,7 +740,8 @@ func (r *Reader) Extra(x *Extra) {
 	if raw == nil {
 		return
 	}
-	e := r.change(x)
+	o := r.change(x)
+	e := o.extra
 	if len(e.members) > 0 || len(e.text)+len(name)+len(raw) > math.MaxInt32-4 {
 		e.unpack()
 		e.members = append(e.members, member{r.pieces.string(name), r.pieces.raw(raw)})
@@ -743,11 +755,11 @@ func (r *Reader) Extra(x *Extra) {
 		r.scratch = append(append(r.scratch[:0], r.data[start-1:end+2]...), raw...)
 		text = r.scratch
 	}
-	e.text, r.own = r.pieces.extend(e.text, r.own, text), true
+	e.text, o.text = r.pieces.extend(e.text, o.text, text), true
 	e.text[from] = ',' // not a brace, or white space
 	e.spans = append(e.spans, span{uint32(len(e.text) - len(raw)), uint32(len(e.text))})
 	if len(r.frames) == 0 {
-		r.letGo()
+		r.letGo(-1)
 	}
 }
 
@@ -770,7 +782,7 @@ func (r *Reader) keep(x *Extra, name string) {
 		return
 	}
 	if raw := r.Raw(); raw != nil {
-		e := r.change(x)
+		e := r.change(x).extra
 		e.unpack()
 		if e.members == nil {
 			e.members = make([]member, 0, 6) // where there is one, there are more
@@ -781,30 +793,42 @@ func (r *Reader) keep(x *Extra, name string) {
 
 // keepNumber keeps the text of a number that a field cannot hold exactly.
 func (r *Reader) keepNumber(x *Extra, name, text string) {
-	e := r.change(x)
+	e := r.change(x).extra
 	e.numbers = append(e.numbers, numberText{name, text})
 }
 
-// change returns the contents of x for changing in place. What this Reader did not make itself just now may be
-// shared with other copies of x, and is copied first.
-func (r *Reader) change(x *Extra) *extra {
-	if x.p == nil || x.p != r.mine || len(r.frames) == 0 {
-		r.letGo()
-		x.p = x.p.clone()
-		r.mine = x.p
+// change returns the contents of x for changing in place. Unless this Reader made them for the object that it is in, they
+// may be shared with other copies of x, and are copied first. The result is valid until the next call.
+func (r *Reader) change(x *Extra) *owned {
+	depth := len(r.frames)
+	if o := r.owned(x); o != nil && depth > 0 {
+		return o
 	}
-	return x.p
+	r.letGo(depth - 1)
+	x.p = x.p.clone()
+	r.mine = append(r.mine, owned{extra: x.p, depth: depth})
+	return &r.mine[len(r.mine)-1]
 }
 
-// letGo ends the time in which mine may be changed.
-func (r *Reader) letGo() {
-	if r.mine == nil {
-		return
+// owned returns the entry of x among those that may be changed, or nil.
+func (r *Reader) owned(x *Extra) *owned {
+	if n := len(r.mine); n > 0 && r.mine[n-1].extra == x.p && r.mine[n-1].depth == len(r.frames) {
+		return &r.mine[n-1]
 	}
-	if r.own {
-		r.mine.text = seal(r.mine.text)
+	return nil
+}
+
+// letGo ends the time in which the Extras of objects deeper than depth may be changed.
+func (r *Reader) letGo(depth int) {
+	n := len(r.mine)
+	for n > 0 && r.mine[n-1].depth > depth {
+		n--
+		if o := &r.mine[n]; o.text {
+			o.extra.sum = textSum(o.extra.text)
+		}
 	}
-	r.mine, r.own, r.object = nil, false, 0
+	clear(r.mine[n:])
+	r.mine = r.mine[:n]
 }
 
 // repeated reports whether x has a member with that name. If there are many, it asks the set of names instead of looking
@@ -813,13 +837,14 @@ func repeated[T string | []byte](r *Reader, x *Extra, name T) bool {
 	if x.Len() < fewNames || len(r.frames) == 0 {
 		return x.p != nil && findIn(x.p, name) >= 0
 	}
-	if e := r.change(x); r.object == 0 {
-		r.object = r.check.newObject()
-		for name := range e.all {
-			r.check.big.add(r.object, []byte(name))
+	o := r.change(x)
+	if o.object == 0 {
+		o.object = r.check.newObject()
+		for name := range o.extra.all {
+			r.check.big.add(o.object, []byte(name))
 		}
 	}
-	return !r.check.big.add(r.object, []byte(name))
+	return !r.check.big.add(o.object, []byte(name))
 }
 
 // Mark is a place in the input to go back to.
@@ -840,5 +865,6 @@ func (r *Reader) Rewind(m Mark) {
 	}
 	r.data, r.pos, r.fresh = r.src, m.pos, m.fresh
 	r.frames = r.frames[:m.depth]
+	r.letGo(m.depth)
 	r.failure, r.err = failure{}, nil
 }

@@ -32,13 +32,14 @@ import (
 // The text has no line breaks and no white space, other than inside raw values, and is UTF-8. A Writer must not
 // be copied.
 type Writer struct {
-	buf   []byte
-	base  int // buf[:base] was there before
-	err   *Error
-	check checker
-	names [][]byte    // scratch of End
-	keys  []string    // names in the maps that are being written
-	ends  map[int]int // where objects end whose names End has looked up, small ones left out
+	buf    []byte
+	base   int // buf[:base] was there before
+	err    *Error
+	check  checker
+	names  [][]byte    // scratch of End
+	object uint32      // the number in check.big of the object that has them, if they are many, or 0
+	keys   []string    // names in the maps that are being written
+	ends   map[int]int // where objects end whose names End has looked up, small ones left out
 }
 
 // NewWriter returns a Writer that appends to dst, and owns it from then on.
@@ -154,23 +155,28 @@ func (w *Writer) comma(open byte) {
 
 // End writes the members of x and ends the object, where start is what its Begin returned. A member of x whose
 // name the object has already is left out: what was written counts.
-func (w *Writer) End(start int, x Extra) {
+func (w *Writer) End(start int, x Extra) { w.EndOf(start, x, nil) }
+
+// EndOf is End for an object whose type knows members. An Extra that was read with the same members is written without
+// a look at the names.
+func (w *Writer) EndOf(start int, x Extra, members *Members) {
 	if x.p != nil && x.p.len() > 0 && w.err == nil {
-		w.extra(start, x.p)
+		w.extra(start, x.p, x.p.known || x.p.by != members)
 	}
 	w.buf = append(w.buf, '}')
 }
 
-func (w *Writer) extra(start int, x *extra) {
-	if text := x.text; len(text) > 0 && isSealed(text) && onOneLine(text) {
+// extra writes the members of x. If known is set, some of them may have been written before.
+func (w *Writer) extra(start int, x *extra, known bool) {
+	if text := x.text; !known && len(text) > 0 && x.sum == textSum(text) && onOneLine(text) {
 		if w.buf[len(w.buf)-1] == '{' {
 			text = text[1:]
 		}
 		w.buf = append(w.buf, text...)
 		return
 	}
-	w.names = w.names[:0]
-	if x.known {
+	w.names, w.object = w.names[:0], 0
+	if known {
 		w.lookUpNames(start)
 	}
 	for name, raw := range x.all {
@@ -182,7 +188,7 @@ func (w *Writer) extra(start int, x *extra) {
 		}
 		w.Raw(raw)
 	}
-	if x.known && len(w.buf)-start > smallValue {
+	if known && len(w.buf)-start > smallValue {
 		if w.ends == nil {
 			w.ends = make(map[int]int)
 		}
@@ -192,6 +198,9 @@ func (w *Writer) extra(start int, x *extra) {
 
 // written reports whether w.names has a name, which is given with its colon.
 func (w *Writer) written(name []byte) bool {
+	if w.object != 0 {
+		return !w.check.big.add(w.object, name[:len(name)-1])
+	}
 	for _, n := range w.names {
 		if len(name) == len(n)+1 && bytes.HasPrefix(name, n) {
 			return true
@@ -207,6 +216,12 @@ func (w *Writer) lookUpNames(start int) {
 		end, _ := skipString(w.buf, i)
 		w.names = append(w.names, w.buf[i:end])
 		i = w.after(end+1) + 1 // behind the comma
+	}
+	if len(w.names) > fewNames {
+		w.object = w.check.newObject()
+		for _, n := range w.names {
+			w.check.big.add(w.object, n)
+		}
 	}
 }
 
@@ -332,8 +347,8 @@ func (w *Writer) Scalar(s Scalar) {
 }
 
 // Raw writes a raw value, or null if it is empty. It is checked as [Valid] does, without limits of depth and
-// size, unless a [Reader] without [NoCopy] or [Marshal] made it and it was not changed since; the offset of a fault
-// in it counts from the start of the output. White space inside it is kept, unless there are line breaks: then all
+// size, unless its text is among the last ones that a [Reader] without [NoCopy] or [Marshal] made; the offset of a
+// fault in it counts from the start of the output. White space inside it is kept, unless there are line breaks: then all
 // of it goes.
 func (w *Writer) Raw(m json.RawMessage) {
 	if len(m) == 0 {
@@ -364,7 +379,7 @@ func (w *Writer) rawKind(m json.RawMessage, want Kind, empty string) {
 }
 
 func (w *Writer) raw(m []byte) {
-	if isSealed(m) {
+	if wasChecked(m) {
 		w.line(m)
 		return
 	}

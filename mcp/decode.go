@@ -109,7 +109,7 @@ func (x *AudioContent) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 3)
+	r.Require(&seen, &x.Extra, 3)
 }
 
 var membersOfBaseMetadata = codec.Members{
@@ -132,7 +132,7 @@ func (x *BaseMetadata) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfBlobResourceContents = codec.Members{
@@ -161,7 +161,7 @@ func (x *BlobResourceContents) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfBooleanSchema = codec.Members{
@@ -188,7 +188,7 @@ func (x *BooleanSchema) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfCacheableResult = codec.Members{
@@ -215,7 +215,7 @@ func (x *CacheableResult) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 3)
+	r.Require(&seen, &x.Extra, 3)
 }
 
 var membersOfCallToolRequest = codec.Members{
@@ -246,7 +246,7 @@ func (x *CallToolRequest) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfCallToolRequestParams = codec.Members{
@@ -285,7 +285,7 @@ func (x *CallToolRequestParams) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfCallToolResult = codec.Members{
@@ -317,7 +317,7 @@ func (x *CallToolResult) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfCallToolResultResponse = codec.Members{
@@ -342,7 +342,7 @@ func (x *CallToolResultResponse) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 3)
+	r.Require(&seen, &x.Extra, 3)
 }
 
 var membersOfCancelTaskRequest = codec.Members{
@@ -369,7 +369,7 @@ func (x *CancelTaskRequest) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 4)
+	r.Require(&seen, &x.Extra, 4)
 }
 
 var membersOfCancelTaskRequestParams = codec.Members{
@@ -390,7 +390,7 @@ func (x *CancelTaskRequestParams) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfCancelTaskResult = codec.Members{
@@ -428,7 +428,7 @@ func (x *CancelTaskResult) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 5)
+	r.Require(&seen, &x.Extra, 5)
 }
 
 var membersOfCancelledNotification = codec.Members{
@@ -455,7 +455,7 @@ func (x *CancelledNotification) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfCancelledNotificationParams = codec.Members{
@@ -708,7 +708,7 @@ func (x *CompleteRequest) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfCompleteRequestParams = codec.Members{
@@ -739,7 +739,7 @@ func (x *CompleteRequestParams) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfCompleteRequestParamsArgument = codec.Members{
@@ -762,7 +762,7 @@ func (x *CompleteRequestParamsArgument) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfCompleteRequestParamsContext = codec.Members{
@@ -809,7 +809,7 @@ func (x *CompleteResult) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfCompleteResultCompletion = codec.Members{
@@ -834,7 +834,7 @@ func (x *CompleteResultCompletion) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfCompleteResultResponse = codec.Members{
@@ -859,7 +859,7 @@ func (x *CompleteResultResponse) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 3)
+	r.Require(&seen, &x.Extra, 3)
 }
 
 var membersOfCreateMessageRequest = codec.Members{
@@ -890,7 +890,7 @@ func (x *CreateMessageRequest) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfCreateMessageRequestParams = codec.Members{
@@ -941,7 +941,7 @@ func (x *CreateMessageRequestParams) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfCreateMessageResult = codec.Members{
@@ -970,7 +970,7 @@ func (x *CreateMessageResult) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 3)
+	r.Require(&seen, &x.Extra, 3)
 }
 
 var membersOfCreateTaskResult = codec.Members{
@@ -993,7 +993,7 @@ func (x *CreateTaskResult) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfDiscoverRequest = codec.Members{
@@ -1020,7 +1020,7 @@ func (x *DiscoverRequest) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 4)
+	r.Require(&seen, &x.Extra, 4)
 }
 
 var membersOfDiscoverResult = codec.Members{
@@ -1053,7 +1053,7 @@ func (x *DiscoverResult) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 5)
+	r.Require(&seen, &x.Extra, 5)
 }
 
 var membersOfDiscoverResultResponse = codec.Members{
@@ -1078,7 +1078,7 @@ func (x *DiscoverResultResponse) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 3)
+	r.Require(&seen, &x.Extra, 3)
 }
 
 var membersOfElicitRequest = codec.Members{
@@ -1109,7 +1109,7 @@ func (x *ElicitRequest) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfElicitRequestFormParams = codec.Members{
@@ -1144,7 +1144,7 @@ func (x *ElicitRequestFormParams) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfElicitRequestFormParamsRequestedSchema = codec.Members{
@@ -1173,7 +1173,7 @@ func (x *ElicitRequestFormParamsRequestedSchema) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfElicitRequestURLParams = codec.Members{
@@ -1210,7 +1210,7 @@ func (x *ElicitRequestURLParams) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 3)
+	r.Require(&seen, &x.Extra, 3)
 }
 
 var membersOfElicitResult = codec.Members{
@@ -1237,7 +1237,7 @@ func (x *ElicitResult) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfElicitationCompleteNotification = codec.Members{
@@ -1262,7 +1262,7 @@ func (x *ElicitationCompleteNotification) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 3)
+	r.Require(&seen, &x.Extra, 3)
 }
 
 var membersOfElicitationCompleteNotificationParams = codec.Members{
@@ -1283,7 +1283,7 @@ func (x *ElicitationCompleteNotificationParams) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfEmbeddedResource = codec.Members{
@@ -1312,7 +1312,7 @@ func (x *EmbeddedResource) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfError = codec.Members{
@@ -1338,7 +1338,7 @@ func (x *Error) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfGetPromptRequest = codec.Members{
@@ -1369,7 +1369,7 @@ func (x *GetPromptRequest) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfGetPromptRequestParams = codec.Members{
@@ -1404,7 +1404,7 @@ func (x *GetPromptRequestParams) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfGetPromptResult = codec.Members{
@@ -1433,7 +1433,7 @@ func (x *GetPromptResult) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfGetPromptResultResponse = codec.Members{
@@ -1458,7 +1458,7 @@ func (x *GetPromptResultResponse) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 3)
+	r.Require(&seen, &x.Extra, 3)
 }
 
 var membersOfGetTaskPayloadRequest = codec.Members{
@@ -1485,7 +1485,7 @@ func (x *GetTaskPayloadRequest) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 4)
+	r.Require(&seen, &x.Extra, 4)
 }
 
 var membersOfGetTaskPayloadRequestParams = codec.Members{
@@ -1506,7 +1506,7 @@ func (x *GetTaskPayloadRequestParams) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfGetTaskPayloadResult = codec.Members{
@@ -1553,7 +1553,7 @@ func (x *GetTaskRequest) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 4)
+	r.Require(&seen, &x.Extra, 4)
 }
 
 var membersOfGetTaskRequestParams = codec.Members{
@@ -1574,7 +1574,7 @@ func (x *GetTaskRequestParams) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfGetTaskResult = codec.Members{
@@ -1612,7 +1612,7 @@ func (x *GetTaskResult) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 5)
+	r.Require(&seen, &x.Extra, 5)
 }
 
 var membersOfHeaderMismatchError = codec.Members{
@@ -1637,7 +1637,7 @@ func (x *HeaderMismatchError) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfHeaderMismatchErrorError = codec.Members{
@@ -1663,7 +1663,7 @@ func (x *HeaderMismatchErrorError) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfIcon = codec.Members{
@@ -1690,7 +1690,7 @@ func (x *Icon) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfIcons = codec.Members{
@@ -1741,7 +1741,7 @@ func (x *ImageContent) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 3)
+	r.Require(&seen, &x.Extra, 3)
 }
 
 var membersOfImplementation = codec.Members{
@@ -1780,7 +1780,7 @@ func (x *Implementation) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfInitializeRequest = codec.Members{
@@ -1811,7 +1811,7 @@ func (x *InitializeRequest) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfInitializeRequestParams = codec.Members{
@@ -1840,7 +1840,7 @@ func (x *InitializeRequestParams) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 3)
+	r.Require(&seen, &x.Extra, 3)
 }
 
 var membersOfInitializeResult = codec.Members{
@@ -1869,7 +1869,7 @@ func (x *InitializeResult) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 3)
+	r.Require(&seen, &x.Extra, 3)
 }
 
 var membersOfInitializedNotification = codec.Members{
@@ -1896,7 +1896,7 @@ func (x *InitializedNotification) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfInputRequiredResult = codec.Members{
@@ -1923,7 +1923,7 @@ func (x *InputRequiredResult) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfInputResponseRequestParams = codec.Members{
@@ -1948,7 +1948,7 @@ func (x *InputResponseRequestParams) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfInternalError = codec.Members{
@@ -1974,7 +1974,7 @@ func (x *InternalError) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfInvalidParamsError = codec.Members{
@@ -2000,7 +2000,7 @@ func (x *InvalidParamsError) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfInvalidRequestError = codec.Members{
@@ -2026,7 +2026,7 @@ func (x *InvalidRequestError) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfJSONRPCErrorResponse = codec.Members{
@@ -2051,7 +2051,7 @@ func (x *JSONRPCErrorResponse) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfJSONRPCNotification = codec.Members{
@@ -2076,7 +2076,7 @@ func (x *JSONRPCNotification) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfJSONRPCRequest = codec.Members{
@@ -2103,7 +2103,7 @@ func (x *JSONRPCRequest) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 3)
+	r.Require(&seen, &x.Extra, 3)
 }
 
 var membersOfJSONRPCResultResponse = codec.Members{
@@ -2128,7 +2128,7 @@ func (x *JSONRPCResultResponse) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 3)
+	r.Require(&seen, &x.Extra, 3)
 }
 
 var membersOfLegacyTitledEnumSchema = codec.Members{
@@ -2161,7 +2161,7 @@ func (x *LegacyTitledEnumSchema) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfListPromptsRequest = codec.Members{
@@ -2192,7 +2192,7 @@ func (x *ListPromptsRequest) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfListPromptsResult = codec.Members{
@@ -2229,7 +2229,7 @@ func (x *ListPromptsResult) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfListPromptsResultResponse = codec.Members{
@@ -2254,7 +2254,7 @@ func (x *ListPromptsResultResponse) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 3)
+	r.Require(&seen, &x.Extra, 3)
 }
 
 var membersOfListResourceTemplatesRequest = codec.Members{
@@ -2285,7 +2285,7 @@ func (x *ListResourceTemplatesRequest) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfListResourceTemplatesResult = codec.Members{
@@ -2322,7 +2322,7 @@ func (x *ListResourceTemplatesResult) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfListResourceTemplatesResultResponse = codec.Members{
@@ -2347,7 +2347,7 @@ func (x *ListResourceTemplatesResultResponse) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 3)
+	r.Require(&seen, &x.Extra, 3)
 }
 
 var membersOfListResourcesRequest = codec.Members{
@@ -2378,7 +2378,7 @@ func (x *ListResourcesRequest) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfListResourcesResult = codec.Members{
@@ -2415,7 +2415,7 @@ func (x *ListResourcesResult) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfListResourcesResultResponse = codec.Members{
@@ -2440,7 +2440,7 @@ func (x *ListResourcesResultResponse) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 3)
+	r.Require(&seen, &x.Extra, 3)
 }
 
 var membersOfListRootsRequest = codec.Members{
@@ -2471,7 +2471,7 @@ func (x *ListRootsRequest) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfListRootsResult = codec.Members{
@@ -2496,7 +2496,7 @@ func (x *ListRootsResult) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfListTasksRequest = codec.Members{
@@ -2523,7 +2523,7 @@ func (x *ListTasksRequest) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 3)
+	r.Require(&seen, &x.Extra, 3)
 }
 
 var membersOfListTasksResult = codec.Members{
@@ -2548,7 +2548,7 @@ func (x *ListTasksResult) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfListToolsRequest = codec.Members{
@@ -2579,7 +2579,7 @@ func (x *ListToolsRequest) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfListToolsResult = codec.Members{
@@ -2616,7 +2616,7 @@ func (x *ListToolsResult) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfListToolsResultResponse = codec.Members{
@@ -2641,7 +2641,7 @@ func (x *ListToolsResultResponse) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 3)
+	r.Require(&seen, &x.Extra, 3)
 }
 
 var membersOfLoggingMessageNotification = codec.Members{
@@ -2668,7 +2668,7 @@ func (x *LoggingMessageNotification) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfLoggingMessageNotificationParams = codec.Members{
@@ -2698,7 +2698,7 @@ func (x *LoggingMessageNotificationParams) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 // DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
@@ -2734,7 +2734,7 @@ func (x *MethodNotFoundError) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfMissingRequiredClientCapabilityError = codec.Members{
@@ -2759,7 +2759,7 @@ func (x *MissingRequiredClientCapabilityError) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfMissingRequiredClientCapabilityErrorError = codec.Members{
@@ -2784,7 +2784,7 @@ func (x *MissingRequiredClientCapabilityErrorError) DecodeJSON(r *codec.Reader) 
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 3)
+	r.Require(&seen, &x.Extra, 3)
 }
 
 var membersOfMissingRequiredClientCapabilityErrorErrorData = codec.Members{
@@ -2805,7 +2805,7 @@ func (x *MissingRequiredClientCapabilityErrorErrorData) DecodeJSON(r *codec.Read
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfModelHint = codec.Members{
@@ -2874,7 +2874,7 @@ func (x *Notification) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfNotificationMetaObject = codec.Members{
@@ -2953,7 +2953,7 @@ func (x *NumberSchema) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfPaginatedRequest = codec.Members{
@@ -2984,7 +2984,7 @@ func (x *PaginatedRequest) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfPaginatedRequestParams = codec.Members{
@@ -3060,7 +3060,7 @@ func (x *ParseError) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfPingRequest = codec.Members{
@@ -3091,7 +3091,7 @@ func (x *PingRequest) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfProgressNotification = codec.Members{
@@ -3118,7 +3118,7 @@ func (x *ProgressNotification) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfProgressNotificationParams = codec.Members{
@@ -3151,7 +3151,7 @@ func (x *ProgressNotificationParams) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfPrompt = codec.Members{
@@ -3188,7 +3188,7 @@ func (x *Prompt) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfPromptArgument = codec.Members{
@@ -3217,7 +3217,7 @@ func (x *PromptArgument) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfPromptListChangedNotification = codec.Members{
@@ -3244,7 +3244,7 @@ func (x *PromptListChangedNotification) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfPromptMessage = codec.Members{
@@ -3267,7 +3267,7 @@ func (x *PromptMessage) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfPromptReference = codec.Members{
@@ -3294,7 +3294,7 @@ func (x *PromptReference) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfReadResourceRequest = codec.Members{
@@ -3325,7 +3325,7 @@ func (x *ReadResourceRequest) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfReadResourceRequestParams = codec.Members{
@@ -3358,7 +3358,7 @@ func (x *ReadResourceRequestParams) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfReadResourceResult = codec.Members{
@@ -3393,7 +3393,7 @@ func (x *ReadResourceResult) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfReadResourceResultResponse = codec.Members{
@@ -3418,7 +3418,7 @@ func (x *ReadResourceResultResponse) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 3)
+	r.Require(&seen, &x.Extra, 3)
 }
 
 var membersOfRelatedTaskMetadata = codec.Members{
@@ -3439,7 +3439,7 @@ func (x *RelatedTaskMetadata) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfRequest = codec.Members{
@@ -3462,7 +3462,7 @@ func (x *Request) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfRequestMetaObject = codec.Members{
@@ -3565,7 +3565,7 @@ func (x *Resource) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfResourceContents = codec.Members{
@@ -3592,7 +3592,7 @@ func (x *ResourceContents) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfResourceLink = codec.Members{
@@ -3633,7 +3633,7 @@ func (x *ResourceLink) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 3)
+	r.Require(&seen, &x.Extra, 3)
 }
 
 var membersOfResourceListChangedNotification = codec.Members{
@@ -3660,7 +3660,7 @@ func (x *ResourceListChangedNotification) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfResourceRequestParams = codec.Members{
@@ -3683,7 +3683,7 @@ func (x *ResourceRequestParams) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfResourceTemplate = codec.Members{
@@ -3724,7 +3724,7 @@ func (x *ResourceTemplate) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfResourceTemplateReference = codec.Members{
@@ -3747,7 +3747,7 @@ func (x *ResourceTemplateReference) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfResourceUpdatedNotification = codec.Members{
@@ -3774,7 +3774,7 @@ func (x *ResourceUpdatedNotification) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfResourceUpdatedNotificationParams = codec.Members{
@@ -3799,7 +3799,7 @@ func (x *ResourceUpdatedNotificationParams) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfResult = codec.Members{
@@ -3880,7 +3880,7 @@ func (x *Root) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfRootsListChangedNotification = codec.Members{
@@ -3907,7 +3907,7 @@ func (x *RootsListChangedNotification) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfSamplingMessage = codec.Members{
@@ -3934,7 +3934,7 @@ func (x *SamplingMessage) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfServerCapabilities = codec.Members{
@@ -4131,7 +4131,7 @@ func (x *SetLevelRequest) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfSetLevelRequestParams = codec.Members{
@@ -4156,7 +4156,7 @@ func (x *SetLevelRequestParams) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfStringSchema = codec.Members{
@@ -4191,7 +4191,7 @@ func (x *StringSchema) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfSubscribeRequest = codec.Members{
@@ -4222,7 +4222,7 @@ func (x *SubscribeRequest) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfSubscribeRequestParams = codec.Members{
@@ -4247,7 +4247,7 @@ func (x *SubscribeRequestParams) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfSubscriptionFilter = codec.Members{
@@ -4298,7 +4298,7 @@ func (x *SubscriptionsAcknowledgedNotification) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 3)
+	r.Require(&seen, &x.Extra, 3)
 }
 
 var membersOfSubscriptionsAcknowledgedNotificationParams = codec.Members{
@@ -4321,7 +4321,7 @@ func (x *SubscriptionsAcknowledgedNotificationParams) DecodeJSON(r *codec.Reader
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfSubscriptionsListenRequest = codec.Members{
@@ -4348,7 +4348,7 @@ func (x *SubscriptionsListenRequest) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 4)
+	r.Require(&seen, &x.Extra, 4)
 }
 
 var membersOfSubscriptionsListenRequestParams = codec.Members{
@@ -4371,7 +4371,7 @@ func (x *SubscriptionsListenRequestParams) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfSubscriptionsListenResult = codec.Members{
@@ -4394,7 +4394,7 @@ func (x *SubscriptionsListenResult) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfSubscriptionsListenResultMetaObject = codec.Members{
@@ -4417,7 +4417,7 @@ func (x *SubscriptionsListenResultMetaObject) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfSubscriptionsListenResultResponse = codec.Members{
@@ -4442,7 +4442,7 @@ func (x *SubscriptionsListenResultResponse) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 3)
+	r.Require(&seen, &x.Extra, 3)
 }
 
 var membersOfTask = codec.Members{
@@ -4478,7 +4478,7 @@ func (x *Task) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 5)
+	r.Require(&seen, &x.Extra, 5)
 }
 
 var membersOfTaskAugmentedRequestParams = codec.Members{
@@ -4545,7 +4545,7 @@ func (x *TaskStatusNotification) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 3)
+	r.Require(&seen, &x.Extra, 3)
 }
 
 var membersOfTaskStatusNotificationParams = codec.Members{
@@ -4583,7 +4583,7 @@ func (x *TaskStatusNotificationParams) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 5)
+	r.Require(&seen, &x.Extra, 5)
 }
 
 var membersOfTextContent = codec.Members{
@@ -4612,7 +4612,7 @@ func (x *TextContent) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfTextResourceContents = codec.Members{
@@ -4641,7 +4641,7 @@ func (x *TextResourceContents) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfTitledMultiSelectEnumSchema = codec.Members{
@@ -4674,7 +4674,7 @@ func (x *TitledMultiSelectEnumSchema) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfTitledMultiSelectEnumSchemaItems = codec.Members{
@@ -4695,7 +4695,7 @@ func (x *TitledMultiSelectEnumSchemaItems) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfTitledMultiSelectEnumSchemaItemsAnyOfItem = codec.Members{
@@ -4718,7 +4718,7 @@ func (x *TitledMultiSelectEnumSchemaItemsAnyOfItem) DecodeJSON(r *codec.Reader) 
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfTitledSingleSelectEnumSchema = codec.Members{
@@ -4747,7 +4747,7 @@ func (x *TitledSingleSelectEnumSchema) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfTitledSingleSelectEnumSchemaOneOfItem = codec.Members{
@@ -4770,7 +4770,7 @@ func (x *TitledSingleSelectEnumSchemaOneOfItem) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfTool = codec.Members{
@@ -4819,7 +4819,7 @@ func (x *Tool) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfToolAnnotations = codec.Members{
@@ -4920,7 +4920,7 @@ func (x *ToolInputSchema) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfToolListChangedNotification = codec.Members{
@@ -4947,7 +4947,7 @@ func (x *ToolListChangedNotification) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfToolOutputSchema = codec.Members{
@@ -5013,7 +5013,7 @@ func (x *ToolResultContent) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 3)
+	r.Require(&seen, &x.Extra, 3)
 }
 
 var membersOfToolUseContent = codec.Members{
@@ -5042,7 +5042,7 @@ func (x *ToolUseContent) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 4)
+	r.Require(&seen, &x.Extra, 4)
 }
 
 var membersOfURLElicitationRequiredError = codec.Members{
@@ -5067,7 +5067,7 @@ func (x *URLElicitationRequiredError) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfURLElicitationRequiredErrorError = codec.Members{
@@ -5092,7 +5092,7 @@ func (x *URLElicitationRequiredErrorError) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 3)
+	r.Require(&seen, &x.Extra, 3)
 }
 
 var membersOfURLElicitationRequiredErrorErrorData = codec.Members{
@@ -5113,7 +5113,7 @@ func (x *URLElicitationRequiredErrorErrorData) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfUnsubscribeRequest = codec.Members{
@@ -5144,7 +5144,7 @@ func (x *UnsubscribeRequest) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfUnsubscribeRequestParams = codec.Members{
@@ -5169,7 +5169,7 @@ func (x *UnsubscribeRequestParams) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfUnsupportedProtocolVersionError = codec.Members{
@@ -5194,7 +5194,7 @@ func (x *UnsupportedProtocolVersionError) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfUnsupportedProtocolVersionErrorError = codec.Members{
@@ -5219,7 +5219,7 @@ func (x *UnsupportedProtocolVersionErrorError) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 3)
+	r.Require(&seen, &x.Extra, 3)
 }
 
 var membersOfUnsupportedProtocolVersionErrorErrorData = codec.Members{
@@ -5242,7 +5242,7 @@ func (x *UnsupportedProtocolVersionErrorErrorData) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfUntitledMultiSelectEnumSchema = codec.Members{
@@ -5275,7 +5275,7 @@ func (x *UntitledMultiSelectEnumSchema) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfUntitledMultiSelectEnumSchemaItems = codec.Members{
@@ -5298,7 +5298,7 @@ func (x *UntitledMultiSelectEnumSchemaItems) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfUntitledSingleSelectEnumSchema = codec.Members{
@@ -5327,7 +5327,7 @@ func (x *UntitledSingleSelectEnumSchema) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 // DecodeJSON reads one element or a list of them.

@@ -24,7 +24,7 @@ func (x *Annotated) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"annotations":`)
 		x.Annotations.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfAnnotated)
 }
 
 // IsZero reports whether no field is set.
@@ -40,15 +40,16 @@ func (x *AnnotatedAnnotations) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfAnnotatedAnnotations)
 	if x.Audience != nil {
 		w.Key(`,"audience":`)
 		codec.EncodeListFunc(w, x.Audience, func(w *codec.Writer, v Role) { w.Text(string(v)) })
 	}
 	if x.Priority != nil {
 		w.Key(`,"priority":`)
-		w.FloatExact(*x.Priority, x.Extra, "priority")
+		w.FloatExact(*x.Priority, extra, "priority")
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfAnnotatedAnnotations)
 }
 
 // IsZero reports whether no field is set.
@@ -65,6 +66,7 @@ func (x *Annotations) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfAnnotations)
 	if x.Audience != nil {
 		w.Key(`,"audience":`)
 		codec.EncodeListFunc(w, x.Audience, func(w *codec.Writer, v Role) { w.Text(string(v)) })
@@ -74,9 +76,9 @@ func (x *Annotations) EncodeJSON(w *codec.Writer) {
 	}
 	if x.Priority != nil {
 		w.Key(`,"priority":`)
-		w.FloatExact(*x.Priority, x.Extra, "priority")
+		w.FloatExact(*x.Priority, extra, "priority")
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfAnnotations)
 }
 
 // IsZero reports whether no field is set.
@@ -94,7 +96,8 @@ func (x *AudioContent) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(2) {
+	extra := x.Extra.Of(&membersOfAudioContent)
+	if !extra.Absent(2) {
 		w.Key(`,"type":"audio"`)
 	}
 	if x.Meta != nil {
@@ -105,13 +108,13 @@ func (x *AudioContent) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"annotations":`)
 		x.Annotations.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(0) || x.Data != "" {
+	if !extra.Absent(0) || x.Data != "" {
 		w.KeyText(`,"data":"`, x.Data)
 	}
-	if !x.Extra.Absent(1) || x.MIMEType != "" {
+	if !extra.Absent(1) || x.MIMEType != "" {
 		w.KeyText(`,"mimeType":"`, x.MIMEType)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfAudioContent)
 }
 
 // IsZero reports whether no field is set.
@@ -130,13 +133,14 @@ func (x *BaseMetadata) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) || x.Name != "" {
+	extra := x.Extra.Of(&membersOfBaseMetadata)
+	if !extra.Absent(0) || x.Name != "" {
 		w.KeyText(`,"name":"`, x.Name)
 	}
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfBaseMetadata)
 }
 
 // IsZero reports whether no field is set.
@@ -153,20 +157,21 @@ func (x *BlobResourceContents) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfBlobResourceContents)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(0) || x.Blob != "" {
+	if !extra.Absent(0) || x.Blob != "" {
 		w.KeyText(`,"blob":"`, x.Blob)
 	}
 	if x.MIMEType != nil {
 		w.KeyText(`,"mimeType":"`, *x.MIMEType)
 	}
-	if !x.Extra.Absent(1) || x.URI != "" {
+	if !extra.Absent(1) || x.URI != "" {
 		w.KeyText(`,"uri":"`, x.URI)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfBlobResourceContents)
 }
 
 // IsZero reports whether no field is set.
@@ -185,7 +190,8 @@ func (x *BooleanSchema) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfBooleanSchema)
+	if !extra.Absent(0) {
 		w.Key(`,"type":"boolean"`)
 	}
 	if x.Default != nil {
@@ -198,7 +204,7 @@ func (x *BooleanSchema) EncodeJSON(w *codec.Writer) {
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfBooleanSchema)
 }
 
 // IsZero reports whether no field is set.
@@ -216,21 +222,22 @@ func (x *CacheableResult) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfCacheableResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(0) || x.CacheScope != "" {
+	if !extra.Absent(0) || x.CacheScope != "" {
 		w.KeyText(`,"cacheScope":"`, string(x.CacheScope))
 	}
-	if !x.Extra.Absent(1) || x.ResultType != "" {
+	if !extra.Absent(1) || x.ResultType != "" {
 		w.KeyText(`,"resultType":"`, x.ResultType)
 	}
-	if !x.Extra.Absent(2) || x.TTLMs != 0 {
+	if !extra.Absent(2) || x.TTLMs != 0 {
 		w.Key(`,"ttlMs":`)
-		w.IntExact(x.TTLMs, x.Extra, "ttlMs")
+		w.IntExact(x.TTLMs, extra, "ttlMs")
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfCacheableResult)
 }
 
 // IsZero reports whether no field is set.
@@ -249,7 +256,8 @@ func (x *CallToolRequest) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfCallToolRequest)
+	if !extra.Absent(0) {
 		w.Key(`,"method":"tools/call"`)
 	}
 	if !x.ID.IsZero() {
@@ -259,11 +267,11 @@ func (x *CallToolRequest) EncodeJSON(w *codec.Writer) {
 	if x.JSONRPC != nil {
 		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
 	}
-	if !x.Extra.Absent(1) || !x.Params.IsZero() {
+	if !extra.Absent(1) || !x.Params.IsZero() {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfCallToolRequest)
 }
 
 // IsZero reports whether no field is set.
@@ -281,6 +289,7 @@ func (x *CallToolRequestParams) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfCallToolRequestParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -293,7 +302,7 @@ func (x *CallToolRequestParams) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"inputResponses":`)
 		codec.EncodeMapFunc(w, x.InputResponses, codec.WriteUnion[InputResponse])
 	}
-	if !x.Extra.Absent(0) || x.Name != "" {
+	if !extra.Absent(0) || x.Name != "" {
 		w.KeyText(`,"name":"`, x.Name)
 	}
 	if x.RequestState != nil {
@@ -303,7 +312,7 @@ func (x *CallToolRequestParams) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"task":`)
 		x.Task.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfCallToolRequestParams)
 }
 
 // IsZero reports whether no field is set.
@@ -324,11 +333,12 @@ func (x *CallToolResult) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfCallToolResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(0) || x.Content != nil {
+	if !extra.Absent(0) || x.Content != nil {
 		w.Key(`,"content":`)
 		codec.EncodeListFunc(w, x.Content, codec.WriteUnion[ContentBlock])
 	}
@@ -343,7 +353,7 @@ func (x *CallToolResult) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"structuredContent":`)
 		w.Raw(x.StructuredContent)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfCallToolResult)
 }
 
 // IsZero reports whether no field is set.
@@ -363,18 +373,19 @@ func (x *CallToolResultResponse) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(1) {
+	extra := x.Extra.Of(&membersOfCallToolResultResponse)
+	if !extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
 	}
-	if !x.Extra.Absent(0) || !x.ID.IsZero() {
+	if !extra.Absent(0) || !x.ID.IsZero() {
 		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
-	if !x.Extra.Absent(2) || x.Result != nil {
+	if !extra.Absent(2) || x.Result != nil {
 		w.Key(`,"result":`)
 		codec.WriteUnion(w, x.Result)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfCallToolResultResponse)
 }
 
 // IsZero reports whether no field is set.
@@ -391,21 +402,22 @@ func (x *CancelTaskRequest) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(1) {
+	extra := x.Extra.Of(&membersOfCancelTaskRequest)
+	if !extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
 	}
-	if !x.Extra.Absent(2) {
+	if !extra.Absent(2) {
 		w.Key(`,"method":"tasks/cancel"`)
 	}
-	if !x.Extra.Absent(0) || !x.ID.IsZero() {
+	if !extra.Absent(0) || !x.ID.IsZero() {
 		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
-	if !x.Extra.Absent(3) || !x.Params.IsZero() {
+	if !extra.Absent(3) || !x.Params.IsZero() {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfCancelTaskRequest)
 }
 
 // IsZero reports whether no field is set.
@@ -422,10 +434,11 @@ func (x *CancelTaskRequestParams) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) || x.TaskID != "" {
+	extra := x.Extra.Of(&membersOfCancelTaskRequestParams)
+	if !extra.Absent(0) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfCancelTaskRequestParams)
 }
 
 // IsZero reports whether no field is set.
@@ -441,38 +454,39 @@ func (x *CancelTaskResult) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfCancelTaskResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(0) || x.CreatedAt != "" {
+	if !extra.Absent(0) || x.CreatedAt != "" {
 		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
-	if !x.Extra.Absent(1) || x.LastUpdatedAt != "" {
+	if !extra.Absent(1) || x.LastUpdatedAt != "" {
 		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
 	}
 	if x.PollInterval != nil {
 		w.Key(`,"pollInterval":`)
-		w.IntExact(*x.PollInterval, x.Extra, "pollInterval")
+		w.IntExact(*x.PollInterval, extra, "pollInterval")
 	}
-	if !x.Extra.Absent(2) || x.Status != "" {
+	if !extra.Absent(2) || x.Status != "" {
 		w.KeyText(`,"status":"`, string(x.Status))
 	}
 	if x.StatusMessage != nil {
 		w.KeyText(`,"statusMessage":"`, *x.StatusMessage)
 	}
-	if !x.Extra.Absent(3) || x.TaskID != "" {
+	if !extra.Absent(3) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
-	if !x.Extra.Absent(4) || x.TTL != nil {
+	if !extra.Absent(4) || x.TTL != nil {
 		w.Key(`,"ttl":`)
 		if x.TTL == nil {
 			w.Null()
 		} else {
-			w.IntExact(*x.TTL, x.Extra, "ttl")
+			w.IntExact(*x.TTL, extra, "ttl")
 		}
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfCancelTaskResult)
 }
 
 // IsZero reports whether no field is set.
@@ -495,17 +509,18 @@ func (x *CancelledNotification) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfCancelledNotification)
+	if !extra.Absent(0) {
 		w.Key(`,"method":"notifications/cancelled"`)
 	}
 	if x.JSONRPC != nil {
 		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
 	}
-	if !x.Extra.Absent(1) || !x.Params.IsZero() {
+	if !extra.Absent(1) || !x.Params.IsZero() {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfCancelledNotification)
 }
 
 // IsZero reports whether no field is set.
@@ -533,7 +548,7 @@ func (x *CancelledNotificationParams) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"requestId":`)
 		w.Scalar(x.RequestID)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfCancelledNotificationParams)
 }
 
 // IsZero reports whether no field is set.
@@ -575,7 +590,7 @@ func (x *ClientCapabilities) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"tasks":`)
 		x.Tasks.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfClientCapabilities)
 }
 
 // IsZero reports whether no field is set.
@@ -604,7 +619,7 @@ func (x *ClientCapabilitiesElicitation) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"url":`)
 		w.RawObject(x.URL)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfClientCapabilitiesElicitation)
 }
 
 // IsZero reports whether no field is set.
@@ -625,7 +640,7 @@ func (x *ClientCapabilitiesRoots) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"listChanged":`)
 		w.Bool(*x.ListChanged)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfClientCapabilitiesRoots)
 }
 
 // IsZero reports whether no field is set.
@@ -649,7 +664,7 @@ func (x *ClientCapabilitiesSampling) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"tools":`)
 		w.RawObject(x.Tools)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfClientCapabilitiesSampling)
 }
 
 // IsZero reports whether no field is set.
@@ -678,7 +693,7 @@ func (x *ClientCapabilitiesTasks) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"requests":`)
 		x.Requests.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfClientCapabilitiesTasks)
 }
 
 // IsZero reports whether no field is set.
@@ -704,7 +719,7 @@ func (x *ClientCapabilitiesTasksRequests) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"sampling":`)
 		x.Sampling.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfClientCapabilitiesTasksRequests)
 }
 
 // IsZero reports whether no field is set.
@@ -725,7 +740,7 @@ func (x *ClientCapabilitiesTasksRequestsElicitation) EncodeJSON(w *codec.Writer)
 		w.Key(`,"create":`)
 		w.RawObject(x.Create)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfClientCapabilitiesTasksRequestsElicitation)
 }
 
 // IsZero reports whether no field is set.
@@ -745,7 +760,7 @@ func (x *ClientCapabilitiesTasksRequestsSampling) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"createMessage":`)
 		w.RawObject(x.CreateMessage)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfClientCapabilitiesTasksRequestsSampling)
 }
 
 // IsZero reports whether no field is set.
@@ -761,7 +776,8 @@ func (x *CompleteRequest) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfCompleteRequest)
+	if !extra.Absent(0) {
 		w.Key(`,"method":"completion/complete"`)
 	}
 	if !x.ID.IsZero() {
@@ -771,11 +787,11 @@ func (x *CompleteRequest) EncodeJSON(w *codec.Writer) {
 	if x.JSONRPC != nil {
 		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
 	}
-	if !x.Extra.Absent(1) || !x.Params.IsZero() {
+	if !extra.Absent(1) || !x.Params.IsZero() {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfCompleteRequest)
 }
 
 // IsZero reports whether no field is set.
@@ -793,11 +809,12 @@ func (x *CompleteRequestParams) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfCompleteRequestParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(0) || !x.Argument.IsZero() {
+	if !extra.Absent(0) || !x.Argument.IsZero() {
 		w.Key(`,"argument":`)
 		x.Argument.EncodeJSON(w)
 	}
@@ -805,11 +822,11 @@ func (x *CompleteRequestParams) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"context":`)
 		x.Context.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(1) || x.Ref != nil {
+	if !extra.Absent(1) || x.Ref != nil {
 		w.Key(`,"ref":`)
 		codec.WriteUnion(w, x.Ref)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfCompleteRequestParams)
 }
 
 // IsZero reports whether no field is set.
@@ -828,13 +845,14 @@ func (x *CompleteRequestParamsArgument) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) || x.Name != "" {
+	extra := x.Extra.Of(&membersOfCompleteRequestParamsArgument)
+	if !extra.Absent(0) || x.Name != "" {
 		w.KeyText(`,"name":"`, x.Name)
 	}
-	if !x.Extra.Absent(1) || x.Value != "" {
+	if !extra.Absent(1) || x.Value != "" {
 		w.KeyText(`,"value":"`, x.Value)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfCompleteRequestParamsArgument)
 }
 
 // IsZero reports whether no field is set.
@@ -855,7 +873,7 @@ func (x *CompleteRequestParamsContext) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"arguments":`)
 		codec.EncodeMapFunc(w, x.Arguments, (*codec.Writer).Text)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfCompleteRequestParamsContext)
 }
 
 // IsZero reports whether no field is set.
@@ -871,18 +889,19 @@ func (x *CompleteResult) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfCompleteResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(0) || !x.Completion.IsZero() {
+	if !extra.Absent(0) || !x.Completion.IsZero() {
 		w.Key(`,"completion":`)
 		x.Completion.EncodeJSON(w)
 	}
 	if x.ResultType != nil {
 		w.KeyText(`,"resultType":"`, *x.ResultType)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfCompleteResult)
 }
 
 // IsZero reports whether no field is set.
@@ -900,19 +919,20 @@ func (x *CompleteResultCompletion) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfCompleteResultCompletion)
 	if x.HasMore != nil {
 		w.Key(`,"hasMore":`)
 		w.Bool(*x.HasMore)
 	}
 	if x.Total != nil {
 		w.Key(`,"total":`)
-		w.IntExact(*x.Total, x.Extra, "total")
+		w.IntExact(*x.Total, extra, "total")
 	}
-	if !x.Extra.Absent(0) || x.Values != nil {
+	if !extra.Absent(0) || x.Values != nil {
 		w.Key(`,"values":`)
 		codec.EncodeListFunc(w, x.Values, (*codec.Writer).Text)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfCompleteResultCompletion)
 }
 
 // IsZero reports whether no field is set.
@@ -930,18 +950,19 @@ func (x *CompleteResultResponse) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(1) {
+	extra := x.Extra.Of(&membersOfCompleteResultResponse)
+	if !extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
 	}
-	if !x.Extra.Absent(0) || !x.ID.IsZero() {
+	if !extra.Absent(0) || !x.ID.IsZero() {
 		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
-	if !x.Extra.Absent(2) || !x.Result.IsZero() {
+	if !extra.Absent(2) || !x.Result.IsZero() {
 		w.Key(`,"result":`)
 		x.Result.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfCompleteResultResponse)
 }
 
 // IsZero reports whether no field is set.
@@ -958,7 +979,8 @@ func (x *CreateMessageRequest) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfCreateMessageRequest)
+	if !extra.Absent(0) {
 		w.Key(`,"method":"sampling/createMessage"`)
 	}
 	if !x.ID.IsZero() {
@@ -968,11 +990,11 @@ func (x *CreateMessageRequest) EncodeJSON(w *codec.Writer) {
 	if x.JSONRPC != nil {
 		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
 	}
-	if !x.Extra.Absent(1) || !x.Params.IsZero() {
+	if !extra.Absent(1) || !x.Params.IsZero() {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfCreateMessageRequest)
 }
 
 // IsZero reports whether no field is set.
@@ -990,6 +1012,7 @@ func (x *CreateMessageRequestParams) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfCreateMessageRequestParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -997,11 +1020,11 @@ func (x *CreateMessageRequestParams) EncodeJSON(w *codec.Writer) {
 	if x.IncludeContext != nil {
 		w.KeyText(`,"includeContext":"`, string(*x.IncludeContext))
 	}
-	if !x.Extra.Absent(0) || x.MaxTokens != 0 {
+	if !extra.Absent(0) || x.MaxTokens != 0 {
 		w.Key(`,"maxTokens":`)
-		w.IntExact(x.MaxTokens, x.Extra, "maxTokens")
+		w.IntExact(x.MaxTokens, extra, "maxTokens")
 	}
-	if !x.Extra.Absent(1) || x.Messages != nil {
+	if !extra.Absent(1) || x.Messages != nil {
 		w.Key(`,"messages":`)
 		codec.EncodeList(w, x.Messages)
 	}
@@ -1026,7 +1049,7 @@ func (x *CreateMessageRequestParams) EncodeJSON(w *codec.Writer) {
 	}
 	if x.Temperature != nil {
 		w.Key(`,"temperature":`)
-		w.FloatExact(*x.Temperature, x.Extra, "temperature")
+		w.FloatExact(*x.Temperature, extra, "temperature")
 	}
 	if x.ToolChoice != nil {
 		w.Key(`,"toolChoice":`)
@@ -1036,7 +1059,7 @@ func (x *CreateMessageRequestParams) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"tools":`)
 		codec.EncodeList(w, x.Tools)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfCreateMessageRequestParams)
 }
 
 // IsZero reports whether no field is set.
@@ -1063,24 +1086,25 @@ func (x *CreateMessageResult) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfCreateMessageResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(0) || !x.Content.IsZero() {
+	if !extra.Absent(0) || !x.Content.IsZero() {
 		w.Key(`,"content":`)
 		x.Content.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(1) || x.Model != "" {
+	if !extra.Absent(1) || x.Model != "" {
 		w.KeyText(`,"model":"`, x.Model)
 	}
-	if !x.Extra.Absent(2) || x.Role != "" {
+	if !extra.Absent(2) || x.Role != "" {
 		w.KeyText(`,"role":"`, string(x.Role))
 	}
 	if x.StopReason != nil {
 		w.KeyText(`,"stopReason":"`, *x.StopReason)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfCreateMessageResult)
 }
 
 // IsZero reports whether no field is set.
@@ -1100,15 +1124,16 @@ func (x *CreateTaskResult) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfCreateTaskResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(0) || !x.Task.IsZero() {
+	if !extra.Absent(0) || !x.Task.IsZero() {
 		w.Key(`,"task":`)
 		x.Task.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfCreateTaskResult)
 }
 
 // IsZero reports whether no field is set.
@@ -1125,21 +1150,22 @@ func (x *DiscoverRequest) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(1) {
+	extra := x.Extra.Of(&membersOfDiscoverRequest)
+	if !extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
 	}
-	if !x.Extra.Absent(2) {
+	if !extra.Absent(2) {
 		w.Key(`,"method":"server/discover"`)
 	}
-	if !x.Extra.Absent(0) || !x.ID.IsZero() {
+	if !extra.Absent(0) || !x.ID.IsZero() {
 		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
-	if !x.Extra.Absent(3) || !x.Params.IsZero() {
+	if !extra.Absent(3) || !x.Params.IsZero() {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfDiscoverRequest)
 }
 
 // IsZero reports whether no field is set.
@@ -1156,32 +1182,33 @@ func (x *DiscoverResult) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfDiscoverResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(0) || x.CacheScope != "" {
+	if !extra.Absent(0) || x.CacheScope != "" {
 		w.KeyText(`,"cacheScope":"`, string(x.CacheScope))
 	}
-	if !x.Extra.Absent(1) || !x.Capabilities.IsZero() {
+	if !extra.Absent(1) || !x.Capabilities.IsZero() {
 		w.Key(`,"capabilities":`)
 		x.Capabilities.EncodeJSON(w)
 	}
 	if x.Instructions != nil {
 		w.KeyText(`,"instructions":"`, *x.Instructions)
 	}
-	if !x.Extra.Absent(2) || x.ResultType != "" {
+	if !extra.Absent(2) || x.ResultType != "" {
 		w.KeyText(`,"resultType":"`, x.ResultType)
 	}
-	if !x.Extra.Absent(3) || x.SupportedVersions != nil {
+	if !extra.Absent(3) || x.SupportedVersions != nil {
 		w.Key(`,"supportedVersions":`)
 		codec.EncodeListFunc(w, x.SupportedVersions, (*codec.Writer).Text)
 	}
-	if !x.Extra.Absent(4) || x.TTLMs != 0 {
+	if !extra.Absent(4) || x.TTLMs != 0 {
 		w.Key(`,"ttlMs":`)
-		w.IntExact(x.TTLMs, x.Extra, "ttlMs")
+		w.IntExact(x.TTLMs, extra, "ttlMs")
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfDiscoverResult)
 }
 
 // IsZero reports whether no field is set.
@@ -1203,18 +1230,19 @@ func (x *DiscoverResultResponse) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(1) {
+	extra := x.Extra.Of(&membersOfDiscoverResultResponse)
+	if !extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
 	}
-	if !x.Extra.Absent(0) || !x.ID.IsZero() {
+	if !extra.Absent(0) || !x.ID.IsZero() {
 		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
-	if !x.Extra.Absent(2) || !x.Result.IsZero() {
+	if !extra.Absent(2) || !x.Result.IsZero() {
 		w.Key(`,"result":`)
 		x.Result.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfDiscoverResultResponse)
 }
 
 // IsZero reports whether no field is set.
@@ -1231,7 +1259,8 @@ func (x *ElicitRequest) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfElicitRequest)
+	if !extra.Absent(0) {
 		w.Key(`,"method":"elicitation/create"`)
 	}
 	if !x.ID.IsZero() {
@@ -1241,11 +1270,11 @@ func (x *ElicitRequest) EncodeJSON(w *codec.Writer) {
 	if x.JSONRPC != nil {
 		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
 	}
-	if !x.Extra.Absent(1) || x.Params != nil {
+	if !extra.Absent(1) || x.Params != nil {
 		w.Key(`,"params":`)
 		codec.WriteUnion(w, x.Params)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfElicitRequest)
 }
 
 // IsZero reports whether no field is set.
@@ -1263,17 +1292,18 @@ func (x *ElicitRequestFormParams) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfElicitRequestFormParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(0) || x.Message != "" {
+	if !extra.Absent(0) || x.Message != "" {
 		w.KeyText(`,"message":"`, x.Message)
 	}
 	if x.Mode != nil {
 		w.KeyText(`,"mode":"`, *x.Mode)
 	}
-	if !x.Extra.Absent(1) || !x.RequestedSchema.IsZero() {
+	if !extra.Absent(1) || !x.RequestedSchema.IsZero() {
 		w.Key(`,"requestedSchema":`)
 		x.RequestedSchema.EncodeJSON(w)
 	}
@@ -1281,7 +1311,7 @@ func (x *ElicitRequestFormParams) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"task":`)
 		x.Task.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfElicitRequestFormParams)
 }
 
 // IsZero reports whether no field is set.
@@ -1301,13 +1331,14 @@ func (x *ElicitRequestFormParamsRequestedSchema) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(1) {
+	extra := x.Extra.Of(&membersOfElicitRequestFormParamsRequestedSchema)
+	if !extra.Absent(1) {
 		w.Key(`,"type":"object"`)
 	}
 	if x.Schema != nil {
 		w.KeyText(`,"$schema":"`, *x.Schema)
 	}
-	if !x.Extra.Absent(0) || x.Properties != nil {
+	if !extra.Absent(0) || x.Properties != nil {
 		w.Key(`,"properties":`)
 		codec.EncodeMapFunc(w, x.Properties, codec.WriteUnion[PrimitiveSchemaDefinition])
 	}
@@ -1315,7 +1346,7 @@ func (x *ElicitRequestFormParamsRequestedSchema) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"required":`)
 		codec.EncodeListFunc(w, x.Required, (*codec.Writer).Text)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfElicitRequestFormParamsRequestedSchema)
 }
 
 // IsZero reports whether no field is set.
@@ -1333,7 +1364,8 @@ func (x *ElicitRequestURLParams) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(1) {
+	extra := x.Extra.Of(&membersOfElicitRequestURLParams)
+	if !extra.Absent(1) {
 		w.Key(`,"mode":"url"`)
 	}
 	if x.Meta != nil {
@@ -1343,17 +1375,17 @@ func (x *ElicitRequestURLParams) EncodeJSON(w *codec.Writer) {
 	if x.ElicitationID != nil {
 		w.KeyText(`,"elicitationId":"`, *x.ElicitationID)
 	}
-	if !x.Extra.Absent(0) || x.Message != "" {
+	if !extra.Absent(0) || x.Message != "" {
 		w.KeyText(`,"message":"`, x.Message)
 	}
 	if x.Task != nil {
 		w.Key(`,"task":`)
 		x.Task.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(2) || x.URL != "" {
+	if !extra.Absent(2) || x.URL != "" {
 		w.KeyText(`,"url":"`, x.URL)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfElicitRequestURLParams)
 }
 
 // IsZero reports whether no field is set.
@@ -1373,18 +1405,19 @@ func (x *ElicitResult) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfElicitResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(0) || x.Action != "" {
+	if !extra.Absent(0) || x.Action != "" {
 		w.KeyText(`,"action":"`, string(x.Action))
 	}
 	if x.Content != nil {
 		w.Key(`,"content":`)
 		codec.EncodeMapFunc(w, x.Content, codec.WriteUnion[ElicitResultContentValue])
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfElicitResult)
 }
 
 // IsZero reports whether no field is set.
@@ -1402,17 +1435,18 @@ func (x *ElicitationCompleteNotification) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfElicitationCompleteNotification)
+	if !extra.Absent(0) {
 		w.Key(`,"jsonrpc":"2.0"`)
 	}
-	if !x.Extra.Absent(1) {
+	if !extra.Absent(1) {
 		w.Key(`,"method":"notifications/elicitation/complete"`)
 	}
-	if !x.Extra.Absent(2) || !x.Params.IsZero() {
+	if !extra.Absent(2) || !x.Params.IsZero() {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfElicitationCompleteNotification)
 }
 
 // IsZero reports whether no field is set.
@@ -1428,10 +1462,11 @@ func (x *ElicitationCompleteNotificationParams) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) || x.ElicitationID != "" {
+	extra := x.Extra.Of(&membersOfElicitationCompleteNotificationParams)
+	if !extra.Absent(0) || x.ElicitationID != "" {
 		w.KeyText(`,"elicitationId":"`, x.ElicitationID)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfElicitationCompleteNotificationParams)
 }
 
 // IsZero reports whether no field is set.
@@ -1447,7 +1482,8 @@ func (x *EmbeddedResource) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(1) {
+	extra := x.Extra.Of(&membersOfEmbeddedResource)
+	if !extra.Absent(1) {
 		w.Key(`,"type":"resource"`)
 	}
 	if x.Meta != nil {
@@ -1458,11 +1494,11 @@ func (x *EmbeddedResource) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"annotations":`)
 		x.Annotations.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(0) || x.Resource != nil {
+	if !extra.Absent(0) || x.Resource != nil {
 		w.Key(`,"resource":`)
 		codec.WriteUnion(w, x.Resource)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfEmbeddedResource)
 }
 
 // IsZero reports whether no field is set.
@@ -1480,18 +1516,19 @@ func (x *Error) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) || x.Code != 0 {
+	extra := x.Extra.Of(&membersOfError)
+	if !extra.Absent(0) || x.Code != 0 {
 		w.Key(`,"code":`)
-		w.IntExact(x.Code, x.Extra, "code")
+		w.IntExact(x.Code, extra, "code")
 	}
 	if x.Data != nil {
 		w.Key(`,"data":`)
 		w.Raw(x.Data)
 	}
-	if !x.Extra.Absent(1) || x.Message != "" {
+	if !extra.Absent(1) || x.Message != "" {
 		w.KeyText(`,"message":"`, x.Message)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfError)
 }
 
 // IsZero reports whether no field is set.
@@ -1509,7 +1546,8 @@ func (x *GetPromptRequest) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfGetPromptRequest)
+	if !extra.Absent(0) {
 		w.Key(`,"method":"prompts/get"`)
 	}
 	if !x.ID.IsZero() {
@@ -1519,11 +1557,11 @@ func (x *GetPromptRequest) EncodeJSON(w *codec.Writer) {
 	if x.JSONRPC != nil {
 		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
 	}
-	if !x.Extra.Absent(1) || !x.Params.IsZero() {
+	if !extra.Absent(1) || !x.Params.IsZero() {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfGetPromptRequest)
 }
 
 // IsZero reports whether no field is set.
@@ -1541,6 +1579,7 @@ func (x *GetPromptRequestParams) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfGetPromptRequestParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1553,13 +1592,13 @@ func (x *GetPromptRequestParams) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"inputResponses":`)
 		codec.EncodeMapFunc(w, x.InputResponses, codec.WriteUnion[InputResponse])
 	}
-	if !x.Extra.Absent(0) || x.Name != "" {
+	if !extra.Absent(0) || x.Name != "" {
 		w.KeyText(`,"name":"`, x.Name)
 	}
 	if x.RequestState != nil {
 		w.KeyText(`,"requestState":"`, *x.RequestState)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfGetPromptRequestParams)
 }
 
 // IsZero reports whether no field is set.
@@ -1579,6 +1618,7 @@ func (x *GetPromptResult) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfGetPromptResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1586,14 +1626,14 @@ func (x *GetPromptResult) EncodeJSON(w *codec.Writer) {
 	if x.Description != nil {
 		w.KeyText(`,"description":"`, *x.Description)
 	}
-	if !x.Extra.Absent(0) || x.Messages != nil {
+	if !extra.Absent(0) || x.Messages != nil {
 		w.Key(`,"messages":`)
 		codec.EncodeList(w, x.Messages)
 	}
 	if x.ResultType != nil {
 		w.KeyText(`,"resultType":"`, *x.ResultType)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfGetPromptResult)
 }
 
 // IsZero reports whether no field is set.
@@ -1612,18 +1652,19 @@ func (x *GetPromptResultResponse) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(1) {
+	extra := x.Extra.Of(&membersOfGetPromptResultResponse)
+	if !extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
 	}
-	if !x.Extra.Absent(0) || !x.ID.IsZero() {
+	if !extra.Absent(0) || !x.ID.IsZero() {
 		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
-	if !x.Extra.Absent(2) || x.Result != nil {
+	if !extra.Absent(2) || x.Result != nil {
 		w.Key(`,"result":`)
 		codec.WriteUnion(w, x.Result)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfGetPromptResultResponse)
 }
 
 // IsZero reports whether no field is set.
@@ -1640,21 +1681,22 @@ func (x *GetTaskPayloadRequest) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(1) {
+	extra := x.Extra.Of(&membersOfGetTaskPayloadRequest)
+	if !extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
 	}
-	if !x.Extra.Absent(2) {
+	if !extra.Absent(2) {
 		w.Key(`,"method":"tasks/result"`)
 	}
-	if !x.Extra.Absent(0) || !x.ID.IsZero() {
+	if !extra.Absent(0) || !x.ID.IsZero() {
 		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
-	if !x.Extra.Absent(3) || !x.Params.IsZero() {
+	if !extra.Absent(3) || !x.Params.IsZero() {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfGetTaskPayloadRequest)
 }
 
 // IsZero reports whether no field is set.
@@ -1671,10 +1713,11 @@ func (x *GetTaskPayloadRequestParams) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) || x.TaskID != "" {
+	extra := x.Extra.Of(&membersOfGetTaskPayloadRequestParams)
+	if !extra.Absent(0) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfGetTaskPayloadRequestParams)
 }
 
 // IsZero reports whether no field is set.
@@ -1694,7 +1737,7 @@ func (x *GetTaskPayloadResult) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfGetTaskPayloadResult)
 }
 
 // IsZero reports whether no field is set.
@@ -1710,21 +1753,22 @@ func (x *GetTaskRequest) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(1) {
+	extra := x.Extra.Of(&membersOfGetTaskRequest)
+	if !extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
 	}
-	if !x.Extra.Absent(2) {
+	if !extra.Absent(2) {
 		w.Key(`,"method":"tasks/get"`)
 	}
-	if !x.Extra.Absent(0) || !x.ID.IsZero() {
+	if !extra.Absent(0) || !x.ID.IsZero() {
 		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
-	if !x.Extra.Absent(3) || !x.Params.IsZero() {
+	if !extra.Absent(3) || !x.Params.IsZero() {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfGetTaskRequest)
 }
 
 // IsZero reports whether no field is set.
@@ -1741,10 +1785,11 @@ func (x *GetTaskRequestParams) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) || x.TaskID != "" {
+	extra := x.Extra.Of(&membersOfGetTaskRequestParams)
+	if !extra.Absent(0) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfGetTaskRequestParams)
 }
 
 // IsZero reports whether no field is set.
@@ -1760,38 +1805,39 @@ func (x *GetTaskResult) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfGetTaskResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(0) || x.CreatedAt != "" {
+	if !extra.Absent(0) || x.CreatedAt != "" {
 		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
-	if !x.Extra.Absent(1) || x.LastUpdatedAt != "" {
+	if !extra.Absent(1) || x.LastUpdatedAt != "" {
 		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
 	}
 	if x.PollInterval != nil {
 		w.Key(`,"pollInterval":`)
-		w.IntExact(*x.PollInterval, x.Extra, "pollInterval")
+		w.IntExact(*x.PollInterval, extra, "pollInterval")
 	}
-	if !x.Extra.Absent(2) || x.Status != "" {
+	if !extra.Absent(2) || x.Status != "" {
 		w.KeyText(`,"status":"`, string(x.Status))
 	}
 	if x.StatusMessage != nil {
 		w.KeyText(`,"statusMessage":"`, *x.StatusMessage)
 	}
-	if !x.Extra.Absent(3) || x.TaskID != "" {
+	if !extra.Absent(3) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
-	if !x.Extra.Absent(4) || x.TTL != nil {
+	if !extra.Absent(4) || x.TTL != nil {
 		w.Key(`,"ttl":`)
 		if x.TTL == nil {
 			w.Null()
 		} else {
-			w.IntExact(*x.TTL, x.Extra, "ttl")
+			w.IntExact(*x.TTL, extra, "ttl")
 		}
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfGetTaskResult)
 }
 
 // IsZero reports whether no field is set.
@@ -1814,10 +1860,11 @@ func (x *HeaderMismatchError) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(1) {
+	extra := x.Extra.Of(&membersOfHeaderMismatchError)
+	if !extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
 	}
-	if !x.Extra.Absent(0) || !x.Error.IsZero() {
+	if !extra.Absent(0) || !x.Error.IsZero() {
 		w.Key(`,"error":`)
 		x.Error.EncodeJSON(w)
 	}
@@ -1825,7 +1872,7 @@ func (x *HeaderMismatchError) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfHeaderMismatchError)
 }
 
 // IsZero reports whether no field is set.
@@ -1842,17 +1889,18 @@ func (x *HeaderMismatchErrorError) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfHeaderMismatchErrorError)
+	if !extra.Absent(0) {
 		w.Key(`,"code":-32020`)
 	}
 	if x.Data != nil {
 		w.Key(`,"data":`)
 		w.Raw(x.Data)
 	}
-	if !x.Extra.Absent(1) || x.Message != "" {
+	if !extra.Absent(1) || x.Message != "" {
 		w.KeyText(`,"message":"`, x.Message)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfHeaderMismatchErrorError)
 }
 
 // IsZero reports whether no field is set.
@@ -1869,6 +1917,7 @@ func (x *Icon) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfIcon)
 	if x.MIMEType != nil {
 		w.KeyText(`,"mimeType":"`, *x.MIMEType)
 	}
@@ -1876,13 +1925,13 @@ func (x *Icon) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"sizes":`)
 		codec.EncodeListFunc(w, x.Sizes, (*codec.Writer).Text)
 	}
-	if !x.Extra.Absent(0) || x.Src != "" {
+	if !extra.Absent(0) || x.Src != "" {
 		w.KeyText(`,"src":"`, x.Src)
 	}
 	if x.Theme != nil {
 		w.KeyText(`,"theme":"`, string(*x.Theme))
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfIcon)
 }
 
 // IsZero reports whether no field is set.
@@ -1905,7 +1954,7 @@ func (x *Icons) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"icons":`)
 		codec.EncodeList(w, x.Icons)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfIcons)
 }
 
 // IsZero reports whether no field is set.
@@ -1921,7 +1970,8 @@ func (x *ImageContent) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(2) {
+	extra := x.Extra.Of(&membersOfImageContent)
+	if !extra.Absent(2) {
 		w.Key(`,"type":"image"`)
 	}
 	if x.Meta != nil {
@@ -1932,13 +1982,13 @@ func (x *ImageContent) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"annotations":`)
 		x.Annotations.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(0) || x.Data != "" {
+	if !extra.Absent(0) || x.Data != "" {
 		w.KeyText(`,"data":"`, x.Data)
 	}
-	if !x.Extra.Absent(1) || x.MIMEType != "" {
+	if !extra.Absent(1) || x.MIMEType != "" {
 		w.KeyText(`,"mimeType":"`, x.MIMEType)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfImageContent)
 }
 
 // IsZero reports whether no field is set.
@@ -1957,6 +2007,7 @@ func (x *Implementation) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfImplementation)
 	if x.Description != nil {
 		w.KeyText(`,"description":"`, *x.Description)
 	}
@@ -1964,19 +2015,19 @@ func (x *Implementation) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"icons":`)
 		codec.EncodeList(w, x.Icons)
 	}
-	if !x.Extra.Absent(0) || x.Name != "" {
+	if !extra.Absent(0) || x.Name != "" {
 		w.KeyText(`,"name":"`, x.Name)
 	}
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	if !x.Extra.Absent(1) || x.Version != "" {
+	if !extra.Absent(1) || x.Version != "" {
 		w.KeyText(`,"version":"`, x.Version)
 	}
 	if x.WebsiteURL != nil {
 		w.KeyText(`,"websiteUrl":"`, *x.WebsiteURL)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfImplementation)
 }
 
 // IsZero reports whether no field is set.
@@ -1997,7 +2048,8 @@ func (x *InitializeRequest) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfInitializeRequest)
+	if !extra.Absent(0) {
 		w.Key(`,"method":"initialize"`)
 	}
 	if !x.ID.IsZero() {
@@ -2007,11 +2059,11 @@ func (x *InitializeRequest) EncodeJSON(w *codec.Writer) {
 	if x.JSONRPC != nil {
 		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
 	}
-	if !x.Extra.Absent(1) || !x.Params.IsZero() {
+	if !extra.Absent(1) || !x.Params.IsZero() {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfInitializeRequest)
 }
 
 // IsZero reports whether no field is set.
@@ -2029,22 +2081,23 @@ func (x *InitializeRequestParams) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfInitializeRequestParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(0) || !x.Capabilities.IsZero() {
+	if !extra.Absent(0) || !x.Capabilities.IsZero() {
 		w.Key(`,"capabilities":`)
 		x.Capabilities.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(1) || !x.ClientInfo.IsZero() {
+	if !extra.Absent(1) || !x.ClientInfo.IsZero() {
 		w.Key(`,"clientInfo":`)
 		x.ClientInfo.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(2) || x.ProtocolVersion != "" {
+	if !extra.Absent(2) || x.ProtocolVersion != "" {
 		w.KeyText(`,"protocolVersion":"`, x.ProtocolVersion)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfInitializeRequestParams)
 }
 
 // IsZero reports whether no field is set.
@@ -2063,25 +2116,26 @@ func (x *InitializeResult) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfInitializeResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(0) || !x.Capabilities.IsZero() {
+	if !extra.Absent(0) || !x.Capabilities.IsZero() {
 		w.Key(`,"capabilities":`)
 		x.Capabilities.EncodeJSON(w)
 	}
 	if x.Instructions != nil {
 		w.KeyText(`,"instructions":"`, *x.Instructions)
 	}
-	if !x.Extra.Absent(1) || x.ProtocolVersion != "" {
+	if !extra.Absent(1) || x.ProtocolVersion != "" {
 		w.KeyText(`,"protocolVersion":"`, x.ProtocolVersion)
 	}
-	if !x.Extra.Absent(2) || !x.ServerInfo.IsZero() {
+	if !extra.Absent(2) || !x.ServerInfo.IsZero() {
 		w.Key(`,"serverInfo":`)
 		x.ServerInfo.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfInitializeResult)
 }
 
 // IsZero reports whether no field is set.
@@ -2101,7 +2155,8 @@ func (x *InitializedNotification) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfInitializedNotification)
+	if !extra.Absent(0) {
 		w.Key(`,"method":"notifications/initialized"`)
 	}
 	if x.JSONRPC != nil {
@@ -2111,7 +2166,7 @@ func (x *InitializedNotification) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfInitializedNotification)
 }
 
 // IsZero reports whether no field is set.
@@ -2128,6 +2183,7 @@ func (x *InputRequiredResult) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfInputRequiredResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2139,10 +2195,10 @@ func (x *InputRequiredResult) EncodeJSON(w *codec.Writer) {
 	if x.RequestState != nil {
 		w.KeyText(`,"requestState":"`, *x.RequestState)
 	}
-	if !x.Extra.Absent(0) || x.ResultType != "" {
+	if !extra.Absent(0) || x.ResultType != "" {
 		w.KeyText(`,"resultType":"`, x.ResultType)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfInputRequiredResult)
 }
 
 // IsZero reports whether no field is set.
@@ -2161,7 +2217,8 @@ func (x *InputResponseRequestParams) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) || !x.Meta.IsZero() {
+	extra := x.Extra.Of(&membersOfInputResponseRequestParams)
+	if !extra.Absent(0) || !x.Meta.IsZero() {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
@@ -2172,7 +2229,7 @@ func (x *InputResponseRequestParams) EncodeJSON(w *codec.Writer) {
 	if x.RequestState != nil {
 		w.KeyText(`,"requestState":"`, *x.RequestState)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfInputResponseRequestParams)
 }
 
 // IsZero reports whether no field is set.
@@ -2190,17 +2247,18 @@ func (x *InternalError) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfInternalError)
+	if !extra.Absent(0) {
 		w.Key(`,"code":-32603`)
 	}
 	if x.Data != nil {
 		w.Key(`,"data":`)
 		w.Raw(x.Data)
 	}
-	if !x.Extra.Absent(1) || x.Message != "" {
+	if !extra.Absent(1) || x.Message != "" {
 		w.KeyText(`,"message":"`, x.Message)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfInternalError)
 }
 
 // IsZero reports whether no field is set.
@@ -2217,17 +2275,18 @@ func (x *InvalidParamsError) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfInvalidParamsError)
+	if !extra.Absent(0) {
 		w.Key(`,"code":-32602`)
 	}
 	if x.Data != nil {
 		w.Key(`,"data":`)
 		w.Raw(x.Data)
 	}
-	if !x.Extra.Absent(1) || x.Message != "" {
+	if !extra.Absent(1) || x.Message != "" {
 		w.KeyText(`,"message":"`, x.Message)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfInvalidParamsError)
 }
 
 // IsZero reports whether no field is set.
@@ -2244,17 +2303,18 @@ func (x *InvalidRequestError) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfInvalidRequestError)
+	if !extra.Absent(0) {
 		w.Key(`,"code":-32600`)
 	}
 	if x.Data != nil {
 		w.Key(`,"data":`)
 		w.Raw(x.Data)
 	}
-	if !x.Extra.Absent(1) || x.Message != "" {
+	if !extra.Absent(1) || x.Message != "" {
 		w.KeyText(`,"message":"`, x.Message)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfInvalidRequestError)
 }
 
 // IsZero reports whether no field is set.
@@ -2271,10 +2331,11 @@ func (x *JSONRPCErrorResponse) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(1) {
+	extra := x.Extra.Of(&membersOfJSONRPCErrorResponse)
+	if !extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
 	}
-	if !x.Extra.Absent(0) || !x.Error.IsZero() {
+	if !extra.Absent(0) || !x.Error.IsZero() {
 		w.Key(`,"error":`)
 		x.Error.EncodeJSON(w)
 	}
@@ -2282,7 +2343,7 @@ func (x *JSONRPCErrorResponse) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfJSONRPCErrorResponse)
 }
 
 // IsZero reports whether no field is set.
@@ -2299,17 +2360,18 @@ func (x *JSONRPCNotification) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfJSONRPCNotification)
+	if !extra.Absent(0) {
 		w.Key(`,"jsonrpc":"2.0"`)
 	}
-	if !x.Extra.Absent(1) || x.Method != "" {
+	if !extra.Absent(1) || x.Method != "" {
 		w.KeyText(`,"method":"`, x.Method)
 	}
 	if x.Params != nil {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfJSONRPCNotification)
 }
 
 // IsZero reports whether no field is set.
@@ -2326,21 +2388,22 @@ func (x *JSONRPCRequest) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(1) {
+	extra := x.Extra.Of(&membersOfJSONRPCRequest)
+	if !extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
 	}
-	if !x.Extra.Absent(0) || !x.ID.IsZero() {
+	if !extra.Absent(0) || !x.ID.IsZero() {
 		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
-	if !x.Extra.Absent(2) || x.Method != "" {
+	if !extra.Absent(2) || x.Method != "" {
 		w.KeyText(`,"method":"`, x.Method)
 	}
 	if x.Params != nil {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfJSONRPCRequest)
 }
 
 // IsZero reports whether no field is set.
@@ -2358,18 +2421,19 @@ func (x *JSONRPCResultResponse) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(1) {
+	extra := x.Extra.Of(&membersOfJSONRPCResultResponse)
+	if !extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
 	}
-	if !x.Extra.Absent(0) || !x.ID.IsZero() {
+	if !extra.Absent(0) || !x.ID.IsZero() {
 		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
-	if !x.Extra.Absent(2) || !x.Result.IsZero() {
+	if !extra.Absent(2) || !x.Result.IsZero() {
 		w.Key(`,"result":`)
 		x.Result.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfJSONRPCResultResponse)
 }
 
 // IsZero reports whether no field is set.
@@ -2386,7 +2450,8 @@ func (x *LegacyTitledEnumSchema) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(1) {
+	extra := x.Extra.Of(&membersOfLegacyTitledEnumSchema)
+	if !extra.Absent(1) {
 		w.Key(`,"type":"string"`)
 	}
 	if x.Default != nil {
@@ -2395,7 +2460,7 @@ func (x *LegacyTitledEnumSchema) EncodeJSON(w *codec.Writer) {
 	if x.Description != nil {
 		w.KeyText(`,"description":"`, *x.Description)
 	}
-	if !x.Extra.Absent(0) || x.Enum != nil {
+	if !extra.Absent(0) || x.Enum != nil {
 		w.Key(`,"enum":`)
 		codec.EncodeListFunc(w, x.Enum, (*codec.Writer).Text)
 	}
@@ -2406,7 +2471,7 @@ func (x *LegacyTitledEnumSchema) EncodeJSON(w *codec.Writer) {
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfLegacyTitledEnumSchema)
 }
 
 // IsZero reports whether no field is set.
@@ -2426,7 +2491,8 @@ func (x *ListPromptsRequest) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfListPromptsRequest)
+	if !extra.Absent(0) {
 		w.Key(`,"method":"prompts/list"`)
 	}
 	if !x.ID.IsZero() {
@@ -2440,7 +2506,7 @@ func (x *ListPromptsRequest) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfListPromptsRequest)
 }
 
 // IsZero reports whether no field is set.
@@ -2458,6 +2524,7 @@ func (x *ListPromptsResult) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfListPromptsResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2468,7 +2535,7 @@ func (x *ListPromptsResult) EncodeJSON(w *codec.Writer) {
 	if x.NextCursor != nil {
 		w.KeyText(`,"nextCursor":"`, *x.NextCursor)
 	}
-	if !x.Extra.Absent(0) || x.Prompts != nil {
+	if !extra.Absent(0) || x.Prompts != nil {
 		w.Key(`,"prompts":`)
 		codec.EncodeList(w, x.Prompts)
 	}
@@ -2477,9 +2544,9 @@ func (x *ListPromptsResult) EncodeJSON(w *codec.Writer) {
 	}
 	if x.TTLMs != nil {
 		w.Key(`,"ttlMs":`)
-		w.IntExact(*x.TTLMs, x.Extra, "ttlMs")
+		w.IntExact(*x.TTLMs, extra, "ttlMs")
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfListPromptsResult)
 }
 
 // IsZero reports whether no field is set.
@@ -2500,18 +2567,19 @@ func (x *ListPromptsResultResponse) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(1) {
+	extra := x.Extra.Of(&membersOfListPromptsResultResponse)
+	if !extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
 	}
-	if !x.Extra.Absent(0) || !x.ID.IsZero() {
+	if !extra.Absent(0) || !x.ID.IsZero() {
 		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
-	if !x.Extra.Absent(2) || !x.Result.IsZero() {
+	if !extra.Absent(2) || !x.Result.IsZero() {
 		w.Key(`,"result":`)
 		x.Result.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfListPromptsResultResponse)
 }
 
 // IsZero reports whether no field is set.
@@ -2528,7 +2596,8 @@ func (x *ListResourceTemplatesRequest) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfListResourceTemplatesRequest)
+	if !extra.Absent(0) {
 		w.Key(`,"method":"resources/templates/list"`)
 	}
 	if !x.ID.IsZero() {
@@ -2542,7 +2611,7 @@ func (x *ListResourceTemplatesRequest) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfListResourceTemplatesRequest)
 }
 
 // IsZero reports whether no field is set.
@@ -2560,6 +2629,7 @@ func (x *ListResourceTemplatesResult) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfListResourceTemplatesResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2570,7 +2640,7 @@ func (x *ListResourceTemplatesResult) EncodeJSON(w *codec.Writer) {
 	if x.NextCursor != nil {
 		w.KeyText(`,"nextCursor":"`, *x.NextCursor)
 	}
-	if !x.Extra.Absent(0) || x.ResourceTemplates != nil {
+	if !extra.Absent(0) || x.ResourceTemplates != nil {
 		w.Key(`,"resourceTemplates":`)
 		codec.EncodeList(w, x.ResourceTemplates)
 	}
@@ -2579,9 +2649,9 @@ func (x *ListResourceTemplatesResult) EncodeJSON(w *codec.Writer) {
 	}
 	if x.TTLMs != nil {
 		w.Key(`,"ttlMs":`)
-		w.IntExact(*x.TTLMs, x.Extra, "ttlMs")
+		w.IntExact(*x.TTLMs, extra, "ttlMs")
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfListResourceTemplatesResult)
 }
 
 // IsZero reports whether no field is set.
@@ -2602,18 +2672,19 @@ func (x *ListResourceTemplatesResultResponse) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(1) {
+	extra := x.Extra.Of(&membersOfListResourceTemplatesResultResponse)
+	if !extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
 	}
-	if !x.Extra.Absent(0) || !x.ID.IsZero() {
+	if !extra.Absent(0) || !x.ID.IsZero() {
 		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
-	if !x.Extra.Absent(2) || !x.Result.IsZero() {
+	if !extra.Absent(2) || !x.Result.IsZero() {
 		w.Key(`,"result":`)
 		x.Result.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfListResourceTemplatesResultResponse)
 }
 
 // IsZero reports whether no field is set.
@@ -2630,7 +2701,8 @@ func (x *ListResourcesRequest) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfListResourcesRequest)
+	if !extra.Absent(0) {
 		w.Key(`,"method":"resources/list"`)
 	}
 	if !x.ID.IsZero() {
@@ -2644,7 +2716,7 @@ func (x *ListResourcesRequest) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfListResourcesRequest)
 }
 
 // IsZero reports whether no field is set.
@@ -2662,6 +2734,7 @@ func (x *ListResourcesResult) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfListResourcesResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2672,7 +2745,7 @@ func (x *ListResourcesResult) EncodeJSON(w *codec.Writer) {
 	if x.NextCursor != nil {
 		w.KeyText(`,"nextCursor":"`, *x.NextCursor)
 	}
-	if !x.Extra.Absent(0) || x.Resources != nil {
+	if !extra.Absent(0) || x.Resources != nil {
 		w.Key(`,"resources":`)
 		codec.EncodeList(w, x.Resources)
 	}
@@ -2681,9 +2754,9 @@ func (x *ListResourcesResult) EncodeJSON(w *codec.Writer) {
 	}
 	if x.TTLMs != nil {
 		w.Key(`,"ttlMs":`)
-		w.IntExact(*x.TTLMs, x.Extra, "ttlMs")
+		w.IntExact(*x.TTLMs, extra, "ttlMs")
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfListResourcesResult)
 }
 
 // IsZero reports whether no field is set.
@@ -2704,18 +2777,19 @@ func (x *ListResourcesResultResponse) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(1) {
+	extra := x.Extra.Of(&membersOfListResourcesResultResponse)
+	if !extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
 	}
-	if !x.Extra.Absent(0) || !x.ID.IsZero() {
+	if !extra.Absent(0) || !x.ID.IsZero() {
 		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
-	if !x.Extra.Absent(2) || !x.Result.IsZero() {
+	if !extra.Absent(2) || !x.Result.IsZero() {
 		w.Key(`,"result":`)
 		x.Result.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfListResourcesResultResponse)
 }
 
 // IsZero reports whether no field is set.
@@ -2732,7 +2806,8 @@ func (x *ListRootsRequest) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfListRootsRequest)
+	if !extra.Absent(0) {
 		w.Key(`,"method":"roots/list"`)
 	}
 	if !x.ID.IsZero() {
@@ -2746,7 +2821,7 @@ func (x *ListRootsRequest) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfListRootsRequest)
 }
 
 // IsZero reports whether no field is set.
@@ -2764,15 +2839,16 @@ func (x *ListRootsResult) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfListRootsResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(0) || x.Roots != nil {
+	if !extra.Absent(0) || x.Roots != nil {
 		w.Key(`,"roots":`)
 		codec.EncodeList(w, x.Roots)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfListRootsResult)
 }
 
 // IsZero reports whether no field is set.
@@ -2789,13 +2865,14 @@ func (x *ListTasksRequest) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(1) {
+	extra := x.Extra.Of(&membersOfListTasksRequest)
+	if !extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
 	}
-	if !x.Extra.Absent(2) {
+	if !extra.Absent(2) {
 		w.Key(`,"method":"tasks/list"`)
 	}
-	if !x.Extra.Absent(0) || !x.ID.IsZero() {
+	if !extra.Absent(0) || !x.ID.IsZero() {
 		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
@@ -2803,7 +2880,7 @@ func (x *ListTasksRequest) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfListTasksRequest)
 }
 
 // IsZero reports whether no field is set.
@@ -2820,6 +2897,7 @@ func (x *ListTasksResult) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfListTasksResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2827,11 +2905,11 @@ func (x *ListTasksResult) EncodeJSON(w *codec.Writer) {
 	if x.NextCursor != nil {
 		w.KeyText(`,"nextCursor":"`, *x.NextCursor)
 	}
-	if !x.Extra.Absent(0) || x.Tasks != nil {
+	if !extra.Absent(0) || x.Tasks != nil {
 		w.Key(`,"tasks":`)
 		codec.EncodeList(w, x.Tasks)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfListTasksResult)
 }
 
 // IsZero reports whether no field is set.
@@ -2849,7 +2927,8 @@ func (x *ListToolsRequest) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfListToolsRequest)
+	if !extra.Absent(0) {
 		w.Key(`,"method":"tools/list"`)
 	}
 	if !x.ID.IsZero() {
@@ -2863,7 +2942,7 @@ func (x *ListToolsRequest) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfListToolsRequest)
 }
 
 // IsZero reports whether no field is set.
@@ -2881,6 +2960,7 @@ func (x *ListToolsResult) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfListToolsResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2894,15 +2974,15 @@ func (x *ListToolsResult) EncodeJSON(w *codec.Writer) {
 	if x.ResultType != nil {
 		w.KeyText(`,"resultType":"`, *x.ResultType)
 	}
-	if !x.Extra.Absent(0) || x.Tools != nil {
+	if !extra.Absent(0) || x.Tools != nil {
 		w.Key(`,"tools":`)
 		codec.EncodeList(w, x.Tools)
 	}
 	if x.TTLMs != nil {
 		w.Key(`,"ttlMs":`)
-		w.IntExact(*x.TTLMs, x.Extra, "ttlMs")
+		w.IntExact(*x.TTLMs, extra, "ttlMs")
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfListToolsResult)
 }
 
 // IsZero reports whether no field is set.
@@ -2923,18 +3003,19 @@ func (x *ListToolsResultResponse) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(1) {
+	extra := x.Extra.Of(&membersOfListToolsResultResponse)
+	if !extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
 	}
-	if !x.Extra.Absent(0) || !x.ID.IsZero() {
+	if !extra.Absent(0) || !x.ID.IsZero() {
 		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
-	if !x.Extra.Absent(2) || !x.Result.IsZero() {
+	if !extra.Absent(2) || !x.Result.IsZero() {
 		w.Key(`,"result":`)
 		x.Result.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfListToolsResultResponse)
 }
 
 // IsZero reports whether no field is set.
@@ -2951,17 +3032,18 @@ func (x *LoggingMessageNotification) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfLoggingMessageNotification)
+	if !extra.Absent(0) {
 		w.Key(`,"method":"notifications/message"`)
 	}
 	if x.JSONRPC != nil {
 		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
 	}
-	if !x.Extra.Absent(1) || !x.Params.IsZero() {
+	if !extra.Absent(1) || !x.Params.IsZero() {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfLoggingMessageNotification)
 }
 
 // IsZero reports whether no field is set.
@@ -2978,21 +3060,22 @@ func (x *LoggingMessageNotificationParams) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfLoggingMessageNotificationParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(0) || x.Data != nil {
+	if !extra.Absent(0) || x.Data != nil {
 		w.Key(`,"data":`)
 		w.Raw(x.Data)
 	}
-	if !x.Extra.Absent(1) || x.Level != "" {
+	if !extra.Absent(1) || x.Level != "" {
 		w.KeyText(`,"level":"`, string(x.Level))
 	}
 	if x.Logger != nil {
 		w.KeyText(`,"logger":"`, *x.Logger)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfLoggingMessageNotificationParams)
 }
 
 // IsZero reports whether no field is set.
@@ -3026,17 +3109,18 @@ func (x *MethodNotFoundError) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfMethodNotFoundError)
+	if !extra.Absent(0) {
 		w.Key(`,"code":-32601`)
 	}
 	if x.Data != nil {
 		w.Key(`,"data":`)
 		w.Raw(x.Data)
 	}
-	if !x.Extra.Absent(1) || x.Message != "" {
+	if !extra.Absent(1) || x.Message != "" {
 		w.KeyText(`,"message":"`, x.Message)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfMethodNotFoundError)
 }
 
 // IsZero reports whether no field is set.
@@ -3053,10 +3137,11 @@ func (x *MissingRequiredClientCapabilityError) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(1) {
+	extra := x.Extra.Of(&membersOfMissingRequiredClientCapabilityError)
+	if !extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
 	}
-	if !x.Extra.Absent(0) || !x.Error.IsZero() {
+	if !extra.Absent(0) || !x.Error.IsZero() {
 		w.Key(`,"error":`)
 		x.Error.EncodeJSON(w)
 	}
@@ -3064,7 +3149,7 @@ func (x *MissingRequiredClientCapabilityError) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfMissingRequiredClientCapabilityError)
 }
 
 // IsZero reports whether no field is set.
@@ -3081,17 +3166,18 @@ func (x *MissingRequiredClientCapabilityErrorError) EncodeJSON(w *codec.Writer) 
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfMissingRequiredClientCapabilityErrorError)
+	if !extra.Absent(0) {
 		w.Key(`,"code":-32021`)
 	}
-	if !x.Extra.Absent(1) || !x.Data.IsZero() {
+	if !extra.Absent(1) || !x.Data.IsZero() {
 		w.Key(`,"data":`)
 		x.Data.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(2) || x.Message != "" {
+	if !extra.Absent(2) || x.Message != "" {
 		w.KeyText(`,"message":"`, x.Message)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfMissingRequiredClientCapabilityErrorError)
 }
 
 // IsZero reports whether no field is set.
@@ -3108,11 +3194,12 @@ func (x *MissingRequiredClientCapabilityErrorErrorData) EncodeJSON(w *codec.Writ
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) || !x.RequiredCapabilities.IsZero() {
+	extra := x.Extra.Of(&membersOfMissingRequiredClientCapabilityErrorErrorData)
+	if !extra.Absent(0) || !x.RequiredCapabilities.IsZero() {
 		w.Key(`,"requiredCapabilities":`)
 		x.RequiredCapabilities.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfMissingRequiredClientCapabilityErrorErrorData)
 }
 
 // IsZero reports whether no field is set.
@@ -3131,7 +3218,7 @@ func (x *ModelHint) EncodeJSON(w *codec.Writer) {
 	if x.Name != nil {
 		w.KeyText(`,"name":"`, *x.Name)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfModelHint)
 }
 
 // IsZero reports whether no field is set.
@@ -3147,9 +3234,10 @@ func (x *ModelPreferences) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfModelPreferences)
 	if x.CostPriority != nil {
 		w.Key(`,"costPriority":`)
-		w.FloatExact(*x.CostPriority, x.Extra, "costPriority")
+		w.FloatExact(*x.CostPriority, extra, "costPriority")
 	}
 	if x.Hints != nil {
 		w.Key(`,"hints":`)
@@ -3157,13 +3245,13 @@ func (x *ModelPreferences) EncodeJSON(w *codec.Writer) {
 	}
 	if x.IntelligencePriority != nil {
 		w.Key(`,"intelligencePriority":`)
-		w.FloatExact(*x.IntelligencePriority, x.Extra, "intelligencePriority")
+		w.FloatExact(*x.IntelligencePriority, extra, "intelligencePriority")
 	}
 	if x.SpeedPriority != nil {
 		w.Key(`,"speedPriority":`)
-		w.FloatExact(*x.SpeedPriority, x.Extra, "speedPriority")
+		w.FloatExact(*x.SpeedPriority, extra, "speedPriority")
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfModelPreferences)
 }
 
 // IsZero reports whether no field is set.
@@ -3182,14 +3270,15 @@ func (x *Notification) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) || x.Method != "" {
+	extra := x.Extra.Of(&membersOfNotification)
+	if !extra.Absent(0) || x.Method != "" {
 		w.KeyText(`,"method":"`, x.Method)
 	}
 	if x.Params != nil {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfNotification)
 }
 
 // IsZero reports whether no field is set.
@@ -3214,7 +3303,7 @@ func (x *NotificationMetaObject) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"io.modelcontextprotocol/subscriptionId":`)
 		w.Scalar(x.SubscriptionID)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfNotificationMetaObject)
 }
 
 // IsZero reports whether no field is set.
@@ -3235,7 +3324,7 @@ func (x *NotificationParams) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfNotificationParams)
 }
 
 // IsZero reports whether no field is set.
@@ -3251,28 +3340,29 @@ func (x *NumberSchema) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfNumberSchema)
 	if x.Default != nil {
 		w.Key(`,"default":`)
-		w.FloatExact(*x.Default, x.Extra, "default")
+		w.FloatExact(*x.Default, extra, "default")
 	}
 	if x.Description != nil {
 		w.KeyText(`,"description":"`, *x.Description)
 	}
 	if x.Maximum != nil {
 		w.Key(`,"maximum":`)
-		w.FloatExact(*x.Maximum, x.Extra, "maximum")
+		w.FloatExact(*x.Maximum, extra, "maximum")
 	}
 	if x.Minimum != nil {
 		w.Key(`,"minimum":`)
-		w.FloatExact(*x.Minimum, x.Extra, "minimum")
+		w.FloatExact(*x.Minimum, extra, "minimum")
 	}
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	if !x.Extra.Absent(0) || x.Type != "" {
+	if !extra.Absent(0) || x.Type != "" {
 		w.KeyText(`,"type":"`, string(x.Type))
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfNumberSchema)
 }
 
 // IsZero reports whether no field is set.
@@ -3293,6 +3383,7 @@ func (x *PaginatedRequest) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfPaginatedRequest)
 	if !x.ID.IsZero() {
 		w.Key(`,"id":`)
 		w.Scalar(x.ID)
@@ -3300,14 +3391,14 @@ func (x *PaginatedRequest) EncodeJSON(w *codec.Writer) {
 	if x.JSONRPC != nil {
 		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
 	}
-	if !x.Extra.Absent(0) || x.Method != "" {
+	if !extra.Absent(0) || x.Method != "" {
 		w.KeyText(`,"method":"`, x.Method)
 	}
 	if x.Params != nil {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfPaginatedRequest)
 }
 
 // IsZero reports whether no field is set.
@@ -3333,7 +3424,7 @@ func (x *PaginatedRequestParams) EncodeJSON(w *codec.Writer) {
 	if x.Cursor != nil {
 		w.KeyText(`,"cursor":"`, *x.Cursor)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfPaginatedRequestParams)
 }
 
 // IsZero reports whether no field is set.
@@ -3360,7 +3451,7 @@ func (x *PaginatedResult) EncodeJSON(w *codec.Writer) {
 	if x.ResultType != nil {
 		w.KeyText(`,"resultType":"`, *x.ResultType)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfPaginatedResult)
 }
 
 // IsZero reports whether no field is set.
@@ -3378,17 +3469,18 @@ func (x *ParseError) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfParseError)
+	if !extra.Absent(0) {
 		w.Key(`,"code":-32700`)
 	}
 	if x.Data != nil {
 		w.Key(`,"data":`)
 		w.Raw(x.Data)
 	}
-	if !x.Extra.Absent(1) || x.Message != "" {
+	if !extra.Absent(1) || x.Message != "" {
 		w.KeyText(`,"message":"`, x.Message)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfParseError)
 }
 
 // IsZero reports whether no field is set.
@@ -3405,7 +3497,8 @@ func (x *PingRequest) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfPingRequest)
+	if !extra.Absent(0) {
 		w.Key(`,"method":"ping"`)
 	}
 	if !x.ID.IsZero() {
@@ -3419,7 +3512,7 @@ func (x *PingRequest) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfPingRequest)
 }
 
 // IsZero reports whether no field is set.
@@ -3437,17 +3530,18 @@ func (x *ProgressNotification) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfProgressNotification)
+	if !extra.Absent(0) {
 		w.Key(`,"method":"notifications/progress"`)
 	}
 	if x.JSONRPC != nil {
 		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
 	}
-	if !x.Extra.Absent(1) || !x.Params.IsZero() {
+	if !extra.Absent(1) || !x.Params.IsZero() {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfProgressNotification)
 }
 
 // IsZero reports whether no field is set.
@@ -3464,6 +3558,7 @@ func (x *ProgressNotificationParams) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfProgressNotificationParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -3471,19 +3566,19 @@ func (x *ProgressNotificationParams) EncodeJSON(w *codec.Writer) {
 	if x.Message != nil {
 		w.KeyText(`,"message":"`, *x.Message)
 	}
-	if !x.Extra.Absent(0) || x.Progress != 0 {
+	if !extra.Absent(0) || x.Progress != 0 {
 		w.Key(`,"progress":`)
-		w.FloatExact(x.Progress, x.Extra, "progress")
+		w.FloatExact(x.Progress, extra, "progress")
 	}
-	if !x.Extra.Absent(1) || !x.ProgressToken.IsZero() {
+	if !extra.Absent(1) || !x.ProgressToken.IsZero() {
 		w.Key(`,"progressToken":`)
 		w.Scalar(x.ProgressToken)
 	}
 	if x.Total != nil {
 		w.Key(`,"total":`)
-		w.FloatExact(*x.Total, x.Extra, "total")
+		w.FloatExact(*x.Total, extra, "total")
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfProgressNotificationParams)
 }
 
 // IsZero reports whether no field is set.
@@ -3503,6 +3598,7 @@ func (x *Prompt) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfPrompt)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -3518,13 +3614,13 @@ func (x *Prompt) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"icons":`)
 		codec.EncodeList(w, x.Icons)
 	}
-	if !x.Extra.Absent(0) || x.Name != "" {
+	if !extra.Absent(0) || x.Name != "" {
 		w.KeyText(`,"name":"`, x.Name)
 	}
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfPrompt)
 }
 
 // IsZero reports whether no field is set.
@@ -3545,10 +3641,11 @@ func (x *PromptArgument) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfPromptArgument)
 	if x.Description != nil {
 		w.KeyText(`,"description":"`, *x.Description)
 	}
-	if !x.Extra.Absent(0) || x.Name != "" {
+	if !extra.Absent(0) || x.Name != "" {
 		w.KeyText(`,"name":"`, x.Name)
 	}
 	if x.Required != nil {
@@ -3558,7 +3655,7 @@ func (x *PromptArgument) EncodeJSON(w *codec.Writer) {
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfPromptArgument)
 }
 
 // IsZero reports whether no field is set.
@@ -3577,7 +3674,8 @@ func (x *PromptListChangedNotification) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfPromptListChangedNotification)
+	if !extra.Absent(0) {
 		w.Key(`,"method":"notifications/prompts/list_changed"`)
 	}
 	if x.JSONRPC != nil {
@@ -3587,7 +3685,7 @@ func (x *PromptListChangedNotification) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfPromptListChangedNotification)
 }
 
 // IsZero reports whether no field is set.
@@ -3604,14 +3702,15 @@ func (x *PromptMessage) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) || x.Content != nil {
+	extra := x.Extra.Of(&membersOfPromptMessage)
+	if !extra.Absent(0) || x.Content != nil {
 		w.Key(`,"content":`)
 		codec.WriteUnion(w, x.Content)
 	}
-	if !x.Extra.Absent(1) || x.Role != "" {
+	if !extra.Absent(1) || x.Role != "" {
 		w.KeyText(`,"role":"`, string(x.Role))
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfPromptMessage)
 }
 
 // IsZero reports whether no field is set.
@@ -3628,16 +3727,17 @@ func (x *PromptReference) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(1) {
+	extra := x.Extra.Of(&membersOfPromptReference)
+	if !extra.Absent(1) {
 		w.Key(`,"type":"ref/prompt"`)
 	}
-	if !x.Extra.Absent(0) || x.Name != "" {
+	if !extra.Absent(0) || x.Name != "" {
 		w.KeyText(`,"name":"`, x.Name)
 	}
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfPromptReference)
 }
 
 // IsZero reports whether no field is set.
@@ -3654,7 +3754,8 @@ func (x *ReadResourceRequest) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfReadResourceRequest)
+	if !extra.Absent(0) {
 		w.Key(`,"method":"resources/read"`)
 	}
 	if !x.ID.IsZero() {
@@ -3664,11 +3765,11 @@ func (x *ReadResourceRequest) EncodeJSON(w *codec.Writer) {
 	if x.JSONRPC != nil {
 		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
 	}
-	if !x.Extra.Absent(1) || !x.Params.IsZero() {
+	if !extra.Absent(1) || !x.Params.IsZero() {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfReadResourceRequest)
 }
 
 // IsZero reports whether no field is set.
@@ -3686,6 +3787,7 @@ func (x *ReadResourceRequestParams) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfReadResourceRequestParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -3697,10 +3799,10 @@ func (x *ReadResourceRequestParams) EncodeJSON(w *codec.Writer) {
 	if x.RequestState != nil {
 		w.KeyText(`,"requestState":"`, *x.RequestState)
 	}
-	if !x.Extra.Absent(0) || x.URI != "" {
+	if !extra.Absent(0) || x.URI != "" {
 		w.KeyText(`,"uri":"`, x.URI)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfReadResourceRequestParams)
 }
 
 // IsZero reports whether no field is set.
@@ -3719,6 +3821,7 @@ func (x *ReadResourceResult) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfReadResourceResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -3726,7 +3829,7 @@ func (x *ReadResourceResult) EncodeJSON(w *codec.Writer) {
 	if x.CacheScope != nil {
 		w.KeyText(`,"cacheScope":"`, string(*x.CacheScope))
 	}
-	if !x.Extra.Absent(0) || x.Contents != nil {
+	if !extra.Absent(0) || x.Contents != nil {
 		w.Key(`,"contents":`)
 		codec.EncodeListFunc(w, x.Contents, codec.WriteUnion[AnyResourceContents])
 	}
@@ -3735,9 +3838,9 @@ func (x *ReadResourceResult) EncodeJSON(w *codec.Writer) {
 	}
 	if x.TTLMs != nil {
 		w.Key(`,"ttlMs":`)
-		w.IntExact(*x.TTLMs, x.Extra, "ttlMs")
+		w.IntExact(*x.TTLMs, extra, "ttlMs")
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfReadResourceResult)
 }
 
 // IsZero reports whether no field is set.
@@ -3757,18 +3860,19 @@ func (x *ReadResourceResultResponse) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(1) {
+	extra := x.Extra.Of(&membersOfReadResourceResultResponse)
+	if !extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
 	}
-	if !x.Extra.Absent(0) || !x.ID.IsZero() {
+	if !extra.Absent(0) || !x.ID.IsZero() {
 		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
-	if !x.Extra.Absent(2) || x.Result != nil {
+	if !extra.Absent(2) || x.Result != nil {
 		w.Key(`,"result":`)
 		codec.WriteUnion(w, x.Result)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfReadResourceResultResponse)
 }
 
 // IsZero reports whether no field is set.
@@ -3785,10 +3889,11 @@ func (x *RelatedTaskMetadata) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) || x.TaskID != "" {
+	extra := x.Extra.Of(&membersOfRelatedTaskMetadata)
+	if !extra.Absent(0) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfRelatedTaskMetadata)
 }
 
 // IsZero reports whether no field is set.
@@ -3804,14 +3909,15 @@ func (x *Request) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) || x.Method != "" {
+	extra := x.Extra.Of(&membersOfRequest)
+	if !extra.Absent(0) || x.Method != "" {
 		w.KeyText(`,"method":"`, x.Method)
 	}
 	if x.Params != nil {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfRequest)
 }
 
 // IsZero reports whether no field is set.
@@ -3850,7 +3956,7 @@ func (x *RequestMetaObject) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"progressToken":`)
 		w.Scalar(x.ProgressToken)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfRequestMetaObject)
 }
 
 // IsZero reports whether no field is set.
@@ -3875,7 +3981,7 @@ func (x *RequestParams) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfRequestParams)
 }
 
 // IsZero reports whether no field is set.
@@ -3891,6 +3997,7 @@ func (x *Resource) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfResource)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -3909,20 +4016,20 @@ func (x *Resource) EncodeJSON(w *codec.Writer) {
 	if x.MIMEType != nil {
 		w.KeyText(`,"mimeType":"`, *x.MIMEType)
 	}
-	if !x.Extra.Absent(0) || x.Name != "" {
+	if !extra.Absent(0) || x.Name != "" {
 		w.KeyText(`,"name":"`, x.Name)
 	}
 	if x.Size != nil {
 		w.Key(`,"size":`)
-		w.IntExact(*x.Size, x.Extra, "size")
+		w.IntExact(*x.Size, extra, "size")
 	}
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	if !x.Extra.Absent(1) || x.URI != "" {
+	if !extra.Absent(1) || x.URI != "" {
 		w.KeyText(`,"uri":"`, x.URI)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfResource)
 }
 
 // IsZero reports whether no field is set.
@@ -3946,6 +4053,7 @@ func (x *ResourceContents) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfResourceContents)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -3953,10 +4061,10 @@ func (x *ResourceContents) EncodeJSON(w *codec.Writer) {
 	if x.MIMEType != nil {
 		w.KeyText(`,"mimeType":"`, *x.MIMEType)
 	}
-	if !x.Extra.Absent(0) || x.URI != "" {
+	if !extra.Absent(0) || x.URI != "" {
 		w.KeyText(`,"uri":"`, x.URI)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfResourceContents)
 }
 
 // IsZero reports whether no field is set.
@@ -3974,7 +4082,8 @@ func (x *ResourceLink) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(1) {
+	extra := x.Extra.Of(&membersOfResourceLink)
+	if !extra.Absent(1) {
 		w.Key(`,"type":"resource_link"`)
 	}
 	if x.Meta != nil {
@@ -3995,20 +4104,20 @@ func (x *ResourceLink) EncodeJSON(w *codec.Writer) {
 	if x.MIMEType != nil {
 		w.KeyText(`,"mimeType":"`, *x.MIMEType)
 	}
-	if !x.Extra.Absent(0) || x.Name != "" {
+	if !extra.Absent(0) || x.Name != "" {
 		w.KeyText(`,"name":"`, x.Name)
 	}
 	if x.Size != nil {
 		w.Key(`,"size":`)
-		w.IntExact(*x.Size, x.Extra, "size")
+		w.IntExact(*x.Size, extra, "size")
 	}
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	if !x.Extra.Absent(2) || x.URI != "" {
+	if !extra.Absent(2) || x.URI != "" {
 		w.KeyText(`,"uri":"`, x.URI)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfResourceLink)
 }
 
 // IsZero reports whether no field is set.
@@ -4032,7 +4141,8 @@ func (x *ResourceListChangedNotification) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfResourceListChangedNotification)
+	if !extra.Absent(0) {
 		w.Key(`,"method":"notifications/resources/list_changed"`)
 	}
 	if x.JSONRPC != nil {
@@ -4042,7 +4152,7 @@ func (x *ResourceListChangedNotification) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfResourceListChangedNotification)
 }
 
 // IsZero reports whether no field is set.
@@ -4059,14 +4169,15 @@ func (x *ResourceRequestParams) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfResourceRequestParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(0) || x.URI != "" {
+	if !extra.Absent(0) || x.URI != "" {
 		w.KeyText(`,"uri":"`, x.URI)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfResourceRequestParams)
 }
 
 // IsZero reports whether no field is set.
@@ -4083,6 +4194,7 @@ func (x *ResourceTemplate) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfResourceTemplate)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -4101,16 +4213,16 @@ func (x *ResourceTemplate) EncodeJSON(w *codec.Writer) {
 	if x.MIMEType != nil {
 		w.KeyText(`,"mimeType":"`, *x.MIMEType)
 	}
-	if !x.Extra.Absent(0) || x.Name != "" {
+	if !extra.Absent(0) || x.Name != "" {
 		w.KeyText(`,"name":"`, x.Name)
 	}
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	if !x.Extra.Absent(1) || x.URITemplate != "" {
+	if !extra.Absent(1) || x.URITemplate != "" {
 		w.KeyText(`,"uriTemplate":"`, x.URITemplate)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfResourceTemplate)
 }
 
 // IsZero reports whether no field is set.
@@ -4133,13 +4245,14 @@ func (x *ResourceTemplateReference) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfResourceTemplateReference)
+	if !extra.Absent(0) {
 		w.Key(`,"type":"ref/resource"`)
 	}
-	if !x.Extra.Absent(1) || x.URI != "" {
+	if !extra.Absent(1) || x.URI != "" {
 		w.KeyText(`,"uri":"`, x.URI)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfResourceTemplateReference)
 }
 
 // IsZero reports whether no field is set.
@@ -4155,17 +4268,18 @@ func (x *ResourceUpdatedNotification) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfResourceUpdatedNotification)
+	if !extra.Absent(0) {
 		w.Key(`,"method":"notifications/resources/updated"`)
 	}
 	if x.JSONRPC != nil {
 		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
 	}
-	if !x.Extra.Absent(1) || !x.Params.IsZero() {
+	if !extra.Absent(1) || !x.Params.IsZero() {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfResourceUpdatedNotification)
 }
 
 // IsZero reports whether no field is set.
@@ -4182,14 +4296,15 @@ func (x *ResourceUpdatedNotificationParams) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfResourceUpdatedNotificationParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(0) || x.URI != "" {
+	if !extra.Absent(0) || x.URI != "" {
 		w.KeyText(`,"uri":"`, x.URI)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfResourceUpdatedNotificationParams)
 }
 
 // IsZero reports whether no field is set.
@@ -4213,7 +4328,7 @@ func (x *Result) EncodeJSON(w *codec.Writer) {
 	if x.ResultType != nil {
 		w.KeyText(`,"resultType":"`, *x.ResultType)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfResult)
 }
 
 // IsZero reports whether no field is set.
@@ -4241,7 +4356,7 @@ func (x *ResultMetaObject) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"io.modelcontextprotocol/serverInfo":`)
 		x.ServerInfo.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfResultMetaObject)
 }
 
 // IsZero reports whether no field is set.
@@ -4259,6 +4374,7 @@ func (x *Root) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfRoot)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -4266,10 +4382,10 @@ func (x *Root) EncodeJSON(w *codec.Writer) {
 	if x.Name != nil {
 		w.KeyText(`,"name":"`, *x.Name)
 	}
-	if !x.Extra.Absent(0) || x.URI != "" {
+	if !extra.Absent(0) || x.URI != "" {
 		w.KeyText(`,"uri":"`, x.URI)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfRoot)
 }
 
 // IsZero reports whether no field is set.
@@ -4287,7 +4403,8 @@ func (x *RootsListChangedNotification) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfRootsListChangedNotification)
+	if !extra.Absent(0) {
 		w.Key(`,"method":"notifications/roots/list_changed"`)
 	}
 	if x.JSONRPC != nil {
@@ -4297,7 +4414,7 @@ func (x *RootsListChangedNotification) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfRootsListChangedNotification)
 }
 
 // IsZero reports whether no field is set.
@@ -4314,18 +4431,19 @@ func (x *SamplingMessage) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfSamplingMessage)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(0) || !x.Content.IsZero() {
+	if !extra.Absent(0) || !x.Content.IsZero() {
 		w.Key(`,"content":`)
 		x.Content.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(1) || x.Role != "" {
+	if !extra.Absent(1) || x.Role != "" {
 		w.KeyText(`,"role":"`, string(x.Role))
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfSamplingMessage)
 }
 
 // IsZero reports whether no field is set.
@@ -4375,7 +4493,7 @@ func (x *ServerCapabilities) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"tools":`)
 		x.Tools.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfServerCapabilities)
 }
 
 // IsZero reports whether no field is set.
@@ -4402,7 +4520,7 @@ func (x *ServerCapabilitiesPrompts) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"listChanged":`)
 		w.Bool(*x.ListChanged)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfServerCapabilitiesPrompts)
 }
 
 // IsZero reports whether no field is set.
@@ -4426,7 +4544,7 @@ func (x *ServerCapabilitiesResources) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"subscribe":`)
 		w.Bool(*x.Subscribe)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfServerCapabilitiesResources)
 }
 
 // IsZero reports whether no field is set.
@@ -4455,7 +4573,7 @@ func (x *ServerCapabilitiesTasks) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"requests":`)
 		x.Requests.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfServerCapabilitiesTasks)
 }
 
 // IsZero reports whether no field is set.
@@ -4477,7 +4595,7 @@ func (x *ServerCapabilitiesTasksRequests) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"tools":`)
 		x.Tools.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfServerCapabilitiesTasksRequests)
 }
 
 // IsZero reports whether no field is set.
@@ -4497,7 +4615,7 @@ func (x *ServerCapabilitiesTasksRequestsTools) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"call":`)
 		w.RawObject(x.Call)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfServerCapabilitiesTasksRequestsTools)
 }
 
 // IsZero reports whether no field is set.
@@ -4517,7 +4635,7 @@ func (x *ServerCapabilitiesTools) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"listChanged":`)
 		w.Bool(*x.ListChanged)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfServerCapabilitiesTools)
 }
 
 // IsZero reports whether no field is set.
@@ -4533,7 +4651,8 @@ func (x *SetLevelRequest) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfSetLevelRequest)
+	if !extra.Absent(0) {
 		w.Key(`,"method":"logging/setLevel"`)
 	}
 	if !x.ID.IsZero() {
@@ -4543,11 +4662,11 @@ func (x *SetLevelRequest) EncodeJSON(w *codec.Writer) {
 	if x.JSONRPC != nil {
 		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
 	}
-	if !x.Extra.Absent(1) || !x.Params.IsZero() {
+	if !extra.Absent(1) || !x.Params.IsZero() {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfSetLevelRequest)
 }
 
 // IsZero reports whether no field is set.
@@ -4565,14 +4684,15 @@ func (x *SetLevelRequestParams) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfSetLevelRequestParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(0) || x.Level != "" {
+	if !extra.Absent(0) || x.Level != "" {
 		w.KeyText(`,"level":"`, string(x.Level))
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfSetLevelRequestParams)
 }
 
 // IsZero reports whether no field is set.
@@ -4589,7 +4709,8 @@ func (x *StringSchema) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfStringSchema)
+	if !extra.Absent(0) {
 		w.Key(`,"type":"string"`)
 	}
 	if x.Default != nil {
@@ -4603,16 +4724,16 @@ func (x *StringSchema) EncodeJSON(w *codec.Writer) {
 	}
 	if x.MaxLength != nil {
 		w.Key(`,"maxLength":`)
-		w.IntExact(*x.MaxLength, x.Extra, "maxLength")
+		w.IntExact(*x.MaxLength, extra, "maxLength")
 	}
 	if x.MinLength != nil {
 		w.Key(`,"minLength":`)
-		w.IntExact(*x.MinLength, x.Extra, "minLength")
+		w.IntExact(*x.MinLength, extra, "minLength")
 	}
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfStringSchema)
 }
 
 // IsZero reports whether no field is set.
@@ -4633,7 +4754,8 @@ func (x *SubscribeRequest) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfSubscribeRequest)
+	if !extra.Absent(0) {
 		w.Key(`,"method":"resources/subscribe"`)
 	}
 	if !x.ID.IsZero() {
@@ -4643,11 +4765,11 @@ func (x *SubscribeRequest) EncodeJSON(w *codec.Writer) {
 	if x.JSONRPC != nil {
 		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
 	}
-	if !x.Extra.Absent(1) || !x.Params.IsZero() {
+	if !extra.Absent(1) || !x.Params.IsZero() {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfSubscribeRequest)
 }
 
 // IsZero reports whether no field is set.
@@ -4665,14 +4787,15 @@ func (x *SubscribeRequestParams) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfSubscribeRequestParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(0) || x.URI != "" {
+	if !extra.Absent(0) || x.URI != "" {
 		w.KeyText(`,"uri":"`, x.URI)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfSubscribeRequestParams)
 }
 
 // IsZero reports whether no field is set.
@@ -4705,7 +4828,7 @@ func (x *SubscriptionFilter) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"toolsListChanged":`)
 		w.Bool(*x.ToolsListChanged)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfSubscriptionFilter)
 }
 
 // IsZero reports whether no field is set.
@@ -4724,17 +4847,18 @@ func (x *SubscriptionsAcknowledgedNotification) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfSubscriptionsAcknowledgedNotification)
+	if !extra.Absent(0) {
 		w.Key(`,"jsonrpc":"2.0"`)
 	}
-	if !x.Extra.Absent(1) {
+	if !extra.Absent(1) {
 		w.Key(`,"method":"notifications/subscriptions/acknowledged"`)
 	}
-	if !x.Extra.Absent(2) || !x.Params.IsZero() {
+	if !extra.Absent(2) || !x.Params.IsZero() {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfSubscriptionsAcknowledgedNotification)
 }
 
 // IsZero reports whether no field is set.
@@ -4750,15 +4874,16 @@ func (x *SubscriptionsAcknowledgedNotificationParams) EncodeJSON(w *codec.Writer
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfSubscriptionsAcknowledgedNotificationParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(0) || !x.Notifications.IsZero() {
+	if !extra.Absent(0) || !x.Notifications.IsZero() {
 		w.Key(`,"notifications":`)
 		x.Notifications.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfSubscriptionsAcknowledgedNotificationParams)
 }
 
 // IsZero reports whether no field is set.
@@ -4775,21 +4900,22 @@ func (x *SubscriptionsListenRequest) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(1) {
+	extra := x.Extra.Of(&membersOfSubscriptionsListenRequest)
+	if !extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
 	}
-	if !x.Extra.Absent(2) {
+	if !extra.Absent(2) {
 		w.Key(`,"method":"subscriptions/listen"`)
 	}
-	if !x.Extra.Absent(0) || !x.ID.IsZero() {
+	if !extra.Absent(0) || !x.ID.IsZero() {
 		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
-	if !x.Extra.Absent(3) || !x.Params.IsZero() {
+	if !extra.Absent(3) || !x.Params.IsZero() {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfSubscriptionsListenRequest)
 }
 
 // IsZero reports whether no field is set.
@@ -4806,15 +4932,16 @@ func (x *SubscriptionsListenRequestParams) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) || !x.Meta.IsZero() {
+	extra := x.Extra.Of(&membersOfSubscriptionsListenRequestParams)
+	if !extra.Absent(0) || !x.Meta.IsZero() {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(1) || !x.Notifications.IsZero() {
+	if !extra.Absent(1) || !x.Notifications.IsZero() {
 		w.Key(`,"notifications":`)
 		x.Notifications.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfSubscriptionsListenRequestParams)
 }
 
 // IsZero reports whether no field is set.
@@ -4831,14 +4958,15 @@ func (x *SubscriptionsListenResult) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) || !x.Meta.IsZero() {
+	extra := x.Extra.Of(&membersOfSubscriptionsListenResult)
+	if !extra.Absent(0) || !x.Meta.IsZero() {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(1) || x.ResultType != "" {
+	if !extra.Absent(1) || x.ResultType != "" {
 		w.KeyText(`,"resultType":"`, x.ResultType)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfSubscriptionsListenResult)
 }
 
 // IsZero reports whether no field is set.
@@ -4855,15 +4983,16 @@ func (x *SubscriptionsListenResultMetaObject) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfSubscriptionsListenResultMetaObject)
 	if x.ServerInfo != nil {
 		w.Key(`,"io.modelcontextprotocol/serverInfo":`)
 		x.ServerInfo.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(0) || !x.SubscriptionID.IsZero() {
+	if !extra.Absent(0) || !x.SubscriptionID.IsZero() {
 		w.Key(`,"io.modelcontextprotocol/subscriptionId":`)
 		w.Scalar(x.SubscriptionID)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfSubscriptionsListenResultMetaObject)
 }
 
 // IsZero reports whether no field is set.
@@ -4880,18 +5009,19 @@ func (x *SubscriptionsListenResultResponse) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(1) {
+	extra := x.Extra.Of(&membersOfSubscriptionsListenResultResponse)
+	if !extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
 	}
-	if !x.Extra.Absent(0) || !x.ID.IsZero() {
+	if !extra.Absent(0) || !x.ID.IsZero() {
 		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
-	if !x.Extra.Absent(2) || !x.Result.IsZero() {
+	if !extra.Absent(2) || !x.Result.IsZero() {
 		w.Key(`,"result":`)
 		x.Result.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfSubscriptionsListenResultResponse)
 }
 
 // IsZero reports whether no field is set.
@@ -4908,34 +5038,35 @@ func (x *Task) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) || x.CreatedAt != "" {
+	extra := x.Extra.Of(&membersOfTask)
+	if !extra.Absent(0) || x.CreatedAt != "" {
 		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
-	if !x.Extra.Absent(1) || x.LastUpdatedAt != "" {
+	if !extra.Absent(1) || x.LastUpdatedAt != "" {
 		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
 	}
 	if x.PollInterval != nil {
 		w.Key(`,"pollInterval":`)
-		w.IntExact(*x.PollInterval, x.Extra, "pollInterval")
+		w.IntExact(*x.PollInterval, extra, "pollInterval")
 	}
-	if !x.Extra.Absent(2) || x.Status != "" {
+	if !extra.Absent(2) || x.Status != "" {
 		w.KeyText(`,"status":"`, string(x.Status))
 	}
 	if x.StatusMessage != nil {
 		w.KeyText(`,"statusMessage":"`, *x.StatusMessage)
 	}
-	if !x.Extra.Absent(3) || x.TaskID != "" {
+	if !extra.Absent(3) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
-	if !x.Extra.Absent(4) || x.TTL != nil {
+	if !extra.Absent(4) || x.TTL != nil {
 		w.Key(`,"ttl":`)
 		if x.TTL == nil {
 			w.Null()
 		} else {
-			w.IntExact(*x.TTL, x.Extra, "ttl")
+			w.IntExact(*x.TTL, extra, "ttl")
 		}
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfTask)
 }
 
 // IsZero reports whether no field is set.
@@ -4965,7 +5096,7 @@ func (x *TaskAugmentedRequestParams) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"task":`)
 		x.Task.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfTaskAugmentedRequestParams)
 }
 
 // IsZero reports whether no field is set.
@@ -4982,11 +5113,12 @@ func (x *TaskMetadata) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfTaskMetadata)
 	if x.TTL != nil {
 		w.Key(`,"ttl":`)
-		w.IntExact(*x.TTL, x.Extra, "ttl")
+		w.IntExact(*x.TTL, extra, "ttl")
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfTaskMetadata)
 }
 
 // IsZero reports whether no field is set.
@@ -5002,17 +5134,18 @@ func (x *TaskStatusNotification) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfTaskStatusNotification)
+	if !extra.Absent(0) {
 		w.Key(`,"jsonrpc":"2.0"`)
 	}
-	if !x.Extra.Absent(1) {
+	if !extra.Absent(1) {
 		w.Key(`,"method":"notifications/tasks/status"`)
 	}
-	if !x.Extra.Absent(2) || !x.Params.IsZero() {
+	if !extra.Absent(2) || !x.Params.IsZero() {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfTaskStatusNotification)
 }
 
 // IsZero reports whether no field is set.
@@ -5028,38 +5161,39 @@ func (x *TaskStatusNotificationParams) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfTaskStatusNotificationParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(0) || x.CreatedAt != "" {
+	if !extra.Absent(0) || x.CreatedAt != "" {
 		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
-	if !x.Extra.Absent(1) || x.LastUpdatedAt != "" {
+	if !extra.Absent(1) || x.LastUpdatedAt != "" {
 		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
 	}
 	if x.PollInterval != nil {
 		w.Key(`,"pollInterval":`)
-		w.IntExact(*x.PollInterval, x.Extra, "pollInterval")
+		w.IntExact(*x.PollInterval, extra, "pollInterval")
 	}
-	if !x.Extra.Absent(2) || x.Status != "" {
+	if !extra.Absent(2) || x.Status != "" {
 		w.KeyText(`,"status":"`, string(x.Status))
 	}
 	if x.StatusMessage != nil {
 		w.KeyText(`,"statusMessage":"`, *x.StatusMessage)
 	}
-	if !x.Extra.Absent(3) || x.TaskID != "" {
+	if !extra.Absent(3) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
-	if !x.Extra.Absent(4) || x.TTL != nil {
+	if !extra.Absent(4) || x.TTL != nil {
 		w.Key(`,"ttl":`)
 		if x.TTL == nil {
 			w.Null()
 		} else {
-			w.IntExact(*x.TTL, x.Extra, "ttl")
+			w.IntExact(*x.TTL, extra, "ttl")
 		}
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfTaskStatusNotificationParams)
 }
 
 // IsZero reports whether no field is set.
@@ -5082,7 +5216,8 @@ func (x *TextContent) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(1) {
+	extra := x.Extra.Of(&membersOfTextContent)
+	if !extra.Absent(1) {
 		w.Key(`,"type":"text"`)
 	}
 	if x.Meta != nil {
@@ -5093,10 +5228,10 @@ func (x *TextContent) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"annotations":`)
 		x.Annotations.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(0) || x.Text != "" {
+	if !extra.Absent(0) || x.Text != "" {
 		w.KeyText(`,"text":"`, x.Text)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfTextContent)
 }
 
 // IsZero reports whether no field is set.
@@ -5114,6 +5249,7 @@ func (x *TextResourceContents) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfTextResourceContents)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -5121,13 +5257,13 @@ func (x *TextResourceContents) EncodeJSON(w *codec.Writer) {
 	if x.MIMEType != nil {
 		w.KeyText(`,"mimeType":"`, *x.MIMEType)
 	}
-	if !x.Extra.Absent(0) || x.Text != "" {
+	if !extra.Absent(0) || x.Text != "" {
 		w.KeyText(`,"text":"`, x.Text)
 	}
-	if !x.Extra.Absent(1) || x.URI != "" {
+	if !extra.Absent(1) || x.URI != "" {
 		w.KeyText(`,"uri":"`, x.URI)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfTextResourceContents)
 }
 
 // IsZero reports whether no field is set.
@@ -5146,7 +5282,8 @@ func (x *TitledMultiSelectEnumSchema) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(1) {
+	extra := x.Extra.Of(&membersOfTitledMultiSelectEnumSchema)
+	if !extra.Absent(1) {
 		w.Key(`,"type":"array"`)
 	}
 	if x.Default != nil {
@@ -5156,22 +5293,22 @@ func (x *TitledMultiSelectEnumSchema) EncodeJSON(w *codec.Writer) {
 	if x.Description != nil {
 		w.KeyText(`,"description":"`, *x.Description)
 	}
-	if !x.Extra.Absent(0) || !x.Items.IsZero() {
+	if !extra.Absent(0) || !x.Items.IsZero() {
 		w.Key(`,"items":`)
 		x.Items.EncodeJSON(w)
 	}
 	if x.MaxItems != nil {
 		w.Key(`,"maxItems":`)
-		w.IntExact(*x.MaxItems, x.Extra, "maxItems")
+		w.IntExact(*x.MaxItems, extra, "maxItems")
 	}
 	if x.MinItems != nil {
 		w.Key(`,"minItems":`)
-		w.IntExact(*x.MinItems, x.Extra, "minItems")
+		w.IntExact(*x.MinItems, extra, "minItems")
 	}
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfTitledMultiSelectEnumSchema)
 }
 
 // IsZero reports whether no field is set.
@@ -5192,11 +5329,12 @@ func (x *TitledMultiSelectEnumSchemaItems) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) || x.AnyOf != nil {
+	extra := x.Extra.Of(&membersOfTitledMultiSelectEnumSchemaItems)
+	if !extra.Absent(0) || x.AnyOf != nil {
 		w.Key(`,"anyOf":`)
 		codec.EncodeList(w, x.AnyOf)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfTitledMultiSelectEnumSchemaItems)
 }
 
 // IsZero reports whether no field is set.
@@ -5212,13 +5350,14 @@ func (x *TitledMultiSelectEnumSchemaItemsAnyOfItem) EncodeJSON(w *codec.Writer) 
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) || x.Const != "" {
+	extra := x.Extra.Of(&membersOfTitledMultiSelectEnumSchemaItemsAnyOfItem)
+	if !extra.Absent(0) || x.Const != "" {
 		w.KeyText(`,"const":"`, x.Const)
 	}
-	if !x.Extra.Absent(1) || x.Title != "" {
+	if !extra.Absent(1) || x.Title != "" {
 		w.KeyText(`,"title":"`, x.Title)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfTitledMultiSelectEnumSchemaItemsAnyOfItem)
 }
 
 // IsZero reports whether no field is set.
@@ -5235,7 +5374,8 @@ func (x *TitledSingleSelectEnumSchema) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(1) {
+	extra := x.Extra.Of(&membersOfTitledSingleSelectEnumSchema)
+	if !extra.Absent(1) {
 		w.Key(`,"type":"string"`)
 	}
 	if x.Default != nil {
@@ -5244,14 +5384,14 @@ func (x *TitledSingleSelectEnumSchema) EncodeJSON(w *codec.Writer) {
 	if x.Description != nil {
 		w.KeyText(`,"description":"`, *x.Description)
 	}
-	if !x.Extra.Absent(0) || x.OneOf != nil {
+	if !extra.Absent(0) || x.OneOf != nil {
 		w.Key(`,"oneOf":`)
 		codec.EncodeList(w, x.OneOf)
 	}
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfTitledSingleSelectEnumSchema)
 }
 
 // IsZero reports whether no field is set.
@@ -5270,13 +5410,14 @@ func (x *TitledSingleSelectEnumSchemaOneOfItem) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) || x.Const != "" {
+	extra := x.Extra.Of(&membersOfTitledSingleSelectEnumSchemaOneOfItem)
+	if !extra.Absent(0) || x.Const != "" {
 		w.KeyText(`,"const":"`, x.Const)
 	}
-	if !x.Extra.Absent(1) || x.Title != "" {
+	if !extra.Absent(1) || x.Title != "" {
 		w.KeyText(`,"title":"`, x.Title)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfTitledSingleSelectEnumSchemaOneOfItem)
 }
 
 // IsZero reports whether no field is set.
@@ -5293,6 +5434,7 @@ func (x *Tool) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfTool)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -5312,11 +5454,11 @@ func (x *Tool) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"icons":`)
 		codec.EncodeList(w, x.Icons)
 	}
-	if !x.Extra.Absent(0) || !x.InputSchema.IsZero() {
+	if !extra.Absent(0) || !x.InputSchema.IsZero() {
 		w.Key(`,"inputSchema":`)
 		x.InputSchema.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(1) || x.Name != "" {
+	if !extra.Absent(1) || x.Name != "" {
 		w.KeyText(`,"name":"`, x.Name)
 	}
 	if x.OutputSchema != nil {
@@ -5326,7 +5468,7 @@ func (x *Tool) EncodeJSON(w *codec.Writer) {
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfTool)
 }
 
 // IsZero reports whether no field is set.
@@ -5369,7 +5511,7 @@ func (x *ToolAnnotations) EncodeJSON(w *codec.Writer) {
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfToolAnnotations)
 }
 
 // IsZero reports whether no field is set.
@@ -5392,7 +5534,7 @@ func (x *ToolChoice) EncodeJSON(w *codec.Writer) {
 	if x.Mode != nil {
 		w.KeyText(`,"mode":"`, string(*x.Mode))
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfToolChoice)
 }
 
 // IsZero reports whether no field is set.
@@ -5411,7 +5553,7 @@ func (x *ToolExecution) EncodeJSON(w *codec.Writer) {
 	if x.TaskSupport != nil {
 		w.KeyText(`,"taskSupport":"`, string(*x.TaskSupport))
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfToolExecution)
 }
 
 // IsZero reports whether no field is set.
@@ -5427,7 +5569,8 @@ func (x *ToolInputSchema) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfToolInputSchema)
+	if !extra.Absent(0) {
 		w.Key(`,"type":"object"`)
 	}
 	if x.Schema != nil {
@@ -5441,7 +5584,7 @@ func (x *ToolInputSchema) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"required":`)
 		codec.EncodeListFunc(w, x.Required, (*codec.Writer).Text)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfToolInputSchema)
 }
 
 // IsZero reports whether no field is set.
@@ -5459,7 +5602,8 @@ func (x *ToolListChangedNotification) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfToolListChangedNotification)
+	if !extra.Absent(0) {
 		w.Key(`,"method":"notifications/tools/list_changed"`)
 	}
 	if x.JSONRPC != nil {
@@ -5469,7 +5613,7 @@ func (x *ToolListChangedNotification) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfToolListChangedNotification)
 }
 
 // IsZero reports whether no field is set.
@@ -5500,7 +5644,7 @@ func (x *ToolOutputSchema) EncodeJSON(w *codec.Writer) {
 	if x.Type != nil {
 		w.KeyText(`,"type":"`, *x.Type)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfToolOutputSchema)
 }
 
 // IsZero reports whether no field is set.
@@ -5519,14 +5663,15 @@ func (x *ToolResultContent) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(2) {
+	extra := x.Extra.Of(&membersOfToolResultContent)
+	if !extra.Absent(2) {
 		w.Key(`,"type":"tool_result"`)
 	}
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(0) || x.Content != nil {
+	if !extra.Absent(0) || x.Content != nil {
 		w.Key(`,"content":`)
 		codec.EncodeListFunc(w, x.Content, codec.WriteUnion[ContentBlock])
 	}
@@ -5538,10 +5683,10 @@ func (x *ToolResultContent) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"structuredContent":`)
 		w.Raw(x.StructuredContent)
 	}
-	if !x.Extra.Absent(1) || x.ToolUseID != "" {
+	if !extra.Absent(1) || x.ToolUseID != "" {
 		w.KeyText(`,"toolUseId":"`, x.ToolUseID)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfToolResultContent)
 }
 
 // IsZero reports whether no field is set.
@@ -5561,24 +5706,25 @@ func (x *ToolUseContent) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(3) {
+	extra := x.Extra.Of(&membersOfToolUseContent)
+	if !extra.Absent(3) {
 		w.Key(`,"type":"tool_use"`)
 	}
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(0) || x.ID != "" {
+	if !extra.Absent(0) || x.ID != "" {
 		w.KeyText(`,"id":"`, x.ID)
 	}
-	if !x.Extra.Absent(1) || x.Input != nil {
+	if !extra.Absent(1) || x.Input != nil {
 		w.Key(`,"input":`)
 		w.RawObject(x.Input)
 	}
-	if !x.Extra.Absent(2) || x.Name != "" {
+	if !extra.Absent(2) || x.Name != "" {
 		w.KeyText(`,"name":"`, x.Name)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfToolUseContent)
 }
 
 // IsZero reports whether no field is set.
@@ -5597,10 +5743,11 @@ func (x *URLElicitationRequiredError) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(1) {
+	extra := x.Extra.Of(&membersOfURLElicitationRequiredError)
+	if !extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
 	}
-	if !x.Extra.Absent(0) || !x.Error.IsZero() {
+	if !extra.Absent(0) || !x.Error.IsZero() {
 		w.Key(`,"error":`)
 		x.Error.EncodeJSON(w)
 	}
@@ -5608,7 +5755,7 @@ func (x *URLElicitationRequiredError) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfURLElicitationRequiredError)
 }
 
 // IsZero reports whether no field is set.
@@ -5625,17 +5772,18 @@ func (x *URLElicitationRequiredErrorError) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfURLElicitationRequiredErrorError)
+	if !extra.Absent(0) {
 		w.Key(`,"code":-32042`)
 	}
-	if !x.Extra.Absent(1) || !x.Data.IsZero() {
+	if !extra.Absent(1) || !x.Data.IsZero() {
 		w.Key(`,"data":`)
 		x.Data.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(2) || x.Message != "" {
+	if !extra.Absent(2) || x.Message != "" {
 		w.KeyText(`,"message":"`, x.Message)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfURLElicitationRequiredErrorError)
 }
 
 // IsZero reports whether no field is set.
@@ -5652,11 +5800,12 @@ func (x *URLElicitationRequiredErrorErrorData) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) || x.Elicitations != nil {
+	extra := x.Extra.Of(&membersOfURLElicitationRequiredErrorErrorData)
+	if !extra.Absent(0) || x.Elicitations != nil {
 		w.Key(`,"elicitations":`)
 		codec.EncodeList(w, x.Elicitations)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfURLElicitationRequiredErrorErrorData)
 }
 
 // IsZero reports whether no field is set.
@@ -5672,7 +5821,8 @@ func (x *UnsubscribeRequest) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfUnsubscribeRequest)
+	if !extra.Absent(0) {
 		w.Key(`,"method":"resources/unsubscribe"`)
 	}
 	if !x.ID.IsZero() {
@@ -5682,11 +5832,11 @@ func (x *UnsubscribeRequest) EncodeJSON(w *codec.Writer) {
 	if x.JSONRPC != nil {
 		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
 	}
-	if !x.Extra.Absent(1) || !x.Params.IsZero() {
+	if !extra.Absent(1) || !x.Params.IsZero() {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfUnsubscribeRequest)
 }
 
 // IsZero reports whether no field is set.
@@ -5704,14 +5854,15 @@ func (x *UnsubscribeRequestParams) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
+	extra := x.Extra.Of(&membersOfUnsubscribeRequestParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(0) || x.URI != "" {
+	if !extra.Absent(0) || x.URI != "" {
 		w.KeyText(`,"uri":"`, x.URI)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfUnsubscribeRequestParams)
 }
 
 // IsZero reports whether no field is set.
@@ -5728,10 +5879,11 @@ func (x *UnsupportedProtocolVersionError) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(1) {
+	extra := x.Extra.Of(&membersOfUnsupportedProtocolVersionError)
+	if !extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
 	}
-	if !x.Extra.Absent(0) || !x.Error.IsZero() {
+	if !extra.Absent(0) || !x.Error.IsZero() {
 		w.Key(`,"error":`)
 		x.Error.EncodeJSON(w)
 	}
@@ -5739,7 +5891,7 @@ func (x *UnsupportedProtocolVersionError) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfUnsupportedProtocolVersionError)
 }
 
 // IsZero reports whether no field is set.
@@ -5756,17 +5908,18 @@ func (x *UnsupportedProtocolVersionErrorError) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfUnsupportedProtocolVersionErrorError)
+	if !extra.Absent(0) {
 		w.Key(`,"code":-32022`)
 	}
-	if !x.Extra.Absent(1) || !x.Data.IsZero() {
+	if !extra.Absent(1) || !x.Data.IsZero() {
 		w.Key(`,"data":`)
 		x.Data.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(2) || x.Message != "" {
+	if !extra.Absent(2) || x.Message != "" {
 		w.KeyText(`,"message":"`, x.Message)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfUnsupportedProtocolVersionErrorError)
 }
 
 // IsZero reports whether no field is set.
@@ -5783,14 +5936,15 @@ func (x *UnsupportedProtocolVersionErrorErrorData) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) || x.Requested != "" {
+	extra := x.Extra.Of(&membersOfUnsupportedProtocolVersionErrorErrorData)
+	if !extra.Absent(0) || x.Requested != "" {
 		w.KeyText(`,"requested":"`, x.Requested)
 	}
-	if !x.Extra.Absent(1) || x.Supported != nil {
+	if !extra.Absent(1) || x.Supported != nil {
 		w.Key(`,"supported":`)
 		codec.EncodeListFunc(w, x.Supported, (*codec.Writer).Text)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfUnsupportedProtocolVersionErrorErrorData)
 }
 
 // IsZero reports whether no field is set.
@@ -5807,7 +5961,8 @@ func (x *UntitledMultiSelectEnumSchema) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(1) {
+	extra := x.Extra.Of(&membersOfUntitledMultiSelectEnumSchema)
+	if !extra.Absent(1) {
 		w.Key(`,"type":"array"`)
 	}
 	if x.Default != nil {
@@ -5817,22 +5972,22 @@ func (x *UntitledMultiSelectEnumSchema) EncodeJSON(w *codec.Writer) {
 	if x.Description != nil {
 		w.KeyText(`,"description":"`, *x.Description)
 	}
-	if !x.Extra.Absent(0) || !x.Items.IsZero() {
+	if !extra.Absent(0) || !x.Items.IsZero() {
 		w.Key(`,"items":`)
 		x.Items.EncodeJSON(w)
 	}
 	if x.MaxItems != nil {
 		w.Key(`,"maxItems":`)
-		w.IntExact(*x.MaxItems, x.Extra, "maxItems")
+		w.IntExact(*x.MaxItems, extra, "maxItems")
 	}
 	if x.MinItems != nil {
 		w.Key(`,"minItems":`)
-		w.IntExact(*x.MinItems, x.Extra, "minItems")
+		w.IntExact(*x.MinItems, extra, "minItems")
 	}
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfUntitledMultiSelectEnumSchema)
 }
 
 // IsZero reports whether no field is set.
@@ -5853,14 +6008,15 @@ func (x *UntitledMultiSelectEnumSchemaItems) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(1) {
+	extra := x.Extra.Of(&membersOfUntitledMultiSelectEnumSchemaItems)
+	if !extra.Absent(1) {
 		w.Key(`,"type":"string"`)
 	}
-	if !x.Extra.Absent(0) || x.Enum != nil {
+	if !extra.Absent(0) || x.Enum != nil {
 		w.Key(`,"enum":`)
 		codec.EncodeListFunc(w, x.Enum, (*codec.Writer).Text)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfUntitledMultiSelectEnumSchemaItems)
 }
 
 // IsZero reports whether no field is set.
@@ -5876,7 +6032,8 @@ func (x *UntitledSingleSelectEnumSchema) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(1) {
+	extra := x.Extra.Of(&membersOfUntitledSingleSelectEnumSchema)
+	if !extra.Absent(1) {
 		w.Key(`,"type":"string"`)
 	}
 	if x.Default != nil {
@@ -5885,14 +6042,14 @@ func (x *UntitledSingleSelectEnumSchema) EncodeJSON(w *codec.Writer) {
 	if x.Description != nil {
 		w.KeyText(`,"description":"`, *x.Description)
 	}
-	if !x.Extra.Absent(0) || x.Enum != nil {
+	if !extra.Absent(0) || x.Enum != nil {
 		w.Key(`,"enum":`)
 		codec.EncodeListFunc(w, x.Enum, (*codec.Writer).Text)
 	}
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfUntitledSingleSelectEnumSchema)
 }
 
 // IsZero reports whether no field is set.

@@ -35,7 +35,7 @@ func (m *Message) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"error":`)
 		m.Error.EncodeJSON(w)
 	}
-	w.End(start, m.Extra)
+	w.EndOf(start, m.Extra, &members)
 }
 
 // check fails unless the fields fit the kind.

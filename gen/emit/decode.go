@@ -46,7 +46,7 @@ func (w *printer) decodeStruct(s *ir.Struct) {
 	w.decodeRest(s)
 	w.f("\t\t}\n\t}\n")
 	if s.Required > 0 {
-		w.f("\tseen.Require(&x.Extra, %d)\n", s.Required)
+		w.f("\tr.Require(&seen, &x.Extra, %d)\n", s.Required)
 	}
 	w.f("}\n\n")
 }

@@ -27,16 +27,19 @@ func (w *printer) encode() {
 
 func (w *printer) encodeStruct(s *ir.Struct) {
 	w.f("// EncodeJSON writes x as an object: its fields, then what x.Extra holds.\nfunc (x *%s) EncodeJSON(w *codec.Writer) {\n\tif x == nil {\n\t\tw.Fail(\"\", codec.ErrNoValue)\n\t\treturn\n\t}\n\tstart := w.Begin()\n", s.GoName)
+	if slices.ContainsFunc(s.Fields, asksExtra) {
+		w.f("\textra := x.Extra.Of(&membersOf%s)\n", s.GoName)
+	}
 	var zero []string
 	for _, f := range tagsFirst(s.Fields) {
 		key := "w.Key(" + literal(","+quote(f.JSON)+":") + ")"
 		field := "x." + f.GoName
 		switch {
 		case f.GoName == "":
-			w.f("\tif !x.Extra.Absent(%d) {\n\t\tw.Key(%s)\n\t}\n", f.Bit, literal(","+quote(f.JSON)+":"+f.Const))
+			w.f("\tif !extra.Absent(%d) {\n\t\tw.Key(%s)\n\t}\n", f.Bit, literal(","+quote(f.JSON)+":"+f.Const))
 			continue
 		case f.Presence == ir.Plain:
-			w.f("\tif !x.Extra.Absent(%d) || %s {\n", f.Bit, isSet(f.Type, field))
+			w.f("\tif !extra.Absent(%d) || %s {\n", f.Bit, isSet(f.Type, field))
 			if n, ok := nullable(f.Type); ok {
 				w.f("\t\t%s\n", key)
 				w.f("\t\tif %s == nil {\n\t\t\tw.Null()\n\t\t} else {\n\t\t\t%s\n\t\t}\n", field, writeMember(n.Elem, "*"+field, f.JSON))
@@ -65,9 +68,27 @@ func (w *printer) encodeStruct(s *ir.Struct) {
 		w.f("\tcodec.WriteMembers(w, x.AdditionalProperties, %s)\n", writer(s.Rest))
 		zero = append(zero, "x.AdditionalProperties == nil")
 	}
-	w.f("\tw.End(start, x.Extra)\n}\n\n")
+	if len(s.Fields) > 0 {
+		w.f("\tw.EndOf(start, x.Extra, &membersOf%s)\n}\n\n", s.GoName)
+	} else {
+		w.f("\tw.End(start, x.Extra)\n}\n\n")
+	}
 	zero = append(zero, "x.Extra.IsZero()")
 	w.f("// IsZero reports whether no field is set.\nfunc (x *%s) IsZero() bool {\n\treturn %s\n}\n\n", s.GoName, strings.Join(zero, " &&\n\t\t"))
+}
+
+// asksExtra reports whether the code that writes f looks into the Extra.
+func asksExtra(f *ir.Field) bool {
+	if f.GoName == "" || f.Presence == ir.Plain {
+		return true
+	}
+	t := f.Type
+	if n, ok := nullable(t); ok {
+		t = n.Elem
+	}
+	under, _ := underlying(t)
+	e, isEnum := under.(*ir.Enum)
+	return under == ir.Type(ir.Int) || under == ir.Type(ir.Float) || isEnum && !e.String
 }
 
 // writeKeyed is the code that writes the member name with the value v.
@@ -145,13 +166,13 @@ func writeMember(t ir.Type, v, name string) string {
 	case ir.Prim:
 		switch u {
 		case ir.Int:
-			return fmt.Sprintf("w.IntExact(%s, x.Extra, %q)", v, name)
+			return fmt.Sprintf("w.IntExact(%s, extra, %q)", v, name)
 		case ir.Float:
-			return fmt.Sprintf("w.FloatExact(%s, x.Extra, %q)", v, name)
+			return fmt.Sprintf("w.FloatExact(%s, extra, %q)", v, name)
 		}
 	case *ir.Enum:
 		if !u.String {
-			return fmt.Sprintf("w.IntExact(int64(%s), x.Extra, %q)", v, name)
+			return fmt.Sprintf("w.IntExact(int64(%s), extra, %q)", v, name)
 		}
 	}
 	return write(t, v)

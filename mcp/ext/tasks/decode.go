@@ -34,7 +34,7 @@ func (x *CancelTaskRequest) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 4)
+	r.Require(&seen, &x.Extra, 4)
 }
 
 var membersOfCancelTaskRequestParams = codec.Members{
@@ -55,7 +55,7 @@ func (x *CancelTaskRequestParams) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfCancelTaskResult = codec.Members{
@@ -78,7 +78,7 @@ func (x *CancelTaskResult) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfCancelledTask = codec.Members{
@@ -114,7 +114,7 @@ func (x *CancelledTask) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 5)
+	r.Require(&seen, &x.Extra, 5)
 }
 
 var membersOfCompletedTask = codec.Members{
@@ -152,7 +152,7 @@ func (x *CompletedTask) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 6)
+	r.Require(&seen, &x.Extra, 6)
 }
 
 var membersOfCreateTaskResult = codec.Members{
@@ -192,7 +192,7 @@ func (x *CreateTaskResult) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 6)
+	r.Require(&seen, &x.Extra, 6)
 }
 
 var membersOfFailedTask = codec.Members{
@@ -230,7 +230,7 @@ func (x *FailedTask) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 6)
+	r.Require(&seen, &x.Extra, 6)
 }
 
 var membersOfGetTaskRequest = codec.Members{
@@ -257,7 +257,7 @@ func (x *GetTaskRequest) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 4)
+	r.Require(&seen, &x.Extra, 4)
 }
 
 var membersOfGetTaskRequestParams = codec.Members{
@@ -278,7 +278,7 @@ func (x *GetTaskRequestParams) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfGetTaskResultCancelled = codec.Members{
@@ -318,7 +318,7 @@ func (x *GetTaskResultCancelled) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 6)
+	r.Require(&seen, &x.Extra, 6)
 }
 
 var membersOfGetTaskResultCompleted = codec.Members{
@@ -360,7 +360,7 @@ func (x *GetTaskResultCompleted) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 7)
+	r.Require(&seen, &x.Extra, 7)
 }
 
 var membersOfGetTaskResultFailed = codec.Members{
@@ -402,7 +402,7 @@ func (x *GetTaskResultFailed) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 7)
+	r.Require(&seen, &x.Extra, 7)
 }
 
 var membersOfGetTaskResultInputRequired = codec.Members{
@@ -444,7 +444,7 @@ func (x *GetTaskResultInputRequired) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 7)
+	r.Require(&seen, &x.Extra, 7)
 }
 
 var membersOfGetTaskResultWorking = codec.Members{
@@ -484,7 +484,7 @@ func (x *GetTaskResultWorking) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 6)
+	r.Require(&seen, &x.Extra, 6)
 }
 
 var membersOfInputRequiredTask = codec.Members{
@@ -522,7 +522,7 @@ func (x *InputRequiredTask) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 6)
+	r.Require(&seen, &x.Extra, 6)
 }
 
 var membersOfTask = codec.Members{
@@ -558,7 +558,7 @@ func (x *Task) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 5)
+	r.Require(&seen, &x.Extra, 5)
 }
 
 var membersOfTaskStatusNotification = codec.Members{
@@ -583,7 +583,7 @@ func (x *TaskStatusNotification) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 3)
+	r.Require(&seen, &x.Extra, 3)
 }
 
 var membersOfTaskStatusNotificationParamsCancelled = codec.Members{
@@ -621,7 +621,7 @@ func (x *TaskStatusNotificationParamsCancelled) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 5)
+	r.Require(&seen, &x.Extra, 5)
 }
 
 var membersOfTaskStatusNotificationParamsCompleted = codec.Members{
@@ -661,7 +661,7 @@ func (x *TaskStatusNotificationParamsCompleted) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 6)
+	r.Require(&seen, &x.Extra, 6)
 }
 
 var membersOfTaskStatusNotificationParamsFailed = codec.Members{
@@ -701,7 +701,7 @@ func (x *TaskStatusNotificationParamsFailed) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 6)
+	r.Require(&seen, &x.Extra, 6)
 }
 
 var membersOfTaskStatusNotificationParamsInputRequired = codec.Members{
@@ -741,7 +741,7 @@ func (x *TaskStatusNotificationParamsInputRequired) DecodeJSON(r *codec.Reader) 
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 6)
+	r.Require(&seen, &x.Extra, 6)
 }
 
 var membersOfTaskStatusNotificationParamsWorking = codec.Members{
@@ -779,7 +779,7 @@ func (x *TaskStatusNotificationParamsWorking) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 5)
+	r.Require(&seen, &x.Extra, 5)
 }
 
 var membersOfTaskSubscriptionAcknowledgedNotifications = codec.Members{
@@ -846,7 +846,7 @@ func (x *UpdateTaskRequest) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 4)
+	r.Require(&seen, &x.Extra, 4)
 }
 
 var membersOfUpdateTaskRequestParams = codec.Members{
@@ -869,7 +869,7 @@ func (x *UpdateTaskRequestParams) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 2)
+	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfUpdateTaskResult = codec.Members{
@@ -892,7 +892,7 @@ func (x *UpdateTaskResult) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 1)
+	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfWorkingTask = codec.Members{
@@ -928,5 +928,5 @@ func (x *WorkingTask) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-	seen.Require(&x.Extra, 5)
+	r.Require(&seen, &x.Extra, 5)
 }

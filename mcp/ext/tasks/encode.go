@@ -17,21 +17,22 @@ func (x *CancelTaskRequest) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(1) {
+	extra := x.Extra.Of(&membersOfCancelTaskRequest)
+	if !extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
 	}
-	if !x.Extra.Absent(2) {
+	if !extra.Absent(2) {
 		w.Key(`,"method":"tasks/cancel"`)
 	}
-	if !x.Extra.Absent(0) || !x.ID.IsZero() {
+	if !extra.Absent(0) || !x.ID.IsZero() {
 		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
-	if !x.Extra.Absent(3) || !x.Params.IsZero() {
+	if !extra.Absent(3) || !x.Params.IsZero() {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfCancelTaskRequest)
 }
 
 // IsZero reports whether no field is set.
@@ -48,10 +49,11 @@ func (x *CancelTaskRequestParams) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) || x.TaskID != "" {
+	extra := x.Extra.Of(&membersOfCancelTaskRequestParams)
+	if !extra.Absent(0) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfCancelTaskRequestParams)
 }
 
 // IsZero reports whether no field is set.
@@ -67,14 +69,15 @@ func (x *CancelTaskResult) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfCancelTaskResult)
+	if !extra.Absent(0) {
 		w.Key(`,"resultType":"complete"`)
 	}
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfCancelTaskResult)
 }
 
 // IsZero reports whether no field is set.
@@ -90,34 +93,35 @@ func (x *CancelledTask) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(2) {
+	extra := x.Extra.Of(&membersOfCancelledTask)
+	if !extra.Absent(2) {
 		w.Key(`,"status":"cancelled"`)
 	}
-	if !x.Extra.Absent(0) || x.CreatedAt != "" {
+	if !extra.Absent(0) || x.CreatedAt != "" {
 		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
-	if !x.Extra.Absent(1) || x.LastUpdatedAt != "" {
+	if !extra.Absent(1) || x.LastUpdatedAt != "" {
 		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
 	}
 	if x.PollIntervalMs != nil {
 		w.Key(`,"pollIntervalMs":`)
-		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
+		w.IntExact(*x.PollIntervalMs, extra, "pollIntervalMs")
 	}
 	if x.StatusMessage != nil {
 		w.KeyText(`,"statusMessage":"`, *x.StatusMessage)
 	}
-	if !x.Extra.Absent(3) || x.TaskID != "" {
+	if !extra.Absent(3) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
-	if !x.Extra.Absent(4) || x.TTLMs != nil {
+	if !extra.Absent(4) || x.TTLMs != nil {
 		w.Key(`,"ttlMs":`)
 		if x.TTLMs == nil {
 			w.Null()
 		} else {
-			w.IntExact(*x.TTLMs, x.Extra, "ttlMs")
+			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfCancelledTask)
 }
 
 // IsZero reports whether no field is set.
@@ -138,38 +142,39 @@ func (x *CompletedTask) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(3) {
+	extra := x.Extra.Of(&membersOfCompletedTask)
+	if !extra.Absent(3) {
 		w.Key(`,"status":"completed"`)
 	}
-	if !x.Extra.Absent(0) || x.CreatedAt != "" {
+	if !extra.Absent(0) || x.CreatedAt != "" {
 		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
-	if !x.Extra.Absent(1) || x.LastUpdatedAt != "" {
+	if !extra.Absent(1) || x.LastUpdatedAt != "" {
 		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
 	}
 	if x.PollIntervalMs != nil {
 		w.Key(`,"pollIntervalMs":`)
-		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
+		w.IntExact(*x.PollIntervalMs, extra, "pollIntervalMs")
 	}
-	if !x.Extra.Absent(2) || x.Result != nil {
+	if !extra.Absent(2) || x.Result != nil {
 		w.Key(`,"result":`)
 		w.RawObject(x.Result)
 	}
 	if x.StatusMessage != nil {
 		w.KeyText(`,"statusMessage":"`, *x.StatusMessage)
 	}
-	if !x.Extra.Absent(4) || x.TaskID != "" {
+	if !extra.Absent(4) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
-	if !x.Extra.Absent(5) || x.TTLMs != nil {
+	if !extra.Absent(5) || x.TTLMs != nil {
 		w.Key(`,"ttlMs":`)
 		if x.TTLMs == nil {
 			w.Null()
 		} else {
-			w.IntExact(*x.TTLMs, x.Extra, "ttlMs")
+			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfCompletedTask)
 }
 
 // IsZero reports whether no field is set.
@@ -191,41 +196,42 @@ func (x *CreateTaskResult) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(2) {
+	extra := x.Extra.Of(&membersOfCreateTaskResult)
+	if !extra.Absent(2) {
 		w.Key(`,"resultType":"task"`)
 	}
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(0) || x.CreatedAt != "" {
+	if !extra.Absent(0) || x.CreatedAt != "" {
 		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
-	if !x.Extra.Absent(1) || x.LastUpdatedAt != "" {
+	if !extra.Absent(1) || x.LastUpdatedAt != "" {
 		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
 	}
 	if x.PollIntervalMs != nil {
 		w.Key(`,"pollIntervalMs":`)
-		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
+		w.IntExact(*x.PollIntervalMs, extra, "pollIntervalMs")
 	}
-	if !x.Extra.Absent(3) || x.Status != "" {
+	if !extra.Absent(3) || x.Status != "" {
 		w.KeyText(`,"status":"`, string(x.Status))
 	}
 	if x.StatusMessage != nil {
 		w.KeyText(`,"statusMessage":"`, *x.StatusMessage)
 	}
-	if !x.Extra.Absent(4) || x.TaskID != "" {
+	if !extra.Absent(4) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
-	if !x.Extra.Absent(5) || x.TTLMs != nil {
+	if !extra.Absent(5) || x.TTLMs != nil {
 		w.Key(`,"ttlMs":`)
 		if x.TTLMs == nil {
 			w.Null()
 		} else {
-			w.IntExact(*x.TTLMs, x.Extra, "ttlMs")
+			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfCreateTaskResult)
 }
 
 // IsZero reports whether no field is set.
@@ -248,38 +254,39 @@ func (x *FailedTask) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(3) {
+	extra := x.Extra.Of(&membersOfFailedTask)
+	if !extra.Absent(3) {
 		w.Key(`,"status":"failed"`)
 	}
-	if !x.Extra.Absent(0) || x.CreatedAt != "" {
+	if !extra.Absent(0) || x.CreatedAt != "" {
 		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
-	if !x.Extra.Absent(1) || !x.Error.IsZero() {
+	if !extra.Absent(1) || !x.Error.IsZero() {
 		w.Key(`,"error":`)
 		x.Error.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(2) || x.LastUpdatedAt != "" {
+	if !extra.Absent(2) || x.LastUpdatedAt != "" {
 		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
 	}
 	if x.PollIntervalMs != nil {
 		w.Key(`,"pollIntervalMs":`)
-		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
+		w.IntExact(*x.PollIntervalMs, extra, "pollIntervalMs")
 	}
 	if x.StatusMessage != nil {
 		w.KeyText(`,"statusMessage":"`, *x.StatusMessage)
 	}
-	if !x.Extra.Absent(4) || x.TaskID != "" {
+	if !extra.Absent(4) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
-	if !x.Extra.Absent(5) || x.TTLMs != nil {
+	if !extra.Absent(5) || x.TTLMs != nil {
 		w.Key(`,"ttlMs":`)
 		if x.TTLMs == nil {
 			w.Null()
 		} else {
-			w.IntExact(*x.TTLMs, x.Extra, "ttlMs")
+			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfFailedTask)
 }
 
 // IsZero reports whether no field is set.
@@ -301,21 +308,22 @@ func (x *GetTaskRequest) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(1) {
+	extra := x.Extra.Of(&membersOfGetTaskRequest)
+	if !extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
 	}
-	if !x.Extra.Absent(2) {
+	if !extra.Absent(2) {
 		w.Key(`,"method":"tasks/get"`)
 	}
-	if !x.Extra.Absent(0) || !x.ID.IsZero() {
+	if !extra.Absent(0) || !x.ID.IsZero() {
 		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
-	if !x.Extra.Absent(3) || !x.Params.IsZero() {
+	if !extra.Absent(3) || !x.Params.IsZero() {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfGetTaskRequest)
 }
 
 // IsZero reports whether no field is set.
@@ -332,10 +340,11 @@ func (x *GetTaskRequestParams) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) || x.TaskID != "" {
+	extra := x.Extra.Of(&membersOfGetTaskRequestParams)
+	if !extra.Absent(0) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfGetTaskRequestParams)
 }
 
 // IsZero reports whether no field is set.
@@ -351,41 +360,42 @@ func (x *GetTaskResultCancelled) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(2) {
+	extra := x.Extra.Of(&membersOfGetTaskResultCancelled)
+	if !extra.Absent(2) {
 		w.Key(`,"resultType":"complete"`)
 	}
-	if !x.Extra.Absent(3) {
+	if !extra.Absent(3) {
 		w.Key(`,"status":"cancelled"`)
 	}
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(0) || x.CreatedAt != "" {
+	if !extra.Absent(0) || x.CreatedAt != "" {
 		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
-	if !x.Extra.Absent(1) || x.LastUpdatedAt != "" {
+	if !extra.Absent(1) || x.LastUpdatedAt != "" {
 		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
 	}
 	if x.PollIntervalMs != nil {
 		w.Key(`,"pollIntervalMs":`)
-		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
+		w.IntExact(*x.PollIntervalMs, extra, "pollIntervalMs")
 	}
 	if x.StatusMessage != nil {
 		w.KeyText(`,"statusMessage":"`, *x.StatusMessage)
 	}
-	if !x.Extra.Absent(4) || x.TaskID != "" {
+	if !extra.Absent(4) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
-	if !x.Extra.Absent(5) || x.TTLMs != nil {
+	if !extra.Absent(5) || x.TTLMs != nil {
 		w.Key(`,"ttlMs":`)
 		if x.TTLMs == nil {
 			w.Null()
 		} else {
-			w.IntExact(*x.TTLMs, x.Extra, "ttlMs")
+			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfGetTaskResultCancelled)
 }
 
 // IsZero reports whether no field is set.
@@ -407,45 +417,46 @@ func (x *GetTaskResultCompleted) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(3) {
+	extra := x.Extra.Of(&membersOfGetTaskResultCompleted)
+	if !extra.Absent(3) {
 		w.Key(`,"resultType":"complete"`)
 	}
-	if !x.Extra.Absent(4) {
+	if !extra.Absent(4) {
 		w.Key(`,"status":"completed"`)
 	}
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(0) || x.CreatedAt != "" {
+	if !extra.Absent(0) || x.CreatedAt != "" {
 		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
-	if !x.Extra.Absent(1) || x.LastUpdatedAt != "" {
+	if !extra.Absent(1) || x.LastUpdatedAt != "" {
 		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
 	}
 	if x.PollIntervalMs != nil {
 		w.Key(`,"pollIntervalMs":`)
-		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
+		w.IntExact(*x.PollIntervalMs, extra, "pollIntervalMs")
 	}
-	if !x.Extra.Absent(2) || x.Result != nil {
+	if !extra.Absent(2) || x.Result != nil {
 		w.Key(`,"result":`)
 		w.RawObject(x.Result)
 	}
 	if x.StatusMessage != nil {
 		w.KeyText(`,"statusMessage":"`, *x.StatusMessage)
 	}
-	if !x.Extra.Absent(5) || x.TaskID != "" {
+	if !extra.Absent(5) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
-	if !x.Extra.Absent(6) || x.TTLMs != nil {
+	if !extra.Absent(6) || x.TTLMs != nil {
 		w.Key(`,"ttlMs":`)
 		if x.TTLMs == nil {
 			w.Null()
 		} else {
-			w.IntExact(*x.TTLMs, x.Extra, "ttlMs")
+			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfGetTaskResultCompleted)
 }
 
 // IsZero reports whether no field is set.
@@ -468,45 +479,46 @@ func (x *GetTaskResultFailed) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(3) {
+	extra := x.Extra.Of(&membersOfGetTaskResultFailed)
+	if !extra.Absent(3) {
 		w.Key(`,"resultType":"complete"`)
 	}
-	if !x.Extra.Absent(4) {
+	if !extra.Absent(4) {
 		w.Key(`,"status":"failed"`)
 	}
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(0) || x.CreatedAt != "" {
+	if !extra.Absent(0) || x.CreatedAt != "" {
 		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
-	if !x.Extra.Absent(1) || !x.Error.IsZero() {
+	if !extra.Absent(1) || !x.Error.IsZero() {
 		w.Key(`,"error":`)
 		x.Error.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(2) || x.LastUpdatedAt != "" {
+	if !extra.Absent(2) || x.LastUpdatedAt != "" {
 		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
 	}
 	if x.PollIntervalMs != nil {
 		w.Key(`,"pollIntervalMs":`)
-		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
+		w.IntExact(*x.PollIntervalMs, extra, "pollIntervalMs")
 	}
 	if x.StatusMessage != nil {
 		w.KeyText(`,"statusMessage":"`, *x.StatusMessage)
 	}
-	if !x.Extra.Absent(5) || x.TaskID != "" {
+	if !extra.Absent(5) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
-	if !x.Extra.Absent(6) || x.TTLMs != nil {
+	if !extra.Absent(6) || x.TTLMs != nil {
 		w.Key(`,"ttlMs":`)
 		if x.TTLMs == nil {
 			w.Null()
 		} else {
-			w.IntExact(*x.TTLMs, x.Extra, "ttlMs")
+			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfGetTaskResultFailed)
 }
 
 // IsZero reports whether no field is set.
@@ -529,45 +541,46 @@ func (x *GetTaskResultInputRequired) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(3) {
+	extra := x.Extra.Of(&membersOfGetTaskResultInputRequired)
+	if !extra.Absent(3) {
 		w.Key(`,"resultType":"complete"`)
 	}
-	if !x.Extra.Absent(4) {
+	if !extra.Absent(4) {
 		w.Key(`,"status":"input_required"`)
 	}
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(0) || x.CreatedAt != "" {
+	if !extra.Absent(0) || x.CreatedAt != "" {
 		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
-	if !x.Extra.Absent(1) || x.InputRequests != nil {
+	if !extra.Absent(1) || x.InputRequests != nil {
 		w.Key(`,"inputRequests":`)
 		codec.EncodeMapFunc(w, x.InputRequests, codec.WriteUnion[mcp.InputRequest])
 	}
-	if !x.Extra.Absent(2) || x.LastUpdatedAt != "" {
+	if !extra.Absent(2) || x.LastUpdatedAt != "" {
 		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
 	}
 	if x.PollIntervalMs != nil {
 		w.Key(`,"pollIntervalMs":`)
-		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
+		w.IntExact(*x.PollIntervalMs, extra, "pollIntervalMs")
 	}
 	if x.StatusMessage != nil {
 		w.KeyText(`,"statusMessage":"`, *x.StatusMessage)
 	}
-	if !x.Extra.Absent(5) || x.TaskID != "" {
+	if !extra.Absent(5) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
-	if !x.Extra.Absent(6) || x.TTLMs != nil {
+	if !extra.Absent(6) || x.TTLMs != nil {
 		w.Key(`,"ttlMs":`)
 		if x.TTLMs == nil {
 			w.Null()
 		} else {
-			w.IntExact(*x.TTLMs, x.Extra, "ttlMs")
+			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfGetTaskResultInputRequired)
 }
 
 // IsZero reports whether no field is set.
@@ -590,41 +603,42 @@ func (x *GetTaskResultWorking) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(2) {
+	extra := x.Extra.Of(&membersOfGetTaskResultWorking)
+	if !extra.Absent(2) {
 		w.Key(`,"resultType":"complete"`)
 	}
-	if !x.Extra.Absent(3) {
+	if !extra.Absent(3) {
 		w.Key(`,"status":"working"`)
 	}
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(0) || x.CreatedAt != "" {
+	if !extra.Absent(0) || x.CreatedAt != "" {
 		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
-	if !x.Extra.Absent(1) || x.LastUpdatedAt != "" {
+	if !extra.Absent(1) || x.LastUpdatedAt != "" {
 		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
 	}
 	if x.PollIntervalMs != nil {
 		w.Key(`,"pollIntervalMs":`)
-		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
+		w.IntExact(*x.PollIntervalMs, extra, "pollIntervalMs")
 	}
 	if x.StatusMessage != nil {
 		w.KeyText(`,"statusMessage":"`, *x.StatusMessage)
 	}
-	if !x.Extra.Absent(4) || x.TaskID != "" {
+	if !extra.Absent(4) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
-	if !x.Extra.Absent(5) || x.TTLMs != nil {
+	if !extra.Absent(5) || x.TTLMs != nil {
 		w.Key(`,"ttlMs":`)
 		if x.TTLMs == nil {
 			w.Null()
 		} else {
-			w.IntExact(*x.TTLMs, x.Extra, "ttlMs")
+			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfGetTaskResultWorking)
 }
 
 // IsZero reports whether no field is set.
@@ -646,38 +660,39 @@ func (x *InputRequiredTask) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(3) {
+	extra := x.Extra.Of(&membersOfInputRequiredTask)
+	if !extra.Absent(3) {
 		w.Key(`,"status":"input_required"`)
 	}
-	if !x.Extra.Absent(0) || x.CreatedAt != "" {
+	if !extra.Absent(0) || x.CreatedAt != "" {
 		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
-	if !x.Extra.Absent(1) || x.InputRequests != nil {
+	if !extra.Absent(1) || x.InputRequests != nil {
 		w.Key(`,"inputRequests":`)
 		codec.EncodeMapFunc(w, x.InputRequests, codec.WriteUnion[mcp.InputRequest])
 	}
-	if !x.Extra.Absent(2) || x.LastUpdatedAt != "" {
+	if !extra.Absent(2) || x.LastUpdatedAt != "" {
 		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
 	}
 	if x.PollIntervalMs != nil {
 		w.Key(`,"pollIntervalMs":`)
-		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
+		w.IntExact(*x.PollIntervalMs, extra, "pollIntervalMs")
 	}
 	if x.StatusMessage != nil {
 		w.KeyText(`,"statusMessage":"`, *x.StatusMessage)
 	}
-	if !x.Extra.Absent(4) || x.TaskID != "" {
+	if !extra.Absent(4) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
-	if !x.Extra.Absent(5) || x.TTLMs != nil {
+	if !extra.Absent(5) || x.TTLMs != nil {
 		w.Key(`,"ttlMs":`)
 		if x.TTLMs == nil {
 			w.Null()
 		} else {
-			w.IntExact(*x.TTLMs, x.Extra, "ttlMs")
+			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfInputRequiredTask)
 }
 
 // IsZero reports whether no field is set.
@@ -699,34 +714,35 @@ func (x *Task) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) || x.CreatedAt != "" {
+	extra := x.Extra.Of(&membersOfTask)
+	if !extra.Absent(0) || x.CreatedAt != "" {
 		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
-	if !x.Extra.Absent(1) || x.LastUpdatedAt != "" {
+	if !extra.Absent(1) || x.LastUpdatedAt != "" {
 		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
 	}
 	if x.PollIntervalMs != nil {
 		w.Key(`,"pollIntervalMs":`)
-		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
+		w.IntExact(*x.PollIntervalMs, extra, "pollIntervalMs")
 	}
-	if !x.Extra.Absent(2) || x.Status != "" {
+	if !extra.Absent(2) || x.Status != "" {
 		w.KeyText(`,"status":"`, string(x.Status))
 	}
 	if x.StatusMessage != nil {
 		w.KeyText(`,"statusMessage":"`, *x.StatusMessage)
 	}
-	if !x.Extra.Absent(3) || x.TaskID != "" {
+	if !extra.Absent(3) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
-	if !x.Extra.Absent(4) || x.TTLMs != nil {
+	if !extra.Absent(4) || x.TTLMs != nil {
 		w.Key(`,"ttlMs":`)
 		if x.TTLMs == nil {
 			w.Null()
 		} else {
-			w.IntExact(*x.TTLMs, x.Extra, "ttlMs")
+			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfTask)
 }
 
 // IsZero reports whether no field is set.
@@ -748,17 +764,18 @@ func (x *TaskStatusNotification) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfTaskStatusNotification)
+	if !extra.Absent(0) {
 		w.Key(`,"jsonrpc":"2.0"`)
 	}
-	if !x.Extra.Absent(1) {
+	if !extra.Absent(1) {
 		w.Key(`,"method":"notifications/tasks"`)
 	}
-	if !x.Extra.Absent(2) || x.Params != nil {
+	if !extra.Absent(2) || x.Params != nil {
 		w.Key(`,"params":`)
 		codec.WriteUnion(w, x.Params)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfTaskStatusNotification)
 }
 
 // IsZero reports whether no field is set.
@@ -774,38 +791,39 @@ func (x *TaskStatusNotificationParamsCancelled) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(2) {
+	extra := x.Extra.Of(&membersOfTaskStatusNotificationParamsCancelled)
+	if !extra.Absent(2) {
 		w.Key(`,"status":"cancelled"`)
 	}
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(0) || x.CreatedAt != "" {
+	if !extra.Absent(0) || x.CreatedAt != "" {
 		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
-	if !x.Extra.Absent(1) || x.LastUpdatedAt != "" {
+	if !extra.Absent(1) || x.LastUpdatedAt != "" {
 		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
 	}
 	if x.PollIntervalMs != nil {
 		w.Key(`,"pollIntervalMs":`)
-		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
+		w.IntExact(*x.PollIntervalMs, extra, "pollIntervalMs")
 	}
 	if x.StatusMessage != nil {
 		w.KeyText(`,"statusMessage":"`, *x.StatusMessage)
 	}
-	if !x.Extra.Absent(3) || x.TaskID != "" {
+	if !extra.Absent(3) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
-	if !x.Extra.Absent(4) || x.TTLMs != nil {
+	if !extra.Absent(4) || x.TTLMs != nil {
 		w.Key(`,"ttlMs":`)
 		if x.TTLMs == nil {
 			w.Null()
 		} else {
-			w.IntExact(*x.TTLMs, x.Extra, "ttlMs")
+			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfTaskStatusNotificationParamsCancelled)
 }
 
 // IsZero reports whether no field is set.
@@ -827,42 +845,43 @@ func (x *TaskStatusNotificationParamsCompleted) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(3) {
+	extra := x.Extra.Of(&membersOfTaskStatusNotificationParamsCompleted)
+	if !extra.Absent(3) {
 		w.Key(`,"status":"completed"`)
 	}
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(0) || x.CreatedAt != "" {
+	if !extra.Absent(0) || x.CreatedAt != "" {
 		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
-	if !x.Extra.Absent(1) || x.LastUpdatedAt != "" {
+	if !extra.Absent(1) || x.LastUpdatedAt != "" {
 		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
 	}
 	if x.PollIntervalMs != nil {
 		w.Key(`,"pollIntervalMs":`)
-		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
+		w.IntExact(*x.PollIntervalMs, extra, "pollIntervalMs")
 	}
-	if !x.Extra.Absent(2) || x.Result != nil {
+	if !extra.Absent(2) || x.Result != nil {
 		w.Key(`,"result":`)
 		w.RawObject(x.Result)
 	}
 	if x.StatusMessage != nil {
 		w.KeyText(`,"statusMessage":"`, *x.StatusMessage)
 	}
-	if !x.Extra.Absent(4) || x.TaskID != "" {
+	if !extra.Absent(4) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
-	if !x.Extra.Absent(5) || x.TTLMs != nil {
+	if !extra.Absent(5) || x.TTLMs != nil {
 		w.Key(`,"ttlMs":`)
 		if x.TTLMs == nil {
 			w.Null()
 		} else {
-			w.IntExact(*x.TTLMs, x.Extra, "ttlMs")
+			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfTaskStatusNotificationParamsCompleted)
 }
 
 // IsZero reports whether no field is set.
@@ -885,42 +904,43 @@ func (x *TaskStatusNotificationParamsFailed) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(3) {
+	extra := x.Extra.Of(&membersOfTaskStatusNotificationParamsFailed)
+	if !extra.Absent(3) {
 		w.Key(`,"status":"failed"`)
 	}
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(0) || x.CreatedAt != "" {
+	if !extra.Absent(0) || x.CreatedAt != "" {
 		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
-	if !x.Extra.Absent(1) || !x.Error.IsZero() {
+	if !extra.Absent(1) || !x.Error.IsZero() {
 		w.Key(`,"error":`)
 		x.Error.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(2) || x.LastUpdatedAt != "" {
+	if !extra.Absent(2) || x.LastUpdatedAt != "" {
 		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
 	}
 	if x.PollIntervalMs != nil {
 		w.Key(`,"pollIntervalMs":`)
-		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
+		w.IntExact(*x.PollIntervalMs, extra, "pollIntervalMs")
 	}
 	if x.StatusMessage != nil {
 		w.KeyText(`,"statusMessage":"`, *x.StatusMessage)
 	}
-	if !x.Extra.Absent(4) || x.TaskID != "" {
+	if !extra.Absent(4) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
-	if !x.Extra.Absent(5) || x.TTLMs != nil {
+	if !extra.Absent(5) || x.TTLMs != nil {
 		w.Key(`,"ttlMs":`)
 		if x.TTLMs == nil {
 			w.Null()
 		} else {
-			w.IntExact(*x.TTLMs, x.Extra, "ttlMs")
+			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfTaskStatusNotificationParamsFailed)
 }
 
 // IsZero reports whether no field is set.
@@ -943,42 +963,43 @@ func (x *TaskStatusNotificationParamsInputRequired) EncodeJSON(w *codec.Writer) 
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(3) {
+	extra := x.Extra.Of(&membersOfTaskStatusNotificationParamsInputRequired)
+	if !extra.Absent(3) {
 		w.Key(`,"status":"input_required"`)
 	}
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(0) || x.CreatedAt != "" {
+	if !extra.Absent(0) || x.CreatedAt != "" {
 		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
-	if !x.Extra.Absent(1) || x.InputRequests != nil {
+	if !extra.Absent(1) || x.InputRequests != nil {
 		w.Key(`,"inputRequests":`)
 		codec.EncodeMapFunc(w, x.InputRequests, codec.WriteUnion[mcp.InputRequest])
 	}
-	if !x.Extra.Absent(2) || x.LastUpdatedAt != "" {
+	if !extra.Absent(2) || x.LastUpdatedAt != "" {
 		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
 	}
 	if x.PollIntervalMs != nil {
 		w.Key(`,"pollIntervalMs":`)
-		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
+		w.IntExact(*x.PollIntervalMs, extra, "pollIntervalMs")
 	}
 	if x.StatusMessage != nil {
 		w.KeyText(`,"statusMessage":"`, *x.StatusMessage)
 	}
-	if !x.Extra.Absent(4) || x.TaskID != "" {
+	if !extra.Absent(4) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
-	if !x.Extra.Absent(5) || x.TTLMs != nil {
+	if !extra.Absent(5) || x.TTLMs != nil {
 		w.Key(`,"ttlMs":`)
 		if x.TTLMs == nil {
 			w.Null()
 		} else {
-			w.IntExact(*x.TTLMs, x.Extra, "ttlMs")
+			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfTaskStatusNotificationParamsInputRequired)
 }
 
 // IsZero reports whether no field is set.
@@ -1001,38 +1022,39 @@ func (x *TaskStatusNotificationParamsWorking) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(2) {
+	extra := x.Extra.Of(&membersOfTaskStatusNotificationParamsWorking)
+	if !extra.Absent(2) {
 		w.Key(`,"status":"working"`)
 	}
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	if !x.Extra.Absent(0) || x.CreatedAt != "" {
+	if !extra.Absent(0) || x.CreatedAt != "" {
 		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
-	if !x.Extra.Absent(1) || x.LastUpdatedAt != "" {
+	if !extra.Absent(1) || x.LastUpdatedAt != "" {
 		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
 	}
 	if x.PollIntervalMs != nil {
 		w.Key(`,"pollIntervalMs":`)
-		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
+		w.IntExact(*x.PollIntervalMs, extra, "pollIntervalMs")
 	}
 	if x.StatusMessage != nil {
 		w.KeyText(`,"statusMessage":"`, *x.StatusMessage)
 	}
-	if !x.Extra.Absent(3) || x.TaskID != "" {
+	if !extra.Absent(3) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
-	if !x.Extra.Absent(4) || x.TTLMs != nil {
+	if !extra.Absent(4) || x.TTLMs != nil {
 		w.Key(`,"ttlMs":`)
 		if x.TTLMs == nil {
 			w.Null()
 		} else {
-			w.IntExact(*x.TTLMs, x.Extra, "ttlMs")
+			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfTaskStatusNotificationParamsWorking)
 }
 
 // IsZero reports whether no field is set.
@@ -1058,7 +1080,7 @@ func (x *TaskSubscriptionAcknowledgedNotifications) EncodeJSON(w *codec.Writer) 
 		w.Key(`,"taskIds":`)
 		codec.EncodeListFunc(w, x.TaskIDs, (*codec.Writer).Text)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfTaskSubscriptionAcknowledgedNotifications)
 }
 
 // IsZero reports whether no field is set.
@@ -1078,7 +1100,7 @@ func (x *TaskSubscriptionNotifications) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"taskIds":`)
 		codec.EncodeListFunc(w, x.TaskIDs, (*codec.Writer).Text)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfTaskSubscriptionNotifications)
 }
 
 // IsZero reports whether no field is set.
@@ -1094,21 +1116,22 @@ func (x *UpdateTaskRequest) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(1) {
+	extra := x.Extra.Of(&membersOfUpdateTaskRequest)
+	if !extra.Absent(1) {
 		w.Key(`,"jsonrpc":"2.0"`)
 	}
-	if !x.Extra.Absent(2) {
+	if !extra.Absent(2) {
 		w.Key(`,"method":"tasks/update"`)
 	}
-	if !x.Extra.Absent(0) || !x.ID.IsZero() {
+	if !extra.Absent(0) || !x.ID.IsZero() {
 		w.Key(`,"id":`)
 		w.Scalar(x.ID)
 	}
-	if !x.Extra.Absent(3) || !x.Params.IsZero() {
+	if !extra.Absent(3) || !x.Params.IsZero() {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfUpdateTaskRequest)
 }
 
 // IsZero reports whether no field is set.
@@ -1125,14 +1148,15 @@ func (x *UpdateTaskRequestParams) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) || x.InputResponses != nil {
+	extra := x.Extra.Of(&membersOfUpdateTaskRequestParams)
+	if !extra.Absent(0) || x.InputResponses != nil {
 		w.Key(`,"inputResponses":`)
 		codec.EncodeMapFunc(w, x.InputResponses, codec.WriteUnion[mcp.InputResponse])
 	}
-	if !x.Extra.Absent(1) || x.TaskID != "" {
+	if !extra.Absent(1) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfUpdateTaskRequestParams)
 }
 
 // IsZero reports whether no field is set.
@@ -1149,14 +1173,15 @@ func (x *UpdateTaskResult) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(0) {
+	extra := x.Extra.Of(&membersOfUpdateTaskResult)
+	if !extra.Absent(0) {
 		w.Key(`,"resultType":"complete"`)
 	}
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfUpdateTaskResult)
 }
 
 // IsZero reports whether no field is set.
@@ -1172,34 +1197,35 @@ func (x *WorkingTask) EncodeJSON(w *codec.Writer) {
 		return
 	}
 	start := w.Begin()
-	if !x.Extra.Absent(2) {
+	extra := x.Extra.Of(&membersOfWorkingTask)
+	if !extra.Absent(2) {
 		w.Key(`,"status":"working"`)
 	}
-	if !x.Extra.Absent(0) || x.CreatedAt != "" {
+	if !extra.Absent(0) || x.CreatedAt != "" {
 		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
-	if !x.Extra.Absent(1) || x.LastUpdatedAt != "" {
+	if !extra.Absent(1) || x.LastUpdatedAt != "" {
 		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
 	}
 	if x.PollIntervalMs != nil {
 		w.Key(`,"pollIntervalMs":`)
-		w.IntExact(*x.PollIntervalMs, x.Extra, "pollIntervalMs")
+		w.IntExact(*x.PollIntervalMs, extra, "pollIntervalMs")
 	}
 	if x.StatusMessage != nil {
 		w.KeyText(`,"statusMessage":"`, *x.StatusMessage)
 	}
-	if !x.Extra.Absent(3) || x.TaskID != "" {
+	if !extra.Absent(3) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
-	if !x.Extra.Absent(4) || x.TTLMs != nil {
+	if !extra.Absent(4) || x.TTLMs != nil {
 		w.Key(`,"ttlMs":`)
 		if x.TTLMs == nil {
 			w.Null()
 		} else {
-			w.IntExact(*x.TTLMs, x.Extra, "ttlMs")
+			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.End(start, x.Extra)
+	w.EndOf(start, x.Extra, &membersOfWorkingTask)
 }
 
 // IsZero reports whether no field is set.

@@ -29,7 +29,7 @@ func TestRawValueThatWasChangedIsCheckedAgain(t *testing.T) {
 		"appended to, where there is room": {append(read(`[1,2]`), ']'), ErrTrailing},
 		"appended to, the former value":    {func() json.RawMessage { r := read(`[1,2]`); _ = append(r, "01234567"...); r[2] = ';'; return r }(), ErrSyntax},
 		"with NoCopy":                      {func() json.RawMessage { r := read(`[1,2]`, NoCopy()); r[2] = ';'; return r }(), ErrSyntax},
-		"with room for a seal":             {append(make(json.RawMessage, 0, len(`[1;2]`)+sealSize), `[1;2]`...), ErrSyntax},
+		"with room behind it":              {append(make(json.RawMessage, 0, 100), `[1;2]`...), ErrSyntax},
 		"marshalled, and a byte written":   {func() json.RawMessage { r, _ := Marshal(Number("12")); r[0] = '-'; r[1] = '-'; return r }(), ErrNumber},
 	} {
 		w := NewWriter(nil)
@@ -55,5 +55,58 @@ func TestRawValuesDoNotShareMemoryWithEachOther(t *testing.T) {
 	w := NewWriter(nil)
 	if w.Raw(raws[2]); w.Err() != nil || string(w.Bytes()) != "[3]" {
 		t.Errorf("wrote %s, %v", w.Bytes(), w.Err())
+	}
+}
+
+// Memory behind a slice's end may be in use by others.
+func TestRawValueMayBeAppendedToWhileItIsWritten(t *testing.T) {
+	var x Extra
+	r := NewReader([]byte(`{"a":["a text of some length","and another"],"b":["a text of some length","and more"],"c":"the end of it, at last"}`))
+	r.Object()
+	r.NextKey()
+	first := r.Raw()
+	r.NextKey()
+	r.Extra(&x)
+	r.NextKey()
+	second := r.Raw()
+	r.More()
+	third, _ := x.Get("b")
+	marshalled, err := Marshal(StringScalar("a text of some length, too"))
+	if r.End(); r.Err() != nil || err != nil {
+		t.Fatal(r.Err(), err)
+	}
+	for _, raw := range []json.RawMessage{first, second, third, marshalled} {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = append(raw, '\n') // the race detector sees both
+		}()
+		w := NewWriter(nil)
+		w.Raw(raw)
+		<-done
+		if w.Err() != nil || string(w.Bytes()) != string(raw) {
+			t.Errorf("wrote %s, %v", w.Bytes(), w.Err())
+		}
+	}
+}
+
+// What was checked is known by its text alone, and by all of that.
+func TestCheckedTextsAreKnownByTheirText(t *testing.T) {
+	for n := range 100 {
+		text := []byte(strings.Repeat("7", n))
+		noteChecked(text)
+		if got, want := wasChecked([]byte(string(text))), n > fewBytes; got != want {
+			t.Fatalf("%d bytes: known: %t", n, got)
+		}
+		for i := range text {
+			text[i] = '-'
+			if wasChecked(text) {
+				t.Fatalf("%d bytes, changed at %d: known", n, i)
+			}
+			text[i] = '7'
+		}
+		if n > 0 && wasChecked(text[:n-1:n-1]) != wasChecked([]byte(strings.Repeat("7", n-1))) {
+			t.Fatalf("%d bytes, cut: not what it is known as", n)
+		}
 	}
 }

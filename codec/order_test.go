@@ -1,0 +1,158 @@
+package codec
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/mcpwire/mcpwire/internal/doubling"
+)
+
+// wide is a type of 64 objects, as generated code has it.
+type wide struct {
+	inner [64]open
+	Extra Extra
+}
+
+// open is a type without members.
+type open struct{ Extra Extra }
+
+var membersOfWide = func() (m Members) {
+	for i := range 64 {
+		m.Names = append(m.Names, fmt.Sprintf(`"m%d":`, i))
+	}
+	m.ID = 17
+	return m
+}()
+
+func (v *wide) DecodeJSON(r *Reader) {
+	*v = wide{}
+	seen := r.Enter(&membersOfWide)
+	for i := r.Member(&seen, &v.Extra); i >= 0; i = r.Member(&seen, &v.Extra) {
+		if i == 64 {
+			r.Extra(&v.Extra)
+		} else {
+			v.inner[i].DecodeJSON(r)
+		}
+	}
+}
+
+func (v *open) DecodeJSON(r *Reader) {
+	*v = open{}
+	r.Object()
+	for _, ok := r.NextKey(); ok; _, ok = r.NextKey() {
+		r.Extra(&v.Extra)
+	}
+}
+
+func (v *wide) EncodeJSON(w *Writer) {
+	start := w.Begin()
+	for i := range v.inner {
+		w.Key(fmt.Sprintf(`,"m%d":`, i))
+		inner := w.Begin()
+		w.End(inner, v.inner[i].Extra)
+	}
+	w.EndOf(start, v.Extra, &membersOfWide)
+}
+
+// The order of members is the sender's choice and must not make a decode cost more memory.
+func TestMemoryDoesNotDependOnTheOrderOfMembers(t *testing.T) {
+	for _, n := range []int{64, 2000, 50_000} {
+		for _, inner := range []string{`{}`, `{"x":1}`, `{"x":{"y":[]}}`} {
+			known := func(i int) string { return fmt.Sprintf(`"m%d":%s`, i, inner) }
+			after := `{` + many(n, ",", name) + "," + many(64, ",", known) + `}`
+			mixed := `{` + many(n-64, ",", name) + "," + many(64, ",", func(i int) string { return known(i) + "," + name(n-64+i) }) + `}`
+			if n == 64 {
+				mixed = strings.Replace(mixed, "{,", "{", 1)
+			}
+			memory := func(text string) uint64 {
+				return doubling.Memory(func() {
+					var v wide
+					if err := Unmarshal([]byte(text), &v); err != nil || v.Extra.Len() != n {
+						t.Fatal(v.Extra.Len(), err)
+					}
+				})
+			}
+			if a, b := memory(after), memory(mixed); b > 2*a+16<<10 {
+				t.Errorf("%d members: %d bytes of memory, and %d with objects of %s in between", n, a, b, inner)
+			}
+		}
+	}
+}
+
+// lists are objects that lack members.
+type lists struct{ Extra Extra }
+
+func (v *lists) DecodeJSON(r *Reader) {
+	*v = lists{}
+	seen := r.Enter(&membersOfWide)
+	for i := r.Member(&seen, &v.Extra); i >= 0; i = r.Member(&seen, &v.Extra) {
+		r.Skip()
+	}
+	r.Require(&seen, &v.Extra, 64)
+}
+
+func TestObjectsThatLackTheSameMembersShareTheNoteOfIt(t *testing.T) {
+	for name, element := range map[string]string{"none": `{}`, "all but one": `{"m7":0}`, "in turn": `{},{"m7":0},{"m7":0,"m63":1}`} {
+		text := []byte(`[` + many(5000, ",", func(int) string { return element }) + `]`)
+		list := func(r *Reader) []lists { return DecodeList[lists](r) }
+		all, err := UnmarshalFunc(text, list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		memory := doubling.Memory(func() { _, _ = UnmarshalFunc(text, list) })
+		if most := uint64(32 * len(all)); memory > most {
+			t.Errorf("%s: %d bytes of memory for %d objects, want at most %d", name, memory, len(all), most)
+		}
+		all[0].Extra.SetAbsent(0) // a change is to one of them
+		for i, v := range all[1:] {
+			if element == `{}` && !v.Extra.Absent(7) || !v.Extra.Absent(0) {
+				t.Fatalf("%s: element %d has lost what it lacks", name, i+1)
+			}
+		}
+	}
+}
+
+// What is read into an Extra between other objects is the same as without them.
+func TestExtraBetweenObjects(t *testing.T) {
+	for n := range 40 {
+		for _, size := range []int{1, 20, 300} {
+			var b strings.Builder
+			b.WriteByte('{')
+			want := []string{}
+			for i := range n {
+				value := `"` + strings.Repeat("v", size) + `"`
+				fmt.Fprintf(&b, `"u%d":%s,"m%d":{"x":%d,"in":{"y":{"z":[{"a":%[4]d}]}}},`, i, value, i, i)
+				want = append(want, fmt.Sprintf(`"u%d":%s`, i, value))
+			}
+			b.WriteString(`"end":null}`)
+			for _, opts := range [][]Option{nil, {NoCopy()}} {
+				var v wide
+				if err := Unmarshal([]byte(b.String()), &v, opts...); err != nil {
+					t.Fatal(err)
+				}
+				var got []string
+				for name, raw := range v.Extra.All() {
+					got = append(got, fmt.Sprintf(`"%s":%s`, name, raw))
+				}
+				if g, w := strings.Join(got, ","), strings.Join(append(want, `"end":null`), ","); g != w {
+					t.Fatalf("%d members of %d bytes:\n got %s\nwant %s", n, size, g, w)
+				}
+				for i := range n {
+					if x, _ := v.inner[i].Extra.Get("x"); string(x) != fmt.Sprint(i) {
+						t.Fatalf("inner object %d has x %s", i, x)
+					}
+				}
+				out, err := Marshal(&v)
+				if err != nil || Valid(out) != nil || !strings.Contains(string(out), strings.Join(append(want, `"end":null`), ",")) {
+					t.Fatalf("wrote %s, %v", out, err)
+				}
+			}
+			again := strings.Replace(b.String(), `"end"`, `"u0"`, 1)
+			var v wide
+			if err := Unmarshal([]byte(again), &v); (err == nil) != (n == 0) {
+				t.Fatalf("a repeated name behind %d objects: %v", n, err)
+			}
+		}
+	}
+}
