@@ -2,16 +2,20 @@ package requestor
 
 import (
 	"context"
+	"fmt"
 	"iter"
 
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/pages"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
 // List goes over the tasks that the peer of a session has for this side, page by page as they are
-// wanted (MCP tasks, "Task Listing"). An error ends it.
+// wanted (MCP tasks, "Task Listing"). An error ends it, as do cursors that lead back to an earlier page, and more
+// than 10,000 pages.
 func List(ctx context.Context, s *session.Session) iter.Seq2[mcp.Task, error] {
 	return func(yield func(mcp.Task, error) bool) {
+		var cursors pages.Cursors
 		for q := new(mcp.PaginatedRequestParams); ; {
 			page, err := peer(s).ListTasks(ctx, q)
 			if err != nil {
@@ -23,7 +27,12 @@ func List(ctx context.Context, s *session.Session) iter.Seq2[mcp.Task, error] {
 					return
 				}
 			}
-			if page.NextCursor == nil {
+			more, err := cursors.Next(page.NextCursor)
+			if err != nil {
+				yield(mcp.Task{}, fmt.Errorf("requestor: tasks/list: %w", err))
+				return
+			}
+			if !more {
 				return
 			}
 			q.Cursor = page.NextCursor

@@ -1,0 +1,43 @@
+// Package pages goes over a list of the peer page by page (MCP pagination).
+package pages
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Max is how many pages a list may have.
+const Max = 10_000
+
+// Errors of [Cursors.Next].
+var (
+	ErrLoop    = errors.New("the cursor leads back to an earlier page")
+	ErrTooMany = fmt.Errorf("more than %d pages", Max)
+)
+
+// Cursors checks the cursors of one list. The zero value is ready. It takes the same room however many cursors
+// there were.
+type Cursors struct {
+	pages int
+	mark  string // the cursor of a page before, by which loops are found
+	power int    // the number of the page at which the mark moves on
+}
+
+// Next reports whether another page follows, given the next cursor that a page came with. An empty one is none, as
+// some servers end their lists with it. It fails with [ErrLoop] if the cursors repeat themselves, some pages
+// later at most than the loop is long, and with [ErrTooMany].
+func (c *Cursors) Next(next *string) (more bool, err error) {
+	if next == nil || *next == "" {
+		return false, nil
+	}
+	c.pages++
+	switch {
+	case c.pages > 1 && *next == c.mark:
+		return false, ErrLoop
+	case c.pages >= Max:
+		return false, ErrTooMany
+	case c.pages > c.power: // Brent's algorithm: a mark that moves on in steps of growing length
+		c.mark, c.power = *next, max(2*c.power, 1)
+	}
+	return true, nil
+}

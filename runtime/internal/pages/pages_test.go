@@ -1,0 +1,50 @@
+package pages_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/mcpwire/mcpwire/runtime/internal/pages"
+)
+
+// A loop of any length, behind any beginning, is found within a few rounds.
+func TestLoopsAreFound(t *testing.T) {
+	for begin := range 40 {
+		for length := 1; length < 40; length++ {
+			var c pages.Cursors
+			for n := 0; ; n++ {
+				i := n
+				if n >= begin {
+					i = begin + (n-begin)%length
+				}
+				more, err := c.Next(new(fmt.Sprint(i)))
+				if err == pages.ErrLoop {
+					break
+				}
+				if err != nil || !more {
+					t.Fatalf("beginning %d, loop %d: %v, %v", begin, length, more, err)
+				}
+				if n > 4*(begin+length) {
+					t.Fatalf("beginning %d, loop %d: not found after %d pages", begin, length, n)
+				}
+			}
+		}
+	}
+}
+
+func TestListsEnd(t *testing.T) {
+	var c pages.Cursors
+	for n := 1; n < pages.Max; n++ {
+		if more, err := c.Next(new(fmt.Sprint(n))); !more || err != nil {
+			t.Fatalf("page %d: %v, %v", n, more, err)
+		}
+	}
+	if more, err := c.Next(new("another")); more || err != pages.ErrTooMany {
+		t.Errorf("after the last page: %v, %v", more, err)
+	}
+	for _, last := range []*string{nil, new("")} {
+		if more, err := new(pages.Cursors).Next(last); more || err != nil {
+			t.Errorf("the only page: %v, %v", more, err)
+		}
+	}
+}
