@@ -3,15 +3,20 @@ package requestor
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"iter"
+	"runtime"
+	"time"
 
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
 // Handle is a task of the peer whose result is an R. Its methods may be called by many goroutines.
-// It does something only while somebody is in Result or goes over Updates, and needs no closing.
+// It does something only during calls of Result and Updates, and needs no closing.
 type Handle[R any] struct {
 	read      func(json.RawMessage) (R, error)
 	immediate string
@@ -31,13 +36,18 @@ func (h *Handle[R]) Immediate() string { return h.immediate }
 // Refresh asks the receiver for the state of the task.
 func (h *Handle[R]) Refresh(ctx context.Context) (mcp.Task, error) { return h.f.refresh(ctx) }
 
-// Result waits until the task is over and returns its result. Questions of the task are answered by
+// Result waits until the task is over and returns its result. Input requests of the task are answered by
 // the session's handler meanwhile.
 //
-// The error is a [*jsonrpc.Error] if that is how the request ended, and also if the receiver has no
-// such task, or no more. It is [task.ErrCancelled] if the task was cancelled through this handle, the
-// cause of ctx if that ended first, and [session.ErrClosed] if the session did: then the task
-// can be resumed through another one.
+// One tasks/result request stays open for as long as the task works. If it breaks it is sent again, with
+// growing intervals; if the result of a finished task is overdue another one is sent beside it. Result
+// has no timeout of its own: it waits as long as the receiver keeps the task.
+//
+// The error is a [*jsonrpc.Error] if that is how the request ended, and also if the receiver does not have
+// such a task, or no longer. It is [task.ErrCancelled] if the task was cancelled, and the cause of ctx if
+// that ended first. It is [session.ErrClosed] if the session ended first: the task goes on, and a
+// handle for it can be made in another session. It wraps [transport.ErrTooLong] if the transport refuses the
+// result, and [ErrNoResult] if the result of a finished task did not arrive.
 func (h *Handle[R]) Result(ctx context.Context) (R, error) {
 	var none R
 	h.f.join()
@@ -61,6 +71,9 @@ func (h *Handle[R]) Updates(ctx context.Context) iter.Seq2[mcp.Task, error] {
 	return func(yield func(mcp.Task, error) bool) {
 		h.f.join()
 		defer h.f.leave()
+		if h.f.last().Status == "" && !h.f.isOver() {
+			h.f.refresh(ctx) // an error shows in the result too
+		}
 		for seen := uint64(0); ; {
 			state, version, changed := h.f.look()
 			if version > seen {
@@ -100,15 +113,37 @@ func (h *Handle[R]) end(ctx context.Context, yield func(mcp.Task, error) bool, s
 	}
 }
 
+// abandonTimeout is how long it may take to cancel a task that is no longer wanted.
+const abandonTimeout = 10 * time.Second
+
+// ResultOrCancel is Result, but if ctx ends first it cancels the task. It waits for the response to that for
+// up to ten seconds, and returns the cause of ctx; if the task could not be cancelled, the error names its id
+// too.
+func (h *Handle[R]) ResultOrCancel(ctx context.Context) (R, error) {
+	result, err := h.Result(ctx)
+	if err == nil || ctx.Err() == nil || h.f.id == "" || h.f.isOver() {
+		return result, err
+	}
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonTimeout)
+	defer cancel()
+	if _, failed := h.Cancel(late); failed != nil {
+		err = fmt.Errorf("requestor: task %q is not cancelled (%w): %w", h.f.id, failed, err)
+	}
+	return result, err
+}
+
 // Cancel asks the receiver to cancel the task and returns its state then (MCP tasks, "Task
 // Cancellation"). A task that is over cannot be cancelled; the error is the receiver's.
 func (h *Handle[R]) Cancel(ctx context.Context) (mcp.Task, error) {
 	if h.f.id == "" {
 		return mcp.Task{}, errNoTask
 	}
-	h.f.cancelling()
+	h.f.cancelling(1)
 	r, err := peer(h.f.s).CancelTask(ctx, &mcp.CancelTaskRequestParams{TaskID: h.f.id})
 	if err != nil {
+		if _, refused := errors.AsType[*jsonrpc.Error](err); refused {
+			h.f.cancelling(-1)
+		}
 		return mcp.Task{}, err
 	}
 	state := mcp.Task{
@@ -129,11 +164,14 @@ func (h *Handle[R]) Token() (token mcp.ProgressToken) {
 }
 
 // Progress goes over the reports of progress as they come, until the task is over or ctx ends. It
-// has none unless the handle was made with [Progress] or [Track]. It does not follow the task:
-// somebody must be in Result or go over Updates, or the end is not heard of.
+// has none unless the handle was made with [Progress] or [Track]. It does not follow the task: without a
+// call of Result or Updates at the same time, it does not notice the end.
 func (h *Handle[R]) Progress(ctx context.Context) iter.Seq[session.Progress] {
 	if h.f.tracker == nil {
 		return func(func(session.Progress) bool) {}
 	}
-	return h.f.tracker.Updates(ctx)
+	return func(yield func(session.Progress) bool) {
+		defer runtime.KeepAlive(h.f) // its tracker is closed when it is dropped
+		h.f.tracker.Updates(ctx)(yield)
+	}
 }

@@ -14,11 +14,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync"
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
@@ -42,10 +44,7 @@ type name struct {
 // "Associating Task-Related Messages"). It adds middleware, inside of what is there already. The
 // configuration's logger is told which tasks are created, and how they end.
 func Attach(cfg *session.Config) *Tasks {
-	t := &Tasks{log: cfg.Logger, handles: map[name]map[*follower]bool{}}
-	if t.log == nil {
-		t.log = slog.New(slog.DiscardHandler)
-	}
+	t := &Tasks{log: boundary.Logger(cfg.Logger), handles: map[name]map[*follower]bool{}}
 	cfg.Receiving = append(cfg.Receiving, t.receive)
 	cfg.Sending = append(cfg.Sending, relate)
 	return t
@@ -118,7 +117,7 @@ func (t *Tasks) notified(req *session.Request) {
 		f.saw(mcp.Task{
 			TaskID: p.TaskID, Status: p.Status, StatusMessage: p.StatusMessage, CreatedAt: p.CreatedAt,
 			LastUpdatedAt: p.LastUpdatedAt, TTL: p.TTL, PollInterval: p.PollInterval,
-		})
+		}, 0)
 	}
 }
 
@@ -205,7 +204,11 @@ func (t *Tasks) ResumeElicit(s *session.Session, id string, opts ...Option) *Han
 }
 
 func readTool(raw json.RawMessage) (*mcp.CallToolResult, error) {
-	return into(raw, new(mcp.CallToolResult))
+	r, err := into(raw, new(mcp.CallToolResult))
+	if err == nil && r.Content == nil {
+		return nil, errors.New("requestor: result of a tool has no content")
+	}
+	return r, err
 }
 
 func readMessage(raw json.RawMessage) (*mcp.CreateMessageResult, error) {
@@ -256,7 +259,7 @@ func create[R any](ctx context.Context, t *Tasks, s *session.Session, method str
 		}
 		return nil, err
 	}
-	h := &Handle[R]{read: read, f: newFollower(t, s, o)}
+	h := newHandle(t, s, o, read)
 	if created, ok := createdTask(raw); ok {
 		h.f.id, h.f.state = created.Task.TaskID, created.Task
 		t.log.Info("task created", "task", h.f.id, "method", method)
@@ -280,9 +283,6 @@ func createdTask(raw json.RawMessage) (*mcp.CreateTaskResult, bool) {
 	}
 	return created, true
 }
-
-// abandonTimeout is how long it may take to cancel a task that nobody wants any more.
-const abandonTimeout = 10 * time.Second
 
 // abandon cancels a task whose creation was given up before it was known.
 func abandon(s *session.Session, raw json.RawMessage, err error) {
@@ -319,8 +319,16 @@ func resume[R any](t *Tasks, s *session.Session, id string, read func(json.RawMe
 	if o.progress = o.progress && o.tracker == nil; o.progress {
 		o.tracker = s.NewTrackerOfTask(id)
 	}
-	h := &Handle[R]{read: read, f: newFollower(t, s, o)}
+	h := newHandle(t, s, o, read)
 	h.f.id = id
+	return h
+}
+
+func newHandle[R any](t *Tasks, s *session.Session, o options, read func(json.RawMessage) (R, error)) *Handle[R] {
+	h := &Handle[R]{read: read, f: newFollower(t, s, o)}
+	if o.progress { // a handle need not be closed: the session must not keep the tracker of one that was dropped
+		runtime.AddCleanup(h.f, func(t *session.Tracker) { t.Close() }, o.tracker)
+	}
 	return h
 }
 

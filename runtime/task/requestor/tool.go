@@ -19,14 +19,14 @@ func Tool(tool *mcp.Tool) Option { return func(o *options) { o.tool = tool } }
 
 // Invoke calls a tool in the way that it asks for in tools/list, and waits for the result: as a task
 // if it must be one and the server runs tools as tasks, else plainly (MCP tasks, "Tool-Level
-// Negotiation").
+// Negotiation"). If ctx ends first the call is cancelled, and so is the task; see [Handle.ResultOrCancel].
 func (t *Tasks) Invoke(ctx context.Context, s *session.Session, tool *mcp.Tool, p *mcp.CallToolRequestParams, opts ...Option) (*mcp.CallToolResult, error) {
 	if taskSupport(tool) == mcp.ToolExecutionTaskSupportRequired && s.PeerTakesTask("tools/call") {
 		h, err := t.CallTool(ctx, s, p, opts...)
 		if err != nil {
 			return nil, err
 		}
-		return h.Result(ctx)
+		return h.ResultOrCancel(ctx)
 	}
 	q := *p
 	q.Task = nil

@@ -3,13 +3,16 @@ package streamable_test
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -84,4 +87,82 @@ func TestTaskHandlesOutliveTheSessionAtTheServer(t *testing.T) {
 			t.Errorf("the session: %v", err)
 		}
 	})
+}
+
+// slowBody takes a second for each MiB.
+type slowBody struct{ io.ReadCloser }
+
+func (b slowBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p[:min(len(p), 16<<10)])
+	time.Sleep(time.Duration(n) * time.Second >> 20)
+	return n, err
+}
+
+// The state of a task overtakes a large result on another connection. The result arrives all the same, and is
+// sent once.
+func TestResultArrivesOverSlowLine(t *testing.T) {
+	for name, resume := range map[string]bool{"new handle": false, "resumed handle": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				manager, err := task.New(context.Background(), task.Config{Store: memory.New()})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer manager.Close(context.Background())
+				var requests atomic.Int32
+				o := newTools()
+				o.tasks = receiver.ServerCapabilities(true)
+				o.configure = func(cfg *session.Config) {
+					cfg.Receiving = append(cfg.Receiving, func(next session.Handler) session.Handler {
+						return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+							if req.Method == "tasks/result" {
+								requests.Add(1)
+							}
+							return next(ctx, req)
+						}
+					})
+					receiver.Attach(cfg, receiver.Options{Manager: manager})
+				}
+				remote := serveOver(t, streamable.HandlerOptions{}, o, func(l net.Listener) net.Listener { return l })
+				var options streamable.ClientOptions
+				options.HTTP = &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+					resp, err := remote.http.Transport.RoundTrip(r)
+					if err == nil {
+						resp.Body = slowBody{resp.Body}
+					}
+					return resp, err
+				})}
+				conn, err := streamable.Dial("http://localhost/mcp", options)
+				if err != nil {
+					t.Fatal(err)
+				}
+				cfg := &session.Config{}
+				tasks := requestor.Attach(cfg)
+				s, err := session.Connect(t.Context(), conn, &mcp.InitializeRequestParams{}, cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer s.Close()
+				large := `{"text":"` + strings.Repeat("a", 3<<20) + `"}`
+				h, err := tasks.CallTool(t.Context(), s, &mcp.CallToolRequestParams{Name: "echo", Arguments: []byte(large)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if resume {
+					h = tasks.ResumeTool(s, h.ID())
+				}
+				began := time.Now()
+				result, err := h.Result(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if text := result.Content[0].(*mcp.TextContent).Text; text != large {
+					t.Errorf("got %d bytes, want %d", len(text), len(large))
+				}
+				if took := time.Since(began); took < 3*time.Second || took > 4*time.Second || requests.Load() != 1 {
+					t.Errorf("took %v and %d requests for the result", took, requests.Load())
+				}
+			})
+		})
+	}
 }

@@ -1,0 +1,427 @@
+package requestor_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/session/sessiontest"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/receiver"
+	"github.com/mcpwire/mcpwire/runtime/task/requestor"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/memory"
+	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
+)
+
+// scripted answers the requests of a requestor about the task T, which tools/call creates as working.
+type scripted struct {
+	get    func() (codec.Encoder, error)
+	result func(ctx context.Context, n int) (codec.Encoder, error) // the nth request, from 1
+
+	gets, results atomic.Int32
+}
+
+func (s *scripted) handle(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+	switch req.Method {
+	case "tools/call":
+		return session.Raw(`{"task":` + taskJSON("working", "") + `}`), nil
+	case "tasks/get":
+		s.gets.Add(1)
+		return s.get()
+	case "tasks/result":
+		return s.result(ctx, int(s.results.Add(1)))
+	}
+	return nil, nil
+}
+
+// start creates the task.
+func (s *scripted) start(t *testing.T) *requestor.Handle[*mcp.CallToolResult] {
+	t.Helper()
+	tasks, c, _ := mock(t, s.handle)
+	h, err := tasks.CallTool(t.Context(), c, render)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func hang(ctx context.Context) (codec.Encoder, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func always(state string) func() (codec.Encoder, error) {
+	return func() (codec.Encoder, error) { return session.Raw(state), nil }
+}
+
+// A result that takes a quarter of an hour after the end of the task is not given up, and requested again only a
+// few times.
+func TestSlowResultArrives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const needs = 15 * time.Minute
+		s := &scripted{get: always(taskJSON("completed", "")), result: func(ctx context.Context, n int) (codec.Encoder, error) {
+			select {
+			case <-time.After(needs):
+				return text(fmt.Sprint(n)), nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}}
+		h, began := s.start(t), time.Now()
+		r, err := h.Result(t.Context())
+		if err != nil || content(t, r) != "1" {
+			t.Fatalf("got %v, %v", r, err)
+		}
+		if took := time.Since(began); took != needs || s.results.Load() > 8 || s.gets.Load() > 1 {
+			t.Errorf("took %v, %d tasks/result and %d tasks/get", took, s.results.Load(), s.gets.Load())
+		}
+	})
+}
+
+// A finished task whose result never arrives is an error in the end.
+func TestLostResultIsAnError(t *testing.T) {
+	for name, result := range map[string]func(context.Context, int) (codec.Encoder, error){
+		"no response": func(ctx context.Context, _ int) (codec.Encoder, error) { return hang(ctx) },
+		"overloaded": func(context.Context, int) (codec.Encoder, error) {
+			return nil, &jsonrpc.Error{Code: session.CodeOverloaded, Message: "not now"}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &scripted{get: always(taskJSON("completed", "")), result: result}
+				h, began := s.start(t), time.Now()
+				if _, err := h.Result(t.Context()); !errors.Is(err, requestor.ErrNoResult) {
+					t.Errorf("got %v", err)
+				}
+				if took := time.Since(began); took > time.Hour || s.results.Load() > 120 {
+					t.Errorf("took %v and %d requests", took, s.results.Load())
+				}
+			})
+		})
+	}
+}
+
+// A receiver whose answers never tell how the task stands is not asked for ever.
+func TestUnclearAnswersAreAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fault := &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "what?"}
+		s := &scripted{get: func() (codec.Encoder, error) { return nil, fault }, result: func(context.Context, int) (codec.Encoder, error) { return nil, fault }}
+		_, err := s.start(t).Result(t.Context())
+		if e, ok := errors.AsType[*jsonrpc.Error](err); !errors.Is(err, requestor.ErrNoResult) || !ok || e.Message != "what?" {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// silent is a connection whose peer is gone without a sign: from some moment on, nothing is written.
+type silent struct {
+	transport.Conn
+	gone atomic.Bool
+}
+
+func (s *silent) Write(ctx context.Context, m transport.Message) error {
+	if s.gone.Load() {
+		return nil
+	}
+	return s.Conn.Write(ctx, m)
+}
+
+// A receiver that has been silent for the lifetime of the task does not have it any more.
+func TestSilentReceiverIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := memory.Pair(memory.Options{})
+		line := &silent{Conn: a}
+		var client, server sessiontest.Side
+		server.Server = mcp.ServerCapabilities{Tools: new(mcp.ServerCapabilitiesTools), Tasks: receiver.ServerCapabilities(true)}
+		server.Config.Handler = func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			if req.Method == "tools/call" {
+				return session.Raw(`{"task":` + strings.Replace(taskJSON("working", ""), `"ttl":null`, `"ttl":3600000`, 1) + `}`), nil
+			}
+			return hang(ctx)
+		}
+		tasks := requestor.Attach(&client.Config)
+		c, _ := sessiontest.Connect(t, line, b, client, server)
+		h, err := tasks.CallTool(t.Context(), c, render)
+		if err != nil {
+			t.Fatal(err)
+		}
+		line.gone.Store(true)
+		began := time.Now()
+		_, err = h.Result(t.Context())
+		if !errors.Is(err, session.ErrTimeout) || time.Since(began) < time.Hour || time.Since(began) > time.Hour+5*time.Minute {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+	})
+}
+
+// A terminal state counts whatever its date, and so does the answer to a request that was sent after the known
+// state came: the clock of a receiver can be set back.
+func TestStateCountsWhateverTheClock(t *testing.T) {
+	for _, status := range []string{"failed", "completed"} {
+		t.Run(status, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				created := time.Now()
+				s := &scripted{}
+				dated := func(status, date string) (codec.Encoder, error) {
+					return session.Raw(strings.ReplaceAll(taskJSON(status, ""), `"lastUpdatedAt":"2026-01-01T00:00:00Z"`, `"lastUpdatedAt":"`+date+`"`)), nil
+				}
+				s.get = func() (codec.Encoder, error) {
+					switch age := time.Since(created); {
+					case age < 3*time.Second:
+						return dated("working", "2026-01-02T00:00:00Z")
+					case age < 6*time.Second:
+						return dated("input_required", "2025-01-01T00:00:00Z")
+					}
+					return dated(status, "2025-01-01T00:00:01Z")
+				}
+				s.result = func(ctx context.Context, _ int) (codec.Encoder, error) {
+					time.Sleep(time.Until(created.Add(10 * time.Second)))
+					if status == "failed" {
+						return nil, &jsonrpc.Error{Code: -32603, Message: "broken"}
+					}
+					return text("done"), nil
+				}
+				h := s.start(t)
+				var states []string
+				for state, err := range h.Updates(t.Context()) {
+					if err != nil {
+						t.Error(err)
+					}
+					if n := len(states); n == 0 || states[n-1] != string(state.Status) {
+						states = append(states, string(state.Status))
+					}
+				}
+				equal(t, "states", []string{"working", "input_required", status}, states)
+				if _, err := h.Result(t.Context()); (status == "failed") != (err != nil && err.Error() == "jsonrpc: broken (code -32603)") {
+					t.Errorf("result: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// A task that its receiver calls cancelled has no result, whatever tasks/result returns for it.
+func TestCancelledTaskHasNoResult(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scripted{get: always(taskJSON("cancelled", "")), result: func(context.Context, int) (codec.Encoder, error) {
+			time.Sleep(time.Minute)
+			return text("done"), nil
+		}}
+		if _, err := s.start(t).Result(t.Context()); err != task.ErrCancelled {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestResultWithoutContentIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for result, ok := range map[string]bool{`{"_meta":{}}`: false, `{"structuredContent":{}}`: false, `{"content":[]}`: true} {
+			s := &scripted{get: always(taskJSON("completed", "")), result: func(context.Context, int) (codec.Encoder, error) { return session.Raw(result), nil }}
+			if r, err := s.start(t).Result(t.Context()); (err == nil) != ok {
+				t.Errorf("%s: got %v, %v", result, r, err)
+			}
+		}
+	})
+}
+
+// A result that the transport refuses as too long would be refused again.
+func TestTooLongResultIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fromServer, toClient := io.Pipe()
+		fromClient, toServer := io.Pipe()
+		var requests atomic.Int32
+		var client, server sessiontest.Side
+		server.Server = mcp.ServerCapabilities{Tools: new(mcp.ServerCapabilitiesTools), Tasks: receiver.ServerCapabilities(true)}
+		server.Config.Handler = func(_ context.Context, req *session.Request) (codec.Encoder, error) {
+			switch req.Method {
+			case "tools/call":
+				return session.Raw(`{"task":` + taskJSON("working", "") + `}`), nil
+			case "tasks/result":
+				requests.Add(1)
+				return text(strings.Repeat("a", 100<<10)), nil
+			}
+			return session.Raw(taskJSON("completed", "")), nil
+		}
+		tasks := requestor.Attach(&client.Config)
+		c, _ := sessiontest.Connect(t, stdio.New(fromServer, toServer, stdio.Options{MaxMessage: 64 << 10}), stdio.New(fromClient, toClient, stdio.Options{}), client, server)
+		h, err := tasks.CallTool(t.Context(), c, render)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Result(t.Context()); !errors.Is(err, requestor.ErrNoResult) && !errors.Is(err, transport.ErrTooLong) {
+			t.Errorf("got %v", err)
+		}
+		if n := requests.Load(); n > 9 {
+			t.Errorf("%d requests for the result", n)
+		}
+	})
+}
+
+// A receiver cannot make a requestor send more than ten requests a second of a kind: neither by its poll interval
+// nor by a flood of status notifications.
+func TestReceiverDoesNotSetAnyPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const state = `,"pollInterval":1`
+		s := &scripted{get: always(taskJSON("input_required", state)), result: func(context.Context, int) (codec.Encoder, error) {
+			return nil, &jsonrpc.Error{Code: session.CodeOverloaded, Message: "not now"}
+		}}
+		tasks, c, remote := mock(t, s.handle)
+		h, err := tasks.CallTool(t.Context(), c, render)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		var group sync.WaitGroup
+		group.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				date := time.Date(2026, 1, 2, 0, 0, 0, i*1000, time.UTC).Format(time.RFC3339Nano)
+				remote.Notify(ctx, "notifications/tasks/status", session.Raw(strings.ReplaceAll(taskJSON("input_required", state), "2026-01-01T00:00:00Z", date)))
+				time.Sleep(time.Millisecond)
+			}
+		})
+		h.Result(ctx)
+		group.Wait()
+		if gets, results := s.gets.Load(), s.results.Load(); gets > 100 || results > 101 {
+			t.Errorf("%d tasks/get and %d tasks/result in ten seconds", gets, results)
+		}
+	})
+}
+
+// That a task cannot be cancelled does not make its end a cancellation.
+func TestRefusedCancellationIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		expired := &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "task: expired"}
+		tasks, c, _ := mock(t, func(_ context.Context, req *session.Request) (codec.Encoder, error) {
+			if req.Method == "tools/call" {
+				return session.Raw(`{"task":` + taskJSON("working", "") + `}`), nil
+			}
+			return nil, expired
+		})
+		h, err := tasks.CallTool(t.Context(), c, render)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Cancel(t.Context()); err == nil {
+			t.Error("the task was cancelled")
+		}
+		_, err = h.Result(t.Context())
+		equal(t, "result", error(expired), err)
+	})
+}
+
+// A call whose context ends cancels its task; if that fails, the error names the task.
+func TestInvokeGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stopped := make(chan error, 1)
+		s := newServer(t, func(ctx context.Context, _ *session.Request) (codec.Encoder, error) {
+			<-ctx.Done()
+			stopped <- context.Cause(ctx)
+			return nil, ctx.Err()
+		})
+		required := &mcp.Tool{Name: "render", Execution: &mcp.ToolExecution{TaskSupport: new(mcp.ToolExecutionTaskSupportRequired)}}
+		tasks, c := s.connect(nil)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := tasks.Invoke(ctx, c, required, render); err != context.DeadlineExceeded {
+			t.Errorf("got %v", err)
+		}
+		<-stopped
+	})
+	synctest.Test(t, func(t *testing.T) {
+		tasks, c, _ := mock(t, func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			switch req.Method {
+			case "tools/call":
+				return session.Raw(`{"task":` + taskJSON("working", "") + `}`), nil
+			case "tasks/cancel":
+				return nil, &jsonrpc.Error{Code: -32603, Message: "full disk"}
+			}
+			return hang(ctx)
+		})
+		required := &mcp.Tool{Name: "render", Execution: &mcp.ToolExecution{TaskSupport: new(mcp.ToolExecutionTaskSupportRequired)}}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := tasks.Invoke(ctx, c, required, render)
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `"T"`) || !strings.Contains(err.Error(), "full disk") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// Handles need no closing: the session does not keep the trackers of handles that nothing refers to.
+func TestDroppedHandlesAreForgotten(t *testing.T) {
+	tasks, c, _ := mock(t, func(_ context.Context, req *session.Request) (codec.Encoder, error) {
+		return session.Raw(`{"task":` + taskJSON("working", "") + `}`), nil
+	})
+	token := func() mcp.ProgressToken {
+		h, err := tasks.CallTool(t.Context(), c, render, requestor.Progress())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.NewTrackerFor(h.Token()); err != session.ErrTokenInUse {
+			t.Errorf("the handle has no tracker: %v", err)
+		}
+		return h.Token()
+	}()
+	for { // until the garbage collector has found it
+		runtime.GC()
+		if tracker, err := c.NewTrackerFor(token); err == nil {
+			tracker.Close()
+			return
+		}
+		runtime.Gosched()
+	}
+}
+
+// Pages that lead back to a page before, or never end, are an error.
+func TestListEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, next := range map[string]func(n int) string{
+			"the same page": func(int) string { return "a" },
+			"a circle":      func(n int) string { return fmt.Sprint(n % 7) },
+			"no end":        func(n int) string { return fmt.Sprint(n) },
+		} {
+			n := 0
+			_, c, _ := mock(t, func(_ context.Context, req *session.Request) (codec.Encoder, error) {
+				if req.Method != "tasks/list" {
+					return nil, nil
+				}
+				n++
+				return &mcp.ListTasksResult{NextCursor: new(next(n))}, nil
+			})
+			var failed error
+			for _, err := range requestor.List(t.Context(), c) {
+				failed = err
+			}
+			if failed == nil || n > 10_000 {
+				t.Errorf("%s: %v after %d pages", name, failed, n)
+			}
+		}
+		n := 0
+		_, c, _ := mock(t, func(_ context.Context, req *session.Request) (codec.Encoder, error) {
+			if req.Method == "tasks/list" {
+				n++
+			}
+			return &mcp.ListTasksResult{Tasks: []mcp.Task{{TaskID: "a"}}, NextCursor: new("")}, nil
+		})
+		for _, err := range requestor.List(t.Context(), c) {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		equal(t, "pages of a list whose last cursor is empty", 1, n)
+	})
+}
