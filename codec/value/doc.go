@@ -18,13 +18,23 @@
 //   - A number in an empty interface becomes a [json.Number], of any size and with its exact text, never a float64.
 //     A json.Number takes numbers only, not strings.
 //   - An integer type takes 1.0 and 1e3, as JSON Schema does. What is no integer or does not fit is refused, and so
-//     is a number beyond what a float type holds.
+//     is a number beyond what a float type holds. A text with such an integer is decoded twice, so that methods of
+//     other values in it may be called twice.
 //   - A null sets what it is decoded into to its zero value.
 //   - An array takes exactly as many elements as it has.
 //   - A nil slice is written as [] and a nil map as {}, which is what a schema calls an array and an object. A nil
 //     pointer or interface is written as null.
 //   - Methods with a pointer receiver are called on every value of the type, inside of maps too.
+//   - A type with the method AppendText is written by it, as by encoding/json from Go 1.27 on. MarshalText writes the
+//     keys of a map for every type of key, as UnmarshalText reads them; encoding/json does not call it for strings.
 //   - Characters are escaped only where JSON demands it, and a string that is not UTF-8 is refused.
+//   - In struct tags, a name may have any characters except commas, quotes and backslashes. The options case:ignore
+//     (names in another case) and embed (members of a struct or map in the object around it) are those of
+//     encoding/json/v2. A struct with the option format, with other characters in the options than letters, digits and
+//     underscores, or with quotes or backslashes in a name is refused.
+//   - The tag option string is ignored for a type that it does not apply to. Such a field is refused in types with an
+//     empty interface that has a name of its own, and in texts with an integer such as 1.0. A json.Number with the
+//     option is written as a string, and not read.
 //
 // What is absent from the text leaves its field as it was, so that a field can be given its default before decoding.
 package value

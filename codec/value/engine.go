@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
+	"reflect"
 	"strconv"
 
 	legacy "github.com/goccy/go-json"
@@ -17,41 +19,77 @@ import (
 // form gives types the JSON form that encoding/json gives them, where the engine has another of its own.
 var form = engine.JoinOptions(
 	legacy.FormatByteArrayAsArray(true),
+	legacy.FormatBytesWithLegacySemantics(true),
 	legacy.FormatDurationAsNano(true),
 	legacy.OmitEmptyWithLegacySemantics(true),
 	legacy.StringifyWithLegacySemantics(true),
 )
 
-// reading and writing are the options that the engine runs with.
-var (
-	reading = engine.JoinOptions(form, engine.WithUnmarshalers(engine.JoinUnmarshalers(
-		engine.UnmarshalFromFunc(readAny),
-		engine.UnmarshalFromFunc(readNumber),
-	)))
-	writing = engine.JoinOptions(form, engine.Deterministic(true))
+// mode is how the engine runs. Each bit costs time, so it is set only for the values that need it.
+type mode uint8
+
+const (
+	// exact reads integers in every notation, and named empty interfaces as any is read.
+	exact mode = 1 << iota
+	// lenient takes the struct definitions that the engine refuses and encoding/json does not.
+	lenient
 )
 
-// readAny reads into an empty interface, unless that holds a value of a type that somebody chose to decode into.
+// readers and writers are the options that the engine runs with, by mode. Mode exact makes no difference to a writer.
+var (
+	common = engine.JoinUnmarshalers(engine.UnmarshalFromFunc(readAny), engine.UnmarshalFromFunc(readNumber))
+	all    = engine.JoinUnmarshalers(common, engine.UnmarshalFromFunc(readExact))
+	loose  = legacy.ReportErrorsWithLegacySemantics(true)
+
+	readers = [4]engine.Options{
+		engine.JoinOptions(form, engine.WithUnmarshalers(common)),
+		exact:           engine.JoinOptions(form, engine.WithUnmarshalers(all)),
+		lenient:         engine.JoinOptions(form, engine.WithUnmarshalers(common), loose),
+		exact | lenient: engine.JoinOptions(form, engine.WithUnmarshalers(all), loose),
+	}
+	writers = [3]engine.Options{
+		engine.JoinOptions(form, engine.Deterministic(true)),
+		lenient: engine.JoinOptions(form, engine.Deterministic(true), loose),
+	}
+)
+
+// readAny reads into an empty interface, unless that holds a value of a type that its owner chose to decode into.
 func readAny(d *jsontext.Decoder, v *any) error {
-	switch (*v).(type) {
-	case nil, bool, string, json.Number, []any, map[string]any:
-	default:
+	if chosen(*v) {
 		return errors.ErrUnsupported
 	}
+	x, err := readFree(d)
+	if err == nil {
+		*v = x
+	}
+	return err
+}
+
+// chosen reports whether an empty interface holds a value that reading such an interface does not make.
+func chosen(v any) bool {
+	switch v.(type) {
+	case nil, bool, string, json.Number, []any, map[string]any:
+		return false
+	}
+	return true
+}
+
+// readFree reads a value as an empty interface holds it.
+func readFree(d *jsontext.Decoder) (v any, err error) {
 	text, err := d.ReadValue()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	r := codec.Borrow(text)
-	*v = anything(r)
+	v = anything(r)
 	err = r.Release()
 	if errors.Is(err, codec.ErrDepth) || errors.Is(err, codec.ErrSize) {
 		// The text has passed under limits that are not the default ones.
 		r = codec.NewReader(text, codec.MaxDepth(math.MaxInt), codec.MaxSize(len(text)))
-		*v = anything(r)
+		v = anything(r)
 		err = r.Err()
 	}
-	return err
+	return v, err
 }
 
 // anything reads a value as an empty interface holds it.
@@ -104,18 +142,99 @@ func readNumber(d *jsontext.Decoder, v *json.Number) error {
 // values.
 func isName(kind jsontext.Kind, length int64) bool { return kind == '{' && length%2 == 0 }
 
+// readExact reads what the engine reads otherwise into a named empty interface, and into an integer from a number
+// with a fraction or an exponent. It leaves everything else to the engine.
+func readExact(d *jsontext.Decoder, v any) error {
+	p := reflect.ValueOf(v)
+	if p.Kind() != reflect.Pointer || p.IsNil() {
+		return errors.ErrUnsupported
+	}
+	switch target := p.Elem(); target.Kind() {
+	case reflect.Interface:
+		if target.NumMethod() > 0 || chosen(target.Interface()) {
+			return errors.ErrUnsupported
+		}
+		x, err := readFree(d)
+		switch {
+		case err != nil:
+			return err
+		case x == nil:
+			target.SetZero()
+		default:
+			target.Set(reflect.ValueOf(x))
+		}
+		return nil
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		digits, err := readDigits(d, p.Type())
+		if err != nil {
+			return err
+		}
+		n, err := strconv.ParseInt(digits, 10, target.Type().Bits())
+		if err != nil {
+			return fmt.Errorf("%w of Go type %v", ErrRange, target.Type())
+		}
+		target.SetInt(n)
+		return nil
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
+		digits, err := readDigits(d, p.Type())
+		if err != nil {
+			return err
+		}
+		n, err := strconv.ParseUint(digits, 10, target.Type().Bits())
+		if err != nil {
+			return fmt.Errorf("%w of Go type %v", ErrRange, target.Type())
+		}
+		target.SetUint(n)
+		return nil
+	}
+	return errors.ErrUnsupported
+}
+
+// readDigits reads an integer that is written with a fraction or an exponent, for what a pointer of a type points to.
+func readDigits(d *jsontext.Decoder, pointer reflect.Type) (string, error) {
+	if d.PeekKind() != '0' || reads(pointer) {
+		return "", errors.ErrUnsupported
+	}
+	text := bytes.TrimLeft(d.UnreadBuffer(), " \t\r\n:,")
+	digits, ok := plainInteger([]byte(number(text)))
+	if !ok {
+		return "", errors.ErrUnsupported
+	}
+	_, err := d.ReadValue()
+	return digits, err
+}
+
 // plainInteger returns an integer that is written with a fraction or an exponent in digits; ok is false for
-// anything else, and for what does not fit an int64.
-func plainInteger(text []byte) (digits []byte, ok bool) {
-	if !bytes.ContainsAny(text, ".eE") {
-		return nil, false
+// everything else, and for an integer of more than 20 digits, which no Go type holds.
+func plainInteger(text []byte) (digits string, ok bool) {
+	at := bytes.IndexAny(text, ".eE")
+	if at < 0 || !codec.Number(text).IsInteger() {
+		return "", false
 	}
-	v, ok := codec.Number(text).Int()
-	switch {
-	case !ok:
-		return nil, false
-	case v == 0 && text[0] == '-':
-		return []byte("-0"), true // which is another float than 0
+	if n, ok := codec.Number(text).Int(); ok {
+		return strconv.FormatInt(n, 10), true
 	}
-	return strconv.AppendInt(nil, v, 10), true
+	mantissa, exponent, _ := bytes.Cut(bytes.ToLower(text), []byte("e"))
+	whole, fraction, _ := bytes.Cut(mantissa, []byte("."))
+	fraction = bytes.TrimRight(fraction, "0")
+	e := 0
+	if len(exponent) > 0 {
+		var err error
+		if e, err = strconv.Atoi(string(exponent)); err != nil {
+			return "", false
+		}
+	}
+	// The number is the digits of whole and fraction, with e-len(fraction) zeros behind them, or fewer digits.
+	out := bytes.TrimLeft(append(bytes.Clone(whole), fraction...), "0")
+	e -= len(fraction)
+	if e < 0 {
+		if len(out) < -e { // cannot be: then it is no integer
+			return "", false
+		}
+		return string(out[:len(out)+e]), true
+	}
+	if len(out)+e > 20 {
+		return "", false
+	}
+	return string(append(out, bytes.Repeat([]byte{'0'}, e)...)), true
 }

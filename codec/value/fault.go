@@ -2,14 +2,20 @@ package value
 
 import (
 	"bytes"
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"reflect"
+	"strconv"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
+	legacy "github.com/goccy/go-json"
 	"github.com/goccy/go-json/jsontext"
 	engine "github.com/goccy/go-json/v2"
 
@@ -19,14 +25,72 @@ import (
 // ErrRange says that a number is too large or too small for the Go type that it is decoded into.
 var ErrRange = errors.New("number is out of range")
 
-// otherForm reports whether an integer was refused only because it is written with a fraction or an exponent.
-func otherForm(err error) bool {
-	e, ok := errors.AsType[*engine.SemanticError](err)
-	if !ok || e.JSONKind != '0' || wants(e.GoType) != integer {
-		return false
+// remedy returns the mode in which the engine may do what it failed at with err, and 0 if there is none.
+func remedy(err error) mode {
+	e, ok := semantic(err)
+	switch {
+	case !ok || e.GoType == nil:
+		return 0
+	case e.JSONKind == '0' && wants(e.GoType) == integer:
+		if _, ok := plainInteger(e.JSONValue); ok {
+			return exact
+		}
+	case e.Err != nil && e.Err.Error() == "invalid use of `string` tag option": // the engine does not export it
+		return lenient
+	case e.Err != nil && e.GoType.Kind() == reflect.Struct && !reads(reflect.PointerTo(e.GoType)) && !writes(e.GoType) && plainTags(e.GoType):
+		return lenient
 	}
-	_, ok = plainInteger(e.JSONValue)
-	return ok
+	return 0
+}
+
+// plainTags reports whether the json tags of a struct type mean the same to the engine and to encoding/json, apart from
+// the options that only one of them knows. Where they do not, no JSON form is the right one.
+func plainTags(t reflect.Type) bool {
+	for f := range t.Fields() {
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if strings.ContainsAny(name, "'\"`\\") || !utf8.ValidString(name) {
+			return false
+		}
+		for _, c := range options {
+			if c != ',' && c != ':' && c != '_' && !unicode.IsLetter(c) && !unicode.IsDigit(c) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// reads reports whether a pointer type has a method that decodes what it points to.
+func reads(pointer reflect.Type) bool {
+	return pointer.Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) ||
+		pointer.Implements(reflect.TypeFor[json.Unmarshaler]()) || pointer.Implements(reflect.TypeFor[engine.UnmarshalerFrom]())
+}
+
+// writes reports whether a type, or a pointer to it, has a method that encodes it.
+func writes(t reflect.Type) bool {
+	p := reflect.PointerTo(t)
+	return p.Implements(reflect.TypeFor[encoding.TextMarshaler]()) || p.Implements(reflect.TypeFor[encoding.TextAppender]()) ||
+		p.Implements(reflect.TypeFor[json.Marshaler]()) || p.Implements(reflect.TypeFor[engine.MarshalerTo]())
+}
+
+// semantic returns the error of the engine about a value and a Go type. Mode lenient has errors of another type.
+func semantic(err error) (*engine.SemanticError, bool) {
+	if e, ok := errors.AsType[*engine.SemanticError](err); ok {
+		return e, true
+	}
+	e, ok := errors.AsType[*legacy.UnmarshalTypeError](err)
+	if !ok {
+		return nil, false
+	}
+	out := &engine.SemanticError{GoType: e.Type, Err: e.Err}
+	if e.Field != "" {
+		out.JSONPointer = jsontext.Pointer("/" + strings.ReplaceAll(e.Field, ".", "/"))
+	}
+	if n, ok := strings.CutPrefix(e.Value, "number "); ok {
+		out.JSONKind, out.JSONValue = '0', jsontext.Value(n)
+		out.Err = cmp.Or(e.Err, strconv.ErrRange)
+	}
+	return out, true
 }
 
 // fault returns what the engine found wrong in a well-formed text, in the words of package codec, and the offset of
@@ -38,7 +102,7 @@ func fault(text []byte, err error) (at int, cause error) {
 		}
 		return locate(text, e.JSONPointer, ""), broken(e)
 	}
-	e, ok := errors.AsType[*engine.SemanticError](err)
+	e, ok := semantic(err)
 	if !ok {
 		return 0, err
 	}

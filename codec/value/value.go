@@ -2,7 +2,8 @@ package value
 
 import (
 	"encoding/json"
-	"strings"
+	"reflect"
+	"sync"
 
 	engine "github.com/goccy/go-json/v2"
 
@@ -26,13 +27,20 @@ func Decode(text json.RawMessage, v any) error {
 	return codec.Unmarshal(text, Of(v)) // which can say what is wrong, and where
 }
 
-// decode lets the engine decode, in both forms that integers can have.
+// decode lets the engine decode, again in another mode if the first one is not enough for the type or the text.
 func decode(text []byte, v any) error {
-	err := engine.Unmarshal(text, v, reading)
-	if err != nil && otherForm(err) {
-		err = engine.Unmarshal(plainIntegers(text), v, reading)
+	m := modeOf(reflect.TypeOf(v))
+	for {
+		err := engine.Unmarshal(text, v, readers[m])
+		if err == nil {
+			return nil
+		}
+		better := m | remedy(err)
+		if better == m {
+			return err
+		}
+		m = better
 	}
-	return err
 }
 
 // DecodeJSON reads the next value. A value of the wrong kind fails with a [codec.TypeError], a fraction where an
@@ -56,7 +64,11 @@ func (x Value) DecodeJSON(r *codec.Reader) {
 //
 // What the engine writes is well formed, raw values and what methods return included, so it is not checked again.
 func (x Value) EncodeJSON(w *codec.Writer) {
-	if err := engine.MarshalWrite(sink{w}, x.v, writing); err != nil {
+	err := engine.MarshalWrite(sink{w}, x.v, writers[0])
+	if err != nil && remedy(err) == lenient {
+		err = engine.MarshalWrite(sink{w}, x.v, writers[lenient])
+	}
+	if err != nil {
 		w.Fail("", unwritten(err))
 	}
 }
@@ -69,32 +81,40 @@ func (s sink) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// plainIntegers returns text with integers that are written with a fraction or an exponent, such as 1.0, in digits.
-// Those beyond an int64 stay as they are.
-func plainIntegers(text []byte) []byte {
-	out := make([]byte, 0, len(text))
-	for i := 0; i < len(text); {
-		end := i + 1
-		switch c := text[i]; {
-		case c == '"':
-			for ; text[end] != '"'; end++ {
-				if text[end] == '\\' {
-					end++
-				}
-			}
-			end++
-		case c == '-' || '0' <= c && c <= '9':
-			for end < len(text) && strings.IndexByte("+-.0123456789Ee", text[end]) >= 0 {
-				end++
-			}
-			if n, ok := plainInteger(text[i:end]); ok {
-				out = append(out, n...)
-				i = end
-				continue
+// modes are those that types need from the start, by type.
+var modes sync.Map
+
+// modeOf returns the mode that values of a type are decoded in first.
+func modeOf(t reflect.Type) mode {
+	if m, ok := modes.Load(t); ok {
+		return m.(mode)
+	}
+	var m mode
+	if t != nil && namedAny(t, map[reflect.Type]bool{}) {
+		m = exact
+	}
+	modes.Store(t, m)
+	return m
+}
+
+// namedAny reports whether decoding into a value of type t can reach an empty interface of a type that has a name of
+// its own, which unmarshalers for any do not apply to.
+func namedAny(t reflect.Type, seen map[reflect.Type]bool) bool {
+	if seen[t] || reads(reflect.PointerTo(t)) {
+		return false
+	}
+	seen[t] = true
+	switch t.Kind() {
+	case reflect.Interface:
+		return t.NumMethod() == 0 && t != reflect.TypeFor[any]()
+	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+		return namedAny(t.Elem(), seen)
+	case reflect.Struct:
+		for f := range t.Fields() {
+			if (f.IsExported() || f.Anonymous) && namedAny(f.Type, seen) {
+				return true
 			}
 		}
-		out = append(out, text[i:end]...)
-		i = end
 	}
-	return out
+	return false
 }
