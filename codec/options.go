@@ -42,6 +42,15 @@ func MaxDepth(n int) Option { return func(l *limits) { l.depth = n } }
 // taken for n < 1, is [DefaultMaxSize].
 func MaxSize(n int) Option { return func(l *limits) { l.size = n } }
 
+// AllowSize returns what lets a text be read whatever its length: nothing if [DefaultMaxSize] does, and else [MaxSize].
+// It is for text whose length was limited where it was received, and for parts of it.
+func AllowSize(text []byte) []Option {
+	if len(text) <= DefaultMaxSize {
+		return nil
+	}
+	return []Option{MaxSize(len(text))}
+}
+
 // MaxString allows n bytes between the quotes of a string or a member name, counted as they stand in the text,
 // escapes and all; a longer one is [ErrStringSize]. The default, also taken for n < 1, is what [MaxSize]
 // allows.

@@ -52,7 +52,7 @@ func CallInto[T codec.Decoder](ctx context.Context, c Caller, method string, par
 	if err != nil {
 		return none, err
 	}
-	if err := codec.Unmarshal(result, v); err != nil {
+	if err := codec.Unmarshal(result, v, codec.AllowSize(result)...); err != nil {
 		return none, err
 	}
 	return v, nil
@@ -65,7 +65,7 @@ func CallFor[T any](ctx context.Context, c Caller, method string, params codec.E
 		var none T
 		return none, err
 	}
-	return codec.UnmarshalFunc(result, read)
+	return codec.UnmarshalFunc(result, read, codec.AllowSize(result)...)
 }
 
 // Serve decodes the params of a request and answers it with handle. Absent params are nil
@@ -137,7 +137,7 @@ func decodeParams[P any](params json.RawMessage, optional bool, read func(*codec
 		}
 		return none, &Error{Code: CodeInvalidParams, Message: "invalid params: there are none"}
 	}
-	v, err := codec.UnmarshalFunc(params, read)
+	v, err := codec.UnmarshalFunc(params, read, codec.AllowSize(params)...)
 	if err != nil {
 		return none, InvalidParams(err)
 	}

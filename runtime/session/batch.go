@@ -14,31 +14,35 @@ type batch struct {
 	mu   sync.Mutex
 	open int // answers that are missing, and one for receiveBatch itself
 	text []byte
+	held int // bytes of answers, as they count
 }
 
 // receiveBatch takes a batch.
 func (s *Session) receiveBatch(m transport.Message) {
-	items, err := jsonrpc.ParseBatch(m.Text, codec.NoCopy())
+	items, err := jsonrpc.ParseBatch(m.Text, codec.AllowSize(m.Text)...) // copies: none holds the text of all
 	if err != nil {
 		s.refuse(jsonrpc.Message{}, err, nil)
 		return
 	}
 	b := &batch{s: s, open: 1}
-	size := len(m.Text) / len(items)
 	for _, item := range items {
 		if item.Message.Kind == jsonrpc.KindRequest || item.Message.Kind == jsonrpc.KindInvalid {
 			b.mu.Lock()
 			b.open++
 			b.mu.Unlock()
 		}
-		s.take(item.Message, item.Err, transport.Message{Text: m.Text[:size], Context: m.Context}, b)
+		s.take(item.Message, item.Err, transport.Message{Text: item.Message.Params, Context: m.Context}, b)
 	}
 	b.skip()
 }
 
-// add adds an answer.
+// add adds an answer, which counts until the batch is sent.
 func (b *batch) add(text []byte) {
+	b.s.mu.Lock()
+	b.s.answerBytes += len(text)
+	b.s.mu.Unlock()
 	b.mu.Lock()
+	b.held += len(text)
 	b.text = append(append(b.text, ','), text...)
 	b.mu.Unlock()
 	b.skip()
@@ -53,5 +57,8 @@ func (b *batch) skip() {
 	if last {
 		b.text[0] = '['
 		b.s.reply(transport.Message{Text: append(b.text, ']')})
+		b.s.mu.Lock()
+		b.s.answerBytes -= b.held
+		b.s.mu.Unlock()
 	}
 }

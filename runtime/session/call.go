@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"slices"
 	"strconv"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazy"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
@@ -27,7 +29,7 @@ type Call struct {
 }
 
 // SetMeta adds a member to the _meta of the params, in the place of one that has that name. Params themselves are
-// not changed: they may be the caller's.
+// not changed: they may be the caller's. With a name that [CheckMetaKey] does not accept, the call fails.
 func (c *Call) SetMeta(name string, value codec.Encoder) {
 	c.meta = slices.DeleteFunc(c.meta, func(m metaMember) bool { return m.name == name })
 	c.meta = append(c.meta, metaMember{name, value})
@@ -50,7 +52,7 @@ func (c *Call) AsTask() bool {
 	if m, ok := mcp.LookupMethod(c.Method); !ok || !m.Task {
 		return false
 	}
-	raw, err := codec.Marshal(c.Params)
+	raw, err := boundary.Marshal(c.Params)
 	if err != nil {
 		return false
 	}
@@ -67,7 +69,8 @@ type SendMiddleware func(next Sender) Sender
 
 // options are the options of one call.
 type options struct {
-	timeout    time.Duration // 0 for none
+	timeout    time.Duration // 0 for none, negative for one that is over
+	timed      bool          // timeout was set, and not left to the Config
 	max        time.Duration // 0 unless progress restarts the timeout
 	onProgress func(Progress)
 	tracker    *Tracker
@@ -78,16 +81,19 @@ type options struct {
 type Option func(*options)
 
 // Timeout limits how long a request may take, in the place of what [Config] says; 0 means no limit. When it has
-// passed the call fails with [ErrTimeout], and the peer is told that it is cancelled.
-func Timeout(d time.Duration) Option { return func(o *options) { o.timeout = max(d, 0) } }
+// passed the call fails with [ErrTimeout], and the peer is told that it is cancelled. A negative timeout has passed
+// already, and nothing is sent.
+func Timeout(d time.Duration) Option {
+	return func(o *options) { o.timeout, o.timed = d, true }
+}
 
 // ProgressExtends asks the peer for progress and lets each report restart the timeout, until the request has taken
 // max in all.
 func ProgressExtends(max time.Duration) Option { return func(o *options) { o.max = max } }
 
 // OnProgress asks the peer for progress and calls f for each report, one at a time, in a goroutine of its own. The
-// call returns after f has, and f is not called any more then, unless the call's context ended first. If f is
-// slow it misses reports, but not the last one.
+// call returns after f has, and f is not called any more then. If f is slow it misses reports, but not the last one of
+// a call that succeeds. If the context of the call ends, the call does not wait for an f that is at work.
 func OnProgress(f func(Progress)) Option { return func(o *options) { o.onProgress = f } }
 
 // Track asks the peer for progress, which goes to t. It is for progress that outlives the call, as that of a task
@@ -95,8 +101,8 @@ func OnProgress(f func(Progress)) Option { return func(o *options) { o.onProgres
 func Track(t *Tracker) Option { return func(o *options) { o.tracker = t } }
 
 // OnLate makes f take the answer if it comes after the call has returned because of its context or timeout. It is
-// called at most once, in a goroutine of its own, with an error if the session ends before. Without it such an
-// answer is dropped.
+// called at most once, in a goroutine of its own, with an error if the session ends before, or with [ErrTimeout] once
+// 1024 later calls of the session wait in the same way. Without it such an answer is dropped.
 func OnLate(f func(result json.RawMessage, err error)) Option {
 	return func(o *options) { o.late = f }
 }
@@ -112,7 +118,7 @@ type Caller struct {
 // With returns a Caller with options. It may be used by many goroutines and for any number of requests, but for
 // the option [Track], whose token is good for one request at a time.
 func (s *Session) With(opts ...Option) *Caller {
-	c := &Caller{s: s, opts: options{timeout: s.cfg.Timeout}}
+	c := &Caller{s: s}
 	for _, o := range opts {
 		o(&c.opts)
 	}
@@ -139,7 +145,7 @@ func (c *Caller) Ping(ctx context.Context) error {
 // is told by notifications/cancelled, unless the request is initialize or asks for a task (MCP cancellation,
 // "Behavior Requirements").
 func (s *Session) Call(ctx context.Context, method string, params codec.Encoder) (json.RawMessage, error) {
-	return s.sender(ctx, &Call{Method: method, Params: params, Session: s, opts: options{timeout: s.cfg.Timeout}})
+	return s.sender(ctx, &Call{Method: method, Params: params, Session: s})
 }
 
 // Notify sends a notification. Params are nil if it has none. It fails as Call does; success says that the transport
@@ -157,8 +163,9 @@ func (s *Session) Ping(ctx context.Context) error {
 
 // pending is a request that waits for its answer. Who takes it out of Session.calls answers it.
 type pending struct {
-	answer chan answer // holds one
-	timer  *time.Timer // nil until there was a timeout; not running
+	answer chan answer                  // holds one
+	timer  *time.Timer                  // nil until there was a timeout; not running
+	late   func(json.RawMessage, error) // takes the answer, as the call has returned; nil before that; guarded by mu
 }
 
 // answer is what a request was answered with.
@@ -189,11 +196,17 @@ func (s *Session) send(ctx context.Context, call *Call) (json.RawMessage, error)
 		return nil, s.writeUntil(ctx, out)
 	}
 
+	if !call.opts.timed {
+		call.opts.timeout = s.cfg.timeout(call.Method)
+	}
+	if call.opts.timeout < 0 {
+		return nil, ErrTimeout
+	}
 	tracker, err := s.track(ctx, call)
 	if err != nil {
 		return nil, err
 	}
-	defer tracker.release()
+	defer tracker.drop(ctx)
 	id, p, err := s.register(call, inside)
 	if err != nil {
 		return nil, err
@@ -308,44 +321,92 @@ func (s *Session) unregister(id jsonrpc.ID) (ok bool) {
 	return true
 }
 
-// answered brings an answer to who waits for it. Answers that nobody waits for are dropped: they come after the
-// request was given up.
+// answered brings an answer to the call that waits for it. Other answers are dropped: they come after the request was
+// given up.
 func (s *Session) answered(id jsonrpc.ID, a answer) {
 	s.mu.Lock()
 	p := s.calls[id]
 	if p != nil {
 		delete(s.calls, id)
-		s.finished()
+		if p.late == nil {
+			s.finished()
+		} else {
+			s.lateCalls--
+			s.takeLate(p.late, a)
+			s.mu.Unlock()
+			return
+		}
 	}
 	s.mu.Unlock()
 	if p != nil {
 		p.answer <- a
 		return
 	}
-	s.cfg.Logger.Debug("answer dropped: nobody waits for it", "id", id.String(), "error", a.err)
+	if s.cfg.Logger.Enabled(s.life, slog.LevelDebug) {
+		s.cfg.Logger.Debug("answer dropped: no call waits for it", "id", boundary.Text(id.String(), maxID), "error", boundary.ErrorText(a.err))
+	}
+}
+
+// takeLate hands an answer to the function of [OnLate], in a goroutine that ends when it does. It is called with mu held,
+// and before the session has waited for its goroutines.
+func (s *Session) takeLate(late func(json.RawMessage, error), a answer) {
+	s.work.Add(1)
+	go func() {
+		defer s.work.Done()
+		s.panicked("OnLate", boundary.Run(func() error { late(a.result, a.err); return nil }))
+	}()
+}
+
+// maxLate is how many calls wait for a late answer at most.
+const maxLate = 1024
+
+// awaitLate leaves the answer to a call that returns to the function of [OnLate]; ok is false if the answer has come.
+func (s *Session) awaitLate(id jsonrpc.ID, p *pending, late func(json.RawMessage, error)) (ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.calls[id] != p {
+		go func() { // ends when late does: the answer is there, or about to be
+			a := <-p.answer
+			s.panicked("OnLate", boundary.Run(func() error { late(a.result, a.err); return nil }))
+		}()
+		return false
+	}
+	p.late = late
+	s.lateCalls++
+	s.finished()
+	s.late = append(s.late, id)
+	if s.lateCalls > maxLate || len(s.late) > 2*maxLate {
+		s.late = slices.DeleteFunc(s.late, func(id jsonrpc.ID) bool { return s.calls[id] == nil })
+	}
+	if s.lateCalls > maxLate {
+		oldest := s.calls[s.late[0]]
+		delete(s.calls, s.late[0])
+		s.late = s.late[1:]
+		s.lateCalls--
+		s.takeLate(oldest.late, answer{err: ErrTimeout})
+	}
+	return true
 }
 
 // cancelPatience is how long a caller who has given up waits for its cancellation to go out.
 const cancelPatience = 100 * time.Millisecond
 
-// giveUp stops waiting for an answer because of cause, which it returns, and tells the peer.
+// giveUp stops waiting for an answer because of cause, which it returns, and tells the peer, unless the answer has come
+// at the same time: then nothing is left to cancel.
 func (s *Session) giveUp(ctx context.Context, call *Call, id jsonrpc.ID, p *pending, cause error) error {
+	var open bool
 	if late := call.opts.late; late != nil {
-		started := s.spawn(func() { // ends with the answer, which the end of the session is too
-			a := <-p.answer
-			late(a.result, a.err)
-		})
-		if !started {
-			go late(nil, s.closed()) // ends when late does, which is the caller's
-		}
-	} else if !s.unregister(id) {
-		return cause // the answer came at the same time: nothing is left to cancel
+		open = s.awaitLate(id, p, late)
+	} else {
+		open = s.unregister(id)
 	}
-	s.tellCancelled(ctx, call, id, cause)
+	if open {
+		s.tellCancelled(ctx, call, id, cause)
+	}
 	return cause
 }
 
-// tellCancelled tells the peer that nobody waits for the answer to a request any more because of cause.
+// tellCancelled tells the peer that the answer to a request is not waited for any more because of cause.
 func (s *Session) tellCancelled(ctx context.Context, call *Call, id jsonrpc.ID, cause error) {
 	if call.Method == "initialize" || call.AsTask() {
 		return
@@ -353,7 +414,7 @@ func (s *Session) tellCancelled(ctx context.Context, call *Call, id jsonrpc.ID, 
 	told := make(chan struct{})
 	started := s.spawn(func() { // ends when the transport has taken it, or with the session
 		defer close(told)
-		reason := cause.Error()
+		reason := boundary.ErrorText(cause)
 		err := s.Notify(&requestContext{s.life, ctx, nil}, "notifications/cancelled",
 			&mcp.CancelledNotificationParams{RequestID: id, Reason: &reason})
 		if err != nil {

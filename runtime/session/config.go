@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
 // Config says how a session behaves. The zero value is useful; a nil *Config is the zero value.
@@ -29,28 +30,39 @@ type Config struct {
 	// otherwise. The default is [DefaultTimeout]; a negative value means no limit.
 	Timeout time.Duration
 
+	// InputTimeout is what Timeout is for others, for requests that a person or a model answers: elicitation/create
+	// and sampling/createMessage. The default is [DefaultInputTimeout]; a negative value means no limit.
+	InputTimeout time.Duration
+
 	// ProgressInterval is the least time between two progress notifications for one token. The default is
 	// [DefaultProgressInterval]; a negative value means no limit.
 	ProgressInterval time.Duration
 
-	// MaxRequests is how many requests of the peer are served at once. One more is answered with
-	// [CodeOverloaded] at once. The default is [DefaultMaxRequests].
+	// MaxRequests is how many requests of the peer are served at once, and how many answers may wait for the
+	// transport, as they do if the peer does not read. One more request is answered with [CodeOverloaded] at
+	// once. The default is [DefaultMaxRequests].
 	MaxRequests int
 
-	// MaxBytes is how many bytes the requests served at once may have together. One more is answered with
-	// [CodeOverloaded], unless it is the only one. The default is [DefaultMaxBytes].
+	// MaxBytes is how many bytes the messages of requests and their answers may have together, from when a request
+	// comes until the transport has its answer. One more request is answered with [CodeOverloaded], unless it is
+	// the only one. When answers of so many bytes wait for the transport, further ones are dropped, and
+	// CodeOverloaded is sent in their place. The default is [DefaultMaxBytes].
 	MaxBytes int
 
-	// MaxNotifications is how many notifications may wait for the Handler, which takes them one after another; they
-	// may have as many bytes as MaxBytes says. Further ones are dropped, and logged as such. The default is
-	// [DefaultMaxNotifications].
+	// MaxNotifications is how many notifications may wait for the Handler, which takes them one after another; their
+	// messages may have as many bytes as MaxBytes says. Further ones are dropped, and logged as such. The default
+	// is [DefaultMaxNotifications].
 	MaxNotifications int
+
+	// MaxInitialize is how many bytes the params of initialize may have, which a server's session holds until it
+	// ends. Longer ones are refused with [jsonrpc.CodeInvalidParams]. The default is [DefaultMaxInitialize].
+	MaxInitialize int
 
 	// KeepAlive is how often the peer is pinged. A ping that is not answered within KeepAlive ends the session
 	// with [ErrUnresponsive]. Zero means never.
 	KeepAlive time.Duration
 
-	// Grace is how long handlers may go on when the peer has announced that it sends nothing any more, as when
+	// Grace is how long handlers of requests and notifications may go on when the peer has announced that it sends nothing any more, as when
 	// the standard input of a server ends. The default is [DefaultGrace]; a negative value means not at all.
 	Grace time.Duration
 
@@ -58,18 +70,21 @@ type Config struct {
 	// empty string is a principal like any other.
 	Principal string
 
-	// Logger gets what the protocol tells nobody: refused and unexpected messages, panics, reasons of
-	// cancellations. Nil discards it.
+	// Logger receives events that are not reported to the peer: refused and unexpected messages, panics with their
+	// stack, reasons of cancellations. Of refused messages it gets a few in each second, and the number of the
+	// others. If it is nil, warnings and errors go to [slog.Default], and the rest is discarded.
 	Logger *slog.Logger
 }
 
 // What holds where a [Config] does not say otherwise.
 const (
 	DefaultTimeout          = time.Minute
+	DefaultInputTimeout     = time.Hour
 	DefaultProgressInterval = 100 * time.Millisecond
 	DefaultMaxRequests      = 16384
 	DefaultMaxBytes         = 64 << 20
 	DefaultMaxNotifications = 1024
+	DefaultMaxInitialize    = 64 << 10
 	DefaultGrace            = 2 * time.Second
 )
 
@@ -90,6 +105,7 @@ func (c *Config) withDefaults() Config {
 		out.Revisions = slices.Clone(out.Revisions)
 	}
 	out.Timeout = orDefault(out.Timeout, DefaultTimeout)
+	out.InputTimeout = orDefault(out.InputTimeout, DefaultInputTimeout)
 	out.ProgressInterval = orDefault(out.ProgressInterval, DefaultProgressInterval)
 	out.Grace = orDefault(out.Grace, DefaultGrace)
 	if out.MaxRequests <= 0 {
@@ -101,10 +117,19 @@ func (c *Config) withDefaults() Config {
 	if out.MaxNotifications <= 0 {
 		out.MaxNotifications = DefaultMaxNotifications
 	}
-	if out.Logger == nil {
-		out.Logger = slog.New(slog.DiscardHandler)
+	if out.MaxInitialize <= 0 {
+		out.MaxInitialize = DefaultMaxInitialize
 	}
+	out.Logger = boundary.Logger(out.Logger)
 	return out
+}
+
+// timeout returns how long a request may take, 0 for no limit.
+func (c *Config) timeout(method string) time.Duration {
+	if method == "elicitation/create" || method == "sampling/createMessage" {
+		return c.InputTimeout
+	}
+	return c.Timeout
 }
 
 // orDefault is d, or def if d is 0, or 0 if d is negative.

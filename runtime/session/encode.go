@@ -1,10 +1,13 @@
 package session
 
 import (
+	"bytes"
 	"errors"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
 var errResult = errors.New("the result is not an object")
@@ -13,7 +16,7 @@ var errResult = errors.New("the result is not an object")
 // if it is nil. ok says that it is a result.
 func encodeAnswer(id jsonrpc.ID, result codec.Encoder, err error) (text []byte, ok bool, encodeErr error) {
 	if err == nil {
-		text, encodeErr = codec.Marshal(encoderFunc(func(w *codec.Writer) {
+		text, encodeErr = boundary.Marshal(encoderFunc(func(w *codec.Writer) {
 			start := w.Begin()
 			w.Key(`,"jsonrpc":`)
 			w.Lit(`"2.0"`)
@@ -29,26 +32,22 @@ func encodeAnswer(id jsonrpc.ID, result codec.Encoder, err error) (text []byte, 
 		}))
 		return text, encodeErr == nil, encodeErr
 	}
-	message := jsonrpc.NewErrorResponse(id, wireError(err))
+	message := jsonrpc.NewErrorResponse(id, boundary.WireError(err))
 	text, encodeErr = codec.Marshal(&message)
-	if encodeErr != nil { // a text that is not UTF-8, or data that is no JSON
-		message.Error = &jsonrpc.Error{Code: message.Error.Code, Message: "error that cannot be written"}
+	if encodeErr != nil { // data that is no JSON
+		message.Error = &jsonrpc.Error{Code: message.Error.Code, Message: message.Error.Message}
 		text, encodeErr = codec.Marshal(&message)
 	}
 	return text, false, encodeErr
 }
 
-// wireError is err as it goes to the peer.
-func wireError(err error) *jsonrpc.Error {
-	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e != nil {
-		return e
+// refusal answers a message that the transport has refused, with the id of the request if that could be read.
+func refusal(err *transport.MessageError) []byte {
+	cause := &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: "parse error: " + boundary.ErrorText(err)}
+	if !err.ID.IsZero() {
+		cause = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "invalid request: " + boundary.ErrorText(err.Err)}
 	}
-	return &jsonrpc.Error{Code: jsonrpc.CodeOf(err), Message: err.Error()}
-}
-
-// parseError answers text that is no message at all.
-func parseError(err error) []byte {
-	text, _, _ := encodeAnswer(jsonrpc.ID{}, nil, &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: "parse error: " + err.Error()})
+	text, _, _ := encodeAnswer(err.ID, nil, cause)
 	return text
 }
 
@@ -58,7 +57,7 @@ func encodeCall(id jsonrpc.ID, method string, params codec.Encoder, meta []metaM
 		var raw []byte
 		if params != nil {
 			var err error
-			if raw, err = codec.Marshal(params); err != nil {
+			if raw, err = boundary.Marshal(params); err != nil {
 				return nil, err
 			}
 		}
@@ -68,7 +67,7 @@ func encodeCall(id jsonrpc.ID, method string, params codec.Encoder, meta []metaM
 		}
 		params = Raw(raw)
 	}
-	return codec.Marshal(encoderFunc(func(w *codec.Writer) {
+	return boundary.Marshal(encoderFunc(func(w *codec.Writer) {
 		start := w.Begin()
 		w.Key(`,"jsonrpc":`)
 		w.Lit(`"2.0"`)
@@ -86,11 +85,37 @@ func encodeCall(id jsonrpc.ID, method string, params codec.Encoder, meta []metaM
 	}))
 }
 
-// writeObject writes v as the member name, and fails with fault if it is no object.
+// writeObject writes v as the member name, and fails with fault if it is no object, or if a key in its _meta must not be
+// sent. Raw text may be that of others, and is not looked into.
 func writeObject(w *codec.Writer, name string, v codec.Encoder, fault error) {
 	at := len(w.Bytes())
 	v.EncodeJSON(w)
-	if b := w.Bytes(); len(b) <= at || b[at] != '{' {
+	b := w.Bytes()
+	if len(b) <= at || b[at] != '{' {
 		w.Fail(name, fault)
+		return
 	}
+	if _, raw := v.(Raw); raw || !bytes.HasPrefix(b[at:], metaFirst) {
+		return
+	}
+	if err := checkMetaKeys(b[at+len(metaFirst):]); err != nil {
+		w.Fail(name, err)
+	}
+}
+
+// metaFirst is how values that have a _meta begin, as the fields of generated types are sorted.
+var metaFirst = []byte(`{"_meta":`)
+
+// checkMetaKeys checks the keys of the object that text begins with.
+func checkMetaKeys(text []byte) error {
+	r := borrow(text)
+	defer r.Release()
+	r.Object()
+	for key, more := r.NextKey(); more; key, more = r.NextKey() {
+		if metaKeyFault(string(key)) != "" {
+			return CheckMetaKey(string(key))
+		}
+		r.Skip()
+	}
+	return nil
 }

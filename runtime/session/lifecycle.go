@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -61,6 +62,7 @@ func (s *Session) introduce(ctx context.Context) error {
 	}
 	s.revision = rev
 	s.phase = phaseReady
+	s.takeNotices()
 	s.mu.Unlock()
 	if err := s.Notify(ctx, "notifications/initialized", nil); err != nil {
 		return err
@@ -69,11 +71,29 @@ func (s *Session) introduce(ctx context.Context) error {
 	return nil
 }
 
+// confirmAgain sends initialized once more, after a while that grows, as the transport has lost it. The server may take
+// it twice; without it, it may send nothing.
+func (s *Session) confirmAgain() {
+	s.mu.Lock()
+	wait := min(100*time.Millisecond<<min(s.confirming, 10), 30*time.Second)
+	s.confirming++
+	s.mu.Unlock()
+	s.spawn(func() { // ends soon, or with the session
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			s.Notify(s.life, "notifications/initialized", nil) // if it is lost, the connection says so again
+		case <-s.life.Done():
+		}
+	})
+}
+
 // renewed takes how the server introduces itself in an opening after the first one, in which the revision is the same.
 func (s *Session) renewed(initializeResult []byte) {
 	var result mcp.InitializeResult
 	if err := codec.Unmarshal(initializeResult, &result); err != nil {
-		s.cfg.Logger.Warn("result of a later initialize ignored", "error", err)
+		s.warn("result of a later initialize ignored", "error", err)
 		return
 	}
 	s.mu.Lock()
@@ -174,6 +194,7 @@ func (s *Session) open(ok bool) {
 	switch {
 	case !ok:
 		s.phase = phaseNew
+		s.notices, s.noticeBytes = nil, 0
 	case s.confirmed:
 		s.phase = phaseReady
 		close(s.ready)
@@ -183,6 +204,7 @@ func (s *Session) open(ok bool) {
 	s.confirmed = false
 	close(s.opened)
 	s.opened = nil
+	s.takeNotices()
 }
 
 // initialized notes that the client is ready, which some say before they have the answer to initialize.

@@ -41,6 +41,37 @@ func LogSent(log *slog.Logger, level slog.Level) SendMiddleware {
 	}
 }
 
+// quota limits what a peer can make a session log: a few events in each second.
+type quota struct {
+	begun   time.Time // the second
+	used    int
+	skipped int // in earlier seconds, too
+}
+
+// maxWarnings is how many events a second has.
+const maxWarnings = 10
+
+// warn logs what a message of the peer has caused, unless it has caused much of that in this second.
+func (s *Session) warn(event string, attrs ...any) {
+	s.mu.Lock()
+	q := &s.warnings
+	if now := time.Now(); now.Sub(q.begun) >= time.Second {
+		q.begun, q.used = now, 0
+	}
+	if q.used++; q.used > maxWarnings {
+		q.skipped++
+		s.mu.Unlock()
+		return
+	}
+	skipped := q.skipped
+	q.skipped = 0
+	s.mu.Unlock()
+	if skipped > 0 {
+		attrs = append(attrs, "not logged before", skipped)
+	}
+	s.cfg.Logger.Warn(event, attrs...)
+}
+
 func record(ctx context.Context, log *slog.Logger, level slog.Level, what, method, id string, start time.Time, err error) {
 	attrs := []slog.Attr{slog.String("method", method), slog.Duration("took", time.Since(start))}
 	if id != "" {

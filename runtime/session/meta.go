@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
 // Raw is a raw JSON value as a [codec.Encoder]: a result or params that were kept as text go out byte for byte as
@@ -14,7 +15,8 @@ type Raw json.RawMessage
 func (r Raw) EncodeJSON(w *codec.Writer) { w.Raw(json.RawMessage(r)) }
 
 // AddMeta returns the JSON object with a member added to its _meta, in the place of one that has that name. The
-// rest stays as it is, and so does the given text. It fails if that is no valid object, or its _meta is none.
+// rest stays as it is, and so does the given text. It fails if that is no valid object, if its _meta is none, or with
+// what [CheckMetaKey] says of the name.
 func AddMeta(object json.RawMessage, name string, value codec.Encoder) (json.RawMessage, error) {
 	return addMeta(object, []metaMember{{name, value}})
 }
@@ -28,11 +30,16 @@ func addMeta(object json.RawMessage, add []metaMember) (json.RawMessage, error) 
 	if len(object) == 0 {
 		object = json.RawMessage(`{}`)
 	}
-	if err := codec.Valid(object); err != nil {
+	for _, m := range add {
+		if err := CheckMetaKey(m.name); err != nil {
+			return nil, err
+		}
+	}
+	if err := codec.Valid(object, codec.AllowSize(object)...); err != nil {
 		return nil, err
 	}
-	return codec.Marshal(encoderFunc(func(w *codec.Writer) {
-		r := codec.Borrow(object, codec.NoCopy())
+	return boundary.Marshal(encoderFunc(func(w *codec.Writer) {
+		r := borrow(object)
 		start, found := w.Begin(), false
 		for r.Object(); r.More(); {
 			name := r.Key()
@@ -85,12 +92,20 @@ func replaced(add []metaMember, name string) bool {
 	return false
 }
 
+// borrow returns a Reader for a part of a message, whose length was limited where it came from.
+func borrow(text []byte) *codec.Reader {
+	if len(text) > codec.DefaultMaxSize {
+		return codec.Borrow(text, codec.NoCopy(), codec.MaxSize(len(text)))
+	}
+	return codec.Borrow(text, codec.NoCopy())
+}
+
 // member returns a member of an object; ok is false if there is none, or the text is no object.
 func member(object json.RawMessage, name string) (value json.RawMessage, ok bool) {
 	if len(object) == 0 {
 		return nil, false
 	}
-	r := codec.Borrow(object, codec.NoCopy())
+	r := borrow(object)
 	defer r.Release()
 	if r.Kind() != codec.KindObject {
 		return nil, false

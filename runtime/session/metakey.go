@@ -9,21 +9,29 @@ import (
 // a prefix, which may be left out, and a name proper: "com.example/trace" (MCP base protocol,
 // "_meta").
 func CheckMetaKey(key string) error {
+	if fault := metaKeyFault(key); fault != "" {
+		return fmt.Errorf("session: _meta key %q: %s", key, fault)
+	}
+	return nil
+}
+
+// metaKeyFault tells what is wrong with a key, or returns "".
+func metaKeyFault(key string) string {
 	prefix, name, prefixed := strings.Cut(key, "/")
 	if !prefixed {
 		prefix, name = "", key
 	}
-	if prefixed {
-		for label := range strings.SplitSeq(prefix, ".") {
-			if !madeOf(label, "-") || !isLetter(label[0]) || !isAlphanumeric(label[len(label)-1]) {
-				return fmt.Errorf("session: _meta key %q: the prefix is not made of labels such as com.example", key)
-			}
+	for more := prefixed; more; {
+		var label string
+		label, prefix, more = strings.Cut(prefix, ".")
+		if !madeOf(label, "-") || !isLetter(label[0]) || !isAlphanumeric(label[len(label)-1]) {
+			return "the prefix is not made of labels such as com.example"
 		}
 	}
 	if name != "" && (!madeOf(name, "-_.") || !isAlphanumeric(name[0]) || !isAlphanumeric(name[len(name)-1])) {
-		return fmt.Errorf("session: _meta key %q: the name does not begin and end with a letter or digit", key)
+		return "the name does not begin and end with a letter or digit"
 	}
-	return nil
+	return ""
 }
 
 // ReservedMetaKey reports whether a name for a member of _meta belongs to the protocol, and is not

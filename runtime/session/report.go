@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strings"
 	"sync"
 	"time"
 
@@ -74,6 +75,10 @@ func (r *Reporter) Report(p Progress) error {
 	if r.token.IsZero() {
 		r.mu.Unlock()
 		return nil
+	}
+	p.Message = strings.ToValidUTF8(p.Message, "\uFFFD")
+	if p.Total != nil && (math.IsNaN(*p.Total) || math.IsInf(*p.Total, 0)) {
+		p.Total = nil
 	}
 	r.held = &p
 	wait := r.s.cfg.ProgressInterval - time.Since(r.sent)

@@ -63,10 +63,11 @@ func (r *Request) Meta() (*mcp.RequestMetaObject, error) {
 	return &r.meta.RequestMetaObject, nil
 }
 
-// ProgressToken returns the token under which the peer wants progress, or the zero token.
+// ProgressToken returns the token under which the peer wants progress, or the zero token. A token of more than 1024
+// bytes counts as none.
 func (r *Request) ProgressToken() mcp.ProgressToken {
 	meta, err := r.Meta()
-	if err != nil {
+	if err != nil || longer(meta.ProgressToken, maxID) {
 		return mcp.ProgressToken{}
 	}
 	return meta.ProgressToken

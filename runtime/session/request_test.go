@@ -31,8 +31,13 @@ func TestThePrincipalIsThatOfTheMessageOrElseOfTheSession(t *testing.T) {
 				return nil, nil
 			}})
 			defer s.Close()
-			if err := x.Write(t.Context(), transport.Message{Text: []byte(`{"jsonrpc":"2.0","method":"x"}`)}); err != nil {
-				t.Error(err)
+			for _, text := range []string{
+				`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`,
+				`{"jsonrpc":"2.0","method":"x"}`,
+			} {
+				if err := x.Write(t.Context(), transport.Message{Text: []byte(text)}); err != nil {
+					t.Error(err)
+				}
 			}
 			synctest.Wait()
 			if got != c.want {

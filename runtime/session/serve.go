@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync/atomic"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazy"
 	"github.com/mcpwire/mcpwire/runtime/internal/stack"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -30,9 +30,17 @@ type serving struct {
 	opened   <-chan struct{} // if it came while initialize was being answered: closed when that was
 }
 
+// What is taken of a message. Longer ids and names of methods are refused before anything is done with them, and a
+// longer progress token counts as none: they would be held, and repeated in answers.
+const (
+	maxID     = 1 << 10
+	maxMethod = 1 << 10
+	maxReason = 1 << 10 // of what the peer says about a cancellation; the rest is cut off
+)
+
 // receive takes one message, or a batch. It must not wait for a handler.
 func (s *Session) receive(m transport.Message) {
-	message, err := jsonrpc.Parse(m.Text, codec.NoCopy()) // the text is ours, and stays as it is
+	message, err := parse(m.Text)
 	if errors.Is(err, jsonrpc.ErrBatch) && s.Revision() == mcp.Revision20250326 {
 		s.receiveBatch(m)
 		return
@@ -40,8 +48,20 @@ func (s *Session) receive(m transport.Message) {
 	s.take(message, err, m, nil)
 }
 
+// parse reads a message whose length the transport has limited. The text is ours, and stays as it is.
+func parse(text []byte) (jsonrpc.Message, error) {
+	if len(text) > codec.DefaultMaxSize {
+		return jsonrpc.Parse(text, codec.NoCopy(), codec.MaxSize(len(text)))
+	}
+	return jsonrpc.Parse(text, codec.NoCopy())
+}
+
 // take takes one message, or the fault that it has. What it answers goes into b unless that is nil.
 func (s *Session) take(message jsonrpc.Message, err error, m transport.Message, b *batch) {
+	if longer(message.ID, maxID) {
+		message.ID = jsonrpc.ID{}
+		err = fmt.Errorf("%w: longer than %d bytes", jsonrpc.ErrID, maxID)
+	}
 	if err != nil {
 		s.refuse(message, err, b)
 		return
@@ -58,18 +78,28 @@ func (s *Session) take(message jsonrpc.Message, err error, m transport.Message, 
 	}
 }
 
+// longer reports whether the text of an id or a token has more than max bytes.
+func longer(id codec.Scalar, max int) bool {
+	text, ok := id.Text()
+	if !ok && !id.IsZero() {
+		text = id.String()
+	}
+	return len(text) > max
+}
+
 // refuse answers a message that is none, if it may be answered.
 func (s *Session) refuse(message jsonrpc.Message, err error, b *batch) {
+	cause := boundary.Text(boundary.ErrorText(err), 1<<10) // it may quote the message
 	switch message.Kind {
 	case jsonrpc.KindResponse, jsonrpc.KindErrorResponse:
 		s.answered(message.ID, answer{err: fmt.Errorf("session: the answer is no valid message: %w", err)})
 		return
 	case jsonrpc.KindNotification:
-		s.cfg.Logger.Warn("notification refused", "method", message.Method, "error", err)
+		s.warn("notification refused", "method", boundary.Text(message.Method, maxMethod), "error", cause)
 		return
 	}
-	s.cfg.Logger.Warn("message refused", "error", err)
-	s.answer(message.ID, &jsonrpc.Error{Code: jsonrpc.CodeOf(err), Message: err.Error()}, b)
+	s.warn("message refused", "error", cause)
+	s.answer(message.ID, &jsonrpc.Error{Code: jsonrpc.CodeOf(err), Message: cause}, b)
 }
 
 // answer answers what no handler gets to see: with an empty result or an error.
@@ -85,8 +115,11 @@ func (s *Session) answer(id jsonrpc.ID, err error, b *batch) {
 	s.reply(transport.Message{Text: text, For: id, Answer: !id.IsZero()})
 }
 
-// maxReplies is how many answers of the read loop may wait for the transport.
-const maxReplies = 16384
+// How many answers of the read loop, and bytes of them, may wait for the transport.
+const (
+	maxReplies    = 16384
+	maxReplyBytes = 4 << 20
+)
 
 // reply sends an answer without waiting for the transport. Two peers that both have too much to do would else wait
 // for each other to read. It waits only if very many answers are waiting already, as with a peer that does not read
@@ -94,13 +127,14 @@ const maxReplies = 16384
 func (s *Session) reply(m transport.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for len(s.replies) >= maxReplies && !s.stopped {
+	for len(s.replies) > 0 && (len(s.replies) >= maxReplies || s.replyBytes+len(m.Text) > maxReplyBytes) && !s.stopped {
 		s.replyRoom.Wait()
 	}
 	if s.stopped {
 		return
 	}
 	s.replies = append(s.replies, m)
+	s.replyBytes += len(m.Text)
 	if !s.replying {
 		s.replying = true
 		s.busy++
@@ -116,7 +150,6 @@ func (s *Session) sendReplies() {
 		s.mu.Lock()
 		batch := s.replies
 		s.replies = nil
-		s.replyRoom.Broadcast()
 		if len(batch) == 0 || s.stopped {
 			s.replying = false
 			s.finished()
@@ -126,6 +159,10 @@ func (s *Session) sendReplies() {
 		s.mu.Unlock()
 		for _, m := range batch {
 			s.write(m)
+			s.mu.Lock()
+			s.replyBytes -= len(m.Text)
+			s.replyRoom.Broadcast()
+			s.mu.Unlock()
 		}
 	}
 }
@@ -134,6 +171,10 @@ func (s *Session) sendReplies() {
 func (s *Session) request(message jsonrpc.Message, m transport.Message, b *batch) {
 	if message.Method == "ping" {
 		s.answer(message.ID, nil, b) // at once, whatever else is going on
+		return
+	}
+	if len(message.Method) > maxMethod {
+		s.answer(message.ID, jsonrpc.MethodNotFound(boundary.Text(message.Method, 100)), b)
 		return
 	}
 	in := &struct {
@@ -178,9 +219,13 @@ func (s *Session) admit(st *serving) error {
 	case s.draining, s.stopped:
 		return &jsonrpc.Error{Code: CodeClosing, Message: "session is shutting down"}
 	case len(s.serving) >= s.cfg.MaxRequests:
-		return &jsonrpc.Error{Code: CodeOverloaded, Message: fmt.Sprintf("overloaded: %d requests are being served", len(s.serving))}
-	case s.bytes > 0 && s.bytes+st.size > s.cfg.MaxBytes:
-		return &jsonrpc.Error{Code: CodeOverloaded, Message: fmt.Sprintf("overloaded: requests of %d bytes are being served", s.bytes)}
+		return overloaded("%d requests are being served", len(s.serving))
+	case s.answers >= s.cfg.MaxRequests:
+		return overloaded("%d answers wait to be read", s.answers)
+	case s.bytes+s.answerBytes > 0 && s.bytes+s.answerBytes+st.size > s.cfg.MaxBytes:
+		return overloaded("requests of %d bytes are being served, and answers of %d bytes wait to be read", s.bytes, s.answerBytes)
+	case req.Method == "initialize" && len(req.Params) > s.cfg.MaxInitialize:
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("invalid params: longer than %d bytes", s.cfg.MaxInitialize)}
 	}
 	if _, taken := s.serving[req.ID]; taken {
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "a request with this id is being served"}
@@ -192,6 +237,10 @@ func (s *Session) admit(st *serving) error {
 	s.bytes += st.size
 	s.busy++
 	return nil
+}
+
+func overloaded(format string, args ...any) error {
+	return &jsonrpc.Error{Code: CodeOverloaded, Message: "overloaded: " + fmt.Sprintf(format, args...)}
 }
 
 // served reports why a request is not served: the session is not open, or the method is not part of it. It is called
@@ -211,11 +260,12 @@ func (st *serving) serve() {
 	defer st.s.work.Done()
 	stack.Grow()
 	var result codec.Encoder
-	err := st.wait()
-	if err == nil {
+	err := boundary.ErrGoexit // unless the handler returns
+	defer func() { st.finish(result, err) }()
+	if err = st.wait(); err == nil {
+		err = boundary.ErrGoexit
 		result, err = st.s.run(st.ctx, st.req)
 	}
-	st.finish(result, err)
 }
 
 // wait waits until the session is open, where that is not so yet, and decides then whether the request is served.
@@ -235,39 +285,51 @@ func (st *serving) wait() error {
 
 // run calls the handler. If that panics, the request alone fails.
 func (s *Session) run(ctx context.Context, req *Request) (result codec.Encoder, err error) {
-	returned := false
-	defer func() {
-		if returned {
-			return
-		}
-		p := recover() // nil if the handler has called runtime.Goexit
-		s.cfg.Logger.Error("handler panicked", "method", req.Method, "panic", p, "stack", string(debug.Stack()))
-		result, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: the handler panicked"}
-	}()
-	result, err = s.handler(ctx, req)
-	returned = true
-	return result, err
+	defer boundary.Catch(&err)
+	return s.handler(ctx, req)
 }
 
-// finish answers the request, unless it was cancelled.
+// finish answers the request, unless it was cancelled. Until the answer was handed over, the request and the answer
+// count.
 func (st *serving) finish(result codec.Encoder, err error) {
 	s := st.s
-	st.reporter.Load().Finish() // sends nothing if the request was cancelled
 	text, ok := st.encode(result, err)
 
 	s.mu.Lock()
 	silent := st.over
-	st.over = true
+	st.over = true // there is no progress any more, but for what the reporter holds
+	if reporter := st.reporter.Load(); reporter != nil && !silent {
+		s.mu.Unlock()
+		reporter.Finish()
+		s.mu.Lock()
+	}
 	delete(s.serving, st.req.ID)
-	s.bytes -= st.size
 	opening := st.req.Method == "initialize" && s.phase == phaseOpening
+	waiting := s.answerBytes
+	if waiting >= s.cfg.MaxBytes && !silent {
+		text, ok = nil, false
+	}
+	if !silent {
+		s.answers++
+		s.answerBytes += len(text)
+	}
 	s.mu.Unlock()
 	st.until.Cancel(nil)
 
 	if !silent {
+		counted := len(text)
+		if text == nil {
+			s.warn("answer dropped: the peer does not read", "method", st.req.Method, "waiting", waiting)
+			text, _, _ = encodeAnswer(st.req.ID, nil, overloaded("the answer was dropped, as answers of %d bytes wait to be read", waiting))
+		}
 		st.deliver(s.life, text)
+		s.mu.Lock()
+		s.answers--
+		s.answerBytes -= counted
+	} else {
+		s.mu.Lock()
 	}
-	s.mu.Lock()
+	s.bytes -= st.size
 	if opening {
 		s.open(ok)
 	}
@@ -277,9 +339,12 @@ func (st *serving) finish(result codec.Encoder, err error) {
 
 // encode returns the text of the answer; ok says that it is a result.
 func (st *serving) encode(result codec.Encoder, err error) (text []byte, ok bool) {
+	boundary.Report(st.s.cfg.Logger, "handler panicked", err, "method", st.req.Method)
 	text, ok, encodeErr := encodeAnswer(st.req.ID, result, err)
 	if encodeErr != nil {
-		st.s.cfg.Logger.Error("result cannot be written", "method", st.req.Method, "error", encodeErr)
+		if !boundary.Report(st.s.cfg.Logger, "result panicked", encodeErr, "method", st.req.Method) {
+			st.s.cfg.Logger.Error("result cannot be written", "method", st.req.Method, "error", encodeErr)
+		}
 		text, ok, _ = encodeAnswer(st.req.ID, nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: the result cannot be written"})
 	}
 	return text, ok
@@ -328,6 +393,7 @@ func (s *Session) cancelled(id jsonrpc.ID, reason string) {
 	reporter := st.reporter.Load()
 	s.mu.Unlock()
 	reporter.silence()
+	reason = boundary.Text(reason, maxReason)
 	s.cfg.Logger.Info("request cancelled by the peer", "method", st.req.Method, "id", id.String(), "reason", reason)
 	cause := ErrCancelled
 	if reason != "" {
@@ -340,8 +406,8 @@ func (s *Session) cancelled(id jsonrpc.ID, reason string) {
 	if !ok || !s.spawn(func() { // ends when the connection has noted it
 		// What the handler still has to say comes behind that, and takes another way: who has cancelled a request
 		// may not look there any more.
-		conn.Release(id)
-		st.until.Cancel(cause)
+		defer st.until.Cancel(cause)
+		s.panicked("transport", boundary.Run(func() error { conn.Release(id); return nil }))
 	}) {
 		st.until.Cancel(cause)
 	}
@@ -356,7 +422,7 @@ func (s *Session) notification(message jsonrpc.Message, m transport.Message) {
 	case "notifications/cancelled":
 		var p mcp.CancelledNotificationParams
 		if err := codec.Unmarshal(message.Params, &p); err != nil {
-			s.cfg.Logger.Warn("notification refused", "method", message.Method, "error", err)
+			s.warn("notification refused", "method", message.Method, "error", err)
 			return
 		}
 		reason := ""
@@ -368,48 +434,79 @@ func (s *Session) notification(message jsonrpc.Message, m transport.Message) {
 		s.initialized()
 	}
 	req := &Request{Method: message.Method, Params: message.Params, Session: s, values: m.Context}
-	if n, ok := s.enqueue(req); !ok {
-		s.cfg.Logger.Warn("notification dropped: too many wait for the handler", "method", message.Method, "waiting", n)
+	if refused := s.enqueue(notice{req, len(m.Text)}); refused != "" {
+		s.warn("notification dropped: "+refused, "method", boundary.Text(message.Method, 100))
 	}
 }
 
-// enqueue lets a notification wait for the handler; ok is false if n others do, which are too many.
-func (s *Session) enqueue(req *Request) (n int, ok bool) {
+// notice is a notification that waits for the handler.
+type notice struct {
+	req  *Request
+	size int // of the message, all of which it holds
+}
+
+// enqueue lets a notification wait for the handler, unless it says why not.
+func (s *Session) enqueue(n notice) (refused string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopped || s.cfg.Handler == nil && len(s.cfg.Receiving) == 0 {
-		return 0, true
+	switch waiting := len(s.notices); {
+	case s.stopped || s.cfg.Handler == nil && len(s.cfg.Receiving) == 0:
+		return ""
+	case s.phase == phaseNew && s.role == RoleServer:
+		return "session is not initialized"
+	case len(n.req.Method) > maxMethod:
+		return "the name of the method is too long"
+	case waiting >= s.cfg.MaxNotifications || waiting > 0 && s.noticeBytes+n.size > s.cfg.MaxBytes:
+		return "too many wait for the handler"
 	}
-	if n = len(s.notices); n >= s.cfg.MaxNotifications || n > 0 && s.noticeBytes+len(req.Params) > s.cfg.MaxBytes {
-		return n, false
+	s.notices = append(s.notices, n)
+	s.noticeBytes += n.size
+	s.takeNotices()
+	return ""
+}
+
+// takeNotices has the notifications that wait handed to the handler, once the session is open. It is called with mu held.
+func (s *Session) takeNotices() {
+	if s.noticing || len(s.notices) == 0 || s.phase == phaseNew || s.phase == phaseOpening || s.stopped {
+		return
 	}
-	s.notices = append(s.notices, req)
-	s.noticeBytes += len(req.Params)
-	if !s.noticing {
-		s.noticing = true
-		s.work.Add(1)
-		go s.notify() // ends when none is left
-	}
-	return n, true
+	s.noticing = true
+	s.busy++
+	s.work.Add(1)
+	go s.notify() // ends when none is left
 }
 
 // notify hands the notifications that wait to the handler, one after another.
 func (s *Session) notify() {
 	defer s.work.Done()
+	over := false
+	defer func() {
+		if !over { // the handler has called runtime.Goexit
+			s.work.Add(1)
+			go s.notify()
+		}
+	}()
 	for {
 		s.mu.Lock()
 		if len(s.notices) == 0 || s.stopped {
 			s.notices, s.noticing, s.noticeBytes = nil, false, 0
+			s.finished()
 			s.mu.Unlock()
+			over = true
 			return
 		}
-		req := s.notices[0]
+		n := s.notices[0]
+		s.notices[0] = notice{}
 		s.notices = s.notices[1:]
-		s.noticeBytes -= len(req.Params)
+		s.noticeBytes -= n.size
 		s.mu.Unlock()
+		req := n.req
 		_, err := s.run(&requestContext{s.life, req.values, req}, req)
-		if err != nil && jsonrpc.CodeOf(err) != jsonrpc.CodeMethodNotFound {
-			s.cfg.Logger.Warn("notification not taken", "method", req.Method, "error", err)
+		if err == nil || boundary.Report(s.cfg.Logger, "handler panicked", err, "method", req.Method) {
+			continue
+		}
+		if s.life.Err() == nil && boundary.WireError(err).Code != jsonrpc.CodeMethodNotFound {
+			s.warn("notification not taken", "method", req.Method, "error", boundary.ErrorText(err))
 		}
 	}
 }

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -9,9 +10,11 @@ import (
 	"slices"
 	"sync"
 	"time"
+	"weak"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
@@ -67,18 +70,25 @@ type Session struct {
 	server      *mcp.InitializeResult
 	lastID      int64
 	calls       map[jsonrpc.ID]*pending
+	lateCalls   int          // of calls: those that have returned; see OnLate
+	late        []jsonrpc.ID // of these, the oldest first, and of some that were answered
 	serving     map[jsonrpc.ID]*serving
-	bytes       int           // of the requests being served
-	busy        int           // requests being served or answered, and calls waiting
-	quiet       chan struct{} // closed when busy is 0; nil if nobody waits for that
-	trackers    map[mcp.ProgressToken]*Tracker
-	ofTasks     []*Tracker          // which have no token
-	replies     []transport.Message // answers of the read loop itself that wait for the transport
-	replying    bool                // a goroutine hands them over
-	replyRoom   sync.Cond           // there is room for replies, or the session is over
-	notices     []*Request          // that wait for the handler
-	noticeBytes int                 // of their params
-	noticing    bool                // a goroutine hands them over
+	bytes       int           // of requests that are served, or whose answers wait for the transport
+	answers     int           // answers that wait for the transport
+	answerBytes int           // of these, and of those in batches
+	busy        int           // requests and notifications being served or answered, and calls waiting
+	quiet       chan struct{} // closed when busy is 0; nil unless something waits for that
+	trackers    map[mcp.ProgressToken]tracked
+	ofTasks     map[string][]weak.Pointer[Tracker] // by task, for those without a token
+	replies     []transport.Message                // answers of the read loop itself that wait for the transport
+	replyBytes  int                                // of these, and of one that is being handed over
+	replying    bool                               // a goroutine hands them over
+	replyRoom   sync.Cond                          // there is room for replies, or the session is over
+	notices     []notice                           // notifications that wait for the handler
+	noticeBytes int                                // of their messages
+	noticing    bool                               // a goroutine hands them over
+	confirming  int                                // how often initialized was lost
+	warnings    quota
 }
 
 // phase is how far the opening handshake is.
@@ -100,7 +110,8 @@ func newSession(conn transport.Conn, role Role, cfg *Config) *Session {
 		ready:    make(chan struct{}),
 		calls:    map[jsonrpc.ID]*pending{},
 		serving:  map[jsonrpc.ID]*serving{},
-		trackers: map[mcp.ProgressToken]*Tracker{},
+		trackers: map[mcp.ProgressToken]tracked{},
+		ofTasks:  map[string][]weak.Pointer[Tracker]{},
 	}
 	s.replyRoom.L = &s.mu
 	s.life, s.end = context.WithCancelCause(context.Background())
@@ -111,6 +122,12 @@ func newSession(conn transport.Conn, role Role, cfg *Config) *Session {
 	s.sender = s.send
 	for i := len(s.cfg.Sending) - 1; i >= 0; i-- {
 		s.sender = s.cfg.Sending[i](s.sender)
+	}
+	if sender := s.sender; len(s.cfg.Sending) > 0 {
+		s.sender = func(ctx context.Context, call *Call) (result json.RawMessage, err error) {
+			defer boundary.Catch(&err)
+			return sender(ctx, call)
+		}
 	}
 	return s
 }
@@ -180,7 +197,7 @@ func (s *Session) AfterDone(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
-		go f() // ends when f does, which is the caller's
+		go s.callAfter(f) // ends when f does, which is the caller's
 		return
 	}
 	s.after = append(s.after, f)
@@ -210,19 +227,31 @@ func (s *Session) Close() error {
 func (s *Session) Stop() { s.stop(ErrClosed) }
 
 // Shutdown ends the session in order. It refuses further requests with [CodeClosing], waits until those being
-// served are answered and those that were sent have an answer, and then closes. When ctx ends first, what is
-// still being served is answered with CodeClosing; the error is then the cause of ctx.
+// served are answered, the notifications that have come are handled, and those requests that were sent have an answer,
+// and then closes. When ctx ends first, what is still being served is answered with CodeClosing, and Shutdown returns
+// the cause of ctx. Then it does not wait for handlers that ignore the end of their context; Wait does.
 func (s *Session) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.draining = true
 	s.mu.Unlock()
-	if !s.rest(ctx) {
-		s.abandon()
-		s.Close()
-		return context.Cause(ctx)
+	if s.rest(ctx) {
+		return s.Close()
 	}
-	return s.Close()
+	go func() { // ends when the peer has taken the answers, or soon
+		s.abandon()
+		s.stop(ErrClosed)
+	}()
+	timer := time.NewTimer(lastPatience)
+	defer timer.Stop()
+	select {
+	case <-s.done:
+	case <-timer.C:
+	}
+	return context.Cause(ctx)
 }
+
+// lastPatience is how long Shutdown lets the connection take the last answers once its context has ended.
+const lastPatience = 100 * time.Millisecond
 
 // abandon answers what is being served with CodeClosing, as far as the peer takes the answers at once.
 func (s *Session) abandon() {
@@ -258,22 +287,20 @@ func (s *Session) stop(cause error) {
 	s.replyRoom.Broadcast()
 	s.end(cause)
 	calls := s.takeCalls()
-	trackers := append(slices.Collect(maps.Values(s.trackers)), s.ofTasks...)
-	s.trackers, s.ofTasks = nil, nil
+	trackers := s.takeTrackers()
 	open := slices.Collect(maps.Values(s.serving)) // there will be no more
+	s.fail(calls, s.closed())
 	s.mu.Unlock()
 
 	for _, st := range open {
 		st.until.Cancel(cause)
 	}
-	for _, c := range calls {
-		c.answer <- answer{err: s.closed()}
-	}
 	for _, t := range trackers {
 		t.Close()
 	}
 	go func() { // ends when everything else has
-		s.closeErr = s.conn.Close()
+		s.closeErr = boundary.Run(s.conn.Close)
+		s.panicked("transport", s.closeErr)
 		s.work.Wait()
 		close(s.done)
 		s.mu.Lock()
@@ -282,16 +309,56 @@ func (s *Session) stop(cause error) {
 		s.after = nil
 		s.mu.Unlock()
 		for _, f := range after {
-			f()
+			s.callAfter(f)
 		}
 	}()
 }
 
-// takeCalls returns the calls that wait for an answer; nobody else will answer them. It is called with mu held.
+// callAfter calls a function that was given to AfterDone.
+func (s *Session) callAfter(f func()) {
+	s.panicked("AfterDone", boundary.Run(func() error { f(); return nil }))
+}
+
+// panicked logs err if it is a panic of a function that is named.
+func (s *Session) panicked(name string, err error) {
+	boundary.Report(s.cfg.Logger, name+" panicked", err)
+}
+
+// takeTrackers returns the Trackers there are. It is called with mu held.
+func (s *Session) takeTrackers() []*Tracker {
+	var trackers []*Tracker
+	for _, ref := range s.trackers {
+		if t := ref.get(); t != nil {
+			trackers = append(trackers, t)
+		}
+	}
+	for _, refs := range s.ofTasks {
+		for _, ref := range refs {
+			if t := ref.Value(); t != nil {
+				trackers = append(trackers, t)
+			}
+		}
+	}
+	return trackers
+}
+
+// takeCalls returns the calls that wait for an answer, for fail. It is called with mu held.
 func (s *Session) takeCalls() map[jsonrpc.ID]*pending {
 	calls := s.calls
-	s.calls = map[jsonrpc.ID]*pending{}
+	s.calls, s.late, s.lateCalls = map[jsonrpc.ID]*pending{}, nil, 0
 	return calls
+}
+
+// fail ends calls that were taken. It is called with mu held.
+func (s *Session) fail(calls map[jsonrpc.ID]*pending, err error) {
+	for _, c := range calls {
+		if c.late != nil {
+			s.takeLate(c.late, answer{err: err})
+			continue
+		}
+		s.finished()
+		c.answer <- answer{err: err} // has room
+	}
 }
 
 // closed returns ErrClosed with what ended the session.
@@ -332,8 +399,14 @@ func (s *Session) finished() {
 // read takes messages from the connection until that is over.
 func (s *Session) read() {
 	defer s.work.Done()
-	for s.came(s.conn.Read()) {
+	for s.life.Err() == nil && s.came(s.next()) {
 	}
+}
+
+// next reads from the connection.
+func (s *Session) next() (m transport.Message, err error) {
+	defer boundary.Catch(&err)
+	return s.conn.Read()
 }
 
 // pushed takes what a connection hands over by itself.
@@ -356,8 +429,8 @@ func (s *Session) came(m transport.Message, err error) (more bool) {
 		return true
 	}
 	if refused, ok := errors.AsType[*transport.MessageError](err); ok {
-		s.cfg.Logger.Warn("message refused", "error", refused.Err)
-		s.reply(transport.Message{Text: parseError(refused)})
+		s.warn("message refused", "error", boundary.ErrorText(refused.Err))
+		s.reply(transport.Message{Text: refusal(refused), For: refused.ID, Answer: !refused.ID.IsZero()})
 		return true
 	}
 	if lost, ok := errors.AsType[*transport.DeliveryError](err); ok {
@@ -367,18 +440,22 @@ func (s *Session) came(m transport.Message, err error) (more bool) {
 	if err == io.EOF {
 		s.peerDone()
 	} else {
+		s.panicked("transport", err)
 		s.stop(err)
 	}
 	return false
 }
 
-// lost tells who waits for the answer to a request that none can come.
+// lost fails the call whose answer can no longer arrive.
 func (s *Session) lost(err *transport.DeliveryError) {
-	if err.ID.IsZero() {
-		s.cfg.Logger.Warn("message lost", "error", err.Err)
+	if !err.ID.IsZero() {
+		s.answered(err.ID, answer{err: err})
 		return
 	}
-	s.answered(err.ID, answer{err: err})
+	s.warn("message lost", "error", boundary.ErrorText(err.Err))
+	if err.Method == "notifications/initialized" {
+		s.confirmAgain()
+	}
 }
 
 // peerDone ends the session because the peer sends nothing any more: what is being served has the grace period to
@@ -387,14 +464,8 @@ func (s *Session) peerDone() {
 	s.mu.Lock()
 	s.deaf = true
 	s.draining = true
-	calls := s.takeCalls()
-	for range calls {
-		s.finished()
-	}
+	s.fail(s.takeCalls(), fmt.Errorf("%w: %w", ErrClosed, io.EOF))
 	s.mu.Unlock()
-	for _, c := range calls {
-		c.answer <- answer{err: fmt.Errorf("%w: %w", ErrClosed, io.EOF)}
-	}
 	ctx, cancel := context.WithTimeout(s.life, s.cfg.Grace)
 	s.work.Add(1)
 	go func() { // ends after the grace period, or with the session
@@ -435,7 +506,7 @@ func (s *Session) writeUntil(ctx context.Context, m transport.Message) error {
 	if s.life.Err() != nil {
 		return s.closed()
 	}
-	err := s.conn.Write(ctx, m)
+	err := s.put(ctx, m)
 	switch {
 	case err == nil:
 		return nil
@@ -447,8 +518,15 @@ func (s *Session) writeUntil(ctx context.Context, m transport.Message) error {
 	if _, ok := errors.AsType[*transport.MessageError](err); ok {
 		return err
 	}
+	s.panicked("transport", err)
 	s.stop(err)
 	return s.closed()
+}
+
+// put writes to the connection.
+func (s *Session) put(ctx context.Context, m transport.Message) (err error) {
+	defer boundary.Catch(&err)
+	return s.conn.Write(ctx, m)
 }
 
 // keepAlive pings the peer now and then, until it does not answer or the session ends.

@@ -6,11 +6,15 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
+	"log/slog"
+	"runtime"
 	"slices"
 	"sync"
+	"weak"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
 // What waits for a slow reader of a Tracker: how many reports, and how many bytes of messages in them. A further
@@ -21,9 +25,10 @@ const (
 )
 
 // Tracker receives the progress of one operation of the peer. Reports that do not increase are dropped. It is open
-// until Close, or the end of the session.
+// until Close, or the end of the session. The session does not hold it: one that is in use no more needs no Close.
 type Tracker struct {
 	s       *Session
+	forget  runtime.Cleanup // takes it out of the session once it is in use no more
 	token   mcp.ProgressToken
 	task    string        // whose reports it receives, whatever their token; "" for those of its token
 	touched chan struct{} // holds one: there was progress
@@ -40,44 +45,94 @@ type Tracker struct {
 // NewTracker returns a Tracker with a token of its own; see [Track]. No other operation has that token, in whatever
 // session: a task may go on in another session with the token it was created with.
 func (s *Session) NewTracker() *Tracker {
+	t := s.newTracker(codec.StringScalar(rand.Text()), "")
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.tracker(codec.StringScalar(rand.Text()))
+	s.add(t)
+	return t
 }
 
 // NewTrackerFor returns a Tracker for a token that is known from before, such as that of a task which was created
 // through an earlier session. It fails with [ErrTokenInUse].
 func (s *Session) NewTrackerFor(token mcp.ProgressToken) (*Tracker, error) {
+	t := s.newTracker(token, "")
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, taken := s.trackers[token]; taken {
+	if s.trackers[token].get() != nil {
 		return nil, ErrTokenInUse
 	}
-	return s.tracker(token), nil
+	s.add(t)
+	return t, nil
 }
 
 // NewTrackerOfTask returns a Tracker for a task of the peer whose token is not known, as that was created by somebody
 // else. It receives what says that it belongs to the task (MCP tasks, "Associating Task-Related Messages"). It has no
 // token, and [Track] does not take it.
 func (s *Session) NewTrackerOfTask(id string) *Tracker {
-	t := &Tracker{s: s, task: id, touched: make(chan struct{}, 1)}
+	t := s.newTracker(mcp.ProgressToken{}, id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopped {
-		t.closed = true
-	} else {
-		s.ofTasks = append(s.ofTasks, t)
-	}
+	s.add(t)
 	return t
 }
 
-// tracker returns a new Tracker, closed if the session is over. It is called with mu held.
-func (s *Session) tracker(token mcp.ProgressToken) *Tracker {
-	t := &Tracker{s: s, token: token, touched: make(chan struct{}, 1)}
+func (s *Session) newTracker(token mcp.ProgressToken, task string) *Tracker {
+	return &Tracker{s: s, token: token, task: task, touched: make(chan struct{}, 1)}
+}
+
+// tracked is how a session holds a Tracker: weakly, unless it is that of a call, which ends with the call.
+type tracked struct {
+	call *Tracker
+	weak weak.Pointer[Tracker]
+}
+
+// get returns the Tracker, or nil if it is in use no more.
+func (t tracked) get() *Tracker {
+	if t.call != nil {
+		return t.call
+	}
+	return t.weak.Value()
+}
+
+// add has a Tracker receive what is for it from now on. It is closed if the session is over. It is called with mu held.
+func (s *Session) add(t *Tracker) {
 	if s.stopped {
 		t.closed = true
+		return
+	}
+	ref := weak.Make(t)
+	if t.task != "" {
+		s.ofTasks[t.task] = append(s.ofTasks[t.task], ref)
 	} else {
-		s.trackers[token] = t
+		s.trackers[t.token] = tracked{weak: ref}
+	}
+	token, task := t.token, t.task
+	t.forget = runtime.AddCleanup(t, func(ref weak.Pointer[Tracker]) { s.remove(token, task, ref) }, ref)
+}
+
+// remove ends what add has begun.
+func (s *Session) remove(token mcp.ProgressToken, task string, ref weak.Pointer[Tracker]) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if task == "" {
+		if s.trackers[token].weak == ref {
+			delete(s.trackers, token)
+		}
+		return
+	}
+	rest := slices.DeleteFunc(s.ofTasks[task], func(x weak.Pointer[Tracker]) bool { return x == ref })
+	if s.ofTasks[task] = rest; len(rest) == 0 {
+		delete(s.ofTasks, task)
+	}
+}
+
+// trackCall returns the Tracker of one call.
+func (s *Session) trackCall() *Tracker {
+	t := s.newTracker(codec.StringScalar(rand.Text()), "")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t.closed = s.stopped; !t.closed {
+		s.trackers[t.token] = tracked{call: t}
 	}
 	return t
 }
@@ -88,12 +143,15 @@ func (t *Tracker) Token() mcp.ProgressToken { return t.token }
 // Close ends the tracking. Reports that came before can still be read.
 func (t *Tracker) Close() {
 	t.s.mu.Lock()
-	if t.task != "" {
-		t.s.ofTasks = slices.DeleteFunc(t.s.ofTasks, func(x *Tracker) bool { return x == t })
-	} else if t.s.trackers[t.token] == t {
+	own := t.task == "" && t.s.trackers[t.token].call == t
+	if own {
 		delete(t.s.trackers, t.token)
 	}
 	t.s.mu.Unlock()
+	if !own {
+		t.forget.Stop()
+		t.s.remove(t.token, t.task, weak.Make(t))
+	}
 	t.mu.Lock()
 	t.closed = true
 	t.wake()
@@ -142,6 +200,14 @@ func (t *Tracker) wake() {
 	}
 }
 
+// discard closes the Tracker and drops what was not read.
+func (t *Tracker) discard() {
+	t.Close()
+	t.mu.Lock()
+	t.queue = nil
+	t.mu.Unlock()
+}
+
 // put takes a report.
 func (t *Tracker) put(p Progress) {
 	t.mu.Lock()
@@ -167,24 +233,26 @@ func (t *Tracker) put(p Progress) {
 func (s *Session) progressed(raw json.RawMessage) {
 	var params mcp.ProgressNotificationParams
 	if err := codec.Unmarshal(raw, &params); err != nil {
-		s.cfg.Logger.Warn("notification refused", "method", "notifications/progress", "error", err)
+		s.warn("notification refused", "method", "notifications/progress", "error", err)
 		return
 	}
 	wanted := make([]*Tracker, 0, 2)
 	s.mu.Lock()
-	if t := s.trackers[params.ProgressToken]; t != nil {
+	if t := s.trackers[params.ProgressToken].get(); t != nil {
 		wanted = append(wanted, t)
 	}
 	if params.Meta != nil && params.Meta.RelatedTask != nil {
-		for _, t := range s.ofTasks {
-			if t.task == params.Meta.RelatedTask.TaskID {
+		for _, ref := range s.ofTasks[params.Meta.RelatedTask.TaskID] {
+			if t := ref.Value(); t != nil {
 				wanted = append(wanted, t)
 			}
 		}
 	}
 	s.mu.Unlock()
 	if len(wanted) == 0 {
-		s.cfg.Logger.Debug("progress dropped: unknown token", "token", params.ProgressToken.String())
+		if s.cfg.Logger.Enabled(s.life, slog.LevelDebug) {
+			s.cfg.Logger.Debug("progress dropped: unknown token", "token", boundary.Text(params.ProgressToken.String(), maxID))
+		}
 		return
 	}
 	p := Progress{Value: params.Progress, Total: params.Total}
@@ -211,7 +279,7 @@ func (s *Session) track(ctx context.Context, call *Call) (tracking, error) {
 		return t, nil
 	}
 	if t.tracker == nil {
-		t.tracker, t.own = s.NewTracker(), true
+		t.tracker, t.own = s.trackCall(), true
 	}
 	if t.tracker.task != "" {
 		return t, errors.New("session: the tracker of a task has no token for another request")
@@ -226,7 +294,7 @@ func (s *Session) track(ctx context.Context, call *Call) (tracking, error) {
 		started := s.spawn(func() { // ends when the tracker is closed or ctx ends, and f has returned
 			defer close(t.done)
 			for p := range updates {
-				f(p)
+				s.panicked("OnProgress", boundary.Run(func() error { f(p); return nil }))
 			}
 		})
 		if !started {
@@ -236,17 +304,25 @@ func (s *Session) track(ctx context.Context, call *Call) (tracking, error) {
 	return t, nil
 }
 
-// release ends what ends with the call.
-func (t tracking) release() {
+// wait waits until the callback has seen everything that came before the answer, or ctx ends.
+func (t tracking) wait(ctx context.Context) {
 	if t.own {
 		t.tracker.Close()
+		t.idle(ctx)
 	}
 }
 
-// wait waits until the callback has seen everything that came before the answer, or ctx ends.
-func (t tracking) wait(ctx context.Context) {
-	t.release()
-	if t.own && t.done != nil {
+// drop ends what ends with the call, when that returns. The callback is not called any more.
+func (t tracking) drop(ctx context.Context) {
+	if t.own {
+		t.tracker.discard()
+		t.idle(ctx)
+	}
+}
+
+// idle waits until the callback has returned, or ctx ends.
+func (t tracking) idle(ctx context.Context) {
+	if t.done != nil {
 		select {
 		case <-t.done:
 		case <-ctx.Done():

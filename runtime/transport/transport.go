@@ -171,7 +171,8 @@ var (
 
 // MessageError says that a transport has refused one message. The messages after it are not affected.
 type MessageError struct {
-	Err error // what is wrong with it, such as ErrTooLong
+	ID  jsonrpc.ID // of a request that was received, if it could be read
+	Err error      // what is wrong with it, such as ErrTooLong
 }
 
 // Error says that a message was refused, and why.
@@ -182,11 +183,12 @@ func (e *MessageError) Unwrap() error { return e.Err }
 
 // DeliveryError says that a message that was written is lost, or that no answer to it can come any more. Other
 // messages are not affected. It is for transports on which each message travels on its own, such as those over
-// HTTP.
+// HTTP, and for answers that are refused, as one that is too long.
 type DeliveryError struct {
-	ID    jsonrpc.ID // of the request that will not be answered; the zero ID if the message was no request
-	Taken bool       // the peer may have the request, and be at it: it is as well to tell it that nobody waits any more
-	Err   error      // what has happened; never nil
+	ID     jsonrpc.ID // of the request that will not be answered; the zero ID if the message was no request
+	Method string     // of a notification that is lost; "" if the transport does not know
+	Taken  bool       // the peer may have the request, and be at it: it is as well to tell it that nobody waits any more
+	Err    error      // what has happened; never nil
 }
 
 // Error says what has happened.
