@@ -23,8 +23,10 @@ import (
 //
 // Each message that is written is one POST, which is never repeated once the server may have got it. One that the
 // server refuses is reported by Read as a [*transport.DeliveryError], which may wrap a [*httpclient.StatusError],
-// and the connection goes on. Write returns when a notification was taken by the server or is lost; it does not wait
-// for requests and answers to be taken.
+// and the connection goes on. A request whose POST has gone out waits for its answer on the stream, even if the answer to
+// the POST is lost. Write returns when a notification was taken by the server or is lost; it does not wait for requests
+// and answers to be taken. If notifications/initialized is lost or refused, the Client sends it again, with the delays of
+// [httpclient.Options], until the server takes it.
 //
 // A stream that breaks cannot be resumed, and the server's session ends with it. The Client opens another one, with the
 // initialize and the notifications/initialized that were written first, and goes on: requests that had gone out fail
@@ -48,6 +50,7 @@ type Client struct {
 	revision []string                // that was negotiated, as the value of a header; nil before that
 	calls    map[jsonrpc.ID]struct{} // requests that were posted on this line, and not answered
 	asked    map[jsonrpc.ID]struct{} // requests of the server that were not answered
+	lost     map[jsonrpc.ID]struct{} // requests that were reported as lost on this line, though an answer may come
 	renewed  func([]byte)            // see [transport.Renewer]; nil if nobody wants to know
 
 	failures int // attempts in a row to have a line of which something came; of the goroutine that reads
@@ -80,7 +83,7 @@ func Dial(ctx context.Context, serverURL string, o httpclient.Options) (*Client,
 	}
 	c := &Client{
 		end: httpend.New(o), url: u,
-		calls: map[jsonrpc.ID]struct{}{}, asked: map[jsonrpc.ID]struct{}{},
+		calls: map[jsonrpc.ID]struct{}{}, asked: map[jsonrpc.ID]struct{}{}, lost: map[jsonrpc.ID]struct{}{},
 	}
 	c.close = sync.OnceValue(func() error {
 		c.end.Stop()
@@ -187,30 +190,36 @@ func (c *Client) read(l *line) error {
 		}
 		if event.Name == "" && len(event.Data) > 0 {
 			c.failures = 0
-			c.learn(event.Data)
-			c.end.Deliver(c.end.Life(), event.Data)
+			if c.learn(event.Data) {
+				c.end.Deliver(c.end.Life(), event.Data)
+			}
 		}
 	}
 }
 
-// learn notes what a message from the server means for a session that may be lost.
-func (c *Client) learn(text []byte) {
+// learn notes what a message from the server means for a session that may be lost. It returns false for the answer to a
+// request that was reported as lost.
+func (c *Client) learn(text []byte) bool {
 	m, err := httpend.Parse(text)
 	if errors.Is(err, jsonrpc.ErrBatch) {
 		items, _ := jsonrpc.ParseBatch(text, codec.NoCopy())
 		for i := range items {
 			c.note(&items[i].Message)
 		}
-		return
+		return true
 	}
-	c.note(&m)
+	return c.note(&m)
 }
 
-func (c *Client) note(m *jsonrpc.Message) {
+func (c *Client) note(m *jsonrpc.Message) (wanted bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch m.Kind {
 	case jsonrpc.KindResponse, jsonrpc.KindErrorResponse:
+		if _, lost := c.lost[m.ID]; lost {
+			delete(c.lost, m.ID)
+			return false
+		}
 		delete(c.calls, m.ID)
 		if m.ID == c.helloID && c.revision == nil {
 			c.revision = revisionOf(m.Result)
@@ -222,6 +231,7 @@ func (c *Client) note(m *jsonrpc.Message) {
 	case jsonrpc.KindNotification:
 		delete(c.asked, cancelled(m))
 	}
+	return true
 }
 
 // revisionOf returns the revision in a result of initialize, as the value of a header, or nil.
@@ -250,7 +260,7 @@ func (c *Client) renew(last *line, cause error) (*line, error) {
 	hello, id, ready, revision := c.hello, c.helloID, c.ready, c.revision
 	calls, asked := c.calls, c.asked
 	c.line, c.opened = nil, make(chan struct{})
-	c.calls, c.asked = map[jsonrpc.ID]struct{}{}, map[jsonrpc.ID]struct{}{}
+	c.calls, c.asked, c.lost = map[jsonrpc.ID]struct{}{}, map[jsonrpc.ID]struct{}{}, map[jsonrpc.ID]struct{}{}
 	c.mu.Unlock()
 	if revision == nil || c.end.Err() != nil {
 		return nil, cause
@@ -415,12 +425,23 @@ type writing struct {
 	text   []byte
 	id     jsonrpc.ID    // of a request
 	notice bool          // it is neither a request nor an answer
+	ready  bool          // it is notifications/initialized
 	bound  bool          // it is an answer, which means something to one line alone
 	line   *line         // that one, nil if it is gone
 	once   sync.Once     // closes out
 	out    chan struct{} // closed when it has gone out
 	over   chan struct{} // closed when the server has taken it or it is lost; err is there then
 	err    error         // the connection is over, or ctx
+}
+
+// isOut reports whether the message has gone out.
+func (w *writing) isOut() bool {
+	select {
+	case <-w.out:
+		return true
+	default:
+		return false
+	}
 }
 
 // look finds out what a message is.
@@ -441,7 +462,7 @@ func (c *Client) look(m transport.Message, w *writing) {
 		w.notice = true
 		delete(c.calls, cancelled(&envelope))
 		if envelope.Method == "notifications/initialized" {
-			c.ready = m.Text
+			c.ready, w.ready = m.Text, true
 		}
 	case jsonrpc.KindResponse, jsonrpc.KindErrorResponse: // of who hands on what others have said
 		m.Answer, m.For = true, envelope.ID
@@ -497,11 +518,35 @@ func (c *Client) isGreeted() bool {
 	return c.revision != nil
 }
 
-// forget notes that a request will not be answered.
-func (c *Client) forget(w *writing) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.calls, w.id)
+// lose reports a message as lost, unless it is a request that was answered or whose line has broken, which says the
+// same. Taken says that the server may have it.
+func (c *Client) lose(w *writing, taken bool, err error) {
+	if !w.id.IsZero() {
+		c.mu.Lock()
+		_, open := c.calls[w.id]
+		if delete(c.calls, w.id); open && taken {
+			c.lost[w.id] = struct{}{}
+		}
+		c.mu.Unlock()
+		if !open {
+			return
+		}
+	}
+	c.end.Lose(w.id, taken, err)
+}
+
+// confirm sends notifications/initialized again and again, which was lost or refused, until the server takes it or l is
+// not the line any more. The server may send nothing before it has it, and takes it twice without harm.
+func (c *Client) confirm(l *line, text []byte, header http.Header) {
+	for failures := 0; httpend.Sleep(c.end.Life(), c.end.Backoff(0, failures)) && c.isOn(l); failures++ {
+		ctx, cancel := c.end.Patience(c.end.Life())
+		err := c.postNow(ctx, l, text, header["Mcp-Protocol-Version"])
+		cancel()
+		if err == nil {
+			return
+		}
+		c.end.Options.Logger.Info("notifications/initialized not taken", "error", err)
+	}
 }
 
 // send posts a message. What happens to that message alone is for Read to tell; an error is the end of the
@@ -522,6 +567,7 @@ func (c *Client) send(values context.Context, w *writing) error {
 			defer httpend.Discard(resp)
 			if resp.StatusCode/100 != 2 {
 				c.refused(w, l, resp)
+				c.repeat(w, l, header)
 			}
 			return nil
 		}
@@ -531,9 +577,19 @@ func (c *Client) send(values context.Context, w *writing) error {
 		if c.end.Stalled(err) || c.end.Err() != nil {
 			return err
 		}
-		c.forget(w)
-		c.end.Lose(w.id, true, err)
+		if w.isOut() && !w.id.IsZero() {
+			return nil // the server has the request, and answers on the stream
+		}
+		c.lose(w, true, err)
+		c.repeat(w, l, header)
 		return nil
+	}
+}
+
+// repeat sends notifications/initialized again in the background; other messages it does not.
+func (c *Client) repeat(w *writing, l *line, header http.Header) {
+	if w.ready {
+		c.end.Go(func() { c.confirm(l, w.text, header) }) // ends with the line
 	}
 }
 
@@ -545,8 +601,7 @@ func (c *Client) refused(w *writing, l *line, resp *http.Response) {
 		err = fmt.Errorf("%w: %w", httpclient.ErrSessionLost, status)
 		defer l.hangUp(err) // which makes a new one
 	}
-	c.forget(w)
-	c.end.Lose(w.id, false, err)
+	c.lose(w, false, err)
 }
 
 // Close ends the connection: it gives what was written time to be taken, and hangs up.

@@ -102,7 +102,7 @@ func TestErrorsDoNotTellTheQuery(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			u, _ := byHand(t, "event: endpoint\ndata: /post?s=secret\n\n", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 			c := dial(t, u+"?key=secret", o)
-			if err := c.Write(t.Context(), transport.Message{Text: []byte(`{"jsonrpc":"2.0","id":1,"method":"x"}`)}); err != nil {
+			if err := c.Write(t.Context(), transport.Message{Text: []byte(`{"jsonrpc":"2.0","method":"x"}`)}); err != nil {
 				t.Error(err)
 			}
 			_, err := c.Read()
@@ -118,6 +118,61 @@ func TestErrorsDoNotTellTheQuery(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The server has the request although the answer to the POST is lost, so that the call goes on.
+func TestClientWaitsForTheAnswerToARequestWhosePOSTIsNotAnswered(t *testing.T) {
+	posted := make(chan bool, 1)
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /sse", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, "event: endpoint\ndata: /post\n\n")
+		w.(http.Flusher).Flush()
+		<-posted
+		fmt.Fprint(w, "data: {\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{}}\n\n")
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	})
+	mux.HandleFunc("POST /post", func(_ http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		posted <- true
+		panic(http.ErrAbortHandler)
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	c := dial(t, server.URL+"/sse", httpclient.Options{})
+	if err := c.Write(t.Context(), transport.Message{Text: []byte(`{"jsonrpc":"2.0","id":7,"method":"x"}`)}); err != nil {
+		t.Error(err)
+	}
+	if m, err := c.Read(); err != nil || string(m.Text) != `{"jsonrpc":"2.0","id":7,"result":{}}` {
+		t.Errorf("got %s, %v", m.Text, err)
+	}
+}
+
+func TestClientRepeatsInitializedUntilTheServerTakesIt(t *testing.T) {
+	const ready = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
+	posts, taken := 0, make(chan bool, 1)
+	u, _ := byHand(t, "event: endpoint\ndata: /post\n\n", func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if string(body) != ready {
+			t.Errorf("got %s", body)
+		}
+		switch posts++; posts {
+		case 1:
+			panic(http.ErrAbortHandler)
+		case 2, 3:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case 4:
+			w.WriteHeader(http.StatusRequestEntityTooLarge)
+		default:
+			taken <- true
+		}
+	})
+	c := dial(t, u, httpclient.Options{RetryDelay: time.Millisecond, MaxRetryDelay: time.Millisecond})
+	if err := c.Write(t.Context(), transport.Message{Text: []byte(ready)}); err != nil {
+		t.Error(err)
+	}
+	<-taken
 }
 
 func TestDialFails(t *testing.T) {

@@ -40,7 +40,8 @@ type ClientOptions struct {
 // is lost, or refused with an HTTP status, is reported by Read as a [*transport.DeliveryError], which may wrap a
 // [*httpclient.StatusError]; the connection goes on. A stream that breaks is resumed. Write returns when a
 // notification was taken by the server or is lost, so that what is written next comes behind it; it does not wait
-// for the answer to a request, nor for an answer to be taken.
+// for the answer to a request, nor for an answer to be taken. The exception is notifications/initialized, without which
+// the server sends nothing: a Client sends it again, with the delays of [httpclient.Options], until the server takes it.
 //
 // When the server answers with status 404 because it has dropped the session, the Client opens a new one with the
 // initialize and the notifications/initialized that were written first, and goes on: the message that was refused is
@@ -173,12 +174,14 @@ func (c *Client) notify(ctx context.Context, text []byte, envelope jsonrpc.Messa
 	bounded, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(c.end.Life(), func() { cancel(transport.ErrClosed) })()
-	err := c.send(bounded, text, true)
+	var err error
+	if envelope.Method == "notifications/initialized" {
+		err = c.confirm(bounded)
+	} else {
+		err = c.send(bounded, text, true)
+	}
 	switch {
 	case err == nil:
-		if envelope.Method == "notifications/initialized" {
-			c.listen(c.current())
-		}
 		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -189,6 +192,44 @@ func (c *Client) notify(ctx context.Context, text []byte, envelope jsonrpc.Messa
 	}
 	c.end.Lose(jsonrpc.ID{}, false, err)
 	return nil
+}
+
+// confirm sends notifications/initialized, without which the server may send nothing. If it is lost or refused, confirm
+// sends it again: the server takes it twice without harm. It waits for a failure that may pass, for MaxRetries
+// attempts; what lasts longer goes on in the background, and confirm returns the error.
+func (c *Client) confirm(ctx context.Context) error {
+	for failures := 0; ; failures++ {
+		c.mu.Lock()
+		text := c.ready
+		c.mu.Unlock()
+		err := c.send(ctx, text, true)
+		switch {
+		case err == nil:
+			c.listen(c.current())
+			return nil
+		case ctx.Err() != nil || errors.Is(err, transport.ErrStalled):
+			return err
+		case !httpend.Passing(err) || failures >= c.end.Options.MaxRetries:
+			c.end.Go(func() { c.confirmLater(c.current(), text, failures) }) // ends with the session at the server
+			return err
+		case !httpend.Sleep(ctx, c.end.Backoff(0, failures)):
+			return err
+		}
+	}
+}
+
+// confirmLater sends notifications/initialized again and again until the server takes it or drops the session. A new
+// session has its own.
+func (c *Client) confirmLater(ep *epoch, text []byte, failures int) {
+	for httpend.Sleep(ep.ctx, c.end.Backoff(0, failures)) && c.current() == ep {
+		err := c.send(ep.ctx, text, false)
+		if err == nil {
+			c.listen(ep)
+			return
+		}
+		c.end.Options.Logger.Info("notifications/initialized not taken", "error", err)
+		failures++
+	}
 }
 
 // send posts a message that is not answered. Again says that it may go to a new session if its own is gone.

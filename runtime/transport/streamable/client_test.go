@@ -1,9 +1,13 @@
 package streamable_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -82,6 +86,78 @@ func TestClientOpensTheConversation(t *testing.T) {
 		check(t, "requests", []string{"DELETE s1 2025-11-25"}, f.take())
 		if err := c.Write(t.Context(), transport.Message{Text: []byte(`{"jsonrpc":"2.0","method":"x"}`)}); err != transport.ErrClosed {
 			t.Errorf("writing to a closed connection: %v", err)
+		}
+	})
+}
+
+// Without notifications/initialized the server may send nothing.
+func TestClientRepeatsInitializedUntilTheServerTakesIt(t *testing.T) {
+	for _, test := range []struct {
+		status  int // 0 for a connection that breaks
+		refused int // how often
+		waits   bool
+	}{
+		{0, 1, true}, {0, 20, false}, {429, 2, true}, {500, 1, true}, {502, 5, true}, {503, 20, false}, {400, 1, false}, {413, 3, false},
+	} {
+		t.Run(fmt.Sprint(test.status, " ", test.refused), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(t)
+				posts := 0
+				f.other = func(w http.ResponseWriter, _ *http.Request, m jsonrpc.Message) bool {
+					if m.Method != "notifications/initialized" {
+						return false
+					}
+					if posts++; posts > test.refused {
+						return false
+					}
+					if test.status == 0 {
+						panic(http.ErrAbortHandler)
+					}
+					w.WriteHeader(test.status)
+					return true
+				}
+				o := f.options()
+				o.NoListen = true
+				s, err := session.Connect(t.Context(), f.dial(o), nil, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if taken := posts > test.refused; taken != test.waits {
+					t.Errorf("%d posts when the session is connected", posts)
+				}
+				time.Sleep(time.Hour)
+				if want := test.refused + 1; posts != want {
+					t.Errorf("%d posts, want %d", posts, want)
+				}
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+func TestClientStopsRepeatingInitializedWhenItIsClosed(t *testing.T) {
+	refuse := func(f *fake, status int) {
+		f.other = func(w http.ResponseWriter, _ *http.Request, m jsonrpc.Message) bool {
+			if m.Method == "notifications/initialized" {
+				w.WriteHeader(status)
+			}
+			return m.Method == "notifications/initialized"
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		refuse(f, http.StatusForbidden)
+		f.connect(f.options(), nil) // and closes it; a goroutine that is left fails the test
+	})
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		refuse(f, http.StatusServiceUnavailable)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := session.Connect(ctx, f.dial(f.options()), nil, nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
 		}
 	})
 }
