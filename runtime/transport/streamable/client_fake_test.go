@@ -37,6 +37,7 @@ type fake struct {
 
 	revision string // that it speaks; default 2025-11-25
 	noID     bool   // it has no sessions
+	prefix   string // of the ids of sessions
 
 	mu       sync.Mutex
 	sessions int    // that were opened
@@ -175,7 +176,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (f *fake) greet(w http.ResponseWriter, m jsonrpc.Message) {
 	f.mu.Lock()
 	f.sessions++
-	f.id = fmt.Sprint("s", f.sessions)
+	f.id = fmt.Sprint(f.prefix, "s", f.sessions)
 	id := f.id
 	f.mu.Unlock()
 	if !f.noID {

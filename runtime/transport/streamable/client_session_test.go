@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -541,7 +543,6 @@ type roundTripper func(*http.Request) (*http.Response, error)
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func TestClientAddsHeaders(t *testing.T) {
-	// Proves HTTP-41.
 	synctest.Test(t, func(t *testing.T) {
 		type key struct{}
 		f := newFake(t)
@@ -568,11 +569,86 @@ func TestClientAddsHeaders(t *testing.T) {
 			}
 			check(t, "headers", []string{"a", "b", "of POST"}, got)
 		}
-		err := s.Ping(context.WithValue(t.Context(), key{}, "no"))
-		if !errors.Is(err, refused) || strings.Contains(err.Error(), "s1") {
+		if err := s.Ping(context.WithValue(t.Context(), key{}, "no")); !errors.Is(err, refused) {
 			t.Errorf("got %v", err)
 		}
 	})
+}
+
+// Proves HTTP-41. The server fails in every way that there is an error or a log line for.
+func TestClientTellsNobodyTheIDOfTheSession(t *testing.T) {
+	for name, fail := range map[string]func(f *fake, w http.ResponseWriter, r *http.Request, m jsonrpc.Message){
+		"a status": func(_ *fake, w http.ResponseWriter, _ *http.Request, _ jsonrpc.Message) {
+			w.WriteHeader(http.StatusForbidden)
+		},
+		"a stream that breaks": func(_ *fake, w http.ResponseWriter, _ *http.Request, _ jsonrpc.Message) {
+			stream(w)("id: 1\ndata:\n\n")
+		},
+		"a web page": func(_ *fake, w http.ResponseWriter, _ *http.Request, _ jsonrpc.Message) {
+			w.Header().Set("Content-Type", "text/html")
+		},
+		"a connection that breaks": func(*fake, http.ResponseWriter, *http.Request, jsonrpc.Message) { panic(http.ErrAbortHandler) },
+		"a redirect": func(_ *fake, w http.ResponseWriter, _ *http.Request, _ jsonrpc.Message) {
+			w.Header().Set("Location", "http://elsewhere.example/mcp")
+			w.WriteHeader(http.StatusTemporaryRedirect)
+		},
+		"a session that is dropped": func(f *fake, w http.ResponseWriter, _ *http.Request, _ jsonrpc.Message) {
+			f.revision = "2025-06-18" // so that no new one takes its place
+			f.drop()
+			w.WriteHeader(http.StatusNotFound)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(t)
+				f.prefix = "SECRET-"
+				var log lines
+				o := f.options()
+				o.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+				s := f.connect(o, &session.Config{Logger: o.Logger})
+				f.call = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) { fail(f, w, r, m) }
+				f.other = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
+					fail(f, w, r, m)
+					return true
+				}
+				_, err := s.Call(t.Context(), "tools/list", nil)
+				if err == nil {
+					t.Error("the call has succeeded")
+				}
+				notified := s.Notify(t.Context(), "notifications/roots/list_changed", nil)
+				closed := s.Close()
+				for _, text := range []string{fmt.Sprintf("%v %+v %v %v", err, err, notified, closed), log.String()} {
+					if strings.Contains(text, "SECRET") {
+						t.Errorf("the id of the session is in %s", text)
+					}
+				}
+				if status, ok := errors.AsType[*httpclient.StatusError](err); ok && strings.Contains(fmt.Sprint(status.Header, status.Body), "SECRET") {
+					t.Errorf("the id of the session is in %v", status.Header)
+				}
+				if log.String() == "" {
+					t.Error("nothing was logged")
+				}
+			})
+		})
+	}
+}
+
+// lines is a log.
+type lines struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
 
 func TestClientTakesAnswersInBatches(t *testing.T) {
