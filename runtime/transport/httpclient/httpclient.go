@@ -33,15 +33,18 @@ type Options struct {
 
 	MaxMessage   int           // bytes of a message that is received; default [transport.DefaultMaxMessage]
 	MaxQueue     int           // bytes that may wait to be sent; default [transport.DefaultMaxQueue]
-	StallTimeout time.Duration // how long the server may leave what waits untouched; default [transport.DefaultStallTimeout]
+	StallTimeout time.Duration // how long the server may leave what waits untouched, and a stream that is resumed unanswered; default [transport.DefaultStallTimeout]
 
 	// FlushTimeout is how long Close waits for answers and notifications to be taken, and again for the server to
 	// take the end of the session; default one second.
 	FlushTimeout time.Duration
 
-	// RetryDelay is about how long a connection that broke is left alone before it is made again, unless the
-	// server says otherwise. It doubles with each failure up to MaxRetryDelay; what is waited is between half of
-	// it and all. The defaults are 500 milliseconds and 30 seconds.
+	// RetryDelay is about how long a connection that broke is left alone before it is made again. It doubles with
+	// each failure up to MaxRetryDelay; what is waited is between half of it and all. The defaults are 500
+	// milliseconds and 30 seconds. A server may ask for another delay (the retry field of its events), of 100
+	// milliseconds at least, or of RetryDelay if that is shorter: it is what the first attempt waits, and up to a fifth
+	// more, and the least that further ones wait. Connections that bring events but no message are no failures at
+	// first, for a server may want to be polled; from the sixth in a row on they count as such.
 	RetryDelay, MaxRetryDelay time.Duration
 
 	// MaxRetries is how many attempts in a row may fail to resume the stream of a request, or to connect in order to

@@ -28,8 +28,13 @@ type stream struct {
 	last     string        // id of the last event
 	retry    time.Duration // that the server asks for
 	after    time.Duration // that it asked for just now
-	failures int           // attempts in a row that brought nothing
+	failures int           // attempts in a row that brought no event
+	idle     int           // attempts in a row that brought no message
 }
+
+// maxPolls is how many connections in a row may bring no message until the client connects more and more slowly. A server
+// may close streams and let the client poll, with the delay that it asks for.
+const maxPolls = 5
 
 // follow reads the stream, which begins with resp unless that is nil, until it is done, and connects again whenever
 // the connection ends.
@@ -56,10 +61,12 @@ func (s *stream) follow(resp *http.Response) error {
 		case !s.standing && s.failures >= s.c.end.Options.MaxRetries:
 			return fmt.Errorf("%w, and was not resumed: %w", httpclient.ErrCut, err)
 		}
-		if !httpend.Sleep(ctx, max(s.c.end.Backoff(s.retry, s.failures), s.after)) {
+		failures := max(s.failures, s.idle-maxPolls)
+		if !httpend.Sleep(ctx, max(s.c.end.Backoff(s.retry, failures), s.after)) {
 			return context.Cause(ctx)
 		}
 		s.failures++
+		s.idle++
 		resp, err = s.connect(ctx)
 		if err != nil && !httpend.Passing(err) {
 			return err
@@ -91,8 +98,10 @@ func (s *stream) read(ctx context.Context, resp *http.Response) error {
 		}
 		switch {
 		case long != nil:
+			s.idle = 0
 			s.c.end.Refuse(ctx, long)
 		case event.Name == "" && len(event.Data) > 0:
+			s.idle = 0
 			if s.take(event.Data) && !s.done {
 				s.done = true
 				defer time.AfterFunc(lateness, func() { s.cancel(errAnswered) }).Stop()
@@ -109,7 +118,11 @@ func (s *stream) connect(ctx context.Context) (*http.Response, error) {
 	if s.last != "" {
 		h["Last-Event-Id"] = []string{s.last}
 	}
-	resp, err := s.c.end.Do(ctx, httpend.Request{Method: http.MethodGet, URL: s.c.url, Header: h})
+	do := s.c.end.DoSoon
+	if s.standing {
+		do = s.c.end.Do // there are servers whose answer begins with their first message
+	}
+	resp, err := do(ctx, httpend.Request{Method: http.MethodGet, URL: s.c.url, Header: h})
 	if err != nil {
 		return nil, err
 	}

@@ -43,7 +43,7 @@ func TestClientResumesTheStreamOfARequest(t *testing.T) {
 	for _, test := range []struct {
 		name        string
 		connections []connection // of one call, one after another
-		want        []string     // GETs, with the time since the one before
+		want        []string     // GETs, with the time since the one before, or "+" for a random one
 		fails       error
 	}{
 		{"after the time that the server asks for",
@@ -61,6 +61,9 @@ func TestClientResumesTheStreamOfARequest(t *testing.T) {
 		{"no sooner than a busy server asks for",
 			[]connection{{text: primed}, {status: 429, header: http.Header{"Retry-After": {"7"}}}, {text: "data: ANSWER\n\n"}},
 			[]string{"500ms a1", "7s a1"}, nil},
+		{"after the shortest time that it may ask for",
+			[]connection{{text: "id: a1\nretry: 1\ndata:\n\n"}, {text: "data: ANSWER\n\n"}},
+			[]string{"100ms a1"}, nil},
 		{"but not without an id",
 			[]connection{{text: "retry: 500\n\n"}}, nil, httpclient.ErrCut},
 		{"but not what the server cannot resume",
@@ -90,10 +93,14 @@ func TestClientResumesTheStreamOfARequest(t *testing.T) {
 					}
 					d := time.Since(last)
 					last = time.Now()
-					if d%(500*time.Millisecond) == 0 {
-						got = append(got, fmt.Sprint(d, " ", id))
+					want := ""
+					if len(got) < len(test.want) {
+						want, _, _ = strings.Cut(test.want[len(got)], " ")
+					}
+					if asked, err := time.ParseDuration(want); want == "+" || err == nil && d >= asked && d <= asked*6/5 {
+						got = append(got, want+" "+id)
 					} else {
-						got = append(got, "+ "+id) // random
+						got = append(got, fmt.Sprint(d, " ", id))
 					}
 					next++
 					test.connections[next-1].serve(w, response(asked, `{"tools":[]}`))
@@ -157,6 +164,77 @@ func TestClientWaitsLongerAfterEachFailure(t *testing.T) {
 			t.Errorf("%d attempts, want 7", len(at)-1)
 		}
 	})
+}
+
+// A server that only lets the client poll cannot make it connect all the time.
+func TestClientPollsMoreSlowlyIfNoMessageComes(t *testing.T) {
+	const polling = "retry: 1\nid: a\ndata:\n\n"
+	for _, standing := range []bool{false, true} {
+		t.Run(fmt.Sprint("standing stream: ", standing), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(t)
+				gets := 0
+				f.call = func(w http.ResponseWriter, _ *http.Request, _ jsonrpc.Message) { stream(w)(polling) }
+				f.other = func(w http.ResponseWriter, r *http.Request, _ jsonrpc.Message) bool {
+					if r.Method != "GET" {
+						return false
+					}
+					gets++
+					stream(w)(polling)
+					return true
+				}
+				o := f.options()
+				o.NoListen = !standing
+				s := f.connect(o, nil)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				if standing {
+					<-ctx.Done()
+				} else if _, err := s.With(session.Timeout(0)).Call(ctx, "tools/list", nil); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("got %v; the call may have an answer in the end", err)
+				}
+				if gets < 120 || gets > 260 { // every 15 to 30 seconds
+					t.Errorf("the client has connected %d times in an hour", gets)
+				}
+			})
+		})
+	}
+}
+
+func TestClientGivesUpAResumptionThatIsNotAnswered(t *testing.T) {
+	for name, serve := range map[string]func(w http.ResponseWriter, r *http.Request){
+		"no headers": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"a refusal without end": func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(t)
+				gets := 0
+				f.call = func(w http.ResponseWriter, _ *http.Request, _ jsonrpc.Message) { stream(w)("id: a\ndata:\n\n") }
+				f.other = func(w http.ResponseWriter, r *http.Request, _ jsonrpc.Message) bool {
+					if r.Method != "GET" {
+						return false
+					}
+					gets++
+					serve(w, r)
+					return true
+				}
+				o := f.options()
+				o.NoListen, o.MaxRetries = true, 3
+				s := f.connect(o, nil)
+				if _, err := s.With(session.Timeout(0)).Call(t.Context(), "tools/list", nil); !errors.Is(err, httpclient.ErrCut) {
+					t.Errorf("got %v", err)
+				}
+				if gets != 3 {
+					t.Errorf("%d attempts, want 3", gets)
+				}
+			})
+		})
+	}
 }
 
 func TestClientListensOnAStandingStream(t *testing.T) {

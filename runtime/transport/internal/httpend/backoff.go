@@ -8,9 +8,17 @@ import (
 	"time"
 )
 
-// Backoff returns how long to wait before the next attempt, after that many failures in a row. The server may have
-// asked for a time, which the first attempt keeps exactly and later ones at least.
+// minDelay is the shortest delay that a server may ask for, unless RetryDelay is shorter still.
+const minDelay = 100 * time.Millisecond
+
+// Backoff returns how long to wait before the next attempt, after that many failures in a row. The server may have asked
+// for a delay, which is the least that Backoff returns. The first attempt adds up to a fifth to it, so that the clients of a
+// server that was restarted do not all come at the same moment.
 func (e *End) Backoff(asked time.Duration, failures int) time.Duration {
+	if asked > 0 {
+		asked = max(asked, min(minDelay, e.Options.RetryDelay))
+		asked += rand.N(asked/5 + 1)
+	}
 	if asked > 0 && failures == 0 {
 		return asked
 	}

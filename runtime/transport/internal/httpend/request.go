@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -39,6 +40,35 @@ func (e *End) Do(ctx context.Context, r Request) (*http.Response, error) {
 		return nil, context.Cause(ctx)
 	}
 	return resp, err
+}
+
+// DoSoon is [End.Do], and fails with [transport.ErrStalled] if the answer does not begin within StallTimeout.
+func (e *End) DoSoon(ctx context.Context, r Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stall := e.Options.StallTimeout
+	timer := time.AfterFunc(stall, func() { cancel(fmt.Errorf("%w: no answer within %v", transport.ErrStalled, stall)) })
+	resp, err := e.Do(ctx, r)
+	if !timer.Stop() && err == nil {
+		resp.Body.Close()
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		cancel(nil)
+		return nil, err
+	}
+	resp.Body = &cancelling{resp.Body, cancel}
+	return resp, nil
+}
+
+// cancelling is a body that cancels its request when it is closed.
+type cancelling struct {
+	io.ReadCloser
+	cancel context.CancelCauseFunc
+}
+
+func (c *cancelling) Close() error {
+	c.cancel(nil)
+	return c.ReadCloser.Close()
 }
 
 // do sends a request. Where the client has nothing to add, its transport does it alone, which is cheaper; a transport of
@@ -164,11 +194,7 @@ func (e *End) ReadAll(resp *http.Response) ([]byte, error) {
 		return nil, fmt.Errorf("%w: an answer of %d bytes", transport.ErrTooLong, resp.ContentLength)
 	}
 	if resp.ContentLength >= 0 {
-		text := make([]byte, resp.ContentLength)
-		if _, err := io.ReadFull(resp.Body, text); err != nil {
-			return nil, fmt.Errorf("%w: %w", httpclient.ErrCut, err)
-		}
-		return text, nil
+		return readLength(resp.Body, int(resp.ContentLength))
 	}
 	var buf bytes.Buffer
 	_, err := buf.ReadFrom(io.LimitReader(resp.Body, int64(limit)+1))
@@ -181,8 +207,29 @@ func (e *End) ReadAll(resp *http.Response) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
+// firstRead is how many bytes of an announced length are allocated before any of them has arrived.
+const firstRead = 256 << 10
+
+// readLength reads n bytes. Memory grows with what has arrived, for a length costs the server nothing.
+func readLength(r io.Reader, n int) ([]byte, error) {
+	text := make([]byte, min(n, firstRead))
+	for read := 0; ; {
+		m, err := io.ReadFull(r, text[read:])
+		if read += m; err != nil {
+			return nil, fmt.Errorf("%w: %w", httpclient.ErrCut, err)
+		}
+		if read == n {
+			return text, nil
+		}
+		text = append(text, make([]byte, min(read, n-read))...)
+	}
+}
+
 // maxExcerpt is how much is read of the body of a refusal.
 const maxExcerpt = 8 << 10
+
+// excerptTimeout is how long that may take.
+const excerptTimeout = 5 * time.Second
 
 // maxQuoted is how much of it an error quotes.
 const maxQuoted = 500
@@ -191,6 +238,7 @@ const maxQuoted = 500
 // JSON-RPC error in it has, if there is one. It reads the body as far as necessary, which can be read again.
 func Status(resp *http.Response) (err *httpclient.StatusError, id jsonrpc.ID) {
 	err = &httpclient.StatusError{Method: resp.Request.Method, Code: resp.StatusCode, Header: resp.Header}
+	defer closeLate(resp.Body).Stop()
 	text, readErr := io.ReadAll(io.LimitReader(resp.Body, maxExcerpt))
 	resp.Body = again{io.MultiReader(bytes.NewReader(text), resp.Body), resp.Body}
 	if readErr != nil && len(text) == 0 {
@@ -207,6 +255,11 @@ func Status(resp *http.Response) (err *httpclient.StatusError, id jsonrpc.ID) {
 	return err, id
 }
 
+// closeLate closes a body after excerptTimeout, so that a read from it ends.
+func closeLate(body io.Closer) *time.Timer {
+	return time.AfterFunc(excerptTimeout, func() { body.Close() })
+}
+
 // again is a body of which some was read before.
 type again struct {
 	io.Reader
@@ -215,6 +268,9 @@ type again struct {
 
 // Discard reads what is left of a short answer, so that its connection can be used again, and closes it.
 func Discard(resp *http.Response) {
+	if resp.ContentLength != 0 {
+		defer closeLate(resp.Body).Stop()
+	}
 	io.CopyN(io.Discard, resp.Body, maxExcerpt)
 	resp.Body.Close()
 }

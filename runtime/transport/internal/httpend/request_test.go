@@ -1,0 +1,45 @@
+package httpend
+
+import (
+	"bytes"
+	"io"
+	"testing"
+)
+
+// reader notes how much room it is given for what it has.
+type reader struct {
+	text  []byte
+	given int // bytes that were read
+	most  int // room in one read, beyond what was read before
+}
+
+func (r *reader) Read(p []byte) (int, error) {
+	r.most = max(r.most, len(p)-r.given)
+	n := copy(p[:min(len(p), 10_000)], r.text)
+	r.text = r.text[n:]
+	if r.given += n; n == 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+func TestMemoryGrowsWithWhatHasArrived(t *testing.T) {
+	for _, size := range []int{0, 1, firstRead - 1, firstRead, firstRead + 1, 5*firstRead + 3} {
+		want := bytes.Repeat([]byte("x"), size)
+		r := &reader{text: want}
+		got, err := readLength(r, size)
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%d bytes: got %d, %v", size, len(got), err)
+		}
+		if r.most > firstRead {
+			t.Errorf("%d bytes: %d were asked for beyond what had arrived", size, r.most)
+		}
+		if _, err := readLength(&reader{text: want}, size+1); err == nil {
+			t.Errorf("%d bytes of %d are taken for all", size, size+1)
+		}
+	}
+	r := new(reader)
+	if _, err := readLength(r, 16<<20); err == nil || r.most > firstRead {
+		t.Errorf("nothing has come, and there is room for %d bytes (%v)", r.most, err)
+	}
+}
