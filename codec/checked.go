@@ -15,7 +15,7 @@ var (
 )
 
 // fewBytes is the size up to which checking a value again costs no more than remembering it.
-const fewBytes = 24
+const fewBytes = 4
 
 // noteChecked remembers that s is one JSON value without white space around it.
 func noteChecked(s []byte) {

@@ -41,11 +41,7 @@ func drafts(t *testing.T) []*draft {
 		}
 		all = append(all, &draft{name: rev, src: src})
 	}
-	spec := os.Getenv("MCPWIRE_SPEC")
-	if spec == "" {
-		spec = "../../shared/spec"
-	}
-	history, err := filepath.Glob(filepath.Join(spec, "history", "*.json"))
+	history, err := filepath.Glob(filepath.Join(os.Getenv("MCPWIRE_SPEC"), "history", "*.json"))
 	if err != nil {
 		t.Fatal(err)
 	}

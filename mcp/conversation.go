@@ -82,7 +82,8 @@ type Typed struct {
 }
 
 // Decode decodes the next message of the conversation from JSON text. The error is that of
-// [jsonrpc.ParseTyped]; a message whose payload is at fault counts as seen all the same.
+// [jsonrpc.ParseTyped]; a message whose payload has the wrong shape counts as seen all the same. Malformed text and
+// invalid messages do not: the request that one of them answers is still expected to be answered.
 func (c *Conversation) Decode(data []byte, opts ...codec.Option) (Typed, error) {
 	return c.DecodeFrom(FromClient|FromServer, data, opts...)
 }
@@ -91,7 +92,7 @@ func (c *Conversation) Decode(data []byte, opts ...codec.Option) (Typed, error) 
 func (c *Conversation) DecodeFrom(from Direction, data []byte, opts ...codec.Option) (Typed, error) {
 	p := &payloads{c: c, from: from, opts: opts}
 	m, err := jsonrpc.ParseTyped(data, p, opts...)
-	return p.follow(m), err
+	return p.take(m, err)
 }
 
 // Next is Decode for a message that was parsed before, with its payload raw. Places in the
@@ -118,7 +119,7 @@ func (c *Conversation) Next(m jsonrpc.Message) (Typed, error) {
 			m.Params, m.Result = nil, nil
 		}
 	}
-	return p.follow(m), err
+	return p.take(m, err)
 }
 
 // payloads are the types of a conversation's payloads, for one message.
@@ -186,6 +187,19 @@ func (p *payloads) admits(raw []byte, method string) bool {
 	return slices.ContainsFunc(table.Revisions, func(rev string) bool {
 		return m.In(Revision(rev)) && typed.Validate(Revision(rev)) == nil
 	})
+}
+
+// take follows a message, unless it is not one.
+func (p *payloads) take(m jsonrpc.Message, err error) (Typed, error) {
+	if err == nil || jsonrpc.CodeOf(err) == jsonrpc.CodeInvalidParams {
+		return p.follow(m), err
+	}
+	t := Typed{Message: m, For: m.Method}
+	if m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindErrorResponse {
+		req, _ := p.c.asked(m.ID, p.from)
+		t.For = req.method
+	}
+	return t, err
 }
 
 // follow takes note of a message.

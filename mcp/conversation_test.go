@@ -135,6 +135,28 @@ func TestConversationGoesOnAfterFaults(t *testing.T) {
 	}
 }
 
+// What is no message answers nothing: the good answer behind it still belongs to the request.
+func TestMalformedAnswerDoesNotUseUpItsRequest(t *testing.T) {
+	for _, bad := range []string{
+		`{"jsonrpc":"2.0","id":1,"result":{"tools":[}}`,
+		`{"jsonrpc":"2.0","id":1,"result":{"tools":[]}} {}`,
+		`{"jsonrpc":"2.0","id":1,"result":{"tools":[]},"id":1}`,
+		`{"jsonrpc":"2.0","id":1,"result":{"tools":[]},"error":{"code":1,"message":"m"}}`,
+		`{"jsonrpc":"1.0","id":1,"error":{"code":1,"message":"m"}}`,
+		`{"jsonrpc":"2.0","id":1,"error":{"code":1,"mess`,
+	} {
+		var c mcp.Conversation
+		c.Expect(codec.IntScalar(1), "tools/list")
+		if m, err := c.Decode([]byte(bad)); err == nil || m.For != "tools/list" && m.For != "" {
+			t.Errorf("%s: got %+v, %v", bad, m, err)
+		}
+		m, err := c.Decode([]byte(`{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}`))
+		if _, ok := m.Payload.(*mcp.ListToolsResult); !ok || err != nil || m.For != "tools/list" || c.Expects(codec.IntScalar(1)) {
+			t.Errorf("behind %s: got a %T for %q, %v", bad, m.Payload, m.For, err)
+		}
+	}
+}
+
 // A single message is typed by its method, or by that of its request.
 func TestDecodeRequestAndResponse(t *testing.T) {
 	m, err := mcp.DecodeRequest([]byte(`{"jsonrpc":"2.0","id":1,"params":{"name":"n","x":1},"method":"tools/call","y":2}`))

@@ -16,9 +16,6 @@ import (
 // fault in the revision they are from, and come back as they were.
 func TestOfficialExamples(t *testing.T) {
 	spec := os.Getenv("MCPWIRE_SPEC")
-	if spec == "" {
-		spec = "../../shared/spec"
-	}
 	const rev = mcp.Revision20260728
 	files, err := filepath.Glob(filepath.Join(spec, string(rev), "examples", "*", "*.json"))
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -472,19 +471,15 @@ func TestNoExponentialWork(t *testing.T) {
 		}, `{}`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			start := time.Now()
 			for _, inner := range []string{test.good, `{"c":5,"d":7}`} {
 				if inner == "" {
 					continue
 				}
-				const depth = 200
+				const depth = 200 // two to the power of that never ends
 				faults := check(t, test.nodes, strings.Repeat(`{"c":`, depth)+inner+strings.Repeat("}", depth))
 				if (faults == nil) != (inner == test.good) {
 					t.Errorf("%s: faults %v", inner, faults)
 				}
-			}
-			if d := time.Since(start); d > 5*time.Second { // or it never ends
-				t.Errorf("took %v", d)
 			}
 		})
 	}

@@ -20,12 +20,12 @@ const (
 	quick  = 500 // nanoseconds per n that are none either: a small input may fit the caches of the processor
 )
 
-// Check fails the test if run, which prepare returns for an input of size n, takes time or memory that grows with the
+// Check fails the test if run, which prepare returns for an input of size n, takes memory or time that grows with the
 // square of n. Prepare is not measured. It skips the test under the race detector, which makes it many times slower
 // and finds nothing in one goroutine.
 //
-// The least of several runs counts. A busy machine makes single runs slower, hardly all of them, and never faster:
-// so it may take more runs to see that all is well, and what is quadratic is not overlooked.
+// Time is what the processor spends on the goroutine that runs, however long others keep it waiting. Where the
+// operating system does not tell it for one thread, only memory counts. The least of several runs counts.
 func Check(t *testing.T, prepare func(n int) (run func())) {
 	t.Helper()
 	if race {
@@ -83,9 +83,11 @@ func (c cost) least(d cost) cost { return cost{min(c.time, d.time), min(c.memory
 func measure(f func()) cost {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	start := time.Now()
+	runtime.LockOSThread()
+	start := threadTime()
 	f()
-	took := time.Since(start)
+	took := threadTime() - start
+	runtime.UnlockOSThread()
 	runtime.ReadMemStats(&after)
 	return cost{took, after.TotalAlloc - before.TotalAlloc}
 }
