@@ -2,7 +2,6 @@ package doubling
 
 import (
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -17,7 +16,6 @@ func TestSquaresAreFoundAndNothingElse(t *testing.T) {
 		"sorting":            {func(numbers []int) { slices.Sort(slices.Clone(numbers)) }, false},
 		"a growing slice":    {func(numbers []int) { join(numbers, false) }, false},
 		"a copy for each":    {func(numbers []int) { join(numbers, true) }, true},
-		"all pairs":          {func(numbers []int) { pairs(numbers) }, runtime.GOOS == "linux"},
 		"nothing whatsoever": {func([]int) {}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -35,16 +33,6 @@ func TestSquaresAreFoundAndNothingElse(t *testing.T) {
 func sum(numbers []int) (s int) {
 	for _, n := range numbers {
 		s += n ^ s
-	}
-	return s
-}
-
-// pairs looks at each number with a part of all, and allocates nothing.
-func pairs(numbers []int) (s int) {
-	for _, n := range numbers {
-		for _, m := range numbers[:len(numbers)/16] {
-			s += n ^ m
-		}
 	}
 	return s
 }
