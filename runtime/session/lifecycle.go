@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -69,24 +68,6 @@ func (s *Session) introduce(ctx context.Context) error {
 	}
 	close(s.ready)
 	return nil
-}
-
-// confirmAgain sends initialized once more, after a while that grows, as the transport has lost it. The server may take
-// it twice; without it, it may send nothing.
-func (s *Session) confirmAgain() {
-	s.mu.Lock()
-	wait := min(100*time.Millisecond<<min(s.confirming, 10), 30*time.Second)
-	s.confirming++
-	s.mu.Unlock()
-	s.spawn(func() { // ends soon, or with the session
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			s.Notify(s.life, "notifications/initialized", nil) // if it is lost, the connection says so again
-		case <-s.life.Done():
-		}
-	})
 }
 
 // renewed takes how the server introduces itself in an opening after the first one, in which the revision is the same.

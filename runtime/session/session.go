@@ -87,7 +87,6 @@ type Session struct {
 	notices     []notice                           // notifications that wait for the handler
 	noticeBytes int                                // of their messages
 	noticing    bool                               // a goroutine hands them over
-	confirming  int                                // how often initialized was lost
 	warnings    quota
 }
 
@@ -453,9 +452,6 @@ func (s *Session) lost(err *transport.DeliveryError) {
 		return
 	}
 	s.warn("message lost", "error", boundary.ErrorText(err.Err))
-	if err.Method == "notifications/initialized" {
-		s.confirmAgain()
-	}
 }
 
 // peerDone ends the session because the peer sends nothing any more: what is being served has the grace period to

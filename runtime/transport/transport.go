@@ -185,10 +185,9 @@ func (e *MessageError) Unwrap() error { return e.Err }
 // messages are not affected. It is for transports on which each message travels on its own, such as those over
 // HTTP, and for answers that are refused, as one that is too long.
 type DeliveryError struct {
-	ID     jsonrpc.ID // of the request that will not be answered; the zero ID if the message was no request
-	Method string     // of a notification that is lost; "" if the transport does not know
-	Taken  bool       // the peer may have the request, and be at it: it is as well to tell it that nobody waits any more
-	Err    error      // what has happened; never nil
+	ID    jsonrpc.ID // of the request that will not be answered; the zero ID if the message was no request
+	Taken bool       // the peer may have the request, and be at it: it is as well to tell it that nobody waits any more
+	Err   error      // what has happened; never nil
 }
 
 // Error says what has happened.

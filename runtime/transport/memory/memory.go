@@ -47,6 +47,7 @@ func (c *Conn) Read() (transport.Message, error) {
 	}
 	m := c.batch[0]
 	c.batch = c.batch[1:]
+	c.in.Moved()
 	return transport.Message{Text: m.Text}, nil
 }
 

@@ -76,7 +76,7 @@ func server() {
 		os.Exit(1)
 	}
 	fmt.Println("a stray print at the end")
-	for end := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > 1; runtime.Gosched() { // the last one may be about to return
+	for end := time.Now().Add(time.Minute); runtime.NumGoroutine() > 1; runtime.Gosched() { // the last one may be about to return
 		if time.Now().After(end) {
 			pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
 			os.Exit(1)

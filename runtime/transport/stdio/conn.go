@@ -18,7 +18,7 @@ import (
 type Options struct {
 	MaxMessage   int           // bytes of a line that is received; default [transport.DefaultMaxMessage]
 	MaxQueue     int           // bytes that may wait to be written; default [transport.DefaultMaxQueue]
-	StallTimeout time.Duration // how long a writer waits for a peer that reads nothing; default [transport.DefaultStallTimeout]
+	StallTimeout time.Duration // how long a writer waits for a peer that reads nothing at all; default [transport.DefaultStallTimeout]
 	// FlushTimeout is how long Close waits for the peer to read what was written before; default one second.
 	FlushTimeout time.Duration
 }
@@ -104,7 +104,8 @@ func (c *Conn) CloseWrite() error {
 	}
 }
 
-// Close ends the connection, after what was written has gone out or FlushTimeout has passed.
+// Close ends the connection, after what was written has gone out or FlushTimeout has passed. Where closing the stream
+// does not end a write that is under way, that one stays behind until the peer reads or goes away.
 func (c *Conn) Close() error { return c.close() }
 
 // hangUp lets the writer finish and closes its stream.
@@ -118,17 +119,27 @@ func (c *Conn) hangUp() error {
 	case <-timer.C:
 	}
 	err := ignoreClosed(c.w.Close())
-	<-c.written
+	timer.Reset(c.flush)
+	select {
+	case <-c.written:
+	case <-timer.C:
+	}
 	return err
 }
 
-// maxBatch is how many bytes are collected for one system call.
-const maxBatch = 64 << 10
+// maxBatch is how many bytes are collected for one system call, and written by it to a peer that is quick. One that is
+// slow gets less at a time, so that it is seen to read.
+const (
+	maxBatch  = 64 << 10
+	slowBatch = 1 << 10
+	slow      = time.Second // what a system call takes with a slow peer
+)
 
 // write writes what is handed over, until nothing comes any more.
 func (c *Conn) write() {
 	defer close(c.written)
 	buf := make([]byte, 0, 4<<10)
+	step := 4 << 10
 	for {
 		batch, err := c.out.Take()
 		if err != nil {
@@ -139,7 +150,7 @@ func (c *Conn) write() {
 			if i < len(batch)-1 && len(buf) < maxBatch {
 				continue
 			}
-			if _, err := c.w.Write(buf); err != nil {
+			if err := c.writeSteps(buf, &step); err != nil {
 				c.out.Close(fmt.Errorf("%w: %w", transport.ErrClosed, err))
 				c.out.Discard()
 				return
@@ -149,6 +160,24 @@ func (c *Conn) write() {
 			}
 		}
 	}
+}
+
+// writeSteps writes text, at most step bytes at a time, and goes by how quickly the peer reads.
+func (c *Conn) writeSteps(text []byte, step *int) error {
+	for len(text) > 0 {
+		n := min(len(text), *step)
+		start := time.Now()
+		if _, err := c.w.Write(text[:n]); err != nil {
+			return err
+		}
+		c.out.Moved()
+		if text = text[n:]; time.Since(start) >= slow {
+			*step = slowBatch
+		} else if *step < maxBatch {
+			*step *= 2
+		}
+	}
+	return nil
 }
 
 // appendLine appends a message as a line. A line break can only stand between the tokens of its JSON text, where a

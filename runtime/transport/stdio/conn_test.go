@@ -10,10 +10,12 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 	"github.com/mcpwire/mcpwire/runtime/transport/transporttest"
@@ -134,6 +136,10 @@ func (c *calls) Write(b []byte) (int, error) {
 func (c *calls) Close() error { return nil }
 
 func TestMessagesThatWaitGoOutTogether(t *testing.T) {
+	synctest.Test(t, messagesThatWaitGoOutTogether)
+}
+
+func messagesThatWaitGoOutTogether(t *testing.T) {
 	out := &calls{first: make(chan struct{})}
 	conn := stdio.New(io.NopCloser(strings.NewReader("")), out, stdio.Options{})
 	for range 1000 {
@@ -169,4 +175,129 @@ func TestWritingFailsOnceTheStreamHas(t *testing.T) {
 			return
 		}
 	}
+}
+
+// The answer to a call that is too long fails that call, and a request that is too long is refused with its id.
+func TestAMessageThatIsTooLongIsKnownByItsHead(t *testing.T) {
+	const limit = 5000
+	long := strings.Repeat("x", limit)
+	for _, c := range []struct {
+		name, line   string
+		lost, refuse codec.Scalar
+	}{
+		{"a response", `{"jsonrpc":"2.0","id":7,"result":{"text":"` + long + `"}}`, codec.IntScalar(7), codec.Scalar{}},
+		{"a response with its id as a string", `{"id":"seven","jsonrpc":"2.0","result":{"text":"` + long + `"}}`, codec.StringScalar("seven"), codec.Scalar{}},
+		{"an error", `{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":"` + long + `"}}`, codec.IntScalar(7), codec.Scalar{}},
+		{"a response whose id comes last", `{"jsonrpc":"2.0","result":{"text":"` + long + `"},"id":7}`, codec.Scalar{}, codec.Scalar{}},
+		{"a request", `{"jsonrpc":"2.0","id":7,"method":"x","params":{"text":"` + long + `"}}`, codec.Scalar{}, codec.IntScalar(7)},
+		{"a notification", `{"jsonrpc":"2.0","method":"x","params":{"text":"` + long + `"}}`, codec.Scalar{}, codec.Scalar{}},
+		{"no message", long + long, codec.Scalar{}, codec.Scalar{}},
+	} {
+		for name, reader := range map[string]func(io.Reader) io.Reader{
+			"at once": func(r io.Reader) io.Reader { return r }, "byte by byte": iotest.OneByteReader,
+		} {
+			t.Run(c.name+", "+name, func(t *testing.T) {
+				conn := stdio.New(io.NopCloser(reader(strings.NewReader(c.line+"\n{}\n"))), discard{io.Discard}, stdio.Options{MaxMessage: limit})
+				defer conn.Close()
+				_, err := conn.Read()
+				if !errors.Is(err, transport.ErrTooLong) || !strings.Contains(err.Error(), "MaxMessage (5000 bytes)") {
+					t.Errorf("got %v", err)
+				}
+				if lost, ok := errors.AsType[*transport.DeliveryError](err); ok != !c.lost.IsZero() || ok && lost.ID != c.lost {
+					t.Errorf("got %#v, want the loss of the answer to %v", err, c.lost)
+				}
+				if refused, ok := errors.AsType[*transport.MessageError](err); ok != c.lost.IsZero() || ok && refused.ID != c.refuse {
+					t.Errorf("got %#v, want the refusal of %v", err, c.refuse)
+				}
+				if m, err := conn.Read(); err != nil || string(m.Text) != "{}" {
+					t.Errorf("then %q, %v", m.Text, err)
+				}
+			})
+		}
+	}
+}
+
+// trickle is a stream that takes so many bytes in a second, and a line that nobody reads if it is 0.
+type trickle struct {
+	rate   int
+	got    int
+	closed chan struct{}
+}
+
+func (s *trickle) Write(b []byte) (int, error) {
+	if s.rate == 0 {
+		<-s.closed
+		return 0, io.ErrClosedPipe
+	}
+	time.Sleep(time.Duration(len(b)) * time.Second / time.Duration(s.rate))
+	s.got += len(b)
+	return len(b), nil
+}
+
+func (s *trickle) Close() error {
+	close(s.closed)
+	return nil
+}
+
+func TestAPeerThatReadsSlowlyIsServed(t *testing.T) {
+	for _, rate := range []int{200, 10_000, 100_000} {
+		synctest.Test(t, func(t *testing.T) {
+			out := &trickle{rate: rate, closed: make(chan struct{})}
+			conn := stdio.New(io.NopCloser(strings.NewReader("")), out, stdio.Options{MaxQueue: 1 << 10, FlushTimeout: time.Hour})
+			for range 4 {
+				if err := conn.Write(t.Context(), transport.Message{Text: []byte(strings.Repeat("x", 40*rate))}); err != nil {
+					t.Fatalf("after %d bytes: %v", out.got, err)
+				}
+			}
+			if err := conn.Close(); err != nil {
+				t.Error(err)
+			}
+			if want := 4 * (40*rate + 1); out.got != want {
+				t.Errorf("%d of %d bytes arrived", out.got, want)
+			}
+		})
+	}
+}
+
+func TestAPeerThatDoesNotReadIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := stdio.New(io.NopCloser(strings.NewReader("")), &trickle{closed: make(chan struct{})}, stdio.Options{MaxQueue: 1 << 10})
+		start := time.Now()
+		var err error
+		for err == nil {
+			err = conn.Write(t.Context(), transport.Message{Text: []byte(strings.Repeat("x", 1000))})
+		}
+		if err != transport.ErrStalled || time.Since(start) != transport.DefaultStallTimeout {
+			t.Errorf("after %v: %v", time.Since(start), err)
+		}
+		conn.Close()
+	})
+}
+
+// stuck is a stream whose writes do not end when it is closed.
+type stuck struct{ release chan struct{} }
+
+func (s stuck) Write(b []byte) (int, error) {
+	<-s.release
+	return len(b), nil
+}
+
+func (stuck) Close() error { return nil }
+
+func TestCloseLeavesAWriteThatCannotBeEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := stuck{make(chan struct{})}
+		conn := stdio.New(io.NopCloser(strings.NewReader("")), out, stdio.Options{})
+		if err := conn.Write(t.Context(), transport.Message{Text: []byte(`{}`)}); err != nil {
+			t.Error(err)
+		}
+		start := time.Now()
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(start); took > 2*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		close(out.release)
+	})
 }

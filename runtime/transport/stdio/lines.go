@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
@@ -17,10 +18,14 @@ type lines struct {
 
 func newLines(r io.Reader, max int) *lines { return &lines{bufio.NewReaderSize(r, 64<<10), max} }
 
+// maxHead is how much is kept of a line that is too long: enough for the id of its message, if that is in front.
+const maxHead = 4 << 10
+
 // next returns the next line without its line feed, in memory of its own. A line of more than max bytes is skipped
-// and is a [*transport.MessageError]. The last line may lack its line feed; [io.EOF] comes after it.
+// and is a [*transport.MessageError], or a [*transport.DeliveryError] if it was the answer to a request. The last line may
+// lack its line feed; [io.EOF] comes after it.
 func (l *lines) next() ([]byte, error) {
-	var line []byte
+	var line, head []byte
 	long := false
 	for {
 		chunk, err := l.r.ReadSlice('\n')
@@ -28,8 +33,11 @@ func (l *lines) next() ([]byte, error) {
 		if end {
 			chunk = chunk[:len(chunk)-1]
 		}
-		if long = long || len(line)+len(chunk) > l.max; long {
-			line = nil
+		if !long && len(line)+len(chunk) > l.max {
+			long, head, line = true, bytes.Clone(line[:min(len(line), maxHead)]), nil
+		}
+		if long {
+			head = append(head, chunk[:min(len(chunk), maxHead-len(head))]...)
 		} else if line == nil {
 			line = bytes.Clone(chunk)
 		} else {
@@ -45,8 +53,23 @@ func (l *lines) next() ([]byte, error) {
 		case !end:
 			return nil, err
 		case long:
-			return nil, &transport.MessageError{Err: fmt.Errorf("%w: a line of more than %d bytes", transport.ErrTooLong, l.max)}
+			return nil, l.tooLong(head)
 		}
 		return line, nil
 	}
+}
+
+// tooLong returns the error for a line that is too long, given how it begins.
+func (l *lines) tooLong(head []byte) error {
+	err := fmt.Errorf("%w: more than MaxMessage (%d bytes)", transport.ErrTooLong, l.max)
+	m, _ := jsonrpc.Parse(head)
+	switch m.Kind {
+	case jsonrpc.KindResponse, jsonrpc.KindErrorResponse:
+		if !m.ID.IsZero() {
+			return &transport.DeliveryError{ID: m.ID, Err: err}
+		}
+	case jsonrpc.KindRequest:
+		return &transport.MessageError{ID: m.ID, Err: err}
+	}
+	return &transport.MessageError{Err: err}
 }

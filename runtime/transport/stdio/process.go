@@ -47,8 +47,9 @@ const waitDelay = time.Second
 type Process struct {
 	conn        *Conn
 	cmd         *exec.Cmd
-	out         *os.File // the server's standard output
-	exitTimeout time.Duration
+	out         *os.File      // the server's standard output
+	exitTimeout time.Duration // after the end of its input
+	termTimeout time.Duration // after it was asked to terminate
 	exited      chan struct{} // closed when the process has ended
 	exit        error         // how, once it has
 	close       func() error
@@ -90,6 +91,7 @@ func Start(c Command) (*Process, error) {
 	if p.exitTimeout <= 0 {
 		p.exitTimeout = 2 * time.Second
 	}
+	p.termTimeout = p.exitTimeout
 	p.close = sync.OnceValue(p.end)
 	go p.wait() // ends with the process, which Close sees to
 	return p, nil
@@ -105,6 +107,9 @@ func (p *Process) Read() (transport.Message, error) {
 		return m, err
 	}
 	if _, ok := errors.AsType[*transport.MessageError](err); ok {
+		return m, err
+	}
+	if _, ok := errors.AsType[*transport.DeliveryError](err); ok {
 		return m, err
 	}
 	// The server has closed its output, or is gone.
@@ -141,9 +146,9 @@ func (p *Process) end() error {
 		io.Copy(io.Discard, p.out) // so that the server is not stuck in writing
 	}()
 	forced := ""
-	if !p.waitExit() {
+	if !p.waitExit(p.exitTimeout) {
 		forced = "terminated"
-		if terminate(p.cmd.Process) != nil || !p.waitExit() {
+		if terminate(p.cmd.Process) != nil || !p.waitExit(p.termTimeout) {
 			forced = "killed"
 			p.cmd.Process.Kill()
 			<-p.exited
@@ -158,8 +163,8 @@ func (p *Process) end() error {
 }
 
 // waitExit waits for the process to end; ok is false if that takes too long.
-func (p *Process) waitExit() (ok bool) {
-	timer := time.NewTimer(p.exitTimeout)
+func (p *Process) waitExit(timeout time.Duration) (ok bool) {
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
 	case <-p.exited:

@@ -238,6 +238,7 @@ func TestNothingButMessagesIsWrittenToStandardInput(t *testing.T) {
 	var stderr buffer
 	c := child(t, "records")
 	c.Stderr = &stderr
+	c.ExitTimeout = time.Minute // it ends by itself, once it has recorded what there was
 	p, err := stdio.Start(c)
 	if err != nil {
 		t.Fatal(err)
@@ -276,13 +277,15 @@ func TestAServerThatDoesNotEndIsMadeTo(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("there are no signals")
 	}
-	for _, c := range []struct{ what, want string }{
-		{"waits for a signal", "terminated"},
-		{"ignores signals", "killed"},
+	for _, c := range []struct {
+		what, want string
+		term       time.Duration // which a process that is going to end has as much as it needs of
+	}{
+		{"waits for a signal", "terminated", time.Hour},
+		{"ignores signals", "killed", time.Millisecond},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			command := child(t, c.what)
-			command.ExitTimeout = 200 * time.Millisecond
 			var stderr buffer
 			command.Stderr = &stderr
 			p, err := stdio.Start(command)
@@ -292,6 +295,7 @@ func TestAServerThatDoesNotEndIsMadeTo(t *testing.T) {
 			if _, err := p.Read(); err != nil { // it is ready
 				t.Fatal(err)
 			}
+			p.SetTimeouts(time.Millisecond, c.term)
 			err = p.Close()
 			if err == nil || !strings.HasSuffix(err.Error(), "was "+c.want) {
 				t.Errorf("got %v", err)

@@ -4,6 +4,7 @@ package queue
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -21,7 +22,7 @@ type Queue struct {
 	waiting []transport.Message
 	spare   []transport.Message // the slice that Take returned before
 	size    int                 // of waiting, in bytes
-	taken   uint64              // how often something was taken
+	moved   atomic.Uint64       // how often something was taken, or Moved was called
 	err     error               // why nothing goes in any more
 	hungry  bool                // the taker waits for filled
 	filled  chan struct{}       // holds one; nil before somebody waits
@@ -33,7 +34,7 @@ type Queue struct {
 	still  sync.Cond                      // taking is false
 }
 
-// New returns a queue for max bytes, in which a writer waits for at most stall without anything being taken.
+// New returns a queue for max bytes, in which a writer waits for at most stall without anything being taken or moved.
 func New(max int, stall time.Duration) *Queue {
 	q := &Queue{max: max, stall: stall}
 	q.still.L = &q.mu
@@ -82,6 +83,7 @@ func (q *Queue) drain() {
 		q.mu.Unlock()
 		for _, m := range batch {
 			q.take(m, nil)
+			q.Moved()
 		}
 		if ended {
 			q.take(transport.Message{}, q.err) // which does not change any more
@@ -96,18 +98,22 @@ func (q *Queue) remove() []transport.Message {
 	if len(batch) > 0 {
 		q.waiting, q.spare = q.spare[:0], batch
 		q.size = 0
-		q.taken++
+		q.moved.Add(1)
 		q.freed()
 	}
 	return batch
 }
 
-// Put adds m. It waits for room until ctx ends, with [transport.ErrStalled] if nothing is taken for too long.
-// After Close it fails with what Close was given.
+// Moved says that a part of what was taken has got on. A reader that is slow, but reads, is not taken for one that has
+// stopped.
+func (q *Queue) Moved() { q.moved.Add(1) }
+
+// Put adds m. It waits for room until ctx ends, with [transport.ErrStalled] if nothing is taken, and nothing that was
+// taken moves, for too long. After Close it fails with what Close was given.
 func (q *Queue) Put(ctx context.Context, m transport.Message) error {
 	size := len(m.Text) + overhead
-	var timer *time.Timer // only who must wait pays for it
-	var taken uint64
+	var timer *time.Timer // only a caller that must wait pays for it
+	var moved uint64
 	for {
 		q.mu.Lock()
 		if q.err != nil {
@@ -135,23 +141,25 @@ func (q *Queue) Put(ctx context.Context, m transport.Message) error {
 			q.room = make(chan struct{})
 		}
 		room := q.room
-		progress := timer == nil || taken != q.taken
-		taken = q.taken
 		q.mu.Unlock()
 
+		now := q.moved.Load()
 		switch {
 		case timer == nil:
 			timer = time.NewTimer(q.stall)
 			defer timer.Stop()
-		case progress:
+		case now != moved:
 			timer.Reset(q.stall)
 		}
+		moved = now
 		select {
 		case <-room:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-timer.C:
-			return transport.ErrStalled
+			if q.moved.Load() == moved {
+				return transport.ErrStalled
+			}
 		}
 	}
 }
