@@ -2,13 +2,16 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 
-	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
@@ -56,7 +59,8 @@ func (p *peer) setLevel(level mcp.LoggingLevel) (before mcp.LoggingLevel) {
 }
 
 // Log sends a log message to the client, if it is severe enough for that. Logger names what logs, "" for nothing; data
-// is written by package codec/value. It must hold no secrets. Messages beyond [Config.LogRate] are dropped, and all if the server has not declared logging.
+// is written by package codec/value. It must hold no secrets. Messages beyond [Config.LogRate] are dropped, and all if
+// the server has not declared logging.
 func (c *Call) Log(ctx context.Context, level mcp.LoggingLevel, logger string, data any) error {
 	n, ok := severity(level)
 	if !ok {
@@ -65,7 +69,7 @@ func (c *Call) Log(ctx context.Context, level mcp.LoggingLevel, logger string, d
 	if !c.logs(n) || c.p.logs != nil && !c.p.logs.Allow() {
 		return nil
 	}
-	text, err := codec.Marshal(value.Of(data))
+	text, err := boundary.Marshal(value.Of(data))
 	if err != nil {
 		return err
 	}
@@ -95,7 +99,8 @@ type levelError struct{ level mcp.LoggingLevel }
 func (e *levelError) Error() string { return "server: unknown level " + string(e.level) }
 
 // Logger returns a logger whose records go to the client as log messages: objects with the message as msg and the
-// attributes. Levels between those of slog stand for those that it does not have: notice is 2 above info, critical 4
+// attributes. An attribute that is called msg as well becomes fields.msg, and a value that has no form in JSON becomes
+// the text that package fmt prints. Levels between those of slog stand for those that it does not have: notice is 2 above info, critical 4
 // above error, alert 8 and emergency 12.
 func (c *Call) Logger(name string) *slog.Logger {
 	return slog.New(&logHandler{c: c, name: name})
@@ -142,7 +147,7 @@ func (h *logHandler) Enabled(_ context.Context, l slog.Level) bool {
 }
 
 func (h *logHandler) Handle(ctx context.Context, r slog.Record) error {
-	data := map[string]any{"msg": r.Message}
+	data := map[string]any{}
 	for _, a := range h.attrs {
 		put(data, a.groups, a.attr)
 	}
@@ -150,6 +155,10 @@ func (h *logHandler) Handle(ctx context.Context, r slog.Record) error {
 		put(data, h.groups, a)
 		return true
 	})
+	if attr, taken := data["msg"]; taken {
+		data["fields.msg"] = attr // as the message has its name
+	}
+	data["msg"] = strings.ToValidUTF8(r.Message, "\uFFFD")
 	return h.c.Log(ctx, levelOf(r.Level), h.name, data)
 }
 
@@ -169,6 +178,7 @@ func put(data map[string]any, groups []string, a slog.Attr) {
 		return
 	}
 	for _, g := range groups {
+		g = strings.ToValidUTF8(g, "\uFFFD")
 		inner, ok := data[g].(map[string]any)
 		if !ok {
 			inner = map[string]any{}
@@ -176,20 +186,28 @@ func put(data map[string]any, groups []string, a slog.Attr) {
 		}
 		data = inner
 	}
-	data[a.Key] = plain(v)
+	data[strings.ToValidUTF8(a.Key, "\uFFFD")] = plain(v)
 }
 
-// plain is what a value is written as.
+// plain is what a value is written as: what package fmt prints, if it has no form in JSON.
 func plain(v slog.Value) any {
-	switch x := v.Any().(type) {
-	case error:
-		return x.Error()
-	default:
-		if v.Kind() == slog.KindDuration {
-			return v.Duration().String()
-		}
-		return x
+	switch v.Kind() {
+	case slog.KindBool, slog.KindInt64, slog.KindUint64, slog.KindTime:
+		return v.Any()
+	case slog.KindString:
+		return strings.ToValidUTF8(v.String(), "\uFFFD")
+	case slog.KindDuration:
+		return v.Duration().String()
 	}
+	x := v.Any()
+	if err, ok := x.(error); ok {
+		return boundary.ErrorText(err)
+	}
+	text, err := boundary.Marshal(value.Of(x))
+	if err != nil {
+		return strings.ToValidUTF8(fmt.Sprintf("%+v", x), "\uFFFD")
+	}
+	return json.RawMessage(text)
 }
 
 func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {

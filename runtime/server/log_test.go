@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -98,6 +99,48 @@ func TestALoggerSendsObjects(t *testing.T) {
 		}
 	})
 }
+
+// Records are not lost because of a value that has no form in JSON.
+func TestALoggerSendsValuesOfAllKinds(t *testing.T) {
+	type point struct{ X, Y int }
+	for name, tt := range map[string]struct {
+		value any
+		want  string
+	}{
+		"not a number":    {math.NaN(), `"NaN"`},
+		"invalid UTF-8":   {"a\xff", `"a\uFFFD"`},
+		"nested errors":   {map[string]any{"e": errors.New("boom")}, `"map[e:boom]"`},
+		"list of errors":  {[]error{errors.New("boom")}, `"[boom]"`},
+		"nil error":       {(*levelFault)(nil), `"*server_test.levelFault without a text: panic: no"`},
+		"marshaler":       {badMarshaler{}, `"{}"`},
+		"struct":          {point{1, 2}, `{"X":1,"Y":2}`},
+		"channel in list": {[]chan int{nil}, `"[<nil>]"`},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newServer(t, server.Config{})
+			must(server.AddTool(s, mcp.Tool{Name: "log"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+				c.Logger("").InfoContext(ctx, "m", "v", tt.value, "msg", "other")
+				return "", nil
+			}))
+			c := connect(t, s, side{})
+			c.call("tools/call", `{"name":"log"}`)
+			synctest.Wait()
+			got := c.heard("notifications/message")
+			if len(got) != 1 {
+				t.Fatalf("%s: %d messages", name, len(got))
+			}
+			same(t, name, `{"data":{"fields.msg":"other","msg":"m","v":`+tt.want+`},"level":"info"}`, got[0])
+		})
+	}
+}
+
+type levelFault struct{}
+
+func (*levelFault) Error() string { panic("no") }
+
+type badMarshaler struct{}
+
+func (badMarshaler) MarshalJSON() ([]byte, error) { panic("no") }
 
 // Proves LOG-06.
 func TestLogMessagesAreLimited(t *testing.T) {
