@@ -20,6 +20,9 @@ const DefaultTTL = 10 * time.Minute
 // TTLMeta is the member of a result's _meta that says for how many milliseconds its token is good.
 const TTLMeta = "io.github.mcpwire/resumeTtl"
 
+// PartialResultsMeta is the member of a tool's _meta, in tools/list, that is true if its results may come in parts.
+const PartialResultsMeta = "io.github.mcpwire/partialResults"
+
 // Config says how a server gives out tokens. The zero value is good for one process.
 type Config struct {
 	// Keys are secrets of [KeySize] bytes. The first one seals tokens, and each of them opens tokens that

@@ -14,7 +14,7 @@ import (
 
 // Call is a request that a handler serves, as a task or not: the way back to the client that has sent it. What a task
 // sends reaches its client wherever that is by then. Its methods may be called by many goroutines, until the handler
-// returns.
+// returns. The zero Call is of no use, and its methods panic.
 type Call struct {
 	p *peer
 	// ctx is that of the handler. What the call knows is in its values, and looked up when it is asked for, which
@@ -66,7 +66,8 @@ func (c *Call) Notify(ctx context.Context, method string, params codec.Encoder) 
 	return to.Notify(ctx, method, params)
 }
 
-// client sends requests to the client, which people may take their time to answer: ctx alone limits them.
+// client sends requests to the client, which people may take their time to answer. Those of a task are limited by ctx
+// alone, as a task waits for its client.
 func (c *Call) client() mcp.ToClient {
 	to, ok := session.PeerFrom(c.ctx)
 	if !ok {
@@ -74,7 +75,7 @@ func (c *Call) client() mcp.ToClient {
 	}
 	if open := c.Session(); open != nil {
 		if _, isTask := c.Task(); !isTask {
-			return mcp.ToClient{Caller: open.With(session.Timeout(0))}
+			return mcp.ToClient{Caller: open.With(session.Timeout(c.p.s.cfg.InputTimeout))}
 		}
 	}
 	return mcp.ToClient{Caller: to}

@@ -214,12 +214,14 @@ func TestAPageIsVisited(t *testing.T) {
 		if who, ok := s.ElicitationPrincipal("one"); !ok || who != "ada" {
 			t.Errorf("the principal of the visit: %q, %v", who, ok)
 		}
-		for _, bad := range []string{`"Page":"https://example.com/","ID":"one"`, `"Page":"http://example.com/","ID":""`, `"Page":"javascript:x","ID":""`, `"Page":"/login","ID":""`, `"Page":"https://u:p@example.com/","ID":""`} {
+		for _, bad := range []string{`"Page":"https://example.com/","ID":"one"`, `"Page":"http://example.com/","ID":""`, `"Page":"javascript:x","ID":""`, `"Page":"http://127.0.0.1.evil.example/","ID":""`, `"Page":"http://127.evil.example/","ID":""`, `"Page":"/login","ID":""`, `"Page":"https://u:p@example.com/","ID":""`} {
 			if result, _ := c.call("tools/call", `{"name":"visit","arguments":{`+bad+`}}`); !strings.Contains(result, `"isError":true`) {
 				t.Errorf("%s: %s", bad, result)
 			}
 		}
 		other.expect("tools/call", `{"name":"visit","arguments":{"Page":"http://localhost:8080/","ID":"two"}}`, `{"content":[{"type":"text","text":"decline"}]}`)
+		c.expect("tools/call", `{"name":"visit","arguments":{"Page":"http://LOCALHOST/","ID":""}}`, `{"content":[{"type":"text","text":"accept"}]}`)
+		c.expect("tools/call", `{"name":"visit","arguments":{"Page":"http://[::1]:80/","ID":""}}`, `{"content":[{"type":"text","text":"accept"}]}`)
 		c.expect("tools/call", `{"name":"visit","arguments":{"Page":"http://127.0.0.1/","ID":""}}`, `{"content":[{"type":"text","text":"accept"}]}`)
 		for _, id := range []string{"one", "one", "two", "three"} {
 			if err := s.ElicitationComplete(t.Context(), id); err != nil {
@@ -243,6 +245,11 @@ func TestAPageIsVisited(t *testing.T) {
 func TestFormsDoNotAskForSecrets(t *testing.T) {
 	for name, refused := range map[string]bool{
 		"password": true, "userPassword": true, "user_passwd": true, "DB SECRET": true, "credentials": true, "pass-phrase": false, "passphrase2": true,
+		"apiKey": true, "api_key": true, "API-KEY": true, "APIKey": true, "apikey": true, "access_token": true, "accessToken": true, "token": true,
+		"ACCESS_TOKEN": true, "cardNumber": true, "card number": true, "creditCard": true, "cvv": true, "CVV2": true, "pin": true, "newPin": true,
+		"pin2": true, "pinCode": true, "pwd": true, "db_pwd": true, "yourTokenAgain": true, "stripeSecretKey": true, "sessionTokenValue": true,
+		"tokenCount": false, "maxTokens": false, "pinned": false, "mapPin": false, "pinColor": false, "apiKeyName": false, "key": false, "primaryKey": false,
+		"spin": false, "tokenizer": false, "cardNumberFormat": false, "discard": false, "keyboard": false, "monkey": false, "shopping": false,
 		"secretary": false, "name": false, "passwordless": false, "compass": false,
 	} {
 		client := answering(map[string]string{"elicitation/create": `{"action":"decline"}`})
@@ -318,6 +325,120 @@ func TestAToolSamples(t *testing.T) {
 			t.Errorf("got %q", got)
 		}
 		same(t, "request", `{"maxTokens":10,"messages":[{"role":"user","content":{"type":"text","text":"2+2?"}}]}`, client.asked["sampling/createMessage"][0])
+	}
+}
+
+// A client that never answers does not hold a call for ever, and is told that it need not answer any more.
+//
+// Proves LIFE-18.
+func TestInputRequestsTimeOut(t *testing.T) {
+	for name, ask := range map[string]func(context.Context, *server.Call) error{
+		"sampling": func(ctx context.Context, c *server.Call) error {
+			_, err := c.Sample(ctx, &mcp.CreateMessageRequestParams{MaxTokens: 1})
+			return err
+		},
+		"form": func(ctx context.Context, c *server.Call) error {
+			_, err := c.ElicitForm(ctx, &mcp.ElicitRequestFormParams{})
+			return err
+		},
+		"page": func(ctx context.Context, c *server.Call) error {
+			_, err := c.ElicitURL(ctx, "", "https://example.com/", "")
+			return err
+		},
+		"roots": func(ctx context.Context, c *server.Call) error {
+			_, err := c.Roots(ctx)
+			return err
+		},
+	} {
+		for _, tt := range []struct{ limit, want time.Duration }{{0, server.DefaultInputTimeout}, {time.Second, time.Second}, {-1, time.Hour}} {
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer(t, server.Config{InputTimeout: tt.limit})
+				var err error
+				must(server.AddTool(s, mcp.Tool{Name: "ask"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+					ctx, cancel := context.WithTimeout(ctx, time.Hour)
+					defer cancel()
+					err = ask(ctx, c)
+					return "", nil
+				}))
+				ended := false
+				c := connect(t, s, side{capabilities: capable(t, `{"sampling":{},"roots":{},"elicitation":{"form":{},"url":{}}}`), handler: func(ctx context.Context, _ *session.Request) (codec.Encoder, error) {
+					<-ctx.Done()
+					ended = true
+					return nil, ctx.Err()
+				}})
+				start := time.Now()
+				if _, callErr := c.With(session.Timeout(0)).Call(t.Context(), "tools/call", session.Raw(`{"name":"ask"}`)); callErr != nil {
+					t.Error(callErr)
+				}
+				synctest.Wait()
+				if took := time.Since(start); took != tt.want || !errors.Is(err, context.DeadlineExceeded) || !ended {
+					t.Errorf("%s, limit %v: got %v after %v, want a timeout after %v; the client was told: %v", name, tt.limit, err, took, tt.want, ended)
+				}
+			})
+		}
+	}
+}
+
+// Proves SAMP-10.
+func TestRoundsOfToolCallsAreLimited(t *testing.T) {
+	s := newServer(t, server.Config{MaxToolRounds: 3})
+	text := func(role mcp.Role, blocks ...mcp.SamplingMessageContentBlock) mcp.SamplingMessage {
+		return mcp.SamplingMessage{Role: role, Content: mcp.SamplingContent{Items: blocks}}
+	}
+	rounds := 0
+	must(server.AddTool(s, mcp.Tool{Name: "loop"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+		params := &mcp.CreateMessageRequestParams{MaxTokens: 1, Tools: []mcp.Tool{{Name: "x"}}, Messages: []mcp.SamplingMessage{text(mcp.RoleUser, &mcp.TextContent{Text: "go"})}}
+		for {
+			result, err := c.Sample(ctx, params)
+			if err != nil {
+				return "", err
+			}
+			rounds++
+			params.Messages = append(params.Messages, text(mcp.RoleAssistant, result.Content.Items...), text(mcp.RoleUser, &mcp.ToolResultContent{ToolUseID: "1", Content: []mcp.ContentBlock{}}))
+		}
+	}))
+	client := answering(map[string]string{"sampling/createMessage": `{"role":"assistant","model":"m","stopReason":"toolUse","content":{"type":"tool_use","id":"1","name":"x","input":{}}}`})
+	c := connect(t, s, side{capabilities: capable(t, `{"sampling":{"tools":{}}}`), handler: client.serve})
+	result, _ := c.call("tools/call", `{"name":"loop"}`)
+	if want := server.ErrToolRounds.Error() + ": the limit is 3"; !strings.Contains(result, want) || rounds != 4 {
+		t.Errorf("after %d messages: got %s, want %q", rounds, result, want)
+	}
+}
+
+// Roots are asked for once, until the client says that they have changed.
+func TestRootsAreKeptUntilTheyChange(t *testing.T) {
+	for _, announced := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newServer(t, server.Config{})
+			must(server.AddTool(s, mcp.Tool{Name: "roots"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+				roots, err := c.Roots(ctx)
+				if err == nil && len(roots) == 1 {
+					defer func() { roots[0].URI = "file:///changed/by/the/tool" }()
+					return roots[0].URI, nil
+				}
+				return "", err
+			}))
+			client := answering(map[string]string{"roots/list": `{"roots":[{"uri":"file:///a"}]}`})
+			c := connect(t, s, side{capabilities: capable(t, fmt.Sprintf(`{"roots":{"listChanged":%v}}`, announced)), handler: client.serve})
+			see := func(want string, asked int) {
+				t.Helper()
+				result, _ := c.call("tools/call", `{"name":"roots"}`)
+				if got := text(t, result); got != want || announced && len(client.asked["roots/list"]) != asked {
+					t.Errorf("got %s after %d requests, want %s after %d", got, len(client.asked["roots/list"]), want, asked)
+				}
+			}
+			see("file:///a", 1)
+			see("file:///a", 1)
+			client.results["roots/list"] = `{"roots":[{"uri":"file:///b"}]}`
+			if announced {
+				if err := c.Notify(t.Context(), "notifications/roots/list_changed", nil); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+			}
+			see("file:///b", 2)
+			see("file:///b", 2)
+		})
 	}
 }
 

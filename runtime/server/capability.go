@@ -63,13 +63,44 @@ func (s *Server) raw(methods ...string) bool {
 	return false
 }
 
-// introduce is the middleware that leaves out of the answer to initialize what its revision does not know.
-func introduce(next session.Handler) session.Handler {
+// receive is the middleware that leaves out of the answer to initialize what its revision does not know, and hears of
+// changes of the client's roots.
+func (p *peer) receive(next session.Handler) session.Handler {
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		if req.Method == "notifications/roots/list_changed" {
+			p.roots.changed()
+		}
 		result, err := next(ctx, req)
 		if hello, ok := result.(*mcp.InitializeResult); ok && err == nil {
 			return projectHello(mcp.Revision(hello.ProtocolVersion), hello), nil
 		}
 		return result, err
+	}
+}
+
+// receiveTasks and sendTasks are the middleware for tasks that the client runs, and pass by sessions without such tasks.
+func (p *peer) receiveTasks(next session.Handler) session.Handler {
+	related := next
+	for _, m := range p.s.ofTasks.Receiving {
+		related = m(related)
+	}
+	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		if p.asksForTasks.Load() {
+			return related(ctx, req)
+		}
+		return next(ctx, req)
+	}
+}
+
+func (p *peer) sendTasks(next session.Sender) session.Sender {
+	related := next
+	for _, m := range p.s.ofTasks.Sending {
+		related = m(related)
+	}
+	return func(ctx context.Context, call *session.Call) (json.RawMessage, error) {
+		if p.asksForTasks.Load() {
+			return related(ctx, call)
+		}
+		return next(ctx, call)
 	}
 }

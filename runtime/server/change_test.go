@@ -2,9 +2,11 @@ package server_test
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -196,6 +198,61 @@ func TestListsArePaged(t *testing.T) {
 		if method != "tools/list" {
 			again.refused(method, fmt.Sprintf(`{"cursor":%q}`, *first.NextCursor), jsonrpc.CodeInvalidParams)
 		}
+	}
+}
+
+// Names with any characters have a place in a list.
+func TestPagesOfOddNames(t *testing.T) {
+	s := newServer(t, server.Config{PageSize: 1})
+	want := []string{"a", "a\x00b", "a\x00b\x00", "\u00e9", "\u65e5"}
+	for _, name := range want {
+		must(s.AddPrompt(mcp.Prompt{Name: name}, func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) { return nil, nil }))
+	}
+	c := connect(t, s, side{})
+	var got []string
+	var params mcp.PaginatedRequestParams
+	for range 2 * len(want) {
+		page := must(mcp.ToServer{Caller: c}.ListPrompts(t.Context(), &params))
+		for _, p := range page.Prompts {
+			got = append(got, p.Name)
+		}
+		if params.Cursor = page.NextCursor; page.NextCursor == nil {
+			break
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("prompts (-want +got):\n%s", diff)
+	}
+}
+
+// A client cannot make up the cursor of a list callback. Servers with the same key accept each other's.
+func TestCursorsOfListCallbacksCannotBeForged(t *testing.T) {
+	var asked []string
+	open := func(key string) *asker {
+		s := newServer(t, server.Config{CursorKey: []byte(key)})
+		must(s.AddTemplate(mcp.ResourceTemplate{Name: "x", URITemplate: "x://{n}"}, readText, server.ListFunc(func(_ context.Context, _ *server.Call, cursor string) ([]mcp.Resource, string, error) {
+			asked = append(asked, cursor)
+			return []mcp.Resource{{Name: "r", URI: "x://1"}}, "next", nil
+		})))
+		return connect(t, s, side{})
+	}
+	cursorOf := func(c *asker) string {
+		return *must(mcp.ToServer{Caller: c}.ListResources(t.Context(), nil)).NextCursor
+	}
+	c, other, same := open(""), open(""), open("k")
+	cursor := cursorOf(c)
+	other.refused("resources/list", fmt.Sprintf(`{"cursor":%q}`, cursor), jsonrpc.CodeInvalidParams)
+	bytes := must(base64.RawURLEncoding.DecodeString(cursor))
+	forged := base64.RawURLEncoding.EncodeToString([]byte(strings.Replace(string(bytes), "next", "evil", 1)))
+	c.refused("resources/list", fmt.Sprintf(`{"cursor":%q}`, forged), jsonrpc.CodeInvalidParams)
+	if _, code := c.call("resources/list", fmt.Sprintf(`{"cursor":%q}`, cursor)); code != 0 {
+		t.Errorf("its own cursor is refused with %d", code)
+	}
+	if _, code := same.call("resources/list", fmt.Sprintf(`{"cursor":%q}`, cursorOf(open("k")))); code != 0 {
+		t.Errorf("the cursor of a server with the same key is refused with %d", code)
+	}
+	if diff := cmp.Diff([]string{"", "next", "", "next"}, asked); diff != "" {
+		t.Errorf("the callback was given (-want +got):\n%s", diff)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/mcpwire/mcpwire/mcp"
 )
@@ -28,18 +29,30 @@ func Complete(name string, f CompleteFunc) Completion { return Completion{name, 
 func (c Completion) forPrompt(p *prompt)     { p.completes[c.name] = c.f }
 func (c Completion) forTemplate(t *template) { t.completes[c.name] = c.f }
 
-// OneOf proposes those of a fixed list of values that begin with what was typed, in any case of letters.
+// OneOf proposes those of a fixed list of values that begin with what was typed, whatever the case of the letters.
 func OneOf(values ...string) CompleteFunc {
 	values = slices.Clone(values)
 	return func(_ context.Context, _ *Call, value string, _ map[string]string) ([]string, error) {
 		var fit []string
+		typed := utf8.RuneCountInString(value)
 		for _, v := range values {
-			if len(v) >= len(value) && strings.EqualFold(v[:len(value)], value) {
+			if strings.EqualFold(firstRunes(v, typed), value) {
 				fit = append(fit, v)
 			}
 		}
 		return fit, nil
 	}
+}
+
+// firstRunes returns the first n characters of a text: letters of different case may differ in their bytes.
+func firstRunes(text string, n int) string {
+	for i := range text {
+		if n == 0 {
+			return text[:i]
+		}
+		n--
+	}
+	return text
 }
 
 // completes reports whether anything can be completed.

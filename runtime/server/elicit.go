@@ -6,9 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"reflect"
-	"regexp"
 	"strings"
 
 	"github.com/mcpwire/mcpwire/codec"
@@ -17,6 +17,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/form"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 )
 
 // CodeURLElicitationRequired refuses a request until the user has visited a page (MCP elicitation, "URL Elicitation
@@ -103,11 +104,30 @@ func withDefaults(schema, values json.RawMessage) (json.RawMessage, error) {
 	return codec.Marshal(value.Of(s))
 }
 
-// ElicitForm asks the user to fill in a form. The schema must be flat, and no
-// field may be named as a secret is. It fails with a [*session.CapabilityError] if
-// the client has no forms, with an error that wraps [ErrAnswer] if the answer does not comply with the schema, and with
-// a [*jsonrpc.Error] if the client answers with one. Only ctx limits how long it waits.
+// ElicitForm asks the user to fill in a form. The schema must be flat, and no field may have the name of a secret, such
+// as userPassword, api_key, accessToken or cardNumber; a tokenCount is none. It fails with a [*session.CapabilityError]
+// if the client has no forms, with an error that wraps [ErrAnswer] if the answer does not comply with the schema, with
+// [session.ErrTimeout] after [Config.InputTimeout], and with a [*jsonrpc.Error] if the client answers with one.
 func (c *Call) ElicitForm(ctx context.Context, params *mcp.ElicitRequestFormParams) (*mcp.ElicitResult, error) {
+	sent, err := c.form(params)
+	if err != nil {
+		return nil, err
+	}
+	result, err := c.elicit(ctx, sent)
+	if err != nil || result.Action != mcp.ElicitResultActionAccept {
+		return result, err
+	}
+	if err := form.Check(&params.RequestedSchema, result.Content); err != nil {
+		return result, fmt.Errorf("%w: %w", ErrAnswer, err)
+	}
+	return result, nil
+}
+
+// form returns a form as it goes to the client, if the client has forms and the form is one that may be sent.
+func (c *Call) form(params *mcp.ElicitRequestFormParams) (*mcp.ElicitRequestFormParams, error) {
+	if params == nil {
+		return nil, errors.New("server: nil form")
+	}
 	if err := params.Validate(mcp.Revision20251125); err != nil {
 		return nil, fmt.Errorf("server: invalid form: %w", err)
 	}
@@ -122,32 +142,23 @@ func (c *Call) ElicitForm(ctx context.Context, params *mcp.ElicitRequestFormPara
 	if err := c.mayElicit("form"); err != nil {
 		return nil, err
 	}
-	sent, err := c.projectForm(params)
+	return c.projectForm(params)
+}
+
+// ElicitTask asks the user to fill in a form as [Call.ElicitForm] does, as a task of the client: it returns once the
+// client has created the task, and the answer is awaited by Result of the handle, for as long as the client keeps the
+// task. It fails with a [*session.CapabilityError] if the client does not run elicitations as tasks. Check the content
+// of an answer with [form.Check].
+func (c *Call) ElicitTask(ctx context.Context, params *mcp.ElicitRequestFormParams, options ...requestor.Option) (*requestor.Handle[*mcp.ElicitResult], error) {
+	sent, err := c.form(params)
 	if err != nil {
 		return nil, err
 	}
-	result, err := c.elicit(ctx, sent)
-	if err != nil || result.Action != mcp.ElicitResultActionAccept {
-		return result, err
+	open, err := c.taskSession("elicitation/create", "tasks.requests.elicitation.create")
+	if err != nil {
+		return nil, err
 	}
-	if err := form.Check(&params.RequestedSchema, result.Content); err != nil {
-		return result, fmt.Errorf("%w: %w", ErrAnswer, err)
-	}
-	return result, nil
-}
-
-// wordBorder is where a word begins in the name of a field, such as userPassword or user_password.
-var wordBorder = regexp.MustCompile(`[^A-Za-z]+|([a-z])([A-Z])`)
-
-// secret reports whether the name of a field says that it asks for a secret.
-func secret(name string) bool {
-	for word := range strings.FieldsSeq(strings.ToLower(wordBorder.ReplaceAllString(name, "$1 $2"))) {
-		switch word {
-		case "password", "passwd", "passphrase", "secret", "credential", "credentials":
-			return true
-		}
-	}
-	return false
+	return c.p.s.clientTasks.Elicit(ctx, open, sent, options...)
 }
 
 // elicit asks, and waits for the answer.
@@ -288,8 +299,10 @@ func (c *Call) visit(message, page, id string) (*mcp.ElicitRequestURLParams, err
 	return &mcp.ElicitRequestURLParams{Message: message, URL: page, ElicitationID: &id}, nil
 }
 
+// loopback reports whether a host is this machine.
 func loopback(host string) bool {
-	return host == "localhost" || strings.HasPrefix(host, "127.") || host == "::1"
+	address, err := netip.ParseAddr(host)
+	return err == nil && address.IsLoopback() || strings.EqualFold(host, "localhost")
 }
 
 // maxElicitations is how many pages of one session may be open.

@@ -1,9 +1,11 @@
 package server
 
 import (
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
-	"strings"
+	"encoding/binary"
+	"io"
 
 	"github.com/mcpwire/mcpwire/mcp"
 )
@@ -20,36 +22,55 @@ type place struct {
 	inner  string
 }
 
-// cursor returns the place for the client: the parts and a checksum over them, which tells a cursor from nonsense.
-func (p place) cursor() string {
-	text := p.text()
-	sum := sha256.Sum256([]byte(p.list + "\x00" + text))
-	return base64.RawURLEncoding.EncodeToString(append(sum[:8:8], text...))
+// sumSize is how many bytes of the checksum are in a cursor.
+const sumSize = 16
+
+// cursor returns the place for the client: a checksum, and the parts with their lengths. A cursor of a list callback is
+// good only with a key that clients do not have, so that the callback gets no other cursors than its own.
+func (s *Server) cursor(p place) string {
+	var parts []byte
+	for _, part := range []string{p.key, p.source, p.inner} {
+		parts = binary.AppendUvarint(parts, uint64(len(part)))
+		parts = append(parts, part...)
+	}
+	var key []byte
+	if p.inner != "" {
+		key = s.cfg.CursorKey
+	}
+	mac := hmac.New(sha256.New, key)
+	io.WriteString(mac, p.list+"\n") // a method has no line break
+	mac.Write(parts)
+	return base64.RawURLEncoding.EncodeToString(append(mac.Sum(nil)[:sumSize], parts...))
 }
 
-func (p place) text() string { return p.key + "\x00" + p.source + "\x00" + p.inner }
-
 // parsePlace reads the cursor of a request. None, and an empty one, is the start.
-func parsePlace(list string, params *mcp.PaginatedRequestParams) (place, error) {
+func (s *Server) parsePlace(list string, params *mcp.PaginatedRequestParams) (place, error) {
+	p := place{list: list}
 	if params == nil || params.Cursor == nil || *params.Cursor == "" {
-		return place{list: list}, nil
+		return p, nil
 	}
 	text, err := base64.RawURLEncoding.DecodeString(*params.Cursor)
-	if err == nil && len(text) > 8 {
-		parts := strings.SplitN(string(text[8:]), "\x00", 3)
-		if len(parts) == 3 {
-			p := place{list, parts[0], parts[1], parts[2]}
-			if p.cursor() == *params.Cursor {
-				return p, nil
-			}
-		}
+	if err != nil || len(text) < sumSize {
+		return place{}, invalidParams("invalid cursor")
 	}
-	return place{}, invalidParams("invalid cursor")
+	text = text[sumSize:]
+	for _, part := range []*string{&p.key, &p.source, &p.inner} {
+		length, n := binary.Uvarint(text)
+		if n <= 0 || length > uint64(len(text)-n) {
+			return place{}, invalidParams("invalid cursor")
+		}
+		text = text[n:]
+		*part, text = string(text[:length]), text[length:]
+	}
+	if !hmac.Equal([]byte(s.cursor(p)), []byte(*params.Cursor)) {
+		return place{}, invalidParams("invalid cursor")
+	}
+	return p, nil
 }
 
 // page returns the features of the page that params ask for, and the cursor of the next one, nil if there is none.
 func page[T comparable](x *set[T], list string, params *mcp.PaginatedRequestParams) ([]*entry[T], *string, error) {
-	from, err := parsePlace(list, params)
+	from, err := x.s.parsePlace(list, params)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -57,5 +78,5 @@ func page[T comparable](x *set[T], list string, params *mcp.PaginatedRequestPara
 	if !more {
 		return entries, nil, nil
 	}
-	return entries, new(place{list: list, key: entries[len(entries)-1].key}.cursor()), nil
+	return entries, new(x.s.cursor(place{list: list, key: entries[len(entries)-1].key})), nil
 }

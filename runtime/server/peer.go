@@ -16,11 +16,13 @@ import (
 
 // peer is what a server knows of the client of one session.
 type peer struct {
-	s       *Server
-	session atomic.Pointer[session.Session] // nil before it has opened, and for calls without a session
-	level   atomic.Int32                    // least severe that is sent
-	logs    *rate.Limiter
-	calls   *rate.Limiter
+	s            *Server
+	session      atomic.Pointer[session.Session] // nil before it has opened, and for calls without a session
+	level        atomic.Int32                    // least severe that is sent
+	logs         *rate.Limiter
+	calls        *rate.Limiter
+	roots        rootCache
+	asksForTasks atomic.Bool // the client has been asked to create a task
 
 	keeper  transport.Keeper // nil if nothing is kept
 	keeping sync.Mutex       // held while it keeps something

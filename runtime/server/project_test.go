@@ -89,7 +89,7 @@ func TestOlderClientsGetNothingThatTheyDoNotKnow(t *testing.T) {
 		&mcp.TextContent{Text: "t", Meta: meta, Annotations: hints}, &mcp.ImageContent{Data: "aQ==", MIMEType: "image/png", Meta: meta, Annotations: hints},
 		&mcp.AudioContent{Data: "aQ==", MIMEType: "audio/wav", Meta: meta, Annotations: hints},
 		&mcp.ResourceLink{Name: "n", URI: "x://y", Icons: icons, Title: new("T"), Description: new("about"), Annotations: hints, Meta: meta},
-		&mcp.EmbeddedResource{Resource: &mcp.TextResourceContents{URI: "x://y", Text: "e", Meta: meta}, Meta: meta, Annotations: hints},
+		&mcp.EmbeddedResource{Resource: &mcp.TextResourceContents{URI: "x://y", Text: "e", MIMEType: new("text/plain"), Meta: meta}, Meta: meta, Annotations: hints},
 	}
 	result := &mcp.CallToolResult{Content: blocks, StructuredContent: json.RawMessage(`{"sum":1,"notes":[]}`), ResultType: new("complete")}
 	whole := string(must(json.Marshal(result)))

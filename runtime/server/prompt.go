@@ -8,7 +8,8 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// PromptFunc fills in a prompt. Arguments that the prompt requires are there; those that it does not have are as well,
+// PromptFunc fills in a prompt. Its messages are of the user or the assistant, and embedded resources in them have a
+// media type. Arguments that the prompt requires are there; those that it does not have are as well,
 // if the client sends them.
 type PromptFunc func(ctx context.Context, c *Call, arguments map[string]string) (*mcp.GetPromptResult, error)
 
@@ -95,6 +96,11 @@ func (h *handler) GetPrompt(ctx context.Context, params *mcp.GetPromptRequestPar
 	}
 	if err != nil {
 		return nil, err // with no result that is a typed nil
+	}
+	if fault := checkPrompt(result.Messages); fault != nil {
+		err := internalError("the result of the prompt is invalid: %s", oneLine(fault.Error()))
+		h.p.s.cfg.Logger.Error("result of a prompt refused", "prompt", params.Name, "error", err)
+		return nil, err
 	}
 	return result, nil
 }

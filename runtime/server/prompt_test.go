@@ -65,7 +65,7 @@ func TestCompletionSeesTheArgumentsSoFar(t *testing.T) {
 		return list, nil
 	}
 	must(s.AddPrompt(mcp.Prompt{Name: "visit", Arguments: []mcp.PromptArgument{{Name: "country"}, {Name: "city"}, {Name: "many"}, {Name: "free"}}}, get,
-		server.Complete("country", server.OneOf("France", "Finland", "Norway")), server.Complete("city", city), server.Complete("many", many)))
+		server.Complete("country", server.OneOf("France", "Finland", "Norway", "Ⱥb")), server.Complete("city", city), server.Complete("many", many)))
 	must(s.AddTemplate(mcp.ResourceTemplate{Name: "map", URITemplate: "map://{country}/{city}"}, readText, server.Complete("city", city)))
 	must(s.AddResource(mcp.Resource{Name: "a", URI: "test://a"}, readText))
 	c := connect(t, s, side{})
@@ -74,6 +74,8 @@ func TestCompletionSeesTheArgumentsSoFar(t *testing.T) {
 	}
 	c.expect("completion/complete", `{"ref":{"type":"ref/prompt","name":"visit"},"argument":{"name":"country","value":"f"}}`,
 		`{"completion":{"values":["France","Finland"],"total":2,"hasMore":false}}`)
+	c.expect("completion/complete", `{"ref":{"type":"ref/prompt","name":"visit"},"argument":{"name":"country","value":"ⱥB"}}`,
+		`{"completion":{"values":["Ⱥb"],"total":1,"hasMore":false}}`)
 	c.expect("completion/complete", `{"ref":{"type":"ref/prompt","name":"visit"},"argument":{"name":"city","value":"Par"},"context":{"arguments":{"country":"France"}}}`,
 		`{"completion":{"values":["France Par"],"total":1,"hasMore":false}}`)
 	c.expect("completion/complete", `{"ref":{"type":"ref/resource","uri":"map://{country}/{city}"},"argument":{"name":"city","value":"Os"},"context":{"arguments":{"country":"Norway"}}}`,

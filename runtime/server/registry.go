@@ -142,7 +142,8 @@ func (x *set[T]) show(key string, e *entry[T]) {
 }
 
 // Handle is a feature of a server, by which it is changed while sessions are open. D is how it is described, such as
-// [mcp.Tool]. Its methods may be called by many goroutines. They fail with [ErrRemoved] when the feature was removed.
+// [mcp.Tool]. Its methods may be called by many goroutines. They fail with [ErrRemoved] when the feature was removed, and
+// so do those of the zero Handle.
 type Handle[D any] struct {
 	change  func(func(*D)) error
 	disable func(bool) error
@@ -152,16 +153,36 @@ type Handle[D any] struct {
 // Change changes the description of the feature: f gets a copy of it, which shares its lists with the original: f may
 // replace them, not change them. F may be called again if another change comes in between. The new description is checked as at the start, and
 // stays what it was if there is a fault. The name, or the URI, cannot be changed: remove the feature and add another.
-func (h *Handle[D]) Change(f func(*D)) error { return h.change(f) }
+func (h *Handle[D]) Change(f func(*D)) error {
+	if f == nil {
+		return errors.New("server: no function to change the description")
+	}
+	if h.change == nil {
+		return ErrRemoved
+	}
+	return h.change(f)
+}
 
 // Disable hides the feature, as if it were not there, until Enable is called.
-func (h *Handle[D]) Disable() error { return h.disable(true) }
+func (h *Handle[D]) Disable() error { return h.able(true) }
 
 // Enable takes Disable back.
-func (h *Handle[D]) Enable() error { return h.disable(false) }
+func (h *Handle[D]) Enable() error { return h.able(false) }
+
+func (h *Handle[D]) able(disabled bool) error {
+	if h.disable == nil {
+		return ErrRemoved
+	}
+	return h.disable(disabled)
+}
 
 // Remove removes the feature. What is being served goes on.
-func (h *Handle[D]) Remove() error { return h.remove() }
+func (h *Handle[D]) Remove() error {
+	if h.remove == nil {
+		return ErrRemoved
+	}
+	return h.remove()
+}
 
 // addTo adds a feature that build makes of its description, and returns what changes it. The description is what
 // define says of a feature.

@@ -147,6 +147,11 @@ func (h *handler) ReadResource(ctx context.Context, params *mcp.ReadResourceRequ
 	result := &mcp.ReadResourceResult{Contents: make([]mcp.AnyResourceContents, len(contents))}
 	for i, c := range contents {
 		result.Contents[i] = completed(c, r.URI, mime)
+		if fault := checkContents(result.Contents[i]); fault != nil {
+			err := internalError("contents %d of the resource are invalid: %s", i, oneLine(fault.Error()))
+			h.p.s.cfg.Logger.Error("contents of a resource refused", "uri", r.URI, "error", err)
+			return nil, err
+		}
 	}
 	return result, nil
 }
@@ -184,7 +189,7 @@ func orMIME(mime, other *string) *string {
 // return (MCP resources, "Listing Resources").
 func (h *handler) ListResources(ctx context.Context, params *mcp.PaginatedRequestParams) (*mcp.ListResourcesResult, error) {
 	const list = "resources/list"
-	from, err := parsePlace(list, params)
+	from, err := h.p.s.parsePlace(list, params)
 	if err != nil {
 		return nil, err
 	}
@@ -196,13 +201,13 @@ func (h *handler) ListResources(ctx context.Context, params *mcp.PaginatedReques
 			result.Resources = append(result.Resources, e.value.def)
 		}
 		if more {
-			result.NextCursor = new(place{list: list, key: entries[len(entries)-1].key}.cursor())
+			result.NextCursor = new(h.p.s.cursor(place{list: list, key: entries[len(entries)-1].key}))
 			return result, nil
 		}
 	}
 	for _, e := range h.p.s.listed(from.source) {
 		if len(result.Resources) >= size {
-			result.NextCursor = new(place{list: list, source: e.key}.cursor())
+			result.NextCursor = new(h.p.s.cursor(place{list: list, source: e.key}))
 			return result, nil
 		}
 		inner := ""
@@ -215,7 +220,7 @@ func (h *handler) ListResources(ctx context.Context, params *mcp.PaginatedReques
 		}
 		result.Resources = append(result.Resources, found...)
 		if next != "" {
-			result.NextCursor = new(place{list: list, source: e.key, inner: next}.cursor())
+			result.NextCursor = new(h.p.s.cursor(place{list: list, source: e.key, inner: next}))
 			return result, nil
 		}
 	}

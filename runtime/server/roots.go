@@ -6,23 +6,71 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"slices"
+	"sync"
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
 // Roots asks the client for the places in which the server may work (MCP roots, "Listing Roots"). It fails with a
-// [*session.CapabilityError] if the client has none to offer. They may change: ask anew for each use, or when the
-// client announces a change by notifications/roots/list_changed.
+// [*session.CapabilityError] if the client has none to offer, and with [session.ErrTimeout] after
+// [Config.InputTimeout]. They may change, so call it for each use: if the client announces changes, the answer is kept
+// for the session until the next notifications/roots/list_changed has arrived. The list belongs to the caller.
 func (c *Call) Roots(ctx context.Context) ([]mcp.Root, error) {
-	if client := c.capabilities(); client != nil && client.Roots == nil {
+	client := c.capabilities()
+	if client != nil && client.Roots == nil {
 		return nil, &session.CapabilityError{Method: "roots/list", Capability: "roots", Revision: c.Session().Revision()}
 	}
+	if _, isTask := c.Task(); isTask || client == nil || client.Roots.ListChanged == nil || !*client.Roots.ListChanged {
+		return c.askRoots(ctx)
+	}
+	return c.p.roots.get(func() ([]mcp.Root, error) { return c.askRoots(ctx) })
+}
+
+func (c *Call) askRoots(ctx context.Context) ([]mcp.Root, error) {
 	result, err := c.client().ListRoots(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
 	return result.Roots, nil
+}
+
+// rootCache keeps the roots of a client until they change.
+type rootCache struct {
+	mu      sync.Mutex
+	changes uint64
+	known   bool
+	list    []mcp.Root
+}
+
+// get returns a copy of the roots, which ask has found if they are not known. An answer is not kept if the client has
+// announced a change meanwhile.
+func (r *rootCache) get(ask func() ([]mcp.Root, error)) ([]mcp.Root, error) {
+	r.mu.Lock()
+	known, list, changes := r.known, r.list, r.changes
+	r.mu.Unlock()
+	if known {
+		return slices.Clone(list), nil
+	}
+	list, err := ask()
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.changes == changes {
+		r.known, r.list = true, slices.Clone(list)
+	}
+	return list, nil
+}
+
+// changed forgets the roots.
+func (r *rootCache) changed() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.changes++
+	r.known, r.list = false, nil
 }
 
 // ErrOutside says that a path leads out of all roots.

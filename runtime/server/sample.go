@@ -7,17 +7,16 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 )
 
 // Sample asks the model of the client to continue a conversation (MCP sampling, "Creating Messages"). It fails with a
 // [*session.CapabilityError] if the client has not declared what is asked of it, with an error that says what is wrong
-// if tool calls and their results do not fit together, and with a [*jsonrpc.Error] if the client answers with one.
-// Only ctx limits how long it waits.
+// if tool calls and their results do not fit together, with [ErrToolRounds] after [Config.MaxToolRounds] rounds of tool
+// calls, with [session.ErrTimeout] after [Config.InputTimeout], and with a [*jsonrpc.Error] if the client answers with
+// one.
 func (c *Call) Sample(ctx context.Context, params *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
-	if err := checkConversation(params.Messages); err != nil {
-		return nil, fmt.Errorf("server: invalid conversation: %w", err)
-	}
-	if err := c.maySample(params); err != nil {
+	if err := c.maySend(params); err != nil {
 		return nil, err
 	}
 	outcome, err := c.client().CreateMessage(ctx, params)
@@ -29,6 +28,72 @@ func (c *Call) Sample(ctx context.Context, params *mcp.CreateMessageRequestParam
 		return nil, fmt.Errorf("%w: it is no message", ErrAnswer)
 	}
 	return result, nil
+}
+
+// SampleTask asks the model of the client as [Call.Sample] does, as a task of the client: it returns once the client has
+// created the task, and the message is awaited by Result of the handle, for as long as the client keeps the task. It
+// fails with a [*session.CapabilityError] if the client does not run sampling as tasks.
+func (c *Call) SampleTask(ctx context.Context, params *mcp.CreateMessageRequestParams, options ...requestor.Option) (*requestor.Handle[*mcp.CreateMessageResult], error) {
+	if err := c.maySend(params); err != nil {
+		return nil, err
+	}
+	open, err := c.taskSession("sampling/createMessage", "tasks.requests.sampling.createMessage")
+	if err != nil {
+		return nil, err
+	}
+	return c.p.s.clientTasks.CreateMessage(ctx, open, params, options...)
+}
+
+// taskSession returns the session through which the client is asked to create a task for a method.
+func (c *Call) taskSession(method, capability string) (*session.Session, error) {
+	open := c.Session()
+	if open == nil {
+		return nil, session.ErrClosed
+	}
+	if !open.PeerTakesTask(method) {
+		return nil, &session.CapabilityError{Method: method, Capability: capability, Revision: open.Revision()}
+	}
+	c.p.asksForTasks.Store(true)
+	return open, nil
+}
+
+// ErrToolRounds says that a conversation has gone through more rounds of tool calls than the server admits.
+var ErrToolRounds = errors.New("server: the conversation has too many rounds of tool calls")
+
+// maySend refuses a conversation that is not valid, or that the client has not declared to take.
+func (c *Call) maySend(params *mcp.CreateMessageRequestParams) error {
+	if params == nil {
+		return errors.New("server: nil params of a sampling")
+	}
+	if err := checkConversation(params.Messages); err != nil {
+		return fmt.Errorf("server: invalid conversation: %w", err)
+	}
+	if limit := c.p.s.cfg.MaxToolRounds; limit > 0 && toolRounds(params.Messages) > limit {
+		return fmt.Errorf("%w: the limit is %d", ErrToolRounds, limit)
+	}
+	return c.maySample(params)
+}
+
+// toolRounds counts the messages with tool calls since the last message of the user that is no result of a tool.
+func toolRounds(messages []mcp.SamplingMessage) (n int) {
+	for _, m := range messages {
+		calls, results := false, false
+		for _, block := range m.Content.Items {
+			switch block.(type) {
+			case *mcp.ToolUseContent:
+				calls = true
+			case *mcp.ToolResultContent:
+				results = true
+			}
+		}
+		switch {
+		case calls:
+			n++
+		case m.Role == mcp.RoleUser && !results:
+			n = 0
+		}
+	}
+	return n
 }
 
 // maySample refuses what the client has not declared, as far as that is known.
@@ -58,6 +123,9 @@ func (c *Call) maySample(params *mcp.CreateMessageRequestParams) error {
 func checkConversation(messages []mcp.SamplingMessage) error {
 	open := map[string]bool{} // tool calls of the message before
 	for i, m := range messages {
+		if m.Role != mcp.RoleUser && m.Role != mcp.RoleAssistant {
+			return fmt.Errorf("message %d: role %q, want user or assistant", i, m.Role)
+		}
 		calls, results, others := map[string]bool{}, 0, 0
 		for _, block := range m.Content.Items {
 			switch b := block.(type) {
@@ -74,6 +142,11 @@ func checkConversation(messages []mcp.SamplingMessage) error {
 				delete(open, b.ToolUseID)
 			default:
 				others++
+				if content, ok := block.(mcp.ContentBlock); ok {
+					if err := checkBlock(content); err != nil {
+						return fmt.Errorf("message %d: %w", i, err)
+					}
+				}
 			}
 		}
 		if results > 0 && others > 0 {

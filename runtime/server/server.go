@@ -1,7 +1,9 @@
 package server
 
 import (
+	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,6 +17,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
+	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
@@ -39,9 +42,22 @@ type Config struct {
 
 	// PageSize is how many features a page of a list has. The default is [DefaultPageSize].
 	PageSize int
+	// CursorKey is a secret that seals the cursors of a [ListFunc] in those of resources/list, so that a client cannot
+	// make up one. Servers with the same key, such as those behind one load balancer, accept each other's cursors. The
+	// default is a random key: a list that has such cursors must be started anew after a restart.
+	CursorKey []byte
 	// Debounce merges notices that a list has changed: one is sent when as long as this has passed after the first
 	// change. Zero sends one for each change.
 	Debounce time.Duration
+
+	// InputTimeout is how long a client may take to answer what a plain call asks it: [Call.Sample], [Elicit],
+	// [Call.ElicitForm], [Call.ElicitURL] and [Call.Roots] fail with [session.ErrTimeout] then, and the client is told
+	// that the request is cancelled. The deadline of their context may be earlier. A task waits for as long as its ttl
+	// lets it. The default is [DefaultInputTimeout], and a negative value means no limit.
+	InputTimeout time.Duration
+	// MaxToolRounds is how many times in a row the model may call tools in a conversation that [Call.Sample] sends,
+	// before a message of the user. The default is [DefaultMaxToolRounds], and a negative value means no limit.
+	MaxToolRounds int
 
 	// CallRate is how many calls of handlers a session may make per second, and twice as many at once; what is
 	// beyond that is refused with [session.CodeOverloaded]. Zero means no limit.
@@ -79,6 +95,8 @@ type Config struct {
 const (
 	DefaultPageSize             = 100
 	DefaultLogRate              = 1000
+	DefaultInputTimeout         = 10 * time.Minute
+	DefaultMaxToolRounds        = 100
 	DefaultMaxURI               = 8 << 10
 	DefaultMaxSubscriptions     = 10000
 	DefaultMaxSubscriptionBytes = 1 << 20
@@ -94,6 +112,9 @@ type Server struct {
 	prompts   *set[*prompt]
 
 	nowhere *peer // of calls that belong to no session
+
+	clientTasks *requestor.Tasks // that clients run
+	ofTasks     session.Config   // the middleware of clientTasks
 
 	mu      sync.Mutex
 	peers   map[*peer]struct{}
@@ -132,6 +153,15 @@ func New(cfg Config) (*Server, error) {
 			*limit.value = limit.def
 		}
 	}
+	switch {
+	case cfg.InputTimeout == 0:
+		cfg.InputTimeout = DefaultInputTimeout
+	case cfg.InputTimeout < 0:
+		cfg.InputTimeout = 0 // as session.Timeout has it
+	}
+	if cfg.MaxToolRounds == 0 {
+		cfg.MaxToolRounds = DefaultMaxToolRounds
+	}
 	if cfg.LogRate == 0 {
 		cfg.LogRate = DefaultLogRate
 	}
@@ -145,12 +175,18 @@ func New(cfg Config) (*Server, error) {
 		cfg.Logger = cfg.Session.Logger
 	}
 	cfg.Logger = boundary.Logger(cfg.Logger)
+	if len(cfg.CursorKey) == 0 {
+		cfg.CursorKey = []byte(rand.Text())
+	}
+	cfg.CursorKey = bytes.Clone(cfg.CursorKey)
 	cfg.Methods = maps.Clone(cfg.Methods)
 	s := &Server{cfg: cfg, peers: map[*peer]struct{}{}, timers: map[string]*time.Timer{}}
 	s.tools = newSet[*tool](s, "notifications/tools/list_changed")
 	s.resources = newSet[*resource](s, "notifications/resources/list_changed")
 	s.templates = newSet[*template](s, "notifications/resources/list_changed")
 	s.prompts = newSet[*prompt](s, "notifications/prompts/list_changed")
+	s.ofTasks.Logger = cfg.Session.Logger
+	s.clientTasks = requestor.Attach(&s.ofTasks)
 	s.nowhere = newPeer(s)
 	return s, nil
 }
@@ -266,8 +302,9 @@ func (s *Server) leave(p *peer) {
 	p.end()
 }
 
-// Run serves one connection until the client ends the session, and returns nil then, or ctx ends: it then shuts the
-// session down in order, and returns the cause of ctx.
+// Run serves one connection until the client ends the session or ctx ends, and returns nil then. When ctx ends, calls
+// that are being served have 5 seconds to finish, and are answered with [session.CodeClosing] after that: see
+// [session.Session.Shutdown], and use Serve for another limit. It returns the error with which the connection failed.
 func (s *Server) Run(ctx context.Context, conn transport.Conn) error {
 	opened, err := s.Serve(conn)
 	if err != nil {
@@ -280,7 +317,7 @@ func (s *Server) Run(ctx context.Context, conn transport.Conn) error {
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
 		defer cancel()
 		opened.Shutdown(grace)
-		return context.Cause(ctx)
+		return nil
 	}
 }
 
@@ -359,8 +396,8 @@ func (s *Server) everyPeer() []*peer {
 func (s *Server) sessionConfig(p *peer, tasks *task.Manager) *session.Config {
 	cfg := s.cfg.Session
 	cfg.Handler = session.Methods(s.cfg.Methods, p.handler())
-	cfg.Receiving = append(append([]session.Middleware(nil), cfg.Receiving...), introduce)
-	cfg.Sending = append([]session.SendMiddleware(nil), cfg.Sending...)
+	cfg.Receiving = append(append([]session.Middleware(nil), cfg.Receiving...), p.receive, p.receiveTasks)
+	cfg.Sending = append(append([]session.SendMiddleware(nil), cfg.Sending...), p.sendTasks)
 	if tasks != nil {
 		receiver.Attach(&cfg, receiver.Options{Manager: tasks, Support: s.support})
 	}

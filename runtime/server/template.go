@@ -13,7 +13,7 @@ import (
 )
 
 // ListFunc lists resources that a template stands for, a page at a time: cursor is "" for the first page, and then
-// what it returned as next; next is "" after the last page.
+// what it returned as next; next is "" after the last page. Clients cannot forge a cursor; see [Config.CursorKey].
 type ListFunc func(ctx context.Context, c *Call, cursor string) (page []mcp.Resource, next string, err error)
 
 // TemplateOption says more about a resource template than the protocol does.

@@ -12,7 +12,9 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/toolschema"
+	"github.com/mcpwire/mcpwire/runtime/resume"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
@@ -35,10 +37,28 @@ func Tasks(support receiver.Support) ToolOption {
 	return func(t *tool) { t.support = support }
 }
 
+// PartialResults says in the description of the tool that its results may come in parts, by the member
+// [resume.PartialResultsMeta] of its _meta, so that clients know before they call it that they can go on with the token
+// of a result. The parts are made with [resume.PartFrom], and sessions need the middleware of [resume.Receive].
+func PartialResults() ToolOption {
+	return func(t *tool) { t.partial = true }
+}
+
+// withPartialResults returns metadata that says that results may come in parts. It does not change the original.
+func withPartialResults(meta *mcp.MetaObject) *mcp.MetaObject {
+	var out mcp.MetaObject
+	if meta != nil {
+		out = *meta
+	}
+	out.Extra.Set(resume.PartialResultsMeta, json.RawMessage("true"))
+	return &out
+}
+
 // tool is a tool of a server. It does not change.
 type tool struct {
 	def     mcp.Tool
 	support receiver.Support
+	partial bool               // its results may come in parts
 	in, out *toolschema.Schema // out is nil if the output has no promised form
 	call    RawToolFunc
 }
@@ -54,6 +74,9 @@ type tool struct {
 // It fails if a schema, the name or the description is not what the protocol admits, or with [ErrExists].
 func AddTool[In, Out any](s *Server, def mcp.Tool, f ToolFunc[In, Out], options ...ToolOption) (*Handle[mcp.Tool], error) {
 	in, out := reflect.TypeFor[In](), reflect.TypeFor[Out]()
+	if s == nil {
+		return nil, errors.New("server: nil Server")
+	}
 	if f == nil {
 		return nil, errors.New("server: no function for the tool " + def.Name)
 	}
@@ -104,9 +127,17 @@ func (s *Server) AddRawTool(def mcp.Tool, f RawToolFunc, options ...ToolOption) 
 	}
 	var declared tool
 	for _, o := range options {
+		if o == nil {
+			return nil, fmt.Errorf("server: nil option of the tool %q", def.Name)
+		}
 		o(&declared)
 	}
-	build := func(def mcp.Tool) (*tool, error) { return newTool(def, declared.support, f) }
+	build := func(def mcp.Tool) (*tool, error) {
+		if declared.partial {
+			def.Meta = withPartialResults(def.Meta)
+		}
+		return newTool(def, declared.support, f)
+	}
 	return addTo(s.tools, def, func(d *mcp.Tool) string { return d.Name }, build, func(t *tool) mcp.Tool { return t.def })
 }
 
@@ -244,7 +275,13 @@ func (h *handler) CallTool(ctx context.Context, params *mcp.CallToolRequestParam
 	if result == nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: the tool returned no result"}
 	}
-	if err := t.checkOutput(result); err != nil {
+	err = t.checkOutput(result)
+	if err == nil {
+		if fault := checkBlocks(result.Content); fault != nil {
+			err = internalError("the result of the tool is invalid: %s", oneLine(fault.Error()))
+		}
+	}
+	if err != nil {
 		h.p.s.cfg.Logger.Error("output of a tool refused", "tool", params.Name, "error", err)
 		return nil, err
 	}
@@ -256,7 +293,7 @@ func failed(ctx context.Context, err error) (mcp.CallToolOutcome, error) {
 	if _, ok := errors.AsType[*jsonrpc.Error](err); ok || ctx.Err() != nil {
 		return nil, err
 	}
-	return failure(err.Error()), nil
+	return failure(boundary.ErrorText(err)), nil
 }
 
 // failure is a result that tells the model what went wrong.
@@ -277,7 +314,7 @@ func (t *tool) checkOutput(result *mcp.CallToolResult) error {
 	if faults == "" {
 		return nil
 	}
-	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: structured output does not comply with the output schema of the tool: " + faults}
+	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: structured output does not comply with the output schema of the tool: " + oneLine(faults)}
 }
 
 // support says how a request can be a task; see [receiver.Options].

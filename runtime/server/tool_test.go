@@ -261,3 +261,95 @@ func TestCallsAreLimited(t *testing.T) {
 		t.Error("lists are limited, too")
 	}
 }
+
+// Proves TOOL-13, PROMPT-02, PROMPT-03.
+func TestInvalidContentIsNotSent(t *testing.T) {
+	const data = "aQ=="
+	embedded := func(contents mcp.AnyResourceContents) mcp.ContentBlock {
+		return &mcp.EmbeddedResource{Resource: contents}
+	}
+	for name, tt := range map[string]struct {
+		block mcp.ContentBlock
+		want  string // "" for valid content
+	}{
+		"text":                    {&mcp.TextContent{Text: "x"}, ""},
+		"image":                   {&mcp.ImageContent{Data: data, MIMEType: "image/png"}, ""},
+		"audio":                   {&mcp.AudioContent{Data: data, MIMEType: "audio/wav; codec=1"}, ""},
+		"link":                    {&mcp.ResourceLink{Name: "x", URI: "file:///x"}, ""},
+		"resource":                {embedded(&mcp.TextResourceContents{URI: "x:y", MIMEType: new("text/plain")}), ""},
+		"binary resource":         {embedded(&mcp.BlobResourceContents{URI: "x:y", MIMEType: new("image/png"), Blob: data}), ""},
+		"image not in base64":     {&mcp.ImageContent{Data: "a-_=", MIMEType: "image/png"}, "image data is not base64"},
+		"image with a line break": {&mcp.ImageContent{Data: "aQ==\naQ=", MIMEType: "image/png"}, "image data is not base64"},
+		"unpadded audio":          {&mcp.AudioContent{Data: "aQ", MIMEType: "audio/wav"}, "audio data is not base64"},
+		"padding in the middle":   {&mcp.AudioContent{Data: "aQ==aQ==", MIMEType: "audio/wav"}, "audio data is not base64"},
+		"image without type":      {&mcp.ImageContent{Data: data}, "image without a valid media type"},
+		"audio of a bad type":     {&mcp.AudioContent{Data: data, MIMEType: "wav"}, "audio without a valid media type"},
+		"link without URI":        {&mcp.ResourceLink{Name: "x"}, "resource link without a valid URI"},
+		"resource without URI":    {embedded(&mcp.TextResourceContents{MIMEType: new("text/plain")}), "resource without a valid URI"},
+		"resource of a bad type":  {embedded(&mcp.TextResourceContents{URI: "x:y", MIMEType: new("")}), "resource without a valid media type"},
+		"resource not in base64":  {embedded(&mcp.BlobResourceContents{URI: "x:y", MIMEType: new("a/b"), Blob: "%"}), "resource data is not base64"},
+		"unknown audience":        {&mcp.TextContent{Annotations: &mcp.Annotations{Audience: []mcp.Role{"robot"}}}, "annotations"},
+		"nil":                     {nil, "it is nil"},
+	} {
+		s := newServer(t, server.Config{})
+		must(server.AddTool(s, mcp.Tool{Name: "x"}, func(context.Context, *server.Call, struct{}) ([]mcp.ContentBlock, error) {
+			return []mcp.ContentBlock{&mcp.TextContent{}, tt.block}, nil
+		}))
+		must(s.AddPrompt(mcp.Prompt{Name: "x"}, func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) {
+			return server.Messages(server.UserText(""), mcp.PromptMessage{Role: mcp.RoleAssistant, Content: tt.block}), nil
+		}))
+		must(s.AddResource(mcp.Resource{Name: "x", URI: "x:y"}, func(context.Context, *server.Call, server.Resource) ([]mcp.AnyResourceContents, error) {
+			if e, ok := tt.block.(*mcp.EmbeddedResource); ok {
+				return []mcp.AnyResourceContents{e.Resource}, nil
+			}
+			return nil, nil
+		}))
+		c := connect(t, s, side{})
+		for method, params := range map[string]string{"tools/call": `{"name":"x"}`, "prompts/get": `{"name":"x"}`, "resources/read": `{"uri":"x:y"}`} {
+			if _, ok := tt.block.(*mcp.EmbeddedResource); method == "resources/read" && (!ok || strings.Contains(name, "without URI")) {
+				continue // the URI of the resource stands in
+			}
+			message, code := c.call(method, params)
+			if want := tt.want != ""; (code == jsonrpc.CodeInternalError) != want || want && !strings.Contains(message, tt.want) {
+				t.Errorf("%s from %s: got code %d, %s, want %q", name, method, code, message, tt.want)
+			}
+		}
+	}
+	for name, m := range map[string]mcp.PromptMessage{
+		"role":       {Role: "robot", Content: &mcp.TextContent{Text: "x"}},
+		"media type": {Role: mcp.RoleUser, Content: embedded(&mcp.TextResourceContents{URI: "x:y"})},
+	} {
+		s := newServer(t, server.Config{})
+		must(s.AddPrompt(mcp.Prompt{Name: "x"}, func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) {
+			return server.Messages(m), nil
+		}))
+		message, code := connect(t, s, side{}).call("prompts/get", `{"name":"x"}`)
+		if code != jsonrpc.CodeInternalError || !strings.Contains(message, name) {
+			t.Errorf("prompt with a bad %s: got code %d, %s", name, code, message)
+		}
+	}
+}
+
+// The text of an error reaches the model also if it is not UTF-8.
+func TestErrorsOfAToolAreValidText(t *testing.T) {
+	s := newServer(t, server.Config{})
+	must(server.AddTool(s, mcp.Tool{Name: "x"}, func(context.Context, *server.Call, struct{}) (string, error) {
+		return "", errors.New("file a\xff is missing")
+	}))
+	connect(t, s, side{}).expect("tools/call", `{"name":"x"}`, `{"content":[{"type":"text","text":"file a\uFFFD is missing"}],"isError":true}`)
+}
+
+func TestToolsSayThatTheirResultsComeInParts(t *testing.T) {
+	s := newServer(t, server.Config{})
+	meta := &mcp.MetaObject{}
+	meta.Extra.Set("example.com/a", []byte("1"))
+	h := must(server.AddTool(s, mcp.Tool{Name: "x", Meta: meta}, hi, server.PartialResults()))
+	if err := h.Change(func(d *mcp.Tool) { d.Title = new("T") }); err != nil {
+		t.Fatal(err)
+	}
+	if meta.Extra.Len() != 1 {
+		t.Error("the metadata of the caller was changed")
+	}
+	connect(t, s, side{}).expect("tools/list", "", `{"tools":[{"name":"x","title":"T","inputSchema":{"type":"object","additionalProperties":false},
+		"_meta":{"example.com/a":1,"io.github.mcpwire/partialResults":true}}]}`)
+}

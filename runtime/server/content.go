@@ -1,0 +1,148 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"mime"
+	"strings"
+
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+)
+
+// This file refuses content that the protocol does not admit, before it is sent.
+
+// internalError refuses what a handler has returned. The text is for the client, and names the cause.
+func internalError(format string, args ...any) error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: " + fmt.Sprintf(format, args...)}
+}
+
+// checkBlocks returns an error that says which content block is wrong.
+func checkBlocks(blocks []mcp.ContentBlock) error {
+	for i, block := range blocks {
+		if text, ok := block.(*mcp.TextContent); ok && text.Annotations == nil {
+			continue
+		}
+		if err := checkBlock(block); err != nil {
+			return fmt.Errorf("content %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// checkBlock refuses binary data that is not base64, a missing or malformed media type, a resource without a valid URI,
+// and annotations with a role or a priority that there is not (MCP tools, "Tool Result").
+func checkBlock(block mcp.ContentBlock) error {
+	switch b := block.(type) {
+	case *mcp.TextContent:
+		return checkAnnotations(b.Annotations)
+	case *mcp.ImageContent:
+		return errors.Join(checkBinary("image", b.Data, &b.MIMEType), checkAnnotations(b.Annotations))
+	case *mcp.AudioContent:
+		return errors.Join(checkBinary("audio", b.Data, &b.MIMEType), checkAnnotations(b.Annotations))
+	case *mcp.ResourceLink:
+		if !uriForm.MatchString(b.URI) {
+			return fmt.Errorf("resource link without a valid URI: %q", b.URI)
+		}
+		return checkAnnotations(b.Annotations)
+	case *mcp.EmbeddedResource:
+		return errors.Join(checkContents(b.Resource), checkAnnotations(b.Annotations))
+	case nil:
+		return errors.New("it is nil")
+	}
+	return nil
+}
+
+// checkContents refuses contents of a resource that are not what checkBlock admits.
+func checkContents(contents mcp.AnyResourceContents) error {
+	uri, mimeType, blob := "", (*string)(nil), ""
+	switch c := contents.(type) {
+	case *mcp.TextResourceContents:
+		uri, mimeType = c.URI, c.MIMEType
+	case *mcp.BlobResourceContents:
+		uri, mimeType, blob = c.URI, c.MIMEType, c.Blob
+	case nil:
+		return errors.New("resource without contents")
+	default:
+		return nil
+	}
+	if !uriForm.MatchString(uri) {
+		return fmt.Errorf("resource without a valid URI: %q", uri)
+	}
+	return checkBinary("resource", blob, mimeType)
+}
+
+// checkBinary refuses data that is not base64, and a media type that is malformed. It may be absent where it is nil.
+func checkBinary(kind, data string, mimeType *string) error {
+	if !isBase64(data) {
+		return fmt.Errorf("%s data is not base64", kind)
+	}
+	if mimeType == nil {
+		return nil
+	}
+	if parsed, _, err := mime.ParseMediaType(*mimeType); err != nil || !strings.Contains(parsed, "/") {
+		return fmt.Errorf("%s without a valid media type: %q", kind, *mimeType)
+	}
+	return nil
+}
+
+// isBase64 reports whether a text is base64 with padding and without line breaks (RFC 4648, Section 4).
+func isBase64(text string) bool {
+	if len(text)%4 != 0 {
+		return false
+	}
+	text = strings.TrimSuffix(strings.TrimSuffix(text, "="), "=")
+	for i := range len(text) {
+		c := text[i]
+		if (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '+' && c != '/' {
+			return false
+		}
+	}
+	return true
+}
+
+func checkAnnotations(a *mcp.Annotations) error {
+	if a == nil {
+		return nil
+	}
+	if err := a.Validate(mcp.Revision20251125); err != nil {
+		return fmt.Errorf("annotations: %w", err)
+	}
+	return nil
+}
+
+// checkPrompt refuses messages whose role is neither user nor assistant, content that checkBlock refuses, and embedded
+// resources without a media type (MCP prompts, "PromptMessage").
+func checkPrompt(messages []mcp.PromptMessage) error {
+	for i, m := range messages {
+		if m.Role != mcp.RoleUser && m.Role != mcp.RoleAssistant {
+			return fmt.Errorf("message %d: role %q, want user or assistant", i, m.Role)
+		}
+		if err := checkBlock(m.Content); err != nil {
+			return fmt.Errorf("message %d: %w", i, err)
+		}
+		if embedded, ok := m.Content.(*mcp.EmbeddedResource); ok && !hasMediaType(embedded.Resource) {
+			return fmt.Errorf("message %d: resource without a media type", i)
+		}
+	}
+	return nil
+}
+
+func hasMediaType(contents mcp.AnyResourceContents) bool {
+	switch c := contents.(type) {
+	case *mcp.TextResourceContents:
+		return c.MIMEType != nil
+	case *mcp.BlobResourceContents:
+		return c.MIMEType != nil
+	}
+	return true
+}
+
+// oneLine returns the first of several faults, and how many there are besides: the message of an error is one sentence.
+func oneLine(faults string) string {
+	first, rest, more := strings.Cut(strings.TrimSpace(faults), "\n")
+	if !more {
+		return first
+	}
+	return fmt.Sprintf("%s (and %d more)", first, strings.Count(rest, "\n")+1)
+}

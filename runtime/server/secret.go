@@ -1,0 +1,49 @@
+package server
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// wordBorder is where a word begins in the name of a field, such as userPassword, user_password or APIKey.
+var wordBorder = regexp.MustCompile(`[^A-Za-z]+|([a-z])([A-Z])|([A-Z])([A-Z][a-z])`)
+
+// words returns the words of a name in lower case, without digits.
+func words(name string) []string {
+	spaced := wordBorder.ReplaceAllString(name, "$1$3 $2$4")
+	return strings.Fields(strings.ToLower(wordBorder.ReplaceAllString(spaced, "$1$3 $2$4"))) // borders may overlap
+}
+
+// secret reports whether the name of a field says that it asks for a secret: a password, a key, a token, or the data of
+// a payment card (MCP elicitation, "User Interaction Model"). Words such as password count anywhere in the name. Others
+// count where the name ends with them, as the last word of an English name says what the thing is: an accessToken is a
+// secret, a tokenCount is not.
+func secret(name string) bool {
+	list := words(name)
+	for _, word := range list {
+		switch word {
+		case "password", "passwords", "passwd", "pwd", "passphrase", "passcode", "secret", "secrets", "credential", "credentials":
+			return true
+		}
+	}
+	for len(list) > 1 && slices.Contains([]string{"value", "again", "confirm", "confirmation", "repeat"}, list[len(list)-1]) {
+		list = list[:len(list)-1]
+	}
+	for len(list) > 1 && slices.Contains([]string{"my", "your", "user", "new", "old", "current", "confirm", "repeat"}, list[0]) {
+		list = list[1:]
+	}
+	if len(list) == 1 && list[0] == "pin" { // a mapPin is not one
+		return true
+	}
+	for i := range list {
+		switch strings.Join(list[i:], "") { // apiKey, api_key and apikey are the same
+		case "token", "accesstoken", "authtoken", "apitoken", "refreshtoken", "bearertoken", "sessiontoken", "idtoken", "accesstokens",
+			"apikey", "apikeys", "accesskey", "privatekey", "secretkey", "signingkey", "encryptionkey", "sshkey",
+			"cardnumber", "cardno", "creditcard", "debitcard", "creditcardnumber", "debitcardnumber", "cvv", "cvc", "securitycode",
+			"pincode", "pinnumber", "cardpin", "bankpin", "accountpin", "loginpin", "securitypin", "simpin", "otp", "onetimecode":
+			return true
+		}
+	}
+	return false
+}
