@@ -37,7 +37,7 @@ func TestReadingAndWritingAgainAllocatesNothingPerMember(t *testing.T) {
 		{"PeekMember and PeekKeys", 0, func(text []byte) {
 			r.Reset(text)
 			r.PeekMember("none")
-			r.PeekKeys("none", "other")
+			r.PeekKeys(Key{Name: "none"}, Key{Name: "other"})
 		}},
 		{"Marshal", 0, func(text []byte) {
 			w.Reset(w.Bytes()[:0])

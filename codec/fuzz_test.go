@@ -190,8 +190,26 @@ func checkPlaces(t *testing.T, data []byte) {
 					t.Fatalf("peek of %q: %v, %v, want %v", name, kind, ok, kinds[i])
 				}
 			}
-			if found := r.PeekKeys(names...); found != 1<<len(names)-1 {
+			var want, ofKind uint64
+			var all []Key
+			for i, kind := range kinds[:len(names)] {
+				ofKind |= 1 << i
+				if kind != KindNull {
+					want |= 1 << i
+				}
+				all = append(all, Key{names[i], 1 << kind})
+			}
+			if found := r.PeekKeys(keys(names...)...); found != want {
 				t.Fatalf("peek of %q: %b", names, found)
+			}
+			if found := r.PeekKeys(all...); found != ofKind {
+				t.Fatalf("peek of %q of kinds %v: %b", names, kinds, found)
+			}
+			for i := range all {
+				all[i].Kinds = ^all[i].Kinds
+			}
+			if found := r.PeekKeys(all...); found != 0 {
+				t.Fatalf("peek of %q of other kinds than %v: %b", names, kinds, found)
 			}
 			r.Rewind(after)
 		default:

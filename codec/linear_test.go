@@ -16,7 +16,7 @@ func (v *node) DecodeJSON(r *Reader) {
 	if text, _, ok := r.PeekMember("type"); ok && text == "t" {
 		v.types++
 	}
-	if r.PeekKeys("type", "nothing") != 1 {
+	if r.PeekKeys(Key{Name: "type"}, Key{Name: "nothing"}) != 1 {
 		v.types = -1 << 31
 	}
 	for r.Object(); r.More(); {

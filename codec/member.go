@@ -234,15 +234,14 @@ func (r *Reader) PeekText(name string) []byte {
 	return []byte(text)
 }
 
-// Leads reports whether the object that is next has the member name before all others but _meta. Nothing is
-// consumed.
-func (r *Reader) Leads(name string) bool {
+// Leads reports whether the object that is next has key before all other members but _meta. Nothing is consumed.
+func (r *Reader) Leads(key Key) bool {
 	if r.next() != '{' {
 		return false
 	}
 	for c := r.cursor(r.pos); c.next(); {
 		if string(c.name) != "_meta" {
-			return string(c.name) == name
+			return string(c.name) == key.Name && key.Kinds.admits(r.data[c.value])
 		}
 	}
 	return false
@@ -373,8 +372,9 @@ func Put[T any](r *Reader, m *map[string]T, read func(*Reader) T) {
 }
 
 // PeekPath reports whether the object that is next has the member path[0], that one, if it
-// is an object, the member path[1], and so on. Nothing is consumed.
-func (r *Reader) PeekPath(path ...string) bool {
+// is an object, the member path[1], and so on, and whether the last one is of one of the kinds.
+// Nothing is consumed.
+func (r *Reader) PeekPath(kinds KindSet, path ...string) bool {
 	if r.next() != '{' {
 		return false
 	}
@@ -394,5 +394,5 @@ func (r *Reader) PeekPath(path ...string) bool {
 			return false
 		}
 	}
-	return true
+	return kinds.admits(r.data[at])
 }

@@ -61,16 +61,33 @@ func (r *Reader) peekScalar(at int) (text string, kind Kind, ok bool) {
 	return "", kind, true
 }
 
-// PeekKeys tells which of the names the next value has as members, without consuming it: bit i of the result
-// stands for names[i]. Names from the 65th on are ignored. If the next value is no object, the result is 0.
-func (r *Reader) PeekKeys(names ...string) (found uint64) {
+// KindSet is a set of kinds: bit k stands for the [Kind] k. The empty set stands for all of them but null.
+type KindSet uint16
+
+// admits reports whether a value that starts with c is of a kind in the set.
+func (s KindSet) admits(c byte) bool {
+	kind := kindOf(c)
+	return s == 0 && kind != KindNull || s&(1<<kind) != 0
+}
+
+// Key is a member that tells what an object is. It counts as being there if its value is of one of the kinds.
+type Key struct {
+	Name  string
+	Kinds KindSet
+}
+
+// PeekKeys tells which of the keys the next value has, without consuming it: bit i of the result stands for keys[i].
+// Keys from the 65th on are ignored. If the next value is no object, the result is 0.
+func (r *Reader) PeekKeys(keys ...Key) (found uint64) {
 	if r.next() != '{' {
 		return 0
 	}
 	for c := r.cursor(r.pos); c.next(); {
-		for i, name := range names {
-			if string(c.name) == name {
-				found |= 1 << i
+		for i, key := range keys {
+			if string(c.name) == key.Name {
+				if key.Kinds.admits(r.data[c.value]) {
+					found |= 1 << i
+				}
 				break
 			}
 		}

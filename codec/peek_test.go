@@ -30,7 +30,7 @@ func TestPeekMemberFindsAMemberAndConsumesNothing(t *testing.T) {
 			t.Errorf("%q: got %q, %v, %v", c.name, got, kind, ok)
 		}
 	}
-	if got := r.PeekKeys("x", "type", "escape", "nothing", "a"); got != 0b10110 {
+	if got := r.PeekKeys(keys("x", "type", "escape", "nothing", "a")...); got != 0b10110 {
 		t.Errorf("got %b", got)
 	}
 	if got := r.PeekKeys(); got != 0 {
@@ -67,7 +67,7 @@ func TestPeekDoesNotJudgeWhatComesLater(t *testing.T) {
 		if got, kind, ok := r.PeekMember("a"); got != "1" || kind != KindNumber || !ok || r.Failed() {
 			t.Errorf("%s: got %q, %v, %v", text, got, kind, r.Err())
 		}
-		if got := r.PeekKeys("a"); got != 1 {
+		if got := r.PeekKeys(Key{Name: "a"}); got != 1 {
 			t.Errorf("%s: keys %b", text, got)
 		}
 	}
@@ -98,4 +98,12 @@ func TestPeekInsidePeekedValues(t *testing.T) {
 		}
 		r.Rewind(start)
 	}
+}
+
+// keys are keys that may be of any kind.
+func keys(names ...string) (list []Key) {
+	for _, name := range names {
+		list = append(list, Key{Name: name})
+	}
+	return list
 }

@@ -75,6 +75,13 @@ func TestVariants(t *testing.T) {
 		{"JSONRPCMessage", `[{"jsonrpc":"2.0","method":"m"}]`, "*mcp.JSONRPCMessageList"},
 		{"JSONRPCMessage", `5`, "*mcp.Unknown"},
 
+		// A member that another variant has counts only if its value is one for that variant.
+		{"JSONRPCMessage", `{"jsonrpc":"2.0","method":"m","id":{}}`, "*mcp.JSONRPCNotification"},
+		{"JSONRPCMessage", `{"jsonrpc":"2.0","id":1,"method":"m","result":null,"error":null}`, "*mcp.JSONRPCRequest"},
+		{"ResourceContents", `{"uri":"u"}`, "*mcp.ResourceContents"},
+		{"EnumSchema", `{"type":"string","enum":["a"],"enumNames":null}`, "*mcp.UntitledSingleSelectEnumSchema"},
+		{"EnumSchema", `{"type":"string","enum":["a"],"oneOf":"x"}`, "*mcp.UntitledSingleSelectEnumSchema"},
+
 		{"ClientRequest", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "*mcp.PingRequest"},
 		{"ClientRequest", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"n"}}`, "*mcp.CallToolRequest"},
 		{"ClientRequest", `{"jsonrpc":"2.0","id":1,"method":"future/call"}`, "*mcp.Unknown"},
@@ -96,6 +103,9 @@ func TestCallToolOutcome(t *testing.T) {
 	const task = `{"createdAt":"c","lastUpdatedAt":"l","status":"working","taskId":"t","ttl":null}`
 	for _, tt := range []struct{ text, want string }{
 		{`{"content":[]}`, "*mcp.CallToolResult"},
+		{`{"task":null,"content":[]}`, "*mcp.CallToolResult"},
+		{`{"task":5,"content":[]}`, "*mcp.CallToolResult"},
+		{`{"content":[],"task":null}`, "*mcp.CallToolResult"},
 		{`{"content":[],"resultType":"complete"}`, "*mcp.CallToolResult"},
 		{`{"content":[],"isError":true,"x":1}`, "*mcp.CallToolResult"},
 		{`{}`, "*mcp.CallToolResult"},
@@ -113,6 +123,23 @@ func TestCallToolOutcome(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", tt.text, got, tt.want)
 		}
 		same(t, "outcome", tt.text, encode(t, v))
+	}
+}
+
+// The contents of a resource are text or bytes, by the member that has a value of its own, whatever the other one holds.
+func TestResourceContentsByTheMemberWithAValue(t *testing.T) {
+	for _, tt := range []struct{ text, want string }{
+		{`{"uri":"u","blob":"AA==","text":null}`, "*mcp.BlobResourceContents"},
+		{`{"uri":"u","text":null,"blob":"AA==","mimeType":null}`, "*mcp.BlobResourceContents"},
+		{`{"uri":"u","blob":"AA==","text":5}`, "*mcp.BlobResourceContents"},
+		{`{"uri":"u","blob":null,"text":"x"}`, "*mcp.TextResourceContents"},
+		{`{"uri":"u","blob":[],"text":"x"}`, "*mcp.TextResourceContents"},
+		{`{"uri":"u","blob":null,"text":null}`, "*mcp.Unknown"},
+	} {
+		v := decode[mcp.ReadResourceResult](t, `{"contents":[`+tt.text+`]}`)
+		if got := fmt.Sprintf("%T", v.Contents[0]); got != tt.want {
+			t.Errorf("%s: got %s, want %s", tt.text, got, tt.want)
+		}
 	}
 }
 

@@ -54,7 +54,7 @@ type AnyResourceContents interface {
 
 // DecodeAnyResourceContents reads an [AnyResourceContents] and finds its variant an.
 func DecodeAnyResourceContents(r *codec.Reader) AnyResourceContents {
-	switch keys := r.PeekKeys("text", "blob"); {
+	switch keys := r.PeekKeys(codec.Key{Name: "text", Kinds: 1 << codec.KindString}, codec.Key{Name: "blob", Kinds: 1 << codec.KindString}); {
 	case keys&0x1 != 0:
 		return codec.New(r, (*TextResourceContents).DecodeJSON)
 	case keys&0x2 != 0:
@@ -81,7 +81,7 @@ type CallToolOutcome interface {
 func DecodeCallToolOutcome(r *codec.Reader) CallToolOutcome {
 	// Its first member nearly always tells what it is.
 	start := r.Mark()
-	if r.Leads("task") {
+	if r.Leads(codec.Key{Name: "task", Kinds: 1 << codec.KindObject}) {
 		if x := codec.New(r, (*CreateTaskResult).DecodeJSON); r.BornOut(start, !x.Extra.Has("resultType")) {
 			return x
 		}
@@ -95,7 +95,7 @@ func DecodeCallToolOutcome(r *codec.Reader) CallToolOutcome {
 	case "input_required":
 		return codec.New(r, (*InputRequiredResult).DecodeJSON)
 	default:
-		if r.PeekKeys("task") != 0 {
+		if r.PeekKeys(codec.Key{Name: "task", Kinds: 1 << codec.KindObject}) != 0 {
 			return codec.New(r, (*CreateTaskResult).DecodeJSON)
 		}
 		return codec.New(r, (*CallToolResult).DecodeJSON)
@@ -357,7 +357,7 @@ type CreateMessageOutcome interface {
 func DecodeCreateMessageOutcome(r *codec.Reader) CreateMessageOutcome {
 	// Its first member nearly always tells what it is.
 	start := r.Mark()
-	if r.Leads("task") {
+	if r.Leads(codec.Key{Name: "task", Kinds: 1 << codec.KindObject}) {
 		if x := codec.New(r, (*CreateTaskResult).DecodeJSON); r.BornOut(start, true) {
 			return x
 		}
@@ -367,7 +367,7 @@ func DecodeCreateMessageOutcome(r *codec.Reader) CreateMessageOutcome {
 	if r.Kind() != codec.KindObject {
 		return newUnknown(r)
 	}
-	if r.PeekKeys("task") != 0 {
+	if r.PeekKeys(codec.Key{Name: "task", Kinds: 1 << codec.KindObject}) != 0 {
 		return codec.New(r, (*CreateTaskResult).DecodeJSON)
 	}
 	return codec.New(r, (*CreateMessageResult).DecodeJSON)
@@ -390,7 +390,7 @@ type ElicitOutcome interface {
 func DecodeElicitOutcome(r *codec.Reader) ElicitOutcome {
 	// Its first member nearly always tells what it is.
 	start := r.Mark()
-	if r.Leads("task") {
+	if r.Leads(codec.Key{Name: "task", Kinds: 1 << codec.KindObject}) {
 		if x := codec.New(r, (*CreateTaskResult).DecodeJSON); r.BornOut(start, true) {
 			return x
 		}
@@ -400,7 +400,7 @@ func DecodeElicitOutcome(r *codec.Reader) ElicitOutcome {
 	if r.Kind() != codec.KindObject {
 		return newUnknown(r)
 	}
-	if r.PeekKeys("task") != 0 {
+	if r.PeekKeys(codec.Key{Name: "task", Kinds: 1 << codec.KindObject}) != 0 {
 		return codec.New(r, (*CreateTaskResult).DecodeJSON)
 	}
 	return codec.New(r, (*ElicitResult).DecodeJSON)
@@ -486,13 +486,13 @@ func DecodeEnumSchema(r *codec.Reader) EnumSchema {
 	switch string(r.PeekText("type")) {
 	case "array":
 		switch {
-		case r.PeekPath("items", "enum"):
+		case r.PeekPath(1<<codec.KindArray, "items", "enum"):
 			return codec.New(r, (*UntitledMultiSelectEnumSchema).DecodeJSON)
-		case r.PeekPath("items", "anyOf"):
+		case r.PeekPath(1<<codec.KindArray, "items", "anyOf"):
 			return codec.New(r, (*TitledMultiSelectEnumSchema).DecodeJSON)
 		}
 	case "string":
-		switch keys := r.PeekKeys("oneOf", "enumNames", "enum"); {
+		switch keys := r.PeekKeys(codec.Key{Name: "oneOf", Kinds: 1 << codec.KindArray}, codec.Key{Name: "enumNames", Kinds: 1 << codec.KindArray}, codec.Key{Name: "enum", Kinds: 1 << codec.KindArray}); {
 		case keys&0x1 != 0:
 			return codec.New(r, (*TitledSingleSelectEnumSchema).DecodeJSON)
 		case keys&0x2 != 0:
@@ -623,7 +623,7 @@ func DecodeInputResponse(r *codec.Reader) InputResponse {
 	if r.Kind() != codec.KindObject {
 		return newUnknown(r)
 	}
-	switch keys := r.PeekKeys("model", "roots"); {
+	switch keys := r.PeekKeys(codec.Key{Name: "model", Kinds: 1 << codec.KindString}, codec.Key{Name: "roots", Kinds: 1 << codec.KindArray}); {
 	case keys&0x1 != 0:
 		return codec.New(r, (*CreateMessageResult).DecodeJSON)
 	case keys&0x2 != 0:
@@ -646,7 +646,7 @@ type JSONRPCBatchRequestItem interface {
 
 // DecodeJSONRPCBatchRequestItem reads a [JSONRPCBatchRequestItem] and finds its variant a.
 func DecodeJSONRPCBatchRequestItem(r *codec.Reader) JSONRPCBatchRequestItem {
-	switch keys := r.PeekKeys("id", "method"); {
+	switch keys := r.PeekKeys(codec.Key{Name: "id", Kinds: 1<<codec.KindString | 1<<codec.KindNumber}, codec.Key{Name: "method", Kinds: 1 << codec.KindString}); {
 	case keys&0x1 != 0:
 		return codec.New(r, (*JSONRPCRequest).DecodeJSON)
 	case keys&0x2 != 0:
@@ -669,7 +669,7 @@ type JSONRPCBatchResponseItem interface {
 
 // DecodeJSONRPCBatchResponseItem reads a [JSONRPCBatchResponseItem] and finds its variant a.
 func DecodeJSONRPCBatchResponseItem(r *codec.Reader) JSONRPCBatchResponseItem {
-	switch keys := r.PeekKeys("result", "error"); {
+	switch keys := r.PeekKeys(codec.Key{Name: "result", Kinds: 1 << codec.KindObject}, codec.Key{Name: "error", Kinds: 1 << codec.KindObject}); {
 	case keys&0x1 != 0:
 		return codec.New(r, (*JSONRPCResultResponse).DecodeJSON)
 	case keys&0x2 != 0:
@@ -705,7 +705,7 @@ func DecodeJSONRPCMessage(r *codec.Reader) JSONRPCMessage {
 	if r.Kind() != codec.KindObject {
 		return newUnknown(r)
 	}
-	switch keys := r.PeekKeys("result", "error", "id", "method"); {
+	switch keys := r.PeekKeys(codec.Key{Name: "result", Kinds: 1 << codec.KindObject}, codec.Key{Name: "error", Kinds: 1 << codec.KindObject}, codec.Key{Name: "id", Kinds: 1<<codec.KindString | 1<<codec.KindNumber}, codec.Key{Name: "method", Kinds: 1 << codec.KindString}); {
 	case keys&0x1 != 0:
 		return codec.New(r, (*JSONRPCResultResponse).DecodeJSON)
 	case keys&0x2 != 0:
@@ -734,7 +734,7 @@ type JSONRPCMessageListItem interface {
 
 // DecodeJSONRPCMessageListItem reads a [JSONRPCMessageListItem] and finds its variant a.
 func DecodeJSONRPCMessageListItem(r *codec.Reader) JSONRPCMessageListItem {
-	switch keys := r.PeekKeys("result", "error", "id", "method"); {
+	switch keys := r.PeekKeys(codec.Key{Name: "result", Kinds: 1 << codec.KindObject}, codec.Key{Name: "error", Kinds: 1 << codec.KindObject}, codec.Key{Name: "id", Kinds: 1<<codec.KindString | 1<<codec.KindNumber}, codec.Key{Name: "method", Kinds: 1 << codec.KindString}); {
 	case keys&0x1 != 0:
 		return codec.New(r, (*JSONRPCResultResponse).DecodeJSON)
 	case keys&0x2 != 0:
@@ -764,7 +764,7 @@ type JSONRPCResponse interface {
 
 // DecodeJSONRPCResponse reads a [JSONRPCResponse] and finds its variant a.
 func DecodeJSONRPCResponse(r *codec.Reader) JSONRPCResponse {
-	switch keys := r.PeekKeys("result", "error"); {
+	switch keys := r.PeekKeys(codec.Key{Name: "result", Kinds: 1 << codec.KindObject}, codec.Key{Name: "error", Kinds: 1 << codec.KindObject}); {
 	case keys&0x1 != 0:
 		return codec.New(r, (*JSONRPCResultResponse).DecodeJSON)
 	case keys&0x2 != 0:
@@ -793,9 +793,9 @@ type MultiSelectEnumSchema interface {
 // DecodeMultiSelectEnumSchema reads a [MultiSelectEnumSchema] and finds its variant a.
 func DecodeMultiSelectEnumSchema(r *codec.Reader) MultiSelectEnumSchema {
 	switch {
-	case r.PeekPath("items", "enum"):
+	case r.PeekPath(1<<codec.KindArray, "items", "enum"):
 		return codec.New(r, (*UntitledMultiSelectEnumSchema).DecodeJSON)
-	case r.PeekPath("items", "anyOf"):
+	case r.PeekPath(1<<codec.KindArray, "items", "anyOf"):
 		return codec.New(r, (*TitledMultiSelectEnumSchema).DecodeJSON)
 	}
 	return newUnknown(r)
@@ -830,9 +830,9 @@ func DecodePrimitiveSchemaDefinition(r *codec.Reader) PrimitiveSchemaDefinition 
 	switch string(r.PeekText("type")) {
 	case "array":
 		switch {
-		case r.PeekPath("items", "enum"):
+		case r.PeekPath(1<<codec.KindArray, "items", "enum"):
 			return codec.New(r, (*UntitledMultiSelectEnumSchema).DecodeJSON)
-		case r.PeekPath("items", "anyOf"):
+		case r.PeekPath(1<<codec.KindArray, "items", "anyOf"):
 			return codec.New(r, (*TitledMultiSelectEnumSchema).DecodeJSON)
 		}
 	case "boolean":
@@ -840,7 +840,7 @@ func DecodePrimitiveSchemaDefinition(r *codec.Reader) PrimitiveSchemaDefinition 
 	case "integer", "number":
 		return codec.New(r, (*NumberSchema).DecodeJSON)
 	case "string":
-		switch keys := r.PeekKeys("oneOf", "enumNames", "enum"); {
+		switch keys := r.PeekKeys(codec.Key{Name: "oneOf", Kinds: 1 << codec.KindArray}, codec.Key{Name: "enumNames", Kinds: 1 << codec.KindArray}, codec.Key{Name: "enum", Kinds: 1 << codec.KindArray}); {
 		case keys&0x1 != 0:
 			return codec.New(r, (*TitledSingleSelectEnumSchema).DecodeJSON)
 		case keys&0x2 != 0:
@@ -1108,7 +1108,7 @@ type SingleSelectEnumSchema interface {
 
 // DecodeSingleSelectEnumSchema reads a [SingleSelectEnumSchema] and finds its variant a.
 func DecodeSingleSelectEnumSchema(r *codec.Reader) SingleSelectEnumSchema {
-	switch keys := r.PeekKeys("enum", "oneOf"); {
+	switch keys := r.PeekKeys(codec.Key{Name: "enum", Kinds: 1 << codec.KindArray}, codec.Key{Name: "oneOf", Kinds: 1 << codec.KindArray}); {
 	case keys&0x1 != 0:
 		return codec.New(r, (*UntitledSingleSelectEnumSchema).DecodeJSON)
 	case keys&0x2 != 0:

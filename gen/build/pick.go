@@ -238,17 +238,30 @@ func (b *builder) pickKeys(p *pendingUnion, vs []variant) (ir.Pick, error) {
 				"if one has a member that always has some string value, say so with a tag row in the overrides", strings.Join(names, ", "))
 		}
 		for _, path := range paths {
-			pick.Keys = append(pick.Keys, ir.KeyCase{Path: path, Variant: rest[i].out})
+			pick.Keys = append(pick.Keys, ir.KeyCase{Path: path, Kinds: b.keyKinds(rest[i], path), Variant: rest[i].out})
 		}
 		rest = slices.Delete(rest, i, i+1)
 	}
 	last := rest[0]
 	if key := b.lastKey(last, vs); key != nil {
-		pick.Keys = append(pick.Keys, ir.KeyCase{Path: key, Variant: last.out})
+		pick.Keys = append(pick.Keys, ir.KeyCase{Path: key, Kinds: b.keyKinds(last, key), Variant: last.out})
 	} else {
 		pick.Default = last.out
 	}
 	return pick, nil
+}
+
+// keyKinds lists the JSON types that v admits for the member at path, or nil for all but null.
+func (b *builder) keyKinds(v variant, path []string) []string {
+	n := v.node
+	for _, name := range path {
+		o, ok := b.g.Follow(n).(*merge.Object)
+		if !ok || o.Member(name) == nil {
+			return nil
+		}
+		n = o.Member(name).Node
+	}
+	return b.kinds(n)
 }
 
 // exclusive finds the variant to take next and the paths of the members that mark it.

@@ -164,7 +164,7 @@ func guess(p ir.Pick) string {
 		if len(k.Path) > 1 || !ok {
 			return ""
 		}
-		fmt.Fprintf(&b, "if r.Leads(%q) {\nif %s {\nreturn x\n}\n} else ", k.Path[0], agrees)
+		fmt.Fprintf(&b, "if r.Leads(%s) {\nif %s {\nreturn x\n}\n} else ", key(k), agrees)
 	}
 	agrees, ok := bearsOut(rest.Default, tag, rest.Keys)
 	if !ok {
@@ -343,7 +343,7 @@ func pickKeys(keys []ir.KeyCase) string {
 	var names []string
 	for _, k := range keys {
 		if len(k.Path) == 1 {
-			names = append(names, fmt.Sprintf("%q", k.Path[0]))
+			names = append(names, key(k))
 		}
 	}
 	var b strings.Builder
@@ -361,12 +361,32 @@ func pickKeys(keys []ir.KeyCase) string {
 			fmt.Fprintf(&b, "case keys&%#x != 0:\n", 1<<bit)
 			bit++
 		} else {
-			fmt.Fprintf(&b, "case r.PeekPath(%q, %q):\n", k.Path[0], k.Path[1])
+			fmt.Fprintf(&b, "case r.PeekPath(%s, %q, %q):\n", kindSet(k.Kinds), k.Path[0], k.Path[1])
 		}
 		b.WriteString(choose(k.Variant))
 	}
 	b.WriteString("}\n")
 	return b.String()
+}
+
+// key is the Go value for a member that selects a variant.
+func key(k ir.KeyCase) string {
+	if k.Kinds == nil {
+		return fmt.Sprintf("codec.Key{Name: %q}", k.Path[0])
+	}
+	return fmt.Sprintf("codec.Key{Name: %q, Kinds: %s}", k.Path[0], kindSet(k.Kinds))
+}
+
+// kindSet is the Go value for a set of kinds.
+func kindSet(kinds []string) string {
+	if kinds == nil {
+		return "0"
+	}
+	var bits []string
+	for _, k := range kinds {
+		bits = append(bits, "1<<codec.Kind"+k)
+	}
+	return strings.Join(bits, "|")
 }
 
 func choose(v *ir.Variant) string {

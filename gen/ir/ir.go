@@ -161,9 +161,11 @@ type TagValue struct {
 }
 
 // KeyCase selects a variant by the presence of a member. Path has the names that lead to
-// it, mostly just one.
+// it, mostly just one. Kinds are the JSON types that the variant admits there, as in
+// KindCase; nil means all but null.
 type KeyCase struct {
 	Path    []string
+	Kinds   []string
 	Variant *Variant
 }
 

@@ -187,9 +187,9 @@ const (
 
 // exceptions are the places where a value that a revision admits may fail to decode, each
 // with the reason. In all of them the schema names no member, so that a stray one of that
-// name may hold anything, and yet it is taken for one that has a shape: mostly since its
-// presence is all that tells the variants of a union apart, so that the value is read as the
-// variant with that member.
+// name may hold anything, and yet it is taken for one that has a shape: mostly since that
+// it is there, with a value of the right JSON type, is all that tells the variants of a union
+// apart, so that the value is read as the variant with that member.
 var exceptions = []struct {
 	place *regexp.Regexp
 	why   string
