@@ -56,6 +56,9 @@ type Option struct {
 // Fields returns the fields of a form: first those that are required, in the order that the server
 // gives, and then the others by name, for JSON objects have no order.
 func Fields(s *Schema) []Field {
+	if s == nil {
+		return nil
+	}
 	var list []Field
 	add := func(name string, required bool) {
 		if p, ok := s.Properties[name]; ok {
@@ -155,7 +158,7 @@ func options(values, titles []string) []Option {
 
 // Check tells what is wrong with a value for the field, or returns nil.
 func (f *Field) Check(v Value) error {
-	if v == nil {
+	if isNil(v) {
 		return errors.New("there is no value")
 	}
 	if f.check == nil {
@@ -168,6 +171,9 @@ func (f *Field) Check(v Value) error {
 // Members that the form does not have are nothing wrong.
 func Check(s *Schema, content map[string]Value) error {
 	var faults []error
+	if s == nil {
+		return nil
+	}
 	for _, f := range Fields(s) {
 		v, ok := content[f.Name]
 		switch {
@@ -180,15 +186,16 @@ func Check(s *Schema, content map[string]Value) error {
 		}
 	}
 	for _, name := range s.Required { // a name without a schema is required all the same
-		if _, ok := s.Properties[name]; !ok && content[name] == nil {
+		if _, ok := s.Properties[name]; !ok && isNil(content[name]) {
 			faults = append(faults, fmt.Errorf("%s: is required", name))
 		}
 	}
 	return errors.Join(faults...)
 }
 
-// Fill returns content with the defaults of those fields that it does not have. Content itself is
-// not changed.
+// Fill returns content with the defaults of those fields that it does not have. A nil value stands for a
+// field that the user has emptied: it gets no default, and is not in what Fill returns. Content itself is not
+// changed.
 func Fill(s *Schema, content map[string]Value) map[string]Value {
 	filled := map[string]Value{}
 	for _, f := range Fields(s) {
@@ -197,6 +204,10 @@ func Fill(s *Schema, content map[string]Value) map[string]Value {
 		}
 	}
 	for name, v := range content {
+		if v == nil {
+			delete(filled, name)
+			continue
+		}
 		filled[name] = v
 	}
 	return filled

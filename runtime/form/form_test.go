@@ -133,6 +133,91 @@ func must(v form.Value, err error) form.Value {
 	return v
 }
 
+// Proves ELIC-05.
+func TestFormats(t *testing.T) {
+	for _, test := range []struct {
+		schema, value string
+		ok            bool
+	}{
+		{`"type":"string","format":"date-time"`, `"2024-01-01T00:00:00.5Z"`, true},
+		{`"type":"string","format":"date-time"`, `"2024-01-01t00:00:00+05:30"`, true},
+		{`"type":"string","format":"date-time"`, `"2016-12-31T23:59:60Z"`, true},
+		{`"type":"string","format":"date-time"`, `"2017-01-01T00:59:60+01:00"`, true},
+		{`"type":"string","format":"date-time"`, `"2016-12-30T23:59:60Z"`, false},
+		{`"type":"string","format":"date-time"`, `"2024-01-01T00:00:00,5Z"`, false},
+		{`"type":"string","format":"date-time"`, `"2024-01-01T0:00:00Z"`, false},
+		{`"type":"string","format":"date-time"`, `"2024-01-01T00:00:00+24:00"`, false},
+		{`"type":"string","format":"date-time"`, `"2024-02-30T00:00:00Z"`, false},
+		{`"type":"string","format":"uri"`, `"urn:isbn:1"`, true},
+		{`"type":"string","format":"uri"`, `"a:b c"`, false},
+		{`"type":"string","format":"uri"`, `"http://x/\u0000"`, false},
+		{`"type":"string","format":"uri"`, `"http://x/<>"`, false},
+		{`"type":"integer","maximum":9007199254740992`, `9007199254740992`, true},
+		{`"type":"integer","maximum":9007199254740992`, `9007199254740993`, false},
+		{`"type":"integer","minimum":-9007199254740992`, `-9007199254740993`, false},
+		{`"type":"integer"`, `9007199254740993.5`, false},
+		{`"type":"integer"`, `12e1`, true},
+		{`"type":"number"`, strings.Repeat("9", 2000) + "e-1990", false},
+	} {
+		s := read(t, `{"type":"object","properties":{"x":{`+test.schema+`}}}`)
+		var answer mcp.ElicitResult
+		if err := codec.Unmarshal([]byte(`{"action":"accept","content":{"x":`+test.value+`}}`), &answer); err != nil {
+			t.Fatal(err)
+		}
+		if err := form.Check(s, answer.Content); (err == nil) != test.ok {
+			t.Errorf("%s, %.40s: %v", test.schema, test.value, err)
+		}
+	}
+}
+
+// What Format writes Parse reads, whatever the options look like.
+func TestOptionsOfEveryKindAreReadBack(t *testing.T) {
+	options := []string{"a", "b, c", " d ", `"e"`, `f"`, "2", "", "g,"}
+	text, err := json.Marshal(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := read(t, `{"type":"object","properties":{"one":{"type":"string","enum":`+string(text)+`},"many":{"type":"array","items":{"type":"string","enum":`+string(text)+`}}}}`)
+	for i, option := range options {
+		one, many := field(t, s, "one"), field(t, s, "many")
+		v := must(form.Of(option))
+		if got, err := one.Parse(form.Format(v)); err != nil || !cmp.Equal(v, got) {
+			t.Errorf("%q is read as %v, %v", form.Format(v), got, err)
+		}
+		for j := range options {
+			v := must(form.Of([]string{option, options[j]}))
+			if got, err := many.Parse(form.Format(v)); err != nil || !cmp.Equal(v, got) {
+				t.Errorf("%d, %d: %q is read as %v, %v", i, j, form.Format(v), got, err)
+			}
+		}
+	}
+}
+
+func TestNothingIsNoPanic(t *testing.T) {
+	if len(form.Fields(nil)) != 0 || form.Check(nil, nil) != nil || len(form.Fill(nil, nil)) != 0 {
+		t.Error("a form that is none has fields")
+	}
+	s := read(t, schema)
+	for _, v := range []form.Value{nil, (*mcp.ElicitResultContentValueScalar)(nil), (*mcp.ElicitResultContentValueList)(nil)} {
+		if form.Format(v) != "" {
+			t.Errorf("%T is formatted as %q", v, form.Format(v))
+		}
+		for _, f := range form.Fields(s) {
+			if f.Check(v) == nil {
+				t.Errorf("%s takes a %T", f.Name, v)
+			}
+		}
+	}
+}
+
+// A user can take a proposed value out.
+func TestEmptiedFieldGetsNoDefault(t *testing.T) {
+	filled := form.Fill(read(t, schema), map[string]form.Value{"colour": nil})
+	if v, ok := filled["colour"]; ok || filled["shade"] == nil {
+		t.Errorf("colour is %v, shade is %v", v, filled["shade"])
+	}
+}
+
 // Proves ELIC-06.
 func TestFieldsLeftAloneGetTheirDefaults(t *testing.T) {
 	given := map[string]form.Value{"user": must(form.Of("eve"))}

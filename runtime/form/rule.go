@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/big"
 	"net/mail"
 	"net/url"
 	"regexp"
@@ -67,13 +68,38 @@ func inFormat(format mcp.StringSchemaFormat, text string) bool {
 		return err == nil && a.Address == text
 	case mcp.StringSchemaFormatURI:
 		u, err := url.Parse(text)
-		return err == nil && u.IsAbs()
+		return err == nil && u.IsAbs() && !strings.ContainsFunc(text, noURI)
 	case mcp.StringSchemaFormatDate:
 		_, err = time.Parse(time.DateOnly, text)
 	case mcp.StringSchemaFormatDateTime:
-		_, err = time.Parse(time.RFC3339, strings.ToUpper(text))
+		return isDateTime(text)
 	}
 	return err == nil
+}
+
+// noURI reports whether a character has to be escaped in a URI (RFC 3986, section 2).
+func noURI(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune("\"<>\\^`{|}", c) }
+
+// dateTime is the form of a date-time (RFC 3339, section 5.6).
+var dateTime = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
+
+// isDateTime reports whether text is a date-time. A leap second may end the last minute of a month in UTC.
+func isDateTime(text string) bool {
+	text = strings.ToUpper(text)
+	if !dateTime.MatchString(text) {
+		return false
+	}
+	const second = len("2006-01-02T15:04:")
+	leap := text[second:second+2] == "60"
+	if leap {
+		text = text[:second] + "59" + text[second+2:]
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil || !leap {
+		return err == nil
+	}
+	at = at.UTC()
+	return at.Hour() == 23 && at.Minute() == 59 && at.AddDate(0, 0, 1).Day() == 1
 }
 
 func numberRule(s *mcp.NumberSchema) func(Value) error {
@@ -82,19 +108,35 @@ func numberRule(s *mcp.NumberSchema) func(Value) error {
 		if !ok {
 			return errors.New("must be a number")
 		}
-		x, err := strconv.ParseFloat(string(n), 64)
+		if x, err := strconv.ParseFloat(string(n), 64); err != nil || math.IsInf(x, 0) {
+			return errors.New("is out of range")
+		}
+		x, err := exact(string(n))
 		switch {
 		case err != nil:
-			return errors.New("is out of range")
-		case s.Type == mcp.NumberSchemaTypeInteger && x != math.Trunc(x):
+			return err
+		case s.Type == mcp.NumberSchemaTypeInteger && !x.IsInt():
 			return errors.New("must be a whole number")
-		case s.Minimum != nil && x < *s.Minimum:
+		case s.Minimum != nil && x.Cmp(big.NewFloat(*s.Minimum)) < 0:
 			return fmt.Errorf("must be at least %v", *s.Minimum)
-		case s.Maximum != nil && x > *s.Maximum:
+		case s.Maximum != nil && x.Cmp(big.NewFloat(*s.Maximum)) > 0:
 			return fmt.Errorf("must be at most %v", *s.Maximum)
 		}
 		return nil
 	}
+}
+
+// maxDigits is how many characters a number may have: what is compared is the number as it is sent, which a
+// float64 may not hold.
+const maxDigits = 1000
+
+// exact returns a number with all its digits.
+func exact(text string) (*big.Float, error) {
+	if len(text) > maxDigits {
+		return nil, fmt.Errorf("must have at most %d characters", maxDigits)
+	}
+	x, _, err := big.ParseFloat(text, 10, uint(64+4*len(text)), big.ToNearestEven)
+	return x, err
 }
 
 func boolRule(v Value) error {

@@ -13,10 +13,23 @@ func scalar(s codec.Scalar) Value { return &mcp.ElicitResultContentValueScalar{V
 
 // scalarOf returns the scalar that v is, or the zero one.
 func scalarOf(v Value) codec.Scalar {
-	if s, ok := v.(*mcp.ElicitResultContentValueScalar); ok {
+	if s, ok := v.(*mcp.ElicitResultContentValueScalar); ok && s != nil {
 		return s.Value
 	}
 	return codec.Scalar{}
+}
+
+// isNil reports whether there is no value, not even behind a pointer.
+func isNil(v Value) bool {
+	switch v := v.(type) {
+	case nil:
+		return true
+	case *mcp.ElicitResultContentValueScalar:
+		return v == nil
+	case *mcp.ElicitResultContentValueList:
+		return v == nil
+	}
+	return false
 }
 
 func text(s *string) Value {
@@ -71,8 +84,9 @@ func Of(v any) (Value, error) {
 	return nil, fmt.Errorf("form: a %T cannot be the value of a field", v)
 }
 
-// Parse reads what somebody has typed for the field, and checks it. Options are given by value, by
-// title or by number, counted from 1; several of them, with commas between.
+// Parse reads what a user has typed for the field, and checks it. Options are given by value, by title or
+// by number, counted from 1. Several of them have commas between; one that has commas itself, or spaces at
+// an end, is written between double quotes, as a JSON string is.
 func (f *Field) Parse(input string) (Value, error) {
 	v, err := f.read(input)
 	if err != nil {
@@ -99,17 +113,37 @@ func (f *Field) read(input string) (Value, error) {
 		}
 		return nil, fmt.Errorf("%q is neither yes nor no", trimmed)
 	case Choice:
+		if isOption(f.Options, input) {
+			return Of(input)
+		}
 		return Of(f.option(trimmed))
 	case Choices:
 		list := []string{}
-		for part := range strings.SplitSeq(trimmed, ",") {
-			if part = strings.TrimSpace(part); part != "" {
+		for rest := trimmed; rest != ""; {
+			var part string
+			part, rest = nextPart(rest)
+			if isOption(f.Options, part) {
+				list = append(list, part)
+			} else if part = strings.TrimSpace(part); part != "" {
 				list = append(list, f.option(part))
 			}
 		}
 		return Of(list)
 	}
 	return Of(input)
+}
+
+// nextPart returns the first part of a list with commas, and what is behind the comma after it.
+func nextPart(list string) (part, rest string) {
+	list = strings.TrimLeft(list, " \t")
+	if quoted, err := strconv.QuotedPrefix(list); err == nil && quoted[0] == '"' {
+		behind := strings.TrimLeft(list[len(quoted):], " \t")
+		if part, err := strconv.Unquote(quoted); err == nil && (behind == "" || behind[0] == ',') {
+			return part, strings.TrimPrefix(behind, ",")
+		}
+	}
+	part, rest, _ = strings.Cut(list, ",")
+	return strings.TrimSpace(part), rest
 }
 
 // option returns the value of the option that is meant by input, or input itself.
@@ -128,10 +162,19 @@ func (f *Field) option(input string) string {
 	return input
 }
 
-// Format returns a value as Parse reads it.
+// Format returns a value as Parse reads it; "" for none.
 func Format(v Value) string {
+	if isNil(v) {
+		return ""
+	}
 	if list, ok := v.(*mcp.ElicitResultContentValueList); ok {
-		return strings.Join(list.Value, ", ")
+		parts := make([]string, len(list.Value))
+		for i, part := range list.Value {
+			if parts[i] = part; part == "" || strings.TrimSpace(part) != part || strings.ContainsAny(part, `",`) {
+				parts[i] = strconv.Quote(part)
+			}
+		}
+		return strings.Join(parts, ", ")
 	}
 	s := scalarOf(v)
 	if text, ok := s.Text(); ok {
