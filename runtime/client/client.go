@@ -9,6 +9,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
@@ -17,16 +18,20 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// Client is connected with one server. Its methods may be called by many goroutines; those that send
-// a request fail as [session.Session.Call] does.
+// Client is connected with one server. It is made by [Connect], [Command] or [Dial]; the zero value is of no
+// use. Its methods may be called by many goroutines; those that send a request fail as [session.Session.Call]
+// does.
 type Client struct {
 	options Options
 	tasks   *requestor.Tasks
-	limit   *rate.Limiter
+	limit   *rate.Limiter // of the server's requests to the user and the model
+	origin  string        // URL of the server; "" if it has none
 	urls    urls
 	outputs outputs
 	wishes  wishes
 	log     *slog.Logger
+
+	completions *rate.Limiter
 
 	tools     list[mcp.Tool]
 	resources list[mcp.Resource]
@@ -45,8 +50,10 @@ func Connect(ctx context.Context, conn transport.Conn, o *Options) (*Client, err
 
 func newClient(o *Options) *Client {
 	c := &Client{options: valueOf(o), limit: newLimit(valueOf(o).QuestionsPerMinute), opened: make(chan struct{})}
-	if c.log = c.options.Session.Logger; c.log == nil {
-		c.log = slog.New(slog.DiscardHandler)
+	c.completions = rate.NewLimiter(completionsPerSecond, completionsPerSecond)
+	c.log = boundary.Logger(c.options.Session.Logger)
+	if c.options.MaxToolRounds == 0 {
+		c.options.MaxToolRounds = DefaultMaxToolRounds
 	}
 	c.tools.fetch, c.resources.fetch, c.templates.fetch, c.prompts.fetch = c.toolPage, c.resourcePage, c.templatePage, c.promptPage
 	return c
@@ -60,6 +67,10 @@ func (c *Client) connect(ctx context.Context, conn transport.Conn) (*Client, err
 	if c.options.Tasks != nil {
 		receiver.Attach(&cfg, receiver.Options{Manager: c.options.Tasks})
 	}
+	var version uint64
+	if c.options.Roots != nil {
+		version = c.options.Roots.version()
+	}
 	s, err := session.Connect(ctx, conn, c.options.hello(), &cfg)
 	if err != nil {
 		return nil, err
@@ -67,7 +78,9 @@ func (c *Client) connect(ctx context.Context, conn transport.Conn) (*Client, err
 	c.session = s
 	close(c.opened)
 	if c.options.Roots != nil {
-		c.options.Roots.join(s)
+		if err := c.options.Roots.join(ctx, s, version); err != nil {
+			c.log.Warn("change of roots not announced", "error", err)
+		}
 	}
 	return c, nil
 }
@@ -90,6 +103,7 @@ func Command(ctx context.Context, server stdio.Command, o *Options) (*Client, er
 // asked for with [Client.Subscribe] and [Client.SetLogLevel].
 func Dial(ctx context.Context, serverURL string, o *Options) (*Client, error) {
 	c := newClient(o)
+	c.origin = serverURL
 	http := c.options.HTTP
 	http.Renewed = func(result json.RawMessage) {
 		c.forget() // a server that drops its sessions may have been replaced
@@ -99,7 +113,8 @@ func Dial(ctx context.Context, serverURL string, o *Options) (*Client, error) {
 		default: // nobody has had the client yet
 		}
 		if c.options.HTTP.Renewed != nil {
-			c.options.HTTP.Renewed(result)
+			err := boundary.Run(func() error { c.options.HTTP.Renewed(result); return nil })
+			boundary.Report(c.log, "Renewed panicked", err)
 		}
 	}
 	conn, err := streamable.Dial(serverURL, http)
@@ -108,6 +123,9 @@ func Dial(ctx context.Context, serverURL string, o *Options) (*Client, error) {
 	}
 	return c.connect(ctx, conn)
 }
+
+// completionsPerSecond limits the requests for completions (MCP completion, "Security").
+const completionsPerSecond = 10
 
 // newLimit limits the questions of a server.
 func newLimit(perMinute int) *rate.Limiter {
@@ -180,12 +198,15 @@ func (c *Client) GetPrompt(ctx context.Context, name string, arguments map[strin
 
 // Complete asks for ways to go on with the value of an argument: of a prompt, if ref is a
 // [*mcp.PromptReference], or of a template, if it is a [*mcp.ResourceTemplateReference]. The arguments
-// that have a value already are given, nil for none. Call it when the user rests, not for each key
-// (MCP completion, "Requesting Completions").
+// that have a value already are given, nil for none. Call it when the user rests, not for each key; more than
+// ten requests a second wait for their turn (MCP completion, "Requesting Completions").
 func (c *Client) Complete(ctx context.Context, ref mcp.CompletionReference, argument, value string, given map[string]string) (*mcp.CompleteResultCompletion, error) {
 	p := &mcp.CompleteRequestParams{Ref: ref, Argument: mcp.CompleteRequestParamsArgument{Name: argument, Value: value}}
 	if len(given) > 0 {
 		p.Context = &mcp.CompleteRequestParamsContext{Arguments: given}
+	}
+	if err := c.completions.Wait(ctx); err != nil {
+		return nil, fmt.Errorf("client: complete: %w", err)
 	}
 	r, err := c.With().Complete(ctx, p)
 	if err != nil {

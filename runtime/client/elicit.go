@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"net/url"
+	"strings"
 	"sync"
+	"unicode"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -23,11 +26,16 @@ type FormRequest struct {
 }
 
 // Fields returns the fields of the form, in the order to show them in.
-func (f *FormRequest) Fields() []form.Field { return form.Fields(&f.RequestedSchema) }
+func (f *FormRequest) Fields() []form.Field {
+	if f.ElicitRequestFormParams == nil {
+		return nil
+	}
+	return form.Fields(&f.RequestedSchema)
+}
 
 // Accept is the answer of a user who has filled in the form. Fields that are not in content get their
-// defaults; values come from [form.Of] or from Parse of the field. The client checks it all before it
-// is sent.
+// defaults, and those with a nil value, which the user has emptied, are not sent. Values come from [form.Of] or
+// from Parse of the field. The client checks it all before it is sent.
 func Accept(content map[string]form.Value) *mcp.ElicitResult {
 	return &mcp.ElicitResult{Action: mcp.ElicitResultActionAccept, Content: content}
 }
@@ -39,11 +47,17 @@ func Decline() *mcp.ElicitResult { return &mcp.ElicitResult{Action: mcp.ElicitRe
 func Cancel() *mcp.ElicitResult { return &mcp.ElicitResult{Action: mcp.ElicitResultActionCancel} }
 
 // URLRequest is a URL that a server asks the user to open, for what must not pass through the client
-// (MCP elicitation, "URL Mode Elicitation Requests"). Show the user all of the URL, and its host apart,
-// and neither open nor fetch it before the user agrees.
+// (MCP elicitation, "URL Mode Elicitation Requests"). It has passed [CheckURL]. Show the user all of the URL, and
+// its host apart, and neither open nor fetch it before the user agrees. Open it in a browser of the user, not in
+// a view into which the host or a model can look.
 type URLRequest struct {
 	Server mcp.Implementation // who asks
-	Host   string             // of the URL; "" if it has none
+	Host   string             // of the URL, with the port if it names one
+
+	// International says that Host has letters beyond ASCII, be it in Punycode, as in xn--pple-43d.com. They can
+	// look like those of another host: warn the user.
+	International bool
+
 	*mcp.ElicitRequestURLParams
 
 	// Done is closed when the server says that it has what it wanted. It may never say so: let the
@@ -82,6 +96,9 @@ func (q questions) fill(ctx context.Context, p *mcp.ElicitRequestFormParams) (mc
 		return nil, errors.New("client: a form was filled in without an answer")
 	}
 	out := *answer
+	if err := checkAction(out.Action); err != nil {
+		return nil, err
+	}
 	if out.Action != mcp.ElicitResultActionAccept {
 		out.Content = nil
 		return &out, nil
@@ -93,10 +110,61 @@ func (q questions) fill(ctx context.Context, p *mcp.ElicitRequestFormParams) (mc
 	return &out, nil
 }
 
+// checkAction tells what is wrong with what a handler of the host returned.
+func checkAction(a mcp.ElicitResultAction) error {
+	switch a {
+	case mcp.ElicitResultActionAccept, mcp.ElicitResultActionDecline, mcp.ElicitResultActionCancel:
+		return nil
+	}
+	return fmt.Errorf("client: elicitation: unknown action %q", a)
+}
+
+// CheckURL reports why a URL of a server must not be opened, or returns nil. It must be https, or http on this
+// machine, name a host, and hold no user name or password, which can pass for the host (MCP elicitation, "Safe
+// URL Handling").
+func CheckURL(text string) error {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return errors.New("client: malformed URL")
+	case u.Scheme != "https" && u.Scheme != "http":
+		return fmt.Errorf("client: URL scheme %q is not supported", u.Scheme)
+	case u.Hostname() == "":
+		return errors.New("client: URL has no host")
+	case u.User != nil:
+		return errors.New("client: URL has user information")
+	case u.Scheme == "http" && !loopback(u.Hostname()):
+		return fmt.Errorf("client: URL of host %q is not https", u.Hostname())
+	}
+	return nil
+}
+
+// loopback reports whether a host is this machine.
+func loopback(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	a, err := netip.ParseAddr(host)
+	return err == nil && a.Unmap().IsLoopback()
+}
+
+// international reports whether a host has letters beyond ASCII, in Punycode or as they are.
+func international(host string) bool {
+	for label := range strings.SplitSeq(strings.ToLower(host), ".") {
+		if strings.HasPrefix(label, "xn--") {
+			return true
+		}
+	}
+	return strings.ContainsFunc(host, func(c rune) bool { return c > unicode.MaxASCII })
+}
+
 func (q questions) open(ctx context.Context, p *mcp.ElicitRequestURLParams) (mcp.ElicitOutcome, error) {
+	if err := CheckURL(p.URL); err != nil {
+		return nil, jsonrpc.InvalidParams(err)
+	}
 	u, err := url.Parse(p.URL)
-	if err != nil || !u.IsAbs() {
-		return nil, jsonrpc.InvalidParams(fmt.Errorf("no URL to open: %q", p.URL))
+	if err != nil {
+		return nil, jsonrpc.InvalidParams(err)
 	}
 	server, err := q.c.server(ctx)
 	if err == nil {
@@ -105,12 +173,15 @@ func (q questions) open(ctx context.Context, p *mcp.ElicitRequestURLParams) (mcp
 	if err != nil {
 		return nil, err
 	}
-	r := &URLRequest{Server: server, Host: u.Host, ElicitRequestURLParams: p}
+	r := &URLRequest{Server: server, Host: u.Host, International: international(u.Hostname()), ElicitRequestURLParams: p}
 	if p.ElicitationID != nil {
 		r.Done = q.c.urls.expect(*p.ElicitationID)
 	}
 	action, err := q.c.options.OpenURL(ctx, r)
 	if err != nil {
+		return nil, err
+	}
+	if err := checkAction(action); err != nil {
 		return nil, err
 	}
 	return &mcp.ElicitResult{Action: action}, nil
@@ -130,6 +201,11 @@ func URLsRequired(err error) (list []mcp.ElicitRequestURLParams, ok bool) {
 	var data mcp.URLElicitationRequiredErrorErrorData
 	if codec.Unmarshal(e.Data, &data) != nil {
 		return nil, false
+	}
+	for _, p := range data.Elicitations {
+		if CheckURL(p.URL) != nil {
+			return nil, false
+		}
 	}
 	return data.Elicitations, true
 }

@@ -46,11 +46,23 @@ type questions struct {
 }
 
 // ListRoots answers roots/list.
-func (q questions) ListRoots(context.Context, *mcp.RequestParams) (*mcp.ListRootsResult, error) {
+func (q questions) ListRoots(ctx context.Context, _ *mcp.RequestParams) (*mcp.ListRootsResult, error) {
 	if q.c.options.Roots == nil {
 		return nil, jsonrpc.MethodNotFound("roots/list")
 	}
-	return &mcp.ListRootsResult{Roots: q.c.options.Roots.List()}, nil
+	check := q.c.options.CheckRoot
+	if check == nil {
+		check = Accessible
+	}
+	exposed := []mcp.Root{}
+	for _, root := range q.c.options.Roots.List() {
+		if err := check(ctx, root); err != nil {
+			q.c.log.Warn("root not exposed", "uri", root.URI, "error", err)
+			continue
+		}
+		exposed = append(exposed, root)
+	}
+	return &mcp.ListRootsResult{Roots: exposed}, nil
 }
 
 // notices takes what the server tells, and hands it on to the host.

@@ -1,22 +1,63 @@
 package client_test
 
 import (
+	"bytes"
 	"encoding/base64"
+	"encoding/binary"
+	"hash/crc32"
+	"image"
+	jpegs "image/jpeg"
+	pngs "image/png"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 )
 
 // Pictures, as far as it takes to know them.
-const (
-	png  = "\x89PNG\r\n\x1a\nrest"
-	jpeg = "\xff\xd8\xff\xe0rest"
-	webp = "RIFF\x00\x00\x00\x00WEBPVP8 "
+var (
+	png  = encoded(func(w *bytes.Buffer) error { return pngs.Encode(w, image.NewGray(image.Rect(0, 0, 1, 1))) })
+	jpeg = encoded(func(w *bytes.Buffer) error { return jpegs.Encode(w, image.NewGray(image.Rect(0, 0, 1, 1)), nil) })
+	webp = riff("VP8X", "\x00\x00\x00\x00\x07\x00\x00\x07\x00\x00")
 	svg  = `<?xml version="1.0"?><!-- a --><svg xmlns="http://www.w3.org/2000/svg"/>`
 )
+
+func encoded(write func(*bytes.Buffer) error) string {
+	var b bytes.Buffer
+	if err := write(&b); err != nil {
+		panic(err)
+	}
+	return b.String()
+}
+
+// riff returns a WebP file of chunks, each a name and its data.
+func riff(chunks ...string) string {
+	text := "WEBP"
+	for i := 0; i < len(chunks); i += 2 {
+		text += chunks[i] + string(binary.LittleEndian.AppendUint32(nil, uint32(len(chunks[i+1])))) + chunks[i+1]
+		text += strings.Repeat("\x00", len(chunks[i+1])%2)
+	}
+	return "RIFF" + string(binary.LittleEndian.AppendUint32(nil, uint32(len(text)))) + text
+}
+
+// large returns the head of a PNG of some size.
+func large(width, height uint32) string {
+	head := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32([]byte("IHDR"), width), height)
+	head = append(head, 8, 0, 0, 0, 0)
+	text := append([]byte("\x89PNG\r\n\x1a\n\x00\x00\x00\x0d"), head...)
+	return string(binary.BigEndian.AppendUint32(text, crc32.ChecksumIEEE(head)))
+}
+
+// animated returns a PNG with frames.
+func animated(frames int) string {
+	chunk := "\x00\x00\x00\x1a" + "fcTL" + strings.Repeat("\x00", 26+4)
+	return large(8, 8) + strings.Repeat(chunk, frames)
+}
 
 // Proves ICON-01, ICON-02, ICON-03.
 func TestIconsAreFetchedWithCaution(t *testing.T) {
@@ -51,7 +92,7 @@ func TestIconsAreFetchedWithCaution(t *testing.T) {
 		}
 	}))
 	defer s.Close()
-	icons := client.Icons{Transport: s.Client().Transport}
+	icons := client.Icons{Server: s.URL + "/mcp", Transport: s.Client().Transport}
 	base := func(text string) string {
 		return "data:image/gif;base64," + base64.StdEncoding.EncodeToString([]byte(text))
 	}
@@ -64,6 +105,23 @@ func TestIconsAreFetchedWithCaution(t *testing.T) {
 		{base(webp), "image/webp"},
 		{base(svg), "image/svg+xml"},
 		{"data:image/svg+xml,%3Csvg%3E%3C/svg%3E", "image/svg+xml"},
+		{base("<!-- made by hand -->" + svg[strings.Index(svg, "<svg"):]), "image/svg+xml"},
+		{strings.TrimRight(base(png), "="), "image/png"},
+		{"data:image/png;BASE64," + base64.StdEncoding.EncodeToString([]byte(png)), "image/png"},
+		{base(large(4096, 4096)), "image/png"},
+		{base(large(4097, 1)), ""},
+		{base(large(1, 4097)), ""},
+		{base(animated(100)), "image/png"},
+		{base(animated(101)), ""},
+		{base(riff("VP8X", "\x00\x00\x00\x00\x00\x10\x00\x00\x00\x00")), ""},
+		{base(riff("VP8 ", "\x00\x00\x00\x9d\x01\x2a\x10\x00\x10\x00")), "image/webp"},
+		{base(riff("VP8 ", "\x00\x00\x00\x9d\x01\x2a\xff\x3f\x10\x00")), ""},
+		{base(riff("VP8L", "\x2f\x07\xc0\x01\x00")), "image/webp"},
+		{base(riff("VP8L", "\x2f\xff\xff\xff\x0f")), ""},
+		{base(riff(append([]string{"VP8X", webp[20:30]}, slices.Repeat([]string{"ANMF", "xx"}, 101)...)...)), ""},
+		{base(riff("VP8X", "\x00")), ""},
+		{base("\x89PNG\r\n\x1a\nrest"), ""},
+		{base("\xff\xd8\xff\xe0rest"), ""},
 		{s.URL + "/far", ""},
 		{s.URL + "/plain", ""},
 		{s.URL + "/page", ""},
@@ -91,5 +149,80 @@ func TestIconsAreFetchedWithCaution(t *testing.T) {
 		case test.want != "" && (err != nil || p.MIMEType != test.want || len(p.Data) == 0):
 			t.Errorf("%s: got %v, %v", name, p, err)
 		}
+	}
+}
+
+// A server cannot make a client ask around: icons come from its own origin, and from public addresses of hosts that
+// the client trusts.
+//
+// Proves ICON-01.
+func TestIconsComeFromTrustedHosts(t *testing.T) {
+	visits := 0
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		visits++
+		w.Write([]byte(png))
+	}))
+	defer s.Close()
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := s.Client().Transport
+	for _, test := range []struct {
+		name  string
+		icons client.Icons
+		fault string
+	}{
+		{"no host", client.Icons{Transport: own}, "is neither that of the server nor a trusted one"},
+		{"another server", client.Icons{Server: "https://x.example/mcp", Transport: own}, "is neither"},
+		{"another port", client.Icons{Server: "https://127.0.0.1:1/mcp", Transport: own}, "is neither"},
+		{"another scheme", client.Icons{Server: "http://" + u.Host, Transport: own}, "is neither"},
+		{"the server", client.Icons{Server: s.URL, Transport: own}, ""},
+		{"a trusted host", client.Icons{Hosts: []string{u.Host}, Transport: own}, ""},
+		{"a trusted host on this machine", client.Icons{Hosts: []string{u.Host}}, "address 127.0.0.1 is not public"},
+	} {
+		visits = 0
+		_, err := test.icons.Fetch(t.Context(), s.URL+"/icon.png")
+		if test.fault == "" && (err != nil || visits != 1) || test.fault != "" && (err == nil || !strings.Contains(err.Error(), test.fault) || visits != 0) {
+			t.Errorf("%s: %d visits, %v", test.name, visits, err)
+		}
+	}
+	for _, host := range []string{"10.1.2.3", "192.168.0.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "[::1]", "[fd00::1]", "[fe80::1]", "[::ffff:127.0.0.1]", "[64:ff9b::7f00:1]", "224.0.0.1"} {
+		icons := client.Icons{Hosts: []string{host}}
+		if _, err := icons.Fetch(t.Context(), "https://"+host+"/icon.png"); err == nil || !strings.Contains(err.Error(), "is not public") {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+}
+
+func TestPickIcon(t *testing.T) {
+	icon := func(src string, theme mcp.IconTheme, sizes ...string) mcp.Icon {
+		i := mcp.Icon{Src: src, Sizes: sizes}
+		if theme != "" {
+			i.Theme = &theme
+		}
+		return i
+	}
+	icons := []mcp.Icon{icon("small", "", "16x16"), icon("dark", "dark", "48x48"), icon("light", "light", "48x48", "24x24"), icon("large", "", "512X256"), icon("odd", "", "x", "-1x-1", "9999999999x1")}
+	for _, test := range []struct {
+		size  int
+		theme mcp.IconTheme
+		want  string
+	}{
+		{16, "", "small"}, {48, "dark", "dark"}, {48, "light", "light"}, {20, "light", "light"}, {20, "dark", "dark"},
+		{100, "", "large"}, {1000, "", "large"}, {0, "", "large"}, {0, "dark", "large"},
+	} {
+		if got := client.PickIcon(icons, test.size, test.theme); got == nil || got.Src != test.want {
+			t.Errorf("%d %s: got %+v, want %s", test.size, test.theme, got, test.want)
+		}
+	}
+	if got := client.PickIcon(append(icons, icon("any", "", "any")), 48, "dark"); got.Src != "dark" {
+		t.Errorf("the first that fits is %s", got.Src)
+	}
+	if got := client.PickIcon(append(icons, icon("any", "", "any")), 100, ""); got.Src != "any" {
+		t.Errorf("got %s for one that scales", got.Src)
+	}
+	if client.PickIcon(nil, 1, "") != nil {
+		t.Error("there is an icon of none")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/pages"
 )
 
 // maxKept is how many items of a list are kept; a longer one is fetched anew each time.
@@ -57,6 +58,7 @@ func (l *list[T]) all(ctx context.Context, announced bool) iter.Seq2[*T, error] 
 // fetched to its end, and has not changed meanwhile, is kept.
 func (l *list[T]) pages(ctx context.Context, changes uint64, yield func(*T, error) bool) {
 	kept := []*T{}
+	var cursors pages.Cursors
 	for p := new(mcp.PaginatedRequestParams); ; {
 		page, next, err := l.fetch(ctx, p)
 		if err != nil {
@@ -71,7 +73,12 @@ func (l *list[T]) pages(ctx context.Context, changes uint64, yield func(*T, erro
 				return
 			}
 		}
-		if next == nil {
+		more, err := cursors.Next(next)
+		if err != nil {
+			yield(nil, fmt.Errorf("client: list: %w", err))
+			return
+		}
+		if !more {
 			break
 		}
 		p = &mcp.PaginatedRequestParams{Cursor: next}
@@ -124,7 +131,8 @@ func (l *list[T]) known(fits func(*T) bool) *T {
 
 // Tools goes over the tools of the server, page by page as they are wanted. A list that was gone
 // over to its end is kept until the server announces a change, if it announces changes at all; what
-// is yielded is shared, and must not be changed. An error ends it (MCP tools, "Listing Tools").
+// is yielded is shared, and must not be changed. An error ends it (MCP tools, "Listing Tools"), as do
+// cursors that lead back to an earlier page, and more than 10,000 pages.
 func (c *Client) Tools(ctx context.Context) iter.Seq2[*mcp.Tool, error] {
 	t := c.Server().Capabilities.Tools
 	return c.tools.all(ctx, t != nil && isTrue(t.ListChanged))

@@ -22,7 +22,7 @@ type Options struct {
 	// Fill fills in a form, see [FormRequest]. Nil means that the server cannot ask with forms.
 	Fill func(ctx context.Context, form *FormRequest) (*mcp.ElicitResult, error)
 
-	// OpenURL asks the user to open a URL, see [URLRequest], and returns what came of that: accept
+	// OpenURL asks the user to open a URL, see [URLRequest]. The client has refused what [CheckURL] does. It returns what came of that: accept
 	// means that the user has agreed, not that anything is done. Nil means that the server cannot ask
 	// for it.
 	OpenURL func(ctx context.Context, u *URLRequest) (mcp.ElicitResultAction, error)
@@ -35,8 +35,17 @@ type Options struct {
 	// SampleTools says that Sample honours tools.
 	SampleTools bool
 
+	// MaxToolRounds is how often a conversation may already have used tools when the server wants it continued;
+	// beyond that it is refused with [session.CodeOverloaded], so that a loop of a model and its tools ends. The
+	// default is [DefaultMaxToolRounds]; a negative value means no limit.
+	MaxToolRounds int
+
 	// Roots are what the server may see of the file system. Nil means that it cannot ask.
 	Roots *Roots
+
+	// CheckRoot decides, each time that the server asks for the roots, which of them it sees: those for which it
+	// returns nil. Errors are logged. Nil means [Accessible].
+	CheckRoot func(ctx context.Context, root mcp.Root) error
 
 	// Notifications takes what the server tells. The client has looked at it before: lists that have
 	// changed are not cached any more. Nil ignores it.
@@ -64,8 +73,11 @@ type Options struct {
 	Session session.Config
 }
 
-// DefaultQuestionsPerMinute is what holds where [Options] does not say otherwise.
-const DefaultQuestionsPerMinute = 120
+// What holds where [Options] does not say otherwise.
+const (
+	DefaultQuestionsPerMinute = 120
+	DefaultMaxToolRounds      = 50
+)
 
 // ErrRefused says that the user does not want what the server asks for.
 var ErrRefused = errors.New("client: refused by the user")

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -55,23 +56,23 @@ func (x *outputs) schema(tool *mcp.Tool) (*toolschema.Schema, error) {
 	return s, err
 }
 
-// checked returns a result of a tool, or an [*OutputError]. Only what is known of the tool already
-// counts.
-func (c *Client) checked(name string, result *mcp.CallToolResult) (*mcp.CallToolResult, error) {
-	tool := c.tools.known(func(t *mcp.Tool) bool { return t.Name == name })
+// checked returns a result of a tool, or an [*OutputError]. It goes by what is known of the tool already. If that
+// does not fit, the tool may have changed: then the list is fetched anew and counts.
+func (c *Client) checked(ctx context.Context, name string, result *mcp.CallToolResult) (*mcp.CallToolResult, error) {
+	tool := c.knownTool(name)
 	if tool == nil || isTrue(result.IsError) {
 		return result, nil
 	}
-	s, err := c.outputs.schema(tool)
-	if err != nil {
-		c.log.Warn("output schema not used", "tool", name, "error", err)
-	}
-	if s == nil {
+	faults := c.faults(tool, result)
+	if faults == "" {
 		return result, nil
 	}
-	faults := "there is no structured content"
-	if len(result.StructuredContent) > 0 {
-		faults = s.Check(result.StructuredContent)
+	c.tools.changed()
+	now, err := c.Tool(ctx, name)
+	if err == nil {
+		faults = c.faults(now, result)
+	} else if errors.Is(err, ErrUnknown) {
+		faults = "" // it was there for the call, with a schema that nobody has seen
 	}
 	if faults != "" {
 		return nil, &OutputError{name, faults, result}
@@ -79,10 +80,32 @@ func (c *Client) checked(name string, result *mcp.CallToolResult) (*mcp.CallTool
 	return result, nil
 }
 
+// knownTool returns what is known of a tool without asking the server, or nil.
+func (c *Client) knownTool(name string) *mcp.Tool {
+	return c.tools.known(func(t *mcp.Tool) bool { return t.Name == name })
+}
+
+// faults returns what is wrong with a result by the output schema of its tool, or "".
+func (c *Client) faults(tool *mcp.Tool, result *mcp.CallToolResult) string {
+	s, err := c.outputs.schema(tool)
+	if err != nil {
+		c.log.Warn("output schema not used", "tool", tool.Name, "error", err)
+	}
+	switch {
+	case s == nil:
+		return ""
+	case len(result.StructuredContent) == 0:
+		return "there is no structured content"
+	}
+	return s.Check(result.StructuredContent)
+}
+
 // Output reads the structured content of a result into a T, as package codec/value reads it. The error
 // is a [*ToolError] if the tool has failed.
 func Output[T any](r *mcp.CallToolResult) (out T, err error) {
 	switch {
+	case r == nil:
+		return out, errors.New("client: output: there is no result")
 	case isTrue(r.IsError):
 		return out, &ToolError{r}
 	case len(r.StructuredContent) == 0:

@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,6 +22,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/form"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/memory"
 )
 
 // asked is a question of a server, and what comes of it: a result, or the code of an error.
@@ -347,8 +353,9 @@ func TestRootsAreServedAndChangesAnnounced(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, one := connect(t, &client.Options{Roots: roots}, nil)
-		_, two := connect(t, &client.Options{Roots: roots}, nil)
+		all := func(context.Context, mcp.Root) error { return nil } // these are nowhere
+		c, one := connect(t, &client.Options{Roots: roots, CheckRoot: all}, nil)
+		_, two := connect(t, &client.Options{Roots: roots, CheckRoot: all}, nil)
 		ask(t, two, []asked{{"roots/list", `{}`, `{"roots":[{"name":"home","uri":"file:///home/ann"}]}`}})
 		step := func(err error, want string) {
 			t.Helper()
@@ -369,6 +376,254 @@ func TestRootsAreServedAndChangesAnnounced(t *testing.T) {
 			t.Error(diff)
 		}
 	})
+}
+
+// Only roots that are there, and that the host permits, are exposed.
+//
+// Proves ROOT-05.
+func TestRootsAreCheckedEachTime(t *testing.T) {
+	folder := t.TempDir()
+	at := func(name string) string {
+		path := filepath.ToSlash(filepath.Join(folder, name))
+		return (&url.URL{Scheme: "file", Path: "/" + strings.TrimPrefix(path, "/")}).String()
+	}
+	if err := os.Mkdir(filepath.Join(folder, "in use"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	roots, err := client.NewRoots(mcp.Root{URI: at("in use")}, mcp.Root{URI: at("gone")}, mcp.Root{URI: at("secret")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, s := connect(t, &client.Options{Roots: roots}, nil)
+	ask(t, s, []asked{{"roots/list", `{}`, `{"roots":[{"uri":"` + at("in use") + `"}]}`}})
+	if err := os.Remove(filepath.Join(folder, "in use")); err != nil {
+		t.Fatal(err)
+	}
+	ask(t, s, []asked{{"roots/list", `{}`, `{"roots":[]}`}})
+	_, s = connect(t, &client.Options{Roots: roots, CheckRoot: func(_ context.Context, r mcp.Root) error {
+		if r.URI == at("secret") {
+			return errors.New("not for servers")
+		}
+		return nil
+	}}, nil)
+	ask(t, s, []asked{{"roots/list", `{}`, `{"roots":[{"uri":"` + at("in use") + `"},{"uri":"` + at("gone") + `"}]}`}})
+}
+
+// A server that has asked for the roots while the session was opened is told of changes since then.
+//
+// Proves ROOT-02.
+func TestRootsThatChangeWhileTheSessionIsOpened(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		roots := new(client.Roots)
+		told := make(chan string, 1)
+		a, b := memory.Pair(memory.Options{})
+		server := session.Serve(b, &mcp.InitializeResult{ServerInfo: mcp.Implementation{Name: "s", Version: "1"}}, &session.Config{
+			Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
+				if req.Method == "notifications/roots/list_changed" {
+					told <- req.Method
+				}
+				return nil, nil
+			},
+		})
+		defer server.Close()
+		late := &delayed{Conn: a, release: func() {
+			if err := roots.Set(t.Context(), mcp.Root{URI: "file:///new"}); err != nil {
+				t.Error(err)
+			}
+		}}
+		c, err := client.Connect(t.Context(), late, &client.Options{Roots: roots})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		<-told
+	})
+}
+
+// delayed calls release before the second message goes out, which is initialized.
+type delayed struct {
+	transport.Conn
+	release func()
+	n       atomic.Int32
+}
+
+func (d *delayed) Write(ctx context.Context, m transport.Message) error {
+	if d.n.Add(1) == 2 {
+		d.release()
+	}
+	return d.Conn.Write(ctx, m)
+}
+
+// Whatever a server sends, only what a browser can be trusted with reaches the user.
+//
+// Proves ELIC-15.
+func TestDangerousURLsAreRefused(t *testing.T) {
+	var shown []*client.URLRequest
+	_, s := connect(t, &client.Options{OpenURL: func(_ context.Context, u *client.URLRequest) (mcp.ElicitResultAction, error) {
+		shown = append(shown, u)
+		return mcp.ElicitResultActionDecline, nil
+	}}, nil)
+	for _, test := range []struct {
+		url               string
+		ok, international bool
+	}{
+		{"https://x.example/a?b#c", true, false},
+		{"HTTPS://X.EXAMPLE:8443/", true, false},
+		{"http://localhost:8080/in", true, false},
+		{"http://LOCALHOST/", true, false},
+		{"http://127.0.0.1/", true, false},
+		{"http://127.8.9.1/", true, false},
+		{"http://[::1]:80/", true, false},
+		{"https://xn--pple-43d.com/", true, true},
+		{"https://login.XN--pple-43d.com/", true, true},
+		{"https://аpple.com/", true, true},
+		{"http://x.example/", false, false},
+		{"http://127.0.0.1.evil.example/", false, false},
+		{"http://localhost.evil.example/", false, false},
+		{"http://0x7f.1/", false, false},
+		{"https://good.example@evil.example/", false, false},
+		{"https://user:secret@x.example/", false, false},
+		{"https://@x.example/", false, false},
+		{"https:///path", false, false},
+		{"https:x.example", false, false},
+		{"javascript:alert(1)", false, false},
+		{"file:///etc/passwd", false, false},
+		{"data:text/html,x", false, false},
+		{"vscode://x/y", false, false},
+		{"//x.example/", false, false},
+		{"https://x.example\\n/", false, false},
+	} {
+		want := "-32602"
+		if test.ok {
+			want = `{"action":"decline"}`
+		}
+		shown = nil
+		ask(t, s, []asked{{"elicitation/create", `{"mode":"url","message":"m","elicitationId":"1","url":"` + test.url + `"}`, want}})
+		if len(shown) > 0 != test.ok || test.ok && shown[0].International != test.international {
+			t.Errorf("%s: the user sees %+v", test.url, shown)
+		}
+		_, required := client.URLsRequired(&jsonrpc.Error{Code: -32042, Message: "first",
+			Data: []byte(`{"elicitations":[{"mode":"url","message":"m","url":"` + test.url + `","elicitationId":"1"}]}`)})
+		if required != test.ok {
+			t.Errorf("%s may be opened before a request: %v", test.url, required)
+		}
+	}
+}
+
+// Nothing connects with the host of a URL but what the user opens.
+//
+// Proves ELIC-15.
+func TestURLIsNotFetchedByTheClient(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var visits atomic.Int32
+	over := make(chan struct{})
+	go func() { // ends when the listener is closed
+		defer close(over)
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			visits.Add(1)
+			conn.Close()
+		}
+	}()
+	for _, action := range []mcp.ElicitResultAction{"accept", "decline", "cancel"} {
+		c, s := connect(t, &client.Options{OpenURL: func(context.Context, *client.URLRequest) (mcp.ElicitResultAction, error) {
+			if visits.Load() != 0 {
+				t.Error("the URL was fetched before the user was asked")
+			}
+			return action, nil
+		}}, nil)
+		for _, scheme := range []string{"http", "https"} {
+			ask(t, s, []asked{{"elicitation/create", `{"mode":"url","message":"m","elicitationId":"1","url":"` + scheme + `://` + listener.Addr().String() + `/"}`,
+				`{"action":"` + string(action) + `"}`}})
+		}
+		c.Close() // with all that it has started
+	}
+	listener.Close()
+	<-over
+	if n := visits.Load(); n != 0 {
+		t.Errorf("the URL was fetched %d times", n)
+	}
+}
+
+// The user can go on by hand: nothing waits for the server to say that it has what it wanted.
+//
+// Proves ELIC-14.
+func TestUserGoesOnWithoutCompletion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		signedIn := false
+		_, s := connect(t, &client.Options{OpenURL: func(_ context.Context, u *client.URLRequest) (mcp.ElicitResultAction, error) {
+			select {
+			case <-u.Done:
+				t.Error("done, and the server has said nothing")
+			case <-time.After(time.Minute): // the user has had enough of waiting
+			}
+			signedIn = true
+			return mcp.ElicitResultActionAccept, nil
+		}}, nil)
+		s.answers = map[string]func(string) (string, error){}
+		ask(t, s, []asked{
+			{"elicitation/create", `{"mode":"url","message":"m","elicitationId":"1","url":"https://x.example/"}`, `{"action":"accept"}`},
+			{"elicitation/create", `{"mode":"url","message":"m","elicitationId":"1","url":"https://x.example/"}`, `{"action":"accept"}`},
+		})
+		if !signedIn {
+			t.Error("the user was not asked")
+		}
+	})
+}
+
+// An answer that the protocol does not have is the fault of the host, and not sent.
+func TestAnswersOfTheHostAreChecked(t *testing.T) {
+	const visit = `{"mode":"url","message":"m","elicitationId":"1","url":"https://x.example/"}`
+	for _, action := range []mcp.ElicitResultAction{"", "ok", "Accept"} {
+		_, s := connect(t, &client.Options{
+			Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
+				return &mcp.ElicitResult{Action: action}, nil
+			},
+			OpenURL: func(context.Context, *client.URLRequest) (mcp.ElicitResultAction, error) { return action, nil },
+		}, nil)
+		ask(t, s, []asked{{"elicitation/create", colours, "-32603"}, {"elicitation/create", visit, "-32603"}})
+	}
+	_, s := connect(t, &client.Options{Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
+		red, err := form.Of("red")
+		return client.Accept(map[string]form.Value{"colour": red, "note": (*mcp.ElicitResultContentValueScalar)(nil)}), err
+	}}, nil)
+	ask(t, s, []asked{{"elicitation/create", colours, "-32603"}})
+	_, s = connect(t, &client.Options{Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
+		red, err := form.Of("red")
+		return client.Accept(map[string]form.Value{"colour": red, "note": nil, "tags": nil}), err
+	}}, nil)
+	ask(t, s, []asked{{"elicitation/create", colours, `{"action":"accept","content":{"colour":"red","fast":true,"shade":"d","size":3}}`}})
+}
+
+// A server cannot keep a model in a loop of tools.
+//
+// Proves SAMP-10.
+func TestRoundsOfToolUseAreLimited(t *testing.T) {
+	conversation := func(rounds int) string {
+		messages := []string{hi}
+		for range rounds {
+			messages = append(messages, use("a"), results("user", "a"))
+		}
+		return sampling("", messages...)
+	}
+	const yes = `{"content":{"type":"text","text":"yes"},"model":"m","role":"assistant"}`
+	sample := func(context.Context, *client.SampleRequest) (*mcp.CreateMessageResult, error) {
+		result := new(mcp.CreateMessageResult)
+		return result, codec.Unmarshal([]byte(yes), result)
+	}
+	refused := fmt.Sprint(session.CodeOverloaded)
+	for limit, last := range map[int]int{0: client.DefaultMaxToolRounds, 2: 2} {
+		_, s := connect(t, &client.Options{SampleTools: true, Sample: sample, MaxToolRounds: limit}, nil)
+		ask(t, s, []asked{{"sampling/createMessage", conversation(last - 1), yes}, {"sampling/createMessage", conversation(last), refused}})
+	}
+	_, s := connect(t, &client.Options{SampleTools: true, Sample: sample, MaxToolRounds: -1}, nil)
+	ask(t, s, []asked{{"sampling/createMessage", conversation(2 * client.DefaultMaxToolRounds), yes}})
 }
 
 // Proves ROOT-01, ROOT-05.

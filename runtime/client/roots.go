@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -15,10 +18,11 @@ import (
 
 // Roots is a set of places in the file system that servers may see; it can be that of several
 // clients. Changes are announced to all of them. It may be used by many goroutines. What is in it is
-// for the user to decide (MCP roots).
+// for the user to decide; a server sees those that [Options].CheckRoot admits (MCP roots).
 type Roots struct {
 	mu       sync.Mutex
 	roots    []mcp.Root
+	changes  uint64 // how often roots has changed
 	sessions []*session.Session
 }
 
@@ -68,6 +72,7 @@ func without(roots []mcp.Root, uri string) []mcp.Root {
 func (r *Roots) change(ctx context.Context, f func([]mcp.Root) []mcp.Root) error {
 	r.mu.Lock()
 	r.roots = f(r.roots)
+	r.changes++
 	r.sessions = slices.DeleteFunc(r.sessions, over)
 	tell := slices.Clone(r.sessions)
 	r.mu.Unlock()
@@ -81,11 +86,24 @@ func (r *Roots) change(ctx context.Context, f func([]mcp.Root) []mcp.Root) error
 	return failed
 }
 
-// join makes changes known to a session until it is over.
-func (r *Roots) join(s *session.Session) {
+// version returns how often the roots have changed.
+func (r *Roots) version() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.changes
+}
+
+// join makes changes known to a session until it is over, those since a version included: the server may have asked for
+// the roots while the session was opened.
+func (r *Roots) join(ctx context.Context, s *session.Session, since uint64) error {
+	r.mu.Lock()
 	r.sessions = append(slices.DeleteFunc(r.sessions, over), s)
+	changed := r.changes != since
+	r.mu.Unlock()
+	if !changed {
+		return nil
+	}
+	return s.Notify(ctx, "notifications/roots/list_changed", nil)
 }
 
 func over(s *session.Session) bool {
@@ -109,4 +127,25 @@ func checkRoot(uri string) error {
 		return fmt.Errorf("client: root %s: the path climbs", uri)
 	}
 	return nil
+}
+
+// Accessible returns nil if the file or folder of a root is there and can be opened, or is on another host, where nobody
+// can tell from here. It is the default of [Options].CheckRoot (MCP roots, "Security Considerations").
+func Accessible(_ context.Context, root mcp.Root) error {
+	u, err := url.Parse(root.URI)
+	if err != nil {
+		return fmt.Errorf("client: root: %w", err)
+	}
+	if u.Host != "" && u.Host != "localhost" {
+		return nil
+	}
+	path := filepath.FromSlash(u.Path)
+	if runtime.GOOS == "windows" {
+		path = strings.TrimPrefix(path, `\`) // of /C:/folder
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("client: root %q: %w", root.URI, err)
+	}
+	return f.Close()
 }

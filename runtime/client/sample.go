@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
 // SampleRequest is a conversation that a server asks a model of the host to continue (MCP sampling).
@@ -22,7 +23,7 @@ type SampleRequest struct {
 // Choice returns whether the model may, must or must not use tools; it may if the server does not say
 // (MCP sampling, "Tool Choice Modes").
 func (r *SampleRequest) Choice() mcp.ToolChoiceMode {
-	if r.ToolChoice == nil || r.ToolChoice.Mode == nil {
+	if r.CreateMessageRequestParams == nil || r.ToolChoice == nil || r.ToolChoice.Mode == nil {
 		return mcp.ToolChoiceModeAuto
 	}
 	return *r.ToolChoice.Mode
@@ -41,6 +42,9 @@ func (q questions) CreateMessage(ctx context.Context, p *mcp.CreateMessageReques
 	}
 	if err := checkHistory(p.Messages); err != nil {
 		return nil, jsonrpc.InvalidParams(err)
+	}
+	if n := toolRounds(p.Messages); n >= q.c.options.MaxToolRounds && q.c.options.MaxToolRounds >= 0 {
+		return nil, &jsonrpc.Error{Code: session.CodeOverloaded, Message: fmt.Sprintf("limit of %d rounds of tool use reached", q.c.options.MaxToolRounds)}
 	}
 	server, err := q.c.server(ctx)
 	if err == nil {
@@ -100,6 +104,16 @@ func checkHistory(messages []mcp.SamplingMessage) error {
 		return missing(len(messages), open)
 	}
 	return nil
+}
+
+// toolRounds counts the messages with uses of tools.
+func toolRounds(messages []mcp.SamplingMessage) (n int) {
+	for _, m := range messages {
+		if len(toolUses(m.Content)) > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 func missing(i int, open map[string]bool) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 )
@@ -69,7 +70,9 @@ func Meta(name string, v any) CallOption {
 // Where the server runs tools as tasks, the tool is looked up in the list, and one that must be called
 // as a task is. If ctx ends first, the call is cancelled, and so is the task. If the tool is known from
 // the list, structured content that does not comply with its output schema is an [*OutputError] (MCP
-// tools, "Calling Tools" and "Output Schema", and tasks, "Tool-Level Negotiation").
+// tools, "Calling Tools" and "Output Schema", and tasks, "Tool-Level Negotiation"), and a result that comes in
+// parts, as the tool announces by io.github.mcpwire/partialResults in its _meta, is fetched to its end: it has the
+// content of all parts in their order, and all else of the last one; see package resume.
 func (c *Client) CallTool(ctx context.Context, name string, arguments any, opts ...CallOption) (*mcp.CallToolResult, error) {
 	p, err := toolParams(name, arguments)
 	if err != nil {
@@ -152,7 +155,10 @@ func (c *Client) callAs(ctx context.Context, k *call, task bool) (*mcp.CallToolR
 	if err != nil {
 		return nil, err
 	}
-	return c.checked(k.params.Name, result)
+	if result, err = c.parts(ctx, k, result); err != nil {
+		return nil, err
+	}
+	return c.checked(ctx, k.params.Name, result)
 }
 
 func (c *Client) callPlain(ctx context.Context, k *call) (*mcp.CallToolResult, error) {
@@ -170,9 +176,6 @@ func (c *Client) callPlain(ctx context.Context, k *call) (*mcp.CallToolResult, e
 	return expect[*mcp.CallToolResult](to.CallTool(ctx, &k.params))
 }
 
-// cancelPatience is how long the server may take to hear that nobody wants a task any more.
-const cancelPatience = 10 * time.Second
-
 // callTask calls a tool as a task and waits for it.
 func (c *Client) callTask(ctx context.Context, k *call) (*mcp.CallToolResult, error) {
 	if k.timeout != nil && *k.timeout > 0 {
@@ -188,9 +191,13 @@ func (c *Client) callTask(ctx context.Context, k *call) (*mcp.CallToolResult, er
 		tracker := c.session.NewTracker()
 		var group sync.WaitGroup
 		group.Go(func() { // ends when the tracker is closed, or with ctx
-			for p := range tracker.Updates(ctx) {
-				k.progress(p)
-			}
+			err := boundary.Run(func() error {
+				for p := range tracker.Updates(ctx) {
+					k.progress(p)
+				}
+				return nil
+			})
+			boundary.Report(c.log, "progress callback panicked", err)
 		})
 		defer group.Wait()
 		defer tracker.Close()
@@ -200,13 +207,7 @@ func (c *Client) callTask(ctx context.Context, k *call) (*mcp.CallToolResult, er
 	if err != nil {
 		return nil, err
 	}
-	result, err := h.Result(ctx)
-	if err != nil && ctx.Err() != nil && h.ID() != "" {
-		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelPatience)
-		defer cancel()
-		h.Cancel(late) // there is nobody to tell whether it could be
-	}
-	return result, err
+	return h.ResultOrCancel(ctx)
 }
 
 // StartTool calls a tool as a task, and returns as soon as the server has taken it. A tool that cannot
@@ -244,6 +245,9 @@ type ToolError struct {
 
 // Error is the text of the result.
 func (e *ToolError) Error() string {
+	if e.Result == nil {
+		return "client: tool failed"
+	}
 	for _, block := range e.Result.Content {
 		if text, ok := block.(*mcp.TextContent); ok {
 			return "client: tool failed: " + text.Text
@@ -255,6 +259,9 @@ func (e *ToolError) Error() string {
 // ToolTitle returns what to call a tool in front of people: its title, else the one among its
 // annotations, else its name (MCP, "Tool", title).
 func ToolTitle(t *mcp.Tool) string {
+	if t == nil {
+		return ""
+	}
 	if (t.Title == nil || *t.Title == "") && t.Annotations != nil {
 		return Title(t.Annotations.Title, t.Name)
 	}

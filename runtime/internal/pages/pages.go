@@ -23,11 +23,11 @@ type Cursors struct {
 	power int    // the number of the page at which the mark moves on
 }
 
-// Next reports whether another page follows, given the next cursor that a page came with. An empty one is none, as
-// some servers end their lists with it. It fails with [ErrLoop] if the cursors repeat themselves, some pages
+// Next reports whether another page follows, given the next cursor that a page came with, nil for none; an empty one is
+// a cursor like any other. It fails with [ErrLoop] if the cursors repeat themselves, some pages
 // later at most than the loop is long, and with [ErrTooMany].
 func (c *Cursors) Next(next *string) (more bool, err error) {
-	if next == nil || *next == "" {
+	if next == nil {
 		return false, nil
 	}
 	c.pages++

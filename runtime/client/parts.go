@@ -1,0 +1,64 @@
+package client
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/resume"
+	"github.com/mcpwire/mcpwire/runtime/session"
+)
+
+// partialResults is the member of a tool's _meta that announces results in parts.
+const partialResults = "io.github.mcpwire/partialResults"
+
+// maxParts is how many parts a result may have.
+const maxParts = 10_000
+
+// parts returns a result with the parts that follow it, if its tool announces that there may be any.
+func (c *Client) parts(ctx context.Context, k *call, first *mcp.CallToolResult) (*mcp.CallToolResult, error) {
+	tool := c.knownTool(k.params.Name)
+	if tool == nil || tool.Meta == nil {
+		return first, nil
+	}
+	if announced, _ := tool.Meta.Extra.Get(partialResults); string(announced) != "true" {
+		return first, nil
+	}
+	token, more, err := resume.TokenOf(first)
+	if err != nil || !more {
+		return first, err
+	}
+	var opts []session.Option
+	if k.progress != nil {
+		opts = append(opts, session.OnProgress(k.progress))
+	}
+	if k.timeout != nil {
+		opts = append(opts, session.Timeout(*k.timeout))
+	}
+	params := k.params
+	params.Task = nil
+	o, err := resume.Resume(c.session.With(opts...), "tools/call", &params, token)
+	if err != nil {
+		return nil, err
+	}
+	content := first.Content
+	for n := 2; ; n++ {
+		if n > maxParts {
+			return nil, fmt.Errorf("client: result of tool %q has more than %d parts", k.params.Name, maxParts)
+		}
+		raw, err := o.Next(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("client: part %d of the result of tool %q: %w", n, k.params.Name, err)
+		}
+		part := new(mcp.CallToolResult)
+		if err := codec.Unmarshal(raw, part); err != nil {
+			return nil, fmt.Errorf("client: part %d of the result of tool %q: %w", n, k.params.Name, err)
+		}
+		content = append(content, part.Content...)
+		if _, more := o.Token(); !more {
+			part.Content = content
+			return part, nil
+		}
+	}
+}

@@ -1,0 +1,159 @@
+package client_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/session"
+)
+
+// A result in parts is fetched to its end if its tool announces that; a token of another tool is left to the caller.
+//
+// Proves RESUME-10.
+func TestResultInPartsIsFetchedToItsEnd(t *testing.T) {
+	const tools = `{"tools":[{"name":"read","inputSchema":{"type":"object"},"_meta":{"io.github.mcpwire/partialResults":true},` +
+		`"outputSchema":{"type":"object","required":["end"]}},{"name":"plain","inputSchema":{"type":"object"}}]}`
+	part := func(text, rest string) string {
+		return `{"content":[{"type":"text","text":"` + text + `"}]` + rest + `}`
+	}
+	results := []string{part("one", `,"nextResumeToken":"t1"`), part("two", `,"nextResumeToken":"t2"`), part("three", `,"structuredContent":{"end":true}`)}
+	n := 0
+	c, s := connect(t, nil, map[string]func(string) (string, error){
+		"tools/list": always(tools),
+		"tools/call": func(string) (string, error) { n++; return results[(n-1)%len(results)], nil },
+	})
+	texts := func(r *mcp.CallToolResult) (list []string) {
+		for _, block := range r.Content {
+			list = append(list, block.(*mcp.TextContent).Text)
+		}
+		return list
+	}
+	names(t, c.Tools(t.Context()), toolName)
+	s.took(`tools/list {}`)
+	r, err := c.CallTool(t.Context(), "read", map[string]int{"page": 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"one", "two", "three"}, texts(r)); diff != "" || string(r.StructuredContent) != `{"end":true}` {
+		t.Errorf("got %s (-want +got):\n%s", r.StructuredContent, diff)
+	}
+	s.took(`tools/call {"arguments":{"page":1},"name":"read"}`, `tools/call {"arguments":{"page":1},"name":"read","resumeToken":"t1"}`,
+		`tools/call {"arguments":{"page":1},"name":"read","resumeToken":"t2"}`)
+	r, err = c.CallTool(t.Context(), "plain", nil)
+	if err != nil || !cmp.Equal([]string{"one"}, texts(r)) {
+		t.Errorf("got %v, %v", r, err)
+	}
+	s.took(`tools/call {"name":"plain"}`)
+
+	n, results = 0, []string{part("one", `,"nextResumeToken":"t1"`), part("again", `,"nextResumeToken":"t1"`)}
+	if _, err := c.CallTool(t.Context(), "read", nil); err == nil || !strings.Contains(err.Error(), "more than") || n > 10_001 {
+		t.Errorf("a result without end: %v after %d parts", err, n)
+	}
+}
+
+// A list whose cursors lead nowhere is an error, for calls that look a tool up, too.
+func TestListsEnd(t *testing.T) {
+	for name, next := range map[string]func(n int) string{
+		"the first page": func(int) string { return "" },
+		"the same page":  func(int) string { return "a" },
+		"a circle":       func(n int) string { return fmt.Sprint(n % 7) },
+		"no end":         func(n int) string { return fmt.Sprint(n) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := 0
+			page := func(string) (string, error) {
+				n++
+				return `{"tools":[],"prompts":[],"nextCursor":"` + next(n) + `"}`, nil
+			}
+			c, _ := connect(t, nil, map[string]func(string) (string, error){"tools/list": page, "prompts/list": page})
+			if _, err := c.Tool(t.Context(), "x"); err == nil || errors.Is(err, client.ErrUnknown) || n > 10_000 {
+				t.Errorf("%v after %d pages", err, n)
+			}
+			n = 0
+			var failed error
+			for _, err := range c.Prompts(t.Context()) {
+				failed = err
+			}
+			if failed == nil || n > 10_000 {
+				t.Errorf("%v after %d pages", failed, n)
+			}
+		})
+	}
+}
+
+// The result of a tool that has changed is held against its new schema, although the client has heard of no change.
+func TestOutputIsHeldAgainstTheSchemaOfNow(t *testing.T) {
+	schema := func(member string) string {
+		return `{"tools":[{"name":"x","inputSchema":{"type":"object"},"outputSchema":{"type":"object","required":["` + member + `"]}}]}`
+	}
+	list := schema("a")
+	c, s := connect(t, nil, map[string]func(string) (string, error){
+		"tools/list": func(string) (string, error) { return list, nil },
+		"tools/call": always(`{"content":[],"structuredContent":{"b":1}}`),
+	})
+	names(t, c.Tools(t.Context()), toolName)
+	list = schema("b")
+	if _, err := c.CallTool(t.Context(), "x", nil); err != nil {
+		t.Error(err)
+	}
+	s.took(`tools/list {}`, `tools/call {"name":"x"}`, `tools/list {}`)
+	list = schema("c")
+	if _, err := c.CallTool(t.Context(), "x", nil); err != nil {
+		t.Errorf("what is known fits: %v", err)
+	}
+	s.took(`tools/call {"name":"x"}`)
+	s.answers["tools/call"] = always(`{"content":[],"structuredContent":{"d":1}}`)
+	if _, err := c.CallTool(t.Context(), "x", nil); !errors.As(err, new(*client.OutputError)) {
+		t.Errorf("got %v", err)
+	}
+	s.took(`tools/call {"name":"x"}`, `tools/list {}`)
+}
+
+// Proves COMPL-05.
+func TestCompletionsAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := connect(t, nil, map[string]func(string) (string, error){"completion/complete": always(`{"completion":{"values":[]}}`)})
+		began := time.Now()
+		for range 110 {
+			if _, err := c.Complete(t.Context(), &mcp.PromptReference{Name: "greet"}, "city", "O", nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(began); took != 10*time.Second {
+			t.Errorf("110 requests took %v", took)
+		}
+	})
+}
+
+// A callback that panics ends neither the process nor the call.
+func TestProgressCallbackMayPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, _ := withTasks(t)
+		for _, tool := range []string{"optional", "required"} {
+			_, err := c.CallTool(t.Context(), tool, nil, client.OnProgress(func(session.Progress) { panic("broken") }))
+			if err != nil {
+				t.Errorf("%s: %v", tool, err)
+			}
+		}
+	})
+}
+
+func TestNothingIsNoPanic(t *testing.T) {
+	if _, err := client.Output[int](nil); err == nil {
+		t.Error("there is output of no result")
+	}
+	if new(client.ToolError).Error() == "" || client.ToolTitle(nil) != "" || new(client.FormRequest).Fields() != nil {
+		t.Error("there is something of nothing")
+	}
+	if got := new(client.SampleRequest).Choice(); got != mcp.ToolChoiceModeAuto {
+		t.Errorf("the choice is %s", got)
+	}
+}
