@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
@@ -20,6 +21,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 	store "github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
+	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/memory"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
@@ -416,4 +418,60 @@ func ExampleInside() {
 	// Output:
 	// <nil>
 	// true
+}
+
+// A handler asks the model of the host for something that takes long, as a task of the client.
+func ExampleCall_SampleTask() {
+	ctx := context.Background()
+	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "poet", Version: "1"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = server.AddTool(s, mcp.Tool{Name: "epic"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+		h, err := c.SampleTask(ctx, &mcp.CreateMessageRequestParams{
+			MaxTokens: 100000,
+			Messages:  []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: mcp.SamplingContent{Items: []mcp.SamplingMessageContentBlock{&mcp.TextContent{Text: "Sing, Muse."}}}}},
+		}, requestor.TTL(time.Hour))
+		if err != nil {
+			return "", err
+		}
+		result, err := h.Result(ctx)
+		if err != nil {
+			return "", err
+		}
+		return result.Content.Items[0].(*mcp.TextContent).Text, nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	tasks, err := task.New(ctx, task.Config{Store: store.New()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer tasks.Close(ctx)
+	here, there := memory.Pair(memory.Options{})
+	if _, err := s.Serve(there); err != nil {
+		log.Fatal(err)
+	}
+	c, err := client.Connect(ctx, here, &client.Options{
+		Tasks: tasks,
+		Sample: func(context.Context, *client.SampleRequest) (*mcp.CreateMessageResult, error) {
+			return &mcp.CreateMessageResult{
+				Role: mcp.RoleAssistant, Model: "muse",
+				Content: mcp.SamplingContent{Items: []mcp.SamplingMessageContentBlock{&mcp.TextContent{Text: "Of the man of many turns."}}},
+			}, nil
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	result, err := c.CallTool(ctx, "epic", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(result.Content[0].(*mcp.TextContent).Text)
+	// Output:
+	// Of the man of many turns.
 }

@@ -200,14 +200,57 @@ func plain(v slog.Value) any {
 		return v.Duration().String()
 	}
 	x := v.Any()
-	if err, ok := x.(error); ok {
-		return boundary.ErrorText(err)
+	if readable, ok := withTexts(x, 0); ok {
+		x = readable
 	}
 	text, err := boundary.Marshal(value.Of(x))
 	if err != nil {
 		return strings.ToValidUTF8(fmt.Sprintf("%+v", x), "\uFFFD")
 	}
 	return json.RawMessage(text)
+}
+
+// maxNesting is how many maps and lists may be inside of each other.
+const maxNesting = 10
+
+// withTexts returns an error as its text, and maps and lists with the texts of the errors in them; ok is false if x is
+// none of these.
+func withTexts(x any, depth int) (out any, ok bool) {
+	each := func(member any) any {
+		if readable, ok := withTexts(member, depth+1); ok {
+			return readable
+		}
+		return member
+	}
+	switch x := x.(type) {
+	case error:
+		return boundary.ErrorText(x), true
+	case []error:
+		list := make([]string, len(x))
+		for i, err := range x {
+			list[i] = boundary.ErrorText(err)
+		}
+		return list, true
+	case []any:
+		if depth == maxNesting {
+			return fmt.Sprintf("%T", x), true // it may contain itself
+		}
+		list := make([]any, len(x))
+		for i, member := range x {
+			list[i] = each(member)
+		}
+		return list, true
+	case map[string]any:
+		if depth == maxNesting {
+			return fmt.Sprintf("%T", x), true // it may contain itself
+		}
+		members := make(map[string]any, len(x))
+		for name, member := range x {
+			members[name] = each(member)
+		}
+		return members, true
+	}
+	return nil, false
 }
 
 func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -103,18 +104,22 @@ func TestALoggerSendsObjects(t *testing.T) {
 // Records are not lost because of a value that has no form in JSON.
 func TestALoggerSendsValuesOfAllKinds(t *testing.T) {
 	type point struct{ X, Y int }
+	cycle := []any{1}
+	cycle[0] = cycle
 	for name, tt := range map[string]struct {
 		value any
 		want  string
 	}{
-		"not a number":    {math.NaN(), `"NaN"`},
-		"invalid UTF-8":   {"a\xff", `"a\uFFFD"`},
-		"nested errors":   {map[string]any{"e": errors.New("boom")}, `"map[e:boom]"`},
-		"list of errors":  {[]error{errors.New("boom")}, `"[boom]"`},
-		"nil error":       {(*levelFault)(nil), `"*server_test.levelFault without a text: panic: no"`},
-		"marshaler":       {badMarshaler{}, `"{}"`},
-		"struct":          {point{1, 2}, `{"X":1,"Y":2}`},
-		"channel in list": {[]chan int{nil}, `"[<nil>]"`},
+		"cycle":              {cycle, strings.Repeat("[", 10) + `"[]interface {}"` + strings.Repeat("]", 10)},
+		"not a number":       {math.NaN(), `"NaN"`},
+		"invalid UTF-8":      {"a\xff", `"a\uFFFD"`},
+		"nested errors":      {map[string]any{"e": errors.New("boom")}, `{"e":"boom"}`},
+		"list of errors":     {[]error{errors.New("boom")}, `["boom"]`},
+		"nil error":          {(*levelFault)(nil), `"*server_test.levelFault without a text: panic: no"`},
+		"map with a channel": {map[string]any{"c": (chan int)(nil), "e": errors.New("boom")}, `"map[c:<nil> e:boom]"`},
+		"marshaler":          {badMarshaler{}, `"{}"`},
+		"struct":             {point{1, 2}, `{"X":1,"Y":2}`},
+		"channel in list":    {[]chan int{nil}, `"[<nil>]"`},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newServer(t, server.Config{})

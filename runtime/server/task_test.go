@@ -3,6 +3,8 @@ package server_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,11 +13,13 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
+	memoryconn "github.com/mcpwire/mcpwire/runtime/transport/memory"
 )
 
 // order is a tool that takes its time, reports progress, logs and asks.
@@ -188,11 +192,135 @@ func TestShutdownWaitsForCalls(t *testing.T) {
 		if err := <-stopped; err != nil {
 			t.Error(err)
 		}
-		if _, err := s.Open(nil); err == nil {
-			t.Error("a session was opened after the end")
+		if _, err := s.Open(func(*mcp.InitializeResult, *session.Config) *session.Session { return nil }); !errors.Is(err, session.ErrClosed) {
+			t.Errorf("a session that opens after the end: got %v, want ErrClosed", err)
 		}
 		if n := len(s.Sessions()); n != 0 {
 			t.Errorf("%d sessions are left", n)
+		}
+	})
+}
+
+// Calls have five seconds to finish when the context of Run ends, which is no failure.
+func TestRunShutsDownWhenItsContextEnds(t *testing.T) {
+	for _, tt := range []struct{ work, want time.Duration }{{time.Second, time.Second}, {time.Minute, 5 * time.Second}} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newServer(t, server.Config{})
+			must(server.AddTool(s, mcp.Tool{Name: "slow"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+				select {
+				case <-time.After(tt.work):
+				case <-ctx.Done():
+				}
+				return "done", nil
+			}))
+			here, there := memoryconn.Pair(memoryconn.Options{})
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error)
+			go func() { ended <- s.Run(ctx, there) }()
+			c, err := client.Connect(t.Context(), here, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			called := make(chan error, 1)
+			go func() {
+				_, err := c.CallTool(t.Context(), "slow", nil)
+				called <- err
+			}()
+			synctest.Wait()
+			start := time.Now()
+			cancel()
+			if err := <-ended; err != nil || time.Since(start) != tt.want {
+				t.Errorf("a call of %v: Run returned %v after %v, want nil after %v", tt.work, err, time.Since(start), tt.want)
+			}
+			wire, refused := errors.AsType[*jsonrpc.Error](<-called)
+			if late := tt.work > tt.want; refused != late || late && wire.Code != session.CodeClosing {
+				t.Errorf("a call of %v: got %v", tt.work, wire)
+			}
+		})
+	}
+}
+
+// A handler asks the client for a task, which may take longer than an input request, and marks what belongs to it.
+//
+// Proves TASK-03.
+func TestAHandlerAsksTheClientForTasks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, server.Config{InputTimeout: time.Second})
+		must(server.AddTool(s, mcp.Tool{Name: "sample"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+			h, err := c.SampleTask(ctx, &mcp.CreateMessageRequestParams{MaxTokens: 10})
+			if err != nil {
+				return "", err
+			}
+			if h.ID() == "" || h.State().Status != mcp.TaskStatusWorking {
+				t.Errorf("the task is %+v", h.State())
+			}
+			result, err := h.Result(ctx)
+			if err != nil {
+				return "", err
+			}
+			return result.Model, nil
+		}))
+		must(server.AddTool(s, mcp.Tool{Name: "elicit"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+			h, err := c.ElicitTask(ctx, &mcp.ElicitRequestFormParams{Message: "?"})
+			if err != nil {
+				return "", err
+			}
+			result, err := h.Result(ctx)
+			if err != nil {
+				return "", err
+			}
+			return string(result.Action), nil
+		}))
+		must(server.AddTool(s, mcp.Tool{Name: "secret"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+			_, err := c.ElicitTask(ctx, &mcp.ElicitRequestFormParams{RequestedSchema: mcp.ElicitRequestFormParamsRequestedSchema{
+				Properties: map[string]mcp.PrimitiveSchemaDefinition{"apiKey": new(mcp.StringSchema)},
+			}})
+			return "asked", err
+		}))
+		tasks, err := task.New(t.Context(), task.Config{Store: memory.New()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tasks.Close(context.Background())
+		think := func() { time.Sleep(10 * time.Minute) }
+		o := &client.Options{
+			Tasks: tasks,
+			Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
+				think()
+				return client.Decline(), nil
+			},
+			Sample: func(context.Context, *client.SampleRequest) (*mcp.CreateMessageResult, error) {
+				think()
+				return &mcp.CreateMessageResult{Model: "m", Role: mcp.RoleAssistant, Content: mcp.SamplingContent{Items: []mcp.SamplingMessageContentBlock{&mcp.TextContent{Text: "x"}}}}, nil
+			},
+		}
+		o.Session.Timeout = time.Hour
+		here, there := memoryconn.Pair(memoryconn.Options{})
+		must(s.Serve(there))
+		c, err := client.Connect(t.Context(), here, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		for tool, want := range map[string]string{"sample": "m", "elicit": "decline"} {
+			result, err := c.CallTool(t.Context(), tool, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := result.Content[0].(*mcp.TextContent).Text; got != want {
+				t.Errorf("%s: got %q, want %q", tool, got, want)
+			}
+		}
+		if result := must(c.CallTool(t.Context(), "secret", nil)); result.IsError == nil {
+			t.Error("the user was asked for a secret")
+		}
+
+		without := connect(t, s, side{capabilities: capable(t, `{"sampling":{},"elicitation":{}}`)})
+		for _, tool := range []string{"sample", "elicit"} {
+			if result, _ := without.call("tools/call", fmt.Sprintf(`{"name":%q}`, tool)); !strings.Contains(result, "tasks.requests") {
+				t.Errorf("%s without tasks: got %s", tool, result)
+			}
 		}
 	})
 }

@@ -131,11 +131,7 @@ func listen(address string) (net.Listener, error) {
 }
 
 func (v *service) serveStdio(ctx context.Context) error {
-	err := v.server.Run(ctx, stdio.Server(stdio.Options{}))
-	if errors.Is(err, context.Canceled) {
-		return nil
-	}
-	return err
+	return v.server.Run(ctx, stdio.Server(stdio.Options{}))
 }
 
 func (v *service) serveHTTP(ctx context.Context, s streams, address string) error {
