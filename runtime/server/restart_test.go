@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -23,22 +23,23 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltevents"
 )
 
-// The server that is killed is this test program, told by its environment where to listen and which file to use.
+// The server that is killed is this test program, told by its environment which file to use. It is given the listener as
+// its first extra file: the test keeps that open, so that the port is never free and connections wait for the next server.
 const (
-	addressEnv = "MCPWIRE_TEST_ADDRESS"
 	fileEnv    = "MCPWIRE_TEST_FILE"
+	listenerFD = 3
 )
 
 func TestMain(m *testing.M) {
-	if address := os.Getenv(addressEnv); address != "" {
-		fmt.Fprintln(os.Stderr, serveNews(address, os.Getenv(fileEnv)))
+	if file := os.Getenv(fileEnv); file != "" {
+		fmt.Fprintln(os.Stderr, serveNews(file))
 		os.Exit(1)
 	}
 	os.Exit(m.Run())
 }
 
-// serveNews serves until it is killed, and says at which address.
-func serveNews(address, file string) error {
+// serveNews serves until it is killed.
+func serveNews(file string) error {
 	events, err := boltevents.Open(file, boltevents.Options{})
 	if err != nil {
 		return err
@@ -68,11 +69,10 @@ func serveNews(address, file string) error {
 		defer mu.Unlock()
 		return strings.Join(readers, ", "), nil
 	}))
-	listener, err := net.Listen("tcp", address)
+	listener, err := net.FileListener(os.NewFile(listenerFD, "listener"))
 	if err != nil {
 		return err
 	}
-	fmt.Println(listener.Addr())
 	return http.Serve(listener, streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { s.Serve(conn) }, streamable.HandlerOptions{
 		Store:     events,
 		Retry:     10 * time.Millisecond,
@@ -80,16 +80,13 @@ func serveNews(address, file string) error {
 	}))
 }
 
-// startNews starts the server in a process of its own, and returns its address, and what kills it.
-func startNews(t *testing.T, address, file string) (at string, kill func()) {
+// startNews starts the server in a process of its own, and returns what kills it.
+func startNews(t *testing.T, listener *os.File, file string) (kill func()) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), addressEnv+"="+address, fileEnv+"="+file)
+	cmd.Env = append(os.Environ(), fileEnv+"="+file)
+	cmd.ExtraFiles = []*os.File{listener}
 	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -98,11 +95,7 @@ func startNews(t *testing.T, address, file string) (at string, kill func()) {
 		cmd.Wait()
 	})
 	t.Cleanup(kill)
-	at, err = bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.TrimSpace(at), kill
+	return kill
 }
 
 // reader notes what it is told.
@@ -127,14 +120,27 @@ func TestASessionSurvivesItsServer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("kills processes")
 	}
+	if runtime.GOOS == "windows" {
+		t.Skip("a process cannot be given a listener")
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	socket, err := listener.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
 	file := filepath.Join(t.TempDir(), "events.db")
-	address, kill := startNews(t, "127.0.0.1:0", file)
+	kill := startNews(t, socket, file)
 	told := reader{updated: make(chan string, 10), logged: make(chan string, 10)}
 	o := client.Options{Notifications: told}
 	o.HTTP.Header = http.Header{"Authorization": {"ann"}}
 	o.HTTP.RetryDelay = time.Millisecond
 	o.HTTP.Renewed = func(json.RawMessage) { t.Error("the session was lost") }
-	c, err := client.Dial(t.Context(), "http://"+address, &o)
+	c, err := client.Dial(t.Context(), "http://"+listener.Addr().String(), &o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,9 +177,13 @@ func TestASessionSurvivesItsServer(t *testing.T) {
 	restart := func() {
 		t.Helper()
 		kill()
-		_, kill = startNews(t, address, file)
-		for c.Ping(t.Context()) != nil && t.Context().Err() == nil { // what goes out on a connection to the first one is lost
+		kill = startNews(t, socket, file)
+		for range 10 { // what goes out on a connection to the first server is lost
+			if c.Ping(t.Context()) == nil {
+				return
+			}
 		}
+		t.Fatal("the session does not go on")
 	}
 	for _, name := range []string{"sports", "today", "weather"} {
 		ask(c.Subscribe(t.Context(), "news://"+name))
