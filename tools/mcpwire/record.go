@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
@@ -36,7 +34,11 @@ on as they are. The recorder fails if the server does.
 FILE gets an object on a line of its own for each message, behind what is in it already: the time,
 the session, who sent it ("client" or "server"), the method, the Go type of the params or the
 result, and the message as it was. What is no message is recorded with what is wrong with it. What
-the messages hold, secrets too, is then in the file, which nobody else may read.
+the messages hold, secrets too, is then in the file, which nobody else may read: its mode is set to
+0600. Headers, the arguments of the command, and the user and query of the URL are not recorded.
+
+Over HTTP, web pages of other sites cannot use the recorder. The fields of -header are added to requests
+to the path of the URL alone.
 
 Draw the file with "mcpwire trace".
 
@@ -62,12 +64,10 @@ Examples:
 					return err
 				}
 				server.Stderr = s.err
-				f, err := os.OpenFile(*file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+				f, err := openPrivate(*file)
 				if err != nil {
 					return err
 				}
-				ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM) // the server is ended, too
-				defer stop()
 				log := trace.NewLog(f)
 				err = recordTo(ctx, s, log, server, *address)
 				if failed := log.Err(); failed != nil {
@@ -77,6 +77,22 @@ Examples:
 			}
 		},
 	}
+}
+
+// openPrivate opens a file for appending, and lets nobody else read or write it, even if it was there before.
+func openPrivate(name string) (*os.File, error) {
+	f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && info.Mode().IsRegular() && info.Mode().Perm() != 0o600 {
+		err = f.Chmod(0o600)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // recordedServer returns the server that the arguments name.

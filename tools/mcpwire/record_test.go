@@ -12,8 +12,10 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -27,12 +29,18 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// beEcho makes the test program a server that sends back what it gets, or one that "dies" after the first line.
+// beEcho makes the test program a server that sends back what it gets, one that "dies" after the first line, or one that
+// never reads, and writes its process id to standard error.
 const beEcho = "MCPWIRE_TEST_ECHO"
 
 // echo is that server. It returns the exit status.
 func echo(how string) int {
-	if how != "dies" {
+	switch how {
+	case "dies":
+	case "never reads":
+		fmt.Fprintln(os.Stderr, os.Getpid())
+		time.Sleep(time.Hour)
+	default:
 		io.Copy(os.Stdout, os.Stdin)
 		return 0
 	}
@@ -189,7 +197,7 @@ func TestAServerThatCannotBeStartedIsOnRecord(t *testing.T) {
 		t.Errorf("exit %d, output %q, errors %q", code, out, errs)
 	}
 	list := recordedIn(t, file)
-	if len(list) != 2 || list[0].Event != "start: "+missing+" -x" || !strings.HasPrefix(list[1].Event, "not started: ") {
+	if len(list) != 2 || list[0].Event != "start: "+missing || !strings.HasPrefix(list[1].Event, "not started: ") {
 		t.Errorf("got %+v", list)
 	}
 }
@@ -396,5 +404,49 @@ func TestLinesThatAreNoRecordAreReported(t *testing.T) {
 		if code, _, _ := mcpwire(t, args...); code != exitUsage {
 			t.Errorf("%q: exit %d", args, code)
 		}
+	}
+}
+
+func TestARecordingIsForItsUserAlone(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there are no modes")
+	}
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(beEcho, "all")
+	file := filepath.Join(t.TempDir(), "talk.ndjson")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errs := mcpwire(t, "record", "-o", file, program, "--token=SECRET"); code != exitOK {
+		t.Errorf("exit %d, errors %q", code, errs)
+	}
+	info, err := os.Stat(file)
+	if err != nil || info.Mode() != 0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+	if text, err := os.ReadFile(file); err != nil || strings.Contains(string(text), "SECRET") {
+		t.Errorf("on record (%v):\n%s", err, text)
+	}
+}
+
+func TestADrawingDoesNotReplaceItsRecording(t *testing.T) {
+	dir := t.TempDir()
+	file, link := filepath.Join(dir, "talk.ndjson"), filepath.Join(dir, "link")
+	if err := os.WriteFile(file, []byte("{}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Link(file, link); err != nil {
+		t.Skip(err)
+	}
+	for _, svg := range []string{file, link} {
+		if code, _, errs := mcpwire(t, "trace", "-svg", svg, file); code != exitUsage || !strings.Contains(errs, "replace the recording") {
+			t.Errorf("exit %d, errors %q", code, errs)
+		}
+	}
+	if text, err := os.ReadFile(file); err != nil || string(text) != "{}\n" {
+		t.Errorf("the recording is %q, %v", text, err)
 	}
 }

@@ -36,6 +36,9 @@ Example:
 				if len(args) > 1 {
 					return usagef("unexpected argument %q", args[1])
 				}
+				if *svg != "" && sameFile(*svg, args[0]) {
+					return usagef("the drawing would replace the recording %q", args[0])
+				}
 				rec, faults := readTrace(args[0])
 				if rec == nil {
 					return faults
@@ -47,6 +50,16 @@ Example:
 			}
 		},
 	}
+}
+
+// sameFile reports whether two names lead to one file that exists.
+func sameFile(a, b string) bool {
+	x, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	y, err := os.Stat(b)
+	return err == nil && os.SameFile(x, y)
 }
 
 // readTrace reads a file. It returns what could be read, or nil, and what could not.

@@ -12,9 +12,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
-	"strings"
 	"syscall"
 	"time"
 
@@ -33,12 +33,17 @@ type Server struct {
 	Stderr  io.Writer   // gets what the command writes to standard error, and what is wrong with one that was started for a client over HTTP; nil discards it
 }
 
-// String names the server.
+// String names the server, without what may be secret: the user and the query of the URL, and the arguments of the
+// command.
 func (s Server) String() string {
-	if s.URL != "" {
-		return s.URL
+	if s.URL == "" {
+		return s.Command[0]
 	}
-	return strings.Join(s.Command, " ")
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		return "a server"
+	}
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }
 
 // stopTimeout is how long a server that was asked to terminate may take, and how long one that has ended may be

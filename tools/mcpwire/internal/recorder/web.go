@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"mime"
-	"net"
 	"net/http"
 	"net/http/httputil"
-	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
@@ -26,8 +25,9 @@ import (
 // Handler answers clients over HTTP.
 type Handler struct {
 	http.Handler
-	path  string
-	close func(context.Context) error
+	path   string
+	close  func(context.Context) error
+	mirror *mirror // nil for a command
 }
 
 // Path is where clients find the server.
@@ -56,7 +56,7 @@ func Web(log *trace.Log, server Server) (*Handler, error) {
 	}, streamable.HandlerOptions{MaxSessions: maxServers})
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", handler)
-	return &Handler{mux, "/mcp", func(ctx context.Context) error {
+	return &Handler{Handler: mux, path: "/mcp", close: func(ctx context.Context) error {
 		err := handler.Shutdown(ctx)
 		end()
 		bridges.Wait()
@@ -72,8 +72,15 @@ type mirror struct {
 	life   context.Context // ends what is under way
 
 	mu    sync.Mutex
-	talks map[string]*trace.Session // by the id of the session, which is a secret and not on record
-	loose string                    // names the conversation of requests without an id; "" if there was none
+	talks map[string]*talking // by the id of the session, which is a secret and not on record
+	uses  int                 // of all talks
+	loose string              // names the conversation of requests without an id; "" if there was none
+}
+
+// talking is a conversation that goes on.
+type talking struct {
+	talk *trace.Session
+	used int // the number of its last use
 }
 
 func newMirror(records *trace.Log, server Server) (*Handler, error) {
@@ -85,7 +92,7 @@ func newMirror(records *trace.Log, server Server) (*Handler, error) {
 		target.Path = "/"
 	}
 	life, end := context.WithCancel(context.Background())
-	m := &mirror{log: records, target: target, life: life, talks: map[string]*trace.Session{}}
+	m := &mirror{log: records, target: target, life: life, talks: map[string]*talking{}}
 	m.proxy = &httputil.ReverseProxy{
 		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableCompression: true}, // what is compressed cannot be read here
 		Rewrite: func(r *httputil.ProxyRequest) {
@@ -94,6 +101,9 @@ func newMirror(records *trace.Log, server Server) (*Handler, error) {
 				r.Out.URL.RawQuery = target.RawQuery
 			}
 			r.Out.Header.Del("Accept-Encoding")
+			if r.In.URL.Path != target.Path {
+				return // the fields are for the server alone, and maybe secret
+			}
 			for name, values := range server.Header {
 				r.Out.Header[name] = values
 			}
@@ -107,7 +117,7 @@ func newMirror(records *trace.Log, server Server) (*Handler, error) {
 		},
 		ErrorLog: log.New(io.Discard, "", 0), // clients that hang up are no news
 	}
-	return &Handler{m, target.Path, func(context.Context) error {
+	return &Handler{Handler: streamable.Protect(m, streamable.HandlerOptions{}), path: target.Path, mirror: m, close: func(context.Context) error {
 		end()
 		m.proxy.Transport.(*http.Transport).CloseIdleConnections()
 		return nil
@@ -128,11 +138,18 @@ func exchangeOf(r *http.Request) *exchange {
 }
 
 // ServeHTTP passes a request on. What goes elsewhere than to the endpoint of the server, as to find out about
-// authorization, is not recorded.
+// authorization, is not recorded. The server may rely on its credentials, which the mirror adds, to tell its clients
+// from web pages: so the mirror refuses what a page of another site can send.
 func (m *mirror) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !calledByOwnName(r) {
-		http.Error(w, "the host is not one of this machine", http.StatusForbidden)
+	if r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.Header.Get("Origin") == "" {
+		http.Error(w, "the request is that of a page of another site", http.StatusForbidden)
 		return
+	}
+	if r.Method == http.MethodPost && r.URL.Path == m.target.Path {
+		if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+			http.Error(w, "the content type is not application/json", http.StatusUnsupportedMediaType)
+			return
+		}
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
@@ -159,27 +176,9 @@ func (m *mirror) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.proxy.ServeHTTP(w, r.WithContext(context.WithValue(ctx, exchangeKey{}, x)))
 }
 
-// calledByOwnName reports whether a request that comes in over a loopback address is for a loopback name: pages of others
-// must not get at the server by making their name lead here.
-func calledByOwnName(r *http.Request) bool {
-	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	if local == nil {
-		return true
-	}
-	address, err := netip.ParseAddrPort(local.String())
-	if err != nil || !address.Addr().Unmap().IsLoopback() {
-		return true
-	}
-	host := r.Host
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	named, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return host == "localhost" || err == nil && named.Unmap().IsLoopback()
-}
-
 // talk returns the conversation of a session. Requests of servers that have no sessions are all in one, but understood
-// apart, for they may have the same ids.
+// apart, for they may have the same ids. A session that is not known has a conversation of its own, which the mirror
+// remembers once the server knows the session.
 func (m *mirror) talk(id string, opens bool) *trace.Session {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -191,9 +190,10 @@ func (m *mirror) talk(id string, opens bool) *trace.Session {
 		m.loose = talk.Name()
 		return talk
 	case m.talks[id] == nil:
-		m.talks[id] = m.log.Session("")
+		return m.log.Session("")
 	}
-	return m.talks[id]
+	m.remember(id, m.talks[id].talk)
+	return m.talks[id].talk
 }
 
 // opened notes the conversation that an answer to initialize begins.
@@ -201,21 +201,56 @@ func (m *mirror) opened(talk *trace.Session, id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if id != "" {
-		m.talks[id] = talk
+		m.remember(id, talk)
 	} else if m.loose == "" {
 		m.loose = talk.Name()
 	}
 }
 
+// maxTalks is how many sessions are remembered, those that were used last. One that comes back after that has another
+// name in the recording.
+const maxTalks = 1000
+
+// remember notes the conversation of a session, and that it was used now. It is called with mu held.
+func (m *mirror) remember(id string, talk *trace.Session) {
+	m.uses++
+	m.talks[id] = &talking{talk, m.uses}
+	if len(m.talks) <= maxTalks {
+		return
+	}
+	oldest := id
+	for other, t := range m.talks {
+		if t.used < m.talks[oldest].used {
+			oldest = other
+		}
+	}
+	delete(m.talks, oldest)
+}
+
+// known notes that the server knows the session of a request.
+func (m *mirror) known(talk *trace.Session, id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if id != "" && m.talks[id] == nil {
+		m.remember(id, talk)
+	}
+}
+
 // answered records an answer of the server, or what its stream will bring.
 func (m *mirror) answered(resp *http.Response) error {
+	if resp.Request.Header.Get("Origin") != "" { // what pages may do is said here alone
+		maps.DeleteFunc(resp.Header, func(name string, _ []string) bool { return strings.HasPrefix(name, "Access-Control-") })
+	}
 	x := exchangeOf(resp.Request)
 	if x == nil {
 		return nil
 	}
 	id, method := resp.Header.Get("Mcp-Session-Id"), resp.Request.Method
-	if x.opens && resp.StatusCode/100 == 2 {
+	switch {
+	case resp.StatusCode/100 == 2 && x.opens:
 		m.opened(x.talk, id)
+	case resp.StatusCode/100 == 2:
+		m.known(x.talk, resp.Request.Header.Get("Mcp-Session-Id"))
 	}
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	last := resp.Request.Header.Get("Last-Event-Id")

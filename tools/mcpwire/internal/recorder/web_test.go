@@ -72,6 +72,9 @@ func send(t *testing.T, method, url, session, body string) (*http.Response, stri
 	}
 	r.Header.Set("Accept", "application/json, text/event-stream")
 	r.Header.Set("Authorization", "Bearer a")
+	if method == "POST" {
+		r.Header.Set("Content-Type", "application/json")
+	}
 	if session != "" {
 		r.Header.Set("Mcp-Session-Id", session)
 	}
@@ -147,7 +150,7 @@ func TestHTTPGoesOnAsItIs(t *testing.T) {
 		"POST /mcp?key=1 gone Bearer a yes  " + said,
 		"POST /mcp?key=1 secret Bearer a yes  bye",
 		"DELETE /mcp?key=1 secret Bearer a yes  ",
-		"GET /.well-known/x  Bearer a yes  ",
+		"GET /.well-known/x  Bearer a   ",
 	}
 	if diff := cmp.Diff(wantRequests, requests); diff != "" {
 		t.Errorf("the server gets (-want +got):\n%s", diff)
@@ -220,20 +223,96 @@ func TestWhatIsTooLongGoesThrough(t *testing.T) {
 	}
 }
 
+// The credentials of -header are not at the service of web pages.
 func TestPagesOfOthersDoNotGetThrough(t *testing.T) {
-	url, file := mirrored(t, func(http.ResponseWriter, *http.Request) { t.Error("the server was reached") })
-	r, err := http.NewRequestWithContext(t.Context(), "POST", url, strings.NewReader(`{}`))
+	const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"read_mail"}}`
+	for _, test := range []struct {
+		name, method, path string
+		header             map[string]string
+		status             int
+	}{
+		{"a foreign host name", "POST", "/mcp", map[string]string{"Host": "evil.example"}, 403},
+		{"a page of another site", "POST", "/mcp", map[string]string{"Origin": "https://evil.example"}, 403},
+		{"a page of another site, elsewhere", "POST", "/admin", map[string]string{"Origin": "https://evil.example"}, 403},
+		{"a picture in a page of another site", "GET", "/mcp", map[string]string{"Sec-Fetch-Site": "cross-site"}, 403},
+		{"a simple request", "POST", "/mcp", map[string]string{"Content-Type": "text/plain"}, 415},
+		{"a form", "POST", "/mcp", map[string]string{"Content-Type": "application/x-www-form-urlencoded"}, 415},
+		{"no type", "POST", "/mcp", map[string]string{"Content-Type": ""}, 415},
+		{"a page of this machine", "POST", "/mcp", map[string]string{"Origin": "http://localhost:6274"}, 200},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			reached := false
+			url, file := mirrored(t, func(w http.ResponseWriter, _ *http.Request) {
+				reached = true
+				w.Header().Set("Access-Control-Allow-Origin", "*")
+			})
+			r, err := http.NewRequestWithContext(t.Context(), test.method, strings.TrimSuffix(url, "/mcp")+test.path, strings.NewReader(call))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Content-Type", "application/json")
+			for name, value := range test.header {
+				r.Header.Set(name, value)
+			}
+			if host := test.header["Host"]; host != "" {
+				r.Host = host
+			}
+			resp, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if resp.StatusCode != test.status || reached != (test.status == 200) || reached != (file.Len() > 0) {
+				t.Errorf("got %s, the server was reached: %v; on record: %s", resp.Status, reached, file)
+			}
+			if got := resp.Header["Access-Control-Allow-Origin"]; reached && (len(got) != 1 || got[0] != test.header["Origin"]) {
+				t.Errorf("pages of %q may use it", got)
+			}
+		})
+	}
+}
+
+func TestSessionsThatTheServerDoesNotKnowAreForgotten(t *testing.T) {
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.Header.Get("Mcp-Session-Id"), "unknown") {
+			w.WriteHeader(http.StatusNotFound)
+		}
+	}))
+	defer upstream.Close()
+	handler, err := newMirror(trace.NewLog(io.Discard), Server{URL: upstream.URL + "/mcp"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Host = "evil.example"
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
+	defer handler.Shutdown(t.Context())
+	m := handler.mirror
+	for i := range 20 {
+		for _, id := range []string{"unknown", "known"} {
+			r := httptest.NewRequest("GET", "/mcp", nil)
+			r.Header.Set("Mcp-Session-Id", fmt.Sprint(id, i))
+			m.ServeHTTP(httptest.NewRecorder(), r)
+		}
 	}
-	resp.Body.Close()
-	if resp.StatusCode != http.StatusForbidden || file.Len() > 0 {
-		t.Errorf("got %s, on record: %s", resp.Status, file)
+	if len(m.talks) != 20 {
+		t.Errorf("%d sessions are remembered, want 20", len(m.talks))
+	}
+	first := m.talk("known0", false).Name()
+	for i := range maxTalks {
+		m.opened(m.log.Session(""), fmt.Sprint("other", i))
+		m.talk("known0", false)
+	}
+	if again := m.talk("known0", false).Name(); len(m.talks) != maxTalks || again != first {
+		t.Errorf("%d sessions are remembered; the one in use is called %s and then %s", len(m.talks), first, again)
+	}
+}
+
+func TestWhatMayBeSecretDoesNotNameAServer(t *testing.T) {
+	for want, server := range map[string]Server{
+		"https://x.example/mcp": {URL: "https://ann:SECRET@x.example/mcp?key=SECRET#SECRET"},
+		"sh":                    {Command: []string{"sh", "-c", "true", "--token=SECRET"}},
+	} {
+		if got := server.String(); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
 	}
 }
 
