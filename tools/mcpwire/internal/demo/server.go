@@ -26,7 +26,7 @@ import (
 
 // Serve is the server of the demo, on standard input and output. It keeps its tasks in a file.
 func Serve(file string) error {
-	return withTasks(file, func(serve func(transport.Conn) *session.Session) error {
+	return withTasks(file, "local", func(serve func(transport.Conn) *session.Session) error {
 		return serve(stdio.Server(stdio.Options{})).Wait()
 	})
 }
@@ -34,7 +34,7 @@ func Serve(file string) error {
 // ServeHTTP is the server of the demo over HTTP, at a loopback address that it writes to standard output as a line. It
 // keeps its tasks in a file, and its sessions in another one beside it, and ends when standard input does.
 func ServeHTTP(file string) error {
-	return withTasks(file, func(serve func(transport.Conn) *session.Session) error {
+	return withTasks(file, "", func(serve func(transport.Conn) *session.Session) error {
 		events, err := boltevents.Open(file+".events", boltevents.Options{})
 		if err != nil {
 			return err
@@ -58,8 +58,9 @@ func ServeHTTP(file string) error {
 	})
 }
 
-// withTasks runs f with what serves a connection, while the tasks in a file are at work.
-func withTasks(file string, f func(serve func(transport.Conn) *session.Session) error) error {
+// withTasks runs f with what serves a connection, while the tasks in a file are at work. All connections are those of one
+// principal, who can list the tasks; "" stands for clients that cannot be told apart, and cannot.
+func withTasks(file, principal string, f func(serve func(transport.Conn) *session.Session) error) error {
 	store, err := bolt.Open(file)
 	if err != nil {
 		return err
@@ -74,14 +75,14 @@ func withTasks(file string, f func(serve func(transport.Conn) *session.Session) 
 		return err
 	}
 	defer manager.Close(context.Background())
-	cfg := &session.Config{Handler: handler}
+	cfg := &session.Config{Handler: handler, Principal: principal}
 	receiver.Attach(cfg, receiver.Options{Manager: manager, Support: func(context.Context, *session.Request) receiver.Support {
 		return receiver.Support{Mode: mcp.ToolExecutionTaskSupportOptional, Restartable: true}
 	}})
 	return f(func(conn transport.Conn) *session.Session {
 		return session.Serve(conn, &mcp.InitializeResult{
 			ServerInfo:   mcp.Implementation{Name: "mcpwire demo server", Version: "1"},
-			Capabilities: mcp.ServerCapabilities{Tools: new(mcp.ServerCapabilitiesTools), Tasks: receiver.ServerCapabilities(true)},
+			Capabilities: mcp.ServerCapabilities{Tools: new(mcp.ServerCapabilitiesTools), Tasks: receiver.ServerCapabilities(principal != "")},
 		}, cfg)
 	})
 }

@@ -27,7 +27,7 @@ type Server struct {
 }
 
 // New returns the server. Tasks says how its tasks are kept, in a store that belongs to the caller; what they resume is
-// the server's business. Calls that are served by a way on which the server can cut the connection call disconnect for
+// the server's business. It lets clients list their tasks if cfg names a Principal. Calls that are served by a way on which the server can cut the connection call disconnect for
 // that; it may be nil.
 func New(ctx context.Context, version string, tasks task.Config, cfg session.Config, disconnect func(context.Context) bool) (*Server, error) {
 	inParts, err := resume.Receive(resume.Config{})
@@ -58,7 +58,7 @@ func New(ctx context.Context, version string, tasks task.Config, cfg session.Con
 	if err != nil {
 		return nil, err
 	}
-	s.OfferTasks(manager, true)
+	s.OfferTasks(manager, cfg.Principal != "") // without one, each client would see the tasks of all
 	return &Server{s, manager}, nil
 }
 
