@@ -18,9 +18,9 @@ import (
 	"github.com/mcpwire/mcpwire/schema"
 )
 
-// Limits on what is fetched. The largest schema so far has less than 200 kB.
+// Limits on what is read. The largest schema so far has less than 200 kB.
 const (
-	maxSize = 32 << 20
+	maxSize = 16 << 20
 	timeout = time.Minute
 )
 
@@ -96,7 +96,12 @@ func Sync(ctx context.Context, dir, rev, from string) (*Report, error) {
 
 func read(ctx context.Context, from string) ([]byte, error) {
 	if !strings.HasPrefix(from, "http://") && !strings.HasPrefix(from, "https://") {
-		return os.ReadFile(from)
+		f, err := os.Open(from)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		return readSome(f, from)
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -112,7 +117,12 @@ func read(ctx context.Context, from string) ([]byte, error) {
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("%s: the server says %s", from, resp.Status)
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxSize+1))
+	return readSome(resp.Body, from)
+}
+
+// readSome reads all of r, unless that is more than maxSize.
+func readSome(r io.Reader, from string) ([]byte, error) {
+	body, err := io.ReadAll(io.LimitReader(r, maxSize+1))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", from, err)
 	}

@@ -172,3 +172,16 @@ func TestSyncOfWhatCannotBeRead(t *testing.T) {
 		t.Errorf("error %v, want a 404", err)
 	}
 }
+
+func TestSyncRefusesWhatIsTooLong(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "endless.json")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(file, 1<<40); err != nil { // it takes no room
+		t.Skip(err)
+	}
+	if _, err := schemasync.Sync(t.Context(), schemaFolder(t), "2030-01-01", file); err == nil || !strings.Contains(err.Error(), "more than") {
+		t.Errorf("got %v", err)
+	}
+}
