@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/console"
+	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/printable"
 )
 
 // call is the command call.
@@ -148,9 +150,10 @@ func mustBeTask(tool *mcp.Tool) bool {
 
 // visit asks the user to open pages that a call needs first, and reports whether to call again.
 func (c *caller) visit(ctx context.Context, list []mcp.ElicitRequestURLParams) bool {
-	c.console.Line("before it does that, the server wants you to open")
+	c.console.Line("before it does that, the server wants you to open a page in your browser. It says:")
 	for _, p := range list {
-		c.console.Line("  %s\n    %s", p.URL, p.Message)
+		c.console.Quote(p.Message)
+		c.console.Page(p.URL)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -207,11 +210,16 @@ type onConsole struct{ *console.Console }
 func (v onConsole) progress(p session.Progress) { v.Progress(p) }
 
 func (v onConsole) state(t mcp.Task) {
-	line := string(t.Status)
-	if t.StatusMessage != nil && *t.StatusMessage != "" {
-		line += ": " + *t.StatusMessage
+	switch t.Status {
+	case mcp.TaskStatusWorking, mcp.TaskStatusInputRequired, mcp.TaskStatusCompleted, mcp.TaskStatusFailed, mcp.TaskStatusCancelled:
+	default: // the line begins with it
+		t.Status = mcp.TaskStatus(strconv.Quote(string(t.Status)))
 	}
-	v.Line("%s", line)
+	if t.StatusMessage != nil && *t.StatusMessage != "" {
+		v.Line("%s: %s", t.Status, *t.StatusMessage)
+	} else {
+		v.Line("%s", string(t.Status))
+	}
 }
 
 // lastWords is how long a task that is over may take to tell its last state.
@@ -241,6 +249,9 @@ func (r *remote) follow(ctx context.Context, server string, h *requestor.Handle[
 	finish := func(out outcome) (*mcp.CallToolResult, error) {
 		defer time.AfterFunc(lastWords, cancel).Stop()
 		group.Wait()
+		if out.err == nil && h.State().Status == mcp.TaskStatusCancelled {
+			return nil, fmt.Errorf("task %s is cancelled", h.ID())
+		}
 		return out.result, out.err
 	}
 	select {
@@ -267,7 +278,7 @@ func (r *remote) follow(ctx context.Context, server string, h *requestor.Handle[
 			return nil, fmt.Errorf("task %s is cancelled", h.ID())
 		}
 	}
-	r.console.Line("task %s goes on; to come back:\n  mcpwire task watch %s %s", h.ID(), quoted(server), h.ID())
+	r.console.Line("task %s goes on; to come back:\n  mcpwire task watch %s %s", h.ID(), quoted(server), quoted(h.ID()))
 	return nil, errFaults
 }
 
@@ -300,7 +311,7 @@ func (r *remote) offer(ctx context.Context, id string) int {
 		return detach
 	}
 	back := r.console.SetAside() // what the task asks stays open if it is left
-	line, err := r.console.Ask(ctx, "\nTask "+id+" goes on. Cancel it, detach from it, or wait for it? [detach]: ")
+	line, err := r.console.Ask(ctx, "\nTask "+printable.Line(id)+" goes on. Cancel it, detach from it, or wait for it? [detach]: ")
 	word := strings.ToLower(strings.TrimSpace(line))
 	switch {
 	case err != nil || word == "":
@@ -314,10 +325,17 @@ func (r *remote) offer(ctx context.Context, id string) int {
 	return detach
 }
 
-// quoted is a word for a shell.
+// quoted is a word for a shell. One that begins with a dash stands behind "--", so that it is no flag.
 func quoted(word string) string {
-	if !strings.ContainsFunc(word, func(c rune) bool { return strings.ContainsRune(" \t'\"\\$&;|<>*?()", c) }) {
-		return word
+	safe := func(c rune) bool {
+		return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("_./:=@-", c)
 	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	text := word
+	if word == "" || strings.ContainsFunc(word, func(c rune) bool { return !safe(c) }) {
+		text = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	}
+	if strings.HasPrefix(word, "-") {
+		text = "-- " + text
+	}
+	return text
 }

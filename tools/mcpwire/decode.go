@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -17,6 +16,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
 	"github.com/mcpwire/mcpwire/schema"
+	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/printable"
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/split"
 )
 
@@ -435,10 +435,5 @@ func (r *report) print(offset int, pointer, message string) {
 
 // oneLine escapes what would break a line or a terminal, as Go strings do.
 func oneLine(s string) string {
-	return strings.Map(func(c rune) rune {
-		if !unicode.IsControl(c) {
-			return c
-		}
-		return -1
-	}, strings.NewReplacer("\n", `\n`, "\r", `\r`, "\t", `\t`, "\x1b", `\x1b`).Replace(s))
+	return printable.Line(strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(s))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"iter"
 	"maps"
 	"slices"
@@ -80,29 +81,31 @@ func (r *remote) tool(t *mcp.Tool) error {
 	if t.Execution != nil && t.Execution.TaskSupport != nil && *t.Execution.TaskSupport != mcp.ToolExecutionTaskSupportForbidden {
 		title = strings.TrimSpace(fmt.Sprintf("%s (as a task: %s)", title, *t.Execution.TaskSupport))
 	}
-	r.entry(t.Name, title, t.Description)
+	if err := r.entry(t.Name, title, t.Description); err != nil {
+		return err
+	}
 	properties, err := propertiesOf(t)
 	if err != nil {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
 		p := properties[name]
-		r.argument(name, p.kind(), slices.Contains(t.InputSchema.Required, name), p.Description)
+		if err := r.argument(name, p.kind(), slices.Contains(t.InputSchema.Required, name), p.Description); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
 func (r *remote) listResources(ctx context.Context) error {
 	err := each(r, r.Resources(ctx), func(x *mcp.Resource) error {
-		r.entry(x.URI, client.Title(x.Title, x.Name), x.Description)
-		return nil
+		return r.entry(x.URI, client.Title(x.Title, x.Name), x.Description)
 	})
 	if err != nil {
 		return err
 	}
 	err = each(r, r.ResourceTemplates(ctx), func(x *mcp.ResourceTemplate) error {
-		r.entry(x.URITemplate, client.Title(x.Title, x.Name), x.Description)
-		return nil
+		return r.entry(x.URITemplate, client.Title(x.Title, x.Name), x.Description)
 	})
 	if jsonrpc.CodeOf(err) == jsonrpc.CodeMethodNotFound {
 		return nil // a server without templates may not know the method
@@ -112,35 +115,42 @@ func (r *remote) listResources(ctx context.Context) error {
 
 func (r *remote) listPrompts(ctx context.Context) error {
 	return each(r, r.Prompts(ctx), func(p *mcp.Prompt) error {
-		r.entry(p.Name, client.Title(p.Title, p.Name), p.Description)
+		if err := r.entry(p.Name, client.Title(p.Title, p.Name), p.Description); err != nil {
+			return err
+		}
 		for _, a := range p.Arguments {
 			description := ""
 			if a.Description != nil {
 				description = *a.Description
 			}
-			r.argument(a.Name, "text", a.Required != nil && *a.Required, description)
+			if err := r.argument(a.Name, "text", a.Required != nil && *a.Required, description); err != nil {
+				return err
+			}
 		}
 		return nil
 	})
 }
 
 // entry writes what an item of a list is.
-func (r *remote) entry(name, title string, description *string) {
+func (r *remote) entry(name, title string, description *string) error {
 	if title == name {
 		title = ""
 	}
-	fmt.Fprintln(r.out, strings.TrimRight(name+"  "+title, " "))
+	text := strings.TrimRight(name+"  "+title, " ") + "\n"
 	if description != nil {
 		for line := range strings.Lines(*description) {
-			fmt.Fprintf(r.out, "    %s\n", strings.TrimSpace(line))
+			text += "    " + strings.TrimSpace(line) + "\n"
 		}
 	}
+	_, err := io.WriteString(r.out, text)
+	return err
 }
 
 // argument writes what an argument of a tool or a prompt is.
-func (r *remote) argument(name, kind string, required bool, description string) {
+func (r *remote) argument(name, kind string, required bool, description string) error {
 	if required {
 		kind += ", required"
 	}
-	fmt.Fprintln(r.out, strings.TrimRight(fmt.Sprintf("    %s=  (%s) %s", name, kind, description), " "))
+	_, err := fmt.Fprintln(r.out, strings.TrimRight(fmt.Sprintf("    %s=  (%s) %s", name, kind, description), " "))
+	return err
 }

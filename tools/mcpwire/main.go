@@ -12,13 +12,24 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
+
+	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/printable"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // so that a second Ctrl-C ends what the first one could not
-	os.Exit(run(ctx, streams{os.Stdin, os.Stdout, os.Stderr}, os.Args[1:]))
+	os.Exit(run(ctx, streams{os.Stdin, forTerminal(os.Stdout), forTerminal(os.Stderr)}, os.Args[1:]))
+}
+
+// forTerminal returns a writer to a file. What others say can do no harm to a terminal, and stays as it is elsewhere.
+func forTerminal(f *os.File) io.Writer {
+	if printable.IsTerminal(f) {
+		return printable.NewWriter(f)
+	}
+	return f
 }
 
 // The exit codes.
@@ -108,10 +119,10 @@ func run(ctx context.Context, s streams, args []string) int {
 	case errors.Is(err, errFaults):
 		return exitFault
 	case errors.As(err, &wrong):
-		fmt.Fprintf(s.err, "mcpwire %s: %v\nusage: mcpwire %s\nRun mcpwire %s -h for more.\n", c.name, err, c.line(), c.name)
+		fmt.Fprintf(s.err, "mcpwire %s: %s\nusage: mcpwire %s\nRun mcpwire %s -h for more.\n", c.name, printable.Text(err.Error()), c.line(), c.name)
 		return exitUsage
 	default:
-		fmt.Fprintf(s.err, "mcpwire %s: %v\n", c.name, err)
+		fmt.Fprintf(s.err, "mcpwire %s: %s\n", c.name, printable.Text(err.Error()))
 		return exitFault
 	}
 }

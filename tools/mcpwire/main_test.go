@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -146,5 +148,47 @@ func TestSchemaDiff(t *testing.T) {
 	code, out, errs = mcpwire(t, "schema", "diff", "2025-06-18", "2030-01-01")
 	if code != exitFault || out != "" || !strings.Contains(errs, "2025-11-25") {
 		t.Errorf("an unknown revision: exit %d, output %q, errors %q", code, out, errs)
+	}
+}
+
+// full is an output that takes nothing.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
+
+func TestOutputThatCannotBeWrittenIsAFault(t *testing.T) {
+	server := serveEverything(t)
+	for _, args := range [][]string{
+		{"tools", server}, {"tools", "-json", server}, {"resources", server}, {"prompts", server}, {"call", server, "add", "a=1", "b=2"},
+	} {
+		var errs strings.Builder
+		if code := run(t.Context(), streams{strings.NewReader(""), full{}, &errs}, args); code != exitFault || !strings.Contains(errs.String(), "no space") {
+			t.Errorf("%q: exit %d, errors %q", args, code, &errs)
+		}
+	}
+}
+
+func TestWordsAreQuotedForShells(t *testing.T) {
+	for word, want := range map[string]string{
+		"7f3a-B_c.d/e:f=g@h": "7f3a-B_c.d/e:f=g@h",
+		"":                   "''",
+		"a b":                "'a b'",
+		"it's":               `'it'\''s'`,
+		"-x":                 "-- -x",
+		"-x;y":               "-- '-x;y'",
+	} {
+		if got := quoted(word); got != want {
+			t.Errorf("quoted(%q) is %s, want %s", word, got, want)
+		}
+	}
+	for c := range rune(0x80) {
+		word := "x" + string(c)
+		out, err := exec.Command("sh", "-c", "printf %s "+quoted(word)).Output()
+		if errors.Is(err, exec.ErrNotFound) {
+			t.Skip(err)
+		}
+		if c != 0 && (err != nil || string(out) != word) {
+			t.Errorf("a shell makes %q of %q (%v)", out, word, err)
+		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -29,7 +30,8 @@ const serverHelp = `
 SERVER is a URL, or a command line in one argument, such as 'weather-server -v'. A command gets
 PATH, HOME and the like from the environment, and what -env names. What it writes to standard
 error is shown there. Progress and questions go to standard error, and results alone to standard
-output. Questions of the server are answered by lines of standard input, if there are any.
+output. Questions of the server are answered by lines of standard input. If there is none, as with
+</dev/null, the server is not offered to ask. Control characters of the server do not reach a terminal.
 `
 
 // remote is a connection with a server, made as the flags of a command say.
@@ -76,7 +78,10 @@ func (r *remote) with(ctx context.Context, s streams, server string, f func() er
 	err = f()
 	r.console.Finish()
 	closed := c.Close()
-	if err == nil {
+	if err == nil && closed != nil {
+		if _, ok := errors.AsType[*exec.ExitError](closed); ok {
+			closed = fmt.Errorf("the command has succeeded, but the process of the server ended with an error: %w", closed)
+		}
 		err = closed
 	}
 	return err
@@ -85,7 +90,10 @@ func (r *remote) with(ctx context.Context, s streams, server string, f func() er
 // dial connects with a server.
 func (r *remote) dial(ctx context.Context, server string) (*client.Client, error) {
 	o := &client.Options{
-		Info: mcp.Implementation{Name: "mcpwire", Version: "1"}, Fill: r.console.Fill, OpenURL: r.console.OpenURL,
+		Info: mcp.Implementation{Name: "mcpwire", Version: "1"},
+	}
+	if r.console.HasInput() { // else the user cannot be asked, and the server is not told so
+		o.Fill, o.OpenURL = r.console.Fill, r.console.OpenURL
 	}
 	var err error
 	if o.HTTP.Header, err = r.headers.header(); err != nil {

@@ -226,9 +226,9 @@ func TestServersAreTalkedTo(t *testing.T) {
 		{line: "call -- SERVER fail", code: exitFault, errs: []string{"it broke\n"}},
 		{line: "call -json -- SERVER fail", code: exitFault, out: `{"content":[{"type":"text","text":"it broke"}],"isError":true}` + "\n"},
 		{line: "call -task -- SERVER fail", code: exitFault, errs: []string{"cannot be called as a task"}},
-		{line: "call -- SERVER ask", input: "red\n", out: `{"action":"accept","content":{"colour":"red"}}` + "\n", errs: []string{"fixture asks: Which?"}},
+		{line: "call -- SERVER ask", input: "red\n", out: `{"action":"accept","content":{"colour":"red"}}` + "\n", errs: []string{"\"fixture\" asks:\n  | Which?\n"}},
 		{line: "call -task -- SERVER ask", input: "red\n", out: `{"action":"accept","content":{"colour":"red"}}` + "\n", errs: []string{"input_required"}},
-		{line: "call -- SERVER ask", out: `{"action":"cancel"}` + "\n"},
+		{line: "call -- SERVER ask", code: exitFault, errs: []string{"elicitation"}},
 		{line: "call -- SERVER sign", input: "yes\n", out: "{\n  \"in\": true\n}\n", errs: []string{"https://x.example/in"}},
 		{line: "call -- SERVER sign", input: "no\n", code: exitFault, errs: []string{"sign in"}},
 		{line: "tools -- SERVER", out: "echo  Echo (as a task: optional)\n    Says it.\n    Again.\n    any=  (anything)\n    n=  (integer, required) a number\n    s=  (string)\n" +

@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/session"
@@ -49,8 +47,6 @@ Example:
 					return err
 				}
 				defer store.Close()
-				ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM) // what is being served is answered
-				defer stop()
 				service, err := newService(ctx, store, *address != "")
 				if err != nil {
 					return err

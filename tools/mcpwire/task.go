@@ -10,6 +10,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
+	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/printable"
 )
 
 // taskCommands are the commands about tasks.
@@ -86,7 +87,7 @@ func (r *remote) state(t mcp.Task) error {
 	if t.StatusMessage != nil {
 		message = *t.StatusMessage
 	}
-	_, err := fmt.Fprintf(r.out, "%s  %-14s  created %s, last change %s  %s\n", t.TaskID, t.Status, t.CreatedAt, t.LastUpdatedAt, message)
+	_, err := fmt.Fprintf(r.out, "%s  %-14s  created %s, last change %s  %s\n", printable.Line(t.TaskID), t.Status, t.CreatedAt, t.LastUpdatedAt, printable.Line(message))
 	return err
 }
 

@@ -1,18 +1,28 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
 // terminal is a process at a terminal, as its user sees it.
@@ -87,7 +97,7 @@ func (u *terminal) end() (code int, last string) {
 
 func TestFormsAreFilledInAtATerminal(t *testing.T) {
 	u := atTerminal(t, "call", serveEverything(t), "test_elicitation", "message=Who?")
-	u.after("Everything asks: Who?", "")
+	u.after("\"Everything\" asks:\r\n  | Who?", "")
 	u.after("username – what to call you: ", "Ann\n")
 	u.after("email – where to write to: ", "a@b.example\n")
 	u.after("Send this?", "yes\n")
@@ -118,5 +128,60 @@ func TestATaskIsLeftAloneAtATerminal(t *testing.T) {
 	u.after("Cancel it, detach from it, or wait for it? [detach]: ", "c\n")
 	if code, last := u.end(); code != exitFault || !strings.HasSuffix(last, " is cancelled\n") {
 		t.Errorf("exit %d, the user sees %q", code, last)
+	}
+}
+
+func TestServersCannotControlATerminal(t *testing.T) {
+	const evil = "ok\x1b]0;owned\a\x1b[2J\x1b[8m\u202e\u009b2J"
+	handler := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) {
+		serveFixture(conn, func(_ context.Context, req *session.Request) (codec.Encoder, error) {
+			switch {
+			case req.Method == "tools/list":
+				return &mcp.ListToolsResult{Tools: []mcp.Tool{{Name: "x", Title: new(evil), Description: new(evil)}, {Name: "y"}}}, nil
+			case toolOf(req).Name == "y":
+				return nil, errors.New(evil)
+			}
+			return said(evil), nil
+		}, nil)
+	}, streamable.HandlerOptions{})
+	defer handler.Close()
+	web := httptest.NewServer(handler)
+	defer web.Close()
+	for _, args := range [][]string{{"tools", web.URL}, {"tools", "-json", web.URL}, {"call", web.URL, "x"}, {"call", web.URL, "y"}} {
+		u := atTerminal(t, args...)
+		u.end()
+		if !strings.Contains(u.seen, "ok") || strings.ContainsFunc(u.seen, func(r rune) bool { return strings.ContainsRune("\x1b\a\u202e\u009b", r) }) {
+			t.Errorf("%q: the terminal gets %q", args, u.seen)
+		}
+	}
+	if _, out, _ := mcpwire(t, "call", web.URL, "x"); out != evil+"\n" {
+		t.Errorf("where there is no terminal comes %q", out)
+	}
+}
+
+// A server that does not read its input is ended, too.
+func TestTheServerEndsWithTheCommandThatIsTerminated(t *testing.T) {
+	program, env := asMain(t)
+	cmd := exec.Command(program, "tools", "-env", beEcho+"=never reads", program)
+	cmd.Env = env
+	errs, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimPrefix(line(t, errs), "| "))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Process.Signal(syscall.SIGTERM)
+	io.Copy(io.Discard, errs)
+	cmd.Wait() // the code tells
+	if code := cmd.ProcessState.ExitCode(); code != exitFault {
+		t.Errorf("exit %d", code)
+	}
+	if err := syscall.Kill(pid, 0); err != syscall.ESRCH {
+		t.Errorf("the server is still there: %v", err)
 	}
 }

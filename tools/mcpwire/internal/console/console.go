@@ -12,18 +12,21 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/schollz/progressbar/v3"
-	"golang.org/x/term"
 
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/printable"
 )
 
 // Console is one such place. It may be used by many goroutines.
 type Console struct {
 	terminal bool
+	typed    bool // the input is a terminal
 	in       *bufio.Reader
-	forms    sync.Mutex // held while a server asks something: one form at a time
+	looked   chan struct{} // closed when HasInput reads no more; nil if it was not called
+	forms    sync.Mutex    // held while a server asks something: one form at a time
 
 	mu      sync.Mutex
 	out     io.Writer
@@ -45,20 +48,44 @@ type question struct {
 // New returns a console that reads lines from in and writes to out, which is taken for a terminal if
 // it is one.
 func New(in io.Reader, out io.Writer) *Console {
-	return &Console{terminal: IsTerminal(out), in: bufio.NewReader(in), out: out}
+	f, _ := in.(*os.File)
+	return &Console{
+		terminal: printable.IsTerminal(out), typed: f != nil && printable.IsTerminal(f), in: bufio.NewReader(in), out: printable.Raw(out),
+	}
 }
 
-// IsTerminal reports whether somebody looks at what is written.
-func IsTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
+// inputPatience is how long HasInput waits for a pipe.
+const inputPatience = 100 * time.Millisecond
+
+// HasInput reports whether there may be lines to read: it returns false if the input has ended already, as that of a
+// command in a script often has. It is called before anything else.
+func (c *Console) HasInput() bool {
+	if c.typed {
+		return true
+	}
+	c.looked = make(chan struct{})
+	var err error
+	go func() { // ends with the first byte of input or its end
+		defer close(c.looked)
+		_, err = c.in.Peek(1)
+	}()
+	timer := time.NewTimer(inputPatience)
+	defer timer.Stop()
+	select {
+	case <-c.looked:
+		return err == nil
+	case <-timer.C:
+		return true
+	}
 }
 
 // Terminal reports whether somebody looks at the console.
 func (c *Console) Terminal() bool { return c.terminal }
 
-// Line writes a line.
+// Line writes a line. Each argument that is a text is made one line, without control characters: what a server says
+// cannot begin a line of its own.
 func (c *Console) Line(format string, args ...any) {
+	args = printable.Args(args)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.clear()
@@ -69,10 +96,34 @@ func (c *Console) Line(format string, args ...any) {
 	c.prompt()
 }
 
+// quote begins each line that another program has written, so that none of them looks like a line of this one.
+const quote = "  | "
+
+// Quote writes the beginning of a text of another program, each of its lines behind a mark.
+func (c *Console) Quote(text string) {
+	if runes := []rune(text); len(runes) > maxQuoted {
+		text = string(runes[:maxQuoted]) + " …"
+	}
+	n := 0
+	for line := range strings.Lines(text) {
+		if n++; n > maxLines {
+			c.Line(quote + "…")
+			return
+		}
+		c.Line(quote+"%s", strings.TrimRight(line, "\r\n"))
+	}
+}
+
+// The most that Quote writes, in characters and in lines.
+const (
+	maxQuoted = 4000
+	maxLines  = 40
+)
+
 // Write writes whole lines, so that a console can be what a process writes to.
 func (c *Console) Write(text []byte) (int, error) {
 	for line := range strings.Lines(string(text)) {
-		c.Line("%s", strings.TrimRight(line, "\r\n"))
+		c.Line(quote+"%s", strings.TrimRight(line, "\r\n"))
 	}
 	return len(text), nil
 }
@@ -83,6 +134,7 @@ const steps = 1000
 // Progress shows how far some work is: as a bar that moves, or, without a terminal, by a line for each
 // quarter. It draws nothing while somebody is asked.
 func (c *Console) Progress(p session.Progress) {
+	p.Message = printable.Line(p.Message)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	known := p.Total != nil && *p.Total > 0
@@ -180,7 +232,7 @@ func (c *Console) SetAside() (back func()) {
 // first. It fails with [io.EOF] if there are no more lines, and with the cause of ctx if that ends
 // first; a read that is under way then goes on in the background, and its line serves the next question.
 func (c *Console) Ask(ctx context.Context, prompt string) (string, error) {
-	q := &question{prompt: prompt, answer: make(chan string, 1)}
+	q := &question{prompt: printable.Text(prompt), answer: make(chan string, 1)}
 	c.mu.Lock()
 	switch {
 	case len(c.early) > 0:
@@ -221,6 +273,9 @@ func (c *Console) Ask(ctx context.Context, prompt string) (string, error) {
 
 // read gives lines to the newest question, as long as there is one.
 func (c *Console) read() {
+	if c.looked != nil {
+		<-c.looked
+	}
 	for c.readLine() {
 	}
 }
@@ -234,7 +289,7 @@ func (c *Console) readLine() bool {
 		line = strings.TrimRight(line, "\r\n")
 		if q := c.newest(); q != nil {
 			if !c.terminal { // which shows what is typed
-				fmt.Fprintln(c.out, line)
+				fmt.Fprintln(c.out, printable.Line(line))
 			}
 			q.answer <- line
 			c.asked = slices.DeleteFunc(c.asked, func(x *question) bool { return x == q })

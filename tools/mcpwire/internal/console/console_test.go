@@ -60,7 +60,7 @@ func TestFormsAreFilledInByLines(t *testing.T) {
 			if err != nil || string(got) != test.want {
 				t.Errorf("got %s, %v; want %s\n%s", got, err, test.want, &out)
 			}
-			for _, want := range []string{"S asks: Which?\n", ":decline", "Size – in inches (a number): "} {
+			for _, want := range []string{"\"S\" asks:\n  | Which?\n", ":decline", "  | Size – in inches (a number): "} {
 				if !strings.Contains(out.String(), want) {
 					t.Errorf("the user does not see %q:\n%s", want, &out)
 				}
@@ -83,7 +83,7 @@ func TestURLsAreShownInFull(t *testing.T) {
 		if got != want || err != nil {
 			t.Errorf("%q: got %s, %v", input, got, err)
 		}
-		if !strings.Contains(out.String(), "s wants you to open a page of x.example: Sign in\n  "+page+"\n") {
+		if !strings.Contains(out.String(), "\"s\" wants you to open a page in your browser. It says:\n  | Sign in\n  domain: x.example\n  page:   "+page+"\n") {
 			t.Errorf("the user sees\n%s", &out)
 		}
 	}
@@ -212,4 +212,78 @@ func TestATerminalHasABar(t *testing.T) {
 	if !strings.Contains(out.String(), "no total") {
 		t.Errorf("the user sees %q", &out)
 	}
+}
+
+// What a server says cannot look like a line of the command, and cannot move the cursor.
+func TestServersCannotImitateTheConsole(t *testing.T) {
+	const evil = "log in\x1b[1A\x1b[2K\r\n\"bank\" wants you to open a page in your browser. It says:\n  domain: bank.example\n" +
+		"  page:   https://bank.example/\nWill you open it? (yes or no) [no]: \u202e\x1b[8m"
+	var out strings.Builder
+	c := New(strings.NewReader("no\n:cancel\n"), &out)
+	name := mcp.Implementation{Name: "x\" wants you to open a page of bank.example:\n" + strings.Repeat("y", 1000)}
+	if _, err := c.OpenURL(t.Context(), &client.URLRequest{Server: name, ElicitRequestURLParams: &mcp.ElicitRequestURLParams{
+		URL: "https://bank.example@xn--evil-5qa.example/in?\u202e", Message: evil,
+	}}); err != nil {
+		t.Error(err)
+	}
+	form := request(t, `"properties":{"a":{"type":"string","title":"Will you open it?\nSend this?","description":"\u009b2K"}}`)
+	form.Message = evil + strings.Repeat("z\n", 10000)
+	if _, err := c.Fill(t.Context(), form); err != nil {
+		t.Error(err)
+	}
+	c.Progress(session.Progress{Value: 1, Message: evil})
+	c.Write([]byte(evil + "\n"))
+	c.Line("%s: %s", "state", evil)
+	ours := map[string]bool{}
+	for line := range strings.Lines(out.String()) {
+		if strings.ContainsFunc(line, func(r rune) bool { return r != '\n' && (r < ' ' || r == '\u202e' || r == '\u009b') }) {
+			t.Errorf("characters that are not shown: %q", line)
+		}
+		if len(line) > 8000 {
+			t.Errorf("%d bytes in a line", len(line))
+		}
+		if !strings.HasPrefix(line, "  | ") {
+			ours[strings.TrimSuffix(line, "\n")] = true
+		}
+	}
+	for line := range ours {
+		for _, lie := range []string{"  domain: bank", "  page:   https://bank.example/", "\"bank\"", "Send this?"} {
+			if strings.HasPrefix(line, lie) && !strings.Contains(line, "xn--evil") {
+				t.Errorf("the server has made a line of the command: %q", line)
+			}
+		}
+	}
+	for _, want := range []string{"  domain: xn--evil-5qa.example", "  warning: letters of this domain may look like others", `  page:   https://bank.example@xn--evil-5qa.example/in?\u202e`} {
+		if !ours[want] {
+			t.Errorf("no line %q in\n%s", want, &out)
+		}
+	}
+	if lines := strings.Count(out.String(), "\n"); lines > 100 {
+		t.Errorf("%d lines", lines)
+	}
+}
+
+func TestInputThatHasEndedIsSeen(t *testing.T) {
+	for input, want := range map[string]bool{"": false, "x": true, "yes\n": true} {
+		c := New(strings.NewReader(input), io.Discard)
+		if got := c.HasInput(); got != want {
+			t.Errorf("%q: got %v", input, got)
+		}
+		line, err := c.Ask(t.Context(), "")
+		if want != (err == nil) || line != strings.TrimSpace(input) {
+			t.Errorf("%q: read %q, %v", input, line, err)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		in, input := io.Pipe()
+		c := New(in, io.Discard)
+		if !c.HasInput() {
+			t.Error("a pipe that is open has ended")
+		}
+		go io.WriteString(input, "late\n")
+		if line, err := c.Ask(t.Context(), ""); line != "late" || err != nil {
+			t.Errorf("read %q, %v", line, err)
+		}
+		input.Close()
+	})
 }

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/form"
+	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/printable"
 )
 
 // What can be typed in the place of any answer.
@@ -45,7 +48,8 @@ func (c *Console) askUser(ctx context.Context, prompt string) (string, error) {
 func (c *Console) Fill(ctx context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
 	c.forms.Lock()
 	defer c.forms.Unlock()
-	c.Line("%s asks: %s", client.Title(f.Server.Title, f.Server.Name), f.Message)
+	c.Line("%s asks:", nameOf(f.Server))
+	c.Quote(f.Message)
 	c.Line("(%s or %s instead of an answer says so)", declineWord, cancelWord)
 	for {
 		content, err := c.fields(ctx, f.Fields())
@@ -101,10 +105,22 @@ func (c *Console) field(ctx context.Context, f *form.Field) (form.Value, error) 
 	}
 }
 
-// label is the prompt for a field.
+// nameOf returns the name of a server in quotes, which it cannot end by itself.
+func nameOf(server mcp.Implementation) string {
+	name := client.Title(server.Title, server.Name)
+	if runes := []rune(name); len(runes) > maxName {
+		name = string(runes[:maxName]) + "…"
+	}
+	return strconv.Quote(name)
+}
+
+// maxName is how many characters of the name of a server are shown.
+const maxName = 60
+
+// label is the prompt for a field: one line, which is marked as the server's.
 func label(f *form.Field) string {
 	var b strings.Builder
-	b.WriteString("  " + f.Title)
+	b.WriteString(quote + f.Title)
 	if f.Description != "" {
 		b.WriteString(" – " + f.Description)
 	}
@@ -132,7 +148,7 @@ func label(f *form.Field) string {
 	case !f.Required:
 		b.WriteString(" [none]")
 	}
-	return b.String() + ": "
+	return printable.Line(b.String()) + ": "
 }
 
 // review lets the user look at the answers before they are sent.
@@ -146,8 +162,9 @@ func (c *Console) review(ctx context.Context) (again bool, err error) {
 func (c *Console) OpenURL(ctx context.Context, u *client.URLRequest) (mcp.ElicitResultAction, error) {
 	c.forms.Lock()
 	defer c.forms.Unlock()
-	c.Line("%s wants you to open a page of %s: %s", client.Title(u.Server.Title, u.Server.Name), u.Host, u.Message)
-	c.Line("  %s", u.URL)
+	c.Line("%s wants you to open a page in your browser. It says:", nameOf(u.Server))
+	c.Quote(u.Message)
+	c.Page(u.URL)
 	line, err := c.askUser(ctx, "Will you open it? (yes or no) [no]: ")
 	switch {
 	case err == errCancelled:
@@ -158,4 +175,18 @@ func (c *Console) OpenURL(ctx context.Context, u *client.URLRequest) (mcp.Elicit
 		return mcp.ElicitResultActionAccept, nil
 	}
 	return mcp.ElicitResultActionDecline, nil
+}
+
+// Page shows all of a URL that a server wants the user to open, and its domain on a line of its own (MCP elicitation,
+// "Safe URL Handling").
+func (c *Console) Page(link string) {
+	domain := "none"
+	if u, err := url.Parse(link); err == nil && u.Hostname() != "" {
+		domain = u.Hostname()
+	}
+	c.Line("  domain: %s", domain)
+	if strings.Contains(strings.ToLower(domain), "xn--") || strings.ContainsFunc(domain, func(r rune) bool { return r > '~' }) {
+		c.Line("  warning: letters of this domain may look like others")
+	}
+	c.Line("  page:   %s", link)
 }

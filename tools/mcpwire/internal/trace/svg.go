@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/printable"
 )
 
 // The measures of the diagram, in pixels.
@@ -257,6 +258,6 @@ func shorten(s string, most int) string {
 // escape makes a text fit to stand in XML, where some characters cannot be at all.
 func escape(s string) string {
 	var b strings.Builder
-	xml.EscapeText(&b, []byte(oneLine(s))) // a Builder does not fail
+	xml.EscapeText(&b, []byte(printable.Line(s))) // a Builder does not fail
 	return b.String()
 }

@@ -10,10 +10,10 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/printable"
 )
 
 // Recording is what went over the wire, in the order in which it was told. The zero value is empty and ready to use,
@@ -242,19 +242,9 @@ func (r *Recording) Print(w io.Writer) error {
 				session = fmt.Sprintf("%-4d", row.session.number)
 			}
 		}
-		if _, err := fmt.Fprintf(w, "%7.3f s  %s%s  %s\n", row.at.Seconds(), session, arrow, oneLine(row.label())); err != nil {
+		if _, err := fmt.Fprintf(w, "%7.3f s  %s%s  %s\n", row.at.Seconds(), session, arrow, printable.Line(row.label())); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// oneLine is a text without line breaks and what else moves a terminal's cursor.
-func oneLine(s string) string {
-	return strings.Map(func(c rune) rune {
-		if unicode.IsControl(c) {
-			return ' '
-		}
-		return c
-	}, s)
 }
