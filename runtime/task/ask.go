@@ -9,6 +9,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
 // Call asks the requestor and waits for the answer. The task is input_required from then on,
@@ -71,6 +72,7 @@ func (run *Run) withdraw(number uint64) {
 		r.settle()
 		return nil
 	})
+	run.m.endClaim(questionID{run.id, number}, nil)
 }
 
 // settle moves a task that waits for nothing any more back to working.
@@ -123,51 +125,121 @@ func decodeError(raw json.RawMessage) *jsonrpc.Error {
 	return e
 }
 
-// claim returns the questions of a record that nobody is delivering, except some, and makes the
-// caller who delivers them. The record may be out of date, see deliver.
-func (m *Manager) claim(r *Record, except map[uint64]bool) (list []Question) {
-	if len(r.Questions) == 0 {
-		return nil
-	}
+// claim is one attempt to deliver a question.
+type claim struct {
+	question Question
+	waiter   uint64 // number of the call of Result that delivers it
+	ctx      context.Context
+	end      context.CancelCauseFunc
+}
+
+// errSuperseded ends the delivery of a question that goes another way now, or needs no answer any
+// more.
+var errSuperseded = errors.New("task: the question was withdrawn, answered, or goes to a later waiter")
+
+// claim makes a waiter deliver those open questions of a record that no later waiter delivers; earlier
+// ones are stopped. The record may be out of date, see deliver.
+func (m *Manager) claim(ctx context.Context, r *Record, waiter uint64, except map[uint64]bool) (list []*claim) {
+	var superseded []*claim
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	for _, q := range r.Questions {
 		name := questionID{r.ID, q.Number}
-		if q.Open() && !m.claimed[name] && !except[q.Number] {
-			m.claimed[name] = true
-			list = append(list, q)
+		before := m.claims[name]
+		if !q.Open() || except[q.Number] || before != nil && before.waiter >= waiter {
+			continue
 		}
+		if before != nil {
+			superseded = append(superseded, before)
+		}
+		c := &claim{question: q, waiter: waiter}
+		c.ctx, c.end = context.WithCancelCause(ctx)
+		m.claims[name] = c
+		list = append(list, c)
+	}
+	m.mu.Unlock()
+	for _, c := range superseded {
+		c.end(errSuperseded)
 	}
 	return list
 }
 
+// endClaim ends the delivery of a question, unless it is own.
+func (m *Manager) endClaim(name questionID, own *claim) {
+	m.mu.Lock()
+	c := m.claims[name]
+	if c == own {
+		c = nil
+	}
+	m.mu.Unlock()
+	if c != nil {
+		c.end(errSuperseded)
+	}
+}
+
+// unclaim ends a claim. It reports whether the question was the waiter's until then.
+func (m *Manager) unclaim(id string, c *claim) bool {
+	name := questionID{id, c.question.Number}
+	m.mu.Lock()
+	if m.claims[name] == c {
+		delete(m.claims, name)
+	}
+	m.mu.Unlock()
+	superseded := context.Cause(c.ctx) == errSuperseded
+	c.end(nil)
+	return !superseded
+}
+
 // deliver asks the requestor a question that was claimed, and stores the answer; it reports
-// whether there is one.
-func (m *Manager) deliver(ctx context.Context, via Requestor, id string, q Question) bool {
+// whether the question needs none any more.
+func (m *Manager) deliver(via Requestor, id string, c *claim) bool {
+	q := &c.question
 	// Whoever had the claim before has stored the answer by now, if there is one.
-	r, err := m.store.Get(ctx, id)
+	r, err := m.store.Get(c.ctx, id)
 	if err != nil {
 		return false
 	}
 	if now := r.question(q.Number); now == nil || !now.Open() {
 		return true
 	}
-	result, err := via.Call(ctx, q.Method, rawJSON(q.Params))
+	result, err := m.call(c.ctx, via, id, q)
 	var refused *jsonrpc.Error
-	if err != nil {
-		var ok bool
-		if refused, ok = errors.AsType[*jsonrpc.Error](err); !ok {
+	switch {
+	case err == nil && len(result) == 0:
+		refused = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: the answer is empty"}
+	case err != nil:
+		if e, ok := errors.AsType[*jsonrpc.Error](err); !ok || e == nil {
 			return false
 		}
+		refused = boundary.WireError(err)
 	}
-	_, err = m.change(context.Background(), id, func(r *Record) error {
+	err = m.answer(id, q.Number, result, refused)
+	if limit, ok := errors.AsType[*LimitError](err); ok {
+		err = m.answer(id, q.Number, nil, WireError(limit))
+	}
+	m.endClaim(questionID{id, q.Number}, c)
+	return err == nil
+}
+
+// call sends a question. What is sent on its behalf, such as its cancellation, belongs to the task.
+func (m *Manager) call(ctx context.Context, via Requestor, id string, q *Question) (result json.RawMessage, err error) {
+	defer func() { boundary.Report(m.cfg.Logger, "requestor panicked", err, "task", id) }()
+	defer boundary.Catch(&err)
+	if run := m.run(id); run != nil {
+		ctx = context.WithValue(ctx, runKey{}, run)
+	}
+	return via.Call(ctx, q.Method, rawJSON(q.Params))
+}
+
+// answer stores the answer to a question, unless it has one, or was taken back.
+func (m *Manager) answer(id string, number uint64, result json.RawMessage, refused *jsonrpc.Error) error {
+	_, err := m.change(context.Background(), id, func(r *Record) error {
 		if r.over() {
 			return errSame
 		}
 		r.Questions = slices.Clone(r.Questions)
-		asked := r.question(q.Number)
+		asked := r.question(number)
 		if asked == nil || !asked.Open() {
-			return errSame // taken back, or answered to another process
+			return errSame
 		}
 		if refused != nil {
 			asked.Error = encodeError(refused)
@@ -177,16 +249,10 @@ func (m *Manager) deliver(ctx context.Context, via Requestor, id string, q Quest
 		r.settle()
 		return nil
 	})
-	return err == nil
+	return err
 }
 
-func (m *Manager) unclaim(id string, number uint64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.claimed, questionID{id, number})
-}
-
-// touch wakes all who wait for a task that is not over.
+// touch wakes all waiters of a task that is not over.
 func (m *Manager) touch(id string) {
 	m.change(context.Background(), id, func(r *Record) error {
 		if r.over() {

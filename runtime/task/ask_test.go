@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -100,17 +102,21 @@ func TestQuestion(t *testing.T) {
 	})
 }
 
-// Several questions at once: the task needs input until the last one is answered, and each goes to
-// one of those who wait, once.
+// Several questions at once: the task needs input until the last one is answered, and each is answered
+// once.
 func TestSeveralQuestions(t *testing.T) {
 	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, asks(10))
 		var asked atomic.Int64
 		left := make(chan bool, 10)
 		p := &peer{answer: func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
-			asked.Add(1)
-			<-left
-			return json.RawMessage(`{"action":"cancel"}`), nil
+			select {
+			case <-left:
+				asked.Add(1)
+				return json.RawMessage(`{"action":"cancel"}`), nil
+			case <-ctx.Done(): // another waiter is asked
+				return nil, ctx.Err()
+			}
 		}}
 		var group sync.WaitGroup
 		for range 3 {
@@ -130,7 +136,7 @@ func TestSeveralQuestions(t *testing.T) {
 		}
 		group.Wait()
 		if asked.Load() != 10 {
-			t.Errorf("10 questions were asked %d times", asked.Load())
+			t.Errorf("10 questions were answered %d times", asked.Load())
 		}
 	})
 }
@@ -202,20 +208,20 @@ func TestQuestionIsDeliveredAgain(t *testing.T) {
 			gone <- err
 		}()
 		synctest.Wait()
+		giveUp()
+		if err := <-gone; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if n := len(broken.seen()); n != 2 {
+			t.Errorf("asked %d times through a broken connection", n)
+		}
 		good := &peer{answer: echo}
 		done := make(chan error, 1)
 		go func() {
 			_, err := m.Result(t.Context(), "alice", created.TaskID, good)
 			done <- err
 		}()
-		synctest.Wait()
-		if n := len(good.seen()); n != 0 {
-			t.Errorf("%d questions were asked twice", n)
-		}
-		giveUp()
-		if err := <-gone; !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
 		for _, c := range []chan error{done, stays} {
 			if err := <-c; err != nil {
 				t.Error(err)
@@ -229,6 +235,150 @@ func TestQuestionIsDeliveredAgain(t *testing.T) {
 		}
 	})
 }
+
+// patient is a requestor that is asked and answers when its channel says so. It counts the questions
+// that were cancelled.
+type patient struct {
+	peer
+	answers   chan string
+	cancelled atomic.Int64
+}
+
+func newPatient() *patient {
+	p := &patient{answers: make(chan string)}
+	p.answer = func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, error) {
+		select {
+		case text := <-p.answers:
+			return json.RawMessage(text), nil
+		case <-ctx.Done():
+			p.cancelled.Add(1)
+			return nil, ctx.Err()
+		}
+	}
+	return p
+}
+
+// The requestor that begins to wait last is asked, as it may have lost the connection on which it was
+// asked before. When it goes away the one before is asked again. The first answer counts.
+func TestLatestWaiterIsAsked(t *testing.T) {
+	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
+		created := start(t, m, asks(1))
+		first, second := newPatient(), newPatient()
+		outcome := make(chan task.Outcome, 1)
+		go func() {
+			out, err := m.Result(t.Context(), "alice", created.TaskID, first)
+			if err != nil {
+				t.Error(err)
+			}
+			outcome <- out
+		}()
+		synctest.Wait()
+		ctx, giveUp := context.WithCancel(t.Context())
+		gone := make(chan error, 1)
+		go func() {
+			_, err := m.Result(ctx, "alice", created.TaskID, second)
+			gone <- err
+		}()
+		synctest.Wait()
+		if a, b, c := len(first.seen()), len(second.seen()), first.cancelled.Load(); a != 1 || b != 1 || c != 1 {
+			t.Errorf("asked %d and %d times, %d cancelled at the first", a, b, c)
+		}
+		giveUp()
+		if err := <-gone; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if a, b, c := len(first.seen()), len(second.seen()), second.cancelled.Load(); a != 2 || b != 1 || c != 1 {
+			t.Errorf("asked %d and %d times, %d cancelled at the second", a, b, c)
+		}
+		first.answers <- `{"action":"accept"}`
+		if out := <-outcome; !strings.Contains(string(out.Result), `{"action":"accept"}`) {
+			t.Errorf("%s, %v", out.Result, out.Error)
+		}
+		if n := m.Stats().Refused; n != 0 {
+			t.Errorf("%d calls refused", n)
+		}
+	})
+}
+
+// A requestor that answers although its question went elsewhere meanwhile has answered.
+func TestFirstAnswerCounts(t *testing.T) {
+	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
+		created := start(t, m, asks(1))
+		answers := make(chan bool)
+		first := &peer{answer: func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
+			<-answers // whatever its context says
+			return json.RawMessage(`{"from":"first"}`), nil
+		}}
+		second := newPatient()
+		var group sync.WaitGroup
+		for _, via := range []task.Requestor{first, second} {
+			group.Go(func() {
+				out, err := m.Result(t.Context(), "alice", created.TaskID, via)
+				if err != nil || !strings.Contains(string(out.Result), `"from":"first"`) {
+					t.Errorf("%s, %v, %v", out.Result, out.Error, err)
+				}
+			})
+			synctest.Wait()
+		}
+		close(answers)
+		group.Wait()
+		if n := second.cancelled.Load(); n != 1 {
+			t.Errorf("%d questions were cancelled at the second", n)
+		}
+	})
+}
+
+// A question that the work gives up is cancelled at the requestor, which goes on waiting.
+func TestWithdrawnQuestionIsCancelled(t *testing.T) {
+	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
+		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			short, cancel := context.WithTimeout(ctx, time.Minute)
+			defer cancel()
+			_, err := run.Call(short, "elicitation/create", nil)
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+			time.Sleep(time.Minute)
+			return raw(`{}`), nil
+		})
+		p := newPatient()
+		done := make(chan error, 1)
+		go func() {
+			_, err := m.Result(t.Context(), "alice", created.TaskID, p)
+			done <- err
+		}()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := p.cancelled.Load(); n != 1 {
+			t.Errorf("%d questions were cancelled", n)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A requestor that breaks, or answers with nothing, fails its question or leaves it to others, and
+// nothing else.
+func TestBrokenRequestor(t *testing.T) {
+	bubble(t, task.Config{Logger: slog.New(slog.DiscardHandler)}, func(t *testing.T, m *task.Manager) {
+		created := create(t, m, task.Request{Work: asks(1), Via: broken{}, Token: mcpToken})
+		go m.Result(t.Context(), "alice", created.TaskID, broken{})
+		synctest.Wait()
+		empty := &peer{answer: func(context.Context, string, json.RawMessage) (json.RawMessage, error) { return nil, nil }}
+		out, err := m.Result(t.Context(), "alice", created.TaskID, empty)
+		if err != nil || out.Error == nil || !strings.Contains(out.Error.Message, "answer is empty") {
+			t.Errorf("%s, %v, %v", out.Result, out.Error, err)
+		}
+	})
+}
+
+// broken panics whatever it is called for.
+type broken struct{}
+
+func (broken) Call(context.Context, string, codec.Encoder) (json.RawMessage, error) { panic("Call") }
+func (broken) Notify(context.Context, string, codec.Encoder) error                  { panic("Notify") }
 
 // A task that ends while it asks takes its question back.
 func TestQuestionOfATaskThatEnds(t *testing.T) {

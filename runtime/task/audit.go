@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
 // EventKind is what has happened.
@@ -43,6 +44,8 @@ type Stats struct {
 
 	Running int // work under way in this process
 	Waiting int // calls blocked in tasks/result
+	// Unstored counts outcomes that the store does not take at the moment. They are tried again.
+	Unstored int
 }
 
 // Stats returns the counters. They are read one after another, so that sums over them may be off
@@ -56,7 +59,7 @@ func (m *Manager) Stats() Stats {
 		Created: a.nCreated.Load(), Completed: a.nCompleted.Load(), Failed: a.nFailed.Load(), Cancelled: a.nCancelled.Load(),
 		Expired: a.nExpired.Load(), Resumed: a.nResumed.Load(),
 		Reads: a.nRead.Load(), Refused: a.nRefused.Load(), Foreign: a.nForeign.Load(),
-		Running: running, Waiting: int(a.waiting.Load()),
+		Running: running, Waiting: int(a.waiting.Load()), Unstored: int(m.unstored.Load()),
 	}
 }
 
@@ -71,7 +74,9 @@ type audit struct {
 
 func (a *audit) tell(level slog.Level, e Event) {
 	if a.hook != nil {
-		a.hook(e)
+		if err := a.call(e); err != nil {
+			boundary.Report(a.log, "Config.Audit panicked", err, "task", e.Task)
+		}
 	}
 	ctx := context.Background()
 	if !a.log.Enabled(ctx, level) {
@@ -88,9 +93,15 @@ func (a *audit) tell(level slog.Level, e Event) {
 		attrs = append(attrs, slog.String("status", string(e.To)))
 	}
 	if e.Err != nil {
-		attrs = append(attrs, slog.String("error", e.Err.Error()), slog.Bool("foreign", e.Foreign))
+		attrs = append(attrs, slog.String("error", boundary.ErrorText(e.Err)), slog.Bool("foreign", e.Foreign))
 	}
 	a.log.LogAttrs(ctx, level, "task", attrs...)
+}
+
+func (a *audit) call(e Event) (err error) {
+	defer boundary.Catch(&err)
+	a.hook(e)
+	return nil
 }
 
 func (a *audit) created(r *Record) {
@@ -136,5 +147,5 @@ func (a *audit) refused(principal, id, method string, err error) {
 	if foreign {
 		a.nForeign.Add(1)
 	}
-	a.tell(slog.LevelWarn, Event{Kind: EventRefused, Principal: principal, Task: id, Method: method, Err: err, Foreign: foreign})
+	a.tell(slog.LevelInfo, Event{Kind: EventRefused, Principal: principal, Task: id, Method: method, Err: err, Foreign: foreign})
 }

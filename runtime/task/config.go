@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
-	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
 // Config says how a [Manager] behaves. Only Store must be set.
@@ -28,6 +28,9 @@ type Config struct {
 	// PollInterval is the pace of polling that requestors are asked to keep to. The default is
 	// [DefaultPollInterval]; a negative value leaves it to them.
 	PollInterval time.Duration
+	// ProgressInterval is the least time between two progress notifications of a task. The default is
+	// [DefaultProgressInterval]; a negative value means no limit.
+	ProgressInterval time.Duration
 	// PageSize is how many tasks a page of [Manager.List] has. The default is [DefaultPageSize].
 	PageSize int
 
@@ -45,30 +48,36 @@ type Config struct {
 	Jobs map[string]Jobs
 
 	// Audit is told of everything that happens to tasks, in the goroutine that it happens in; it
-	// must be quick and may be called by many at once. Nil tells nobody.
+	// must be quick and may be called by many at once. A panic of it is logged. Nil tells nobody.
 	Audit func(Event)
-	// Logger gets the same events, and faults of the store and of work. Nil discards them.
+	// Logger gets the same events, and faults of the store and of work. Without one, warnings and
+	// errors go to [slog.Default].
 	Logger *slog.Logger
 }
 
 // Limits are what one principal may have. Zero stands for the default, and a negative value for
 // no limit.
 type Limits struct {
-	Tasks int     // tasks that are not over; by default [DefaultMaxTasks]
-	Bytes int64   // stored for all its tasks, results included; by default [DefaultMaxBytes]
+	// Tasks counts tasks that are not over, and cancelled and expired ones as long as their work has
+	// not returned. The default is [DefaultMaxTasks].
+	Tasks int
+	// Bytes counts what is stored for all its tasks, results and answers included, and the requests
+	// of work that goes on when its task is over. The default is [DefaultMaxBytes].
+	Bytes int64
 	Rate  float64 // task calls per second, whatever the method; by default [DefaultMaxRate]
 	Burst int     // how many calls may come at once; by default twice the Rate
 }
 
 // What holds where a [Config] does not say otherwise.
 const (
-	DefaultTTL          = time.Hour
-	DefaultMaxTTL       = 24 * time.Hour
-	DefaultPollInterval = time.Second
-	DefaultPageSize     = 50
-	DefaultMaxTasks     = 1000
-	DefaultMaxBytes     = 256 << 20
-	DefaultMaxRate      = 1000
+	DefaultTTL              = time.Hour
+	DefaultMaxTTL           = 24 * time.Hour
+	DefaultPollInterval     = time.Second
+	DefaultProgressInterval = 100 * time.Millisecond
+	DefaultPageSize         = 50
+	DefaultMaxTasks         = 1000
+	DefaultMaxBytes         = 256 << 20
+	DefaultMaxRate          = 1000
 )
 
 // withDefaults returns a copy of c in which all is set, and 0 stands for no limit.
@@ -88,16 +97,20 @@ func (c Config) withDefaults() (Config, error) {
 	if c.PageSize < 0 {
 		return c, fmt.Errorf("task: a page size of %d", c.PageSize)
 	}
-	c.PollInterval = orDefault(c.PollInterval, DefaultPollInterval)
+	c.PollInterval = wholeMilliseconds(orDefault(c.PollInterval, DefaultPollInterval))
+	c.ProgressInterval = orDefault(c.ProgressInterval, DefaultProgressInterval)
 	c.PageSize = orDefault(c.PageSize, DefaultPageSize)
 	c.Limits.Tasks = orDefault(c.Limits.Tasks, DefaultMaxTasks)
 	c.Limits.Bytes = orDefault(c.Limits.Bytes, DefaultMaxBytes)
 	c.Limits.Rate = orDefault(c.Limits.Rate, DefaultMaxRate)
 	c.Limits.Burst = orDefault(c.Limits.Burst, max(1, int(2*c.Limits.Rate)))
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = boundary.Logger(c.Logger)
 	return c, nil
+}
+
+// wholeMilliseconds rounds an interval up to what the protocol can say; less than nothing is 0.
+func wholeMilliseconds(d time.Duration) time.Duration {
+	return (max(d, 0) + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
 // orDefault is v, or def if v is 0, or 0 if v is negative.
@@ -111,24 +124,14 @@ func orDefault[T int | int64 | float64 | time.Duration](v, def T) T {
 	return v
 }
 
-// Requestor is a way to reach who asks for a task, or about one. Values are compared with ==.
+// Requestor is a way to reach who asks for a task, or about one. Values are compared with ==. Its
+// methods return when their context ends.
 type Requestor interface {
 	// Call sends a question of the work. An error that is no [*jsonrpc.Error] means that the
 	// question has no answer yet, and goes to whoever asks for the result next.
 	jsonrpc.Caller
-	// Notify sends notifications about the task.
+	// Notify sends notifications about the task: its state, its progress, and those of the work.
 	jsonrpc.Notifier
-	// Reporter returns what sends progress of a task under the token of the request that
-	// created it.
-	Reporter(id string, token mcp.ProgressToken) Reporter
-}
-
-// Reporter sends the progress of one task.
-type Reporter interface {
-	// Report sends, or takes for sending, a report. The values grow.
-	Report(Progress) error
-	// Finish sends what was taken and not yet sent, and after it nothing more.
-	Finish()
 }
 
 // Progress is one report about a task.
@@ -147,7 +150,8 @@ type Jobs interface {
 	Start(ctx context.Context, r Record) (job string, err error)
 	// Look tells how far a job is. An error means that this is not known at the moment.
 	Look(ctx context.Context, job string) (Look, error)
-	// Cancel stops a job whose task was cancelled or has expired.
+	// Cancel stops a job whose task was cancelled or has expired. It is called again if it fails, and
+	// for cancelled tasks after each restart.
 	Cancel(ctx context.Context, job string) error
 }
 

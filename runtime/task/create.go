@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
@@ -28,7 +29,7 @@ type Request struct {
 	Restartable bool
 
 	StatusMessage string
-	PollInterval  time.Duration // 0 for that of the [Config]
+	PollInterval  time.Duration // 0 for that of the [Config]; a negative value leaves it to the requestor
 
 	// Via is where the requestor can be reached, or nil.
 	Via Requestor
@@ -67,27 +68,20 @@ func (m *Manager) create(ctx context.Context, q Request) (Record, error) {
 	}
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	r := Record{
-		Owner: q.Principal, Status: mcp.TaskStatusWorking, StatusMessage: q.StatusMessage,
+		Owner: q.Principal, Status: mcp.TaskStatusWorking, StatusMessage: statusText(q.StatusMessage),
 		Created: now, Updated: now, TTL: ttl, PollInterval: m.cfg.PollInterval,
 		Method: q.Method, Params: q.Params, Token: q.Token,
 		Restartable: q.Restartable, Runner: q.Runner,
 	}
 	if q.PollInterval != 0 {
-		r.PollInterval = q.PollInterval
+		r.PollInterval = wholeMilliseconds(q.PollInterval)
 	}
 	for {
 		r.ID = rand.Text()
 		r.Bytes = r.size()
-		if err := m.limits.begin(r.Owner, r.Bytes); err != nil {
-			return Record{}, err
-		}
 		stored, err := m.begin(ctx, r, q.Via, work)
-		if err == nil {
-			return stored, nil
-		}
-		m.limits.drop(r.Owner, r.Bytes, true)
 		if !errors.Is(err, ErrExists) {
-			return Record{}, m.fault("create task", err)
+			return stored, err
 		}
 	}
 }
@@ -99,18 +93,40 @@ func (m *Manager) begin(ctx context.Context, r Record, via Requestor, work Work)
 	if err != nil {
 		return Record{}, err
 	}
-	// The requestor's patience is not what decides whether the task is stored.
-	r, err = m.store.Create(m.life, r)
-	if err != nil {
+	if err := m.limits.begin(&run.share); err != nil {
 		m.forget(run)
-		m.group.Done()
 		return Record{}, err
 	}
-	m.audit.created(&r)
-	m.sweepBy(r.Expires())
-	go m.work(run, work) // ends with the work; counted by newRun
-	return r, nil
+	// Neither the requestor's patience nor the end of the Manager decides whether the task is stored.
+	stored, err := m.store.Create(context.Background(), r)
+	if err != nil && !answer(err) {
+		var failed error
+		if stored, failed = m.store.Get(context.Background(), r.ID); failed == nil {
+			err = nil // it was stored all the same
+		} else if !errors.Is(failed, ErrNotFound) {
+			m.wrote(err)
+			run.seq = 0
+			go m.work(run, func(context.Context, *Run) (codec.Encoder, error) { return nil, errNotCreated }) // ends when the store works again, or the Manager closes
+			return Record{}, m.fault("create task", err)
+		}
+	}
+	m.wrote(err)
+	if err != nil {
+		m.limits.leave(&run.share)
+		m.limits.drop(&r, &run.share)
+		m.forget(run)
+		return Record{}, m.fault("create task", err)
+	}
+	run.seq = stored.Seq
+	m.limits.settle(&run.share, &stored, 0)
+	m.audit.created(&stored)
+	m.sweepBy(stored.Expires())
+	go m.work(run, work) // ends with the work; forgets the run
+	return stored, nil
 }
+
+// errNotCreated ends a task whose creation has failed, if the store has it all the same.
+var errNotCreated = errors.New("the task could not be created")
 
 // ttl settles how long a task is kept; 0 is for ever.
 func (m *Manager) ttl(wish *mcp.TaskMetadata) (time.Duration, error) {

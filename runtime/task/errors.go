@@ -57,7 +57,7 @@ func (e *LimitError) Error() string {
 // WireError returns what the peer is told about an error of a [Manager] (MCP tasks, "Protocol
 // Errors"). An error that is a fault of this side is an internal error without details.
 func WireError(err error) *jsonrpc.Error {
-	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
+	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e != nil {
 		return e
 	}
 	if e, ok := errors.AsType[*LimitError](err); ok {

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"context"
 	"hash/maphash"
 	"sync"
 	"time"
@@ -8,8 +9,8 @@ import (
 
 // sweepPortion is how many tasks go at once, so that nobody waits long for the store; sweepPause is
 // the least time between two sweeps unless there is more to drop, so that many tasks that expire
-// one after another do not take a sweep each; sweepRest is the longest time between two, for tasks
-// that another process may have made.
+// one after another do not take a sweep each; sweepRest is the longest time between two, as the clock
+// may be set.
 const (
 	sweepPortion = 256
 	sweepPause   = time.Millisecond
@@ -32,7 +33,8 @@ func (m *Manager) drop() (pause time.Duration) {
 	m.mu.Lock()
 	m.wake = time.Time{} // what is created from now on makes itself known
 	m.mu.Unlock()
-	gone, next, err := m.store.Sweep(m.life, time.Now(), sweepPortion)
+	// The end of the Manager does not end it: nobody would know what was dropped.
+	gone, next, err := m.store.Sweep(context.Background(), time.Now(), sweepPortion)
 	for i := range gone {
 		m.expired(&gone[i])
 	}
@@ -95,11 +97,13 @@ func (m *Manager) sweepBy(expires time.Time) {
 
 // expired does what follows when a task is dropped.
 func (m *Manager) expired(r *Record) {
-	m.limits.drop(r.Owner, r.Bytes, !r.over())
 	m.past.add(r.Owner, r.ID)
 	if run := m.run(r.ID); run != nil {
-		run.hush()
+		m.limits.drop(r, &run.share)
+		run.silence()
 		run.ctx.Cancel(ErrExpired)
+	} else {
+		m.limits.drop(r, nil)
 	}
 	m.audit.expired(r)
 }

@@ -3,6 +3,7 @@ package task_test
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -35,6 +36,9 @@ func manager(t *testing.T, cfg task.Config) *task.Manager {
 	t.Helper()
 	if cfg.Store == nil {
 		cfg.Store = memory.New()
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	m, err := task.New(t.Context(), cfg)
 	if err != nil {
@@ -150,42 +154,24 @@ func (p *peer) Call(ctx context.Context, method string, params codec.Encoder) (j
 }
 
 func (p *peer) Notify(ctx context.Context, method string, params codec.Encoder) error {
-	p.note(method, params)
+	text := p.note(method, params)
+	if method != "notifications/progress" {
+		return nil
+	}
+	var report struct{ Progress float64 }
+	if err := json.Unmarshal(text, &report); err != nil {
+		panic(err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reports = append(p.reports, report.Progress)
 	return nil
 }
-
-func (p *peer) Reporter(id string, token mcp.ProgressToken) task.Reporter { return &reporter{p: p} }
 
 func (p *peer) progress() []float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]float64(nil), p.reports...)
-}
-
-// reporter holds the last report back until it is finished.
-type reporter struct {
-	p    *peer
-	held []float64
-	over bool
-}
-
-func (r *reporter) Report(report task.Progress) error {
-	r.p.mu.Lock()
-	defer r.p.mu.Unlock()
-	if r.over {
-		panic("a report after the end")
-	}
-	r.p.reports = append(r.p.reports, r.held...)
-	r.held = []float64{report.Value}
-	return nil
-}
-
-func (r *reporter) Finish() {
-	r.p.mu.Lock()
-	defer r.p.mu.Unlock()
-	r.over = true
-	r.p.reports = append(r.p.reports, r.held...)
-	r.held = nil
 }
 
 func parseTime(t *testing.T, s string) time.Time {

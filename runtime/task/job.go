@@ -5,13 +5,15 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
-// lookInterval is how often a job is looked at that does not say; cancelTimeout is how long it
-// may take to stop one.
+// lookInterval is how often a job is looked at that does not say. cancelTimeout is how long it may take
+// to stop one, and cancelAttempts how often that is tried, at first after a lookInterval.
 const (
-	lookInterval  = time.Second
-	cancelTimeout = 30 * time.Second
+	lookInterval   = time.Second
+	cancelTimeout  = 30 * time.Second
+	cancelAttempts = 8
 )
 
 // follow is the work of a task that stands for a job: it starts that, unless it has been
@@ -25,7 +27,7 @@ func follow(jobs Jobs) Work {
 		out, err := run.watchJob(ctx, jobs, job)
 		switch cause := context.Cause(ctx); {
 		case cause == ErrCancelled || cause == ErrExpired:
-			run.stopJob(jobs, job)
+			run.m.stopJob(jobs, run.id, job)
 			return nil, cause
 		case err != nil:
 			return nil, err
@@ -48,7 +50,7 @@ func (run *Run) startJob(ctx context.Context, jobs Jobs) (string, error) {
 	}
 	_, err = run.m.change(context.WithoutCancel(ctx), run.id, func(r *Record) error { r.Job = job; return nil })
 	if err != nil { // nobody would know of it: the task is over, or the store fails
-		run.stopJob(jobs, job)
+		run.m.stopJob(jobs, run.id, job)
 		return "", err
 	}
 	return job, nil
@@ -88,7 +90,7 @@ func (run *Run) showJob(ctx context.Context, look Look) {
 	if look.Message == "" {
 		return
 	}
-	message := shorten(look.Message)
+	message := statusText(look.Message)
 	run.m.change(ctx, run.id, func(r *Record) error { // a failure is logged, and tried again with the next look
 		if r.over() || r.StatusMessage == message {
 			return errSame
@@ -98,11 +100,30 @@ func (run *Run) showJob(ctx context.Context, look Look) {
 	})
 }
 
-// stopJob cancels a job whose task is over.
-func (run *Run) stopJob(jobs Jobs, job string) {
+// stopJob cancels a job whose task is over. It tries again if that fails, as long as the Manager is
+// there.
+func (m *Manager) stopJob(jobs Jobs, id, job string) {
+	wait := lookInterval
+	for range cancelAttempts {
+		err := cancelJob(jobs, job)
+		if err == nil {
+			return
+		}
+		if !boundary.Report(m.cfg.Logger, "Jobs.Cancel panicked", err, "task", id, "job", job) {
+			m.cfg.Logger.Warn("job not cancelled", "task", id, "job", job, "error", err)
+		}
+		select {
+		case <-time.After(wait):
+			wait *= 2
+		case <-m.life.Done():
+			return // the next Manager tries again, if the task was cancelled
+		}
+	}
+}
+
+func cancelJob(jobs Jobs, job string) (err error) {
+	defer boundary.Catch(&err)
 	ctx, cancel := context.WithTimeout(context.Background(), cancelTimeout)
 	defer cancel()
-	if err := jobs.Cancel(ctx, job); err != nil {
-		run.m.cfg.Logger.Warn("job not cancelled", "task", run.id, "job", job, "error", err)
-	}
+	return jobs.Cancel(ctx, job)
 }

@@ -18,9 +18,21 @@ type limiter struct {
 
 // usage is what one principal has.
 type usage struct {
-	tasks int // not over
-	bytes int64
+	tasks int           // not over, or with work that has not returned
+	bytes int64         // of records, and of requests whose work goes on when its task is over
 	calls *rate.Limiter // nil without a limit
+}
+
+// share is what a task with work in this process counts for its principal. The limiter's mu guards
+// it.
+type share struct {
+	owner    string
+	bytes    int64  // counted for the record
+	revision uint64 // of the record that was counted
+	request  int64  // bytes that the work holds even if the record has dropped them
+	over     bool   // the record is over, or gone
+	gone     bool   // the record is gone
+	returned bool   // the work has returned
 }
 
 // of returns the usage of a principal. It is called with mu held.
@@ -65,19 +77,19 @@ func (l *limiter) call(owner string) error {
 	return &LimitError{CodeTooManyCalls, int64(l.limits.Rate), time.Duration(missing / l.limits.Rate * float64(time.Second))}
 }
 
-// begin counts a new task with its bytes.
-func (l *limiter) begin(owner string, bytes int64) error {
+// begin counts a new task.
+func (l *limiter) begin(s *share) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	u := l.of(owner)
+	u := l.of(s.owner)
 	if l.limits.Tasks > 0 && u.tasks >= l.limits.Tasks {
 		return &LimitError{Code: CodeTooManyTasks, Limit: int64(l.limits.Tasks)}
 	}
-	if l.limits.Bytes > 0 && u.bytes+bytes > l.limits.Bytes {
+	if l.limits.Bytes > 0 && u.bytes+s.bytes > l.limits.Bytes {
 		return &LimitError{Code: CodeTooManyBytes, Limit: l.limits.Bytes}
 	}
 	u.tasks++
-	u.bytes += bytes
+	u.bytes += s.bytes
 	return nil
 }
 
@@ -92,9 +104,9 @@ func (l *limiter) adopt(owner string, bytes int64, live bool) {
 	}
 }
 
-// grow counts bytes that are about to be stored, or freed. It refuses what goes beyond the limit,
-// unless it must be.
-func (l *limiter) grow(owner string, more int64, must bool) error {
+// reserve counts bytes that are about to be stored. It refuses what goes beyond the limit, unless it
+// must be.
+func (l *limiter) reserve(owner string, more int64, must bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	u := l.of(owner)
@@ -105,20 +117,66 @@ func (l *limiter) grow(owner string, more int64, must bool) error {
 	return nil
 }
 
-// finish counts a task that is over.
-func (l *limiter) finish(owner string) {
+// settle counts the record of a task as the store has it, in the place of what was counted before and
+// of the bytes that were reserved for it. It reports false if a later one was counted already.
+func (l *limiter) settle(s *share, r *Record, reserved int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.of(owner).tasks--
+	u := l.of(s.owner)
+	u.bytes -= reserved
+	if s.gone || r.Revision <= s.revision {
+		return false
+	}
+	u.bytes += r.Bytes - s.bytes
+	s.bytes, s.revision = r.Bytes, r.Revision
+	if r.over() {
+		s.end(u)
+	}
+	return true
 }
 
-// drop counts a task that is gone.
-func (l *limiter) drop(owner string, bytes int64, live bool) {
+// end notes that the record is over. The limiter's mu is held.
+func (s *share) end(u *usage) {
+	if s.over {
+		return
+	}
+	s.over = true
+	if s.returned {
+		u.tasks--
+	} else {
+		u.bytes += s.request
+	}
+}
+
+// leave counts work that has returned. A task that is over has its place until then.
+func (l *limiter) leave(s *share) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	u := l.of(owner)
-	u.bytes -= bytes
-	if live {
+	if s.returned {
+		return
+	}
+	s.returned = true
+	if s.over {
+		u := l.of(s.owner)
 		u.tasks--
+		u.bytes -= s.request
+	}
+}
+
+// drop counts a task whose record is gone; s is nil if it has no work here.
+func (l *limiter) drop(r *Record, s *share) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	u := l.of(r.Owner)
+	switch {
+	case s == nil:
+		u.bytes -= r.Bytes
+		if !r.over() {
+			u.tasks--
+		}
+	case !s.gone:
+		u.bytes -= s.bytes
+		s.bytes, s.gone = 0, true
+		s.end(u)
 	}
 }

@@ -37,6 +37,7 @@ func TestTaskLimit(t *testing.T) {
 		if _, err := m.Cancel(t.Context(), "alice", first.TaskID, nil); err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait() // the work returns
 		if err := tryCreate(t, m, "alice", returns(`{}`)); err != nil {
 			t.Errorf("after a cancellation: %v", err)
 		}
@@ -121,16 +122,74 @@ func TestRateLimit(t *testing.T) {
 	})
 }
 
-// Without a limit there is none.
+// Without limits more is taken than by default.
 func TestNoLimits(t *testing.T) {
-	bubble(t, task.Config{Limits: task.Limits{Tasks: -1, Bytes: -1, Rate: -1}}, func(t *testing.T, m *task.Manager) {
-		for range 3000 {
-			start(t, m, untilDone)
+	for name, tt := range map[string]struct {
+		limits  task.Limits
+		refused int64
+	}{
+		"the defaults": {task.Limits{}, task.CodeTooManyBytes},
+		"no rate":      {task.Limits{Rate: -1, Bytes: -1}, task.CodeTooManyTasks},
+		"no tasks":     {task.Limits{Tasks: -1, Bytes: -1}, task.CodeTooManyCalls},
+		"no bytes":     {task.Limits{Bytes: -1}, task.CodeTooManyTasks},
+		"no limits":    {task.Limits{Tasks: -1, Bytes: -1, Rate: -1}, 0},
+	} {
+		bubble(t, task.Config{Limits: tt.limits}, func(t *testing.T, m *task.Manager) {
+			large := json.RawMessage(make([]byte, task.DefaultMaxBytes)) // which nobody reads
+			_, err := m.Create(t.Context(), task.Request{Principal: "alice", Method: "tools/call", Work: untilDone, Params: large})
+			for range 3000 {
+				if err == nil {
+					err = tryCreate(t, m, "alice", untilDone)
+				}
+			}
+			if got := code(err); got != tt.refused {
+				t.Errorf("%s: %v, want code %d", name, err, tt.refused)
+			}
+		})
+	}
+}
+
+// A task whose work goes on when it was cancelled, or has expired, has its place and its bytes until
+// the work returns.
+//
+// Proves TASK-73.
+func TestWorkThatGoesOnCounts(t *testing.T) {
+	bubble(t, task.Config{Limits: task.Limits{Tasks: 2, Bytes: 20_000}}, func(t *testing.T, m *task.Manager) {
+		goOn := make(chan bool)
+		stubborn := task.Request{
+			Task: &mcp.TaskMetadata{TTL: new(int64(60_000))}, Params: json.RawMessage(`"` + strings.Repeat("x", 8000) + `"`),
+			Work: func(context.Context, *task.Run) (codec.Encoder, error) { <-goOn; return raw(`{}`), nil },
+		}
+		cancelled := create(t, m, stubborn)
+		create(t, m, stubborn)
+		if _, err := m.Cancel(t.Context(), "alice", cancelled.TaskID, nil); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute) // both are gone
+		if s := m.Stats(); s.Expired != 2 || s.Running != 2 {
+			t.Errorf("%+v", s)
+		}
+		if err := tryCreate(t, m, "alice", untilDone); code(err) != task.CodeTooManyTasks {
+			t.Errorf("a third task: %v", err)
+		}
+		goOn <- true
+		synctest.Wait()
+		large := task.Request{Principal: "alice", Method: "tools/call", Work: returns(`{}`), Params: json.RawMessage(`"` + strings.Repeat("x", 15_000) + `"`)}
+		if _, err := m.Create(t.Context(), large); code(err) != task.CodeTooManyBytes {
+			t.Errorf("a large task: %v", err)
+		}
+		goOn <- true
+		synctest.Wait()
+		for range 2 {
+			if _, err := m.Create(t.Context(), large); err != nil {
+				t.Errorf("when the work has returned: %v", err)
+			}
+			time.Sleep(2 * time.Hour)
 		}
 	})
 }
 
-// A question that does not fit fails by itself; an answer is always taken.
+// A question that does not fit fails by itself, and so does one whose answer does not fit.
 //
 // Proves TASK-73.
 func TestByteLimitOfQuestions(t *testing.T) {
@@ -140,14 +199,20 @@ func TestByteLimitOfQuestions(t *testing.T) {
 			if code(err) != task.CodeTooManyBytes {
 				t.Errorf("a long question: %v", err)
 			}
-			answer, err := run.Call(ctx, "sampling/createMessage", nil)
+			_, err = run.Call(ctx, "sampling/createMessage", raw(`{"bytes":9992}`))
+			if code(err) != task.CodeTooManyBytes {
+				t.Errorf("a long answer: %v", err)
+			}
+			answer, err := run.Call(ctx, "sampling/createMessage", raw(`{"bytes":992}`))
 			return raw(fmt.Sprintf(`{"bytes":%d}`, len(answer))), err
 		})
-		p := &peer{answer: func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
-			return json.RawMessage(`{"x":"` + strings.Repeat("x", 9992) + `"}`), nil
+		p := &peer{answer: func(_ context.Context, _ string, params json.RawMessage) (json.RawMessage, error) {
+			var wish struct{ Bytes int }
+			err := json.Unmarshal(params, &wish)
+			return json.RawMessage(`{"x":"` + strings.Repeat("x", wish.Bytes) + `"}`), err
 		}}
 		out, err := m.Result(t.Context(), "alice", created.TaskID, p)
-		if err != nil || !strings.HasSuffix(string(out.Result), `"bytes":10000}`) {
+		if err != nil || !strings.HasSuffix(string(out.Result), `"bytes":1000}`) {
 			t.Errorf("%s, %v, %v", out.Result, out.Error, err)
 		}
 	})

@@ -8,9 +8,11 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
 // Manager is the receiver's side of tasks: it creates them, runs their work, and answers what
@@ -34,11 +36,16 @@ type Manager struct {
 	limits limiter
 	past   graveyard
 
-	mu      sync.Mutex
-	closed  bool
-	runs    map[string]*Run     // work in this process, by task
-	claimed map[questionID]bool // questions that somebody is delivering
-	wake    time.Time           // when the sweeper wakes; zero for never
+	waits      atomic.Uint64         // calls that have begun to wait for a result
+	unstored   atomic.Int64          // outcomes that the store does not take
+	lost       atomic.Int64          // outcomes that it has not taken when the Manager closed
+	writeFault atomic.Pointer[error] // of the last write; nil if it succeeded
+
+	mu     sync.Mutex
+	closed bool
+	runs   map[string]*Run       // work in this process, by task
+	claims map[questionID]*claim // questions that are being delivered
+	wake   time.Time             // when the sweeper wakes; zero for never
 }
 
 // questionID names a question among those of all tasks.
@@ -63,13 +70,13 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 	}
 	m := &Manager{
 		cfg:     cfg,
-		store:   cfg.Store,
+		store:   guarded{cfg.Store},
 		release: release,
 		audit:   audit{hook: cfg.Audit, log: cfg.Logger},
 		nudge:   make(chan struct{}, 1),
 		limits:  limiter{limits: cfg.Limits, owners: map[string]*usage{}},
 		runs:    map[string]*Run{},
-		claimed: map[questionID]bool{},
+		claims:  map[questionID]*claim{},
 	}
 	m.life, m.end = context.WithCancelCause(context.Background())
 	if err := m.recover(ctx); err != nil {
@@ -82,7 +89,8 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 
 // Close stops the Manager: it takes no more calls, those that are blocked fail with [ErrClosed],
 // and the contexts of all work end. It waits until the work has returned, or ctx ends. Tasks that
-// can go on after a restart stay as they are; those that cannot are failed.
+// can go on after a restart stay as they are; those that cannot are failed. An outcome that the store
+// refuses is tried again for some seconds; the error says how many were lost.
 func (m *Manager) Close(ctx context.Context) error {
 	m.mu.Lock()
 	m.closed = true
@@ -100,10 +108,40 @@ func (m *Manager) Close(ctx context.Context) error {
 	}()
 	select {
 	case <-done:
-		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+	if n := m.lost.Load(); n > 0 {
+		return fmt.Errorf("task: close: %d outcomes were not stored", n)
+	}
+	return nil
+}
+
+// spawn runs f in a goroutine that Close waits for. It reports false if the Manager has closed.
+func (m *Manager) spawn(f func()) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return false
+	}
+	m.group.Go(f) // ends with f
+	return true
+}
+
+// Health returns nil if the Manager works, [ErrClosed] if it was closed, and else why the store takes no
+// writes. A store that is a [HealthChecker] is asked; of others the last write tells. See also
+// [Stats.Unstored].
+func (m *Manager) Health() error {
+	if m.life.Err() != nil {
+		return ErrClosed
+	}
+	if checker, ok := m.cfg.Store.(HealthChecker); ok {
+		return boundary.Run(checker.Health)
+	}
+	if err := m.writeFault.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // admit counts a call of a principal, and refuses it if the Manager is closed or the rate is too
@@ -138,13 +176,32 @@ var errForeign = fmt.Errorf("%w: another principal's", ErrNotFound)
 
 // fault logs an error of the store that is no answer.
 func (m *Manager) fault(what string, err error) error {
-	for _, known := range []error{ErrNotFound, ErrExpired, ErrConflict, ErrClosed, context.Canceled, context.DeadlineExceeded} {
+	if answer(err) {
+		return err
+	}
+	if !boundary.Report(m.cfg.Logger, "task store panicked", err, "doing", what) {
+		m.cfg.Logger.Error("task store", "doing", what, "error", err)
+	}
+	return err
+}
+
+// answer reports whether an error of the store is an answer, and no fault.
+func answer(err error) bool {
+	for _, known := range []error{ErrNotFound, ErrExpired, ErrExists, ErrConflict, ErrClosed, context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, known) {
-			return err
+			return true
 		}
 	}
-	m.cfg.Logger.Error("task store", "doing", what, "error", err)
-	return err
+	return false
+}
+
+// wrote notes whether the store takes writes.
+func (m *Manager) wrote(err error) {
+	if err != nil && !answer(err) {
+		m.writeFault.Store(&err)
+	} else if m.writeFault.Load() != nil {
+		m.writeFault.Store(nil)
+	}
 }
 
 // errSame makes change leave a record as it is.
@@ -152,7 +209,9 @@ var errSame = errors.New("task: nothing to change")
 
 // change applies f to the record of a task that is not over, and stores it. It tries again as
 // long as others write in between. What f must not do is refused with a [*MoveError], and what takes
-// too many bytes with a [*LimitError]; if f returns errSame nothing is stored, and the record is returned as it is.
+// too many bytes with a [*LimitError]; if f returns errSame nothing is stored, and the record is
+// returned as it is. The end of ctx ends it before the record is written, but not the write: nobody
+// would know whether that has happened.
 func (m *Manager) change(ctx context.Context, id string, f func(r *Record) error) (Record, error) {
 	for {
 		r, err := m.store.Get(ctx, id)
@@ -165,33 +224,52 @@ func (m *Manager) change(ctx context.Context, id string, f func(r *Record) error
 		} else if err != nil {
 			return old, err
 		}
-		r, err = m.replace(ctx, &old, r)
+		r, err = m.replace(&old, r)
 		if !errors.Is(err, ErrConflict) {
 			return r, err
 		}
 	}
 }
 
-// replace stores r in the place of old, the record as it was read, and returns it as it is then. It fails with
-// ErrConflict if somebody else has written in between, and else as change does.
-func (m *Manager) replace(ctx context.Context, old *Record, r Record) (Record, error) {
+// replace stores r in the place of old, the record as it was read, and returns it as it is then. It
+// fails with ErrConflict if somebody else has written in between, and else as change does.
+func (m *Manager) replace(old *Record, r Record) (Record, error) {
 	if old.over() || r.Status != old.Status && !Legal(old.Status, r.Status) {
 		return *old, &MoveError{old.Status, r.Status}
 	}
 	r.Updated = after(old.Updated)
 	r.Bytes = r.size()
-	// A task must be able to end, by an error, which is small; and nobody is to answer in vain.
-	must := r.Error != nil || r.open() < old.open()
-	if err := m.limits.grow(r.Owner, r.Bytes-old.Bytes, must); err != nil {
-		return *old, err
+	reserved := max(0, r.Bytes-old.Bytes)
+	if reserved > 0 {
+		// A task must be able to end, by an error, if that is small.
+		must := len(r.Error) > 0 && len(r.Error) <= smallError
+		if err := m.limits.reserve(r.Owner, reserved, must); err != nil {
+			return *old, err
+		}
 	}
-	stored, err := m.store.Update(ctx, r)
+	stored, err := m.store.Update(context.Background(), r)
+	if err != nil && !answer(err) {
+		// It may have been written all the same.
+		if now, failed := m.store.Get(context.Background(), r.ID); failed == nil && wasWritten(&now, &r) {
+			stored, err = now, nil
+		}
+	}
+	m.wrote(err)
 	if err != nil {
-		m.limits.grow(r.Owner, old.Bytes-r.Bytes, true)
+		m.limits.reserve(r.Owner, -reserved, true)
 		return r, m.fault("write task", err)
 	}
-	m.changed(old.Status, &stored)
+	m.changed(old.Status, &stored, reserved)
 	return stored, nil
+}
+
+// smallError is how long an error may be that is stored beyond the limit.
+const smallError = 4 << 10
+
+// wasWritten reports whether now, what the store has, is what Update made of r.
+func wasWritten(now, r *Record) bool {
+	return now.Revision == r.Revision+1 && now.Updated.Equal(r.Updated) && now.Status == r.Status &&
+		now.StatusMessage == r.StatusMessage && now.Bytes == r.Bytes && len(now.Questions) == len(r.Questions)
 }
 
 // after returns the time, which is later than t in any case.
@@ -203,23 +281,32 @@ func after(t time.Time) time.Time {
 	return now
 }
 
-// changed does what follows from a change of a task that was in a status.
-func (m *Manager) changed(from mcp.TaskStatus, r *Record) {
+// changed does what follows from a change of a task that was in a status, for which bytes were
+// reserved.
+func (m *Manager) changed(from mcp.TaskStatus, r *Record, reserved int64) {
+	run := m.run(r.ID)
+	if run == nil { // its work could not be stopped in time: the Manager is closed
+		m.limits.reserve(r.Owner, -reserved, true)
+	} else if !m.limits.settle(&run.share, r, reserved) {
+		return // a later change was faster, or the task is gone
+	}
 	if r.Status == from {
 		return
 	}
-	if r.over() {
-		m.limits.finish(r.Owner)
-	}
 	m.audit.moved(from, r)
-	if !m.cfg.Quiet {
-		if run := m.run(r.ID); run != nil {
-			if r.over() {
-				runtime.Gosched() // the outcome, to those who wait for it, is of more use
-			}
-			run.notify(r)
-		}
+	if run == nil || m.cfg.Quiet {
+		return
 	}
+	switch r.Status {
+	case mcp.TaskStatusCancelled:
+		// The requestor of the work may be slow, and another one than who cancels.
+		told := *r
+		m.spawn(func() { run.notify(&told) }) // ends within statusTimeout
+		return
+	case mcp.TaskStatusCompleted, mcp.TaskStatusFailed:
+		runtime.Gosched() // the outcome, to those who wait for it, is of more use
+	}
+	run.notify(r)
 }
 
 // run returns the work of a task if it is done here, or nil.
@@ -230,7 +317,7 @@ func (m *Manager) run(id string) *Run {
 }
 
 // Get returns the state of a task (MCP tasks, "Getting Tasks"). Via, which may be nil, is where
-// the requestor can be reached from now on.
+// the requestor can be reached from now on, as long as none waits in Result.
 func (m *Manager) Get(ctx context.Context, principal, id string, via Requestor) (mcp.Task, error) {
 	r, err := m.get(ctx, principal, id, via)
 	if err != nil {
@@ -273,7 +360,8 @@ func (m *Manager) Cancel(ctx context.Context, principal, id string, via Requesto
 func (m *Manager) cancel(ctx context.Context, id string) (Record, error) {
 	run := m.run(id)
 	if run != nil {
-		run.hush()
+		run.pause()
+		defer run.unpause()
 	}
 	r, err := m.change(ctx, id, func(r *Record) error {
 		r.close(mcp.TaskStatusCancelled, "cancelled by the requestor")
@@ -281,12 +369,10 @@ func (m *Manager) cancel(ctx context.Context, id string) (Record, error) {
 		return nil
 	})
 	if err != nil {
-		if run != nil && !r.over() {
-			run.speak()
-		}
 		return r, err
 	}
 	if run != nil {
+		run.silence()
 		run.ctx.Cancel(ErrCancelled)
 	}
 	return r, nil

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/cryptotest"
 	"testing/synctest"
 	"time"
 
@@ -22,7 +23,7 @@ import (
 
 // A task from its creation to the second reading of its result.
 //
-// Proves TASK-13, TASK-14, TASK-21, TASK-32, TASK-33, TASK-36, TASK-39, TASK-40, TASK-42.
+// Proves TASK-13, TASK-14, TASK-21, TASK-32, TASK-33, TASK-36, TASK-39, TASK-40, TASK-42, TASK-43.
 func TestLifeOfATask(t *testing.T) {
 	bubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
 		const plain = `{"content":[{"type":"text","text":"42"}],"_meta":{"k":1.0},"later":[1e2]}`
@@ -56,10 +57,8 @@ func TestLifeOfATask(t *testing.T) {
 		if d := time.Since(before); d != time.Minute {
 			t.Errorf("the result took %v", d)
 		}
-		related := fmt.Sprintf(`"io.modelcontextprotocol/related-task":{"taskId":%q},`, created.TaskID)
-		if got := strings.Replace(string(out.Result), related, "", 1); got != plain {
-			t.Errorf("got %s\nfor  %s", out.Result, plain)
-		}
+		related := fmt.Sprintf(`"_meta":{"io.modelcontextprotocol/related-task":{"taskId":%q},`, created.TaskID)
+		equal(t, "result", strings.Replace(plain, `"_meta":{`, related, 1), string(out.Result))
 		for range 3 {
 			equal(t, "read again", out, result(t, m, created.TaskID))
 		}
@@ -70,14 +69,18 @@ func TestLifeOfATask(t *testing.T) {
 	})
 }
 
-// Even in a moment in which no time passes, every move dates the task anew.
+// Even in a moment in which no time passes, every move dates the task anew; it was created as working
+// although its work was done at once.
 //
-// Proves TASK-33.
+// Proves TASK-21, TASK-33.
 func TestUpdatesAreDatedApart(t *testing.T) {
 	bubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, returns(`{}`))
 		synctest.Wait()
 		done := get(t, m, created.TaskID)
+		if created.Status != mcp.TaskStatusWorking || done.Status != mcp.TaskStatusCompleted {
+			t.Errorf("created as %s, done as %s", created.Status, done.Status)
+		}
 		if !parseTime(t, done.LastUpdatedAt).After(parseTime(t, created.LastUpdatedAt)) {
 			t.Errorf("updated at %s, then at %s", created.LastUpdatedAt, done.LastUpdatedAt)
 		}
@@ -151,7 +154,7 @@ func TestTTL(t *testing.T) {
 
 // What work ends with is what the task ends with.
 //
-// Proves TASK-41, TASK-42, TASK-65, TASK-66, TASK-67.
+// Proves TASK-41, TASK-42, TASK-43, TASK-65, TASK-66, TASK-67.
 func TestOutcomes(t *testing.T) {
 	withData := &jsonrpc.Error{Code: -32050, Message: "quota", Data: json.RawMessage(`{"left":0}`)}
 	for _, tt := range []struct {
@@ -186,8 +189,11 @@ func TestOutcomes(t *testing.T) {
 				for range 2 {
 					out := result(t, m, created.TaskID)
 					equal(t, "error", tt.err, out.Error)
-					related := fmt.Sprintf(`"_meta":{"io.modelcontextprotocol/related-task":{"taskId":%q}},`, created.TaskID)
-					equal(t, "result", tt.result, strings.Replace(string(out.Result), related, "", 1))
+					want := ""
+					if tt.result != "" {
+						want = fmt.Sprintf(`{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":%q}},`, created.TaskID) + tt.result[1:]
+					}
+					equal(t, "result", want, string(out.Result))
 				}
 				state := get(t, m, created.TaskID)
 				message := ""
@@ -280,24 +286,54 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// Nothing comes too early for the work: a cancellation right after the creation reaches it, in
-// whatever order the goroutines run.
+// hooked is a store that calls a function when a record was created, or read, and before it is handed
+// out.
+type hooked struct {
+	task.Store
+	created, read func(r task.Record)
+}
+
+func (s *hooked) Create(ctx context.Context, r task.Record) (task.Record, error) {
+	r, err := s.Store.Create(ctx, r)
+	if f := s.created; err == nil && f != nil {
+		f(r)
+	}
+	return r, err
+}
+
+func (s *hooked) Get(ctx context.Context, id string) (task.Record, error) {
+	r, err := s.Store.Get(ctx, id)
+	if f := s.read; err == nil && f != nil {
+		f(r)
+	}
+	return r, err
+}
+
+// Nothing comes too early for the work: a cancellation that overtakes the creation reaches it.
 func TestEarlyCancel(t *testing.T) {
-	m := manager(t, task.Config{Limits: task.Limits{Rate: -1}})
-	for range 200 {
+	store := &hooked{Store: memory.New()}
+	bubble(t, task.Config{Store: store}, func(t *testing.T, m *task.Manager) {
+		store.created = func(r task.Record) {
+			if _, err := m.Cancel(t.Context(), "alice", r.ID, nil); err != nil {
+				t.Error(err)
+			}
+		}
 		done := make(chan error, 1)
 		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			<-ctx.Done()
 			done <- context.Cause(ctx)
 			return nil, ctx.Err()
 		})
-		if _, err := m.Cancel(t.Context(), "alice", created.TaskID, nil); err != nil {
-			t.Fatal(err)
-		}
 		if err := <-done; err != task.ErrCancelled {
-			t.Fatal(err)
+			t.Error(err)
 		}
-	}
+		if created.Status != mcp.TaskStatusWorking {
+			t.Errorf("created as %s", created.Status)
+		}
+		if got := get(t, m, created.TaskID).Status; got != mcp.TaskStatusCancelled {
+			t.Errorf("the task is %s", got)
+		}
+	})
 }
 
 // Whoever waits gets the answer: the first, the last and all between, at once and later.
@@ -325,27 +361,25 @@ func TestManyWaiters(t *testing.T) {
 	})
 }
 
-// The end of a task between a look and the wait is not missed: tasks that end at random moments
-// around the call of Result all give their result.
+// The end of a task between the look at its record and the wait is not missed.
 func TestNoWakeupIsLost(t *testing.T) {
-	m := manager(t, task.Config{Limits: task.Limits{Rate: -1, Tasks: -1}})
-	var group sync.WaitGroup
-	for i := range 8 {
-		group.Go(func() {
-			for j := range 300 {
-				created := start(t, m, func(context.Context, *task.Run) (codec.Encoder, error) {
-					for range (i + j) % 7 {
-						runtime.Gosched()
-					}
-					return raw(`{}`), nil
-				})
-				if out := result(t, m, created.TaskID); out.Error != nil {
-					t.Error(out.Error)
-				}
+	store := &hooked{Store: memory.New()}
+	bubble(t, task.Config{Store: store}, func(t *testing.T, m *task.Manager) {
+		end := make(chan bool)
+		created := start(t, m, func(context.Context, *task.Run) (codec.Encoder, error) { <-end; return raw(`{}`), nil })
+		synctest.Wait()
+		store.read = func(r task.Record) {
+			store.read = nil
+			if r.Status != mcp.TaskStatusWorking {
+				t.Errorf("looked at a task that is %s", r.Status)
 			}
-		})
-	}
-	group.Wait()
+			close(end)
+			synctest.Wait() // until it is over
+		}
+		if out := result(t, m, created.TaskID); out.Error != nil {
+			t.Error(out.Error)
+		}
+	})
 }
 
 // Giving up the wait leaves the task alone.
@@ -416,37 +450,27 @@ func TestPrincipals(t *testing.T) {
 // Proves TASK-19, TASK-20, TASK-70.
 func TestIDs(t *testing.T) {
 	m := manager(t, task.Config{Limits: task.Limits{Rate: -1, Tasks: -1}})
-	var ids sync.Map
-	var group sync.WaitGroup
-	for i := range 8 {
-		group.Go(func() {
-			for range 250 {
-				created := create(t, m, task.Request{Principal: fmt.Sprint(i), Work: returns(`{}`)})
-				if len(created.TaskID) < 26 { // of 5 bits each
-					t.Errorf("id %q is short", created.TaskID)
-				}
-				if _, twice := ids.LoadOrStore(created.TaskID, true); twice {
-					t.Errorf("id %q was given out twice", created.TaskID)
-				}
-			}
+	ids := map[string]bool{}
+	for range 1000 {
+		created := create(t, m, task.Request{Work: returns(`{}`)})
+		if len(created.TaskID) < 26 { // of 5 bits each
+			t.Errorf("id %q is short", created.TaskID)
+		}
+		if ids[created.TaskID] {
+			t.Errorf("id %q was given out twice", created.TaskID)
+		}
+		ids[created.TaskID] = true
+	}
+	// They come from crypto/rand and nothing else: with the same numbers from there they are the same.
+	var again [2]string
+	for i := range again {
+		t.Run("seeded", func(t *testing.T) {
+			cryptotest.SetGlobalRandom(t, 1)
+			again[i] = create(t, manager(t, task.Config{}), task.Request{Work: returns(`{}`)}).TaskID
 		})
 	}
-	group.Wait()
-	// Every place takes every character of the alphabet: no counter, no clock.
-	var chars [26]map[byte]bool
-	ids.Range(func(id, _ any) bool {
-		for i := range chars {
-			if chars[i] == nil {
-				chars[i] = map[byte]bool{}
-			}
-			chars[i][id.(string)[i]] = true
-		}
-		return true
-	})
-	for i := range chars {
-		if len(chars[i]) != 32 {
-			t.Errorf("place %d has %d different characters", i, len(chars[i]))
-		}
+	if again[0] != again[1] || ids[again[0]] {
+		t.Errorf("with the same random numbers: %q", again)
 	}
 }
 
@@ -490,18 +514,17 @@ func TestExpiry(t *testing.T) {
 	})
 }
 
-// A hundred thousand tasks expire each in its time, without a goroutine or a timer each.
+// Many tasks expire each in its time.
 func TestExpiryOfMany(t *testing.T) {
 	bubble(t, task.Config{Limits: task.Limits{Rate: -1, Tasks: -1, Bytes: -1}}, func(t *testing.T, m *task.Manager) {
-		goroutines := runtime.NumGoroutine()
 		const n = 20_000
 		for i := range n {
 			ttl := int64(1 + i*7919%n)
 			create(t, m, task.Request{Task: &mcp.TaskMetadata{TTL: &ttl}, Work: returns(`{}`)})
 		}
 		synctest.Wait()
-		if more := runtime.NumGoroutine() - goroutines; more > 10 {
-			t.Errorf("%d goroutines more", more)
+		if s := m.Stats(); s.Running != 0 || s.Completed+s.Expired < n {
+			t.Errorf("%+v", s)
 		}
 		for _, ms := range []int{1, 2, 500, 10_000, n} {
 			time.Sleep(time.Until(started().Add(time.Duration(ms) * time.Millisecond)))
@@ -574,38 +597,88 @@ func TestStatusNotifications(t *testing.T) {
 	})
 }
 
-// Progress grows, reaches the requestor wherever it is, and stops when the task is over, the last
-// report being delivered before.
+// reports is work that reports each value it gets and returns when there are no more. Before it reports
+// the next one everything has come to rest.
+func reports(t *testing.T, values <-chan float64, want func(v float64) error) task.Work {
+	return func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+		for v := range values {
+			if err := run.Report(task.Progress{Value: v}); err != want(v) {
+				t.Errorf("report of %v: %v", v, err)
+			}
+		}
+		return raw(`{}`), nil
+	}
+}
+
+func taken(float64) error { return nil }
+
+// Progress grows, reaches the requestor wherever it is, and stops when the task is over. What comes
+// faster than the rate allows is left out, but for the last report.
 //
-// Proves PROG-07, PROG-11, PROG-12.
+// Proves PROG-07, PROG-11, PROG-12, PROG-14, TASK-46.
 func TestProgress(t *testing.T) {
 	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
 		first, second := new(peer), new(peer)
-		report := make(chan float64)
-		created := create(t, m, task.Request{Via: first, Token: codec.IntScalar(0), Work: func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
-			for v := range report {
-				err := run.Report(task.Progress{Value: v})
-				if want := map[bool]error{v == 2 || math.IsNaN(v): task.ErrNotIncreasing, v > 10: task.ErrProgressOver}[true]; err != want {
-					t.Errorf("report of %v: %v", v, err)
+		values := make(chan float64)
+		created := create(t, m, task.Request{Via: first, Token: codec.IntScalar(0), Work: reports(t, values, func(v float64) error {
+			return map[bool]error{v == 2 || math.IsNaN(v): task.ErrNotIncreasing, v > 10: task.ErrProgressOver}[true]
+		})})
+		report := func(list ...float64) {
+			for _, v := range list {
+				values <- v
+			}
+			synctest.Wait()
+		}
+		report(-1, 2.5, 2, math.NaN(), 3)
+		equal(t, "at once", []float64{-1}, first.progress())
+		time.Sleep(task.DefaultProgressInterval)
+		synctest.Wait()
+		equal(t, "when the rate allows it", []float64{-1, 3}, first.progress())
+		report(4)
+		m.Get(t.Context(), "alice", created.TaskID, second) // the rate is that of the task
+		report(5)
+		equal(t, "at once, elsewhere", []float64(nil), second.progress())
+		time.Sleep(task.DefaultProgressInterval)
+		synctest.Wait()
+		equal(t, "elsewhere", []float64{5}, second.progress())
+		report(6)
+		if _, err := m.Cancel(t.Context(), "alice", created.TaskID, nil); err != nil {
+			t.Fatal(err)
+		}
+		report(11)
+		close(values)
+		time.Sleep(time.Minute)
+		equal(t, "reported to the first", []float64{-1, 3}, first.progress())
+		equal(t, "reported to the second", []float64{5}, second.progress())
+		want := fmt.Sprintf(`notifications/progress {"_meta":{"io.modelcontextprotocol/related-task":{"taskId":%q}},"progress":-1,"progressToken":0}`, created.TaskID)
+		equal(t, "message", want, first.seen()[0])
+	})
+	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
+		p := new(peer)
+		create(t, m, task.Request{Via: p, Token: mcpToken, Work: func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			for v := range 5 {
+				if err := run.Report(task.Progress{Value: float64(v), Total: new(math.Inf(1)), Message: "caf\xe9"}); err != nil {
+					t.Error(err)
 				}
 			}
 			return raw(`{}`), nil
 		}})
-		for _, v := range []float64{-1, 2.5, 2, math.NaN(), 3} {
-			report <- v
+		synctest.Wait()
+		equal(t, "the last report comes before the end", []float64{0, 4}, p.progress())
+		if text := p.seen()[0]; !strings.Contains(text, "caf\uFFFD") || strings.Contains(text, "total") {
+			t.Errorf("reported %s", text)
 		}
-		synctest.Wait()
-		m.Get(t.Context(), "alice", created.TaskID, second)
-		report <- 4
-		synctest.Wait()
-		if _, err := m.Cancel(t.Context(), "alice", created.TaskID, nil); err != nil {
-			t.Fatal(err)
+	})
+	bubble(t, task.Config{Quiet: true, ProgressInterval: -1}, func(t *testing.T, m *task.Manager) {
+		p := new(peer)
+		values := make(chan float64)
+		create(t, m, task.Request{Via: p, Token: mcpToken, Work: reports(t, values, taken)})
+		for v := range 5 {
+			values <- float64(v)
 		}
-		report <- 11
-		close(report)
+		close(values)
 		synctest.Wait()
-		equal(t, "reported to the first", []float64{-1, 2.5}, first.progress()) // 3 was held back when it left
-		equal(t, "reported to the second", []float64{4}, second.progress())
+		equal(t, "without a rate", []float64{0, 1, 2, 3, 4}, p.progress())
 	})
 	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
 		p := new(peer)
@@ -614,6 +687,40 @@ func TestProgress(t *testing.T) {
 		}})
 		synctest.Wait()
 		equal(t, "reported without a token", []float64(nil), p.progress())
+	})
+}
+
+// Progress goes to the requestor that waits for the result, and to the latest of several. One that looks
+// at the task meanwhile does not take it away.
+//
+// Proves PROG-04.
+func TestProgressGoesToTheWaiter(t *testing.T) {
+	bubble(t, task.Config{Quiet: true, ProgressInterval: -1}, func(t *testing.T, m *task.Manager) {
+		creator, first, second, looker := new(peer), new(peer), new(peer), new(peer)
+		values := make(chan float64)
+		created := create(t, m, task.Request{Via: creator, Token: mcpToken, Work: reports(t, values, taken)})
+		report := func(v float64) {
+			values <- v
+			synctest.Wait()
+		}
+		report(1)
+		var group sync.WaitGroup
+		ctx, giveUp := context.WithCancel(t.Context())
+		group.Go(func() { m.Result(t.Context(), "alice", created.TaskID, first) })
+		synctest.Wait()
+		report(2)
+		group.Go(func() { m.Result(ctx, "alice", created.TaskID, second) })
+		synctest.Wait()
+		m.Get(t.Context(), "alice", created.TaskID, looker)
+		report(3)
+		giveUp()
+		synctest.Wait()
+		report(4)
+		close(values)
+		group.Wait()
+		for who, want := range map[*peer][]float64{creator: {1}, first: {2, 4}, second: {3}, looker: nil} {
+			equal(t, "progress", want, who.progress())
+		}
 	})
 }
 

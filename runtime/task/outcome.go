@@ -9,47 +9,89 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
+
+// closeAttempts is how often an outcome is tried to be stored when the Manager closes.
+const closeAttempts = 6
 
 // publish stores the outcome of a task, and tries again as long as the store fails. If the task
 // is over already, or gone, the outcome is dropped.
-func (m *Manager) publish(run *Run, result codec.Encoder, failure error) {
-	run.hush()
-	end := ended(run, result, failure)
-	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
-		err := m.finish(run.id, end)
+func (m *Manager) publish(run *Run, end ending) {
+	run.finish()
+	const pause = 100 * time.Millisecond
+	closing, failing := 0, false
+	for wait := pause; ; wait = min(2*wait, 10*time.Second) {
+		err := m.storeOutcome(run, end)
 		if limit, ok := errors.AsType[*LimitError](err); ok {
 			end = ended(run, nil, WireError(limit))
 			continue
 		}
-		if err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, ErrClosed) {
+		if errors.Is(err, ErrNotFound) && run.seq == 0 { // its creation has failed indeed
+			m.limits.drop(&Record{Owner: run.share.owner}, &run.share)
+		}
+		if err == nil || errors.Is(err, ErrNotFound) {
 			return
 		}
+		if _, illegal := errors.AsType[*MoveError](err); illegal { // the record is not what a Manager writes
+			m.cfg.Logger.Error("outcome of a task not stored", "task", run.id, "error", err)
+			return
+		}
+		if !failing {
+			failing = true
+			m.unstored.Add(1)
+			defer m.unstored.Add(-1)
+		}
+		var closed <-chan struct{}
+		if m.life.Err() == nil {
+			closed = m.life.Done()
+		} else if closing++; closing == 1 {
+			wait = pause
+		}
 		m.cfg.Logger.Error("outcome of a task not stored", "task", run.id, "error", err, "again in", wait)
+		if closing == closeAttempts || errors.Is(err, ErrClosed) {
+			m.lost.Add(1)
+			return
+		}
 		select {
 		case <-time.After(wait):
-		case <-m.life.Done():
-			return
+		case <-closed:
 		}
 	}
 }
 
-// finish writes an outcome into the record of a task, unless that is over.
-func (m *Manager) finish(id string, end ending) error {
+// storeOutcome writes an outcome into the record of a task, unless that is over.
+func (m *Manager) storeOutcome(run *Run, end ending) error {
 	for {
-		r, err := m.store.Get(context.Background(), id)
+		r, err := m.store.Get(context.Background(), run.id)
+		if errors.Is(err, ErrCorrupt) { // its payloads, which are not needed any more
+			r, err = m.head(run, err)
+		}
 		if err != nil {
 			return m.fault("read task", err)
 		}
 		if r.over() {
+			m.limits.settle(&run.share, &r, 0)
 			return nil
 		}
 		old := r
 		r.end(end.status, end.message, end.out)
-		if _, err = m.replace(context.Background(), &old, r); !errors.Is(err, ErrConflict) {
+		if _, err = m.replace(&old, r); !errors.Is(err, ErrConflict) {
 			return err
 		}
 	}
+}
+
+// head returns the brief of a task whose record cannot be read because of err.
+func (m *Manager) head(run *Run, err error) (Record, error) {
+	if run.seq == 0 {
+		return Record{}, err
+	}
+	list, failed := m.store.List(context.Background(), run.share.owner, run.seq-1, 1)
+	if failed != nil || len(list) == 0 || list[0].ID != run.id {
+		return Record{}, err
+	}
+	return list[0], nil
 }
 
 // errShutDown is the outcome of work that the Manager has stopped and that cannot be resumed.
@@ -63,27 +105,36 @@ type ending struct {
 }
 
 // ended returns how the task of a run ends that has returned this.
-func ended(run *Run, result codec.Encoder, failure error) ending {
+func ended(run *Run, result codec.Encoder, failure error) (end ending) {
+	defer func() {
+		if recover() != nil { // in a method of failure
+			end = failed(boundary.WireError(failure))
+		}
+	}()
 	var out Outcome
 	if failure == nil {
-		out.Result, failure = encodeResult(result, run.id)
+		out.Result, failure = encodeResult(run, result)
 	}
-	status, message := mcp.TaskStatusCompleted, ""
 	if failure != nil {
 		if run.ctx.Cause() == ErrClosed && (errors.Is(failure, context.Canceled) || errors.Is(failure, ErrClosed)) {
 			failure = errShutDown
 		}
-		out.Error = asError(failure)
-		status, message = mcp.TaskStatusFailed, out.Error.Message
-	} else if text, isError := toolError(run.method, out.Result); isError {
-		status, message = mcp.TaskStatusFailed, text
+		return failed(boundary.WireError(failure))
 	}
-	return ending{status, message, out}
+	if text, isError := toolError(run.method, out.Result); isError {
+		return ending{mcp.TaskStatusFailed, text, out}
+	}
+	return ending{mcp.TaskStatusCompleted, "", out}
+}
+
+// failed is how a task ends by an error.
+func failed(e *jsonrpc.Error) ending {
+	return ending{mcp.TaskStatusFailed, e.Message, Outcome{Error: e}}
 }
 
 // end writes an outcome into a record.
 func (r *Record) end(status mcp.TaskStatus, message string, out Outcome) {
-	r.close(status, shorten(message))
+	r.close(status, statusText(message))
 	r.Result, r.Error = out.Result, nil
 	if out.Error != nil {
 		r.Result, r.Error = nil, encodeError(out.Error)
@@ -91,26 +142,21 @@ func (r *Record) end(status mcp.TaskStatus, message string, out Outcome) {
 }
 
 // encodeResult returns a result with its task in _meta.
-func encodeResult(result codec.Encoder, id string) (json.RawMessage, error) {
+func encodeResult(run *Run, result codec.Encoder) (json.RawMessage, error) {
 	if result == nil {
 		return nil, errors.New("work returned no result")
 	}
-	raw, err := codec.Marshal(result)
+	raw, err := boundary.Marshal(result)
 	if err == nil {
-		raw, err = relate(raw, id)
+		raw, err = relate(raw, run.id)
 	}
 	if err != nil {
+		if !boundary.Report(run.m.cfg.Logger, "encoding of a result panicked", err, "task", run.id) {
+			run.m.cfg.Logger.Error("result cannot be written", "task", run.id, "error", err)
+		}
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: the result cannot be written"}
 	}
 	return raw, nil
-}
-
-// asError returns the error that a plain request would have been answered with.
-func asError(err error) *jsonrpc.Error {
-	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
-		return e
-	}
-	return &jsonrpc.Error{Code: jsonrpc.CodeOf(err), Message: err.Error()}
 }
 
 func encodeError(e *jsonrpc.Error) json.RawMessage {
@@ -144,15 +190,8 @@ func toolError(method string, result json.RawMessage) (text string, isError bool
 	return "the tool reported an error", true
 }
 
-// shorten cuts a message that is too long for a status, between characters.
-func shorten(message string) string {
+// statusText is a text as a status message, which requestors can show.
+func statusText(text string) string {
 	const most = 500
-	if len(message) <= most {
-		return message
-	}
-	cut := most
-	for message[cut]&0xC0 == 0x80 {
-		cut--
-	}
-	return message[:cut] + "…"
+	return boundary.Text(text, most)
 }

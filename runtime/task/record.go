@@ -2,6 +2,7 @@ package task
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/mcpwire/mcpwire/mcp"
@@ -90,13 +91,18 @@ func (r *Record) open() (n int) {
 
 // size is about how many bytes it takes to store the record.
 func (r *Record) size() int64 {
-	n := 128 + len(r.ID) + len(r.Owner) + len(r.StatusMessage) + len(r.Method) + len(r.Params) +
+	n := 128 + tokenSize(r.Token) + len(r.ID) + len(r.Owner) + len(r.StatusMessage) + len(r.Method) + len(r.Params) +
 		len(r.Runner) + len(r.Job) + len(r.Result) + len(r.Error)
 	for i := range r.Questions {
 		q := &r.Questions[i]
 		n += 16 + len(q.Method) + len(q.Params) + len(q.Result) + len(q.Error)
 	}
 	return int64(n)
+}
+
+func tokenSize(t mcp.ProgressToken) int {
+	text, _ := t.Text()
+	return len(text)
 }
 
 // Brief returns the record without its payloads: params, questions and outcome. Lists are
@@ -113,7 +119,7 @@ func (r *Record) Task() mcp.Task {
 		t.LastUpdatedAt = date(r.Updated)
 	}
 	if r.StatusMessage != "" {
-		t.StatusMessage = new(r.StatusMessage)
+		t.StatusMessage = new(strings.ToValidUTF8(r.StatusMessage, "\uFFFD")) // which older stores may not have
 	}
 	times := &[2]int64{r.TTL.Milliseconds(), r.PollInterval.Milliseconds()}
 	if r.TTL != 0 {

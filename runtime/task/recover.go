@@ -8,6 +8,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
 // takers is how many tasks are taken up at once: their writes then share transactions, in a store
@@ -18,19 +19,19 @@ const takers = 64
 func (m *Manager) recover(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	ids := make(chan string)
+	briefs := make(chan Record)
 	var group sync.WaitGroup
 	for range takers { // they end with the scan
 		group.Go(func() {
-			for id := range ids {
-				if err := m.takeUp(ctx, id); err != nil && !errors.Is(err, ErrNotFound) {
+			for r := range briefs {
+				if err := m.takeUp(ctx, r); err != nil && !errors.Is(err, ErrNotFound) {
 					cancel(err)
 				}
 			}
 		})
 	}
-	err := m.scan(ctx, ids)
-	close(ids)
+	err := m.scan(ctx, briefs)
+	close(briefs)
 	group.Wait()
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -38,18 +39,22 @@ func (m *Manager) recover(ctx context.Context) error {
 	return err
 }
 
-// scan counts all tasks, and sends the ids of those that are to be taken up.
-func (m *Manager) scan(ctx context.Context, ids chan<- string) error {
+// scan counts all tasks, and sends the briefs of those that are to be taken up.
+func (m *Manager) scan(ctx context.Context, briefs chan<- Record) error {
 	for r, err := range m.store.Scan(ctx) {
 		if err != nil {
 			return err
 		}
 		m.limits.adopt(r.Owner, r.Bytes, !r.over())
-		if r.over() || r.expired(time.Now()) {
+		expired := r.expired(time.Now())
+		if r.Job != "" && (r.Status == mcp.TaskStatusCancelled || expired && !r.over()) {
+			m.stopLeftJob(r)
+		}
+		if r.over() || expired {
 			continue
 		}
 		select {
-		case ids <- r.ID:
+		case briefs <- r:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -58,29 +63,32 @@ func (m *Manager) scan(ctx context.Context, ids chan<- string) error {
 }
 
 // takeUp goes on with a task, or fails it.
-func (m *Manager) takeUp(ctx context.Context, id string) error {
-	r, err := m.store.Get(ctx, id)
+func (m *Manager) takeUp(ctx context.Context, brief Record) error {
+	r, err := m.store.Get(ctx, brief.ID)
+	if errors.Is(err, ErrCorrupt) {
+		m.cfg.Logger.Error("stored task is damaged", "task", brief.ID, "error", err)
+		return m.abandon(ctx, &brief, "what was stored of the task is damaged")
+	}
 	if err != nil {
 		return err
 	}
-	var work Work
-	switch {
-	case r.Runner != "":
-		if jobs := m.cfg.Jobs[r.Runner]; jobs != nil {
-			work = follow(jobs)
-		}
-	case r.Restartable && m.cfg.Resume != nil:
-		work = m.cfg.Resume(r)
+	if r.Status != mcp.TaskStatusWorking && r.Status != mcp.TaskStatusInputRequired {
+		return m.abandon(ctx, &r, "what was stored of the task is damaged")
+	}
+	work, err := m.workOf(r)
+	if err != nil {
+		boundary.Report(m.cfg.Logger, "Config.Resume panicked", err, "task", r.ID)
+		return m.abandon(ctx, &r, "the work could not be resumed after a restart of the receiver")
 	}
 	if work == nil {
-		return m.abandon(ctx, id)
+		return m.abandon(ctx, &r, "the receiver was restarted while the task was running, and the work cannot be resumed")
 	}
 	run, err := m.newRun(context.WithoutCancel(ctx), &r, nil)
 	if err != nil {
 		return err
 	}
 	// Questions of the work that is gone have nobody who waits for the answers.
-	_, err = m.change(ctx, id, func(r *Record) error {
+	_, err = m.change(ctx, r.ID, func(r *Record) error {
 		if r.Questions == nil {
 			return errSame
 		}
@@ -90,20 +98,49 @@ func (m *Manager) takeUp(ctx context.Context, id string) error {
 	})
 	if err != nil {
 		m.forget(run)
-		m.group.Done()
 		return err
 	}
 	m.audit.resumed(&r)
-	go m.work(run, work) // ends with the work; counted by newRun
+	go m.work(run, work) // ends with the work; forgets the run
 	return nil
 }
 
-// abandon fails a task that cannot go on.
-func (m *Manager) abandon(ctx context.Context, id string) error {
-	const message = "the receiver was restarted while the task was running, and the work cannot be resumed"
-	_, err := m.change(ctx, id, func(r *Record) error {
-		r.end(mcp.TaskStatusFailed, message, Outcome{Error: &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: message}})
+// workOf returns the work of a task that was left, or nil if that cannot go on.
+func (m *Manager) workOf(r Record) (work Work, err error) {
+	defer boundary.Catch(&err)
+	switch {
+	case r.Runner != "":
+		if jobs := m.cfg.Jobs[r.Runner]; jobs != nil {
+			work = follow(jobs)
+		}
+	case r.Restartable && m.cfg.Resume != nil:
+		work = m.cfg.Resume(r)
+	}
+	return work, nil
+}
+
+// stopLeftJob stops the job of a task that has ended while no Manager was there, or shortly before.
+func (m *Manager) stopLeftJob(r Record) {
+	if jobs := m.cfg.Jobs[r.Runner]; jobs != nil {
+		m.spawn(func() { m.stopJob(jobs, r.ID, r.Job) }) // ends with the Manager
+	}
+}
+
+// abandon fails a task that cannot go on. The record may be a brief.
+func (m *Manager) abandon(ctx context.Context, r *Record, message string) error {
+	run, err := m.newRun(ctx, r, nil)
+	if err != nil {
+		return err
+	}
+	defer m.forget(run)
+	m.limits.leave(&run.share)
+	old := *r
+	r.end(mcp.TaskStatusFailed, message, Outcome{Error: &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: message}})
+	_, err = m.replace(&old, *r)
+	if _, illegal := errors.AsType[*MoveError](err); illegal || errors.Is(err, ErrCorrupt) {
+		// The task expires as it is; the others are not to suffer.
+		m.cfg.Logger.Error("damaged task cannot be failed", "task", r.ID, "error", err)
 		return nil
-	})
+	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -21,7 +22,11 @@ import (
 func crash(t *testing.T, store task.Store) (*failing, *task.Manager) {
 	t.Helper()
 	lost := &failing{Store: store}
-	m := manager(t, task.Config{Store: lost, Quiet: true})
+	m, err := task.New(t.Context(), task.Config{Store: lost, Quiet: true, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close(context.Background()) }) // which cannot store what is left
 	return lost, m
 }
 

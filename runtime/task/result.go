@@ -10,8 +10,9 @@ import (
 
 // Result waits until a task is over and returns its outcome, which it can do any number of times
 // (MCP tasks, "Result Retrieval"). Meanwhile it brings the questions of the work to the
-// requestor, through via, with ctx; several callers share them. Via may be nil: then it only
-// waits.
+// requestor, through via, with ctx. Of several callers the latest is asked: one that is being asked
+// already is told that the question was cancelled, and is asked again if the later one goes away. The
+// first answer counts. Progress goes to the latest caller too. Via may be nil: then it only waits.
 func (m *Manager) Result(ctx context.Context, principal, id string, via Requestor) (Outcome, error) {
 	out, err := m.result(ctx, principal, id, via)
 	if err != nil && ctx.Err() == nil { // to give up waiting is no refusal
@@ -43,9 +44,10 @@ func (m *Manager) wait(ctx context.Context, r Record, via Requestor) (Record, er
 	m.audit.waiting.Add(1)
 	defer m.audit.waiting.Add(-1)
 	if run := m.run(r.ID); run != nil && via != nil {
-		before := run.reach(via)
-		defer run.leave(via, before)
+		run.await(via)
+		defer run.leave(via)
 	}
+	waiter := m.waits.Add(1)
 	both := lazy.WithBoth(ctx, m.life)
 	var d *delivery
 	defer func() { d.wait() }() // after the context has ended, which ends every delivery
@@ -53,7 +55,7 @@ func (m *Manager) wait(ctx context.Context, r Record, via Requestor) (Record, er
 	for !r.over() {
 		if via != nil && r.open() > 0 {
 			if d == nil {
-				d = new(delivery)
+				d = &delivery{waiter: waiter}
 			}
 			d.start(both, m, via, &r)
 		}
@@ -74,6 +76,7 @@ func (m *Manager) wait(ctx context.Context, r Record, via Requestor) (Record, er
 
 // delivery is the questions that one caller brings to the requestor.
 type delivery struct {
+	waiter uint64 // number of the caller
 	group  sync.WaitGroup
 	mu     sync.Mutex
 	failed map[uint64]bool // not to be tried again here
@@ -86,22 +89,22 @@ func (d *delivery) wait() {
 	}
 }
 
-// start takes on the questions of a task that nobody else does. Each has a goroutine, which
+// start takes on the questions of a task that no later waiter does. Each has a goroutine, which
 // ends with its answer or with ctx. One that finds no answer is left to others, who are woken.
 func (d *delivery) start(ctx context.Context, m *Manager, via Requestor, r *Record) {
 	d.mu.Lock()
-	list := m.claim(r, d.failed)
+	list := m.claim(ctx, r, d.waiter, d.failed)
 	d.mu.Unlock()
 	id := r.ID
-	for _, q := range list {
+	for _, c := range list {
 		d.group.Go(func() {
-			if m.deliver(ctx, via, id, q) {
-				m.unclaim(id, q.Number)
-				return
+			done := m.deliver(via, id, c)
+			if !done && context.Cause(c.ctx) != errSuperseded {
+				d.fail(c.question.Number) // before unclaim, so that it is not claimed here again
 			}
-			d.fail(q.Number)
-			m.unclaim(id, q.Number)
-			m.touch(id)
+			if m.unclaim(id, c) && !done {
+				m.touch(id)
+			}
 		})
 	}
 }

@@ -5,13 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazy"
 	"github.com/mcpwire/mcpwire/runtime/internal/stack"
 )
@@ -34,27 +35,36 @@ type Outcome struct {
 // [jsonrpc.Caller] and a [jsonrpc.Notifier], so that [mcp.ToClient] and the like send typed
 // messages through it. Its methods may be called by many goroutines.
 type Run struct {
-	m      *Manager
-	id     string
-	method string
-	token  mcp.ProgressToken
-	ctx    workContext
+	m         *Manager
+	id        string
+	seq       uint64 // of the record; set before the work starts
+	method    string
+	token     mcp.ProgressToken
+	resumable bool // it goes on after a restart
+	ctx       workContext
+	share     share
 
 	mu       sync.Mutex
-	via      Requestor // where the requestor is, nil if that is not known
-	reporter Reporter  // to via, nil as long as there was nothing to report
-	last     float64   // greatest progress so far
-	silent   bool      // nothing is reported any more
-	asked    uint64    // number of the last question
+	via      Requestor    // where the requestor was last seen, nil if that is not known
+	waiting  []Requestor  // where it waits in Result, the latest last
+	first    [1]Requestor // room for waiting
+	progress progress
+	asked    uint64 // number of the last question
 	taken    map[uint64]bool
-
-	order    sync.Mutex // held while a status is sent, so that they stay in order
-	notified uint64     // revision of the last one
+	notified uint64  // revision of the last status that was sent
+	telling  bool    // a status is being sent
+	untold   *Record // the status to send behind that, or nil
 }
 
-// newRun makes the work of a task known. Whoever starts it, or not, ends what m.group counts.
+// newRun makes the work of a task known. The caller ends what m.group counts.
 func (m *Manager) newRun(ctx context.Context, r *Record, via Requestor) (*Run, error) {
-	run := &Run{m: m, id: r.ID, method: r.Method, token: r.Token, via: via, last: math.Inf(-1)}
+	run := &Run{
+		m: m, id: r.ID, seq: r.Seq, method: r.Method, token: r.Token, via: via,
+		resumable: r.Restartable || r.Runner != "",
+		share:     share{owner: r.Owner, bytes: r.Bytes, revision: r.Revision, request: int64(len(r.Params))},
+	}
+	run.waiting = run.first[:0]
+	run.progress.last = math.Inf(-1)
 	run.ctx.values, run.ctx.run = ctx, run
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -73,8 +83,9 @@ func (m *Manager) newRun(ctx context.Context, r *Record, via Requestor) (*Run, e
 func (m *Manager) forget(run *Run) {
 	run.ctx.Cancel(context.Canceled)
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	delete(m.runs, run.id)
+	m.mu.Unlock()
+	m.group.Done()
 }
 
 // workContext is the context of work: the task's own end, and the values of the request that it was created for.
@@ -105,61 +116,81 @@ func FromContext(ctx context.Context) (run *Run, ok bool) {
 // ID returns the task's id.
 func (run *Run) ID() string { return run.id }
 
-// errNoOutcome is what is left of work that panics, or ends its goroutine. A plain request is
-// answered with the same.
-var errNoOutcome = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: the handler panicked"}
-
 // work does the work of a task and publishes its outcome.
 func (m *Manager) work(run *Run, work Work) {
-	defer m.group.Done()
 	defer m.forget(run)
-	var result codec.Encoder
-	var err error = errNoOutcome
+	var end ending
+	err := boundary.ErrGoexit // unless the work returns
 	defer func() {
-		stack.Grow() // not before: work that waits for days is often content with less
-		if p := recover(); p != nil {
-			m.cfg.Logger.Error("work panicked", "task", run.id, "panic", p, "stack", string(debug.Stack()))
+		if err == boundary.ErrGoexit {
+			end = ended(run, nil, err)
 		}
-		if !m.interrupted(run, err) {
-			m.publish(run, result, err)
+		boundary.Report(m.cfg.Logger, "work panicked", err, "task", run.id)
+		m.limits.leave(&run.share)
+		if !run.interrupted(err) {
+			m.publish(run, end)
 		}
 	}()
-	result, err = work(&run.ctx, run)
+	result, failure := run.call(work)
+	stack.Grow() // not before: work that waits for days is often content with less
+	end, err = ended(run, result, failure), failure
+}
+
+// call calls the work.
+func (run *Run) call(work Work) (result codec.Encoder, err error) {
+	defer boundary.Catch(&err)
+	return work(&run.ctx, run)
 }
 
 // interrupted reports whether the work ended because the Manager closes, and the task is one
 // that the next Manager takes up.
-func (m *Manager) interrupted(run *Run, err error) bool {
-	if err == nil || run.ctx.Cause() != ErrClosed {
-		return false
-	}
-	r, failed := m.store.Get(context.Background(), run.id)
-	return failed == nil && !r.over() && (r.Restartable || r.Runner != "")
+func (run *Run) interrupted(err error) bool {
+	return err != nil && run.resumable && run.ctx.Cause() == ErrClosed
 }
 
-// reach notes where the requestor is now, and returns where it was.
-func (run *Run) reach(via Requestor) (before Requestor) {
-	run.mu.Lock()
-	defer run.mu.Unlock()
-	before = run.via
-	if via != nil && via != before {
-		run.via, run.reporter = via, nil
+// way returns where the requestor is to be reached, or nil. It is called with mu held.
+func (run *Run) way() Requestor {
+	if n := len(run.waiting); n > 0 {
+		return run.waiting[n-1]
 	}
-	return before
+	return run.via
 }
 
-// leave takes back that the requestor is at via.
-func (run *Run) leave(via, before Requestor) {
+// reach notes where the requestor was last seen.
+func (run *Run) reach(via Requestor) {
+	if via == nil {
+		return
+	}
 	run.mu.Lock()
 	defer run.mu.Unlock()
-	if run.via == via && via != before {
-		run.via, run.reporter = before, nil
+	run.via = via
+	run.turn()
+}
+
+// await notes that the requestor waits at via, where it is reached until leave.
+func (run *Run) await(via Requestor) {
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	run.waiting = append(run.waiting, via)
+	run.turn()
+}
+
+// leave takes await back.
+func (run *Run) leave(via Requestor) {
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	for i := len(run.waiting) - 1; i >= 0; i-- {
+		if run.waiting[i] == via {
+			run.waiting = slices.Delete(run.waiting, i, i+1)
+			break
+		}
 	}
+	run.turn()
 }
 
 // SetStatusMessage says how far the work is, for people. It does not move the task.
 func (run *Run) SetStatusMessage(ctx context.Context, message string) error {
-	return run.set(ctx, func(r *Record) { r.StatusMessage = shorten(message) })
+	return run.set(ctx, func(r *Record) { r.StatusMessage = statusText(message) })
 }
 
 // SetPollInterval asks requestors to poll at another pace; 0 leaves it to them. It fails for
@@ -168,7 +199,7 @@ func (run *Run) SetPollInterval(ctx context.Context, d time.Duration) error {
 	if d < 0 {
 		return fmt.Errorf("task: a poll interval of %v", d)
 	}
-	return run.set(ctx, func(r *Record) { r.PollInterval = d })
+	return run.set(ctx, func(r *Record) { r.PollInterval = wholeMilliseconds(d) })
 }
 
 func (run *Run) set(ctx context.Context, f func(r *Record)) error {

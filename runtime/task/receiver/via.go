@@ -11,6 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
 // via is where a requestor is: at the other end of a session and, while it waits in tasks/result, on
@@ -21,14 +22,27 @@ type via struct {
 }
 
 // Call sends a question. The context is that of tasks/result, so that the question goes where the
-// requestor waits. It may take as long as people take to answer.
+// requestor waits. It may take as long as people take to answer: until the task expires.
 func (v via) Call(ctx context.Context, method string, params codec.Encoder) (json.RawMessage, error) {
 	result, err := v.s.With(session.Timeout(0)).Call(ctx, method, params)
-	if lacking, ok := errors.AsType[*session.CapabilityError](err); ok {
-		// That will not change: the question is answered.
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: lacking.Error()}
+	if err == nil || unanswered(ctx, err) {
+		return result, err
 	}
-	return result, err
+	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e != nil {
+		return nil, e
+	}
+	code := int64(jsonrpc.CodeInternalError)
+	if _, lacking := errors.AsType[*session.CapabilityError](err); lacking {
+		code = jsonrpc.CodeMethodNotFound
+	}
+	// To ask again would not help: the question fails, as it does in a plain call.
+	return nil, &jsonrpc.Error{Code: code, Message: err.Error()}
+}
+
+// unanswered reports whether a question has failed since the requestor, or the way to it, is gone.
+func unanswered(ctx context.Context, err error) bool {
+	_, undelivered := errors.AsType[*transport.DeliveryError](err)
+	return ctx.Err() != nil || undelivered || errors.Is(err, session.ErrClosed) || errors.Is(err, session.ErrNotInitialized)
 }
 
 // Notify sends a notification: with what the requestor waits for, else on its own. The request that
@@ -55,18 +69,6 @@ func (a apart) Value(key any) any {
 	return v
 }
 
-// Reporter implements [task.Requestor].
-func (v via) Reporter(id string, token mcp.ProgressToken) task.Reporter {
-	ctx := context.WithValue(v.context(context.Background()), relatedKey{}, id)
-	return reporter{v.s.NewReporter(ctx, token)}
-}
-
-type reporter struct{ *session.Reporter }
-
-func (r reporter) Report(p task.Progress) error { return r.Reporter.Report(session.Progress(p)) }
-
-type relatedKey struct{}
-
 // relate is the middleware that marks what is sent about a task as its own: also what its work sends
 // past the peer of its context.
 func relate(next session.Sender) session.Sender {
@@ -80,9 +82,6 @@ func relate(next session.Sender) session.Sender {
 
 // sender returns the task on whose behalf something is sent, or "".
 func sender(ctx context.Context) string {
-	if id, ok := ctx.Value(relatedKey{}).(string); ok {
-		return id
-	}
 	if run, ok := task.FromContext(ctx); ok {
 		return run.ID()
 	}
