@@ -28,11 +28,16 @@
 // client said of itself, its streams, and the state that its owner had kept ([transport.Resumed], [transport.Keeper]).
 // Requests that were being served are answered with an error. Without one, the client opens a new session.
 //
+// While the handler shuts down, requests get status 503 with Retry-After, by which clients know that the session may be
+// there again soon; answers and cancellations are taken. Shut down the Handler first and the http.Server behind it, so
+// that no request finds the port closed while sessions end.
+//
 // # Limits
 //
 // Events that wait for slow connections are bounded per session, and connections that take nothing are cut; so are
 // events that are kept, sessions, and streams ([HandlerOptions], [MemoryOptions]). When events are dropped that a
-// client still wants, it gets those that are left.
+// client still wants, it gets those that are left. An answer that the store could not keep is lost with its connection:
+// a client that comes back for it gets an error, or status 400 if the store could not keep that either.
 //
 // What comes in front of a message is for the [http.Server] to limit, by its ReadHeaderTimeout and MaxHeaderBytes. Its
 // other timeouts do not end streams.

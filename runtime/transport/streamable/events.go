@@ -21,9 +21,10 @@ type Event struct {
 // missed. Its methods may be called by many goroutines; events of one stream are appended one after another.
 //
 // A store may forget events, the oldest first, to keep its size within bounds. Its errors, which are logged, do not name
-// the session: the id is a secret.
+// the session: the id is a secret. A store that panics fails.
 type EventStore interface {
-	// Append adds an event to the end of a stream. When it returns, Events returns the event.
+	// Append adds an event to the end of a stream. When it returns, Events returns the event. It fails with an error that
+	// wraps [transport.ErrTooLong] if the event is longer than any that the store keeps.
 	Append(ctx context.Context, session, stream string, e Event) error
 
 	// Events returns events of a stream that come after the one with a number, in order: from the first on that
@@ -46,8 +47,14 @@ type SessionStore interface {
 	// KeepState notes what is to be known of a session to whom serves it, in the place of what was noted before.
 	KeepState(ctx context.Context, session string, state []byte) error
 
-	// Begin notes that a stream was opened for a message, before the first event of it is appended.
-	Begin(ctx context.Context, session, stream string, message []byte) error
+	// Begin notes that a stream was opened for requests, whose ids it gets as JSON, before the first event of the stream
+	// is appended. The standing stream has none. The store may forget it when the last event of the stream is appended.
+	Begin(ctx context.Context, session, stream string, requests []byte) error
+
+	// Touch notes that sessions are in use. A store that drops unused sessions counts their age from the last change or
+	// Touch. It ignores sessions that it does not have. The [Handler] calls it every quarter of an IdleTimeout, or every
+	// five minutes if that is shorter, and when it shuts down.
+	Touch(ctx context.Context, sessions []string) error
 
 	// Load returns how a session was opened, and its streams. It fails with [ErrUnknown] if there is none.
 	Load(ctx context.Context, session string) (Opening, []KeptStream, error)
@@ -63,7 +70,7 @@ type Opening struct {
 
 // KeptStream is a stream of a session that is kept.
 type KeptStream struct {
-	Stream  string
-	Message []byte // that it was opened for; nil if Begin was not called
-	Last    Event  // the newest event, without its text; the zero Event if there is none
+	Stream   string
+	Requests []byte // that Begin got; nil if it was not called or the stream has ended
+	Last     Event  // the newest event, without its text; the zero Event if there is none
 }

@@ -1,59 +1,101 @@
 package streamable
 
 import (
+	"container/heap"
 	"context"
 	"fmt"
+	"sort"
 	"sync"
+
+	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
 // What a [MemoryStore] keeps if its options do not say otherwise.
 const (
 	DefaultStoreBytes   = 64 << 20 // of all sessions together
-	DefaultSessionBytes = 2 << 20  // of one session
+	DefaultSessionBytes = 8 << 20  // of one session
 )
 
 // MemoryOptions are the limits of a [MemoryStore]. The zero value means the defaults.
 type MemoryOptions struct {
 	MaxBytes        int // of events of all sessions together; default [DefaultStoreBytes]
-	MaxSessionBytes int // of events of one session; default [DefaultSessionBytes]
+	MaxSessionBytes int // of events of one session; default [DefaultSessionBytes], and MaxBytes at most
 }
 
-// eventOverhead is what an event costs beside its text.
-const eventOverhead = 128
+// What an event costs beside its text, its stream included, and a session beside its events.
+const (
+	memoryOverhead  = 256
+	sessionOverhead = 512
+)
 
-// MemoryStore is an [EventStore] in memory. When a session has too many events, or all sessions together have and this
-// one gets another, it loses its oldest ones; it never costs others theirs.
+// MemoryStore is an [EventStore] in memory. A session that has too many events loses its oldest ones. When all sessions
+// together have too many, the one that has most loses its oldest ones.
 type MemoryStore struct {
 	o MemoryOptions
 
 	mu       sync.Mutex
 	size     int
 	sessions map[string]*memorySession
+	largest  bySize // the same sessions
 }
 
 type memorySession struct {
+	id      string
+	place   int // in MemoryStore.largest
 	size    int
-	all     []memoryEvent // the oldest first
-	dropped int           // that many at the beginning of all
-	streams map[string]int
+	order   fifo[*memoryStream] // the stream of each event, the oldest event first
+	streams map[string]*memoryStream
 }
 
-// order returns the events that are there, the oldest first.
-func (m *memorySession) order() []memoryEvent { return m.all[m.dropped:] }
+type memoryStream struct {
+	id     string
+	events fifo[Event]
+}
 
-// add adds an event, in the place of dropped ones if those are most.
-func (m *memorySession) add(e memoryEvent) {
-	if len(m.all) == cap(m.all) && m.dropped > len(m.all)/2 {
-		n := copy(m.all, m.order())
-		clear(m.all[n:])
-		m.all, m.dropped = m.all[:n], 0
+// fifo is a queue that moves its items once for as many new ones as there are.
+type fifo[T any] struct {
+	all     []T
+	dropped int // that many at the beginning of all
+}
+
+func (f *fifo[T]) items() []T { return f.all[f.dropped:] }
+
+func (f *fifo[T]) add(item T) {
+	if len(f.all) == cap(f.all) && f.dropped > len(f.all)/2 {
+		n := copy(f.all, f.items())
+		clear(f.all[n:])
+		f.all, f.dropped = f.all[:n], 0
 	}
-	m.all = append(m.all, e)
+	f.all = append(f.all, item)
 }
 
-type memoryEvent struct {
-	stream string
-	Event
+func (f *fifo[T]) drop() T {
+	var none T
+	item := f.all[f.dropped]
+	f.all[f.dropped] = none
+	f.dropped++
+	return item
+}
+
+// bySize is a heap of sessions, the largest first.
+type bySize []*memorySession
+
+func (b bySize) Len() int           { return len(b) }
+func (b bySize) Less(i, j int) bool { return b[i].size > b[j].size }
+func (b bySize) Swap(i, j int) {
+	b[i], b[j] = b[j], b[i]
+	b[i].place, b[j].place = i, j
+}
+func (b *bySize) Push(x any) {
+	s := x.(*memorySession)
+	s.place = len(*b)
+	*b = append(*b, s)
+}
+func (b *bySize) Pop() any {
+	last := (*b)[len(*b)-1]
+	(*b)[len(*b)-1] = nil
+	*b = (*b)[:len(*b)-1]
+	return last
 }
 
 // NewMemoryStore returns an empty store.
@@ -64,40 +106,68 @@ func NewMemoryStore(o MemoryOptions) *MemoryStore {
 	if o.MaxSessionBytes <= 0 {
 		o.MaxSessionBytes = DefaultSessionBytes
 	}
+	o.MaxSessionBytes = min(o.MaxSessionBytes, o.MaxBytes)
 	return &MemoryStore{o: o, sessions: map[string]*memorySession{}}
 }
 
-// Append adds an event to the end of a stream. It never fails.
+// Append adds an event to the end of a stream. It fails with an error that wraps [transport.ErrTooLong] if the event alone
+// has more than MaxSessionBytes.
 func (s *MemoryStore) Append(_ context.Context, session, stream string, e Event) error {
+	size := len(e.Text) + memoryOverhead
+	if size+sessionOverhead > s.o.MaxSessionBytes {
+		return fmt.Errorf("streamable: event of %d bytes: %w", len(e.Text), transport.ErrTooLong)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of := s.sessions[session]
 	if of == nil {
-		of = &memorySession{streams: map[string]int{}}
+		of = &memorySession{id: session, streams: map[string]*memoryStream{}}
 		s.sessions[session] = of
+		heap.Push(&s.largest, of)
+		s.resize(of, sessionOverhead)
 	}
-	of.add(memoryEvent{stream, e})
-	of.streams[stream]++
-	size := len(e.Text) + eventOverhead
-	of.size += size
-	s.size += size
-	for len(of.order()) > 1 && (of.size > s.o.MaxSessionBytes || s.size > s.o.MaxBytes) {
+	to := of.streams[stream]
+	if to == nil {
+		to = &memoryStream{id: stream}
+		of.streams[stream] = to
+	}
+	to.events.add(e)
+	of.order.add(to)
+	s.resize(of, size)
+	for of.size > s.o.MaxSessionBytes {
 		s.dropOldest(of)
+	}
+	for s.size > s.o.MaxBytes {
+		s.dropOldest(s.largest[0])
 	}
 	return nil
 }
 
+// resize notes that a session has more events, or less. It is called with mu held.
+func (s *MemoryStore) resize(of *memorySession, by int) {
+	of.size += by
+	s.size += by
+	heap.Fix(&s.largest, of.place)
+}
+
 // dropOldest forgets the oldest event of a session. It is called with mu held.
 func (s *MemoryStore) dropOldest(of *memorySession) {
-	e := of.all[of.dropped]
-	of.all[of.dropped] = memoryEvent{}
-	of.dropped++
-	if of.streams[e.stream]--; of.streams[e.stream] == 0 {
-		delete(of.streams, e.stream)
+	from := of.order.drop()
+	e := from.events.drop()
+	s.resize(of, -len(e.Text)-memoryOverhead)
+	if len(from.events.items()) == 0 {
+		delete(of.streams, from.id)
 	}
-	size := len(e.Text) + eventOverhead
-	of.size -= size
-	s.size -= size
+	if len(of.order.items()) == 0 {
+		s.remove(of)
+	}
+}
+
+// remove forgets a session. It is called with mu held.
+func (s *MemoryStore) remove(of *memorySession) {
+	s.size -= of.size
+	heap.Remove(&s.largest, of.place)
+	delete(s.sessions, of.id)
 }
 
 // Events returns the events of a stream that come after the one with a number.
@@ -105,16 +175,12 @@ func (s *MemoryStore) Events(_ context.Context, session, stream string, after ui
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of := s.sessions[session]
-	if of == nil || of.streams[stream] == 0 {
+	if of == nil || of.streams[stream] == nil {
 		return nil, fmt.Errorf("%w: stream %s", ErrUnknown, stream)
 	}
-	var events []Event
-	for _, e := range of.order() {
-		if e.stream == stream && e.Number > after {
-			events = append(events, e.Event)
-		}
-	}
-	return events, nil
+	events := of.streams[stream].events.items()
+	first := sort.Search(len(events), func(i int) bool { return events[i].Number > after })
+	return append([]Event(nil), events[first:]...), nil
 }
 
 // Forget drops a session. It never fails.
@@ -122,8 +188,7 @@ func (s *MemoryStore) Forget(_ context.Context, session string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if of := s.sessions[session]; of != nil {
-		s.size -= of.size
-		delete(s.sessions, session)
+		s.remove(of)
 	}
 	return nil
 }

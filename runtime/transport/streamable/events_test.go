@@ -1,8 +1,14 @@
 package streamable_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
 	"testing"
 
+	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable/streamabletest"
 )
@@ -13,23 +19,101 @@ func TestMemoryStore(t *testing.T) {
 	})
 }
 
-// All sessions together are bounded as well, at the cost of the one that wants more.
-func TestMemoryStoreIsBounded(t *testing.T) {
-	s := streamable.NewMemoryStore(streamable.MemoryOptions{MaxBytes: 10 << 10})
-	ctx := t.Context()
-	for n := range uint64(100) {
-		for _, session := range []string{"quiet", "busy"} {
-			if session == "quiet" && n > 2 {
-				continue
-			}
-			if err := s.Append(ctx, session, "1", streamable.Event{Number: n + 1, Text: make([]byte, 500)}); err != nil {
-				t.Fatal(err)
-			}
+// kept returns how many events of stream 1 a store has.
+func kept(t *testing.T, s streamable.EventStore, session string) int {
+	t.Helper()
+	events, err := s.Events(t.Context(), session, "1", 0)
+	if err != nil && !errors.Is(err, streamable.ErrUnknown) {
+		t.Error(err)
+	}
+	return len(events)
+}
+
+// When all sessions together have too much, the largest one pays.
+func TestMemoryStoreTakesFromTheLargestSession(t *testing.T) {
+	s := streamable.NewMemoryStore(streamable.MemoryOptions{MaxBytes: 21 << 10})
+	add := func(session string, n int) {
+		t.Helper()
+		e := streamable.Event{Number: uint64(n + 1), Text: make([]byte, 744)} // 1000 with what is beside it
+		if err := s.Append(t.Context(), session, "1", e); err != nil {
+			t.Fatal(err)
 		}
 	}
-	for session, want := range map[string]int{"quiet": 3, "busy": 13} {
-		if got, err := s.Events(ctx, session, "1", 0); err != nil || len(got) != want {
-			t.Errorf("%s has %d events, want %d; %v", session, len(got), want, err)
+	for n := range 100 {
+		add("busy", n)
+	}
+	for n := range 5 {
+		add("late", n)
+		add("busy", 100+n)
+	}
+	if got := []int{kept(t, s, "late"), kept(t, s, "busy")}; got[0] != 5 || got[1] != 15 {
+		t.Errorf("the sessions have %d events", got)
+	}
+	if events, err := s.Events(t.Context(), "busy", "1", 0); err != nil || events[0].Number != 91 {
+		t.Errorf("the first event is %d, %v", events[0].Number, err)
+	}
+	if err := s.Forget(t.Context(), "busy"); err != nil {
+		t.Error(err)
+	}
+	for n := range 30 {
+		add("late", n+5)
+	}
+	if got := kept(t, s, "late"); got != 20 {
+		t.Errorf("alone, the session has %d events", got)
+	}
+}
+
+// heap returns how many bytes are in use.
+func heap() int {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
+// Whatever clients make a server send, a store holds no more than twice what it may.
+func TestMemoryStoreHoldsNoMoreThanItMay(t *testing.T) {
+	const limit = 2 << 20
+	long := strings.Repeat("x", 1<<20)
+	for name, fill := range map[string]func(add func(session, stream string, number int, text string)){
+		"long events": func(add func(string, string, int, string)) {
+			for n := range 60 {
+				add(fmt.Sprint(n), "1", 1, strings.Repeat("x", 200<<10))
+			}
+		},
+		"events that are longer than a session may have": func(add func(string, string, int, string)) {
+			for n := range 60 {
+				add(fmt.Sprint(n), "1", 1, long)
+			}
+		},
+		"empty events of one stream": func(add func(string, string, int, string)) {
+			for n := range 100_000 {
+				add("s", "1", n+1, "")
+			}
+		},
+		"empty events of many streams": func(add func(string, string, int, string)) {
+			for n := range 100_000 {
+				add("s", fmt.Sprint(n), 1, "")
+			}
+		},
+		"empty events of many sessions": func(add func(string, string, int, string)) {
+			for n := range 100_000 {
+				add(fmt.Sprintf("session-%026d", n), "1", 1, "")
+			}
+		},
+	} {
+		before := heap()
+		s := streamable.NewMemoryStore(streamable.MemoryOptions{MaxBytes: limit, MaxSessionBytes: limit / 4})
+		fill(func(session, stream string, number int, text string) {
+			e := streamable.Event{Number: uint64(number), Text: []byte(text)}
+			err := s.Append(context.Background(), session, stream, e)
+			if tooLong := len(text) > limit/4; errors.Is(err, transport.ErrTooLong) != tooLong || !tooLong && err != nil {
+				t.Fatalf("%s: event of %d bytes: %v", name, len(text), err)
+			}
+		})
+		if held := heap() - before; held > 2*limit {
+			t.Errorf("%s: the store holds %d bytes, and may hold %d", name, held, limit)
 		}
+		runtime.KeepAlive(s)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
 )
@@ -90,7 +91,8 @@ type HandlerOptions struct {
 	// MaxState is how many bytes the owner of a session may have kept. The default is [DefaultMaxState].
 	MaxState int
 
-	// Logger gets what clients are not told, of session ids the beginning. Nil discards it.
+	// Logger receives what is not reported to clients, with the beginning of session ids. Nil passes warnings and errors
+	// to [slog.Default].
 	Logger *slog.Logger
 }
 
@@ -122,14 +124,14 @@ func (o HandlerOptions) withDefaults() HandlerOptions {
 	if o.SessionID == nil {
 		o.SessionID = rand.Text
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = boundary.Logger(o.Logger)
 	switch {
 	case o.Stateless:
 		o.Store = nil
 	case o.Store == nil:
 		o.Store = NewMemoryStore(MemoryOptions{})
+	default:
+		o.Store = guardStore(o.Store)
 	}
 	return o
 }
@@ -219,7 +221,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // Sessions in a [SessionStore] are kept. When ctx ends first, Shutdown answers the remaining requests with an error, does
 // what Close does, and returns the cause of ctx. A session that is not that of package session has its own grace period.
 func (h *Handler) Shutdown(ctx context.Context) error {
-	for _, c := range h.drain() {
+	conns := h.drain()
+	h.touch(conns)
+	for _, c := range conns {
 		go c.shutdown(ctx) // ends with the session, which ends soon after ctx unless a handler ignores its context
 	}
 	select {
@@ -241,7 +245,9 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 // [SessionStore] are kept. Requests are refused with status 503 from then on. It never fails.
 func (h *Handler) Close() error {
 	var wait sync.WaitGroup
-	for _, c := range h.drain() {
+	conns := h.drain()
+	h.touch(conns)
+	for _, c := range conns {
 		wait.Go(func() { c.Close() })
 	}
 	wait.Wait()

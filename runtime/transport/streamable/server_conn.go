@@ -49,6 +49,7 @@ type serverConn struct {
 	exchanges  int           // HTTP exchanges being served
 	quiet      chan struct{} // closed when the connection is over and no exchange is left
 	used       time.Time     // when the last exchange ended
+	touched    time.Time     // when the store was told last that the session is used
 }
 
 func newServerConn(h *Handler, id, principal string) *serverConn {
@@ -318,7 +319,7 @@ func (c *serverConn) idleSince() (t time.Time, ok bool) {
 }
 
 // begin opens a stream for requests, to which k is connected.
-func (c *serverConn) begin(ids []jsonrpc.ID, message []byte, k *sink) (*serverStream, error) {
+func (c *serverConn) begin(ids []jsonrpc.ID, k *sink) (*serverStream, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -327,24 +328,21 @@ func (c *serverConn) begin(ids []jsonrpc.ID, message []byte, k *sink) (*serverSt
 	case len(c.streams) > c.h.o.MaxStreams: // one of them is the standing stream
 		return nil, errTooManyStreams
 	}
-	for i, id := range ids {
-		_, taken := c.calls[id]
-		for _, other := range ids[:i] {
-			taken = taken || id == other
-		}
-		if taken {
-			return nil, fmt.Errorf("%w: %s", errIDInUse, id)
-		}
-	}
 	st := newServerStream(strconv.FormatUint(c.nextStream, 36))
+	for i, id := range ids {
+		if c.calls[id] != nil { // by another message, or by this one
+			for _, id := range ids[:i] {
+				delete(c.calls, id)
+			}
+			return nil, errIDInUse
+		}
+		c.calls[id] = st
+	}
 	c.nextStream++
-	st.message = message
+	st.requests = ids
 	st.unanswered = len(ids)
 	st.sink = k
 	c.streams[st.id] = st
-	for _, id := range ids {
-		c.calls[id] = st
-	}
 	return st, nil
 }
 

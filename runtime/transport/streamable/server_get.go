@@ -108,12 +108,23 @@ func (h *Handler) streamFor(ctx context.Context, w http.ResponseWriter, r *http.
 			return st, after, true
 		}
 		st = &serverStream{id: name, kept: true, over: true}
-		if _, err := h.o.Store.Events(ctx, c.id, name, after); err == nil {
+		if h.isKept(ctx, c, name, after) {
 			return st, after, true
 		}
 	}
-	guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "nothing is known of the stream that Last-Event-ID names")
+	guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "what follows Last-Event-ID is not kept")
 	return nil, 0, false
+}
+
+// isKept reports whether the store has what comes on a stream that is over, after an event: other events, or nothing
+// because that event is the last one. Without its end the client would come back for it for ever.
+func (h *Handler) isKept(ctx context.Context, c *serverConn, stream string, after uint64) bool {
+	events, err := h.o.Store.Events(ctx, c.id, stream, after)
+	if err != nil || len(events) > 0 || after == 0 {
+		return err == nil && len(events) > 0
+	}
+	events, err = h.o.Store.Events(ctx, c.id, stream, after-1)
+	return err == nil && len(events) > 0 && events[0].Last
 }
 
 // maxBuffer is how many bytes of events are written at once.
@@ -220,8 +231,12 @@ func (s *streamWriter) flush() bool {
 		return false
 	}
 	s.c.mu.Lock()
+	first := s.st.taken == 0 && s.number > 0 && s.st.id == standing
 	s.st.taken = max(s.st.taken, s.number)
 	s.c.mu.Unlock()
+	if first { // the next process need not send it again to a client that does not ask for it
+		s.c.keepBeginning(context.Background(), s.st)
+	}
 	return true
 }
 

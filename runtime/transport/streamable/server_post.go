@@ -199,7 +199,7 @@ func (h *Handler) takeQuietly(ctx context.Context, w http.ResponseWriter, r *htt
 // exchange hands over requests and brings their answers.
 func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.Request, c *serverConn, p *posted) {
 	k := newSink()
-	st, err := c.begin(p.requests, p.body, k)
+	st, err := c.begin(p.requests, k)
 	if err != nil {
 		refuse(w, c.because(err))
 		return

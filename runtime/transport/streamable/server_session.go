@@ -11,14 +11,21 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 )
 
+// maxSweep is how long it takes at most until the store is told which sessions are in use.
+const maxSweep = 5 * time.Minute
+
 // sweepLater makes sure that idle sessions will be looked for. It is called with mu held.
 func (h *Handler) sweepLater() {
-	if h.sweep == nil && h.o.IdleTimeout > 0 && !h.draining.Load() {
-		h.sweep = time.AfterFunc(h.o.IdleTimeout/4, h.sweepIdle) // its goroutine ends by itself
+	interval := h.o.IdleTimeout / 4
+	if _, ok := h.o.Store.(SessionStore); ok && (interval == 0 || interval > maxSweep) {
+		interval = maxSweep
+	}
+	if h.sweep == nil && interval > 0 && !h.draining.Load() {
+		h.sweep = time.AfterFunc(interval, h.sweepIdle) // its goroutine ends by itself
 	}
 }
 
-// sweepIdle ends the sessions in which nothing has happened for long.
+// sweepIdle ends the sessions in which nothing has happened for long, and tells the store which others are in use.
 func (h *Handler) sweepIdle() {
 	h.mu.Lock()
 	h.sweep = nil
@@ -31,11 +38,41 @@ func (h *Handler) sweepIdle() {
 	}
 	h.mu.Unlock()
 	for _, c := range conns {
-		if t, idle := c.idleSince(); idle && time.Since(t) >= h.o.IdleTimeout {
+		if t, idle := c.idleSince(); idle && h.o.IdleTimeout > 0 && time.Since(t) >= h.o.IdleTimeout {
 			h.o.Logger.Info("session expired", logged(c.id))
 			c.end()
 		}
 	}
+	h.touch(conns)
+}
+
+// touch tells the store which sessions were used since it was told last.
+func (h *Handler) touch(conns []*serverConn) {
+	store, ok := h.o.Store.(SessionStore)
+	if !ok {
+		return
+	}
+	var used []string
+	for _, c := range conns {
+		if c.isUsed() {
+			used = append(used, c.id)
+		}
+	}
+	if len(used) == 0 {
+		return
+	}
+	if err := store.Touch(context.Background(), used); err != nil {
+		h.o.Logger.Error("use of sessions not kept", "sessions", len(used), "error", err)
+	}
+}
+
+// isUsed reports whether the session was used since isUsed was called last.
+func (c *serverConn) isUsed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	used := c.id != "" && !c.over && (c.exchanges > 0 || !c.used.Before(c.touched))
+	c.touched = time.Now()
+	return used
 }
 
 // load restores a session from the store and returns its connection. Of many requests that want the same session at once,
@@ -80,6 +117,9 @@ func (h *Handler) loadNow(ctx context.Context, r *http.Request, store SessionSto
 	}
 	c, err := h.newConn(r, id, principal, func(c *serverConn) {
 		c.resumed, c.revision, c.client, c.state = true, opening.Revision, opening.Client, opening.State
+		// The store may have forgotten streams, whose names must not be used again: the names that an earlier process
+		// has given are counted from one, or from an earlier time.
+		c.nextStream = uint64(time.Now().UnixMilli())
 		for _, kept := range streams {
 			c.restore(ctx, kept)
 		}
@@ -96,33 +136,37 @@ func (h *Handler) loadNow(ctx context.Context, r *http.Request, store SessionSto
 	return c, nil
 }
 
-// restore goes on with a stream from the store. Requests that were not answered never will be: whoever has sent them is
-// told so.
+// restore goes on with a stream from the store. Requests without an answer get an error: the handlers that served them are
+// gone.
 func (c *serverConn) restore(ctx context.Context, kept KeptStream) {
 	if n, err := strconv.ParseUint(kept.Stream, 36, 64); err == nil {
 		c.nextStream = max(c.nextStream, n+1)
 	}
 	if kept.Stream == standing {
 		st := c.streams[standing]
-		st.last, st.taken = kept.Last.Number, kept.Last.Number
+		st.last = kept.Last.Number
+		if kept.Requests != nil { // some connection has taken an event, and its client knows which
+			st.taken = st.last
+		}
 		return
 	}
-	if kept.Last.Last {
+	if kept.Last.Last || kept.Requests == nil {
 		return
 	}
-	p, _, err := parsePosted(kept.Message)
-	if err != nil || len(p.requests) == 0 {
+	ids, err := decodeIDs(kept.Requests)
+	if err != nil {
+		c.h.o.Logger.Error("stream not restored", logged(c.id), "stream", kept.Stream, "error", err)
 		return
 	}
 	st := newServerStream(kept.Stream)
 	st.kept, st.last = true, kept.Last.Number
-	for i, id := range p.requests {
+	for i, id := range ids {
 		m := jsonrpc.NewErrorResponse(id, &jsonrpc.Error{Code: codeClosed, Message: "the server was restarted while it served the request"})
 		text, err := codec.Marshal(&m)
 		if err != nil {
 			return // cannot be: the id was read
 		}
 		st.last++
-		c.keep(ctx, st, false, Event{Number: st.last, Text: text, Last: i == len(p.requests)-1})
+		c.keep(ctx, st, false, Event{Number: st.last, Text: text, Last: i == len(ids)-1}, jsonrpc.ID{})
 	}
 }

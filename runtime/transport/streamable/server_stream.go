@@ -2,6 +2,7 @@ package streamable
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -9,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
@@ -19,12 +22,15 @@ var (
 	errOver           = errors.New("nothing comes on the stream any more")
 )
 
+// eventOverhead is what an event that waits for a connection costs beside its text.
+const eventOverhead = 128
+
 // serverStream is a sequence of events, which goes on whatever becomes of the connections that it is read by. At most one
 // connection at a time takes its events. All but id and order is guarded by the mu of the connection.
 type serverStream struct {
-	id      string
-	order   sync.Mutex // held while an event is added, so that they are kept and sent in order
-	message []byte     // that it was opened for, until it is kept
+	id       string
+	order    sync.Mutex   // held while an event is added, so that they are kept and sent in order
+	requests []jsonrpc.ID // that it was opened for, until they are kept
 
 	kept       bool   // it is an event stream: what is sent has a number, and is kept
 	last       uint64 // number of the newest event
@@ -97,7 +103,11 @@ func (c *serverConn) add(ctx context.Context, st *serverStream, m transport.Mess
 	st.kept = true
 	c.mu.Unlock()
 
-	keepErr := c.keep(ctx, st, begin, e)
+	var answers jsonrpc.ID
+	if m.Answer && m.Text != nil {
+		answers = m.For
+	}
+	keepErr := c.keep(ctx, st, begin, e, answers)
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -140,7 +150,7 @@ func (c *serverConn) finish(st *serverStream) {
 
 // keep puts an event into the store, behind the beginning of the stream if that is new. It is called with the order of
 // the stream held.
-func (c *serverConn) keep(ctx context.Context, st *serverStream, begin bool, e Event) error {
+func (c *serverConn) keep(ctx context.Context, st *serverStream, begin bool, e Event, answers jsonrpc.ID) error {
 	store := c.h.o.Store
 	if store == nil {
 		return nil
@@ -150,8 +160,16 @@ func (c *serverConn) keep(ctx context.Context, st *serverStream, begin bool, e E
 		c.keepBeginning(ctx, st)
 	}
 	err := store.Append(ctx, c.id, st.id, e)
-	if err != nil {
-		c.h.o.Logger.Error("event not kept", logged(c.id), "stream", st.id, "error", err)
+	if err == nil {
+		return nil
+	}
+	c.h.o.Logger.Error("event not kept", logged(c.id), "stream", st.id, "bytes", len(e.Text), "error", err)
+	if !answers.IsZero() { // a client that comes back for the answer learns what has become of it
+		lost := jsonrpc.NewErrorResponse(answers, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the answer was not kept and is lost"})
+		if text, err := codec.Marshal(&lost); err == nil {
+			e.Text = text
+			store.Append(ctx, c.id, st.id, e) // or the client is told that the stream is unknown
+		}
 	}
 	return err
 }
@@ -159,11 +177,41 @@ func (c *serverConn) keep(ctx context.Context, st *serverStream, begin bool, e E
 // keepBeginning notes in the store that a stream has begun.
 func (c *serverConn) keepBeginning(ctx context.Context, st *serverStream) {
 	if store, ok := c.h.o.Store.(SessionStore); ok {
-		if err := store.Begin(ctx, c.id, st.id, st.message); err != nil {
+		if err := store.Begin(ctx, c.id, st.id, encodeIDs(st.requests)); err != nil {
 			c.h.o.Logger.Error("stream not kept", logged(c.id), "stream", st.id, "error", err)
 		}
 	}
-	st.message = nil
+	st.requests = nil
+}
+
+// encodeIDs returns ids as a JSON array.
+func encodeIDs(ids []jsonrpc.ID) []byte {
+	text := []byte{'['}
+	for i, id := range ids {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		if one, err := codec.Marshal(id); err == nil { // it was read
+			text = append(text, one...)
+		}
+	}
+	return append(text, ']')
+}
+
+// decodeIDs is the inverse of encodeIDs.
+func decodeIDs(text []byte) (ids []jsonrpc.ID, err error) {
+	var raw []json.RawMessage
+	if err := json.Unmarshal(text, &raw); err != nil {
+		return nil, err
+	}
+	for _, one := range raw {
+		var id jsonrpc.ID
+		if err := codec.Unmarshal(one, &id); err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
 }
 
 // start makes a stream an event stream, before the first message if it comes to that, so that its client can resume. If

@@ -2,8 +2,16 @@
 // the server: what a client has missed waits for it, and its session goes on, with what its owner had the connection
 // keep. It stands on [bbolt]; one process at a time can have a file open, and it must not be the file of a task store.
 //
-// Writes of many callers that come together share one transaction, and so one synchronisation with the disk; nobody
-// waits for others to come.
+// Writes of many callers that come together share one transaction, and so one synchronisation with the disk; none waits
+// for others to come.
+//
+// # Operations
+//
+// [Store.Health] returns why the last write failed, such as a full disk. The server goes on without the store then:
+// clients whose connections break lose what was not kept, and are told so. The store works again with the first write for
+// which there is room; nothing has to be restarted. The file does not shrink by itself: [Store.Compact] gives unused room
+// back. [Store.Backup] copies it. Both may be called while the store is in use. A session in a backup is as old as the
+// backup: its client may know of later events.
 //
 // [bbolt]: https://pkg.go.dev/go.etcd.io/bbolt
 package boltevents
@@ -14,12 +22,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 
+	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
@@ -31,12 +42,22 @@ var ErrClosed = errors.New("boltevents: store is closed")
 
 // Options are the limits of a [Store]. The zero value means the defaults.
 type Options struct {
-	MaxSessionBytes int           // of events of one session; default [DefaultSessionBytes]
-	MaxAge          time.Duration // how long a session is kept in which nothing happens; default [DefaultMaxAge]
+	// MaxBytes is how many bytes the events and unanswered requests of all sessions may have together; default
+	// [DefaultStoreBytes]. When there are more, the session with most loses its oldest events.
+	MaxBytes int
+
+	// MaxSessionBytes is the same for one session; default [DefaultSessionBytes], and MaxBytes at most. An event that is
+	// longer is refused with [transport.ErrTooLong].
+	MaxSessionBytes int
+
+	// MaxAge is how long a session is kept that is not used; default [DefaultMaxAge]. It counts from the last change or
+	// [Store.Touch], in whole seconds. Older sessions do not exist, and are dropped while the store is open.
+	MaxAge time.Duration
 }
 
 // What a [Store] keeps if its options do not say otherwise.
 const (
+	DefaultStoreBytes   = 1 << 30
 	DefaultSessionBytes = 8 << 20
 	DefaultMaxAge       = 24 * time.Hour
 )
@@ -47,11 +68,17 @@ const lockTimeout = time.Second
 // Store keeps sessions and streams in a file. It is a [streamable.SessionStore]. Make one with [Open].
 type Store struct {
 	o       Options
-	db      *bbolt.DB
+	path    string
 	writes  chan *write
 	closing chan struct{}
 	writer  sync.WaitGroup
 	close   func() error
+	fault   atomic.Pointer[error] // why the last transaction failed; nil after one that did not
+
+	upkeep  sync.Mutex   // held by Compact and Backup; taken before the others
+	writing sync.Mutex   // held while a transaction writes; taken before mu
+	mu      sync.RWMutex // held for reading while db is used, and for writing while it is replaced
+	db      *bbolt.DB
 }
 
 var _ streamable.SessionStore = (*Store)(nil)
@@ -59,48 +86,60 @@ var _ streamable.SessionStore = (*Store)(nil)
 // Open opens the store in a file, and makes the file if there is none. It fails with [ErrLocked] if the file is in use.
 // Sessions that are older than allowed are dropped.
 func Open(path string, o Options) (*Store, error) {
+	if o.MaxBytes <= 0 {
+		o.MaxBytes = DefaultStoreBytes
+	}
 	if o.MaxSessionBytes <= 0 {
 		o.MaxSessionBytes = DefaultSessionBytes
 	}
+	o.MaxSessionBytes = min(o.MaxSessionBytes, o.MaxBytes)
 	if o.MaxAge <= 0 {
 		o.MaxAge = DefaultMaxAge
 	}
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockTimeout, FreelistType: bbolt.FreelistMapType})
+	db, err := openDB(path, 0o600)
 	if errors.Is(err, bolterrors.ErrTimeout) {
 		return nil, fmt.Errorf("%w: %s", ErrLocked, path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("boltevents: %w", err)
 	}
-	s := &Store{o: o, db: db, writes: make(chan *write, maxBatch), closing: make(chan struct{})}
-	if err := db.Update(s.prune); err != nil {
+	s := &Store{o: o, path: path, db: db, writes: make(chan *write, maxBatch), closing: make(chan struct{})}
+	if err := db.Update(s.prepare); err != nil {
 		db.Close()
 		return nil, fmt.Errorf("boltevents: %w", err)
 	}
+	os.Remove(compactPath(path)) // of a Compact that was interrupted
 	s.close = sync.OnceValue(func() error {
 		close(s.closing)
 		s.writer.Wait()
+		s.upkeep.Lock()
+		defer s.upkeep.Unlock()
 		return s.db.Close()
 	})
 	s.writer.Go(s.write) // ends when Close closes s.closing
 	return s, nil
 }
 
-// Close closes the file, after the writes that have begun. Calling it again does no harm.
+func openDB(path string, mode os.FileMode) (*bbolt.DB, error) {
+	return bbolt.Open(path, mode, &bbolt.Options{Timeout: lockTimeout, FreelistType: bbolt.FreelistMapType})
+}
+
+// Close closes the file, after the writes that have begun, and waits for a Compact or a Backup under way. Calling it again
+// does no harm.
 func (s *Store) Close() error { return s.close() }
 
 // Each session is a bucket. In it are, by the first byte of the key:
 var (
 	keyOpening = []byte("o") // how it was opened, as JSON
-	keyUsed    = []byte("u") // when something was written last, as seconds
-	keySize    = []byte("s") // of its events in bytes
-	keyState   = []byte("k") // of who serves it
+	keyUsed    = []byte("u") // when it was used last, as seconds
+	keySize    = []byte("s") // of its events and unanswered requests in bytes
+	keyState   = []byte("k") // of its owner
 )
 
 const (
-	prefixMessage = 'm' // and the stream: the message that it was opened for
-	prefixEvent   = 'e' // and the stream, a zero byte and the number: a byte of flags, and the text
-	prefixOrder   = 'q' // and a running number: the key of an event; the oldest event is first
+	prefixBegin = 'm' // and the stream: the ids of the requests that it was opened for; until its last event
+	prefixEvent = 'e' // and the stream, a zero byte and the number: a byte of flags, and the text
+	prefixOrder = 'q' // and a running number: the key of an event; the oldest event is first
 )
 
 // The flags of an event.
@@ -109,27 +148,75 @@ const (
 	flagLast
 )
 
-var root = []byte("sessions")
+var (
+	root     = []byte("sessions")
+	totals   = []byte("totals")
+	keyTotal = []byte("bytes") // in totals: the sum of keySize over all sessions
+)
 
-// overhead is what an event costs beside its text.
+// overhead is what an event or the beginning of a stream costs beside its text.
 const overhead = 128
 
-// prune drops the sessions in which nothing has happened for too long, and makes the bucket of all sessions.
-func (s *Store) prune(tx *bbolt.Tx) error {
+// prepare makes the buckets, drops old sessions and counts the rest.
+func (s *Store) prepare(tx *bbolt.Tx) error {
 	sessions, err := tx.CreateBucketIfNotExists(root)
 	if err != nil {
 		return err
 	}
-	var old [][]byte
-	limit := uint64(time.Now().Add(-s.o.MaxAge).Unix())
+	if _, err := tx.CreateBucketIfNotExists(totals); err != nil {
+		return err
+	}
+	if err := s.prune(tx); err != nil {
+		return err
+	}
+	var total uint64
 	err = sessions.ForEachBucket(func(name []byte) error {
-		if number(sessions.Bucket(name).Get(keyUsed)) < limit {
+		total += number(sessions.Bucket(name).Get(keySize))
+		return nil
+	})
+	return errors.Join(err, tx.Bucket(totals).Put(keyTotal, encode(total)))
+}
+
+// isOld reports whether a session has not been used for too long.
+func (s *Store) isOld(b *bbolt.Bucket) bool {
+	return number(b.Get(keyUsed)) < uint64(max(time.Now().Add(-s.o.MaxAge).Unix(), 0))
+}
+
+// prune drops the sessions that have not been used for too long.
+func (s *Store) prune(tx *bbolt.Tx) error {
+	sessions := tx.Bucket(root)
+	var old [][]byte
+	err := sessions.ForEachBucket(func(name []byte) error {
+		if s.isOld(sessions.Bucket(name)) {
 			old = append(old, append([]byte(nil), name...))
 		}
 		return nil
 	})
 	for _, name := range old {
-		err = errors.Join(err, sessions.DeleteBucket(name))
+		err = errors.Join(err, drop(tx, name))
+	}
+	return err
+}
+
+// drop removes a session, if it is there.
+func drop(tx *bbolt.Tx, session []byte) error {
+	sessions := tx.Bucket(root)
+	b := sessions.Bucket(session)
+	if b == nil {
+		return nil
+	}
+	size := number(b.Get(keySize))
+	return errors.Join(sessions.DeleteBucket(session), count(tx, nil, -int64(size)))
+}
+
+// count notes that a session, unless that is nil, and the store have more bytes, or less.
+func count(tx *bbolt.Tx, b *bbolt.Bucket, by int64) error {
+	add := func(b *bbolt.Bucket, key []byte) error {
+		return b.Put(key, encode(uint64(max(int64(number(b.Get(key)))+by, 0))))
+	}
+	err := add(tx.Bucket(totals), keyTotal)
+	if b != nil {
+		err = errors.Join(err, add(b, keySize))
 	}
 	return err
 }
@@ -141,18 +228,43 @@ func (s *Store) Keep(ctx context.Context, session string, o streamable.Opening) 
 	if err != nil {
 		return fmt.Errorf("boltevents: %w", err)
 	}
-	return s.update(ctx, session, func(b *bbolt.Bucket) error { return b.Put(keyOpening, text) })
+	return s.update(ctx, session, func(_ *bbolt.Tx, b *bbolt.Bucket) error { return b.Put(keyOpening, text) })
 }
 
-// KeepState notes what is to be known of a session to whom serves it.
+// KeepState keeps the state of a session for its owner.
 func (s *Store) KeepState(ctx context.Context, session string, state []byte) error {
-	return s.update(ctx, session, func(b *bbolt.Bucket) error { return b.Put(keyState, state) })
+	return s.update(ctx, session, func(_ *bbolt.Tx, b *bbolt.Bucket) error { return b.Put(keyState, state) })
 }
 
-// Begin notes that a stream was opened for a message.
-func (s *Store) Begin(ctx context.Context, session, stream string, message []byte) error {
-	return s.update(ctx, session, func(b *bbolt.Bucket) error {
-		return b.Put(append([]byte{prefixMessage}, stream...), message)
+// Touch notes that sessions are in use.
+func (s *Store) Touch(ctx context.Context, sessions []string) error {
+	return s.do(ctx, func(tx *bbolt.Tx) error {
+		var failed error
+		for _, session := range sessions {
+			if b := tx.Bucket(root).Bucket([]byte(session)); b != nil {
+				failed = errors.Join(failed, b.Put(keyUsed, now()))
+			}
+		}
+		return failed
+	})
+}
+
+// Begin notes that a stream was opened for requests.
+func (s *Store) Begin(ctx context.Context, session, stream string, requests []byte) error {
+	size := len(requests) + overhead
+	if size > s.o.MaxSessionBytes {
+		return fmt.Errorf("boltevents: ids of %d bytes: %w", len(requests), transport.ErrTooLong)
+	}
+	return s.update(ctx, session, func(tx *bbolt.Tx, b *bbolt.Bucket) error {
+		key := beginKey(stream)
+		if old := b.Get(key); old != nil {
+			size -= len(old) + overhead
+		}
+		err := errors.Join(b.Put(key, requests), count(tx, b, int64(size)))
+		if err != nil {
+			return err
+		}
+		return s.limit(tx, b)
 	})
 }
 
@@ -160,28 +272,79 @@ func (s *Store) Begin(ctx context.Context, session, stream string, message []byt
 func (s *Store) Append(ctx context.Context, session, stream string, e streamable.Event) error {
 	key := eventKey(stream, e.Number)
 	value := append([]byte{flags(e)}, e.Text...)
-	return s.update(ctx, session, func(b *bbolt.Bucket) error {
+	if len(value)+overhead > s.o.MaxSessionBytes {
+		return fmt.Errorf("boltevents: event of %d bytes: %w", len(e.Text), transport.ErrTooLong)
+	}
+	return s.update(ctx, session, func(tx *bbolt.Tx, b *bbolt.Bucket) error {
 		n, err := b.NextSequence()
 		if err != nil {
 			return err
 		}
-		size := number(b.Get(keySize)) + uint64(len(value)+overhead)
-		if err := errors.Join(b.Put(key, value), b.Put(binary.BigEndian.AppendUint64([]byte{prefixOrder}, n), key)); err != nil {
+		size := int64(len(value) + overhead)
+		if begin := b.Get(beginKey(stream)); e.Last && begin != nil {
+			size -= int64(len(begin) + overhead)
+			err = b.Delete(beginKey(stream))
+		}
+		err = errors.Join(err, b.Put(key, value), b.Put(orderKey(n), key), count(tx, b, size))
+		if err != nil {
 			return err
 		}
-		for c := b.Cursor(); size > uint64(s.o.MaxSessionBytes); {
-			k, oldest := c.Seek([]byte{prefixOrder})
-			if k == nil || k[0] != prefixOrder || string(oldest) == string(key) {
-				break
-			}
-			oldest = append([]byte(nil), oldest...)
-			size -= uint64(len(b.Get(oldest)) + overhead)
-			if err := errors.Join(b.Delete(append([]byte(nil), k...)), b.Delete(oldest)); err != nil {
-				return err
-			}
-		}
-		return b.Put(keySize, binary.BigEndian.AppendUint64(nil, size))
+		return s.limit(tx, b)
 	})
+}
+
+// limit drops the oldest events of a session that has too much, and those of others if all together have too much.
+func (s *Store) limit(tx *bbolt.Tx, b *bbolt.Bucket) error {
+	if err := shrink(tx, b, uint64(s.o.MaxSessionBytes)); err != nil {
+		return err
+	}
+	maximum := uint64(s.o.MaxBytes)
+	for number(tx.Bucket(totals).Get(keyTotal)) > maximum {
+		sessions := tx.Bucket(root)
+		var largest *bbolt.Bucket
+		size := uint64(0)
+		err := sessions.ForEachBucket(func(name []byte) error {
+			of := sessions.Bucket(name)
+			if n := number(of.Get(keySize)); n > size && oldest(of) != nil {
+				largest, size = of, n
+			}
+			return nil
+		})
+		if err != nil || largest == nil {
+			return err
+		}
+		// A little more than must be, so that not every event looks at all sessions.
+		if err := shrink(tx, largest, size-min(size, maximum/64+1)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// oldest returns the key of the entry for the oldest event of a session, or nil if there is none.
+func oldest(b *bbolt.Bucket) []byte {
+	k, _ := b.Cursor().Seek([]byte{prefixOrder})
+	if k == nil || k[0] != prefixOrder {
+		return nil
+	}
+	return k
+}
+
+// shrink drops the oldest events of a session until it has no more bytes than allowed, or no events.
+func shrink(tx *bbolt.Tx, b *bbolt.Bucket, maximum uint64) error {
+	for number(b.Get(keySize)) > maximum {
+		k := oldest(b)
+		if k == nil {
+			return nil
+		}
+		entry := append([]byte(nil), k...)
+		event := append([]byte(nil), b.Get(entry)...)
+		size := int64(len(b.Get(event)) + overhead)
+		if err := errors.Join(b.Delete(entry), b.Delete(event), count(tx, b, -size)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // maxRead is how many bytes of events are returned at once.
@@ -236,8 +399,8 @@ func (s *Store) Load(_ context.Context, session string) (o streamable.Opening, s
 		for k, v := c.Seek([]byte{prefixEvent}); len(k) > 9 && k[0] == prefixEvent; k, v = c.Next() {
 			stream(string(k[1 : len(k)-9])).Last = event(k, v) // the last one stays
 		}
-		for k, v := c.Seek([]byte{prefixMessage}); len(k) > 0 && k[0] == prefixMessage; k, v = c.Next() {
-			stream(string(k[1:])).Message = append([]byte{}, v...)
+		for k, v := c.Seek([]byte{prefixBegin}); len(k) > 0 && k[0] == prefixBegin; k, v = c.Next() {
+			stream(string(k[1:])).Requests = append([]byte{}, v...)
 		}
 		for _, name := range order {
 			streams = append(streams, *kept[name])
@@ -249,20 +412,16 @@ func (s *Store) Load(_ context.Context, session string) (o streamable.Opening, s
 
 // Forget drops a session with all of its streams.
 func (s *Store) Forget(ctx context.Context, session string) error {
-	return s.do(ctx, func(tx *bbolt.Tx) error {
-		err := tx.Bucket(root).DeleteBucket([]byte(session))
-		if errors.Is(err, bolterrors.ErrBucketNotFound) {
-			return nil
-		}
-		return err
-	})
+	return s.do(ctx, func(tx *bbolt.Tx) error { return drop(tx, []byte(session)) })
 }
 
 // view reads a session.
 func (s *Store) view(session string, f func(*bbolt.Bucket) error) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
 	return s.db.View(func(tx *bbolt.Tx) error {
 		b := tx.Bucket(root).Bucket([]byte(session))
-		if b == nil {
+		if b == nil || s.isOld(b) {
 			return streamable.ErrUnknown
 		}
 		return f(b)
@@ -270,15 +429,24 @@ func (s *Store) view(session string, f func(*bbolt.Bucket) error) error {
 }
 
 // update changes a session.
-func (s *Store) update(ctx context.Context, session string, f func(*bbolt.Bucket) error) error {
+func (s *Store) update(ctx context.Context, session string, f func(*bbolt.Tx, *bbolt.Bucket) error) error {
 	return s.do(ctx, func(tx *bbolt.Tx) error {
-		b, err := tx.Bucket(root).CreateBucketIfNotExists([]byte(session))
+		sessions := tx.Bucket(root)
+		if b := sessions.Bucket([]byte(session)); b != nil && s.isOld(b) {
+			if err := drop(tx, []byte(session)); err != nil {
+				return err
+			}
+		}
+		b, err := sessions.CreateBucketIfNotExists([]byte(session))
 		if err != nil {
 			return err
 		}
-		return errors.Join(f(b), b.Put(keyUsed, binary.BigEndian.AppendUint64(nil, uint64(time.Now().Unix()))))
+		return errors.Join(b.Put(keyUsed, now()), f(tx, b))
 	})
 }
+
+// now is the time as keyUsed has it.
+func now() []byte { return encode(uint64(time.Now().Unix())) }
 
 func flags(e streamable.Event) (f byte) {
 	if e.Text != nil {
@@ -302,6 +470,12 @@ func eventPrefix(stream string) []byte {
 func eventKey(stream string, n uint64) []byte {
 	return binary.BigEndian.AppendUint64(eventPrefix(stream), n)
 }
+
+func beginKey(stream string) []byte { return append([]byte{prefixBegin}, stream...) }
+
+func orderKey(n uint64) []byte { return binary.BigEndian.AppendUint64([]byte{prefixOrder}, n) }
+
+func encode(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
 func hasPrefix(k, prefix []byte) bool {
 	return len(k) == len(prefix)+8 && string(k[:len(prefix)]) == string(prefix)

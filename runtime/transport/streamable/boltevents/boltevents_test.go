@@ -1,9 +1,14 @@
 package boltevents_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
@@ -40,25 +45,185 @@ func TestStore(t *testing.T) {
 	})
 }
 
+// A session is as old as its last use, whether the store was open meanwhile or not.
 func TestOldSessionsAreDropped(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
-	for _, test := range []struct {
-		age  time.Duration
-		want error
-	}{{time.Hour, nil}, {time.Nanosecond, streamable.ErrUnknown}} {
-		s := open(t, path, boltevents.Options{})
-		if err := s.Append(t.Context(), "s", "1", streamable.Event{Number: 1, Text: []byte("{}")}); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		var s *boltevents.Store
+		reopen := func() {
+			if s != nil {
+				s.Close()
+			}
+			s = open(t, path, boltevents.Options{MaxAge: time.Hour})
+		}
+		reopen()
+		for _, session := range []string{"used", "left"} {
+			if err := s.Keep(t.Context(), session, streamable.Opening{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		check := func(session string, want error) {
+			t.Helper()
+			if _, _, err := s.Load(t.Context(), session); !errors.Is(err, want) {
+				t.Errorf("session %q: %v, want %v", session, err, want)
+			}
+		}
+		for range 3 {
+			time.Sleep(50 * time.Minute)
+			if err := s.Touch(t.Context(), []string{"used", "unknown"}); err != nil {
+				t.Error(err)
+			}
+			check("used", nil)
+			check("unknown", streamable.ErrUnknown)
+		}
+		check("left", streamable.ErrUnknown)
+		reopen()
+		check("used", nil)
+		check("left", streamable.ErrUnknown)
+		s.Close()
+		time.Sleep(61 * time.Minute)
+		reopen()
+		check("used", streamable.ErrUnknown)
+
+		// What is dropped makes room while the store is open.
+		if err := s.Append(t.Context(), "left", "1", streamable.Event{Number: 1, Text: make([]byte, 1<<20)}); err != nil {
 			t.Fatal(err)
 		}
-		s.Close()
-		for start := time.Now().Unix(); test.want != nil && time.Now().Unix() == start; {
-			time.Sleep(10 * time.Millisecond) // the age is in whole seconds
+		time.Sleep(2 * time.Hour)
+		if err := s.Compact(); err != nil {
+			t.Error(err)
 		}
-		s = open(t, path, boltevents.Options{MaxAge: test.age})
-		if _, err := s.Events(t.Context(), "s", "1", 0); !errors.Is(err, test.want) {
-			t.Errorf("with an age of %v: %v", test.age, err)
+		if size := sizeOf(t, path); size > 1<<20 {
+			t.Errorf("the file has %d bytes", size)
 		}
 		s.Close()
+	})
+}
+
+func sizeOf(t *testing.T, path string) int {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(info.Size())
+}
+
+// Whatever clients make a server keep, the file has no more than twice what it may, and one page of bbolt's own.
+func TestFileStaysWithinItsLimits(t *testing.T) {
+	const limit = 1 << 20
+	ctx := context.Background()
+	for name, fill := range map[string]func(s *boltevents.Store, n int) error{
+		"requests that are answered": func(s *boltevents.Store, n int) error {
+			stream := fmt.Sprint(n)
+			return errors.Join(s.Begin(ctx, "s", stream, make([]byte, 20<<10)),
+				s.Append(ctx, "s", stream, streamable.Event{Number: 1, Text: []byte("{}"), Last: true}))
+		},
+		"events of one session": func(s *boltevents.Store, n int) error {
+			return s.Append(ctx, "s", "1", streamable.Event{Number: uint64(n + 1), Text: make([]byte, 20<<10)})
+		},
+		"events of many sessions": func(s *boltevents.Store, n int) error {
+			return s.Append(ctx, fmt.Sprint(n), "1", streamable.Event{Number: 1, Text: make([]byte, 20<<10)})
+		},
+	} {
+		path := filepath.Join(t.TempDir(), "events.db")
+		s := open(t, path, boltevents.Options{MaxBytes: limit, MaxSessionBytes: limit / 2})
+		for n := range 300 {
+			if err := fill(s, n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if size := sizeOf(t, path); size > 2*limit+128<<10 {
+			t.Errorf("%s: the file has %d bytes, and may have %d", name, size, limit)
+		}
+	}
+}
+
+// The largest session pays for what all have together.
+func TestStoreTakesFromTheLargestSession(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "events.db"), boltevents.Options{MaxBytes: 100 << 10})
+	for n := range 8 {
+		for session, size := range map[string]int{"small": 1 << 10, "large": 40 << 10} {
+			if err := s.Append(t.Context(), session, "1", streamable.Event{Number: uint64(n + 1), Text: make([]byte, size)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for session, want := range map[string]int{"small": 8, "large": 2} {
+		if events, err := s.Events(t.Context(), session, "1", 0); len(events) != want || err != nil {
+			t.Errorf("%s has %d events, want %d; %v", session, len(events), want, err)
+		}
+	}
+}
+
+// A file can be copied and made smaller while it is in use.
+func TestUpkeep(t *testing.T) {
+	dir := t.TempDir()
+	path, copied := filepath.Join(dir, "events.db"), filepath.Join(dir, "copy.db")
+	s := open(t, path, boltevents.Options{})
+	if err := s.Keep(t.Context(), "s", streamable.Opening{Principal: "ann"}); err != nil {
+		t.Fatal(err)
+	}
+	event := func(n int) streamable.Event { return streamable.Event{Number: uint64(n), Text: make([]byte, 10<<10)} }
+	for n := range 100 {
+		if err := errors.Join(s.Append(t.Context(), "s", "1", event(n+1)), s.Append(t.Context(), "other", "1", event(n+1))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Forget(t.Context(), "other")
+	before := sizeOf(t, path)
+	stop := make(chan struct{})
+	var writer sync.WaitGroup
+	next := 101
+	writer.Go(func() { // until stop is closed
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if err := s.Append(t.Context(), "s", "1", event(next)); err != nil {
+				t.Error(err)
+				return
+			}
+			next++
+		}
+	})
+	if err := s.Backup(copied); err != nil {
+		t.Error(err)
+	}
+	if err := s.Compact(); err != nil {
+		t.Error(err)
+	}
+	close(stop)
+	writer.Wait()
+	if err := s.Backup(path); err == nil {
+		t.Error("the store's own file was replaced")
+	}
+	if _, err := boltevents.Open(path, boltevents.Options{}); !errors.Is(err, boltevents.ErrLocked) {
+		t.Errorf("after Compact, another process: %v", err)
+	}
+	if err := s.Health(); err != nil {
+		t.Error(err)
+	}
+	check := func(s *boltevents.Store, atLeast int) {
+		t.Helper()
+		opening, streams, err := s.Load(t.Context(), "s")
+		if err != nil || opening.Principal != "ann" || len(streams) != 1 || streams[0].Last.Number < uint64(atLeast) {
+			t.Errorf("%+v, %+v, %v", opening, streams, err)
+		}
+	}
+	check(s, next-1)
+	if after := sizeOf(t, path); after > before*3/4+(next-100)*20<<10 {
+		t.Errorf("the file had %d bytes, and has %d with %d more events", before, after, next-100)
+	}
+	s.Close()
+	check(open(t, path, boltevents.Options{}), next-1)
+	check(open(t, copied, boltevents.Options{}), 100)
+	for what, err := range map[string]error{"Health": s.Health(), "Compact": s.Compact(), "Backup": s.Backup(copied)} {
+		if !errors.Is(err, boltevents.ErrClosed) {
+			t.Errorf("%s of a closed store: %v", what, err)
+		}
 	}
 }
 

@@ -229,8 +229,8 @@ func compare(t *testing.T, path string, known map[string]*acked) {
 		newest := map[string]uint64{}
 		for _, k := range streams {
 			newest[k.Stream] = k.Last.Number
-			if string(k.Message) != session+k.Stream {
-				t.Errorf("stream %s of %s was begun by %q", k.Stream, session, k.Message)
+			if want := session + k.Stream; !k.Last.Last && string(k.Requests) != want {
+				t.Errorf("stream %s of %s was begun by %q", k.Stream, session, k.Requests)
 			}
 		}
 		last := eventsOf(session)

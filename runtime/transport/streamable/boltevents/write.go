@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"go.etcd.io/bbolt"
 )
@@ -41,16 +42,40 @@ func (s *Store) do(ctx context.Context, f func(*bbolt.Tx) error) error {
 	}
 }
 
-// write makes changes, as many as there are at once, until the store is closed.
+// write makes changes, as many as there are at once, and drops old sessions, until the store is closed.
 func (s *Store) write() {
+	prune := time.NewTicker(max(s.o.MaxAge/8, time.Second))
+	defer prune.Stop()
 	for {
 		select {
 		case w := <-s.writes:
 			s.commit(s.gather(w))
+		case <-prune.C:
+			s.transact(s.prune) // what fails is tried again; see Health
 		case <-s.closing:
 			return
 		}
 	}
+}
+
+// transact makes a change in a transaction of its own, and notes whether that failed.
+func (s *Store) transact(f func(*bbolt.Tx) error) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	refused := false
+	err := s.db.Update(func(tx *bbolt.Tx) error {
+		err := f(tx)
+		refused = err != nil
+		return err
+	})
+	switch {
+	case err == nil:
+		s.fault.Store(nil)
+	case !refused: // by f, which is the fault of what was written
+		fault := fmt.Errorf("boltevents: %w", err)
+		s.fault.Store(&fault)
+	}
+	return err
 }
 
 // gather returns a write and those that wait behind it.
@@ -71,7 +96,7 @@ var errOther = errors.New("boltevents: another write of the transaction has fail
 
 // commit makes the changes of a batch, in one transaction if none of them fails, else each in its own.
 func (s *Store) commit(batch []*write) {
-	err := s.db.Update(func(tx *bbolt.Tx) error {
+	err := s.transact(func(tx *bbolt.Tx) error {
 		for _, w := range batch {
 			if err := w.f(tx); err != nil {
 				return fmt.Errorf("%w: %w", errOther, err)
@@ -82,7 +107,7 @@ func (s *Store) commit(batch []*write) {
 	for _, w := range batch {
 		own := err
 		if errors.Is(err, errOther) {
-			own = s.db.Update(w.f)
+			own = s.transact(w.f)
 		}
 		if own != nil {
 			own = fmt.Errorf("boltevents: %w", own)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
@@ -32,6 +33,7 @@ func Run(t *testing.T, open func(t *testing.T, sessionBytes int) streamable.Even
 		{"what was never there is unknown", unknown},
 		{"a session is forgotten with its streams", forgotten},
 		{"the oldest events are dropped first", bounded},
+		{"an event that is too long is refused", tooLong},
 		{"many write at once", parallel},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, open(t, 64<<10)) })
@@ -53,12 +55,14 @@ func RunSessions(t *testing.T, open func(t *testing.T) streamable.SessionStore) 
 	for _, err := range []error{
 		s.Keep(ctx, "s", state),
 		s.Append(ctx, "s", "0", streamable.Event{Number: 1, Text: []byte("zero")}),
-		s.Begin(ctx, "s", "1", []byte("asked")),
+		s.Begin(ctx, "s", "1", []byte(`["a"]`)),
 		s.Append(ctx, "s", "1", streamable.Event{Number: 1, Text: []byte("one")}),
 		s.Append(ctx, "s", "1", last),
-		s.Begin(ctx, "s", "2", []byte("asked too")),
+		s.Begin(ctx, "s", "2", []byte(`["a too"]`)),
 		s.Append(ctx, "other", "1", last),
 		s.KeepState(ctx, "other", []byte("of another one")),
+		s.Touch(ctx, []string{"s", "unknown"}),
+		s.Touch(ctx, nil),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -74,8 +78,13 @@ func RunSessions(t *testing.T, open func(t *testing.T) streamable.SessionStore) 
 		}
 		want := []streamable.KeptStream{
 			{Stream: "0", Last: streamable.Event{Number: 1}},
-			{Stream: "1", Message: []byte("asked"), Last: streamable.Event{Number: 2, Last: true}},
-			{Stream: "2", Message: []byte("asked too")},
+			{Stream: "1", Last: streamable.Event{Number: 2, Last: true}},
+			{Stream: "2", Requests: []byte(`["a too"]`)},
+		}
+		for i := range streams {
+			if streams[i].Last.Last {
+				streams[i].Requests = nil // which may be forgotten by then
+			}
 		}
 		if diff := cmp.Diff(want, streams); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
@@ -211,6 +220,16 @@ func bounded(t *testing.T, s streamable.EventStore) {
 		t.Errorf("the oldest stream: %v", err)
 	}
 	check(t, s, "t", "1", 0, []streamable.Event{event(1)})
+}
+
+func tooLong(t *testing.T, s streamable.EventStore) {
+	add(t, s, "s", "1", event(1))
+	err := s.Append(t.Context(), "s", "1", streamable.Event{Number: 2, Text: make([]byte, 65<<10)})
+	if !errors.Is(err, transport.ErrTooLong) || strings.Contains(err.Error(), "secret") {
+		t.Errorf("a long event: %v", err)
+	}
+	add(t, s, "s", "1", event(3))
+	check(t, s, "s", "1", 0, []streamable.Event{event(1), event(3)})
 }
 
 func parallel(t *testing.T, s streamable.EventStore) {

@@ -1,0 +1,189 @@
+package streamable_test
+
+import (
+	"errors"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltevents"
+)
+
+// An answer that could not be kept is lost with its connection. Its client is told so, and does not come back for ever.
+func TestServerReportsAnAnswerThatWasNotKept(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "events.db")
+	synctest.Test(t, func(t *testing.T) {
+		store := openStore(t, path)
+		defer store.Close()
+		flaky := &failing{SessionStore: store}
+		s := serve(t, streamable.HandlerOptions{Store: flaky, StreamAfter: -1})
+		defer s.stop()
+		id := s.opened(hello)
+		for name, fail := range map[string]func() error{
+			"fails":  func() error { return errors.New("disk full") },
+			"panics": func() error { panic("no") },
+		} {
+			stream := s.events("POST", call(1, "wait"), "MCP-Session-Id", id)
+			<-s.tools.started
+			first, err := stream.next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			stream.body.Close()
+			synctest.Wait()
+			flaky.append = fail
+			s.tools.release <- struct{}{}
+			synctest.Wait()
+			flaky.append = nil
+			if got := s.status("GET", "", "MCP-Session-Id", id, "Last-Event-ID", first.ID); got != 400 {
+				t.Errorf("the store %s: the stream is resumed with %d", name, got)
+			}
+		}
+		// With an event before it, the client gets that first.
+		stream := s.events("POST", call(2, "log"), "MCP-Session-Id", id)
+		for range 2 {
+			stream.next()
+		}
+		if got := stream.messages(); len(got) != 3 {
+			t.Errorf("the rest is %q", got)
+		}
+		if got := s.status("GET", "", "MCP-Session-Id", id, "Last-Event-ID", stream.id); got != 200 {
+			t.Errorf("a stream of which everything was kept: %d", got)
+		}
+	})
+}
+
+// An answer that is too long to be kept reaches a connection, and is an error for a client that comes back for it.
+func TestServerReportsAnAnswerThatIsTooLongToBeKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{
+			StreamAfter: -1, Store: streamable.NewMemoryStore(streamable.MemoryOptions{MaxSessionBytes: 4 << 10}),
+		})
+		id := s.opened(hello)
+		long := strings.Replace(call(1, "echo"), `"n":1`, `"n":"`+strings.Repeat("x", 5<<10)+`"`, 1)
+		stream := s.events("POST", long, "MCP-Session-Id", id)
+		first, err := stream.next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := stream.message(); len(got) < 5<<10 {
+			t.Errorf("the answer is %s", got)
+		}
+		again := s.events("GET", "", "MCP-Session-Id", id, "Last-Event-ID", first.ID)
+		if got := again.messages(); len(got) != 1 || !strings.Contains(got[0], `"id":1,"error":{"code":-32603`) {
+			t.Errorf("the stream is resumed with %q", got)
+		}
+	})
+}
+
+// A session in use is not dropped as an old one, even if nothing of it is written.
+func TestServerTellsTheStoreWhichSessionsAreInUse(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "events.db")
+	synctest.Test(t, func(t *testing.T) {
+		store, err := boltevents.Open(path, boltevents.Options{MaxAge: 20 * time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		s := serve(t, streamable.HandlerOptions{Store: store, IdleTimeout: -1})
+		id, listening := s.opened(hello), s.opened(hello)
+		standing := s.events("GET", "", "MCP-Session-Id", listening)
+		go func() { // ends with the session
+			for {
+				if _, err := standing.next(); err != nil {
+					return
+				}
+			}
+		}()
+		for range 3 {
+			time.Sleep(10 * time.Minute)
+			if got := s.text(call(1, "echo"), "MCP-Session-Id", id); got != result(1) {
+				t.Errorf("a call: %s", got)
+			}
+		}
+		time.Sleep(15 * time.Minute)
+		s.text(call(1, "echo"), "MCP-Session-Id", id)
+		if err := s.handler.Shutdown(soon(t)); err != nil {
+			t.Error(err)
+		}
+		s.stop()
+		time.Sleep(15 * time.Minute)
+		s = serve(t, streamable.HandlerOptions{Store: store})
+		defer s.stop()
+		for _, id := range []string{id, listening} {
+			if got := s.status("POST", call(1, "echo"), "MCP-Session-Id", id); got != 200 {
+				t.Errorf("after the restart: %d", got)
+			}
+		}
+	})
+}
+
+// What was sent before any client had listened is there for the first that does, after a restart as well.
+func TestServerKeepsWhatNoConnectionHasTaken(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "events.db")
+	synctest.Test(t, func(t *testing.T) {
+		store := openStore(t, path)
+		defer store.Close()
+		s := serve(t, streamable.HandlerOptions{Store: store})
+		id := s.opened(hello)
+		s.changeList()
+		for range 2 {
+			s.stop()
+			s = serve(t, streamable.HandlerOptions{Store: store})
+			defer s.stop()
+		}
+		standing := s.events("GET", "", "MCP-Session-Id", id)
+		if got := standing.message(); got != listChanged {
+			t.Errorf("the first one gets %s", got)
+		}
+		standing.body.Close()
+		s.stop()
+		s = serve(t, streamable.HandlerOptions{Store: store, KeepAlive: -1})
+		defer s.stop()
+		again := s.events("GET", "", "MCP-Session-Id", id)
+		got := make(chan []string, 1)
+		go func() { got <- again.messages() }() // ends with the handler
+		s.changeList()
+		synctest.Wait()
+		s.handler.Close()
+		if got := <-got; len(got) != 1 {
+			t.Errorf("the next one gets %q", got)
+		}
+	})
+}
+
+// What a session leaves in the file does not grow with the requests that were answered.
+func TestAnsweredRequestsTakeNoRoom(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "events.db")
+	synctest.Test(t, func(t *testing.T) {
+		store, err := boltevents.Open(path, boltevents.Options{MaxSessionBytes: 64 << 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		s := serve(t, streamable.HandlerOptions{Store: store, StreamAfter: -1})
+		defer s.stop()
+		id := s.opened(hello)
+		argument := strings.Repeat("x", 200<<10)
+		for n := range 20 {
+			body := strings.Replace(call(n, "log"), `"arguments":{`, `"arguments":{"long":"`+argument+`",`, 1)
+			s.events("POST", body, "MCP-Session-Id", id).messages()
+		}
+		before := heap()
+		_, streams, err := store.Load(t.Context(), id)
+		if held := heap() - before; err != nil || held > 256<<10 {
+			t.Errorf("a session with %d streams takes %d bytes, %v", len(streams), held, err)
+		}
+		runtime.KeepAlive(streams)
+		if err := store.Compact(); err != nil {
+			t.Error(err)
+		}
+		if size := fileSize(t, path); size > 512<<10 {
+			t.Errorf("the file has %d bytes", size)
+		}
+	})
+}
