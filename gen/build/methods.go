@@ -27,14 +27,37 @@ func (b *builder) messages() {
 		if p := d.Node.(*merge.Object).Member("params"); p != nil {
 			mark(p.Node)
 		}
-		if r := strings.TrimSuffix(name, "Request") + "Result"; b.g.Defs[r] != nil && !b.external(r) {
-			mark(merge.NewRef(d.Node.At(), r))
+		for _, stem := range b.stems(name, "Request") {
+			if r := b.paired(stem + "Result"); r != "" && !b.external(r) {
+				mark(merge.NewRef(d.Node.At(), r))
+				break
+			}
 		}
 	}
 }
 
-// methods makes the method table: every definition called …Request or …Notification whose
-// member "method" is a constant.
+// stems returns what stands in front of a suffix in the names of a definition, renamed ones included.
+func (b *builder) stems(def, suffix string) (stems []string) {
+	for _, name := range b.Overrides.Names(def) {
+		if stem, ok := strings.CutSuffix(name, suffix); ok {
+			stems = append(stems, stem)
+		}
+	}
+	return stems
+}
+
+// paired returns the definition that is called name, or was before it was renamed; or "".
+func (b *builder) paired(name string) string {
+	for _, name := range []string{name, b.Overrides.Renamed(name)} {
+		if b.g.Defs[name] != nil {
+			return name
+		}
+	}
+	return ""
+}
+
+// methods makes the method table: every definition called …Request or …Notification, now or
+// before it was renamed, whose member "method" is a constant.
 func (b *builder) methods() error {
 	sent := map[string]ir.Direction{} // by method
 	listed := map[merge.Node]bool{}   // what the sides say they send
@@ -62,9 +85,10 @@ func (b *builder) methods() error {
 		if _, side := sides[name]; !ok || side || b.external(name) {
 			continue
 		}
-		stem, request := strings.CutSuffix(name, "Request")
+		stems := b.stems(name, "Request")
+		request := len(stems) > 0
 		if !request {
-			if stem, ok = strings.CutSuffix(name, "Notification"); !ok {
+			if stems = b.stems(name, "Notification"); len(stems) == 0 {
 				continue
 			}
 		}
@@ -72,7 +96,7 @@ func (b *builder) methods() error {
 		if method == "" || sent[method] != 0 && !listed[o] {
 			continue // what is listed is the message; this one is part of another
 		}
-		m := &ir.Method{Name: method, GoName: goName(stem), Def: name, Notification: !request, From: sent[method]}
+		m := &ir.Method{Name: method, GoName: goName(stems[0]), Def: name, Notification: !request, From: sent[method]}
 		if other, taken := byName[m.Name]; taken {
 			return o.At().Errorf("the method %q belongs to the definition %s already", m.Name, other)
 		}
@@ -98,7 +122,7 @@ func (b *builder) methods() error {
 			}
 		}
 		if request {
-			if err := b.result(m, stem, o); err != nil {
+			if err := b.result(m, stems, o); err != nil {
 				return err
 			}
 			if !isMessage(m.Result) {
@@ -168,9 +192,9 @@ func (b *builder) paramsType(def string) ir.Type {
 }
 
 // result finds what answers a request: the result member of STEMResultResponse, the
-// definition STEMResult, or the empty result. Requests that may run as tasks, or may ask
+// definition STEMResult, or the empty result, where STEM is one of stems, the first best. Requests that may run as tasks, or may ask
 // for input first, get a union of what can come.
-func (b *builder) result(m *ir.Method, stem string, request *merge.Object) error {
+func (b *builder) result(m *ir.Method, stems []string, request *merge.Object) error {
 	var nodes []merge.Node
 	add := func(n merge.Node) {
 		r, ok := n.(*merge.Ref)
@@ -179,14 +203,18 @@ func (b *builder) result(m *ir.Method, stem string, request *merge.Object) error
 		}
 	}
 	ref := func(name string) bool {
-		if b.g.Defs[name] == nil {
+		if name = b.paired(name); name == "" {
 			return false
 		}
 		add(merge.NewRef(b.g.Defs[name].Node.At(), name))
 		return true
 	}
-	primary := ref(stem + "Result")
-	if d := b.g.Defs[stem+"ResultResponse"]; d != nil {
+	primary := slices.ContainsFunc(stems, func(stem string) bool { return ref(stem + "Result") })
+	for _, stem := range stems {
+		d := b.g.Defs[b.paired(stem+"ResultResponse")]
+		if d == nil {
+			continue
+		}
 		if o, ok := d.Node.(*merge.Object); ok && o.Member("result") != nil {
 			switch n := o.Member("result").Node.(type) {
 			case *merge.Union:
@@ -203,9 +231,10 @@ func (b *builder) result(m *ir.Method, stem string, request *merge.Object) error
 				primary = true
 			}
 		}
+		break
 	}
 	if !primary && !ref("EmptyResult") && !ref("Result") {
-		return request.At().Errorf("no definition says what answers the method %q: neither %sResult nor %[2]sResultResponse nor EmptyResult nor Result exists", m.Name, stem)
+		return request.At().Errorf("no definition says what answers the method %q: neither %sResult nor %[2]sResultResponse nor EmptyResult nor Result exists", m.Name, stems[0])
 	}
 	if b.taskable(request) && ref("CreateTaskResult") {
 		m.Task = true

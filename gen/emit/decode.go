@@ -39,7 +39,7 @@ func (w *printer) decodeStruct(s *ir.Struct) {
 	w.f("\tseen := r.Enter(&membersOf%s)\n", s.GoName)
 	w.f("\tfor i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {\n\t\tswitch i {\n")
 	for _, f := range fields {
-		w.f("\t\tcase %d: // %s\n", f.Bit, f.JSON)
+		w.f("\t\tcase %d: // %s\n", f.Bit, strings.Trim(literal(f.JSON), "`"))
 		w.decodeField(f)
 	}
 	w.f("\t\tdefault:\n")

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
+	"unicode"
 
 	"golang.org/x/tools/imports"
 
@@ -59,7 +60,9 @@ func Package(p *ir.Package, sources Sources, tables string) ([]File, error) {
 			fmt.Fprintf(&head, "\t%q\n", path)
 		}
 		head.WriteString(")\n\n")
-		src, err := imports.Process(part.name, append(head.Bytes(), w.b.Bytes()...), &imports.Options{Comments: true, TabIndent: true, TabWidth: 8})
+		// Go source may not have this character, which stands in string literals and comments only.
+		text := bytes.ReplaceAll(append(head.Bytes(), w.b.Bytes()...), []byte("\uFEFF"), []byte(`\ufeff`))
+		src, err := imports.Process(part.name, text, &imports.Options{Comments: true, TabIndent: true, TabWidth: 8})
 		if err != nil {
 			return nil, fmt.Errorf("%s of package %s: %w", part.name, p.Name, err)
 		}
@@ -109,7 +112,7 @@ func comment(b *bytes.Buffer, indent, text string) {
 			fmt.Fprintf(b, "%s//\n", indent)
 		}
 		line := ""
-		for _, word := range strings.Fields(paragraph) {
+		for _, word := range strings.Fields(strings.Map(printable, paragraph)) {
 			if line != "" && len(line)+1+len(word) > width {
 				fmt.Fprintf(b, "%s// %s\n", indent, line)
 				line = ""
@@ -121,6 +124,14 @@ func comment(b *bytes.Buffer, indent, text string) {
 		}
 		fmt.Fprintf(b, "%s// %s\n", indent, line)
 	}
+}
+
+// printable drops control characters, which Go source cannot have in comments, but for white space.
+func printable(r rune) rune {
+	if unicode.IsControl(r) && !unicode.IsSpace(r) {
+		return -1
+	}
+	return r
 }
 
 // goType is t as Go source.

@@ -12,7 +12,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/atombender/go-jsonschema/pkg/schemas"
@@ -93,6 +96,7 @@ func (s *Schema) Errorf(format string, args ...any) error {
 
 // Parse reads the schema text src, which came from file, as the given revision.
 func Parse(revision, file string, src []byte) (*Document, error) {
+	src = plainCounts(src)
 	doc := &Document{Revision: revision, File: file, Defs: map[string]*Schema{}}
 	root := &Schema{Doc: doc}
 	var top map[string]json.RawMessage
@@ -131,6 +135,9 @@ func Parse(revision, file string, src []byte) (*Document, error) {
 	}
 	l := &loader{doc: doc, home: "#/" + home + "/"}
 	for _, name := range slices.Sorted(maps.Keys(raws)) {
+		if name == "" {
+			return nil, root.Errorf("a definition in %s has an empty name; give it one", home)
+		}
 		s, err := l.schema("/"+home+"/"+escape(name), raws[name], model.Definitions[name])
 		if err != nil {
 			return nil, err
@@ -149,6 +156,20 @@ func Parse(revision, file string, src []byte) (*Document, error) {
 		}
 	}
 	return doc, nil
+}
+
+var counts = regexp.MustCompile(`"(?:min|max)(?:Length|Items)"\s*:\s*(-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)`)
+
+// plainCounts writes the numbers that must be whole, such as 1.0e1, with digits only: the model reads no others.
+func plainCounts(src []byte) []byte {
+	return counts.ReplaceAllFunc(src, func(match []byte) []byte {
+		at := bytes.LastIndexAny(match, ": \t\r\n") + 1
+		v, err := strconv.ParseFloat(string(match[at:]), 64)
+		if err != nil || v != math.Trunc(v) || math.Abs(v) >= 1<<53 {
+			return match
+		}
+		return strconv.AppendFloat(match[:at:at], v, 'f', 0, 64)
+	})
 }
 
 // ends fails if s leads back to itself without going into a member or an element: then it

@@ -156,6 +156,27 @@ func (o *Overrides) Direction(method string) (from string, ok bool) {
 	return "", false
 }
 
+// Names returns the name of a definition and those that older revisions have for it by rename rows.
+func (o *Overrides) Names(def string) []string {
+	names := []string{def}
+	for _, row := range o.rows("rename") {
+		if row.As == def {
+			names = append(names, row.Def)
+		}
+	}
+	return names
+}
+
+// Renamed returns what the definition def is called by the rename rows, which may be def itself.
+func (o *Overrides) Renamed(def string) string {
+	for _, row := range o.rows("rename") {
+		if row.Def == def {
+			return row.As
+		}
+	}
+	return def
+}
+
 // rename applies the rename rows to one resolved document.
 func (o *Overrides) rename(defs map[string]*Def) {
 	to := map[string]string{}

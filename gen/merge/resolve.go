@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/mcpwire/mcpwire/gen/load"
@@ -237,6 +238,9 @@ func (r *resolver) enum(s *load.Schema, values []json.RawMessage) (Node, error) 
 		default:
 			if bytes.ContainsAny(raw, ".eE") {
 				return nil, s.Errorf("the value %s: only strings, integers, booleans and null are supported in const and enum", text)
+			}
+			if _, err := strconv.ParseInt(text, 10, 64); err != nil {
+				return nil, s.Errorf("the value %s in const or enum does not fit an int64", text)
 			}
 			e.Values = append(e.Values, &EnumValue{text, r.revs})
 		}
