@@ -229,8 +229,9 @@ func TestNamedEmptyInterface(t *testing.T) {
 	}
 }
 
-// Random types have the JSON form that encoding/json gives them. Half of them have the option string on fields of any
-// type, the others have named empty interfaces: package value refuses both at once.
+// Random types have the JSON form that encoding/json gives them. Half of them have the option
+// string on fields of any type, the others have named empty interfaces: package value refuses both
+// at once.
 func TestAgreesWithEncodingJSON(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -303,7 +304,8 @@ func randomStruct(rng *rand.Rand, depth int, quoted bool) reflect.Type {
 	return reflect.StructOf(fields)
 }
 
-// randomize gives v a random value without nil lists and maps, which package value writes in another way.
+// randomize gives v a random value without nil lists and maps, which package value writes in
+// another way.
 func randomize(rng *rand.Rand, v reflect.Value) {
 	switch p := v.Addr().Interface().(type) {
 	case *json.Number:

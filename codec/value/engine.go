@@ -16,7 +16,8 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 )
 
-// form gives types the JSON form that encoding/json gives them, where the engine has another of its own.
+// form gives types the JSON form that encoding/json gives them, where the engine has another of its
+// own.
 var form = engine.JoinOptions(
 	legacy.FormatByteArrayAsArray(true),
 	legacy.FormatBytesWithLegacySemantics(true),
@@ -35,7 +36,8 @@ const (
 	lenient
 )
 
-// readers and writers are the options that the engine runs with, by mode. Mode exact makes no difference to a writer.
+// readers and writers are the options that the engine runs with, by mode. Mode exact makes no
+// difference to a writer.
 var (
 	common = engine.JoinUnmarshalers(engine.UnmarshalFromFunc(readAny), engine.UnmarshalFromFunc(readNumber))
 	all    = engine.JoinUnmarshalers(common, engine.UnmarshalFromFunc(readExact))
@@ -53,7 +55,8 @@ var (
 	}
 )
 
-// readAny reads into an empty interface, unless that holds a value of a type that its owner chose to decode into.
+// readAny reads into an empty interface, unless that holds a value of a type that its owner chose
+// to decode into.
 func readAny(d *jsontext.Decoder, v *any) error {
 	if chosen(*v) {
 		return errors.ErrUnsupported
@@ -65,7 +68,8 @@ func readAny(d *jsontext.Decoder, v *any) error {
 	return err
 }
 
-// chosen reports whether an empty interface holds a value that reading such an interface does not make.
+// chosen reports whether an empty interface holds a value that reading such an interface does not
+// make.
 func chosen(v any) bool {
 	switch v.(type) {
 	case nil, bool, string, json.Number, []any, map[string]any:
@@ -138,12 +142,12 @@ func readNumber(d *jsontext.Decoder, v *json.Number) error {
 	return nil
 }
 
-// isName reports whether what comes next is a member name, in a value of a kind that has had length names and
-// values.
+// isName reports whether what comes next is a member name, in a value of a kind that has had length
+// names and values.
 func isName(kind jsontext.Kind, length int64) bool { return kind == '{' && length%2 == 0 }
 
-// readExact reads what the engine reads otherwise into a named empty interface, and into an integer from a number
-// with a fraction or an exponent. It leaves everything else to the engine.
+// readExact reads what the engine reads otherwise into a named empty interface, and into an integer
+// from a number with a fraction or an exponent. It leaves everything else to the engine.
 func readExact(d *jsontext.Decoder, v any) error {
 	p := reflect.ValueOf(v)
 	if p.Kind() != reflect.Pointer || p.IsNil() {
@@ -190,7 +194,8 @@ func readExact(d *jsontext.Decoder, v any) error {
 	return errors.ErrUnsupported
 }
 
-// readDigits reads an integer that is written with a fraction or an exponent, for what a pointer of a type points to.
+// readDigits reads an integer that is written with a fraction or an exponent, for what a pointer of
+// a type points to.
 func readDigits(d *jsontext.Decoder, pointer reflect.Type) (string, error) {
 	if d.PeekKind() != '0' || reads(pointer) {
 		return "", errors.ErrUnsupported
@@ -204,8 +209,8 @@ func readDigits(d *jsontext.Decoder, pointer reflect.Type) (string, error) {
 	return digits, err
 }
 
-// plainInteger returns an integer that is written with a fraction or an exponent in digits; ok is false for
-// everything else, and for an integer of more than 20 digits, which no Go type holds.
+// plainInteger returns an integer that is written with a fraction or an exponent in digits; ok is
+// false for everything else, and for an integer of more than 20 digits, which no Go type holds.
 func plainInteger(text []byte) (digits string, ok bool) {
 	at := bytes.IndexAny(text, ".eE")
 	if at < 0 || !codec.Number(text).IsInteger() {
@@ -224,7 +229,8 @@ func plainInteger(text []byte) (digits string, ok bool) {
 			return "", false
 		}
 	}
-	// The number is the digits of whole and fraction, with e-len(fraction) zeros behind them, or fewer digits.
+	// The number is the digits of whole and fraction, with e-len(fraction) zeros behind them, or
+	// fewer digits.
 	out := bytes.TrimLeft(append(bytes.Clone(whole), fraction...), "0")
 	e -= len(fraction)
 	if e < 0 {

@@ -10,16 +10,17 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 )
 
-// Value is a Go value of any type as a [codec.Value]. It may be used from many goroutines at once if the Go value
-// may.
+// Value is a Go value of any type as a [codec.Value]. It may be used from many goroutines at once
+// if the Go value may.
 type Value struct{ v any }
 
 // Of returns v for package codec. To be decoded into, v must be a pointer that is not nil.
 func Of(v any) Value { return Value{v} }
 
-// Decode decodes text into what v points to, as [codec.Unmarshal] does with [Of], and fails as that does. But it trusts
-// that the text is well formed and within the limits, and so is faster by what that check costs. Only text that package
-// codec has read may be given to it, such as a raw value in a message that was decoded.
+// Decode decodes text into what v points to, as [codec.Unmarshal] does with [Of], and fails as that
+// does. But it trusts that the text is well formed and within the limits, and so is faster by what
+// that check costs. Only text that package codec has read may be given to it, such as a raw value
+// in a message that was decoded.
 func Decode(text json.RawMessage, v any) error {
 	if decode(text, v) == nil {
 		return nil
@@ -27,7 +28,8 @@ func Decode(text json.RawMessage, v any) error {
 	return codec.Unmarshal(text, Of(v)) // which can say what is wrong, and where
 }
 
-// decode lets the engine decode, again in another mode if the first one is not enough for the type or the text.
+// decode lets the engine decode, again in another mode if the first one is not enough for the type
+// or the text.
 func decode(text []byte, v any) error {
 	m := modeOf(reflect.TypeOf(v))
 	for {
@@ -43,9 +45,10 @@ func decode(text []byte, v any) error {
 	}
 }
 
-// DecodeJSON reads the next value. A value of the wrong kind fails with a [codec.TypeError], a fraction where an
-// integer is due with [codec.ErrInteger], a number out of range with [ErrRange]; what a method of the type, or one
-// of package time or base64, says of its text is passed on. After a failure the Go value may be partly set.
+// DecodeJSON reads the next value. A value of the wrong kind fails with a [codec.TypeError], a
+// fraction where an integer is due with [codec.ErrInteger], a number out of range with [ErrRange];
+// what a method of the type, or one of package time or base64, says of its text is passed on. After
+// a failure the Go value may be partly set.
 func (x Value) DecodeJSON(r *codec.Reader) {
 	start := r.Offset()
 	text := r.RawBytes()
@@ -58,11 +61,12 @@ func (x Value) DecodeJSON(r *codec.Reader) {
 	}
 }
 
-// EncodeJSON writes the value. It fails with [codec.ErrUTF8] for a string and [codec.ErrFloat] for a float that JSON
-// cannot express, with [codec.ErrDuplicate] for keys of a map that are written alike, and with what a method of a type
-// fails with.
+// EncodeJSON writes the value. It fails with [codec.ErrUTF8] for a string and [codec.ErrFloat] for
+// a float that JSON cannot express, with [codec.ErrDuplicate] for keys of a map that are written
+// alike, and with what a method of a type fails with.
 //
-// What the engine writes is well formed, raw values and what methods return included, so it is not checked again.
+// What the engine writes is well formed, raw values and what methods return included, so it is not
+// checked again.
 func (x Value) EncodeJSON(w *codec.Writer) {
 	err := engine.MarshalWrite(sink{w}, x.v, writers[0])
 	if err != nil && remedy(err) == lenient {
@@ -97,8 +101,8 @@ func modeOf(t reflect.Type) mode {
 	return m
 }
 
-// namedAny reports whether decoding into a value of type t can reach an empty interface of a type that has a name of
-// its own, which unmarshalers for any do not apply to.
+// namedAny reports whether decoding into a value of type t can reach an empty interface of a type
+// that has a name of its own, which unmarshalers for any do not apply to.
 func namedAny(t reflect.Type, seen map[reflect.Type]bool) bool {
 	if seen[t] || reads(reflect.PointerTo(t)) {
 		return false

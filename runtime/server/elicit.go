@@ -68,7 +68,7 @@ func formOf[T any](message string, fields *T) (*mcp.ElicitRequestFormParams, err
 	if t.Kind() != reflect.Struct || fields == nil {
 		return nil, fmt.Errorf("server: a form is a pointer to a struct, not a %v", reflect.TypeOf(fields))
 	}
-	text, err := schemaOf(t)
+	text, err := schemaOf(t, reading)
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,11 @@ func resultOf[Out any](t reflect.Type) (func(Out) (*mcp.CallToolResult, error), 
 		case objectType(t):
 			return func(out Out) (*mcp.CallToolResult, error) { return Structured(out) }, nil
 		default:
-			return nil, fmt.Errorf("server: want a struct, a map with string keys, string, content or *mcp.CallToolResult, got %v", t)
+			hint := ""
+			if t.Kind() == reflect.Slice || t.Kind() == reflect.Array {
+				hint = " (wrap it in a struct)"
+			}
+			return nil, fmt.Errorf("server: want a struct, a map with string keys, string, content or *mcp.CallToolResult, got %v%s", t, hint)
 		}
 	}
 	return give.(func(Out) (*mcp.CallToolResult, error)), nil
@@ -50,11 +54,14 @@ func Content(blocks ...mcp.ContentBlock) *mcp.CallToolResult {
 }
 
 // Structured is a result with structured output, and with its JSON as a text for clients that do not look at that. Out
-// is a struct or a map; package codec/value writes it.
+// is a struct or a map; package codec/value writes it. Structured fails if its JSON is no object.
 func Structured(out any) (*mcp.CallToolResult, error) {
 	text, err := codec.Marshal(value.Of(out))
 	if err != nil {
 		return nil, fmt.Errorf("output: %w", err)
+	}
+	if text[0] != '{' {
+		return nil, fmt.Errorf("server: structured output: want a JSON object, got %T", out)
 	}
 	result := Text(string(text))
 	result.StructuredContent = text

@@ -4,47 +4,48 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"slices"
 
-	infer "github.com/google/jsonschema-go/jsonschema"
-
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/runtime/internal/toolschema"
 )
 
-// SchemaFor returns the JSON Schema of the values of a Go type, as package codec/value writes them, in dialect 2020-12.
-// A field is required unless its json tag says omitempty or omitzero, the tag jsonschema is its description, and a
-// pointer may be null. Structs admit no other members.
-func SchemaFor[T any]() (json.RawMessage, error) { return schemaOf(reflect.TypeFor[T]()) }
+// SchemaFor returns the JSON Schema of the values of a Go type, as package codec/value writes them,
+// in dialect 2020-12.
+//
+//   - A field is required unless its json tag says omitempty or omitzero, or it is a field of an
+//     embedded pointer.
+//   - The tag jsonschema is the description of a field. It has no keywords: what a description
+//     cannot say needs a schema that is written by hand.
+//   - Structs admit no other members. A pointer may be null; nil slices and maps are not, they are
+//     written as [] and {}.
+//   - A type with MarshalText or AppendText is a string, one with MarshalJSON, such as
+//     [json.RawMessage] and the types of package mcp, any value, and so is an interface.
+//     [time.Time] is a string in the format date-time, [time.Duration] an integer of nanoseconds,
+//     [json.Number] a number, [big.Int] an integer, and []byte a string in base64.
+//
+// It fails for a type whose JSON has no such schema: one that contains itself, a channel, a
+// function, a complex number, a map with other keys than strings, integers and texts, and a struct
+// with json tags that encoding/json and its version 2 do not agree on.
+func SchemaFor[T any]() (json.RawMessage, error) { return schemaOf(reflect.TypeFor[T](), writing) }
 
-func schemaOf(t reflect.Type) (json.RawMessage, error) {
-	s, err := infer.ForType(t, &infer.ForOptions{TypeSchemas: map[reflect.Type]*infer.Schema{
-		reflect.TypeFor[[]byte]():          {Type: "string", ContentEncoding: "base64"},
-		reflect.TypeFor[json.RawMessage](): {},
-		reflect.TypeFor[json.Number]():     {Type: "number"},
-	}})
+// schemaOf returns the schema of a type in one direction.
+func schemaOf(t reflect.Type, dir direction) (json.RawMessage, error) {
+	s, err := (&inference{dir: dir}).schema(t)
 	if err != nil {
-		return nil, fmt.Errorf("server: no schema for %v: %w", t, err)
+		return nil, fmt.Errorf("server: no schema for %v: %w; give the tool a schema, or change the type", t, err)
 	}
-	neverNull(s)
-	return json.Marshal(s)
+	return codec.Marshal(value.Of(s))
 }
 
-// neverNull takes null out of what lists may be: package codec/value writes nil slices as [], and some models cannot
-// cope with such a type.
-func neverNull(s *infer.Schema) {
-	if s == nil {
-		return
+// objectSchemaOf is schemaOf for arguments and output, which are JSON objects.
+func objectSchemaOf(t reflect.Type, dir direction) (json.RawMessage, error) {
+	if (&inference{dir: dir}).form(t) != formKind {
+		return nil, fmt.Errorf("server: no schema for %v: its methods make its JSON, which need not be an object; give the tool a schema", t)
 	}
-	if slices.Equal(s.Types, []string{"null", "array"}) {
-		s.Type, s.Types = "array", nil
-	}
-	for _, p := range s.Properties {
-		neverNull(p)
-	}
-	neverNull(s.Items)
-	neverNull(s.AdditionalProperties)
+	return schemaOf(t, dir)
 }
 
-// Dialects are those of JSON Schema that schemas of tools may name in $schema: their URIs, the default one first.
-// A schema that names another one is refused (MCP, "JSON Schema Usage").
+// Dialects are those of JSON Schema that schemas of tools may name in $schema: their URIs, the
+// default one first. A schema that names another one is refused (MCP, "JSON Schema Usage").
 func Dialects() []string { return toolschema.Dialects() }

@@ -19,20 +19,21 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
 
-// ToolFunc is a tool as a Go function. It gets the arguments after its schema has admitted them. An error becomes a
-// result with isError and the text of the error, for the model to read, unless it is a [*jsonrpc.Error], which
-// answers the request. The same function serves plain calls and tasks; ctx ends when the call is cancelled.
+// ToolFunc is a tool as a Go function. It gets the arguments after its schema has admitted them. An
+// error becomes a result with isError and the text of the error, for the model to read, unless it
+// is a [*jsonrpc.Error], which answers the request. The same function serves plain calls and tasks;
+// ctx ends when the call is cancelled.
 type ToolFunc[In, Out any] func(ctx context.Context, c *Call, in In) (Out, error)
 
-// RawToolFunc is a tool that takes its arguments as JSON, an object that the input schema has admitted, and makes its
-// result itself.
+// RawToolFunc is a tool that takes its arguments as JSON, an object that the input schema has
+// admitted, and makes its result itself.
 type RawToolFunc func(ctx context.Context, c *Call, arguments json.RawMessage) (*mcp.CallToolResult, error)
 
 // ToolOption says more about a tool than the protocol does.
 type ToolOption func(*tool)
 
-// Tasks says how calls of the tool can be tasks, and how those are run; see [receiver.Support]. Without it, and
-// without an Execution in the description, they cannot.
+// Tasks says how calls of the tool can be tasks, and how those are run; see [receiver.Support].
+// Without it, and without an Execution in the description, they cannot.
 func Tasks(support receiver.Support) ToolOption {
 	return func(t *tool) { t.support = support }
 }
@@ -61,17 +62,25 @@ type tool struct {
 	partial bool               // its results may come in parts
 	in, out *toolschema.Schema // out is nil if the output has no promised form
 	call    RawToolFunc
+	// decode decodes arguments without calling the tool. It is nil for a tool that gets them as
+	// JSON, which has no defaults either.
+	decode   func(json.RawMessage) error
+	defaults []defaultMember
 }
 
-// AddTool adds a tool that is a Go function. In is a struct, or a map with string keys: its schema is inferred, see
-// [SchemaFor], unless def has one. Defaults in the schema are set before the arguments are. Out is one of
+// AddTool adds a tool that is a Go function. In is a struct, or a map with string keys: its schema
+// is inferred, see [SchemaFor], unless def has one. A member that is absent from the arguments and
+// has a default in the properties of the schema gets it before f is called; what the client has
+// sent is never changed. Out is one of
 //
-//   - a struct or such a map: it becomes the structured output, and a text block with the same JSON; its schema is
-//     inferred as well, and checked,
+//   - a struct or such a map: it becomes the structured output, and a text block with the same
+//     JSON; its schema is inferred as well, and checked,
 //   - string, [mcp.ContentBlock] or [][mcp.ContentBlock]: it becomes the content,
-//   - [*mcp.CallToolResult]: it is the result; if def has an output schema, structured output must comply with it.
+//   - [*mcp.CallToolResult]: it is the result; if def has an output schema, structured output must
+//     comply with it.
 //
-// It fails if a schema, the name or the description is not what the protocol admits, or with [ErrExists].
+// It fails if a schema, the name or the description is not what the protocol admits, or with
+// [ErrExists].
 func AddTool[In, Out any](s *Server, def mcp.Tool, f ToolFunc[In, Out], options ...ToolOption) (*Handle[mcp.Tool], error) {
 	in, out := reflect.TypeFor[In](), reflect.TypeFor[Out]()
 	if s == nil {
@@ -84,7 +93,7 @@ func AddTool[In, Out any](s *Server, def mcp.Tool, f ToolFunc[In, Out], options 
 		return nil, fmt.Errorf("server: arguments of the tool %q: want a struct or a map with string keys, got %v", def.Name, in)
 	}
 	if def.InputSchema.IsZero() {
-		if err := inferInto(&def.InputSchema, in); err != nil {
+		if err := inferInto(&def.InputSchema, in, reading); err != nil {
 			return nil, err
 		}
 	}
@@ -94,21 +103,12 @@ func AddTool[In, Out any](s *Server, def mcp.Tool, f ToolFunc[In, Out], options 
 	}
 	if def.OutputSchema == nil && objectType(out) {
 		def.OutputSchema = new(mcp.ToolOutputSchema)
-		if err := inferInto(def.OutputSchema, out); err != nil {
+		if err := inferInto(def.OutputSchema, out, writing); err != nil {
 			return nil, err
 		}
 	}
-	defaults, err := defaultsOf(def.InputSchema.Properties)
-	if err != nil {
-		return nil, err
-	}
-	return s.AddRawTool(def, func(ctx context.Context, c *Call, arguments json.RawMessage) (*mcp.CallToolResult, error) {
+	call := func(ctx context.Context, c *Call, arguments json.RawMessage) (*mcp.CallToolResult, error) {
 		var in In
-		if defaults != nil {
-			if err := value.Decode(defaults, &in); err != nil {
-				return nil, fmt.Errorf("default: %w", err)
-			}
-		}
 		if err := value.Decode(arguments, &in); err != nil {
 			return failure("The arguments are not valid.\n" + err.Error()), nil
 		}
@@ -117,14 +117,21 @@ func AddTool[In, Out any](s *Server, def mcp.Tool, f ToolFunc[In, Out], options 
 			return nil, err
 		}
 		return give(out)
-	}, options...)
+	}
+	decode := func(arguments json.RawMessage) error { return value.Decode(arguments, new(In)) }
+	return s.addTool(def, call, decode, options)
 }
 
-// AddRawTool adds a tool whose schemas are those of def, and whose handler sees JSON. See [AddTool].
+// AddRawTool adds a tool whose schemas are those of def, and whose handler sees JSON. See
+// [AddTool].
 func (s *Server) AddRawTool(def mcp.Tool, f RawToolFunc, options ...ToolOption) (*Handle[mcp.Tool], error) {
 	if f == nil {
 		return nil, errors.New("server: no function for the tool " + def.Name)
 	}
+	return s.addTool(def, f, nil, options)
+}
+
+func (s *Server) addTool(def mcp.Tool, f RawToolFunc, decode func(json.RawMessage) error, options []ToolOption) (*Handle[mcp.Tool], error) {
 	var declared tool
 	for _, o := range options {
 		if o == nil {
@@ -132,11 +139,12 @@ func (s *Server) AddRawTool(def mcp.Tool, f RawToolFunc, options ...ToolOption) 
 		}
 		o(&declared)
 	}
+	declared.call, declared.decode = f, decode
 	build := func(def mcp.Tool) (*tool, error) {
 		if declared.partial {
 			def.Meta = withPartialResults(def.Meta)
 		}
-		return newTool(def, declared.support, f)
+		return newTool(def, declared)
 	}
 	return addTo(s.tools, def, func(d *mcp.Tool) string { return d.Name }, build, func(t *tool) mcp.Tool { return t.def })
 }
@@ -144,11 +152,13 @@ func (s *Server) AddRawTool(def mcp.Tool, f RawToolFunc, options ...ToolOption) 
 // toolName is what names of tools are made of.
 var toolName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
 
-func newTool(def mcp.Tool, support receiver.Support, f RawToolFunc) (*tool, error) {
+// newTool returns the tool that a definition and declared, which has the rest, are.
+func newTool(def mcp.Tool, declared tool) (*tool, error) {
 	if !toolName.MatchString(def.Name) {
 		return nil, fmt.Errorf("server: the name of the tool %q: want 1 to 128 of ASCII letters, digits, underscore, hyphen and dot", def.Name)
 	}
-	t := &tool{def: def, support: support, call: f}
+	t := &declared
+	t.def = def
 	t.declareTasks()
 	var err error
 	if t.in, err = objectSchema(&def.InputSchema); err != nil {
@@ -161,6 +171,11 @@ func newTool(def mcp.Tool, support receiver.Support, f RawToolFunc) (*tool, erro
 	}
 	if err := t.def.Validate(mcp.Revision20251125); err != nil {
 		return nil, fmt.Errorf("server: the tool %q: %w", def.Name, err)
+	}
+	if t.decode != nil {
+		if err := t.setDefaults(); err != nil {
+			return nil, fmt.Errorf("server: the tool %q: %w", def.Name, err)
+		}
 	}
 	return t, nil
 }
@@ -203,43 +218,13 @@ func objectType(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct || t.Kind() == reflect.Map && t.Key().Kind() == reflect.String
 }
 
-// inferInto sets a schema to that of a type.
-func inferInto(schema codec.Decoder, t reflect.Type) error {
-	text, err := schemaOf(t)
+// inferInto sets a schema to that of a type in one direction.
+func inferInto(schema codec.Decoder, t reflect.Type, dir direction) error {
+	text, err := objectSchemaOf(t, dir)
 	if err != nil {
 		return err
 	}
 	return codec.Unmarshal(text, schema)
-}
-
-// defaultsOf returns an object with the defaults of properties, nil if there are none.
-func defaultsOf(properties json.RawMessage) (json.RawMessage, error) {
-	if len(properties) == 0 {
-		return nil, nil
-	}
-	var list map[string]json.RawMessage
-	if err := codec.Unmarshal(properties, value.Of(&list)); err != nil {
-		return nil, err
-	}
-	defaults := map[string]json.RawMessage{}
-	for name, p := range list {
-		var property struct {
-			Default json.RawMessage `json:"default"`
-		}
-		if len(p) == 0 || p[0] != '{' {
-			continue // true or false
-		}
-		if err := codec.Unmarshal(p, value.Of(&property)); err != nil {
-			return nil, err
-		}
-		if property.Default != nil {
-			defaults[name] = property.Default
-		}
-	}
-	if len(defaults) == 0 {
-		return nil, nil
-	}
-	return codec.Marshal(value.Of(defaults))
 }
 
 // ListTools implements tools/list.
@@ -267,6 +252,11 @@ func (h *handler) CallTool(ctx context.Context, params *mcp.CallToolRequestParam
 	}
 	if faults := t.in.Check(arguments); faults != "" {
 		return failure("The arguments do not comply with the input schema of this tool.\n" + faults), nil
+	}
+	if arguments, ok = t.withDefaults(arguments); ok {
+		if faults := t.in.Check(arguments); faults != "" {
+			return failure("With the defaults of absent members, the arguments do not comply with the input schema of this tool.\n" + faults), nil
+		}
 	}
 	result, err := t.call(ctx, newCall(ctx, h.p), arguments)
 	if err != nil {
@@ -301,8 +291,8 @@ func failure(text string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.ContentBlock{&mcp.TextContent{Text: text}}, IsError: new(true)}
 }
 
-// checkOutput refuses output that is not what the tool promises, rather than to mislead the client (MCP tools,
-// "Output Schema").
+// checkOutput refuses output that is not what the tool promises, rather than to mislead the client
+// (MCP tools, "Output Schema").
 func (t *tool) checkOutput(result *mcp.CallToolResult) error {
 	if t.out == nil || result.IsError != nil && *result.IsError {
 		return nil

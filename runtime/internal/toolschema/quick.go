@@ -8,15 +8,16 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 )
 
-// quick says yes to a value without decoding it first. It knows what inferred schemas are made of, and nothing more:
-// a schema with any other keyword has none. What it does not admit is looked at again, by the validator that can say
-// what is wrong. So it may be too strict, but never too lenient.
+// quick says yes to a value without decoding it first. It knows what inferred schemas are made of,
+// and nothing more: a schema with any other keyword has none. What it does not admit is looked at
+// again, by the validator that can say what is wrong. So it may be too strict, but never too
+// lenient.
 type quick struct {
 	kinds    uint16 // the bits of those that are admitted; 0 for all
 	integer  bool   // numbers are integers
 	min, max *int64
 	members  []member // that have a property of their own or are required, sorted by name
-	required uint64   // the bits of those that are
+	required uint64   // the bits of those that must be there
 	others   *quick   // members without a property of their own; nil refuses them
 	items    *quick
 }
@@ -25,7 +26,7 @@ type quick struct {
 type member struct {
 	name  string
 	value *quick // nil if it has no property
-	bit   uint64 // of its own, if it is required
+	bit   uint64 // of its own; 0 beyond 64 members
 }
 
 // newQuick returns nil if the schema is not of the kind that it knows.
@@ -43,8 +44,8 @@ func newQuick(object map[string]any) *quick {
 
 func (q *quick) take(name string, v any) bool {
 	switch name {
-	case "title", "description", "default", "examples", "contentEncoding", "deprecated":
-		return true
+	case "title", "description", "default", "examples", "contentEncoding", "deprecated", "format":
+		return true // no assertions in dialect 2020-12
 	case "$schema":
 		text, _ := v.(string)
 		return strings.TrimSuffix(text, "#") == Dialects()[0]
@@ -64,13 +65,15 @@ func (q *quick) take(name string, v any) bool {
 		return err == nil
 	case "required":
 		list, _ := v.([]any)
-		for i, e := range list {
+		for _, e := range list {
 			text, ok := e.(string)
-			if !ok || i == 64 {
+			if !ok {
 				return false
 			}
 			m := q.member(text)
-			m.bit = 1 << i
+			if m.bit == 0 {
+				return false
+			}
 			q.required |= m.bit
 		}
 		return true
@@ -102,7 +105,11 @@ func (q *quick) take(name string, v any) bool {
 func (q *quick) member(name string) *member {
 	i, found := slices.BinarySearchFunc(q.members, name, func(m member, name string) int { return strings.Compare(m.name, name) })
 	if !found {
-		q.members = slices.Insert(q.members, i, member{name: name})
+		m := member{name: name}
+		if n := len(q.members); n < 64 {
+			m.bit = 1 << n
+		}
+		q.members = slices.Insert(q.members, i, m)
 	}
 	return &q.members[i]
 }
@@ -166,30 +173,37 @@ func (q *quick) takeType(v any) bool {
 // admits reports whether a value is certainly valid.
 func (q *quick) admits(text json.RawMessage) bool {
 	r := codec.Borrow(text)
-	ok := q.read(r)
+	c := check{r: r}
+	ok := c.value(q)
 	r.End()
-	return r.Release() == nil && ok
+	return r.Release() == nil && ok && (!c.unnamed || codec.Valid(text) == nil)
 }
 
-func (q *quick) read(r *codec.Reader) bool {
-	k := r.Kind()
+// check holds one value against a schema.
+type check struct {
+	r       *codec.Reader
+	unnamed bool // an object has several members that could have one name; codec.Valid knows
+}
+
+func (c *check) value(q *quick) bool {
+	k := c.r.Kind()
 	if q.kinds != 0 && q.kinds&(1<<k) == 0 {
 		return false
 	}
 	switch k {
 	case codec.KindNumber:
-		return q.number(r)
+		return q.number(c.r)
 	case codec.KindObject:
-		return q.object(r)
+		return c.object(q)
 	case codec.KindArray:
-		for r.Array(); r.More(); {
-			if !q.items.read(r) {
+		for c.r.Array(); c.r.More(); {
+			if !c.value(q.items) {
 				return false
 			}
 		}
 		return true
 	}
-	r.Skip()
+	c.r.Skip()
 	return true
 }
 
@@ -202,20 +216,30 @@ func (q *quick) number(r *codec.Reader) bool {
 	return exact && (q.min == nil || n >= *q.min) && (q.max == nil || n <= *q.max)
 }
 
-func (q *quick) object(r *codec.Reader) bool {
+func (c *check) object(q *quick) bool {
 	var found uint64
-	r.Object()
-	for key, more := r.NextKey(); more; key, more = r.NextKey() {
+	unnamed := 0
+	c.r.Object()
+	for key, more := c.r.NextKey(); more; key, more = c.r.NextKey() {
 		value := q.others
+		var bit uint64
 		if m := q.find(key); m != nil {
-			found |= m.bit
+			bit = m.bit
 			if m.value != nil {
 				value = m.value
 			}
 		}
-		if value == nil || !value.read(r) {
+		if found&bit != 0 {
+			return false // the name appears twice
+		}
+		found |= bit
+		if bit == 0 {
+			unnamed++
+		}
+		if value == nil || !c.value(value) {
 			return false
 		}
 	}
-	return found == q.required
+	c.unnamed = c.unnamed || unnamed > 1
+	return found&q.required == q.required
 }

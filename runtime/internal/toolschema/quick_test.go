@@ -16,6 +16,7 @@ var quickSchemas = []string{
 	`{"type":"object","properties":{"a":{"type":["integer","number"]},"b":{"type":"integer"},"c":{"type":"null"}}}`,
 	`{"type":"object","additionalProperties":{"type":"object","additionalProperties":{"type":"string"}}}`,
 	`{"type":"object","properties":{"a":{},"b":{"type":"null"},"c":{},"d":{"type":"integer"},"e":{},"f":{},"g":{},"h":{},"i":{"type":"string"},"j":{},"k":{},"l":{"type":"boolean"}},"required":["l","a","x"],"additionalProperties":{"type":"integer"}}`,
+	`{"type":"object","properties":{"a":{"type":"string","format":"date-time"},"b":{"format":"uri"}}}`,
 }
 
 func TestQuickDoesNotKnowAllKeywords(t *testing.T) {
@@ -27,7 +28,7 @@ func TestQuickDoesNotKnowAllKeywords(t *testing.T) {
 	for _, text := range []string{
 		`{"type":"object","minProperties":1}`, `{"type":"object","properties":{"a":{"type":"string","pattern":"x"}}}`,
 		`{"type":"object","properties":{"a":false}}`, `{"type":"object","properties":{"a":{"minimum":1.5}}}`,
-		`{"type":"object","properties":{"a":{"type":"string","format":"date"}}}`, `{"type":"object","properties":{"a":{"$ref":"#"}}}`,
+		`{"type":"object","properties":{"a":{"enum":["x"]}}}`, `{"type":"object","properties":{"a":{"$ref":"#"}}}`,
 		`{"$schema":"http://json-schema.org/draft-07/schema#","type":"object"}`, `{"type":"object","$defs":{}}`,
 	} {
 		if s, err := Compile(json.RawMessage(text)); err != nil || s.quick != nil {
@@ -41,6 +42,7 @@ func TestQuickAdmits(t *testing.T) {
 	for i, text := range map[int]string{ // by schema; nothing complies with the one that is missing
 		0: `{"b":null,"c":[1,2.5],"a":255}`, 1: `{"a":{"a":true},"x":[1,false]}`, 3: `{"c":null,"b":1}`, 4: `{"x":{"y":"z"}}`,
 		5: `{"a":1,"b":null,"c":2,"d":3,"e":4,"f":5,"g":6,"h":7,"i":"x","j":8,"k":9,"l":true,"x":0}`,
+		6: `{"a":"tomorrow","b":"x y"}`,
 	} {
 		s, err := Compile(json.RawMessage(quickSchemas[i]))
 		if err != nil || !s.quick.admits(json.RawMessage(text)) {
@@ -73,11 +75,7 @@ func FuzzQuick(f *testing.F) {
 		for i, s := range schemas {
 			quick := s.quick.admits(json.RawMessage(text))
 			if quick && err != nil {
-				// Names that are there twice have been refused before arguments come here.
-				if codec.Valid([]byte(text)) == nil {
-					t.Errorf("%s admits what cannot be read: %s: %v", quickSchemas[i], text, err)
-				}
-				continue
+				t.Errorf("%s admits what cannot be read: %s: %v", quickSchemas[i], text, err)
 			}
 			if err != nil {
 				continue

@@ -1,5 +1,5 @@
-// Package toolschema holds values against the JSON Schemas of tools: arguments at the server, and output at
-// both sides.
+// Package toolschema holds values against the JSON Schemas of tools: arguments at the server, and
+// output at both sides.
 package toolschema
 
 import (
@@ -25,7 +25,8 @@ type Schema struct {
 	quick    *quick // nil if the schema has keywords that it does not know
 }
 
-// Dialects are those of JSON Schema that a schema may name in $schema: their URIs, the default one first.
+// Dialects are those of JSON Schema that a schema may name in $schema: their URIs, the default one
+// first.
 func Dialects() []string {
 	return []string{
 		"https://json-schema.org/draft/2020-12/schema",
@@ -46,18 +47,34 @@ func Compile(text json.RawMessage) (*Schema, error) {
 	if dialect, ok := object["$schema"].(string); ok && !supported(dialect) {
 		return nil, fmt.Errorf("the schema dialect %q is not supported, only %s", dialect, strings.Join(Dialects(), ", "))
 	}
-	const here = "schema.json"
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
 	c.UseLoader(nothingElse{})
 	if err := c.AddResource(here, doc); err != nil {
-		return nil, err
+		return nil, unplaced(err)
 	}
 	compiled, err := c.Compile(here)
 	if err != nil {
-		return nil, err
+		return nil, unplaced(err)
 	}
 	return &Schema{compiled, newQuick(object)}, nil
+}
+
+// here is the address of a schema that is compiled. A relative one would be taken for a file in the
+// folder of the process.
+const (
+	folder = "tool:///"
+	here   = folder + "schema"
+)
+
+// unplaced returns an error about a schema without the address, which means nothing to its author.
+func unplaced(err error) error {
+	if e, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {
+		if faults := explain(e.Err); faults != "" {
+			return errors.New("the schema is not valid: " + strings.ReplaceAll(faults, "\n", "; "))
+		}
+	}
+	return errors.New(strings.NewReplacer(here, "", folder, "").Replace(err.Error()))
 }
 
 func supported(dialect string) bool {
@@ -69,15 +86,16 @@ func supported(dialect string) bool {
 	return false
 }
 
-// nothingElse is the loader of schemas that refer to others: a peer must not make the other side read files.
+// nothingElse is the loader of schemas that refer to others: a peer must not make the other side
+// read files.
 type nothingElse struct{}
 
 func (nothingElse) Load(url string) (any, error) {
 	return nil, errors.New("schemas elsewhere are not loaded")
 }
 
-// Check returns what is wrong with a value, one line for each fault, and "" if nothing is. What has many faults, or
-// long ones, is told the first of them, shortened.
+// Check returns what is wrong with a value, one line for each fault, and "" if nothing is. What has
+// many faults, or long ones, is told the first of them, shortened.
 func (s *Schema) Check(text json.RawMessage) (faults string) {
 	if s.quick != nil && s.quick.admits(text) {
 		return ""
@@ -89,7 +107,21 @@ func (s *Schema) Check(text json.RawMessage) (faults string) {
 	if n, ok := unwieldy(v); ok {
 		return "the number " + n[:min(len(n), 20)] + " is out of range"
 	}
-	err := s.compiled.Validate(v)
+	return explain(s.compiled.Validate(v))
+}
+
+// CheckMember is Check for a member of an object, which it holds against the property of its name.
+// A member without a property is not at fault.
+func (s *Schema) CheckMember(name string, text json.RawMessage) (faults string) {
+	p := s.compiled.Properties[name]
+	if p == nil {
+		return ""
+	}
+	return (&Schema{compiled: p}).Check(text)
+}
+
+// explain returns what is wrong according to the validator, and "" for nil.
+func explain(err error) string {
 	if err == nil {
 		return ""
 	}
@@ -102,8 +134,8 @@ func (s *Schema) Check(text json.RawMessage) (faults string) {
 	return strings.Join(r.lines, "\n")
 }
 
-// maxNumber is how many digits, and what exponent, numbers may have: more than any float64. The validator calculates
-// with fractions, whose size is that of the exponent.
+// maxNumber is how many digits, and what exponent, numbers may have: more than any float64. The
+// validator calculates with fractions, whose size is that of the exponent.
 const maxNumber = 400
 
 // unwieldy finds a number that would take the validator long.

@@ -1,0 +1,34 @@
+package toolschema
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// A schema with a fault is refused with the place in it, and without the address it is compiled at.
+func TestFaultsOfSchemas(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"type":"object","properties":{"b":{"minLength":-1}}}`: "the schema is not valid: /properties/b/minLength: minimum: got -1, want 0",
+		`{"properties":{"a":{"type":"objekt"}}}`:                "the schema is not valid: /properties/a/type: ",
+		`{"properties":{"a":{"$ref":"file:///etc/passwd"}}}`:    `failing loading "file:///etc/passwd": schemas elsewhere are not loaded`,
+		`{"properties":{"a":{"$ref":"other.json"}}}`:            `failing loading "other.json": schemas elsewhere are not loaded`,
+		`{"properties":{"a":{"$ref":"#/nope"}}}`:                `json-pointer in "#/nope" not found`,
+	} {
+		if _, err := Compile(json.RawMessage(text)); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "tool:") {
+			t.Errorf("%s: got %v, want %s", text, err, want)
+		}
+	}
+}
+
+func TestMembersAreHeldAgainstTheirProperties(t *testing.T) {
+	s, err := Compile(json.RawMessage(`{"properties":{"a":{"$ref":"#/$defs/n"},"b":{}},"$defs":{"n":{"type":"integer"}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ name, value, want string }{{"a", "1", ""}, {"a", `"x"`, "got string, want integer"}, {"b", `"x"`, ""}, {"c", `"x"`, ""}} {
+		if got := s.CheckMember(tt.name, json.RawMessage(tt.value)); got != tt.want {
+			t.Errorf("%s %s: %q, want %q", tt.name, tt.value, got, tt.want)
+		}
+	}
+}

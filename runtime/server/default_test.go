@@ -1,0 +1,157 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/value"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/server"
+)
+
+func inputSchema(t *testing.T, text string) (s mcp.ToolInputSchema) {
+	t.Helper()
+	if err := codec.Unmarshal([]byte(text), &s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// addEcho adds a tool that returns its arguments as text, as they are after decoding.
+func addEcho[In any](t *testing.T, s *server.Server, name, schema string) (*server.Handle[mcp.Tool], error) {
+	t.Helper()
+	return server.AddTool(s, mcp.Tool{Name: name, InputSchema: inputSchema(t, schema)}, func(_ context.Context, _ *server.Call, in In) (string, error) {
+		out, err := codec.Marshal(value.Of(in))
+		return string(out), err
+	})
+}
+
+// said returns the text that a tool answers with.
+func said(t *testing.T, c *asker, name, arguments string) string {
+	t.Helper()
+	result, code := c.call("tools/call", `{"name":"`+name+`","arguments":`+arguments+`}`)
+	if code != 0 {
+		t.Fatalf("%s: %d %s", arguments, code, result)
+	}
+	return text(t, result)
+}
+
+// A default stands for a member that is absent, and for nothing else.
+func TestDefaultsStandForAbsentMembers(t *testing.T) {
+	type options struct {
+		A int `json:"a,omitempty"`
+		B int `json:"b,omitempty"`
+	}
+	type arguments struct {
+		O options        `json:"o,omitzero"`
+		M map[string]int `json:"m,omitempty"`
+		L []options      `json:"l,omitempty"`
+		P *options       `json:"p,omitempty"`
+		N *int           `json:"é,omitempty"`
+	}
+	s := newServer(t, server.Config{})
+	must(addEcho[arguments](t, s, "x", `{"type":"object","properties":{
+		"o":{"type":"object","default":{"a":1,"b":2}},
+		"m":{"type":"object","default":{"x":1}},
+		"l":{"type":"array","default":[{"a":1,"b":2}]},
+		"p":{"type":["object","null"],"default":{"a":1,"b":2}},
+		"é":{"type":["integer","null"],"default":7},
+		"other":{}}}`))
+	c := connect(t, s, side{})
+	for _, tt := range []struct{ sent, got string }{
+		{`{"o":{"a":5},"m":{"y":2},"l":[{"a":7}],"p":{"a":9},"\u00e9":1}`, `{"o":{"a":5},"m":{"y":2},"l":[{"a":7}],"p":{"a":9},"é":1}`},
+		{`{"o":{},"m":{},"l":[],"p":null,"é":null}`, `{}`},
+		{`{}`, `{"o":{"a":1,"b":2},"m":{"x":1},"l":[{"a":1,"b":2}],"p":{"a":1,"b":2},"é":7}`},
+		{` { "o" : { "a" : 5 } } `, `{"o":{"a":5},"m":{"x":1},"l":[{"a":1,"b":2}],"p":{"a":1,"b":2},"é":7}`},
+	} {
+		if got := said(t, c, "x", tt.sent); got != tt.got {
+			t.Errorf("%s: got %s, want %s", tt.sent, got, tt.got)
+		}
+	}
+}
+
+func TestDefaultsFollowAChange(t *testing.T) {
+	type in struct {
+		N int `json:"n,omitempty"`
+	}
+	s := newServer(t, server.Config{})
+	h := must(addEcho[in](t, s, "x", `{"type":"object","properties":{"n":{"type":"integer","default":1}}}`))
+	c := connect(t, s, side{})
+	for _, tt := range []struct{ schema, want string }{
+		{`{"type":"object","properties":{"n":{"type":"integer","default":2}}}`, `{"n":2}`},
+		{`{"type":"object","properties":{"n":{"type":"integer"}}}`, `{}`},
+	} {
+		if err := h.Change(func(d *mcp.Tool) { d.InputSchema = inputSchema(t, tt.schema) }); err != nil {
+			t.Fatal(err)
+		}
+		if got := said(t, c, "x", `{}`); got != tt.want {
+			t.Errorf("%s: got %s, want %s", tt.schema, got, tt.want)
+		}
+	}
+	if err := h.Change(func(d *mcp.Tool) {
+		d.InputSchema = inputSchema(t, `{"type":"object","properties":{"n":{"type":"integer","default":"x"}}}`)
+	}); err == nil {
+		t.Error("a default that its schema refuses came by a change")
+	}
+	if got := said(t, c, "x", `{}`); got != `{}` {
+		t.Errorf("after a change that failed: %s", got)
+	}
+}
+
+func TestDefaultsComplyWithTheSchema(t *testing.T) {
+	type in struct {
+		N int    `json:"n,omitempty"`
+		A string `json:"a,omitempty"`
+	}
+	s := newServer(t, server.Config{})
+	for schema, want := range map[string]string{
+		`{"type":"object","properties":{"n":{"type":"integer","default":"abc"}}}`:                           `the default of "n" does not comply with its schema: got string, want integer`,
+		`{"type":"object","properties":{"n":{"type":"integer","maximum":5,"default":99}}}`:                  `the default of "n" does not comply with its schema: `,
+		`{"type":"object","properties":{"n":{"$ref":"#/$defs/a","default":9}},"$defs":{"a":{"maximum":5}}}`: `the default of "n" does not comply with its schema: `,
+		`{"type":"object","properties":{"n":{"default":"abc"}}}`:                                            `the default of "n" does not fit the type of the arguments: want integer, got string`,
+		`{"type":"object","properties":{"n":{"type":"number","default":1.5}}}`:                              `the default of "n" does not fit the type of the arguments: `,
+	} {
+		if _, err := addEcho[in](t, s, "x", schema); err == nil || !strings.Contains(err.Error(), `server: the tool "x": `+want) {
+			t.Errorf("%s: got %v, want %s", schema, err, want)
+		}
+	}
+	// Together with what the client sends, good defaults may not comply.
+	must(addEcho[in](t, s, "y", `{"type":"object","properties":{"n":{"type":"integer","default":1},"a":{"type":"string"}},"maxProperties":1}`))
+	c := connect(t, s, side{})
+	if got := said(t, c, "y", `{"a":"x"}`); !strings.HasPrefix(got, "With the defaults of absent members, the arguments do not comply") {
+		t.Error(got)
+	}
+	if got := said(t, c, "y", `{}`); got != `{"n":1}` {
+		t.Error(got)
+	}
+}
+
+// A tool that takes its arguments as JSON gets what the client has sent.
+func TestRawToolsHaveNoDefaults(t *testing.T) {
+	s := newServer(t, server.Config{})
+	must(s.AddRawTool(mcp.Tool{Name: "x", InputSchema: inputSchema(t, `{"type":"object","properties":{"n":{"default":1}}}`)},
+		func(_ context.Context, _ *server.Call, arguments json.RawMessage) (*mcp.CallToolResult, error) {
+			return server.Text(string(arguments)), nil
+		}))
+	if got := said(t, connect(t, s, side{}), "x", `{}`); got != `{}` {
+		t.Error(got)
+	}
+}
+
+func TestStructuredOutputIsAnObject(t *testing.T) {
+	for _, v := range []any{5, nil, "x", []int{1}, json.RawMessage("true")} {
+		if r, err := server.Structured(v); err == nil {
+			t.Errorf("%v became %s", v, r.StructuredContent)
+		}
+	}
+	if r, err := server.Structured(map[string]int(nil)); err != nil || string(r.StructuredContent) != `{}` {
+		t.Errorf("%+v, %v", r, err)
+	}
+	_, err := server.AddTool(newServer(t, server.Config{}), mcp.Tool{Name: "x"}, func(context.Context, *server.Call, struct{}) ([]int, error) { return nil, nil })
+	if err == nil || !strings.Contains(err.Error(), "got []int (wrap it in a struct)") {
+		t.Error(err)
+	}
+}

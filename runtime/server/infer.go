@@ -1,0 +1,427 @@
+package server
+
+import (
+	"bytes"
+	"cmp"
+	"encoding"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/value"
+)
+
+// direction says whether a schema is for values that are read, such as arguments, or written, such
+// as output. The methods of a type may make the difference.
+type direction bool
+
+const (
+	reading direction = false
+	writing direction = true
+)
+
+// typeSchema is a schema that is inferred. The zero value admits every value.
+type typeSchema struct {
+	Type            any         `json:"type,omitempty"` // a name, or a list of them
+	Format          string      `json:"format,omitempty"`
+	ContentEncoding string      `json:"contentEncoding,omitempty"`
+	Description     string      `json:"description,omitempty"`
+	Minimum         json.Number `json:"minimum,omitempty"`
+	Maximum         json.Number `json:"maximum,omitempty"`
+	Items           *typeSchema `json:"items,omitempty"`
+	MinItems        *int        `json:"minItems,omitempty"`
+	MaxItems        *int        `json:"maxItems,omitempty"`
+	Properties      properties  `json:"properties,omitempty"`
+	Required        []string    `json:"required,omitempty"`
+	Others          any         `json:"additionalProperties,omitempty"` // false or a *typeSchema
+}
+
+// properties are the members of an object in the order of their fields.
+type properties []property
+
+type property struct {
+	name   string
+	schema *typeSchema
+}
+
+// MarshalJSON writes an object.
+func (p properties) MarshalJSON() ([]byte, error) {
+	b := bytes.NewBufferString("{")
+	for i, m := range p {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		name, err := codec.Marshal(codec.StringScalar(m.name))
+		if err != nil {
+			return nil, err
+		}
+		schema, err := codec.Marshal(value.Of(m.schema))
+		if err != nil {
+			return nil, err
+		}
+		b.Write(name)
+		b.WriteByte(':')
+		b.Write(schema)
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+// inference derives a schema from a type as package codec/value reads or writes it.
+type inference struct {
+	dir  direction
+	open []reflect.Type // the structs and other named types around the one that is looked at
+}
+
+// knownTypes are types of the standard library whose methods write one kind of value.
+var knownTypes = map[reflect.Type]typeSchema{
+	reflect.TypeFor[time.Time]():     {Type: "string", Format: "date-time"},
+	reflect.TypeFor[time.Duration](): {Type: "integer", Description: "a duration in nanoseconds"},
+	reflect.TypeFor[json.Number]():   {Type: "number"},
+	reflect.TypeFor[codec.Number]():  {Type: "number"},
+	reflect.TypeFor[big.Int]():       {Type: "integer"},
+	reflect.TypeFor[slog.Level]():    {Type: "string"},
+}
+
+func (x *inference) schema(t reflect.Type) (*typeSchema, error) {
+	if t.Kind() == reflect.Pointer {
+		return x.pointer(t)
+	}
+	if s, ok := knownTypes[t]; ok {
+		return &s, nil
+	}
+	switch x.form(t) {
+	case formText:
+		return &typeSchema{Type: "string"}, nil
+	case formAny:
+		return &typeSchema{}, nil
+	}
+	if t.Name() != "" {
+		if slices.Contains(x.open, t) {
+			return nil, fmt.Errorf("type %v contains itself", t)
+		}
+		x.open = append(x.open, t)
+		defer func() { x.open = x.open[:len(x.open)-1] }()
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return &typeSchema{Type: "boolean"}, nil
+	case reflect.Int, reflect.Int64:
+		return &typeSchema{Type: "integer"}, nil
+	case reflect.Int8, reflect.Int16, reflect.Int32:
+		limit := int64(1) << (t.Bits() - 1)
+		return &typeSchema{Type: "integer", Minimum: decimal(-limit), Maximum: decimal(limit - 1)}, nil
+	case reflect.Uint, reflect.Uint64, reflect.Uintptr:
+		return &typeSchema{Type: "integer", Minimum: "0"}, nil
+	case reflect.Uint8, reflect.Uint16, reflect.Uint32:
+		return &typeSchema{Type: "integer", Minimum: "0", Maximum: decimal(1<<t.Bits() - 1)}, nil
+	case reflect.Float32, reflect.Float64:
+		return &typeSchema{Type: "number"}, nil
+	case reflect.String:
+		return &typeSchema{Type: "string"}, nil
+	case reflect.Interface:
+		if x.dir == reading && t.NumMethod() > 0 {
+			return nil, fmt.Errorf("nothing can be decoded into a value of interface type %v", t)
+		}
+		return &typeSchema{}, nil
+	case reflect.Slice, reflect.Array:
+		return x.list(t)
+	case reflect.Map:
+		return x.object(t)
+	case reflect.Struct:
+		return x.record(t)
+	}
+	return nil, fmt.Errorf("values of type %v have no JSON form", t)
+}
+
+func decimal(n int64) json.Number { return json.Number(strconv.FormatInt(n, 10)) }
+
+// pointer returns the schema of what a pointer type points to, which may be null.
+func (x *inference) pointer(t reflect.Type) (*typeSchema, error) {
+	if t.Name() != "" {
+		return nil, fmt.Errorf("pointer type %v has a name", t)
+	}
+	s, err := x.schema(t.Elem())
+	if err != nil {
+		return nil, err
+	}
+	if name, ok := s.Type.(string); ok {
+		s.Type = []string{"null", name}
+	}
+	return s, nil
+}
+
+// ownForm is the form that methods give to the JSON of a type.
+type ownForm int
+
+const (
+	formKind ownForm = iota // none: the kind of the type decides
+	formText                // a string
+	formAny                 // a value of any kind
+)
+
+// form returns what the methods of a type make of its JSON in the direction of x.
+func (x *inference) form(t reflect.Type) ownForm {
+	p, kind := reflect.PointerTo(t), t.Kind()
+	if kind == reflect.Interface {
+		return formKind
+	}
+	if x.dir == reading {
+		_, v2 := p.MethodByName("UnmarshalJSONFrom")
+		switch {
+		case v2, p.Implements(reflect.TypeFor[json.Unmarshaler]()):
+			return formAny
+		case p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]()):
+			return formText
+		}
+		return formKind
+	}
+	_, v2 := p.MethodByName("MarshalJSONTo")
+	switch {
+	case v2, p.Implements(reflect.TypeFor[json.Marshaler]()):
+		return formAny
+	case p.Implements(reflect.TypeFor[encoding.TextAppender]()), p.Implements(reflect.TypeFor[encoding.TextMarshaler]()):
+		return formText
+	}
+	return formKind
+}
+
+// methodless reports whether a type has methods in neither direction.
+func methodless(t reflect.Type) bool {
+	return (&inference{dir: reading}).form(t) == formKind && (&inference{dir: writing}).form(t) == formKind
+}
+
+// list returns the schema of a slice or an array.
+func (x *inference) list(t reflect.Type) (*typeSchema, error) {
+	elem := t.Elem()
+	if t.Kind() == reflect.Slice && elem.Kind() == reflect.Uint8 {
+		if !methodless(elem) {
+			return nil, fmt.Errorf("%v is a list of bytes of a type with methods", t)
+		}
+		return &typeSchema{Type: "string", ContentEncoding: "base64"}, nil
+	}
+	items, err := x.schema(elem)
+	if err != nil {
+		return nil, err
+	}
+	s := &typeSchema{Type: "array", Items: items}
+	if t.Kind() == reflect.Array {
+		s.MinItems, s.MaxItems = new(t.Len()), new(t.Len())
+	}
+	return s, nil
+}
+
+// object returns the schema of a map.
+func (x *inference) object(t reflect.Type) (*typeSchema, error) {
+	key := t.Key()
+	switch f := x.form(key); {
+	case f == formText:
+	case f == formAny, key.Kind() != reflect.String && !isInteger(key.Kind()):
+		return nil, fmt.Errorf("%v is not a type for the names of an object", key)
+	}
+	values, err := x.schema(t.Elem())
+	if err != nil {
+		return nil, err
+	}
+	return &typeSchema{Type: "object", Others: values}, nil
+}
+
+func isInteger(k reflect.Kind) bool { return reflect.Int <= k && k <= reflect.Uintptr }
+
+// record returns the schema of a struct.
+func (x *inference) record(t reflect.Type) (*typeSchema, error) {
+	fields, err := x.fieldsOf(t)
+	if err != nil {
+		return nil, err
+	}
+	s := &typeSchema{Type: "object", Others: false}
+	for _, f := range fields {
+		p, err := x.member(f)
+		if err != nil {
+			return nil, fmt.Errorf("field %s: %w", f.Name, err)
+		}
+		s.Properties = append(s.Properties, property{f.name, p})
+		if !f.optional {
+			s.Required = append(s.Required, f.name)
+		}
+	}
+	return s, nil
+}
+
+// member returns the schema of a field with its tags.
+func (x *inference) member(f field) (*typeSchema, error) {
+	s, err := x.schema(f.Type)
+	if err != nil {
+		return nil, err
+	}
+	if f.quoted {
+		if s, err = quoted(f.Type); err != nil {
+			return nil, err
+		}
+	}
+	if tag, ok := f.Tag.Lookup("jsonschema"); ok {
+		if keyword := keywordIn(tag); keyword != "" {
+			return nil, fmt.Errorf("the tag jsonschema:%q is a description and cannot hold the keyword %s", tag, keyword)
+		}
+		s.Description = tag
+	}
+	return s, nil
+}
+
+// quoted returns the schema of a field with the tag option string.
+func quoted(t reflect.Type) (*typeSchema, error) {
+	elem := t
+	if t.Kind() == reflect.Pointer {
+		elem = t.Elem()
+	}
+	k := elem.Kind()
+	number := isInteger(k) || k == reflect.Float32 || k == reflect.Float64
+	if !methodless(elem) || elem == reflect.TypeFor[json.Number]() || !number && k != reflect.Bool && k != reflect.String {
+		return nil, fmt.Errorf("the json tag option string does not apply to type %v", t)
+	}
+	if elem != t {
+		return &typeSchema{Type: []string{"null", "string"}}, nil
+	}
+	return &typeSchema{Type: "string"}, nil
+}
+
+// keywords finds what a jsonschema tag is made of in other libraries.
+var keywords = regexp.MustCompile(`^(\S+?=)|(?:^|,)\s*((?:type|enum|const|default|title|description|example|examples|format|pattern|multipleOf|` +
+	`minimum|maximum|exclusiveMinimum|exclusiveMaximum|minLength|maxLength|minItems|maxItems|uniqueItems|minProperties|maxProperties|` +
+	`min|max|required|nullable|oneof_type|oneof_required|anyof_type|anyof_required)\s*=)|^\s*(required|nullable|optional|-)\s*$`)
+
+// keywordIn returns the first keyword in a jsonschema tag, and "" if the tag is a description.
+func keywordIn(tag string) string {
+	if tag == "" {
+		return `""`
+	}
+	m := keywords.FindStringSubmatch(tag)
+	if m == nil {
+		return ""
+	}
+	return strings.TrimSpace(cmp.Or(m[1], m[2], m[3]))
+}
+
+// field is a member of the JSON object of a struct.
+type field struct {
+	reflect.StructField
+	index            []int // from the outermost struct
+	name             string
+	tagged           bool // its name is from a tag
+	optional, quoted bool
+}
+
+// embedded is a struct whose fields are members of the object around it.
+type embedded struct {
+	typ      reflect.Type
+	index    []int
+	optional bool // there is a pointer on the way to it
+}
+
+// fieldsOf returns the members of a struct by the rules of encoding/json: a name belongs to the
+// field with the shortest way to it, then to the one with the name in a tag; otherwise to none.
+func (x *inference) fieldsOf(t reflect.Type) ([]field, error) {
+	var members []field
+	taken := map[string]bool{}
+	visited := map[reflect.Type]bool{}
+	for level := []embedded{{typ: t}}; len(level) > 0; {
+		var next []embedded
+		var found []field
+		for _, e := range level {
+			if visited[e.typ] {
+				continue
+			}
+			for i := range e.typ.NumField() {
+				f, inner, err := x.fieldOf(e, i)
+				if err != nil {
+					return nil, fmt.Errorf("field %s: %w", e.typ.Field(i).Name, err)
+				}
+				if inner != nil {
+					next = append(next, *inner)
+				} else if f != nil {
+					found = append(found, *f)
+				}
+			}
+		}
+		for _, e := range level {
+			visited[e.typ] = true
+		}
+		members = append(members, dominant(found, taken)...)
+		level = next
+	}
+	slices.SortFunc(members, func(a, b field) int { return slices.Compare(a.index, b.index) })
+	return members, nil
+}
+
+// dominant returns the fields of one level that are members, and adds their names to taken.
+func dominant(found []field, taken map[string]bool) (members []field) {
+	for _, f := range found {
+		if taken[f.name] {
+			continue
+		}
+		rivals := 0
+		for _, g := range found {
+			if g.name == f.name && g.tagged == f.tagged {
+				rivals++
+			} else if g.name == f.name && g.tagged {
+				rivals += 2 // which f is no match for
+			}
+		}
+		if rivals == 1 {
+			members = append(members, f)
+		}
+	}
+	for _, f := range found {
+		taken[f.name] = true
+	}
+	return members
+}
+
+// fieldOf returns the member that a field of a struct is, or the struct that it embeds, or neither.
+func (x *inference) fieldOf(e embedded, i int) (*field, *embedded, error) {
+	f := e.typ.Field(i)
+	tag := f.Tag.Get("json")
+	elem := f.Type
+	if elem.Kind() == reflect.Pointer && elem.Name() == "" {
+		elem = elem.Elem()
+	}
+	if tag == "-" || !f.IsExported() && !(f.Anonymous && elem.Kind() == reflect.Struct) {
+		return nil, nil, nil
+	}
+	name, list, _ := strings.Cut(tag, ",")
+	if strings.ContainsAny(name, "'\"`\\") || !utf8.ValidString(name) {
+		return nil, nil, fmt.Errorf("the name in the tag json:%q has quotes, backslashes or invalid UTF-8", tag)
+	}
+	options := strings.Split(list, ",")
+	for _, option := range options {
+		if strings.ContainsFunc(option, func(c rune) bool { return c != ':' && c != '_' && !unicode.IsLetter(c) && !unicode.IsDigit(c) }) ||
+			option == "embed" || strings.HasPrefix(option, "format") {
+			return nil, nil, fmt.Errorf("the option %q in the tag json:%q is not supported", option, tag)
+		}
+	}
+	index := append(slices.Clip(e.index), i)
+	if f.Anonymous && name == "" && elem.Kind() == reflect.Struct {
+		switch {
+		case !methodless(elem):
+			return nil, nil, fmt.Errorf("embedded type %v has methods for JSON", elem)
+		case x.dir == reading && elem != f.Type && !f.IsExported():
+			return nil, nil, fmt.Errorf("nothing can be decoded into an embedded pointer of the unexported type %v", elem)
+		}
+		return nil, &embedded{elem, index, e.optional || elem != f.Type}, nil
+	}
+	return &field{
+		StructField: f, index: index, name: cmp.Or(name, f.Name), tagged: name != "",
+		optional: e.optional || slices.Contains(options, "omitempty") || slices.Contains(options, "omitzero"),
+		quoted:   slices.Contains(options, "string"),
+	}, nil, nil
+}
