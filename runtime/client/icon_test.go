@@ -59,7 +59,7 @@ func animated(frames int) string {
 	return large(8, 8) + strings.Repeat(chunk, frames)
 }
 
-// Proves ICON-01, ICON-02, ICON-03.
+// Proves ICON-01, ICON-02, ICON-03, ICON-05.
 func TestIconsAreFetchedWithCaution(t *testing.T) {
 	other := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		t.Error("an icon was fetched from another origin")
@@ -155,7 +155,7 @@ func TestIconsAreFetchedWithCaution(t *testing.T) {
 // A server cannot make a client ask around: icons come from its own origin, and from public addresses of hosts that
 // the client trusts.
 //
-// Proves ICON-01.
+// Proves ICON-01, ICON-04, HTTP-53.
 func TestIconsComeFromTrustedHosts(t *testing.T) {
 	visits := 0
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -195,6 +195,7 @@ func TestIconsComeFromTrustedHosts(t *testing.T) {
 	}
 }
 
+// Proves ICON-06.
 func TestPickIcon(t *testing.T) {
 	icon := func(src string, theme mcp.IconTheme, sizes ...string) mcp.Icon {
 		i := mcp.Icon{Src: src, Sizes: sizes}

@@ -10,9 +10,6 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// partialResults is the member of a tool's _meta that announces results in parts.
-const partialResults = "io.github.mcpwire/partialResults"
-
 // maxParts is how many parts a result may have.
 const maxParts = 10_000
 
@@ -22,7 +19,7 @@ func (c *Client) parts(ctx context.Context, k *call, first *mcp.CallToolResult) 
 	if tool == nil || tool.Meta == nil {
 		return first, nil
 	}
-	if announced, _ := tool.Meta.Extra.Get(partialResults); string(announced) != "true" {
+	if announced, _ := tool.Meta.Extra.Get(resume.PartialResultsMeta); string(announced) != "true" {
 		return first, nil
 	}
 	token, more, err := resume.TokenOf(first)

@@ -380,7 +380,7 @@ func TestRootsAreServedAndChangesAnnounced(t *testing.T) {
 
 // Only roots that are there, and that the host permits, are exposed.
 //
-// Proves ROOT-05.
+// Proves ROOT-05, ROOT-06.
 func TestRootsAreCheckedEachTime(t *testing.T) {
 	folder := t.TempDir()
 	at := func(name string) string {
@@ -456,7 +456,7 @@ func (d *delayed) Write(ctx context.Context, m transport.Message) error {
 
 // Whatever a server sends, only what a browser can be trusted with reaches the user.
 //
-// Proves ELIC-15.
+// Proves ELIC-15, ELIC-21.
 func TestDangerousURLsAreRefused(t *testing.T) {
 	var shown []*client.URLRequest
 	_, s := connect(t, &client.Options{OpenURL: func(_ context.Context, u *client.URLRequest) (mcp.ElicitResultAction, error) {

@@ -406,6 +406,8 @@ func TestRoundsOfToolCallsAreLimited(t *testing.T) {
 }
 
 // Roots are asked for once, until the client says that they have changed.
+//
+// Proves ROOT-07.
 func TestRootsAreKeptUntilTheyChange(t *testing.T) {
 	for _, announced := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {

@@ -77,6 +77,7 @@ func (d definitions) strangers(s map[string]any, v any, at string) (found []stri
 	return found
 }
 
+// Proves LIFE-12.
 func TestOlderClientsGetNothingThatTheyDoNotKnow(t *testing.T) {
 	icons := []mcp.Icon{{Src: "https://example.com/icon.png"}}
 	meta := &mcp.MetaObject{}

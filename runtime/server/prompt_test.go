@@ -11,7 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/server"
 )
 
-// Proves PROMPT-01, PROMPT-02, PROMPT-03, PROMPT-05.
+// Proves PROMPT-01, PROMPT-02, PROMPT-03, PROMPT-05, PROMPT-06.
 func TestPromptsAreListedAndFilledIn(t *testing.T) {
 	s := newServer(t, server.Config{})
 	must(s.AddPrompt(mcp.Prompt{Name: "ask", Description: new("Asks."), Arguments: []mcp.PromptArgument{{Name: "what", Required: new(true)}, {Name: "how"}}},

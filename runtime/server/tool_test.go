@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
 type terms struct {
@@ -165,7 +167,7 @@ func TestToolsThatTheProtocolDoesNotAdmitAreRefused(t *testing.T) {
 	}
 }
 
-// Proves SCHEMA-01, SCHEMA-02.
+// Proves SCHEMA-01, SCHEMA-02, TOOL-13.
 func TestSchemasAreKeptAndApplied(t *testing.T) {
 	s := newServer(t, server.Config{})
 	schemas := map[string]string{
@@ -262,7 +264,7 @@ func TestCallsAreLimited(t *testing.T) {
 	}
 }
 
-// Proves TOOL-13, PROMPT-02, PROMPT-03.
+// Proves TOOL-13, PROMPT-02, PROMPT-03, PROMPT-06, RES-03.
 func TestInvalidContentIsNotSent(t *testing.T) {
 	const data = "aQ=="
 	embedded := func(contents mcp.AnyResourceContents) mcp.ContentBlock {
@@ -352,4 +354,57 @@ func TestToolsSayThatTheirResultsComeInParts(t *testing.T) {
 	}
 	connect(t, s, side{}).expect("tools/list", "", `{"tools":[{"name":"x","title":"T","inputSchema":{"type":"object","additionalProperties":false},
 		"_meta":{"example.com/a":1,"io.github.mcpwire/partialResults":true}}]}`)
+}
+
+// Proves JSONRPC-14.
+func TestErrorsAreOneSentence(t *testing.T) {
+	s := newServer(t, server.Config{})
+	def := mcp.Tool{Name: "x", OutputSchema: new(mcp.ToolOutputSchema)}
+	if err := codec.Unmarshal([]byte(`{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"string"},"c":{"type":"string"}}}`), def.OutputSchema); err != nil {
+		t.Fatal(err)
+	}
+	must(server.AddTool(s, def, func(context.Context, *server.Call, struct{}) (*mcp.CallToolResult, error) {
+		return server.Structured(map[string]int{"a": 1, "b": 2, "c": 3})
+	}))
+	message, code := connect(t, s, side{}).call("tools/call", `{"name":"x"}`)
+	if code != jsonrpc.CodeInternalError || strings.Contains(message, "\n") || !strings.HasSuffix(message, "(and 2 more)") {
+		t.Errorf("got code %d, %q", code, message)
+	}
+}
+
+// A middleware decides which principal sees and calls a tool.
+//
+// Proves TOOL-13.
+func TestAccessToToolsIsControlledByPrincipal(t *testing.T) {
+	only := func(principal, tool string) session.Middleware {
+		return func(next session.Handler) session.Handler {
+			return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+				allowed := session.Principal(ctx) == principal
+				var params mcp.CallToolRequestParams
+				if !allowed && req.Method == "tools/call" && codec.Unmarshal(req.Params, &params) == nil && params.Name == tool {
+					return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown tool"}
+				}
+				result, err := next(ctx, req)
+				if list, ok := result.(*mcp.ListToolsResult); ok && !allowed && err == nil {
+					list.Tools = slices.DeleteFunc(list.Tools, func(t mcp.Tool) bool { return t.Name == tool })
+				}
+				return result, err
+			}
+		}
+	}
+	for principal, allowed := range map[string]bool{"ann": true, "bob": false} {
+		ran := false
+		s := newServer(t, server.Config{Session: session.Config{Principal: principal, Receiving: []session.Middleware{only("ann", "delete")}}})
+		must(server.AddTool(s, mcp.Tool{Name: "delete"}, func(context.Context, *server.Call, struct{}) (string, error) {
+			ran = true
+			return "", nil
+		}))
+		must(server.AddTool(s, mcp.Tool{Name: "read"}, hi))
+		c := connect(t, s, side{})
+		names, _ := c.names()
+		_, code := c.call("tools/call", `{"name":"delete"}`)
+		if slices.Contains(names, "delete") != allowed || !slices.Contains(names, "read") || (code == 0) != allowed || ran != allowed {
+			t.Errorf("%s sees %v, the call is answered with %d, the tool ran: %v", principal, names, code, ran)
+		}
+	}
 }

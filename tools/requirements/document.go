@@ -37,12 +37,20 @@ func document(root string) ([]byte, error) {
 			family = r.family()
 			fmt.Fprintf(&b, "\n## %s\n\n| id | level | on | requirement | tests |\n|---|---|---|---|---|\n", family)
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", r.ID, r.Level, r.On, cell(r.Text), names(tests[r.ID]))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", r.ID, r.Level, r.On, cell(r.Text), r.proofs(tests[r.ID]))
 	}
 	if len(later) > 0 {
 		fmt.Fprintf(&b, "\nNot yet here: the families %s.\n", strings.Join(later, ", "))
 	}
 	return b.Bytes(), nil
+}
+
+// proofs says what proves a requirement, or why nothing does.
+func (r requirement) proofs(tests []proof) string {
+	if r.Host != "" {
+		return "Up to the application: " + cell(r.Host)
+	}
+	return names(tests)
 }
 
 // names lists tests.

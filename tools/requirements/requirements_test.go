@@ -27,7 +27,10 @@ func TestEveryMustOfWhatWasBuiltHasATest(t *testing.T) {
 			t.Errorf("%s is there twice", r.ID)
 		}
 		known[r.ID] = true
-		if r.must() && slices.Contains(built(), r.family()) && len(tests[r.ID]) == 0 {
+		switch tested := len(tests[r.ID]) > 0; {
+		case r.Host != "" && tested:
+			t.Errorf("%v prove %s, which is up to the application: %s", tests[r.ID], r.ID, r.Host)
+		case r.Host == "" && r.must() && slices.Contains(built(), r.family()) && !tested:
 			t.Errorf("no test names %s: %s", r.ID, r.Text)
 		}
 	}

@@ -60,6 +60,7 @@ func TestServerStream(t *testing.T) {
 	})
 }
 
+// Proves LIFE-12.
 func TestServerStreamForAnOlderClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})

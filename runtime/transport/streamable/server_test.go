@@ -254,6 +254,7 @@ func TestServerStatelessGoesOnWithoutItsClient(t *testing.T) {
 	})
 }
 
+// Proves HTTP-52.
 func TestServerPrincipals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{Principal: func(r *http.Request) (string, error) {
