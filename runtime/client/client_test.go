@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 	"github.com/mcpwire/mcpwire/runtime/transport/memory"
 )
 
@@ -167,7 +169,7 @@ func TestEveryFeatureHasATypedCall(t *testing.T) {
 	}
 }
 
-// Proves META-01, META-03.
+// Proves META-01, META-02, META-03.
 func TestMetadataOfOthersIsLeftAlone(t *testing.T) {
 	const meta = `{"com.example/odd":[1,{"x":null}],"io.modelcontextprotocol/later":7,"progressToken":{"odd":true}}`
 	c, s := connect(t, nil, map[string]func(string) (string, error){
@@ -312,5 +314,52 @@ func TestAnnotationsAreNotBelieved(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		s.took(`tools/list {}`, `tools/call {"name":"wipe"}`)
+	}
+}
+
+// With a server of an older revision the client uses and serves nothing of a newer one, although it declares all that it
+// can do.
+//
+// Proves LIFE-12.
+func TestClientKeepsToAnOlderRevision(t *testing.T) {
+	declared := everything()
+	declared.Tasks = receiver.ServerCapabilities(true) // which means nothing there
+	c, s := connectAs(t, declared, &client.Options{
+		SampleTools: true,
+		Fill:        func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) { return client.Decline(), nil },
+		OpenURL: func(context.Context, *client.URLRequest) (mcp.ElicitResultAction, error) {
+			t.Error("the user was shown a URL")
+			return mcp.ElicitResultActionAccept, nil
+		},
+		Sample: func(_ context.Context, r *client.SampleRequest) (*mcp.CreateMessageResult, error) {
+			if r.Tools != nil {
+				t.Error("the model was given tools")
+			}
+			return nil, client.ErrRefused
+		},
+	}, session.Config{Revisions: []mcp.Revision{mcp.Revision20250618}}, nil)
+	if c.Revision() != mcp.Revision20250618 {
+		t.Fatalf("the revision is %s", c.Revision())
+	}
+	if _, err := c.StartTool(t.Context(), "x", nil); !errors.As(err, new(*session.CapabilityError)) {
+		t.Errorf("a task is started: %v", err)
+	}
+	for _, err := range c.Tasks(t.Context()) {
+		if !errors.As(err, new(*session.CapabilityError)) {
+			t.Errorf("tasks are listed: %v", err)
+		}
+	}
+	if _, err := c.CallTool(t.Context(), "x", nil); jsonrpc.CodeOf(err) != jsonrpc.CodeMethodNotFound {
+		t.Errorf("got %v", err)
+	}
+	s.took(`tools/call {"name":"x"}`)
+	for method, params := range map[string]string{
+		"elicitation/create":     `{"mode":"url","message":"m","elicitationId":"1","url":"https://x.example/"}`,
+		"sampling/createMessage": `{"maxTokens":9,"tools":[{"name":"t","inputSchema":{"type":"object"}}],"messages":[]}`,
+		"tasks/get":              `{"taskId":"1"}`,
+	} {
+		if result, err := s.Call(t.Context(), method, session.Raw(params)); err == nil {
+			t.Errorf("%s is answered with %s", method, result)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -28,9 +29,73 @@ type newspaper struct {
 	subscribed chan string
 }
 
-// openNewspaper starts a newspaper at an address; close ends everything of it. Serve returns a handler for a server, and
-// what closes that.
-func openNewspaper(t *testing.T, serve func(*server.Server) (http.Handler, func()), address string, names ...string) (n newspaper, at string, close func()) {
+// network is a host in memory at which one server listens at a time, in a bubble of testing/synctest.
+type network struct {
+	mu    sync.Mutex
+	conns chan net.Conn // to the server that listens; nil if none does
+}
+
+// options makes a client reach the network, whatever the URL.
+func (n *network) options() (o client.Options) {
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		n.mu.Lock()
+		conns := n.conns
+		n.mu.Unlock()
+		if conns == nil {
+			return nil, &net.OpError{Op: "dial", Net: "pipe", Err: net.ErrClosed}
+		}
+		here, there := net.Pipe()
+		select {
+		case conns <- there:
+			return here, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}}
+	o.HTTP.HTTP = &http.Client{Transport: transport}
+	return o
+}
+
+// listener is that of one server.
+type listener struct {
+	n      *network
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (n *network) listen() net.Listener {
+	l := &listener{n: n, conns: make(chan net.Conn), closed: make(chan struct{})}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.conns = l.conns
+	return l
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *listener) Close() error {
+	l.once.Do(func() {
+		l.n.mu.Lock()
+		defer l.n.mu.Unlock()
+		l.n.conns = nil
+		close(l.closed)
+	})
+	return nil
+}
+
+func (l *listener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "pipe"} }
+
+// openNewspaper starts a newspaper; stop ends everything of it. Serve returns a handler for a server, and what closes
+// that.
+func openNewspaper(t *testing.T, at *network, serve serveFunc, names ...string) (n newspaper, stop func()) {
 	t.Helper()
 	n.subscribed = make(chan string, 10)
 	var err error
@@ -60,30 +125,25 @@ func openNewspaper(t *testing.T, serve func(*server.Server) (http.Handler, func(
 	if err != nil {
 		t.Fatal(err)
 	}
-	at, close = listen(t, serve, n.Server, address)
-	return n, at, close
+	return n, listen(at, serve, n.Server)
 }
 
-// listen serves a server at an address; close ends everything of it.
-func listen(t *testing.T, serve func(*server.Server) (http.Handler, func()), s *server.Server, address string) (at string, close func()) {
-	t.Helper()
+// listen serves a server; stop ends everything of it.
+func listen(at *network, serve serveFunc, s *server.Server) (stop func()) {
 	handler, closeHandler := serve(s)
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := at.listen()
 	httpServer := &http.Server{Handler: handler}
 	over := make(chan struct{})
 	go func() { // ends when httpServer is closed
-		defer func() { over <- struct{}{} }()
+		defer close(over)
 		httpServer.Serve(listener)
 	}()
-	return listener.Addr().String(), func() {
+	return sync.OnceFunc(func() {
 		httpServer.Close()
 		closeHandler()
 		s.Close()
 		<-over
-	}
+	})
 }
 
 // reader notes what the newspaper tells.
@@ -102,20 +162,35 @@ func (r reader) LoggingMessage(_ context.Context, p *mcp.LoggingMessageNotificat
 	return nil
 }
 
-// overHTTP runs a test for each of the transports over HTTP.
-func overHTTP(t *testing.T, test func(t *testing.T, serve func(*server.Server) (http.Handler, func()))) {
-	t.Run("Streamable HTTP", func(t *testing.T) {
-		test(t, func(s *server.Server) (http.Handler, func()) {
-			h := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { s.Serve(conn) }, streamable.HandlerOptions{})
-			return h, func() { h.Close() }
-		})
+// serveFunc returns a handler for a server, and what closes it.
+type serveFunc func(*server.Server) (http.Handler, func())
+
+// overHTTP runs a test for each of the transports over HTTP, in a bubble.
+func overHTTP(t *testing.T, test func(t *testing.T, serve serveFunc)) {
+	run := func(name string, serve serveFunc) {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { test(t, serve) }) })
+	}
+	run("Streamable HTTP", func(s *server.Server) (http.Handler, func()) {
+		h := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { s.Serve(conn) }, streamable.HandlerOptions{})
+		return h, func() { h.Close() }
 	})
-	t.Run("HTTP with SSE", func(t *testing.T) {
-		test(t, func(s *server.Server) (http.Handler, func()) {
-			h := sse.NewHandler(func(_ *http.Request, conn transport.Conn) { s.Serve(conn) }, sse.HandlerOptions{})
-			return h, h.Close
-		})
+	run("HTTP with SSE", func(s *server.Server) (http.Handler, func()) {
+		h := sse.NewHandler(func(_ *http.Request, conn transport.Conn) { s.Serve(conn) }, sse.HandlerOptions{})
+		return h, h.Close
 	})
+}
+
+// until calls f now and then until it succeeds: what goes out on a connection to a server that has ended is lost.
+func until(t *testing.T, f func() error) {
+	t.Helper()
+	var err error
+	for range 1000 {
+		if err = f(); err == nil {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Fatal(err)
 }
 
 // A server that is started anew knows neither subscriptions nor levels; the client asks for them again.
@@ -123,8 +198,9 @@ func TestWhatAServerWasAskedForSurvivesItsRestart(t *testing.T) { overHTTP(t, te
 
 // A server that is started anew may be another one: what it says of itself counts, and what it declares.
 func TestAServerThatWasReplacedIntroducesItselfAnew(t *testing.T) {
-	overHTTP(t, func(t *testing.T, serve func(*server.Server) (http.Handler, func())) {
-		open := func(version, address string, add func(*server.Server) error) (at string, stop func()) {
+	overHTTP(t, func(t *testing.T, serve serveFunc) {
+		at := new(network)
+		open := func(version string, add func(*server.Server) error) (stop func()) {
 			t.Helper()
 			s, err := server.New(server.Config{
 				Info:         mcp.Implementation{Name: "shop", Version: version},
@@ -141,18 +217,16 @@ func TestAServerThatWasReplacedIntroducesItselfAnew(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			at, stop = listen(t, serve, s, address)
-			stop = sync.OnceFunc(stop)
+			stop = listen(at, serve, s)
 			t.Cleanup(stop)
-			return at, stop
+			return stop
 		}
-		address, stop := open("1", "127.0.0.1:0", func(s *server.Server) error {
+		stop := open("1", func(s *server.Server) error {
 			_, err := server.AddTool(s, mcp.Tool{Name: "buy"}, func(context.Context, *server.Call, struct{}) (string, error) { return "", nil })
 			return err
 		})
-		var o client.Options
-		o.HTTP.RetryDelay = time.Millisecond
-		c, err := client.Dial(t.Context(), "http://"+address, &o)
+		o := at.options()
+		c, err := client.Dial(t.Context(), "http://localhost/", &o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -179,32 +253,27 @@ func TestAServerThatWasReplacedIntroducesItselfAnew(t *testing.T) {
 		}
 		check("1", true, false)
 		stop()
-		open("2", address, func(s *server.Server) error {
+		open("2", func(s *server.Server) error {
 			_, err := s.AddPrompt(mcp.Prompt{Name: "advise"}, func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) {
 				return &mcp.GetPromptResult{}, nil
 			})
 			return err
 		})
-		for c.Ping(t.Context()) != nil && t.Context().Err() == nil { // what goes out on a connection to the first one is lost
-		}
+		until(t, func() error { return c.Ping(t.Context()) })
 		check("2", false, true)
 	})
 }
 
-func testRestart(t *testing.T, serve func(*server.Server) (http.Handler, func())) {
-	first, address, stop := openNewspaper(t, serve, "127.0.0.1:0", "today", "weather", "sports")
-	stopped := false
-	defer func() {
-		if !stopped {
-			stop()
-		}
-	}()
+func testRestart(t *testing.T, serve serveFunc) {
+	at := new(network)
+	first, stop := openNewspaper(t, at, serve, "today", "weather", "sports")
+	defer stop()
 	told := reader{updated: make(chan string, 10), logged: make(chan string, 10)}
 	renewed := make(chan bool, 1)
-	o := client.Options{Notifications: told}
-	o.HTTP.RetryDelay = time.Millisecond
+	o := at.options()
+	o.Notifications = told
 	o.HTTP.Renewed = func(json.RawMessage) { renewed <- true }
-	c, err := client.Dial(t.Context(), "http://"+address, &o)
+	c, err := client.Dial(t.Context(), "http://localhost/", &o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,15 +299,13 @@ func testRestart(t *testing.T, serve func(*server.Server) (http.Handler, func())
 		t.Errorf("%d subscriptions", len(first.subscribed))
 	}
 	stop()
-	stopped = true
 
-	second, _, stop := openNewspaper(t, serve, address, "today", "weather") // which has no sports
-	defer stop()
-	for t.Context().Err() == nil { // what goes out on a connection to the first one is lost
-		if _, err := c.CallTool(t.Context(), "write", struct{}{}); err == nil {
-			break
-		}
-	}
+	second, stopSecond := openNewspaper(t, at, serve, "today", "weather") // which has no sports
+	defer stopSecond()
+	until(t, func() error {
+		_, err := c.CallTool(t.Context(), "write", struct{}{})
+		return err
+	})
 	<-renewed
 	if got := <-second.subscribed; got != "news://today" || len(second.subscribed) != 0 {
 		t.Errorf("subscribed to %s and %d others", got, len(second.subscribed))

@@ -37,7 +37,7 @@ func (q questions) CreateMessage(ctx context.Context, p *mcp.CreateMessageReques
 	if q.c.options.Sample == nil {
 		return nil, jsonrpc.MethodNotFound("sampling/createMessage")
 	}
-	if !q.c.options.SampleTools && (p.Tools != nil || p.ToolChoice != nil) {
+	if (!q.c.options.SampleTools || !knowsTools(ctx)) && (p.Tools != nil || p.ToolChoice != nil) {
 		return nil, jsonrpc.InvalidParams(errors.New("the client has not declared sampling.tools"))
 	}
 	if err := checkHistory(p.Messages); err != nil {
@@ -68,6 +68,12 @@ func (q questions) CreateMessage(ctx context.Context, p *mcp.CreateMessageReques
 		return nil, errors.New("client: the model has used no tool, against the tool choice")
 	}
 	return result, nil
+}
+
+// knowsTools reports whether the revision of the session has tools in sampling.
+func knowsTools(ctx context.Context) bool {
+	req, ok := session.FromContext(ctx)
+	return !ok || req.Session == nil || req.Session.Revision() == mcp.Revision20251125
 }
 
 // checkHistory tells why messages are no conversation: each use of a tool has its result in the very
