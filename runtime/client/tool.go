@@ -71,8 +71,8 @@ func Meta(name string, v any) CallOption {
 // as a task is. If ctx ends first, the call is cancelled, and so is the task. If the tool is known from
 // the list, structured content that does not comply with its output schema is an [*OutputError] (MCP
 // tools, "Calling Tools" and "Output Schema", and tasks, "Tool-Level Negotiation"), and a result that comes in
-// parts, as the tool announces by io.github.mcpwire/partialResults in its _meta, is fetched to its end: it has the
-// content of all parts in their order, and all else of the last one; see package resume.
+// parts, as the tool announces by [resume.PartialResultsMeta] in its _meta, is fetched to its end: it has the content of
+// all parts in their order, and all else of the last one.
 func (c *Client) CallTool(ctx context.Context, name string, arguments any, opts ...CallOption) (*mcp.CallToolResult, error) {
 	p, err := toolParams(name, arguments)
 	if err != nil {
