@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"runtime"
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -170,8 +169,5 @@ func (h *Handle[R]) Progress(ctx context.Context) iter.Seq[session.Progress] {
 	if h.f.tracker == nil {
 		return func(func(session.Progress) bool) {}
 	}
-	return func(yield func(session.Progress) bool) {
-		defer runtime.KeepAlive(h.f) // its tracker is closed when it is dropped
-		h.f.tracker.Updates(ctx)(yield)
-	}
+	return h.f.tracker.Updates(ctx)
 }

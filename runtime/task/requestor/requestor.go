@@ -14,7 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"sync"
 	"time"
 
@@ -325,11 +324,7 @@ func resume[R any](t *Tasks, s *session.Session, id string, read func(json.RawMe
 }
 
 func newHandle[R any](t *Tasks, s *session.Session, o options, read func(json.RawMessage) (R, error)) *Handle[R] {
-	h := &Handle[R]{read: read, f: newFollower(t, s, o)}
-	if o.progress { // a handle need not be closed: the session must not keep the tracker of one that was dropped
-		runtime.AddCleanup(h.f, func(t *session.Tracker) { t.Close() }, o.tracker)
-	}
-	return h
+	return &Handle[R]{read: read, f: newFollower(t, s, o)}
 }
 
 var errNoTask = errors.New("requestor: the receiver has answered at once, there is no task")
