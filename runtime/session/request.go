@@ -90,6 +90,14 @@ func (r *Request) Progress() *Reporter {
 // task, which has a way of its own to be cancelled (MCP cancellation, "Behavior Requirements").
 func (r *Request) Keep() bool { return r.state == nil || r.state.keep() }
 
+// Detach makes params, a copy of its own, the Params of the request, which lets go of the message that it came in.
+// It is for a request whose context outlives it, as that of one that has become a task does. Only its handler may
+// call it, and only while nobody else uses the request.
+func (r *Request) Detach(params json.RawMessage) {
+	r.Meta() // read before, as that may have been a part that params lacks
+	r.Params = params
+}
+
 type requestKey struct{}
 
 // FromContext returns the request that is being served under ctx; ok is false if there is none.

@@ -22,7 +22,15 @@ type batch struct {
 	looks     int
 	cancelled []string
 	out       task.Outcome
-	broken    bool // is not to be seen at the moment
+	broken    bool   // is not to be seen at the moment
+	message   string // instead of "in the queue"
+	failures  int    // cancellations that fail
+}
+
+func (b *batch) stopped() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]string(nil), b.cancelled...)
 }
 
 func (b *batch) Start(ctx context.Context, r task.Record) (string, error) {
@@ -46,7 +54,11 @@ func (b *batch) Look(ctx context.Context, job string) (task.Look, error) {
 	case b.broken:
 		return task.Look{}, errors.New("not reachable")
 	case b.looks < 5:
-		return task.Look{Message: "in the queue", After: time.Minute, Progress: &task.Progress{Value: float64(b.looks)}}, nil
+		message := b.message
+		if message == "" {
+			message = "in the queue"
+		}
+		return task.Look{Message: message, After: time.Minute, Progress: &task.Progress{Value: float64(b.looks)}}, nil
 	}
 	return task.Look{Done: true, Outcome: b.out}, nil
 }
@@ -54,6 +66,9 @@ func (b *batch) Look(ctx context.Context, job string) (task.Look, error) {
 func (b *batch) Cancel(ctx context.Context, job string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.failures--; b.failures >= 0 {
+		return errors.New("not reachable")
+	}
 	b.cancelled = append(b.cancelled, job)
 	return ctx.Err()
 }

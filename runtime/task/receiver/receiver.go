@@ -21,6 +21,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
 // Options says how requests become tasks.
@@ -142,14 +143,15 @@ func (p *payload) EncodeJSON(w *codec.Writer) { session.Raw(p.raw).EncodeJSON(w)
 // request serves a request of a kind that can be run as a task.
 func (o Options) request(ctx context.Context, req *session.Request, next session.Handler) (codec.Encoder, error) {
 	wish, asked := req.Task()
-	if !req.Session.TakesTask(req.Method) {
-		if asked { // and not offered: as if it were not there
-			plain, err := withoutTask(req)
-			if err != nil {
-				return nil, err
-			}
-			req = plain
+	offered := req.Session.TakesTask(req.Method)
+	if asked && (!offered || string(wish) == "null") { // as if it were not there
+		plain, err := withoutTask(req)
+		if err != nil {
+			return nil, err
 		}
+		req, asked = plain, false
+	}
+	if !offered {
 		return next(ctx, req)
 	}
 	support := Support{Mode: mcp.ToolExecutionTaskSupportOptional}
@@ -195,6 +197,8 @@ func (o Options) create(ctx context.Context, req *session.Request, wish json.Raw
 	if !req.Keep() {
 		return nil, context.Cause(ctx)
 	}
+	// The context of the work leads to the request, which must not hold the message until the task is over.
+	req.Detach(plain.Params)
 	q := task.Request{
 		Principal: session.Principal(ctx), Method: req.Method, Params: plain.Params, Token: req.ProgressToken(), Task: meta,
 		Runner: support.Runner, Restartable: support.Restartable, StatusMessage: support.StatusMessage, PollInterval: support.PollInterval,
@@ -215,10 +219,13 @@ func (o Options) create(ctx context.Context, req *session.Request, wish json.Raw
 }
 
 // Work returns the work that serves a stored request with a handler, as it was served when it
-// came, but outside of any session and with the task's id for that of the request. It is for
-// [task.Config.Resume].
+// came, but outside of any session and with the task's id for that of the request. The principal is
+// that of the task. It is for [task.Config.Resume].
 func Work(handler session.Handler, r task.Record) task.Work {
-	return serve(handler, &session.Request{ID: codec.StringScalar(r.ID), Method: r.Method, Params: r.Params})
+	work := serve(handler, &session.Request{ID: codec.StringScalar(r.ID), Method: r.Method, Params: r.Params})
+	return func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+		return work(transport.WithPrincipal(ctx, r.Owner), run)
+	}
 }
 
 // serve is the work of a task: to serve its request. The outcome is that of a plain request.
@@ -281,5 +288,8 @@ func without(object json.RawMessage, name string) (out json.RawMessage, err erro
 	}
 	r.End()
 	out = append(out, object[last:]...)
+	if cap(out) > 2*len(out) { // there was much white space in front of what was dropped
+		out = bytes.Clone(out)
+	}
 	return out, nil
 }

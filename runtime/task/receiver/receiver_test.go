@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -217,7 +218,7 @@ const relatedKey = task.RelatedTask
 // A task over the wire: what the client sees from the call to the result, which is that of the plain
 // call, byte for byte but for the related task.
 //
-// Proves TASK-01, TASK-02, TASK-10, TASK-13, TASK-32, TASK-33, TASK-34, TASK-42, TASK-43, TASK-47.
+// Proves TASK-02, TASK-10, TASK-13, TASK-19, TASK-21, TASK-32, TASK-33, TASK-34, TASK-42, TASK-43, TASK-47.
 func TestTaskOverTheWire(t *testing.T) {
 	const plain = `{"content":[{"type":"text","text":"é","annotations":{"priority":1.0}}],"structuredContent":{"n":1e2},"_meta":{"x/y":[]}}`
 	c := config{
@@ -239,8 +240,8 @@ func TestTaskOverTheWire(t *testing.T) {
 			t.Errorf("created: %v", one)
 		}
 		got, err := f.call("tasks/result", fmt.Sprintf(`{"taskId":%q}`, id))
-		if err != nil || strings.Replace(got, fmt.Sprintf(`%q:{"taskId":%q},`, relatedKey, id), "", 1) != plain {
-			t.Errorf("result: %s, %v", got, err)
+		if want := strings.Replace(plain, `"_meta":{`, fmt.Sprintf(`"_meta":{%q:{"taskId":%q},`, relatedKey, id), 1); err != nil || got != want {
+			t.Errorf("result: %s, %v\nwant    %s", got, err, want)
 		}
 		state := f.must("tasks/get", fmt.Sprintf(`{"taskId":%q}`, id))
 		list := f.must("tasks/list", `{}`)["tasks"].([]any)
@@ -487,7 +488,12 @@ func TestToolTalksToItsRequestor(t *testing.T) {
 				t.Errorf("related is %v: %s", related, m)
 			}
 		}
-		equal(t, "messages", map[string]int{"notifications/message": 1, "elicitation/create": 1, "notifications/tasks/status": 3}, kinds)
+		// Of the states after the answer, working is not told any more when completed is known.
+		if n := kinds["notifications/tasks/status"]; n != 2 && n != 3 {
+			t.Errorf("%d states were told", n)
+		}
+		delete(kinds, "notifications/tasks/status")
+		equal(t, "messages", map[string]int{"notifications/message": 1, "elicitation/create": 1}, kinds)
 		tracker.Close()
 		var values []float64
 		for p := range tracker.Updates(t.Context()) {
@@ -621,6 +627,9 @@ func TestResume(t *testing.T) {
 			peer, ok := session.PeerFrom(ctx)
 			if !ok {
 				t.Error("no peer")
+			}
+			if got := session.Principal(ctx); got != "alice" {
+				t.Errorf("principal %q", got)
 			}
 			peer.Report(session.Progress{Value: 1})
 			return session.Raw(`{"content":[],"method":"` + req.Method + `","params":` + string(req.Params) + `}`), nil
@@ -760,5 +769,157 @@ func TestToolTalksPastItsPeer(t *testing.T) {
 		f.must("tools/call", `{"name":"t"}`)
 		synctest.Wait()
 		equal(t, "told by a plain call", []string{`notifications/message {"level":"info","data":1}`}, f.seen()[before:])
+	})
+}
+
+// A task of null is none, as with other members that are absent.
+func TestTaskOfNull(t *testing.T) {
+	c := config{caps: receiver.ServerCapabilities(false), support: optional("t"), tools: map[string]session.Handler{"t": returns(`{"content":[]}`)}}
+	bubble(t, c, func(t *testing.T, f *fixture) {
+		if got, err := f.unchecked("tools/call", `{"name":"t","task":null}`); err != nil || got != `{"content":[]}` {
+			t.Errorf("%s, %v", got, err)
+		}
+	})
+}
+
+// asking is a tool that asks once, for a minute at most.
+func asking(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+	peer, _ := session.PeerFrom(ctx)
+	short, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	answer, err := peer.Call(short, "elicitation/create", rawParams(`{"message":"name?","requestedSchema":{"type":"object","properties":{}}}`))
+	return session.Raw(answer), err
+}
+
+// A question that is taken back is cancelled at the requestor, in the name of the task.
+//
+// Proves TASK-46.
+func TestWithdrawnQuestionIsCancelled(t *testing.T) {
+	c := config{
+		caps: receiver.ServerCapabilities(false), support: optional("t"), tools: map[string]session.Handler{"t": asking},
+		answer: session.Methods(map[string]session.Handler{"elicitation/create": forever}, nil),
+	}
+	bubble(t, c, func(t *testing.T, f *fixture) {
+		id := f.create(`{"name":"t","task":{}}`)
+		if _, err := f.call("tasks/result", fmt.Sprintf(`{"taskId":%q}`, id)); err == nil {
+			t.Error("the tool has got an answer")
+		}
+		synctest.Wait()
+		n := 0
+		for _, m := range f.seen() {
+			if strings.HasPrefix(m, "notifications/cancelled ") {
+				n++
+				if !strings.Contains(m, fmt.Sprintf(`%q:{"taskId":%q}`, relatedKey, id)) {
+					t.Errorf("not related: %s", m)
+				}
+			}
+		}
+		if n != 1 {
+			t.Errorf("%d questions were cancelled: %q", n, f.seen())
+		}
+	})
+}
+
+// An answer that is no valid message fails the question of a task, as it does that of a plain call.
+func TestAnswerThatIsNone(t *testing.T) {
+	c := config{caps: receiver.ServerCapabilities(false), support: optional("t"), tools: map[string]session.Handler{"t": asking}}
+	bubble(t, c, func(t *testing.T, f *fixture) {
+		a, b := transport.Pair(transport.Options{})
+		server := session.Serve(b, &mcp.InitializeResult{Capabilities: f.server.Server().Capabilities}, &f.config)
+		defer server.Close()
+		defer a.Close()
+		say := func(text string) {
+			t.Helper()
+			if err := a.Write(t.Context(), wire.Message{Text: []byte(text)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		next := func(kind jsonrpc.Kind) jsonrpc.Message {
+			t.Helper()
+			for {
+				m, err := a.Read()
+				if err != nil {
+					t.Fatal(err)
+				}
+				message, err := jsonrpc.Parse(m.Text)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if message.Kind == kind {
+					return message
+				}
+			}
+		}
+		say(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"c","version":"1"}}}`)
+		next(jsonrpc.KindResponse)
+		say(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		say(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t","task":{}}}`)
+		var created mcp.CreateTaskResult
+		if err := codec.Unmarshal(next(jsonrpc.KindResponse).Result, &created); err != nil {
+			t.Fatal(err)
+		}
+		say(fmt.Sprintf(`{"jsonrpc":"2.0","id":3,"method":"tasks/result","params":{"taskId":%q}}`, created.Task.TaskID))
+		question := next(jsonrpc.KindRequest)
+		before := time.Now()
+		say(`{"jsonrpc":"2.0","id":` + question.ID.String() + `,"result":null}`)
+		m := next(jsonrpc.KindErrorResponse)
+		if d := time.Since(before); m.ID.String() != "3" || d != 0 || !strings.Contains(m.Error.Message, "no valid message") {
+			t.Errorf("answered %s %v after %v", m.ID, m.Error, d)
+		}
+	})
+}
+
+// A task holds its params, and not the message that it was created with.
+func TestTaskHoldsNoMessage(t *testing.T) {
+	c := config{caps: receiver.ServerCapabilities(false), support: optional("t"), tools: map[string]session.Handler{
+		"t": func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			if string(req.Params) != `{"name":"t"}` {
+				t.Errorf("params %s", req.Params)
+			}
+			if outer, ok := session.FromContext(ctx); !ok || len(outer.Params) > 20 {
+				t.Error("the context leads to the message")
+			}
+			return forever(ctx, req)
+		},
+	}}
+	bubble(t, c, func(t *testing.T, f *fixture) {
+		a, b := transport.Pair(transport.Options{})
+		server := session.Serve(b, &mcp.InitializeResult{Capabilities: f.server.Server().Capabilities}, &f.config)
+		defer server.Close()
+		defer a.Close()
+		const size, tasks = 1 << 20, 64
+		heap := func() int64 {
+			runtime.GC()
+			var s runtime.MemStats
+			runtime.ReadMemStats(&s)
+			return int64(s.HeapAlloc)
+		}
+		var before int64
+		for id := range tasks {
+			text := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call",%*s"params":{"name":"t",%*s"task":{}}}`, id, size/2, "", size/2, "")
+			if id == 0 {
+				text = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
+			}
+			if err := a.Write(t.Context(), wire.Message{Text: []byte(text)}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := a.Read(); err != nil {
+				t.Fatal(err)
+			}
+			if id == 0 {
+				if err := a.Write(t.Context(), wire.Message{Text: []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)}); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				before = heap()
+			}
+		}
+		synctest.Wait()
+		if n := f.manager.Stats().Running; n != tasks-1 {
+			t.Fatalf("%d run", n)
+		}
+		if more := heap() - before; more > tasks*size/8 {
+			t.Errorf("%d tasks hold %d KiB", tasks-1, more>>10)
+		}
 	})
 }
