@@ -28,17 +28,24 @@
 // read as often as anybody likes. [Manager.Result] waits on the store's watch, which wakes every
 // waiter and misses nothing: it is told of changes by revision, not by events.
 //
-// Questions are part of the record. Whoever waits in Result, at that moment or much later, brings
-// them to the requestor; several waiters share them, and a question whose connection breaks goes
-// to the next.
+// Questions are part of the record. A requestor that waits in Result, at that moment or much later, is
+// asked. Of several the one that began to wait last is, since it may have lost the connection on which
+// it was asked before; the question is then cancelled at the other one. If the connection breaks, the
+// question goes to one that still waits, or to the next. Progress goes the same way.
 //
 // Expired tasks are dropped by one goroutine, which sleeps until the next is due.
 //
 // # When things go wrong
 //
-//   - The work fails, panics, or ends its goroutine: the task is failed, and nothing else.
+//   - The work fails, panics, or ends its goroutine, or its result or its error panics: the task is
+//     failed, and nothing else.
 //   - The store fails: calls are answered with an internal error. An outcome that cannot be stored is
-//     kept, and stored when the store works again.
+//     kept, and stored when the store works again; [Manager.Health] and [Stats.Unstored] tell. A write
+//     does not end with the context of its caller, and one that fails is checked against what the
+//     store has.
+//   - A record is damaged: its task is failed, others are unharmed.
+//   - A requestor does not read: its own work waits, for a tenth of a second before the outcome is
+//     stored and a second for a status. Nothing else does.
 //   - The process dies: see docs/tasks.md. What was acknowledged is there; work runs again only if
 //     it is declared [Request.Restartable].
 //   - The requestor goes away: the task goes on. What it is told meanwhile is lost, what it is asked
