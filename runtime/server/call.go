@@ -8,6 +8,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
@@ -103,7 +104,18 @@ type handler struct {
 	p *peer
 }
 
-// invalidParams refuses params.
+// maxQuoted is how many bytes of a peer's text an error repeats.
+const maxQuoted = 200
+
+// invalidParams refuses params. Texts of the peer are cut short.
 func invalidParams(format string, args ...any) error {
+	for i, arg := range args {
+		switch text := arg.(type) {
+		case string:
+			args[i] = boundary.Text(text, maxQuoted)
+		case mcp.LoggingLevel:
+			args[i] = boundary.Text(string(text), maxQuoted)
+		}
+	}
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf(format, args...)}
 }

@@ -33,6 +33,31 @@
 // subscriptions and log level, and with the pages that users were asked to open; see [Server.Serve]. Tasks have a store
 // of their own, see [Server.OfferTasks].
 //
+// # Limits
+//
+// [Config] limits what a client can make the server do and hold: the length of URIs, the number and the bytes of
+// subscriptions, calls and log messages per second, how long the client may take to answer an input request, and the
+// rounds of tool calls in a conversation. The limits of messages and of requests that are served at once are those of
+// [session.Config].
+//
+// # Access
+//
+// [Call.Principal] tells on whose authority a handler is called. To show and run a feature for some principals alone,
+// put middleware into Receiving of the Session: it may refuse a tools/call before the tool runs, and take tools out of
+// the [*mcp.ListToolsResult] that tools/list returns. Call [Server.ToolsChanged] when that changes.
+//
+// # What is checked
+//
+// Arguments of tools are held against their input schema, and structured output against the output schema. Content of
+// tools, prompts and resources must be what the protocol admits: base64 data with a media type, resources with a URI,
+// messages of the user or the assistant. What does not comply is logged, and answered with an internal error.
+//
+// # Shutdown
+//
+// [Server.Run] serves one connection until its context ends, and gives calls 5 seconds to finish. With several
+// sessions, such as those of an HTTP handler, [Server.Shutdown] ends all of them in order and refuses new ones; then
+// shut down the handler and the http.Server.
+//
 // # Errors
 //
 // A failure inside of a tool, and arguments that its schema refuses, are results with isError, for the model to read.

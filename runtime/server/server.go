@@ -76,13 +76,14 @@ type Config struct {
 	// MaxSubscriptionBytes is how many bytes the URIs of a session's subscriptions may have together. The default is
 	// [DefaultMaxSubscriptionBytes].
 	MaxSubscriptionBytes int
-	// Subscribe and Unsubscribe are told when a session subscribes to a resource for the first time, which an error
-	// prevents, and when it does not want it any more or has ended; c and ctx are then those of a call no more, and c
-	// is nil. Either may be nil.
+	// Subscribe is called when a session subscribes to a resource for the first time; its error refuses that.
+	// Unsubscribe is called when the session unsubscribes, or has ended: c is nil then, and ctx is that of no call.
+	// Either may be nil. For one resource and one session, calls follow one another, so that the last one tells what
+	// holds.
 	//
-	// After a restart, Subscribe is told again of what a session has subscribed to before, see [Server.Serve]: c has a
+	// After a restart, Subscribe is called again for each subscription that was kept, see [Server.Serve]: c has a
 	// session and a principal then, but no way to the client; ctx ends with the session; and an error ends the
-	// subscription, of which nobody tells the client.
+	// subscription, which is not reported to the client.
 	Subscribe   func(ctx context.Context, c *Call, uri string) error
 	Unsubscribe func(ctx context.Context, c *Call, uri string)
 

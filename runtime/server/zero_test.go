@@ -3,12 +3,18 @@ package server_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/server"
-	"github.com/mcpwire/mcpwire/runtime/transport/memory"
+	"github.com/mcpwire/mcpwire/runtime/task/memory"
+	"github.com/mcpwire/mcpwire/runtime/task/receiver"
+	memoryconn "github.com/mcpwire/mcpwire/runtime/transport/memory"
 )
 
 // What is missing is an error, and no panic later on.
@@ -72,12 +78,92 @@ func TestCapabilitiesMayPanic(t *testing.T) {
 			panic("no")
 		}
 	}})
-	_, there := memory.Pair(memory.Options{})
+	_, there := memoryconn.Pair(memoryconn.Options{})
 	if _, err := s.Serve(there); err == nil || !strings.Contains(err.Error(), "capabilities") {
 		t.Errorf("got %v", err)
 	}
 	panics = false
 	if err := connect(t, s, side{}).Ping(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// Whatever the code of an author does, the request alone fails that it was called for.
+func TestAuthorsCodeCannotEndTheServer(t *testing.T) {
+	var nilError *jsonrpc.Error
+	fault := func(name string) error {
+		switch name {
+		case "nil error":
+			return nilError
+		case "error that panics":
+			return (*levelFault)(nil)
+		case "panic":
+			panic("no")
+		case "nil dereference":
+			var c *server.Call
+			return c.Progress(1, 1, "")
+		}
+		return nil
+	}
+	for _, name := range []string{"nil error", "error that panics", "panic", "nil dereference", "output"} {
+		synctest.Test(t, func(t *testing.T) {
+			s, _ := withTasks(t, memory.New(), func(s *server.Server) {
+				must(server.AddTool(s, mcp.Tool{Name: "x"}, func(context.Context, *server.Call, struct{}) (map[string]any, error) {
+					return map[string]any{"a": badMarshaler{}}, fault(name)
+				}, server.Tasks(receiver.Support{Mode: mcp.ToolExecutionTaskSupportOptional})))
+				must(s.AddPrompt(mcp.Prompt{Name: "x", Arguments: []mcp.PromptArgument{{Name: "a"}}}, func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) {
+					return nil, fault(name)
+				}, server.Complete("a", func(context.Context, *server.Call, string, map[string]string) ([]string, error) {
+					return nil, fault(name)
+				})))
+				must(s.AddTemplate(mcp.ResourceTemplate{Name: "x", URITemplate: "x:{a}"}, func(context.Context, *server.Call, server.Resource) ([]mcp.AnyResourceContents, error) {
+					return nil, fault(name)
+				}, server.ListFunc(func(context.Context, *server.Call, string) ([]mcp.Resource, string, error) {
+					return nil, "", fault(name)
+				})))
+			})
+			c := connect(t, s, side{})
+			c.expectFault("tools/call", `{"name":"x"}`)
+			created, _ := c.call("tools/call", `{"name":"x","task":{}}`)
+			var task mcp.CreateTaskResult
+			if err := codec.Unmarshal([]byte(created), &task); err != nil {
+				t.Fatal(err)
+			}
+			c.expectFault("tasks/result", fmt.Sprintf(`{"taskId":%q}`, task.Task.TaskID))
+			if name != "output" {
+				c.expectFault("prompts/get", `{"name":"x"}`)
+				c.expectFault("resources/read", `{"uri":"x:1"}`)
+				c.expectFault("resources/list", ``)
+				c.expectFault("completion/complete", `{"ref":{"type":"ref/prompt","name":"x"},"argument":{"name":"a","value":""}}`)
+			}
+			if err := c.Ping(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// expectFault sends a request that fails, be it as the result of a tool.
+func (c *asker) expectFault(method, params string) {
+	c.t.Helper()
+	if result, code := c.call(method, params); code == 0 && !strings.Contains(result, `"isError":true`) {
+		c.t.Errorf("%s %s: got %s", method, params, result)
+	}
+}
+
+// What a client calls things is repeated in part only.
+func TestErrorsRepeatLittleOfTheRequest(t *testing.T) {
+	long := strings.Repeat("a", 100_000)
+	s := newServer(t, server.Config{})
+	must(server.AddTool(s, mcp.Tool{Name: "x"}, hi))
+	must(s.AddPrompt(mcp.Prompt{Name: "x"}, func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) { return nil, nil }))
+	c := connect(t, s, side{})
+	for method, params := range map[string]string{
+		"tools/call": `{"name":%q}`, "prompts/get": `{"name":%q}`, "logging/setLevel": `{"level":%q}`,
+	} {
+		message, code := c.call(method, fmt.Sprintf(params, long))
+		if code != jsonrpc.CodeInvalidParams || len(message) > 300 {
+			t.Errorf("%s: got code %d and a message of %d bytes", method, code, len(message))
+		}
 	}
 }
