@@ -7,7 +7,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/value"
-	"github.com/mcpwire/mcpwire/runtime/internal/toolschema"
+	"github.com/mcpwire/mcpwire/internal/toolschema"
 )
 
 // SchemaFor returns the JSON Schema of the values of a Go type, as package codec/value writes them,

@@ -6,35 +6,92 @@ import (
 	"strings"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/internal/toolschema"
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// property is what the schema of a tool says of one argument.
+// property is what the schema of a tool says of one argument. Members of another form than these
+// are taken for absent: they are shown and used as far as possible, and the server judges the
+// arguments.
 type property struct {
+	schema      json.RawMessage
 	Type        json.RawMessage `json:"type"` // a name, or a list of them
-	Description string          `json:"description"`
+	AnyOf       json.RawMessage `json:"anyOf"`
+	OneOf       json.RawMessage `json:"oneOf"`
+	Description json.RawMessage `json:"description"`
 }
 
-// kind names the type for people.
+// newProperty reads the schema of an argument, which may be true or false.
+func newProperty(schema json.RawMessage) (p property) {
+	if json.Unmarshal(schema, &p) != nil {
+		p = property{}
+	}
+	p.schema = schema
+	return p
+}
+
+// types returns the names of the types, and nothing if the schema does not limit them.
+func (p property) types() (names []string) {
+	var one string
+	if json.Unmarshal(p.Type, &one) == nil {
+		return []string{one}
+	}
+	if json.Unmarshal(p.Type, &names) == nil {
+		return names
+	}
+	for _, text := range []json.RawMessage{p.AnyOf, p.OneOf} {
+		var list []json.RawMessage
+		if json.Unmarshal(text, &list) != nil {
+			continue
+		}
+		names = nil
+		for _, schema := range list {
+			more := newProperty(schema).types()
+			if len(more) == 0 {
+				return nil
+			}
+			names = append(names, more...)
+		}
+		return names
+	}
+	return nil
+}
+
+// kind names the types for people.
 func (p property) kind() string {
-	if len(p.Type) == 0 {
+	names := p.types()
+	if len(names) == 0 {
 		return "anything"
 	}
-	return strings.ReplaceAll(strings.Trim(string(p.Type), `[]"`), `","`, " or ")
+	return strings.Join(names, " or ")
+}
+
+// description returns the description, and "" if there is none.
+func (p property) description() (text string) {
+	if json.Unmarshal(p.Description, &text) != nil {
+		return ""
+	}
+	return text
 }
 
 // propertiesOf returns the arguments that a tool declares.
-func propertiesOf(tool *mcp.Tool) (list map[string]property, err error) {
-	if len(tool.InputSchema.Properties) > 0 {
-		if err = json.Unmarshal(tool.InputSchema.Properties, &list); err != nil {
-			err = fmt.Errorf("the schema of %s: %w", tool.Name, err)
-		}
+func propertiesOf(tool *mcp.Tool) (map[string]property, error) {
+	if len(tool.InputSchema.Properties) == 0 {
+		return nil, nil
 	}
-	return list, err
+	var schemas map[string]json.RawMessage
+	if err := json.Unmarshal(tool.InputSchema.Properties, &schemas); err != nil {
+		return nil, fmt.Errorf("schema of tool %q: %w", tool.Name, err)
+	}
+	list := make(map[string]property, len(schemas))
+	for name, schema := range schemas {
+		list[name] = newProperty(schema)
+	}
+	return list, nil
 }
 
-// arguments reads KEY=VALUE pairs as a tool's schema says: what must be a text as it is, all else as
-// JSON, and what is none as a text where that may be.
+// arguments reads KEY=VALUE pairs as a tool's schema says. A value becomes a string if the argument
+// is one, or if it is no JSON that the schema admits but a string that it does; else it is JSON.
 func arguments(tool *mcp.Tool, pairs []string) (map[string]json.RawMessage, error) {
 	properties, err := propertiesOf(tool)
 	if err != nil {
@@ -46,18 +103,52 @@ func arguments(tool *mcp.Tool, pairs []string) (map[string]json.RawMessage, erro
 		if !ok {
 			return nil, usagef("%q is not KEY=VALUE", pair)
 		}
-		p := properties[key]
-		mayBeText := len(p.Type) == 0 || strings.Contains(string(p.Type), `"string"`)
-		switch {
-		case string(p.Type) != `"string"` && codec.Valid([]byte(value)) == nil:
-			args[key] = json.RawMessage(value)
-		case mayBeText:
-			if args[key], err = codec.Marshal(codec.StringScalar(value)); err != nil {
-				return nil, fmt.Errorf("%s: %w", key, err)
-			}
-		default:
-			return nil, usagef("%s: %q is no %s", key, value, p.kind())
+		if _, twice := args[key]; twice {
+			return nil, usagef("argument %q is given twice", key)
+		}
+		if args[key], err = argument(schemaOf(tool, properties[key], key), properties[key], key, value); err != nil {
+			return nil, err
 		}
 	}
 	return args, nil
+}
+
+// schemaOf compiles the schema of a tool for one argument, so that faults in others do not matter.
+// It returns nil for an argument without a schema, and for a faulty one.
+func schemaOf(tool *mcp.Tool, p property, key string) *toolschema.Schema {
+	if p.schema == nil {
+		return nil
+	}
+	text, err := json.Marshal(map[string]json.RawMessage{key: p.schema})
+	if err != nil {
+		return nil
+	}
+	whole := tool.InputSchema
+	whole.Properties = text
+	if text, err = codec.Marshal(&whole); err != nil {
+		return nil
+	}
+	schema, _ := toolschema.Compile(text)
+	return schema
+}
+
+// argument returns the JSON of one argument. The schema is nil if it is not known.
+func argument(schema *toolschema.Schema, p property, key, value string) (json.RawMessage, error) {
+	text, err := codec.Marshal(codec.StringScalar(value))
+	if err != nil {
+		return nil, fmt.Errorf("argument %q: %w", key, err)
+	}
+	types := strings.Join(p.types(), ",")
+	isJSON := codec.Valid([]byte(value)) == nil
+	mayBeText := types == "" || strings.Contains(types, "string")
+	admitted := func(v json.RawMessage) bool { return schema == nil || schema.CheckMember(key, v) == "" }
+	switch {
+	case types == "string":
+		return text, nil
+	case isJSON && (admitted(json.RawMessage(value)) || !mayBeText || !admitted(text)):
+		return json.RawMessage(value), nil
+	case mayBeText:
+		return text, nil
+	}
+	return nil, usagef("argument %q: %q is no %s", key, value, p.kind())
 }

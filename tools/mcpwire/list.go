@@ -90,7 +90,7 @@ func (r *remote) tool(t *mcp.Tool) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
 		p := properties[name]
-		if err := r.argument(name, p.kind(), slices.Contains(t.InputSchema.Required, name), p.Description); err != nil {
+		if err := r.argument(name, p.kind(), slices.Contains(t.InputSchema.Required, name), p.description()); err != nil {
 			return err
 		}
 	}

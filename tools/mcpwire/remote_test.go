@@ -220,7 +220,7 @@ func TestServersAreTalkedTo(t *testing.T) {
 		{line: "call -- SERVER echo n=1 s=2 any=x", out: `{"any":"x","n":1,"s":"2"}` + "\n", errs: []string{"100 % step"}},
 		{line: "call -json -- SERVER echo n=1 any=[1]", out: `{"content":[{"type":"text","text":"{\"any\":[1],\"n\":1}"}]}` + "\n"},
 		{line: "call -task -- SERVER echo n=1", out: `{"n":1}` + "\n", errs: []string{"task "}},
-		{line: "call -- SERVER echo n=x", code: exitUsage, errs: []string{`n: "x" is no integer`}},
+		{line: "call -- SERVER echo n=x", code: exitUsage, errs: []string{`argument "n": "x" is no integer`}},
 		{line: "call -- SERVER echo n", code: exitUsage, errs: []string{`"n" is not KEY=VALUE`}},
 		{line: "call -- SERVER ech", code: exitFault, errs: []string{"no tool ech; did you mean echo?"}},
 		{line: "call -- SERVER fail", code: exitFault, errs: []string{"it broke\n"}},
