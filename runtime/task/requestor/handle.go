@@ -54,7 +54,9 @@ func (h *Handle[R]) Result(ctx context.Context) (R, error) {
 	select {
 	case <-h.f.over:
 	case <-ctx.Done():
-		return none, context.Cause(ctx)
+		if !h.f.isOver() {
+			return none, context.Cause(ctx)
+		}
 	}
 	if h.f.out.err != nil {
 		return none, h.f.out.err
