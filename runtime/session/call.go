@@ -362,6 +362,8 @@ const maxLate = 1024
 
 // awaitLate leaves the answer to a call that returns to the function of [OnLate]; ok is false if the answer has come.
 func (s *Session) awaitLate(id jsonrpc.ID, p *pending, late func(json.RawMessage, error)) (ok bool) {
+	var dropped jsonrpc.ID
+	defer func() { s.forget(dropped) }() // not under mu
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.calls[id] != p {
@@ -379,13 +381,21 @@ func (s *Session) awaitLate(id jsonrpc.ID, p *pending, late func(json.RawMessage
 		s.late = slices.DeleteFunc(s.late, func(id jsonrpc.ID) bool { return s.calls[id] == nil })
 	}
 	if s.lateCalls > maxLate {
-		oldest := s.calls[s.late[0]]
-		delete(s.calls, s.late[0])
+		dropped = s.late[0]
+		oldest := s.calls[dropped]
+		delete(s.calls, dropped)
 		s.late = s.late[1:]
 		s.lateCalls--
 		s.takeLate(oldest.late, answer{err: ErrTimeout})
 	}
 	return true
+}
+
+// forget tells the transport that the answer to a request is not waited for, if the id is not zero.
+func (s *Session) forget(id jsonrpc.ID) {
+	if f, ok := s.conn.(transport.Forgetter); ok && !id.IsZero() {
+		f.Forget(id)
+	}
 }
 
 // cancelPatience is how long a caller who has given up waits for its cancellation to go out.
@@ -409,6 +419,9 @@ func (s *Session) giveUp(ctx context.Context, call *Call, id jsonrpc.ID, p *pend
 // tellCancelled tells the peer that the answer to a request is not waited for any more because of cause.
 func (s *Session) tellCancelled(ctx context.Context, call *Call, id jsonrpc.ID, cause error) {
 	if call.Method == "initialize" || call.AsTask() {
+		if call.opts.late == nil {
+			s.forget(id)
+		}
 		return
 	}
 	told := make(chan struct{})

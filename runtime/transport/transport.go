@@ -109,6 +109,15 @@ type Renewer interface {
 	Renewed(opened func(initializeResult []byte))
 }
 
+// Forgetter is a [Conn] that holds something for each request that was written, such as a stream, until the answer comes.
+type Forgetter interface {
+	Conn
+
+	// Forget says that the answer to a request is not waited for any more, where the peer is not told so: no
+	// cancellation is written. The answer may still be read. Forget waits for nothing.
+	Forget(id jsonrpc.ID)
+}
+
 // Owned is a [Conn] that asks something of the session that owns it, as the connections of an HTTP server do.
 type Owned interface {
 	Conn

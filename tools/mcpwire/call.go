@@ -249,9 +249,6 @@ func (r *remote) follow(ctx context.Context, server string, h *requestor.Handle[
 	finish := func(out outcome) (*mcp.CallToolResult, error) {
 		defer time.AfterFunc(lastWords, cancel).Stop()
 		group.Wait()
-		if out.err == nil && h.State().Status == mcp.TaskStatusCancelled {
-			return nil, fmt.Errorf("task %s is cancelled", h.ID())
-		}
 		return out.result, out.err
 	}
 	select {

@@ -101,6 +101,16 @@ func (c *Client) Push(of transport.Conn, take func(transport.Message, error)) bo
 	return true
 }
 
+// Forget is [transport.Forgetter]. The stream of the request is left after a moment.
+func (c *Client) Forget(id jsonrpc.ID) {
+	c.mu.Lock()
+	x := c.exchanges[id]
+	c.mu.Unlock()
+	if x != nil {
+		time.AfterFunc(lateness, func() { x.cancel(errCancelled) })
+	}
+}
+
 // Renewed is [transport.Renewer].
 func (c *Client) Renewed(opened func(initializeResult []byte)) { c.renewed = opened }
 

@@ -38,6 +38,7 @@ type fake struct {
 	revision string // that it speaks; default 2025-11-25
 	noID     bool   // it has no sessions
 	prefix   string // of the ids of sessions
+	tasks    bool   // it declares that tools can be called as tasks
 
 	mu       sync.Mutex
 	sessions int    // that were opened
@@ -182,7 +183,11 @@ func (f *fake) greet(w http.ResponseWriter, m jsonrpc.Message) {
 	if !f.noID {
 		w.Header().Set("MCP-Session-Id", id)
 	}
-	f.answer(w, m, `{"protocolVersion":"`+f.revision+`","capabilities":{"tools":{},"logging":{}},"serverInfo":{"name":"fake","version":"1"}}`)
+	tasks := ""
+	if f.tasks {
+		tasks = `"tasks":{"requests":{"tools":{"call":{}}}},`
+	}
+	f.answer(w, m, `{"protocolVersion":"`+f.revision+`","capabilities":{`+tasks+`"tools":{},"logging":{}},"serverInfo":{"name":"fake","version":"1"}}`)
 }
 
 // drop forgets the session.

@@ -342,6 +342,32 @@ func TestClientLeavesTheStreamOfACancelledRequest(t *testing.T) {
 	})
 }
 
+// A call that creates a task is not cancelled when its caller gives it up; its stream is left all the same.
+func TestClientLeavesTheStreamOfATaskThatIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		f.tasks = true
+		left := 0
+		f.call = func(w http.ResponseWriter, r *http.Request, _ jsonrpc.Message) {
+			stream(w)(": waiting\n\n")
+			<-r.Context().Done()
+			left++
+		}
+		s := f.connect(f.options(), nil)
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			_, err := s.Call(ctx, "tools/call", &mcp.CallToolRequestParams{Name: "t", Task: &mcp.TaskMetadata{}})
+			if cancel(); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("got %v", err)
+			}
+		}
+		time.Sleep(time.Minute)
+		if synctest.Wait(); left != 3 {
+			t.Errorf("%d streams were left, want 3", left)
+		}
+	})
+}
+
 func TestClientTellsWhoWaitsWhatWentWrong(t *testing.T) {
 	long := strings.Repeat("x", 2000)
 	status := func(code int) func(*fake, http.ResponseWriter, jsonrpc.Message) {
