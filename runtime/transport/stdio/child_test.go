@@ -31,6 +31,9 @@ func TestMain(m *testing.M) {
 	case "exits":
 		bufio.NewScanner(os.Stdin).Scan()
 		os.Exit(3)
+	case "fails":
+		fmt.Fprintln(os.Stderr, "no licence")
+		os.Exit(3)
 	case "waits for a signal":
 		signals := make(chan os.Signal, 1)
 		signal.Notify(signals, syscall.SIGTERM)

@@ -27,7 +27,8 @@ type Command struct {
 	// then reaches this process alone, which can end the server in order.
 	Apart bool
 
-	// Stderr gets what the server writes to standard error, which means nothing to the protocol. Nil discards it.
+	// Stderr gets what the server writes to standard error, which means nothing to the protocol. If it is nil, the error
+	// of a server that fails has the last lines, and the rest is discarded.
 	Stderr io.Writer
 
 	// ExitTimeout is how long Close waits for the process to end, first after its standard input was closed, and
@@ -48,6 +49,7 @@ type Process struct {
 	conn        *Conn
 	cmd         *exec.Cmd
 	out         *os.File      // the server's standard output
+	last        *lastLines    // of standard error
 	exitTimeout time.Duration // after the end of its input
 	termTimeout time.Duration // after it was asked to terminate
 	exited      chan struct{} // closed when the process has ended
@@ -64,6 +66,10 @@ func Start(c Command) (*Process, error) {
 		cmd.Env = DefaultEnv()
 	}
 	cmd.Stderr = c.Stderr
+	last := new(lastLines)
+	if c.Stderr == nil {
+		cmd.Stderr = last
+	}
 	cmd.WaitDelay = waitDelay
 	if c.Apart {
 		setApart(cmd)
@@ -84,7 +90,7 @@ func Start(c Command) (*Process, error) {
 	}
 	p := &Process{
 		conn: New(outR, inW, c.Options),
-		cmd:  cmd, out: outR,
+		cmd:  cmd, out: outR, last: last,
 		exitTimeout: c.ExitTimeout,
 		exited:      make(chan struct{}),
 	}
@@ -118,6 +124,9 @@ func (p *Process) Read() (transport.Message, error) {
 	select {
 	case <-p.exited:
 		if p.exit != nil {
+			if text := p.last.String(); text != "" {
+				return m, fmt.Errorf("stdio: server has ended: %w: %q", p.exit, text)
+			}
 			return m, fmt.Errorf("stdio: server has ended: %w", p.exit)
 		}
 		return m, fmt.Errorf("%w: server has ended", transport.ErrClosed)

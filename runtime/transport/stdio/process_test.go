@@ -347,3 +347,15 @@ func TestWritingToAServerThatIsGoneFails(t *testing.T) {
 		t.Errorf("got %v, want %v", err, transport.ErrClosed)
 	}
 }
+
+func TestTheErrorOfAServerThatFailsHasItsLastLines(t *testing.T) {
+	process, err := stdio.Start(child(t, "fails"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer process.Close()
+	_, err = process.Read()
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 3 || !strings.Contains(err.Error(), `"no licence"`) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,37 @@
+package stdio
+
+import (
+	"bytes"
+	"strings"
+	"sync"
+)
+
+// maxLast is how many bytes of standard error are kept for an error.
+const maxLast = 1 << 10
+
+// lastLines keeps the end of what is written to it.
+type lastLines struct {
+	mu   sync.Mutex
+	text []byte
+	cut  bool // the beginning is gone
+}
+
+func (l *lastLines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	end := p[max(0, len(p)-maxLast):]
+	l.cut = l.cut || len(l.text)+len(p) > maxLast
+	l.text = append(l.text[max(0, len(l.text)+len(end)-maxLast):], end...)
+	return len(p), nil
+}
+
+// String returns the last lines, without one whose beginning is gone unless it is the only one.
+func (l *lastLines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	text := bytes.TrimSpace(l.text)
+	if _, rest, found := bytes.Cut(text, []byte("\n")); found && l.cut {
+		text = rest
+	}
+	return strings.ToValidUTF8(string(text), "\uFFFD")
+}
