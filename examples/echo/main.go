@@ -1,5 +1,5 @@
-// Command echo is a server on standard input and output that says what it hears: as a tool, as a resource, and as a
-// prompt.
+// Command echo is the echo server of the TypeScript SDK's documentation, on standard input and output: it says what it
+// hears, as a tool with structured output, as a resource, and as a prompt.
 //
 //	npx @modelcontextprotocol/inspector --cli go run ./examples/echo --method resources/read --uri echo://hello
 package main
@@ -28,20 +28,28 @@ type message struct {
 	Message string `json:"message" jsonschema:"what to say"`
 }
 
+type reply struct {
+	Echo string `json:"echo"`
+}
+
 func newServer() (*server.Server, error) {
-	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "echo", Version: "1"}})
+	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "echo-server", Version: "1.0.0"}})
 	if err != nil {
 		return nil, err
 	}
-	_, err = server.AddTool(s, mcp.Tool{Name: "echo", Description: new("Says what it hears.")},
-		func(_ context.Context, _ *server.Call, in message) (string, error) { return in.Message, nil })
-	_, err2 := s.AddTemplate(mcp.ResourceTemplate{Name: "echo", URITemplate: "echo://{message}", MIMEType: new("text/plain")},
-		func(_ context.Context, _ *server.Call, r server.Resource) ([]mcp.AnyResourceContents, error) {
-			return server.TextContents(r.Vars.Get("message")), nil
+	_, err = server.AddTool(s, mcp.Tool{Name: "echo", Title: new("Echo Tool"), Description: new("Echoes back the provided message")},
+		func(_ context.Context, _ *server.Call, in message) (reply, error) {
+			return reply{"Tool echo: " + in.Message}, nil
 		})
-	_, err3 := s.AddPrompt(mcp.Prompt{Name: "echo", Arguments: []mcp.PromptArgument{{Name: "message", Required: new(true)}}},
+	_, err2 := s.AddTemplate(mcp.ResourceTemplate{Name: "echo", URITemplate: "echo://{message}",
+		Title: new("Echo Resource"), Description: new("Echoes back messages as resources"), MIMEType: new("text/plain")},
+		func(_ context.Context, _ *server.Call, r server.Resource) ([]mcp.AnyResourceContents, error) {
+			return server.TextContents("Resource echo: " + r.Vars.Get("message")), nil
+		})
+	_, err3 := s.AddPrompt(mcp.Prompt{Name: "echo", Title: new("Echo Prompt"), Description: new("Creates a prompt to process a message"),
+		Arguments: []mcp.PromptArgument{{Name: "message", Required: new(true)}}},
 		func(_ context.Context, _ *server.Call, arguments map[string]string) (*mcp.GetPromptResult, error) {
-			return server.Messages(server.UserText("Please say: " + arguments["message"])), nil
+			return server.Messages(server.UserText("Please process this message: " + arguments["message"])), nil
 		})
 	return s, errors.Join(err, err2, err3)
 }

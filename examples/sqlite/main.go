@@ -1,6 +1,7 @@
-// Command sqlite is a server on standard input and output that lets a model look around in an SQLite database: the
-// tables are resources, and a tool queries them. Nothing is written. It is a module of its own, so that the driver is
-// no dependency of mcpwire.
+// Command sqlite is the SQLite explorer of the TypeScript SDK's documentation, on standard input and output: the schema
+// and the tables of a database are resources, and a tool queries it. A query can neither write nor lock the database, nor
+// change what later ones see: it is one SELECT, on a connection of its own that only reads. It is a module of its own, so
+// that the driver is no dependency of mcpwire.
 //
 //	cd examples/sqlite && npx @modelcontextprotocol/inspector --cli go run . shop.db --method tools/call --tool-name query --tool-arg 'sql=select 1'
 package main
@@ -10,9 +11,12 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"log"
 	"net/url"
 	"os"
+	"strings"
+	"time"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -29,6 +33,7 @@ func main() {
 	address := url.URL{Scheme: "file", Opaque: (&url.URL{Path: os.Args[1]}).EscapedPath(), RawQuery: "mode=ro&_pragma=query_only(1)"}
 	db, err := sql.Open("sqlite", address.String())
 	if err == nil {
+		db.SetMaxIdleConns(-1) // no state of a connection outlives its query
 		err = run(context.Background(), explorer{db})
 	}
 	if err != nil {
@@ -40,20 +45,23 @@ func run(ctx context.Context, e explorer) error {
 	if err := e.db.PingContext(ctx); err != nil {
 		return err
 	}
-	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "sqlite", Version: "1"}})
+	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "sqlite-explorer", Version: "1.0.0"}})
 	if err != nil {
 		return err
 	}
-	_, err = server.AddTool(s, mcp.Tool{Name: "query", Description: new("Runs one SQL query that only reads."),
+	_, err = server.AddTool(s, mcp.Tool{Name: "query", Title: new("SQL Query"), Description: new("Execute one SQL query on the database, which only reads"),
 		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: new(true)}}, e.query)
+	_, err3 := s.AddResource(mcp.Resource{Name: "schema", URI: "schema://main", Title: new("Database Schema"),
+		Description: new("SQLite database schema"), MIMEType: new("text/plain")}, e.schema)
 	_, err2 := s.AddTemplate(mcp.ResourceTemplate{Name: "table", Description: new("The statement that makes a table."),
 		URITemplate: "sqlite:///{table}", MIMEType: new("text/plain")}, e.table, server.Complete("table", e.complete))
-	if err := errors.Join(err, err2); err != nil {
+	if err := errors.Join(err, err2, err3); err != nil {
 		return err
 	}
 	return s.Run(ctx, stdio.Server(stdio.Options{}))
 }
 
+// explorer looks around in a database.
 type explorer struct{ db *sql.DB }
 
 type question struct {
@@ -61,60 +69,139 @@ type question struct {
 }
 
 type answer struct {
-	Columns []string `json:"columns"`
-	Rows    [][]any  `json:"rows"`
-	More    bool     `json:"more" jsonschema:"whether there are more rows than these"`
+	Rows     []map[string]any `json:"rows" jsonschema:"the values of each row, by the names of the columns"`
+	RowCount int              `json:"rowCount"`
+	More     bool             `json:"more" jsonschema:"whether there are more rows than these"`
 }
 
 func (e explorer) query(ctx context.Context, _ *server.Call, in question) (answer, error) {
-	return e.read(ctx, in.SQL)
+	if err := check(in.SQL); err != nil {
+		return answer{}, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the query has taken more than %v", timeout))
+	defer cancel()
+	found, err := e.read(ctx, in.SQL)
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	out := answer{RowCount: len(found.rows), More: found.more}
+	for _, row := range found.rows {
+		values := make(map[string]any, len(row))
+		for i, name := range found.columns {
+			values[name] = row[i]
+		}
+		out.Rows = append(out.Rows, values)
+	}
+	return out, nil
+}
+
+// check refuses all but one statement that begins as queries do. Others change the connection or lock the database even
+// where they cannot write, such as BEGIN and PRAGMA.
+func check(query string) error {
+	query = strings.TrimRight(query, "; \t\r\n")
+	if strings.ContainsAny(query, ";\x00") {
+		return errors.New("want one statement, without a semicolon in it; write char(59) for one in a text")
+	}
+	word := strings.ToLower(strings.TrimLeft(query, " \t\r\n"))
+	if i := strings.IndexFunc(word, func(c rune) bool { return c < 'a' || c > 'z' }); i >= 0 {
+		word = word[:i]
+	}
+	switch word {
+	case "select", "with", "values":
+		return nil
+	}
+	return errors.New("want a query that begins with SELECT, WITH or VALUES")
+}
+
+func (e explorer) schema(ctx context.Context, _ *server.Call, _ server.Resource) ([]mcp.AnyResourceContents, error) {
+	found, err := e.read(ctx, "select sql from sqlite_schema where type = 'table' order by name")
+	if err != nil {
+		return nil, err
+	}
+	var statements []string
+	for _, row := range found.rows {
+		if text, ok := row[0].(string); ok { // tables of SQLite itself have none
+			statements = append(statements, text)
+		}
+	}
+	return server.TextContents(strings.Join(statements, "\n")), nil
 }
 
 func (e explorer) table(ctx context.Context, _ *server.Call, r server.Resource) ([]mcp.AnyResourceContents, error) {
 	found, err := e.read(ctx, "select sql from sqlite_schema where type = 'table' and name = ?", r.Vars.Get("table"))
-	if err != nil || len(found.Rows) == 0 {
+	if err != nil || len(found.rows) == 0 {
 		return nil, cmp.Or(err, server.NotFound(r.URI))
 	}
-	return server.TextContents(found.Rows[0][0].(string)), nil
+	return server.TextContents(found.rows[0][0].(string)), nil
 }
 
 func (e explorer) complete(ctx context.Context, _ *server.Call, value string, _ map[string]string) (names []string, err error) {
 	found, err := e.read(ctx, "select name from sqlite_schema where type = 'table' and substr(name, 1, length(?1)) = ?1 order by name", value)
-	for _, row := range found.Rows {
+	for _, row := range found.rows {
 		names = append(names, row[0].(string))
 	}
 	return names, err
 }
 
-// maxRows is how many rows an answer has at most.
-const maxRows = 100
+// The limits of a query.
+const (
+	maxRows  = 100
+	maxBytes = 1 << 20 // of one value, and of all values together
+	timeout  = 10 * time.Second
+)
 
-func (e explorer) read(ctx context.Context, query string, args ...any) (out answer, err error) {
+// table is what a query has found.
+type table struct {
+	columns []string
+	rows    [][]any
+	more    bool
+}
+
+func (e explorer) read(ctx context.Context, query string, args ...any) (out table, err error) {
 	conn, err := e.db.Conn(ctx)
 	if err != nil {
 		return out, err
 	}
 	defer conn.Close()
-	// Mode ro is not enough: a database that is attached, as VACUUM INTO does it, is another file.
-	if _, err := sqlite.Limit(conn, sqlite3.SQLITE_LIMIT_ATTACHED, 0); err != nil {
-		return out, err
+	for limit, value := range map[int]int{
+		sqlite3.SQLITE_LIMIT_ATTACHED: 0, // mode ro is not enough: a database that is attached is another file
+		sqlite3.SQLITE_LIMIT_LENGTH:   maxBytes,
+	} {
+		if _, err := sqlite.Limit(conn, limit, value); err != nil {
+			return out, err
+		}
 	}
 	rows, err := conn.QueryContext(ctx, query, args...)
 	if err != nil {
 		return out, err
 	}
 	defer rows.Close()
-	out.Columns, err = rows.Columns()
+	out.columns, err = rows.Columns()
+	size := 0
 	for err == nil && rows.Next() {
-		if out.More = len(out.Rows) == maxRows; out.More {
+		if out.more = len(out.rows) == maxRows; out.more {
 			break
 		}
-		row, to := make([]any, len(out.Columns)), make([]any, len(out.Columns))
+		row, to := make([]any, len(out.columns)), make([]any, len(out.columns))
 		for i := range row {
 			to[i] = &row[i]
 		}
 		err = rows.Scan(to...)
-		out.Rows = append(out.Rows, row)
+		for _, value := range row {
+			switch value := value.(type) {
+			case string:
+				size += len(value)
+			case []byte:
+				size += len(value)
+			}
+		}
+		if size > maxBytes {
+			return out, fmt.Errorf("the rows have more than %d bytes: select less", maxBytes)
+		}
+		out.rows = append(out.rows, row)
 	}
 	return out, errors.Join(err, rows.Err())
 }

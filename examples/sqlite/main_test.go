@@ -41,7 +41,13 @@ func TestExplorer(t *testing.T) {
 	if text, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	c, err := client.Command(ctx, stdio.Command{Path: binary, Args: []string{shop(t)}, Dir: t.TempDir()}, nil)
+	file := shop(t)
+	db, err := sql.Open("sqlite", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	c, err := client.Command(ctx, stdio.Command{Path: binary, Args: []string{file}, Dir: t.TempDir()}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,14 +56,24 @@ func TestExplorer(t *testing.T) {
 		name, sql string
 		want      string // "" for an error
 	}{
-		{"rows with every kind of value", "select * from goods", `{"columns":["name","price","stock"],"rows":[["nuts",1.5,9007199254740993],["bolts",null,0]],"more":false}`},
-		{"no rows", "select name from people", `{"columns":["name"],"rows":[],"more":false}`},
+		{"rows with every kind of value", "select * from goods;", `{"rows":[{"name":"nuts","price":1.5,"stock":9007199254740993},{"name":"bolts","price":null,"stock":0}],"rowCount":2,"more":false}`},
+		{"no rows", "select name from people", `{"rows":[],"rowCount":0,"more":false}`},
+		{"values alone", "VALUES(1)", `{"rows":[{"column1":1}],"rowCount":1,"more":false}`},
 		{"a statement that writes", "insert into people values ('Ada')", ""},
+		{"a statement that writes in the end", "with x as (select 'Ada') insert into people select * from x", ""},
 		{"a statement that lets others write", "pragma query_only = 0; delete from goods", ""},
+		{"the same behind a query", "select 1; pragma query_only = 0", ""},
+		{"a transaction", "begin", ""},
+		{"an exclusive lock", "begin exclusive", ""},
+		{"a setting of the connection", "pragma locking_mode=exclusive", ""},
+		{"a table that hides another one", "create temp table goods as select 99 as id", ""},
 		{"a copy to another file", "vacuum into 'copy.db'", ""},
 		{"another file", "attach 'other.db' as other", ""},
+		{"a statement behind a comment", "-- select\nbegin", ""},
+		{"a large value", "select zeroblob(100000000) as x", ""},
+		{"many large values", "with recursive n(i) as (select 1 union all select i+1 from n) select zeroblob(100000) as x from n", ""},
 		{"no SQL", "please", ""},
-		{"nothing was written", "select count(*) as n from goods", `{"columns":["n"],"rows":[[2]],"more":false}`},
+		{"nothing was written", "select count(*) as n from goods", `{"rows":[{"n":2}],"rowCount":1,"more":false}`},
 	} {
 		result, err := c.CallTool(ctx, "query", question{tt.sql})
 		if err != nil {
@@ -71,12 +87,15 @@ func TestExplorer(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 			}
 		}
+		if _, err := db.Exec("update goods set stock = stock"); err != nil {
+			t.Errorf("%s: the database is locked behind it: %v", tt.name, err)
+		}
 	}
 	result, err := c.CallTool(ctx, "query", question{"with recursive n(i) as (select 1 union all select i+1 from n) select i from n"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := client.Output[answer](result); err != nil || len(out.Rows) != maxRows || !out.More {
+	if out, err := client.Output[answer](result); err != nil || len(out.Rows) != maxRows || out.RowCount != maxRows || !out.More {
 		t.Errorf("of endless rows came %d, more is %v (%v)", len(out.Rows), out.More, err)
 	}
 }
@@ -98,6 +117,13 @@ func TestTablesAreResources(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"people"}, completion.Values); diff != "" {
 		t.Errorf("tables with p (-want +got):\n%s", diff)
+	}
+	schema, err := c.ReadResource(ctx, "schema://main")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := schema.Contents[0].(*mcp.TextResourceContents).Text; got != "CREATE TABLE goods (name text, price real, stock integer)\nCREATE TABLE people (name text)" {
+		t.Errorf("the schema is %q", got)
 	}
 	contents, err := c.ReadResource(ctx, "sqlite:///people")
 	if err != nil {
