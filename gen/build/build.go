@@ -323,6 +323,7 @@ func (b *builder) docText(rev, def string) string {
 
 // typ is the Go type for n.
 func (b *builder) typ(n merge.Node, s scope) (ir.Type, error) {
+	const maxLists = 32 // the Go compiler gives up on types that are much deeper
 	if b.isFree(n) {
 		return b.raw(n), nil
 	}
@@ -342,6 +343,9 @@ func (b *builder) typ(n merge.Node, s scope) (ir.Type, error) {
 		st := &ir.Struct{GoName: name, Doc: b.doc(s, n)}
 		return st, b.fillStruct(st, n, s)
 	case *merge.Array:
+		if strings.HasSuffix(s.path, strings.Repeat("[]", maxLists)) {
+			return nil, n.At().Errorf("more than %d lists inside each other; give one of them a definition of its own that is an object", maxLists)
+		}
 		elem, err := b.elem(n.Elem, s.elem("[]", "Item"))
 		return &ir.List{Elem: elem}, err
 	case *merge.Union:

@@ -113,6 +113,9 @@ func comment(b *bytes.Buffer, indent, text string) {
 		}
 		line := ""
 		for _, word := range strings.Fields(strings.Map(printable, paragraph)) {
+			if word == "+build" { // at the start of a line it would be a build constraint
+				word = "(+build)"
+			}
 			if line != "" && len(line)+1+len(word) > width {
 				fmt.Fprintf(b, "%s// %s\n", indent, line)
 				line = ""
