@@ -84,6 +84,7 @@ func Compare(from, to *load.Document) (*Diff, error) {
 		}
 	}
 	c.definitions()
+	c.confirm(from, to)
 	slices.SortStableFunc(c.diff.Changes, func(x, y Change) int {
 		return cmp.Or(
 			cmp.Compare(min(x.Kind, Field), min(y.Kind, Field)),

@@ -3,6 +3,8 @@ package schemadiff_test
 import (
 	"flag"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mcpwire/mcpwire/gen"
 	"github.com/mcpwire/mcpwire/gen/build"
 	"github.com/mcpwire/mcpwire/gen/ir"
 	"github.com/mcpwire/mcpwire/gen/load"
@@ -46,6 +49,11 @@ var rules = []struct {
 		a:    `"T": {"type": "string"}`,
 		b:    `"T": {"type": "string"}, "U": {"properties": {"a": {}, "b": {}}, "required": ["a"]}`,
 		want: []string{"added definition U: new: object {a, b?}"},
+	}, {
+		name: "a union gets a variant that gives another one a new name",
+		a:    `"O": {"properties": {"o": {}}, "required": ["o"]}, "T": {"properties": {"f": {"anyOf": [{"$ref": "#/$defs/O"}, {"type": "string"}]}}, "required": ["f"]}`,
+		b:    `"O": {"properties": {"o": {}}, "required": ["o"]}, "T": {"properties": {"f": {"type": "integer"}}, "required": ["f"]}`,
+		want: []string{"breaking type T: the Go name TFString goes", "widened type T.f: O | string → integer"},
 	}, {
 		name: "a definition goes",
 		a:    `"T": {"type": "string"}, "U": {"properties": {"a": {}}}`,
@@ -288,6 +296,118 @@ func TestRules(t *testing.T) {
 	}
 }
 
+// randomShape is a schema for a member.
+func randomShape(random *rand.Rand) string {
+	const str, list = `{"type": "string"}`, `{"type": "array", "items": {"type": "string"}}`
+	shapes := []string{
+		str, `{"type": "integer"}`, `{"type": "number"}`, `{"type": "boolean"}`, list, `{"type": "array", "items": {"type": "integer"}}`, `{"type": "object"}`, `{}`,
+		`{"type": "object", "additionalProperties": {"type": "string"}}`, `{"type": "object", "additionalProperties": true}`, `{"type": ["string", "null"]}`,
+		`{"type": ["string", "integer"]}`, `{"$ref": "#/$defs/O"}`, `{"$ref": "#/$defs/P"}`, `{"$ref": "#/$defs/E"}`, `{"$ref": "#/$defs/U"}`, `{"$ref": "#/$defs/S"}`,
+		`{"enum": ["a", "b"]}`, `{"enum": ["a", "c"]}`, `{"enum": ["a"]}`, `{"const": "k"}`, `{"const": "l"}`, `{"const": 1}`, `{"enum": [1, 2]}`,
+		`{"anyOf": [{"$ref": "#/$defs/O"}, {"$ref": "#/$defs/P"}]}`, `{"anyOf": [{"$ref": "#/$defs/O"}, ` + str + `]}`, `{"anyOf": [{"$ref": "#/$defs/O"}, {"type": "null"}]}`,
+		`{"type": "array", "items": {"$ref": "#/$defs/O"}}`, `{"type": "array", "items": {"$ref": "#/$defs/U"}}`, `{"type": "array"}`,
+		`{"type": "object", "properties": {"q": ` + str + `}, "required": ["q"]}`, `{"type": "object", "properties": {"q": ` + str + `}}`,
+		`{"type": "object", "properties": {"q": {"type": "integer"}}}`, `{"type": "object", "properties": {"q": ` + str + `, "r": ` + str + `}}`, `{"type": "null"}`, `{"not": {}}`,
+		`{"type": "string", "minLength": 1}`, `{"type": "integer", "minimum": 0}`, `{"type": ["array", "null"], "items": ` + str + `}`,
+		`{"type": "object", "additionalProperties": {"$ref": "#/$defs/O"}}`, `{"type": "object", "additionalProperties": false, "properties": {"q": ` + str + `}}`,
+		`{"type": ["boolean", "string", "integer"]}`, `{"type": "array", "items": {"type": ["string", "null"]}}`, `{"anyOf": [` + str + `, ` + list + `]}`,
+	}
+	return shapes[random.IntN(len(shapes))]
+}
+
+// randomPair returns the definitions of two schemas that differ in a few places.
+func randomPair(random *rand.Rand) (a, b string) {
+	chance := func(percent int) bool { return random.IntN(100) < percent }
+	object := func(f string, required bool) string {
+		members, more := `"g": {"type": "string"}`, ""
+		if f != "" {
+			members = `"f": ` + f + `, ` + members
+			if required {
+				more = `, "required": ["f"]`
+			}
+		}
+		if chance(10) {
+			more += `, "additionalProperties": ` + []string{`false`, `true`, `{"type": "string"}`}[random.IntN(3)]
+		}
+		return `"T": {"type": "object", "properties": {` + members + `}` + more + `}`
+	}
+	fa := randomShape(random)
+	fb := fa
+	switch {
+	case chance(10):
+		fb = ""
+	case chance(80):
+		fb = randomShape(random)
+	}
+	defs := map[string]string{
+		"O": `{"type": "object", "properties": {"o": {"type": "string"}}, "required": ["o"]}`, "P": `{"type": "object", "properties": {"p": {"type": "string"}}, "required": ["p"]}`,
+		"E": `{"enum": ["x", "y"]}`, "S": `{"type": "string"}`, "U": `{"anyOf": [{"$ref": "#/$defs/O"}, {"$ref": "#/$defs/P"}]}`,
+	}
+	write := func(t string) string {
+		for _, name := range slices.Sorted(maps.Keys(defs)) {
+			t += `, "` + name + `": ` + defs[name]
+		}
+		return t
+	}
+	if chance(30) {
+		defs["V"] = randomShape(random)
+	}
+	a = write(object(fa, chance(50)))
+	if defs["V"] != "" {
+		defs["V"] = randomShape(random)
+	}
+	if chance(30) {
+		defs[[]string{"O", "P", "E", "S", "U"}[random.IntN(5)]] = randomShape(random)
+	}
+	return a, write(object(fb, chance(50)))
+}
+
+// What is not called breaking can be merged, and leaves all Go types as they are.
+func TestNothingBreaksThatIsNotCalledBreaking(t *testing.T) {
+	const seed = 1
+	random := rand.New(rand.NewPCG(seed, seed))
+	harmless := 0
+	for i := range 1500 {
+		textA, textB := randomPair(random)
+		a, errA := load.Parse("2024", "2024.json", []byte(`{"$defs": {`+textA+`}}`))
+		b, errB := load.Parse("2025", "2025.json", []byte(`{"$defs": {`+textB+`}}`))
+		if errA != nil || errB != nil {
+			continue // a circle
+		}
+		diff, err := schemadiff.Compare(a, b)
+		if err != nil || diff.Count(schemadiff.Breaking) > 0 {
+			continue
+		}
+		before, err := goTypes(a)
+		if err != nil {
+			continue // the older schema alone cannot be generated
+		}
+		after, err := goTypes(a, b)
+		if err != nil {
+			t.Errorf("seed %d, %d: cannot be merged: %v\n%s\n%s", seed, i, err, textA, textB)
+			continue
+		}
+		harmless++
+		for name, typ := range before {
+			if after[name] != typ {
+				t.Errorf("seed %d, %d: %s was %s, is %q\n%s\n%s", seed, i, name, typ, after[name], textA, textB)
+			}
+		}
+		if harmless%20 != 0 {
+			continue // generating takes long
+		}
+		if _, err := gen.Generate(gen.Config{Package: "p", Schemas: []gen.Schema{
+			{Revision: "2024", File: "2024.json", Src: []byte(`{"$defs": {` + textA + `}}`)},
+			{Revision: "2025", File: "2025.json", Src: []byte(`{"$defs": {` + textB + `}}`)},
+		}}); err != nil {
+			t.Errorf("seed %d, %d: cannot be generated: %v\n%s\n%s", seed, i, err, textA, textB)
+		}
+	}
+	if harmless < 100 {
+		t.Errorf("only %d pairs are harmless", harmless)
+	}
+}
+
 // generatorChanges reports whether a Go type of the package made from a is another one, or
 // gone, in the package made from a and b; how says which, for people.
 func generatorChanges(t *testing.T, a, b *load.Document) (changed bool, how string) {
@@ -334,6 +454,12 @@ func goTypes(docs ...*load.Document) (map[string]string, error) {
 	}
 	for _, e := range pkg.Enums {
 		types[e.GoName] = "enum"
+	}
+	for _, w := range pkg.Wrappers {
+		types[w.GoName] = goType(w.Type)
+	}
+	for _, o := range pkg.OneOrMany {
+		types[o.GoName] = goType(o.Elem)
 	}
 	return types, nil
 }

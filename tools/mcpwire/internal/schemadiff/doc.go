@@ -48,6 +48,9 @@
 //	            gone, or gone for a side       none
 //	            request ↔ notification         breaking
 //
+// Last, the generator is asked: a Go name of the older revision that goes or changes, or a merge that is refused,
+// is breaking even if no rule says so.
+//
 // Two revisions are all that is looked at. Others that are merged in can soften an effect:
 // a field that an older one lacks is a pointer already. The overrides are not applied
 // either: a row that names an inline shape prevents what is reported as breaking here, and
