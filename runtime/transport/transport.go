@@ -205,6 +205,19 @@ func (e *DeliveryError) Error() string { return fmt.Sprintf("transport: message 
 // Unwrap returns Err.
 func (e *DeliveryError) Unwrap() error { return e.Err }
 
+// ChallengeError is an error of a function that finds out the principal of an HTTP request. It says how the client may
+// prove who it is.
+type ChallengeError struct {
+	Challenge string // the value of the WWW-Authenticate header, such as `Bearer resource_metadata="https://…"`
+	Err       error  // why the request has no principal; never nil
+}
+
+// Error returns the text of Err.
+func (e *ChallengeError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *ChallengeError) Unwrap() error { return e.Err }
+
 // The limits of the transports here, where their options do not say otherwise.
 const (
 	// DefaultMaxMessage is how many bytes a message may have that is received.

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,13 +35,17 @@ type Config struct {
 	Stats func() task.Stats
 	// History is what is known of the past, if it gets the events of the Manager. Nil shows none.
 	History *History
+	// Hosts are the names by which the page may be called, without a port, beside loopback names and
+	// addresses.
+	Hosts []string
 	// PageSize is how many tasks a page of the list has. The default is [DefaultPageSize].
 	PageSize int
 }
 
 // New returns the page. It is one URL, whatever that is: views differ in its query. It answers GET
-// and HEAD alone. A connection over a loopback address must call it by a loopback name, so that
-// pages of the web cannot read it by a name of theirs that leads here (DNS rebinding).
+// and HEAD alone. It must be called by an address, a loopback name or one of the Hosts, so that pages
+// of the web cannot read it by a name of theirs that leads here (DNS rebinding). A connection over a
+// loopback address cannot call it by another address.
 //
 // It panics if the Config has no Store.
 func New(cfg Config) http.Handler {
@@ -75,8 +80,8 @@ func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		h.Set("Allow", "GET, HEAD")
 		http.Error(w, "this page can only be read", http.StatusMethodNotAllowed)
-	case !named(r):
-		http.Error(w, "on a loopback address this page has loopback names only", http.StatusForbidden)
+	case !p.named(r):
+		http.Error(w, "this page must be called by a loopback name, an address, or a name listed in Hosts", http.StatusForbidden)
 	case v.Has("style"):
 		h.Set("Content-Type", "text/css; charset=utf-8")
 		w.Write(style)
@@ -93,22 +98,27 @@ func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // named reports whether a request calls the page by a name that it may have.
-func named(r *http.Request) bool {
-	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	if !ok {
-		return true
-	}
-	at, err := netip.ParseAddrPort(local.String())
-	if err != nil || !at.Addr().Unmap().IsLoopback() {
-		return true
-	}
+func (p *page) named(r *http.Request) bool {
 	name := r.Host
 	if host, _, err := net.SplitHostPort(name); err == nil {
 		name = host
 	}
 	name = strings.Trim(name, "[]")
+	if strings.EqualFold(name, "localhost") || slices.ContainsFunc(p.Hosts, func(h string) bool { return strings.EqualFold(h, name) }) {
+		return true
+	}
 	addr, err := netip.ParseAddr(name)
-	return strings.EqualFold(name, "localhost") || err == nil && addr.Unmap().IsLoopback()
+	return err == nil && (addr.Unmap().IsLoopback() || !overLoopback(r))
+}
+
+// overLoopback reports whether a request came in over a loopback address.
+func overLoopback(r *http.Request) bool {
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if !ok {
+		return false
+	}
+	at, err := netip.ParseAddrPort(local.String())
+	return err == nil && at.Addr().Unmap().IsLoopback()
 }
 
 // listView is what the template "list" shows.

@@ -1,9 +1,11 @@
 package debugpage_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"html"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -62,7 +64,7 @@ func put(t *testing.T, store task.Store, r task.Record) {
 func get(t *testing.T, h http.Handler, target string, want int) string {
 	t.Helper()
 	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest("GET", target, nil))
+	h.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost"+target, nil))
 	if w.Code != want {
 		t.Fatalf("%s: status %d, want %d: %s", target, w.Code, want, w.Body)
 	}
@@ -234,9 +236,40 @@ func BenchmarkList(b *testing.B) {
 	h := debugpage.New(debugpage.Config{Store: store})
 	for b.Loop() {
 		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		h.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/", nil))
 		if w.Code != http.StatusOK {
 			b.Fatal(w.Code)
+		}
+	}
+}
+
+// A page of the web can make its own name lead to any address, but not to one of the Hosts.
+func TestNames(t *testing.T) {
+	h := debugpage.New(debugpage.Config{Store: memory.New(), Hosts: []string{"tasks.example.com"}})
+	for _, test := range []struct {
+		local, host string
+		want        int
+	}{
+		{"10.0.0.5:6060", "evil.example.com:6060", 403},
+		{"10.0.0.5:6060", "TASKS.example.com:6060", 200},
+		{"10.0.0.5:6060", "10.0.0.5:6060", 200},
+		{"[2001:db8::1]:6060", "[2001:db8::1]:6060", 200},
+		{"10.0.0.5:6060", "", 403},
+		{"127.0.0.1:6060", "tasks.example.com", 200},
+		{"127.0.0.1:6060", "localhost:6060", 200},
+		{"127.0.0.1:6060", "evil.example.com", 403},
+		{"127.0.0.1:6060", "192.0.2.1", 403},
+	} {
+		addr, err := net.ResolveTCPAddr("tcp", test.local)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Host = test.host
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(addr))))
+		if w.Code != test.want {
+			t.Errorf("%q at %s: status %d, want %d", test.host, test.local, w.Code, test.want)
 		}
 	}
 }

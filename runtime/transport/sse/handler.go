@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/sse"
@@ -26,7 +27,8 @@ type HandlerOptions struct {
 	Origins, Hosts []string
 
 	// Principal finds out on whose authority a request is made. Messages are taken from the principal alone that
-	// has opened the stream. Nil means that nobody looks.
+	// has opened the stream. If it fails, the request is answered with 401, the text of the error, and a
+	// WWW-Authenticate header: that of a [transport.ChallengeError], or else "Bearer". Nil means that all have the same.
 	Principal func(*http.Request) (string, error)
 
 	// Endpoint is the URL that clients post to, where the Handler is mounted as well, without a query; a relative
@@ -112,7 +114,16 @@ func (h *Handler) stream(ctx context.Context, w http.ResponseWriter, r *http.Req
 	}
 	defer h.remove(id)
 	defer close(c.over)
-	h.open(r, c)
+	err = boundary.Run(func() error {
+		h.open(r, c)
+		return nil
+	})
+	if err != nil {
+		boundary.Report(boundary.Logger(nil), "open panicked", err)
+		c.fail(transport.ErrClosed)
+		guard.Refuse(w, http.StatusInternalServerError, jsonrpc.CodeInternalError, "the server failed to open the connection")
+		return
+	}
 	header := w.Header()
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("Cache-Control", "no-cache, no-transform")

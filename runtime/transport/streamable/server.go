@@ -34,9 +34,9 @@ type HandlerOptions struct {
 	// which keeps the name that it was called by, lists that name.
 	Hosts []string
 
-	// Principal finds out on whose authority a request is made. If it fails, the request is answered with 401 and
-	// the text of the error. A session belongs to the principal that opened it and does not exist for others.
-	// Nil means that nobody looks.
+	// Principal finds out on whose authority a request is made. If it fails, the request is answered with 401, the text
+	// of the error, and a WWW-Authenticate header: that of a [transport.ChallengeError], or else "Bearer". A session
+	// belongs to the principal that opened it and does not exist for others. Nil means that all have the same.
 	Principal func(*http.Request) (string, error)
 
 	// SessionID makes the id of a new session: up to 128 printable ASCII characters without spaces, which cannot be
@@ -50,7 +50,9 @@ type HandlerOptions struct {
 
 	// StreamAfter is how long a request may take until its answer becomes an event stream, which a client can
 	// resume. What is done sooner, and needs no other message, is answered with JSON. The default is
-	// [DefaultStreamAfter]; a negative value means at once.
+	// [DefaultStreamAfter]; a negative value means at once. Requests that look at tasks, tasks/get and tasks/list, are
+	// answered with JSON however long that takes. A server whose handlers send no other messages answers all with JSON
+	// if the time is long enough.
 	//
 	// An answer in JSON is lost if its connection breaks: the client does not know whether the request was served,
 	// and had better not repeat what must not happen twice. With streams at once that is so only until the first
@@ -70,9 +72,15 @@ type HandlerOptions struct {
 	// value means never.
 	KeepAlive time.Duration
 
-	// IdleTimeout is how long a session lives without a request being made or served, or a stream being open. The
-	// default is [DefaultIdleTimeout]; a negative value means for ever.
+	// IdleTimeout is how long a session lives without a request being made or served, or a stream being open. A handler
+	// that waits for an answer of the client, such as that of an elicitation, does not count. The default is
+	// [DefaultIdleTimeout]; a negative value means for ever.
 	IdleTimeout time.Duration
+
+	// Linger is how long a request is served after its client has hung up, if the handler is Stateless: the client can
+	// neither come back for the answer nor cancel the request. The default is [DefaultLinger]; a negative value means
+	// not at all.
+	Linger time.Duration
 
 	MaxMessage   int           // bytes of a message that is received; default [transport.DefaultMaxMessage]
 	MaxQueue     int           // bytes that may wait for the connections of a session; default [transport.DefaultMaxQueue]
@@ -81,12 +89,21 @@ type HandlerOptions struct {
 	FlushTimeout time.Duration // how long a session that ends waits for its connections; default one second
 
 	// MaxSessions is how many sessions there may be, or requests being served if Stateless. The default is
-	// [DefaultMaxSessions].
+	// [DefaultMaxSessions]. One more ends the session that has been idle longest of the principal with the most sessions;
+	// if that principal has no idle session, the new one is refused with 429.
 	MaxSessions int
 
-	// MaxStreams is how many requests of one session may be unanswered, and how many connections it may have. The
-	// default is [DefaultMaxStreams].
+	// MaxSessionsPerPrincipal is the same for the sessions of one principal. The default is
+	// [DefaultMaxSessionsPerPrincipal], and MaxSessions if Principal is nil.
+	MaxSessionsPerPrincipal int
+
+	// MaxStreams is how many requests of one session may be unanswered, and how many connections may hold its streams.
+	// The default is [DefaultMaxStreams]. As many messages without a request may arrive at the same time.
 	MaxStreams int
+
+	// MaxInitialize is how many bytes the request that opens a session may have: it is kept with the session. The
+	// default is [DefaultMaxInitialize].
+	MaxInitialize int
 
 	// MaxState is how many bytes the owner of a session may have kept. The default is [DefaultMaxState].
 	MaxState int
@@ -103,9 +120,13 @@ const (
 	DefaultKeepAlive   = 25 * time.Second
 	DefaultIdleTimeout = 30 * time.Minute
 	DefaultReadTimeout = 30 * time.Second
+	DefaultLinger      = time.Minute
 	DefaultMaxSessions = 10_000
 	DefaultMaxStreams  = 1000
 	DefaultMaxState    = 256 << 10
+
+	DefaultMaxSessionsPerPrincipal = 1000
+	DefaultMaxInitialize           = 64 << 10
 )
 
 func (o HandlerOptions) withDefaults() HandlerOptions {
@@ -118,7 +139,13 @@ func (o HandlerOptions) withDefaults() HandlerOptions {
 	o.FlushTimeout = positive(o.FlushTimeout, time.Second)
 	o.MaxMessage = positive(o.MaxMessage, transport.DefaultMaxMessage)
 	o.MaxQueue = positive(o.MaxQueue, transport.DefaultMaxQueue)
+	o.Linger = orDefault(o.Linger, DefaultLinger)
 	o.MaxSessions = positive(o.MaxSessions, DefaultMaxSessions)
+	o.MaxInitialize = positive(o.MaxInitialize, DefaultMaxInitialize)
+	if o.Principal == nil {
+		o.MaxSessionsPerPrincipal = o.MaxSessions
+	}
+	o.MaxSessionsPerPrincipal = min(positive(o.MaxSessionsPerPrincipal, DefaultMaxSessionsPerPrincipal), o.MaxSessions)
 	o.MaxStreams = positive(o.MaxStreams, DefaultMaxStreams)
 	o.MaxState = positive(o.MaxState, DefaultMaxState)
 	if o.SessionID == nil {
@@ -168,6 +195,7 @@ type Handler struct {
 	mu       sync.Mutex
 	sessions map[string]*serverConn
 	conns    map[*serverConn]struct{} // those of sessions, and the others
+	counts   map[string]int           // of conns by principal
 	loading  map[string]chan struct{} // sessions that are taken from the store; closed when done
 	sweep    *time.Timer              // looks for idle sessions; nil while there is none
 	empty    chan struct{}            // closed when draining and no conn is left
@@ -189,9 +217,10 @@ func NewHandler(open func(r *http.Request, conn transport.Conn), o HandlerOption
 	return &Handler{
 		o:        o,
 		open:     open,
-		guard:    guard.Guard{Origins: o.Origins, Hosts: o.Hosts, Methods: methods, Principal: o.Principal},
+		guard:    guard.Guard{Origins: o.Origins, Hosts: o.Hosts, Methods: methods, Principal: o.Principal, Logger: o.Logger},
 		sessions: map[string]*serverConn{},
 		conns:    map[*serverConn]struct{}{},
+		counts:   map[string]int{},
 		loading:  map[string]chan struct{}{},
 		empty:    make(chan struct{}),
 	}
@@ -280,6 +309,7 @@ var (
 	errStore    = errors.New("the session cannot be loaded")
 	errTooMany  = errors.New("too many sessions")
 	errID       = errors.New("no session id could be made")
+	errOpen     = errors.New("the server failed to open the session")
 )
 
 // newConn opens a conversation; setup completes the connection before anybody else knows of it.
@@ -289,11 +319,21 @@ func (h *Handler) newConn(r *http.Request, id, principal string, setup func(*ser
 		setup(c)
 	}
 	h.mu.Lock()
+	for !h.draining.Load() { // until there is room, which others may take first
+		idle := h.mustEnd(principal)
+		if idle == nil {
+			break
+		}
+		h.mu.Unlock()
+		h.o.Logger.Info("session ended for another one", logged(idle.id))
+		idle.end()
+		h.mu.Lock()
+	}
 	switch {
 	case h.draining.Load():
 		h.mu.Unlock()
 		return nil, errDraining
-	case len(h.conns) >= h.o.MaxSessions:
+	case len(h.conns) >= h.o.MaxSessions, h.counts[principal] >= h.o.MaxSessionsPerPrincipal:
 		h.mu.Unlock()
 		return nil, errTooMany
 	case id != "" && h.sessions[id] != nil:
@@ -301,13 +341,51 @@ func (h *Handler) newConn(r *http.Request, id, principal string, setup func(*ser
 		return nil, errID
 	}
 	h.conns[c] = struct{}{}
+	h.counts[principal]++
 	if id != "" {
 		h.sessions[id] = c
 		h.sweepLater()
 	}
 	h.mu.Unlock()
-	h.open(r, c)
+	if err := h.opens(r, c); err != nil {
+		boundary.Report(h.o.Logger, "open panicked", err)
+		c.end()
+		return nil, errOpen
+	}
 	return c, nil
+}
+
+// opens hands a connection to its owner.
+func (h *Handler) opens(r *http.Request, c *serverConn) (err error) {
+	defer boundary.Catch(&err)
+	h.open(r, c)
+	return nil
+}
+
+// mustEnd returns the session that has to end so that a principal can open one more, or nil if there is room or no idle
+// session. It is called with mu held.
+func (h *Handler) mustEnd(principal string) *serverConn {
+	if h.counts[principal] < h.o.MaxSessionsPerPrincipal {
+		if len(h.conns) < h.o.MaxSessions {
+			return nil
+		}
+		for other, n := range h.counts {
+			if n > h.counts[principal] {
+				principal = other
+			}
+		}
+	}
+	var longest *serverConn
+	var since time.Time
+	for _, c := range h.sessions {
+		if c.principal != principal {
+			continue
+		}
+		if t, idle := c.idleSince(); idle && (longest == nil || t.Before(since)) {
+			longest, since = c, t
+		}
+	}
+	return longest
 }
 
 // remove takes a connection away.
@@ -319,6 +397,9 @@ func (h *Handler) remove(c *serverConn) {
 	}
 	if _, ok := h.conns[c]; ok {
 		delete(h.conns, c)
+		if h.counts[c.principal]--; h.counts[c.principal] == 0 {
+			delete(h.counts, c.principal)
+		}
 		if h.draining.Load() && len(h.conns) == 0 {
 			close(h.empty)
 		}
@@ -327,7 +408,15 @@ func (h *Handler) remove(c *serverConn) {
 
 // newSession returns a connection with a new session id.
 func (h *Handler) newSession(r *http.Request, principal string) (*serverConn, error) {
-	id := h.o.SessionID()
+	var id string
+	err := boundary.Run(func() error {
+		id = h.o.SessionID()
+		return nil
+	})
+	if err != nil {
+		boundary.Report(h.o.Logger, "SessionID panicked", err)
+		return nil, errID
+	}
 	if id == "" || len(id) > maxID || strings.ContainsFunc(id, func(c rune) bool { return c < 0x21 || c > 0x7E }) {
 		h.o.Logger.Error("no session id can be made of what SessionID returns")
 		return nil, errID

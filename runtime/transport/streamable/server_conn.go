@@ -41,12 +41,14 @@ type serverConn struct {
 	suspended  bool                     // its owner goes away without ending the session
 	deleted    bool                     // its client has ended the session
 	owner      transport.Owner          // nil if the owner is not known
+	linger     *time.Timer              // ends a request without a session whose client has hung up; nil if it has not
 	streams    map[string]*serverStream // that may still get something
 	calls      map[jsonrpc.ID]*serverStream
 	nextStream uint64
 	pending    int           // bytes that wait for connections
 	room       chan struct{} // closed when something was taken; nil while nobody waits for it
 	exchanges  int           // HTTP exchanges being served
+	brief      int           // those among them that bring no request and so hold no stream
 	quiet      chan struct{} // closed when the connection is over and no exchange is left
 	used       time.Time     // when the last exchange ended
 	touched    time.Time     // when the store was told last that the session is used
@@ -220,6 +222,9 @@ func (c *serverConn) shut() error {
 	c.in.Discard()
 	c.mu.Lock()
 	c.over = true
+	if c.linger != nil {
+		c.linger.Stop()
+	}
 	if c.exchanges == 0 {
 		close(c.quiet)
 	}
@@ -290,11 +295,35 @@ func (c *serverConn) enter() error {
 	switch {
 	case c.over:
 		return transport.ErrClosed
-	case c.exchanges >= c.h.o.MaxStreams:
+	case c.exchanges-c.brief >= c.h.o.MaxStreams:
 		return errTooManyStreams
 	}
 	c.exchanges++
 	return nil
+}
+
+// enterBriefly is enter for messages without requests. They have a limit of their own: requests that fill theirs may wait
+// for such a message, an answer or a cancellation.
+func (c *serverConn) enterBriefly() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.over:
+		return transport.ErrClosed
+	case c.brief >= c.h.o.MaxStreams:
+		return errTooManyStreams
+	}
+	c.exchanges++
+	c.brief++
+	return nil
+}
+
+// leaveBriefly is leave after enterBriefly.
+func (c *serverConn) leaveBriefly() {
+	c.mu.Lock()
+	c.brief--
+	c.mu.Unlock()
+	c.leave()
 }
 
 // leave notes that an HTTP exchange has ended.

@@ -14,6 +14,11 @@ import (
 
 // sessionOf returns the connection of the session that a GET or DELETE names, or has answered.
 func (h *Handler) sessionOf(ctx context.Context, w http.ResponseWriter, r *http.Request) (c *serverConn, ok bool) {
+	if r.Method != http.MethodPost && r.ContentLength != 0 { // net/http would not see the client hang up before it is read
+		w.Header().Set("Connection", "close")
+		guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, r.Method+" must not have a body")
+		return nil, false
+	}
 	id := r.Header.Get(headerSession)
 	if id == "" {
 		guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "MCP-Session-Id is missing")

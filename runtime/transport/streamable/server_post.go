@@ -35,6 +35,7 @@ type posted struct {
 	open     bool // it is initialize
 	answer   bool // it is a response
 	quiet    bool // a notification that only matters to a session
+	plain    bool // a request that is answered with JSON where that can be: it looks at tasks
 }
 
 // parsePosted takes a body apart. With an error comes the id of the request that it was meant to be, or zero.
@@ -81,8 +82,11 @@ func (p *posted) add(m *jsonrpc.Message, text []byte) {
 	switch m.Kind {
 	case jsonrpc.KindRequest:
 		p.requests = append(p.requests, m.ID)
-		if m.Method == "initialize" {
+		switch m.Method {
+		case "initialize":
 			p.open, p.params = true, m.Params
+		case "tasks/get", "tasks/list":
+			p.plain = !p.batch
 		}
 	case jsonrpc.KindNotification:
 		p.quiet = m.Method == "notifications/initialized" || m.Method == "notifications/cancelled"
@@ -113,6 +117,11 @@ func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		guard.RefuseCall(w, http.StatusBadRequest, id, &jsonrpc.Error{Code: jsonrpc.CodeOf(err), Message: err.Error()})
 		return
 	}
+	if p.open && len(body) > h.o.MaxInitialize {
+		guard.RefuseCall(w, http.StatusRequestEntityTooLarge, id, &jsonrpc.Error{
+			Code: jsonrpc.CodeInvalidRequest, Message: fmt.Sprintf("initialize has more than %d bytes", h.o.MaxInitialize)})
+		return
+	}
 	if p.batch && p.open {
 		guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "initialize must not be part of a batch")
 		return
@@ -133,15 +142,20 @@ func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "batches exist in revision 2025-03-26 only")
 		return
 	}
+	if len(p.requests) == 0 {
+		if err := c.enterBriefly(); err != nil {
+			refuse(w, c.because(err))
+			return
+		}
+		defer c.leaveBriefly()
+		h.takeQuietly(ctx, w, r, c, &p)
+		return
+	}
 	if err := c.enter(); err != nil {
 		refuse(w, c.because(err))
 		return
 	}
 	defer c.leave()
-	if len(p.requests) == 0 {
-		h.takeQuietly(ctx, w, r, c, &p)
-		return
-	}
 	h.exchange(ctx, w, r, c, &p)
 }
 
@@ -206,7 +220,7 @@ func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.R
 	}
 	defer c.detach(st, k)
 	opening := p.open && !c.isOpen()
-	if h.o.StreamAfter == 0 && !opening {
+	if h.o.StreamAfter == 0 && !opening && !p.plain {
 		c.start(st)
 	}
 	ctx = &origin{ctx, c, st}
@@ -217,7 +231,7 @@ func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.R
 			return
 		}
 	}
-	answer, how := h.await(r, c, k, opening)
+	answer, how := h.await(r, c, k, opening || p.plain)
 	if how == replyStream {
 		if answer = c.start(st); answer != nil { // it came just now
 			how = replyJSON
@@ -239,8 +253,20 @@ func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.R
 		guard.RefuseCall(w, http.StatusOK, p.requests[0], &jsonrpc.Error{Code: codeClosed, Message: "the session has ended"})
 	case replyNothing:
 		if opening {
-			c.in.Close(transport.ErrClosed) // nobody knows the session
+			c.in.Close(transport.ErrClosed) // no client knows the session
 		}
+	}
+	if c.id == "" && !st.isOver(c) { // the client has hung up, and cannot come back
+		c.endAfter(h.o.Linger)
+	}
+}
+
+// endAfter closes the connection after a time, unless it is closed before.
+func (c *serverConn) endAfter(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.over {
+		c.linger = time.AfterFunc(d, c.end) // its goroutine ends when the connection is closed
 	}
 }
 
@@ -308,12 +334,25 @@ func (h *Handler) opened(ctx context.Context, w http.ResponseWriter, c *serverCo
 	o := Opening{Principal: c.principal, Revision: c.revision, Client: params}
 	c.mu.Unlock()
 	if store, ok := h.o.Store.(SessionStore); ok {
-		if err := store.Keep(ctx, c.id, o); err != nil {
-			h.o.Logger.Error("session not kept", logged(c.id), "error", err)
-		}
+		c.keepOpening(ctx, store, o)
 	}
 	w.Header()[headerSession] = []string{c.id}
 	return true
+}
+
+// keepOpening keeps how the session was opened, unless it has ended and was forgotten.
+func (c *serverConn) keepOpening(ctx context.Context, store SessionStore, o Opening) {
+	c.keeping.Lock()
+	defer c.keeping.Unlock()
+	c.mu.Lock()
+	over := c.over
+	c.mu.Unlock()
+	if over {
+		return
+	}
+	if err := store.Keep(ctx, c.id, o); err != nil {
+		c.h.o.Logger.Error("session not kept", logged(c.id), "error", err)
+	}
 }
 
 // isOpen reports whether initialize was answered.
@@ -323,14 +362,14 @@ func (c *serverConn) isOpen() bool {
 	return c.revision != ""
 }
 
-// writeJSON answers with a message, to a client that takes it within timeout.
+// writeJSON answers with a message, to a client that takes it within timeout. It flushes the answer, or a client that
+// sends on without reading would block the goroutine after the deadline is taken away.
 func writeJSON(w http.ResponseWriter, text []byte, timeout time.Duration) {
-	if len(text) > 32<<10 { // less has room in the buffers of the system
-		conn := http.NewResponseController(w)
-		conn.SetWriteDeadline(time.Now().Add(timeout))
-		defer conn.SetWriteDeadline(time.Time{})
-	}
+	conn := http.NewResponseController(w)
+	conn.SetWriteDeadline(time.Now().Add(timeout))
 	guard.WriteJSON(w, http.StatusOK, text)
+	conn.Flush()
+	conn.SetWriteDeadline(time.Time{}) // or it would end a later exchange
 }
 
 // refuse answers a request that was not taken because of err.
@@ -342,7 +381,7 @@ func refuse(w http.ResponseWriter, err error) {
 		status, code, err = http.StatusNotFound, jsonrpc.CodeInvalidRequest, errors.New("no such session")
 	case errors.Is(err, errTooMany), errors.Is(err, errTooManyStreams), errors.Is(err, transport.ErrStalled):
 		status, code = http.StatusTooManyRequests, codeOverloaded
-	case errors.Is(err, errID):
+	case errors.Is(err, errID), errors.Is(err, errOpen):
 		status, code = http.StatusInternalServerError, jsonrpc.CodeInternalError
 	case errors.Is(err, errIDInUse):
 		status, code = http.StatusBadRequest, jsonrpc.CodeInvalidRequest

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -20,45 +21,59 @@ import (
 //
 // Proves TASK-27 and TASK-28.
 func TestServerAsksForATask(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		manager, err := task.New(context.Background(), task.Config{Store: memory.New()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer manager.Close(context.Background())
-		o := newTools()
-		o.tasks = receiver.ServerCapabilities(true)
-		o.configure = func(cfg *session.Config) { receiver.Attach(cfg, receiver.Options{Manager: manager}) }
-		s := serveOver(t, streamable.HandlerOptions{}, o, func(l net.Listener) net.Listener { return l })
-		id := s.opened(hello)
-		request := func(method, params string) string {
-			return `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":` + params + `}`
-		}
-		var created struct {
-			Result struct{ Task struct{ TaskID string } }
-		}
-		if err := json.Unmarshal([]byte(s.text(request("tools/call", `{"name":"sample","task":{}}`), "MCP-Session-Id", id)), &created); err != nil {
-			t.Fatal(err)
-		}
-		named := `{"taskId":"` + created.Result.Task.TaskID + `"}`
-		synctest.Wait()
-		if got := s.text(request("tasks/get", named), "MCP-Session-Id", id); !strings.Contains(got, `"input_required"`) {
-			t.Errorf("the task is %s", got)
-		}
-		stream := s.events("POST", request("tasks/result", named), "MCP-Session-Id", id)
-		var question struct {
-			ID     json.RawMessage
-			Method string
-		}
-		text := stream.message()
-		if err := json.Unmarshal([]byte(text), &question); err != nil || question.Method != "sampling/createMessage" || !strings.Contains(text, named) {
-			t.Fatalf("the question is %s, %v", text, err)
-		}
-		if got := s.status("POST", `{"jsonrpc":"2.0","id":`+string(question.ID)+`,"result":{"model":"m"}}`, "MCP-Session-Id", id); got != 202 {
-			t.Errorf("the answer is answered with %d", got)
-		}
-		if got := stream.messages(); len(got) == 0 || !strings.Contains(got[len(got)-1], `"text":"{\"model\":\"m\"}"`) {
-			t.Errorf("it ends with %s", got)
-		}
-	})
+	for _, after := range []time.Duration{0, -1} {
+		synctest.Test(t, func(t *testing.T) { asksForATask(t, after) })
+	}
+}
+
+func asksForATask(t *testing.T, after time.Duration) {
+	manager, err := task.New(context.Background(), task.Config{Store: memory.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer manager.Close(context.Background())
+	o := newTools()
+	o.tasks = receiver.ServerCapabilities(true)
+	o.configure = func(cfg *session.Config) { receiver.Attach(cfg, receiver.Options{Manager: manager}) }
+	s := serveOver(t, streamable.HandlerOptions{StreamAfter: after}, o, func(l net.Listener) net.Listener { return l })
+	id := s.opened(hello)
+	request := func(method, params string) string {
+		return `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":` + params + `}`
+	}
+	var created struct {
+		Result struct{ Task struct{ TaskID string } }
+	}
+	create := request("tools/call", `{"name":"sample","task":{}}`)
+	answer := ""
+	if after < 0 {
+		answer = s.events("POST", create, "MCP-Session-Id", id).message()
+	} else {
+		answer = s.text(create, "MCP-Session-Id", id)
+	}
+	if err := json.Unmarshal([]byte(answer), &created); err != nil {
+		t.Fatal(err)
+	}
+	named := `{"taskId":"` + created.Result.Task.TaskID + `"}`
+	synctest.Wait()
+	if got := s.text(request("tasks/get", named), "MCP-Session-Id", id); !strings.Contains(got, `"input_required"`) {
+		t.Errorf("the task is %s", got)
+	}
+	if got := s.text(request("tasks/list", "{}"), "MCP-Session-Id", id); !strings.Contains(got, created.Result.Task.TaskID) {
+		t.Errorf("the list is %s", got)
+	}
+	stream := s.events("POST", request("tasks/result", named), "MCP-Session-Id", id)
+	var question struct {
+		ID     json.RawMessage
+		Method string
+	}
+	text := stream.message()
+	if err := json.Unmarshal([]byte(text), &question); err != nil || question.Method != "sampling/createMessage" || !strings.Contains(text, named) {
+		t.Fatalf("the question is %s, %v", text, err)
+	}
+	if got := s.status("POST", `{"jsonrpc":"2.0","id":`+string(question.ID)+`,"result":{"model":"m"}}`, "MCP-Session-Id", id); got != 202 {
+		t.Errorf("the answer is answered with %d", got)
+	}
+	if got := stream.messages(); len(got) == 0 || !strings.Contains(got[len(got)-1], `"text":"{\"model\":\"m\"}"`) {
+		t.Errorf("it ends with %s", got)
+	}
 }

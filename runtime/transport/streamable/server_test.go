@@ -1,6 +1,7 @@
 package streamable_test
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -237,20 +238,203 @@ func TestServerStateless(t *testing.T) {
 }
 
 // Proves HTTP-22.
+// A request goes on for a while after its client has hung up, as the connection may have broken, and not for ever, as
+// the client can neither cancel it nor come back.
 func TestServerStatelessGoesOnWithoutItsClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serve(t, streamable.HandlerOptions{Stateless: true})
-		stream := s.events("POST", call(1, "wait")) // after a while
-		<-s.tools.started
-		stream.body.Close()
+		s := serve(t, streamable.HandlerOptions{Stateless: true, MaxSessions: 3, Linger: 10 * time.Second})
+		for range 3 {
+			stream := s.events("POST", call(1, "wait")) // after a while
+			<-s.tools.started
+			stream.body.Close()
+		}
+		time.Sleep(8 * time.Second)
 		synctest.Wait()
 		select {
 		case err := <-s.tools.stopped:
 			t.Errorf("cancelled: %v", err)
 		default:
 		}
-		close(s.tools.release)
-		<-s.tools.last().Done()
+		s.tools.release <- struct{}{} // one of them is done
+		synctest.Wait()
+		time.Sleep(4 * time.Second)
+		synctest.Wait()
+		if len(s.tools.stopped) != 2 {
+			t.Errorf("%d requests were cancelled, want 2", len(s.tools.stopped))
+		}
+		if got := s.status("POST", call(2, "echo")); got != 200 {
+			t.Errorf("after that: %d", got)
+		}
+	})
+}
+
+// Calls that wait for their client fill the limit, and the answers that they wait for still get in.
+func TestServerTakesAnswersAtTheLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{MaxStreams: 4})
+		id := s.opened(hello)
+		standing := s.events("GET", "", "MCP-Session-Id", id)
+		defer standing.body.Close()
+		var streams []*events
+		for n := range 3 {
+			stream := s.events("POST", call(n, "sample"), "MCP-Session-Id", id)
+			stream.message()
+			streams = append(streams, stream)
+		}
+		if got := s.status("POST", call(9, "echo"), "MCP-Session-Id", id); got != 429 {
+			t.Errorf("a request too many: %d", got)
+		}
+		for n := range 2 {
+			answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"model":"m"}}`, n+1)
+			if got := s.status("POST", answer, "MCP-Session-Id", id); got != 202 {
+				t.Errorf("an answer: %d", got)
+			}
+		}
+		if got := s.status("POST", `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`, "MCP-Session-Id", id); got != 202 {
+			t.Errorf("a cancellation: %d", got)
+		}
+		for n, want := range []int{1, 1, 0} {
+			if got := streams[n].messages(); len(got) != want {
+				t.Errorf("call %d got %q", n, got)
+			}
+		}
+	})
+}
+
+// A principal that takes all sessions loses its own when others come.
+func TestServerSharesSessionsAmongPrincipals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{MaxSessions: 5, MaxSessionsPerPrincipal: 4,
+			Principal: func(r *http.Request) (string, error) { return r.Header.Get("Authorization"), nil }})
+		open := func(principal string) string {
+			time.Sleep(time.Second)
+			return s.opened(hello, "Authorization", principal)
+		}
+		check := func(id, principal string, want int) {
+			t.Helper()
+			if got := s.status("POST", call(1, "echo"), "MCP-Session-Id", id, "Authorization", principal); got != want {
+				t.Errorf("a session of %s: %d, want %d", principal, got, want)
+			}
+		}
+		ann := open("ann")
+		var greedy []string
+		for range 6 {
+			greedy = append(greedy, open("mallory"))
+		}
+		check(greedy[0], "mallory", 404) // her limit
+		check(greedy[1], "mallory", 404)
+		check(greedy[2], "mallory", 200)
+		time.Sleep(time.Second)
+		bob := open("bob") // the limit of all: she has most, and this one is idle longest
+		check(greedy[3], "mallory", 404)
+		check(ann, "ann", 200)
+		check(bob, "bob", 200)
+
+		// Sessions in use are not ended.
+		for _, id := range []string{greedy[2], greedy[4], greedy[5]} {
+			stream := s.events("GET", "", "MCP-Session-Id", id, "Authorization", "mallory")
+			defer stream.body.Close()
+		}
+		if got := s.status("POST", hello, "Authorization", "carol"); got != 429 {
+			t.Errorf("a session too many: %d", got)
+		}
+	})
+}
+
+// What opens a session is kept with it, and therefore short.
+func TestServerLimitsInitialize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{})
+		long := strings.Replace(hello, `"name":"c"`, `"name":"`+strings.Repeat("c", 1<<20)+`"`, 1)
+		before := heap()
+		for range 50 {
+			if got := s.status("POST", long); got != 413 {
+				t.Errorf("a long one: %d", got)
+			}
+		}
+		s.opened(strings.Replace(hello, `"name":"c"`, `"name":"`+strings.Repeat("c", 60<<10)+`"`, 1))
+		s.http.CloseIdleConnections()
+		synctest.Wait()
+		if held := heap() - before; held > 4<<20 {
+			t.Errorf("%d bytes are held", held)
+		}
+	})
+}
+
+// An open function or SessionID that panics fails its request and leaves nothing behind.
+func TestServerSurvivesPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := true
+		s := &served{t: t, tools: newTools()}
+		s.handler = streamable.NewHandler(func(r *http.Request, conn transport.Conn) {
+			if broken {
+				panic("no")
+			}
+			s.tools.open(r, conn)
+		}, streamable.HandlerOptions{MaxSessions: 1, Logger: slog.New(slog.DiscardHandler)})
+		s.serveHTTP(plain)
+		for range 3 {
+			if got := s.status("POST", hello); got != 500 {
+				t.Errorf("open panics: %d", got)
+			}
+		}
+		broken = false
+		s.opened(hello)
+
+		other := serve(t, streamable.HandlerOptions{SessionID: func() string { panic("no") }, Logger: slog.New(slog.DiscardHandler)})
+		if got := other.status("POST", hello); got != 500 {
+			t.Errorf("SessionID panics: %d", got)
+		}
+	})
+}
+
+// A batch whose ids are long is refused or served in time that grows with its length.
+func TestServerTakesABatchWithManyIDs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{})
+		id := s.opened(helloOld)
+		var batch []string
+		for n := range 300 {
+			batch = append(batch, strings.Replace(call(n, "echo"), fmt.Sprintf(`"id":%d`, n), fmt.Sprintf(`"id":"%s-%d"`, strings.Repeat("x", 1000), n), 1))
+		}
+		stream := s.events("POST", "["+strings.Join(batch, ",")+"]", "MCP-Session-Id", id)
+		if got := stream.messages(); len(got) != 300 {
+			t.Errorf("%d answers", len(got))
+		}
+		batch[299] = batch[0]
+		if got := s.status("POST", "["+strings.Join(batch, ",")+"]", "MCP-Session-Id", id); got != 400 {
+			t.Errorf("with the same id twice: %d", got)
+		}
+		if got := s.events("POST", "["+strings.Join(batch[:299], ",")+"]", "MCP-Session-Id", id).messages(); len(got) != 299 {
+			t.Errorf("after that: %d answers", len(got))
+		}
+	})
+}
+
+// Proves HTTP-09 and HTTP-44.
+func TestServerAnswersResponsesWithNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{})
+		id := s.opened(hello)
+		for _, body := range []string{
+			ready, `{"jsonrpc":"2.0","id":7,"result":{}}`, `{"jsonrpc":"2.0","id":7,"error":{"code":-1,"message":"no"}}`,
+		} {
+			response := s.do("POST", body, "MCP-Session-Id", id)
+			text, err := io.ReadAll(response.Body)
+			if response.StatusCode != 202 || len(text) > 0 || err != nil {
+				t.Errorf("%s is answered with %d and %q, %v", body, response.StatusCode, text, err)
+			}
+		}
+		if got := s.status("GET", "body", "MCP-Session-Id", id); got != 400 {
+			t.Errorf("a GET with a body: %d", got)
+		}
+		time.Sleep(streamable.DefaultIdleTimeout * 2)
+		for _, method := range []string{"POST", "GET", "DELETE"} {
+			body := map[string]string{"POST": call(1, "echo")}[method]
+			if got := s.status(method, body, "MCP-Session-Id", id); got != 404 {
+				t.Errorf("%s of an expired session: %d", method, got)
+			}
+		}
 	})
 }
 
@@ -315,10 +499,15 @@ func TestServerLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{MaxSessions: 2, MaxStreams: 3})
 		a, b := s.opened(hello), s.opened(hello)
+		held := []*events{s.events("GET", "", "MCP-Session-Id", a), s.events("GET", "", "MCP-Session-Id", b)}
 		response := s.do("POST", hello)
 		if response.StatusCode != 429 || response.Header.Get("Retry-After") == "" {
 			t.Errorf("a session too many: %d, header %v", response.StatusCode, response.Header)
 		}
+		for _, stream := range held {
+			stream.body.Close()
+		}
+		synctest.Wait()
 		var streams []*events
 		for i := range 3 {
 			streams = append(streams, s.events("POST", call(i, "wait"), "MCP-Session-Id", a))

@@ -4,6 +4,8 @@ package guard
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -12,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
@@ -28,8 +31,11 @@ type Guard struct {
 	// Methods are the HTTP methods of the endpoint, such as "GET, POST".
 	Methods string
 
-	// Principal finds out on whose authority a request is made. Nil means that nobody looks.
+	// Principal finds out on whose authority a request is made. Nil means that all have the same.
 	Principal func(*http.Request) (string, error)
+
+	// Logger receives the panics of Principal.
+	Logger *slog.Logger
 }
 
 // Admit lets a request in, with a context that has the values of the request's and the principal, and no end. Otherwise
@@ -50,17 +56,40 @@ func (g *Guard) Admit(w http.ResponseWriter, r *http.Request) (ctx context.Conte
 			w.WriteHeader(http.StatusNoContent)
 			return nil, false
 		}
+	} else if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" && !slices.Contains(g.Origins, "*") {
+		// An image or a link of another page: the browser does not name the origin of those.
+		Refuse(w, http.StatusForbidden, jsonrpc.CodeInvalidRequest, "the request of another site has no origin")
+		return nil, false
 	}
 	ctx = context.WithoutCancel(r.Context())
 	if g.Principal == nil {
 		return ctx, true
 	}
-	principal, err := g.Principal(r)
+	principal, err := g.principal(r)
 	if err != nil {
-		Refuse(w, http.StatusUnauthorized, jsonrpc.CodeInvalidRequest, "not authorized: "+err.Error())
+		g.refusePrincipal(w, err)
 		return nil, false
 	}
 	return transport.WithPrincipal(ctx, principal), true
+}
+
+func (g *Guard) principal(r *http.Request) (principal string, err error) {
+	defer boundary.Catch(&err)
+	return g.Principal(r)
+}
+
+// refusePrincipal answers a request whose principal is not known because of err.
+func (g *Guard) refusePrincipal(w http.ResponseWriter, err error) {
+	if boundary.Report(boundary.Logger(g.Logger), "Principal panicked", err) {
+		Refuse(w, http.StatusInternalServerError, jsonrpc.CodeInternalError, "internal error: the principal is not known")
+		return
+	}
+	challenge := "Bearer"
+	if e, ok := errors.AsType[*transport.ChallengeError](err); ok && e.Challenge != "" {
+		challenge = e.Challenge
+	}
+	w.Header().Set("WWW-Authenticate", challenge)
+	Refuse(w, http.StatusUnauthorized, jsonrpc.CodeInvalidRequest, "not authorized: "+boundary.ErrorText(err))
 }
 
 // host reports whether a request calls the server by a name that it has. A page can make its own name lead to the
@@ -87,7 +116,7 @@ func (g *Guard) origin(r *http.Request, origin string) bool {
 	if overLoopback(r) && isLoopback(u.Hostname()) {
 		return true
 	}
-	if !strings.EqualFold(u.Host, r.Host) {
+	if !strings.EqualFold(u.Host, r.Host) || u.Scheme != "https" && overTLS(r) {
 		return false
 	}
 	_, err = netip.ParseAddr(u.Hostname())
@@ -103,6 +132,12 @@ func (g *Guard) share(w http.ResponseWriter, origin string) {
 	h.Set("Access-Control-Allow-Headers", "Accept, Authorization, Content-Type, Last-Event-ID, MCP-Protocol-Version, MCP-Session-Id")
 	h.Set("Access-Control-Expose-Headers", "MCP-Session-Id, WWW-Authenticate")
 	h.Set("Access-Control-Max-Age", "600")
+}
+
+// overTLS reports whether the client has used TLS, as far as that is known: it may have used it with a proxy in front of
+// the server. A page that anybody on the way can change must not speak for one that came over TLS.
+func overTLS(r *http.Request) bool {
+	return r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
 }
 
 // overLoopback reports whether a request came in over a loopback address.

@@ -2,8 +2,11 @@ package guard
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -207,3 +210,75 @@ func TestReadBody(t *testing.T) {
 type cut struct{}
 
 func (*cut) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+
+// Proves HTTP-02.
+func TestRequestsOfOtherSitesWithoutAnOrigin(t *testing.T) {
+	for site, want := range map[string]bool{"cross-site": false, "same-site": false, "same-origin": true, "none": true, "": true} {
+		r := request("GET", "127.0.0.1:80", "localhost")
+		if site != "" {
+			r.Header.Set("Sec-Fetch-Site", site)
+		}
+		w := httptest.NewRecorder()
+		if _, ok := new(Guard).Admit(w, r); ok != want || !ok && w.Code != 403 {
+			t.Errorf("Sec-Fetch-Site %q: let in %v, status %d", site, ok, w.Code)
+		}
+		g := Guard{Origins: []string{"*"}}
+		if _, ok := g.Admit(httptest.NewRecorder(), r); !ok {
+			t.Errorf("Sec-Fetch-Site %q, with all origins allowed: refused", site)
+		}
+	}
+}
+
+// A page that came without TLS does not speak for the same name with TLS.
+func TestOriginsScheme(t *testing.T) {
+	g := Guard{Hosts: []string{"mcp.example.com"}}
+	for _, test := range []struct {
+		tls, forwarded bool
+		origin         string
+		want           bool
+	}{
+		{true, false, "http://mcp.example.com", false},
+		{false, true, "http://mcp.example.com", false},
+		{true, false, "https://mcp.example.com", true},
+		{false, true, "https://mcp.example.com", true},
+		{false, false, "http://mcp.example.com", true},
+	} {
+		r := request("POST", "192.0.2.7:443", "mcp.example.com", "Origin", test.origin)
+		if test.tls {
+			r.TLS = new(tls.ConnectionState)
+		}
+		if test.forwarded {
+			r.Header.Set("X-Forwarded-Proto", "https")
+		}
+		if _, ok := g.Admit(httptest.NewRecorder(), r); ok != test.want {
+			t.Errorf("%+v: let in %v", test, ok)
+		}
+	}
+}
+
+func TestChallenge(t *testing.T) {
+	const challenge = `Bearer resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource"`
+	for _, test := range []struct {
+		name      string
+		principal func() error
+		status    int
+		want      string
+	}{
+		{"any error", func() error { return errors.New("no token") }, 401, "Bearer"},
+		{"an error with a challenge", func() error {
+			return fmt.Errorf("wrapped: %w", &transport.ChallengeError{Challenge: challenge, Err: errors.New("no token")})
+		}, 401, challenge},
+		{"a panic", func() error { panic("no") }, 500, ""},
+	} {
+		g := Guard{
+			Principal: func(*http.Request) (string, error) { return "", test.principal() },
+			Logger:    slog.New(slog.DiscardHandler),
+		}
+		w := httptest.NewRecorder()
+		_, ok := g.Admit(w, request("POST", "192.0.2.7:443", "mcp.example.com"))
+		if got := w.Header().Get("WWW-Authenticate"); ok || w.Code != test.status || got != test.want {
+			t.Errorf("%s: let in %v, status %d, challenge %q", test.name, ok, w.Code, got)
+		}
+		checkRefusal(t, w)
+	}
+}
