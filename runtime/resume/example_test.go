@@ -67,7 +67,7 @@ func library(ctx context.Context) *client.Client {
 			part.More([]byte(strconv.Itoa(at + 1)))
 		}
 		return chapters[at], nil
-	})
+	}, server.PartialResults())
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -388,7 +388,7 @@ func TestRoundsOfToolCallsAreLimited(t *testing.T) {
 	rounds := 0
 	must(server.AddTool(s, mcp.Tool{Name: "loop"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 		params := &mcp.CreateMessageRequestParams{MaxTokens: 1, Tools: []mcp.Tool{{Name: "x"}}, Messages: []mcp.SamplingMessage{text(mcp.RoleUser, &mcp.TextContent{Text: "go"})}}
-		for {
+		for range 10 {
 			result, err := c.Sample(ctx, params)
 			if err != nil {
 				return "", err
@@ -396,6 +396,7 @@ func TestRoundsOfToolCallsAreLimited(t *testing.T) {
 			rounds++
 			params.Messages = append(params.Messages, text(mcp.RoleAssistant, result.Content.Items...), text(mcp.RoleUser, &mcp.ToolResultContent{ToolUseID: "1", Content: []mcp.ContentBlock{}}))
 		}
+		return "no limit", nil
 	}))
 	client := answering(map[string]string{"sampling/createMessage": `{"role":"assistant","model":"m","stopReason":"toolUse","content":{"type":"tool_use","id":"1","name":"x","input":{}}}`})
 	c := connect(t, s, side{capabilities: capable(t, `{"sampling":{"tools":{}}}`), handler: client.serve})

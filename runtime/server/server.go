@@ -103,7 +103,8 @@ const (
 	DefaultMaxSubscriptionBytes = 1 << 20
 )
 
-// Server serves any number of sessions with one set of features. Its methods may be called by many goroutines.
+// Server serves any number of sessions with one set of features. Its methods may be called by many goroutines. [New]
+// makes one: the zero Server is of no use, and its methods panic.
 type Server struct {
 	cfg Config
 
