@@ -129,6 +129,7 @@ func locate(text []byte, pointer jsontext.Pointer, rest string) int {
 // mismatch says why the value that text starts with does not do.
 func mismatch(text []byte, e *engine.SemanticError) error {
 	want, got := wants(e.GoType), kindOf(text)
+	var unparsed *time.ParseError
 	switch {
 	case errors.As(e.Err, new(*codec.TypeError)):
 		return e.Err
@@ -140,6 +141,8 @@ func mismatch(text []byte, e *engine.SemanticError) error {
 		return fmt.Errorf("%w of Go type %v", ErrRange, e.GoType)
 	case got == codec.KindNumber && (want == integer || want == float): // a field with the tag option string
 		return &codec.TypeError{Want: "string with a number", Got: got}
+	case e.GoType == reflect.TypeFor[time.Time]() && errors.As(e.Err, &unparsed):
+		return fmt.Errorf("want a date and time such as 2025-01-31T12:00:00Z, got %.40q%s", unparsed.Value, unparsed.Message)
 	case want != "" && want != got.String() && (got != codec.KindString || e.Err == nil):
 		return &codec.TypeError{Want: want, Got: got}
 	case e.Err != nil:
