@@ -96,9 +96,9 @@ func (f *Icons) client(u *url.URL) (*http.Client, error) {
 	c := &http.Client{Transport: f.Transport}
 	server, err := url.Parse(f.Server)
 	switch {
-	case err == nil && server.Scheme == "https" && strings.EqualFold(server.Host, u.Host):
+	case err == nil && server.Scheme == "https" && sameHost(server.Host, u.Host):
 		return c, nil // the client is connected with it already
-	case !slices.ContainsFunc(f.Hosts, func(h string) bool { return strings.EqualFold(h, u.Host) }):
+	case !slices.ContainsFunc(f.Hosts, func(h string) bool { return sameHost(h, u.Host) }):
 		return nil, fmt.Errorf("host %q is neither that of the server nor a trusted one", u.Host)
 	}
 	if c.Transport == nil {
@@ -121,17 +121,32 @@ func refusePrivate(_, address string, _ syscall.RawConn) error {
 		return err
 	}
 	ip := a.Addr().Unmap()
-	if !ip.IsGlobalUnicast() || ip.IsPrivate() || sharedNet.Contains(ip) || nat64.Contains(ip) {
+	if !ip.IsGlobalUnicast() || ip.IsPrivate() || slices.ContainsFunc(special, func(p netip.Prefix) bool { return p.Contains(ip) }) {
 		return fmt.Errorf("address %s is not public", ip)
 	}
 	return nil
 }
 
-// Networks that netip does not call private.
-var (
-	sharedNet = netip.MustParsePrefix("100.64.0.0/10") // RFC 6598
-	nat64     = netip.MustParsePrefix("64:ff9b::/96")  // RFC 6052: it holds any address of IPv4
-)
+// special are the networks that are not public although netip does not call them private (RFC 6890), or that hold
+// addresses of IPv4, which may be private.
+var special = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"),
+	netip.MustParsePrefix("100.64.0.0/10"),
+	netip.MustParsePrefix("192.0.0.0/24"),
+	netip.MustParsePrefix("198.18.0.0/15"),
+	netip.MustParsePrefix("240.0.0.0/4"),
+	netip.MustParsePrefix("::/96"),
+	netip.MustParsePrefix("64:ff9b::/96"),
+	netip.MustParsePrefix("64:ff9b:1::/48"),
+	netip.MustParsePrefix("2001::/32"),
+	netip.MustParsePrefix("2002::/16"),
+	netip.MustParsePrefix("fec0::/10"),
+}
+
+// sameHost compares two hosts, with or without the port of https.
+func sameHost(a, b string) bool {
+	return strings.EqualFold(strings.TrimSuffix(a, ":443"), strings.TrimSuffix(b, ":443"))
+}
 
 // get fetches what is at an https URL.
 func (f *Icons) get(ctx context.Context, u *url.URL) ([]byte, error) {

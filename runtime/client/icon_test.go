@@ -187,8 +187,8 @@ func TestIconsComeFromTrustedHosts(t *testing.T) {
 			t.Errorf("%s: %d visits, %v", test.name, visits, err)
 		}
 	}
-	for _, host := range []string{"10.1.2.3", "192.168.0.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "[::1]", "[fd00::1]", "[fe80::1]", "[::ffff:127.0.0.1]", "[64:ff9b::7f00:1]", "224.0.0.1"} {
-		icons := client.Icons{Hosts: []string{host}}
+	for _, host := range []string{"10.1.2.3", "192.168.0.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "[::1]", "[fd00::1]", "[fe80::1]", "[::ffff:127.0.0.1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "[::7f00:1]", "0.1.2.3", "198.18.0.1", "224.0.0.1", "255.255.255.255"} {
+		icons := client.Icons{Hosts: []string{host + ":443"}}
 		if _, err := icons.Fetch(t.Context(), "https://"+host+"/icon.png"); err == nil || !strings.Contains(err.Error(), "is not public") {
 			t.Errorf("%s: %v", host, err)
 		}

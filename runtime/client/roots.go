@@ -143,7 +143,14 @@ func Accessible(_ context.Context, root mcp.Root) error {
 	if runtime.GOOS == "windows" {
 		path = strings.TrimPrefix(path, `\`) // of /C:/folder
 	}
-	f, err := os.Open(path)
+	info, err := os.Stat(path)
+	if err == nil && !info.IsDir() && !info.Mode().IsRegular() { // to open a pipe may block
+		return fmt.Errorf("client: root %q: neither a folder nor a file", root.URI)
+	}
+	var f *os.File
+	if err == nil {
+		f, err = os.Open(path)
+	}
 	if err != nil {
 		return fmt.Errorf("client: root %q: %w", root.URI, err)
 	}
