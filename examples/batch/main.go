@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
@@ -25,7 +26,10 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "batch", Version: "1"}})
+	s, err := server.New(server.Config{
+		Info:    mcp.Implementation{Name: "batch", Version: "1"},
+		Session: session.Config{Principal: "local"}, // the user who has started the process, and can list their tasks
+	})
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/bolt"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
@@ -28,7 +29,10 @@ func main() {
 }
 
 func run(ctx context.Context, file string) error {
-	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "jobserver", Version: "1"}})
+	s, err := server.New(server.Config{
+		Info:    mcp.Implementation{Name: "jobserver", Version: "1"},
+		Session: session.Config{Principal: "local"}, // the user who has started the process, and can list their tasks
+	})
 	if err != nil {
 		return err
 	}

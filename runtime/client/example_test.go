@@ -146,7 +146,7 @@ func ExampleClient_StartTool() {
 	}
 	defer tasks.Close(ctx)
 	defer s.Close()
-	s.OfferTasks(tasks, true)
+	s.OfferTasks(tasks, false)
 	here, there := memory.Pair(memory.Options{})
 	if _, err := s.Serve(there); err != nil {
 		log.Fatal(err)

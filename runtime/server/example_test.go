@@ -103,7 +103,7 @@ func ExampleTasks() {
 	}
 	defer tasks.Close(ctx)
 	defer s.Close()
-	s.OfferTasks(tasks, true)
+	s.OfferTasks(tasks, false)
 
 	c := converse(ctx, s)
 	defer c.Close()
