@@ -145,8 +145,7 @@ func TestOurClientWithGoServersOverHTTP(t *testing.T) {
 
 // overHTTP checks that our client gets along with a server that has all tools but some.
 func overHTTP(t *testing.T, serverURL string, lacks []string, cancelled <-chan bool) {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
+	ctx := t.Context()
 	c, err := streamable.Dial(serverURL, streamable.ClientOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -193,9 +192,5 @@ func overHTTP(t *testing.T, serverURL string, lacks []string, cancelled <-chan b
 		return
 	}
 	check("hang", session.ErrTimeout.Error(), call("hang", session.Timeout(200*time.Millisecond)))
-	select {
-	case <-cancelled:
-	case <-ctx.Done():
-		t.Error("the call was not cancelled")
-	}
+	<-cancelled
 }

@@ -156,8 +156,7 @@ func TestGoClientsWithOurServerOverHTTP(t *testing.T) {
 		{"mcp-go", mcpgoClient, "forty-two after ", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-			defer cancel()
+			ctx := t.Context()
 			h := heard{progress: make(chan string, 10), log: make(chan string, 10)}
 			stopped := make(chan error, 1)
 			c, err := test.connect(ctx, listen(t, tools{stopped: stopped}.serve), h)
@@ -229,8 +228,7 @@ func TestGoClientsWithOurServerOverHTTP(t *testing.T) {
 
 // mcp-go has calls for tasks, but none that makes one of a tool call: that goes through its transport.
 func TestMCPGoClientWithOurTasksOverHTTP(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
+	ctx := t.Context()
 	h := heard{progress: make(chan string, 10), log: make(chan string, 10)}
 	c, err := dialMCPGo(ctx, listen(t, serveTasks), h)
 	if err != nil {

@@ -68,7 +68,8 @@ func overStdio(t *testing.T, binary string, o *client.Options) *client.Client {
 	return c
 }
 
-// overHTTP starts the server on a port that is free. Should somebody else have taken it meanwhile, it takes another.
+// overHTTP starts the server on a port that is free. The server cannot be told to say which port it got, so the test finds
+// one before. If another process takes it meanwhile, the server ends and the next one gets another port.
 func overHTTP(t *testing.T, binary string, o *client.Options) *client.Client {
 	for {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -92,9 +93,12 @@ func overHTTP(t *testing.T, binary string, o *client.Options) *client.Client {
 		})
 		for waiting := true; waiting; {
 			c, err := client.Dial(t.Context(), "http://"+addr+"/mcp", o)
-			if err == nil {
+			if err == nil && c.Server().ServerInfo.Name == "example" {
 				t.Cleanup(func() { c.Close() })
 				return c
+			}
+			if err == nil {
+				c.Close() // it is another process
 			}
 			select {
 			case <-time.After(10 * time.Millisecond):
