@@ -130,7 +130,10 @@ func ExampleDial() {
 // A host runs a tool as a task, and takes it up again by its id.
 func ExampleClient_StartTool() {
 	ctx := context.Background()
-	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "oven", Version: "1"}})
+	s, err := server.New(server.Config{
+		Info:    mcp.Implementation{Name: "oven", Version: "1"},
+		Session: session.Config{Principal: "ann"}, // whose tasks are listed
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -146,7 +149,7 @@ func ExampleClient_StartTool() {
 	}
 	defer tasks.Close(ctx)
 	defer s.Close()
-	s.OfferTasks(tasks, false)
+	s.OfferTasks(tasks, true)
 	here, there := memory.Pair(memory.Options{})
 	if _, err := s.Serve(there); err != nil {
 		log.Fatal(err)
