@@ -322,6 +322,51 @@ func TestCreationInDoubt(t *testing.T) {
 	})
 }
 
+// overtaken is a store in which a task expires, and its work returns, while it is being cancelled.
+type overtaken struct {
+	task.Store
+	end chan bool
+}
+
+func (s *overtaken) Update(ctx context.Context, r task.Record) (task.Record, error) {
+	r, err := s.Store.Update(ctx, r)
+	if r.Status == mcp.TaskStatusCancelled {
+		time.Sleep(2 * time.Second)
+	}
+	return r, err
+}
+
+func (s *overtaken) Sweep(ctx context.Context, now time.Time, limit int) ([]task.Record, time.Time, error) {
+	gone, next, err := s.Store.Sweep(ctx, now, limit)
+	if len(gone) > 0 && s.end != nil {
+		close(s.end)
+		s.end = nil
+		time.Sleep(time.Second / 2)
+	}
+	return gone, next, err
+}
+
+// A cancellation that is overtaken by the expiry and by the end of the work leaves its place free.
+func TestCancellationThatIsOvertaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		end := make(chan bool)
+		m := manager(t, task.Config{Store: &overtaken{memory.New(), end}, Limits: task.Limits{Tasks: 1, Bytes: 1000}})
+		created := create(t, m, task.Request{Task: &mcp.TaskMetadata{TTL: new(int64(1000))}, Work: func(context.Context, *task.Run) (codec.Encoder, error) {
+			<-end
+			return raw(`{}`), nil
+		}})
+		if _, err := m.Cancel(t.Context(), "alice", created.TaskID, nil); err != nil {
+			t.Error(err)
+		}
+		for _, size := range []int{2000, 700} {
+			_, err := m.Create(t.Context(), task.Request{Principal: "alice", Method: "tools/call", Work: untilDone, Params: make(json.RawMessage, size)})
+			if want := map[int]int64{2000: task.CodeTooManyBytes}[size]; code(err) != want {
+				t.Errorf("a task of %d bytes: %v", size, err)
+			}
+		}
+	})
+}
+
 // A second cancellation that fails does not make a cancelled task report again.
 func TestFailedCancellationKeepsProgressOver(t *testing.T) {
 	store := &failing{Store: memory.New()}

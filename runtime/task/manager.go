@@ -237,6 +237,7 @@ func (m *Manager) replace(old *Record, r Record) (Record, error) {
 	if old.over() || r.Status != old.Status && !Legal(old.Status, r.Status) {
 		return *old, &MoveError{old.Status, r.Status}
 	}
+	run := m.run(r.ID) // now: its work may have returned when the record is written
 	r.Updated = after(old.Updated)
 	r.Bytes = r.size()
 	reserved := max(0, r.Bytes-old.Bytes)
@@ -259,7 +260,7 @@ func (m *Manager) replace(old *Record, r Record) (Record, error) {
 		m.limits.reserve(r.Owner, -reserved, true)
 		return r, m.fault("write task", err)
 	}
-	m.changed(old.Status, &stored, reserved)
+	m.changed(run, old.Status, &stored, reserved)
 	return stored, nil
 }
 
@@ -281,10 +282,9 @@ func after(t time.Time) time.Time {
 	return now
 }
 
-// changed does what follows from a change of a task that was in a status, for which bytes were
-// reserved.
-func (m *Manager) changed(from mcp.TaskStatus, r *Record, reserved int64) {
-	run := m.run(r.ID)
+// changed does what follows from a change of the task of a run that was in a status, for which bytes
+// were reserved.
+func (m *Manager) changed(run *Run, from mcp.TaskStatus, r *Record, reserved int64) {
 	if run == nil { // its work could not be stopped in time: the Manager is closed
 		m.limits.reserve(r.Owner, -reserved, true)
 	} else if !m.limits.settle(&run.share, r, reserved) {
