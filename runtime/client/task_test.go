@@ -282,3 +282,18 @@ func TestQuestionsOfTheServerAreTasksToo(t *testing.T) {
 		}
 	})
 }
+
+// A client declares tasks if it has any, for what it answers, and else not.
+//
+// Proves TASK-01.
+func TestTasksAreDeclaredWhereTheyAreOffered(t *testing.T) {
+	fill := func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) { return client.Decline(), nil }
+	_, s := connectAs(t, everything(), &client.Options{Fill: fill}, session.Config{}, nil)
+	if got := s.Client().Capabilities.Tasks; got != nil {
+		t.Errorf("declared without tasks: %+v", got)
+	}
+	_, s = connectAs(t, everything(), &client.Options{Fill: fill, Tasks: newManager(t)}, session.Config{}, nil)
+	if got := s.Client().Capabilities.Tasks; got == nil || got.Requests == nil || got.Requests.Elicitation == nil || got.Requests.Sampling != nil {
+		t.Errorf("declared with tasks: %+v", got)
+	}
+}

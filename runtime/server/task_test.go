@@ -324,3 +324,17 @@ func TestAHandlerAsksTheClientForTasks(t *testing.T) {
 		}
 	})
 }
+
+// A server declares tasks if it has any, and else not.
+//
+// Proves TASK-01.
+func TestTasksAreDeclaredWhereTheyAreOffered(t *testing.T) {
+	without := connect(t, newServer(t, server.Config{}), side{})
+	if got := without.Server().Capabilities.Tasks; got != nil {
+		t.Errorf("declared without tasks: %+v", got)
+	}
+	s, _ := withTasks(t, memory.New(), func(s *server.Server) { must(server.AddTool(s, mcp.Tool{Name: "plain"}, hi)) })
+	if got := connect(t, s, side{}).Server().Capabilities.Tasks; got == nil || got.Requests == nil || got.Requests.Tools == nil {
+		t.Errorf("declared with tasks: %+v", got)
+	}
+}

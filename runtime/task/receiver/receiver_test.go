@@ -923,3 +923,65 @@ func TestTaskHoldsNoMessage(t *testing.T) {
 		}
 	})
 }
+
+// Of sampling and elicitation just the kind that a client has declared can be a task.
+//
+// Proves TASK-03.
+func TestKindsOfRequestsAreDeclaredApart(t *testing.T) {
+	for _, sampling := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			m, err := task.New(t.Context(), task.Config{Store: memory.New()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close(context.Background())
+			cfg := session.Config{Handler: session.Methods(nil, returns(`{"plain":1}`))}
+			receiver.Attach(&cfg, receiver.Options{Manager: m})
+			a, b := transport.Pair(transport.Options{})
+			defer b.Close()
+			opened := make(chan *session.Session, 1)
+			go func() { // ends with the handshake
+				c, err := session.Connect(t.Context(), a, &mcp.InitializeRequestParams{Capabilities: mcp.ClientCapabilities{
+					Sampling: new(mcp.ClientCapabilitiesSampling), Elicitation: new(mcp.ClientCapabilitiesElicitation),
+					Tasks: receiver.ClientCapabilities(false, sampling, !sampling),
+				}, ClientInfo: mcp.Implementation{Name: "c", Version: "1"}}, &cfg)
+				if err != nil {
+					t.Error(err)
+				}
+				opened <- c
+			}()
+			read := func() jsonrpc.Message {
+				t.Helper()
+				m, err := b.Read()
+				if err != nil {
+					t.Fatal(err)
+				}
+				message, err := jsonrpc.Parse(m.Text)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return message
+			}
+			write := func(text string) {
+				t.Helper()
+				if err := b.Write(t.Context(), wire.Message{Text: []byte(text)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			write(`{"jsonrpc":"2.0","id":` + read().ID.String() + `,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}`)
+			read() // notifications/initialized
+			defer (<-opened).Close()
+			for method, params := range map[string]string{
+				"sampling/createMessage": `"messages":[],"maxTokens":1`,
+				"elicitation/create":     `"message":"m","requestedSchema":{"type":"object","properties":{}}`,
+			} {
+				write(`{"jsonrpc":"2.0","id":"` + method + `","method":"` + method + `","params":{` + params + `,"task":{}}}`)
+				answer := read()
+				declared := sampling == (method == "sampling/createMessage")
+				if got := string(answer.Result); declared == (got == `{"plain":1}`) {
+					t.Errorf("sampling declared is %v: %s gets %s, %v", sampling, method, got, answer.Error)
+				}
+			}
+		})
+	}
+}
