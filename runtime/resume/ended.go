@@ -16,6 +16,9 @@ type Ended interface {
 	Has(ctx context.Context, operation string) (bool, error)
 }
 
+// maxEnded is how many operations memory remembers. Of more, the oldest are forgotten before their time.
+const maxEnded = 100_000
+
 // memory is an Ended for one process.
 type memory struct {
 	mu    sync.Mutex
@@ -33,7 +36,7 @@ func (m *memory) Add(_ context.Context, operation string, until time.Time) error
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
-	for len(m.queue) > 0 && !m.queue[0].until.After(now) {
+	for len(m.queue) > 0 && (len(m.queue) >= maxEnded || !m.queue[0].until.After(now)) {
 		delete(m.known, m.queue[0].operation)
 		m.queue = m.queue[1:]
 	}

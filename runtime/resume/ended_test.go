@@ -1,6 +1,7 @@
 package resume
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,4 +35,22 @@ func TestOperationsThatAreOverAreForgottenInTime(t *testing.T) {
 			t.Errorf("%v are left", m.queue)
 		}
 	})
+}
+
+func TestOperationsThatAreOverAreLimited(t *testing.T) {
+	m := &memory{known: map[string]struct{}{}}
+	for i := range maxEnded + 1000 {
+		if err := m.Add(t.Context(), fmt.Sprint(i), time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(m.known) != maxEnded || len(m.queue) != maxEnded {
+		t.Errorf("%d and %d are remembered, want %d", len(m.known), len(m.queue), maxEnded)
+	}
+	if old, _ := m.Has(t.Context(), "999"); old {
+		t.Error("the oldest is remembered")
+	}
+	if last, _ := m.Has(t.Context(), fmt.Sprint(maxEnded+999)); !last {
+		t.Error("the newest is not remembered")
+	}
 }

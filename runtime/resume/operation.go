@@ -53,7 +53,7 @@ func Start(caller jsonrpc.Caller, method string, params codec.Encoder) (*Operati
 
 // Resume returns the operation that a request has begun and a token continues, such as one that was
 // kept from [Operation.Token] over a reconnect. The request must be the same as then. Nothing is sent
-// yet.
+// yet. Keep the token that the Operation has last, and none once it is over: the server refuses those.
 func Resume(caller jsonrpc.Caller, method string, params codec.Encoder, token string) (*Operation, error) {
 	o, err := Start(caller, method, params)
 	if err == nil {

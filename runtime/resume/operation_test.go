@@ -83,38 +83,58 @@ func TestAnOperationGoesOnUntilNoTokenComes(t *testing.T) {
 
 // Proves RESUME-10.
 func TestTheTokenOfAnOperationThatIsOverIsNotSent(t *testing.T) {
-	refused := &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "expired"}
-	c, got := connect(t, `{"nextResumeToken":"t"}`, `{}`, refused)
-	o, err := resume.Start(c, "x/long", nil)
+	for name, last := range map[string]any{
+		"the last part":     `{}`,
+		"an error":          &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "broken"},
+		"an expired token":  &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "expired"},
+		"a failure of tool": `{"isError":true}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, got := connect(t, `{"nextResumeToken":"t"}`, last)
+			o, err := resume.Start(c, "x/long", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, ok := o.Token(); ok {
+				t.Error("there is a token before there is one")
+			}
+			if list := parts(t, o); len(list) != 2 {
+				t.Errorf("got the parts %q", list)
+			}
+			for range 2 {
+				if _, err := o.Next(t.Context()); err != resume.ErrOver {
+					t.Errorf("got %v", err)
+				}
+			}
+			if token, ok := o.Token(); ok {
+				t.Errorf("there is a token still: %q", token)
+			}
+			params, _ := got()
+			if diff := cmp.Diff([]string{`x/long {}`, `x/long {"resumeToken":"t"}`}, params); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A token that was kept may have expired meanwhile.
+func TestARefusedTokenIsNotSentAgain(t *testing.T) {
+	c, got := connect(t, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "expired"})
+	o, err := resume.Resume(c, "x/long", session.Raw(`{}`), "old")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := o.Token(); ok {
-		t.Error("there is a token before there is one")
+	if diff := cmp.Diff([]string{"-32602"}, parts(t, o)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
-	for range 2 {
-		if _, err := o.Next(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := o.Next(t.Context()); err != resume.ErrOver {
-		t.Errorf("got %v", err)
+	if got := parts(t, o); got != nil {
+		t.Errorf("after a refusal: %q", got)
 	}
 	if token, ok := o.Token(); ok {
 		t.Errorf("there is a token still: %q", token)
 	}
-	again, err := resume.Resume(c, "x/long", session.Raw(`{}`), "t")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"-32602"}, parts(t, again)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if got := parts(t, again); got != nil {
-		t.Errorf("after a refusal: %q", got)
-	}
 	params, _ := got()
-	if diff := cmp.Diff([]string{`x/long {}`, `x/long {"resumeToken":"t"}`, `x/long {"resumeToken":"t"}`}, params); diff != "" {
+	if diff := cmp.Diff([]string{`x/long {"resumeToken":"old"}`}, params); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

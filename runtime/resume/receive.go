@@ -6,11 +6,13 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
@@ -33,7 +35,7 @@ type Config struct {
 	TTL time.Duration
 	// Ended remembers which operations are over. Nil means in memory, for as long as the TTL.
 	Ended Ended
-	// Logger gets what the protocol tells nobody. Nil discards it.
+	// Logger receives failures of Ended. If it is nil, they go to [slog.Default].
 	Logger *slog.Logger
 }
 
@@ -68,10 +70,7 @@ func Receive(cfg Config) (session.Middleware, error) {
 	if cfg.Ended == nil {
 		cfg.Ended = &memory{known: map[string]struct{}{}}
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	r := &receiver{ttl: cfg.TTL, tokens: tokens, ended: cfg.Ended, log: cfg.Logger}
+	r := &receiver{ttl: cfg.TTL, tokens: tokens, ended: cfg.Ended, log: boundary.Logger(cfg.Logger)}
 	return r.receive, nil
 }
 
@@ -210,6 +209,9 @@ func (r *receiver) goOn(ctx context.Context, req *session.Request, part *Part, r
 		return nil, false, err
 	}
 	token := r.tokens.seal(point{part.at.id, time.Now().Add(r.ttl), part.next}, bound)
+	if len(token) > maxToken {
+		return nil, false, fmt.Errorf("resume: the state of the next part is too long (%d bytes)", len(part.next))
+	}
 	return &edited{text, nextMember, &token}, true, nil
 }
 

@@ -20,6 +20,9 @@ const KeySize = 32
 
 var errToken = errors.New("the resume token is not valid for this request")
 
+// maxToken is how many bytes a token has at most; nothing is done with a longer one.
+const maxToken = 1 << 20
+
 // idSize is how many random bytes name an operation.
 const idSize = 16
 
@@ -60,6 +63,9 @@ func (s sealer) seal(p point, bound []byte) string {
 }
 
 func (s sealer) open(token string, bound []byte) (p point, err error) {
+	if len(token) > maxToken {
+		return p, errToken
+	}
 	sealed, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil {
 		return p, errToken
