@@ -17,6 +17,15 @@ func Parse(data []byte, opts ...codec.Option) (Message, error) {
 	return ParseTyped(data, nil, opts...)
 }
 
+// ParseReceived is [Parse] for a message whose length was limited where it was received, and whose text stays as it is:
+// there is no other limit of its length, and raw values are parts of it, as with [codec.NoCopy].
+func ParseReceived(text []byte) (Message, error) {
+	if len(text) > codec.DefaultMaxSize {
+		return Parse(text, codec.NoCopy(), codec.MaxSize(len(text)))
+	}
+	return Parse(text, codec.NoCopy())
+}
+
 // Payloads reads params and results into types of their own. A method that returns nil has consumed nothing, and
 // leaves the payload raw.
 type Payloads interface {

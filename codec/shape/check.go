@@ -11,7 +11,7 @@ import (
 // called root, as found by [Table.Root]. The error is nil or [Faults]. Opts limit
 // the text as they do for [codec.Valid].
 func (t *Table) Check(root int32, data []byte, opts ...codec.Option) error {
-	if err := codec.Valid(data, opts...); err != nil {
+	if err := codec.Valid(data, append(codec.AllowSize(data), opts...)...); err != nil {
 		if e, ok := err.(*codec.Error); ok {
 			return Faults{e}
 		}

@@ -25,7 +25,7 @@ func Decode(text json.RawMessage, v any) error {
 	if decode(text, v) == nil {
 		return nil
 	}
-	return codec.Unmarshal(text, Of(v)) // which can say what is wrong, and where
+	return codec.Unmarshal(text, Of(v), codec.AllowSize(text)...) // which can say what is wrong, and where
 }
 
 // decode lets the engine decode, again in another mode if the first one is not enough for the type

@@ -172,11 +172,11 @@ func (q *quick) takeType(v any) bool {
 
 // admits reports whether a value is certainly valid.
 func (q *quick) admits(text json.RawMessage) bool {
-	r := codec.Borrow(text)
+	r := codec.Borrow(text, codec.AllowSize(text)...)
 	c := check{r: r}
 	ok := c.value(q)
 	r.End()
-	return r.Release() == nil && ok && (!c.unnamed || codec.Valid(text) == nil)
+	return r.Release() == nil && ok && (!c.unnamed || codec.Valid(text, codec.AllowSize(text)...) == nil)
 }
 
 // check holds one value against a schema.

@@ -101,7 +101,7 @@ func (s *Schema) Check(text json.RawMessage) (faults string) {
 		return ""
 	}
 	var v any
-	if err := codec.Unmarshal(text, value.Of(&v)); err != nil {
+	if err := codec.Unmarshal(text, value.Of(&v), codec.AllowSize(text)...); err != nil {
 		return err.Error()
 	}
 	if n, ok := unwieldy(v); ok {

@@ -40,20 +40,12 @@ const (
 
 // receive takes one message, or a batch. It must not wait for a handler.
 func (s *Session) receive(m transport.Message) {
-	message, err := parse(m.Text)
+	message, err := jsonrpc.ParseReceived(m.Text) // the text is ours, and stays as it is
 	if errors.Is(err, jsonrpc.ErrBatch) && s.Revision() == mcp.Revision20250326 {
 		s.receiveBatch(m)
 		return
 	}
 	s.take(message, err, m, nil)
-}
-
-// parse reads a message whose length the transport has limited. The text is ours, and stays as it is.
-func parse(text []byte) (jsonrpc.Message, error) {
-	if len(text) > codec.DefaultMaxSize {
-		return jsonrpc.Parse(text, codec.NoCopy(), codec.MaxSize(len(text)))
-	}
-	return jsonrpc.Parse(text, codec.NoCopy())
 }
 
 // take takes one message, or the fault that it has. What it answers goes into b unless that is nil.

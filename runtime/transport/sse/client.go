@@ -202,7 +202,7 @@ func (c *Client) read(l *line) error {
 func (c *Client) learn(text []byte) bool {
 	m, err := httpend.Parse(text)
 	if errors.Is(err, jsonrpc.ErrBatch) {
-		items, _ := jsonrpc.ParseBatch(text, codec.NoCopy())
+		items, _ := jsonrpc.ParseBatch(text, append(codec.AllowSize(text), codec.NoCopy())...)
 		for i := range items {
 			c.note(&items[i].Message)
 		}

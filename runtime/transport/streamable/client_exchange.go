@@ -197,7 +197,7 @@ func (x *exchange) inBatch(text []byte) bool {
 	if x.c.current().revision != string(mcp.Revision20250326) || !jsonrpc.IsBatch(text) {
 		return false
 	}
-	items, err := jsonrpc.ParseBatch(text, codec.NoCopy())
+	items, err := jsonrpc.ParseBatch(text, append(codec.AllowSize(text), codec.NoCopy())...)
 	return err == nil && slices.ContainsFunc(items, func(i jsonrpc.Item) bool { return x.isAnswer(i.Message) })
 }
 

@@ -41,7 +41,7 @@ type posted struct {
 // parsePosted takes a body apart. With an error comes the id of the request that it was meant to be, or zero.
 func parsePosted(body []byte) (posted, jsonrpc.ID, error) {
 	p := posted{body: body}
-	m, err := jsonrpc.Parse(body, codec.NoCopy())
+	m, err := jsonrpc.ParseReceived(body)
 	switch {
 	case err == nil:
 		p.add(&m, body)
@@ -58,7 +58,7 @@ func parsePosted(body []byte) (posted, jsonrpc.ID, error) {
 // parseBatch takes the body apart as a batch, of which every message must be one.
 func (p *posted) parseBatch() error {
 	p.batch = true
-	items, err := jsonrpc.ParseBatch(p.body, codec.NoCopy())
+	items, err := jsonrpc.ParseBatch(p.body, append(codec.AllowSize(p.body), codec.NoCopy())...)
 	if err != nil {
 		return err
 	}
@@ -321,7 +321,7 @@ func (h *Handler) await(r *http.Request, c *serverConn, k *sink, patient bool) (
 
 // opened completes a new session with the answer to initialize, if that is a result, and names it to the client.
 func (h *Handler) opened(ctx context.Context, w http.ResponseWriter, c *serverConn, params, answer []byte) bool {
-	m, err := jsonrpc.Parse(answer, codec.NoCopy())
+	m, err := jsonrpc.ParseReceived(answer)
 	if err != nil || m.Kind != jsonrpc.KindResponse {
 		return false
 	}

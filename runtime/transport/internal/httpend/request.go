@@ -15,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
@@ -245,7 +244,7 @@ func Status(resp *http.Response) (err *httpclient.StatusError, id jsonrpc.ID) {
 		return err, id
 	}
 	if ContentType(resp) == JSON {
-		m, parseErr := jsonrpc.Parse(text)
+		m, parseErr := jsonrpc.ParseReceived(text)
 		if parseErr == nil && m.Kind == jsonrpc.KindErrorResponse {
 			err.RPC, id = m.Error, m.ID
 		}
@@ -276,4 +275,4 @@ func Discard(resp *http.Response) {
 }
 
 // Parse reads the envelope of a message, which is not changed any more.
-func Parse(text []byte) (jsonrpc.Message, error) { return jsonrpc.Parse(text, codec.NoCopy()) }
+func Parse(text []byte) (jsonrpc.Message, error) { return jsonrpc.ParseReceived(text) }

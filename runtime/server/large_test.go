@@ -1,0 +1,45 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/transport/memory"
+)
+
+// The transport alone limits the length of messages.
+func TestArgumentsAndResultsMayBeAsLongAsTheTransportAllows(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes some hundred megabytes")
+	}
+	type text struct {
+		Text string `json:"text"`
+	}
+	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "s", Version: "1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := server.AddTool(s, mcp.Tool{Name: "echo"}, func(_ context.Context, _ *server.Call, in text) (text, error) { return in, nil }); err != nil {
+		t.Fatal(err)
+	}
+	a, b := memory.Pair(memory.Options{})
+	if _, err := s.Serve(b); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.Connect(t.Context(), a, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	arguments := json.RawMessage(`{"text":"` + strings.Repeat("x", codec.DefaultMaxSize) + `"}`)
+	result, err := c.CallTool(t.Context(), "echo", arguments)
+	if err != nil || len(result.StructuredContent) != len(arguments) {
+		t.Errorf("got %v", err)
+	}
+}
