@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -16,8 +15,8 @@ import (
 type buffering struct {
 	net.Listener // which clients connect with
 
-	mu     sync.Mutex
-	random *rand.Rand
+	seed  uint64
+	conns atomic.Uint64 // that were accepted
 
 	delayed atomic.Int64 // bytes that were passed on only as time was up
 	filled  atomic.Int64 // bytes that were passed on as they were enough
@@ -29,10 +28,9 @@ func (p *buffering) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	proxy, server := net.Pipe()
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	random := rand.New(rand.NewPCG(p.seed, p.conns.Add(1))) // whatever the other connections do
 	for _, way := range []struct{ from, to net.Conn }{{client, proxy}, {proxy, client}} {
-		size, delay := 1+p.random.IntN(2000), time.Duration(p.random.Int64N(int64(10*time.Second)))
+		size, delay := 1+random.IntN(2000), time.Duration(random.Int64N(int64(10*time.Second)))
 		go p.pass(way.from, way.to, size, delay) // ends with either connection
 	}
 	return server, nil
@@ -95,7 +93,7 @@ func TestTasksThroughABufferingProxy(t *testing.T) {
 		seed := rand.Uint64()
 		t.Run(fmt.Sprintf("seed %#x", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := &buffering{random: rand.New(rand.NewPCG(seed, 0))}
+				p := &buffering{seed: seed}
 				o := newTools()
 				created := tasksOver(t, o, func(l net.Listener) net.Listener {
 					p.Listener = l

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,6 +39,10 @@ type network struct {
 	// negative number if it does not. It is called with what the client has written.
 	limit func(read []byte) int
 
+	// limits returns a limit of its own for each connection, which is told how many there were before. Nil means limit.
+	limits func(conn uint64) func(read []byte) int
+	conns  atomic.Uint64
+
 	mu   sync.Mutex
 	cuts int    // that were made
 	sent []byte // that arrived after limit had said something
@@ -48,20 +53,25 @@ func (n *network) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &fragile{Conn: c, n: n, left: -1}, nil
+	limit := n.limit
+	if n.limits != nil {
+		limit = n.limits(n.conns.Add(1) - 1)
+	}
+	return &fragile{Conn: c, n: n, limit: limit, left: -1}, nil
 }
 
 // fragile is a connection of a network.
 type fragile struct {
 	net.Conn
-	n    *network
-	mu   sync.Mutex
-	left int
+	n     *network
+	limit func(read []byte) int
+	mu    sync.Mutex
+	left  int
 }
 
 func (c *fragile) Read(b []byte) (int, error) {
 	k, err := c.Conn.Read(b)
-	if limit := c.n.limit(b[:k]); limit >= 0 {
+	if limit := c.limit(b[:k]); limit >= 0 {
 		c.mu.Lock()
 		c.left = limit
 		c.mu.Unlock()
@@ -296,17 +306,17 @@ func TestTasksOverBadConnections(t *testing.T) {
 }
 
 func tasksOverBadConnections(t *testing.T, seed uint64) {
-	random := rand.New(rand.NewPCG(seed, 0))
 	var n *network
 	o := newTools()
 	created := tasksOver(t, o, func(l net.Listener) net.Listener {
-		n = &network{Listener: l, limit: func(read []byte) int {
-			n.mu.Lock()
-			defer n.mu.Unlock()
-			if !bytes.HasPrefix(read, []byte("POST")) && !bytes.HasPrefix(read, []byte("GET")) || random.IntN(3) == 0 {
-				return -1
+		n = &network{Listener: l, limits: func(conn uint64) func([]byte) int {
+			random := rand.New(rand.NewPCG(seed, conn)) // whatever the other connections do
+			return func(read []byte) int {              // by the one goroutine that reads
+				if !bytes.HasPrefix(read, []byte("POST")) && !bytes.HasPrefix(read, []byte("GET")) || random.IntN(3) == 0 {
+					return -1
+				}
+				return int(random.ExpFloat64() * 600)
 			}
-			return int(random.ExpFloat64() * 600)
 		}}
 		return n
 	})

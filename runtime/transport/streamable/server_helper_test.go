@@ -68,10 +68,15 @@ func serveOver(t *testing.T, o streamable.HandlerOptions, tools *tools, network 
 
 // serveHTTP serves the handler until the test ends.
 func (s *served) serveHTTP(network func(net.Listener) net.Listener) {
+	s.serveBy(&http.Server{}, network)
+}
+
+// serveBy is serveHTTP with a server of the test's own.
+func (s *served) serveBy(server *http.Server, network func(net.Listener) net.Listener) {
 	listener, client := pipes(s.t)
 	listener = network(listener)
 	s.http = client
-	server := &http.Server{Handler: s.handler}
+	server.Handler = s.handler
 	over := make(chan struct{})
 	go func() { // ends when the server is closed
 		defer close(over)

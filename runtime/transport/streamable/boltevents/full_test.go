@@ -1,0 +1,98 @@
+//go:build unix
+
+package boltevents_test
+
+import (
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltevents"
+)
+
+// fullEnv tells a child that it is the one whose files are limited.
+const fullEnv = "MCPWIRE_EVENTS_FULL"
+
+// When the disk is full writes fail and Health says so; what was kept before is there, and with room the store works again.
+func TestFullDisk(t *testing.T) {
+	if os.Getenv(fullEnv) == "" { // the limit is that of a process: a child has it
+		cmd := exec.Command(os.Args[0], "-test.run=^TestFullDisk$")
+		cmd.Env = append(os.Environ(), fullEnv+"=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return
+	}
+	var usual syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &usual); err != nil {
+		t.Fatal(err)
+	}
+	signal.Ignore(syscall.SIGXFSZ) // so that writes beyond the limit fail instead
+	defer signal.Reset(syscall.SIGXFSZ)
+	limit := func(size uint64) {
+		t.Helper()
+		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: size, Max: usual.Max}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer limit(usual.Cur)
+	path := filepath.Join(t.TempDir(), "events.db")
+	s := open(t, path, boltevents.Options{})
+	kept := uint64(0)
+	add := func() error {
+		err := s.Append(t.Context(), "s", "1", streamable.Event{Number: kept + 1, Text: make([]byte, 10<<10)})
+		if err == nil {
+			kept++
+		}
+		return err
+	}
+	check := func() {
+		t.Helper()
+		events := uint64(0)
+		for {
+			more, err := s.Events(t.Context(), "s", "1", events)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(more) == 0 {
+				break
+			}
+			events += uint64(len(more))
+		}
+		if events != kept {
+			t.Errorf("%d events are there, want %d", events, kept)
+		}
+	}
+	limit(256 << 10)
+	for range 100 {
+		if err := add(); err != nil {
+			break
+		}
+	}
+	if kept < 5 || kept == 100 {
+		t.Fatalf("%d events were kept on a small disk", kept)
+	}
+	for range 3 {
+		if add() == nil || s.Health() == nil {
+			t.Error("a full disk is not noticed")
+		}
+	}
+	check()
+	limit(usual.Cur)
+	for range 20 {
+		if err := add(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Health(); err != nil {
+		t.Errorf("with room again: %v", err)
+	}
+	check()
+	s.Close()
+	s = open(t, path, boltevents.Options{})
+	check()
+}
