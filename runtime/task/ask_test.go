@@ -304,7 +304,12 @@ func TestLatestWaiterIsAsked(t *testing.T) {
 // A requestor that answers although its question went elsewhere meanwhile has answered.
 func TestFirstAnswerCounts(t *testing.T) {
 	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
-		created := start(t, m, asks(1))
+		end := make(chan bool)
+		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			answers, err := asks(1)(ctx, run)
+			<-end
+			return answers, err
+		})
 		answers := make(chan bool)
 		first := &peer{answer: func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
 			<-answers // whatever its context says
@@ -322,10 +327,12 @@ func TestFirstAnswerCounts(t *testing.T) {
 			synctest.Wait()
 		}
 		close(answers)
-		group.Wait()
+		synctest.Wait()
 		if n := second.cancelled.Load(); n != 1 {
 			t.Errorf("%d questions were cancelled at the second", n)
 		}
+		close(end)
+		group.Wait()
 	})
 }
 

@@ -157,10 +157,14 @@ func TestRequestorThatDoesNotRead(t *testing.T) {
 		outcome, cancelled := create(t, m, request), create(t, m, request)
 		request.Task = second
 		create(t, m, request) // expires while a report is stuck
-		other := create(t, m, task.Request{Task: second, Work: untilDone})
-		_, err := m.Result(t.Context(), "alice", other.TaskID, nil)
-		if passed := time.Since(started()); !errors.Is(err, task.ErrExpired) || passed != time.Second {
-			t.Errorf("the other task expired after %v: %v", passed, err)
+		stopped := make(chan time.Duration, 1)
+		create(t, m, task.Request{Task: second, Work: func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			<-ctx.Done()
+			stopped <- time.Since(started())
+			return nil, context.Cause(ctx)
+		}})
+		if passed := <-stopped; passed != time.Second {
+			t.Errorf("the work of the other task was stopped after %v", passed)
 		}
 		before := time.Now()
 		if _, err := m.Cancel(t.Context(), "alice", cancelled.TaskID, nil); err != nil {
@@ -280,6 +284,26 @@ func TestWriteThatHappenedAllTheSame(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A report that is held back does not go out while the task is being cancelled.
+//
+// Proves PROG-12.
+func TestNoReportDuringACancellation(t *testing.T) {
+	bubble(t, task.Config{Store: &slow{memory.New(), nil}, Quiet: true}, func(t *testing.T, m *task.Manager) {
+		p := new(peer)
+		values := make(chan float64)
+		created := create(t, m, task.Request{Via: p, Token: mcpToken, Work: reports(t, values, taken)})
+		values <- 1
+		values <- 2
+		synctest.Wait()
+		if _, err := m.Cancel(t.Context(), "alice", created.TaskID, nil); err != nil { // takes longer than the interval
+			t.Error(err)
+		}
+		close(values)
+		synctest.Wait()
+		equal(t, "progress", []float64{1}, p.progress())
+	})
 }
 
 // A creation of which the store does not say whether it happened fails, and leaves neither a task that
