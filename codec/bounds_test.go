@@ -11,17 +11,19 @@ import (
 	"unicode/utf8"
 )
 
-// The tests here walk through every length and place at which code that looks at several bytes at once, or writes into
-// room that it has checked by itself, could go wrong. Slices end where their capacity does, so that a step too far
-// panics.
+// The tests here walk through every length and place at which code that looks at several bytes at
+// once, or writes into room that it has checked by itself, could go wrong. Slices end where their
+// capacity does, so that a step too far panics.
 
-// exact returns s in a slice without room behind it, at an address that leaves the given rest when divided by 8.
+// exact returns s in a slice without room behind it, at an address that leaves the given rest when
+// divided by 8.
 func exact(s string, align int) []byte {
 	b := append(make([]byte, align, align+len(s)), s...)
 	return b[align:len(b):len(b)]
 }
 
-// firstOf returns the index of the first byte of data from i on that stops takes, or the length of data.
+// firstOf returns the index of the first byte of data from i on that stops takes, or the length of
+// data.
 func firstOf(data []byte, i int, stops func(c byte) bool) int {
 	for i < len(data) && !stops(data[i]) {
 		i++
@@ -221,7 +223,8 @@ func TestPiecesKeepTheirContents(t *testing.T) {
 	}
 }
 
-// A set of names says of each whether its object had it, at every size and after it was used before.
+// A set of names says of each whether its object had it, at every size and after it was used
+// before.
 func TestNameSetAtEverySize(t *testing.T) {
 	var s nameSet
 	for n := range 300 {

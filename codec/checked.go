@@ -5,9 +5,10 @@ import (
 	"sync/atomic"
 )
 
-// A raw value that was checked when it was read need not be checked again when it is written. So that this is known, the
-// hashes of the last such values are remembered. They say nothing about where a value lies: a copy of it is known, too,
-// and one that was changed is not. The hash is seeded, so that it cannot be foreseen which values share one.
+// A raw value that was checked when it was read need not be checked again when it is written. So
+// that this is known, the hashes of the last such values are remembered. They say nothing about
+// where a value lies: a copy of it is known, too, and one that was changed is not. The hash is
+// seeded, so that it cannot be foreseen which values share one.
 
 var (
 	checkedSeed  = maphash.MakeSeed() // never changes
@@ -28,7 +29,8 @@ func noteChecked(s []byte) {
 	}
 }
 
-// wasChecked reports whether noteChecked was called with the same text, as far as that is remembered.
+// wasChecked reports whether noteChecked was called with the same text, as far as that is
+// remembered.
 func wasChecked(s []byte) bool {
 	if len(s) <= fewBytes {
 		return false

@@ -44,8 +44,8 @@ func structs(t *testing.T) (names []string) {
 	return names
 }
 
-// Whatever type an Extra came from: no name is written twice, no member is lost, and what was missing there is not
-// missing here.
+// Whatever type an Extra came from: no name is written twice, no member is lost, and what was
+// missing there is not missing here.
 func TestExtraMovedToAnotherType(t *testing.T) {
 	names := structs(t)
 	for _, from := range names {
@@ -63,7 +63,8 @@ func TestExtraMovedToAnotherType(t *testing.T) {
 			if err != nil {
 				continue // a union that must be set
 			}
-			// The source has all that the target writes as unknown members, as far as it does not know them itself.
+			// The source has all that the target writes as unknown members, as far as it does not
+			// know them itself.
 			text := `{"x-none":1` + strings.TrimSuffix(","+string(plain[1:len(plain)-1]), ",") + `}`
 			moved := mcp.New(from)
 			if err := codec.Unmarshal([]byte(text), moved); err != nil {

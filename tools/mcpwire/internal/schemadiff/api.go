@@ -13,9 +13,9 @@ import (
 	"github.com/mcpwire/mcpwire/gen/merge"
 )
 
-// confirm asks the generator whether the Go types of the older revision survive that the newer one is merged in, and
-// notes where they do not, unless something breaking is noted there already. The rules cannot foresee all of it, such as
-// that the variant of a union gets another name.
+// confirm asks the generator whether the Go types of the older revision survive that the newer one
+// is merged in, and notes where they do not, unless something breaking is noted there already. The
+// rules cannot foresee all of it, such as that the variant of a union gets another name.
 func (c *comparer) confirm(from, to *load.Document) {
 	rows := new(merge.Overrides)
 	for _, old := range slices.Sorted(maps.Keys(c.renamed)) {
