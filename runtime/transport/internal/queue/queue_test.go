@@ -169,3 +169,22 @@ func TestPushGoesOnAfterAPanic(t *testing.T) {
 		t.Errorf("%d messages were taken, %v", taken, err)
 	}
 }
+
+// A writer waits for a taker that is slow with what it has taken, and gives up on one that has stopped.
+func TestPutWaitsWhileSomethingMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := queue.New(1, time.Second)
+		q.Put(t.Context(), message("1"))
+		start := time.Now()
+		go func() {
+			for range 10 {
+				time.Sleep(900 * time.Millisecond)
+				q.Moved()
+			}
+		}()
+		err := q.Put(t.Context(), message("2"))
+		if took := time.Since(start); err != transport.ErrStalled || took < 10*time.Second || took > 11*time.Second {
+			t.Errorf("after %v: %v", took, err)
+		}
+	})
+}
