@@ -331,7 +331,9 @@ func (st *serving) finish(result codec.Encoder, err error) {
 
 // encode returns the text of the answer; ok says that it is a result.
 func (st *serving) encode(result codec.Encoder, err error) (text []byte, ok bool) {
-	boundary.Report(st.s.cfg.Logger, "handler panicked", err, "method", st.req.Method)
+	if err != nil { // the arguments cost an allocation
+		boundary.Report(st.s.cfg.Logger, "handler panicked", err, "method", st.req.Method)
+	}
 	text, ok, encodeErr := encodeAnswer(st.req.ID, result, err)
 	if encodeErr != nil {
 		if !boundary.Report(st.s.cfg.Logger, "result panicked", encodeErr, "method", st.req.Method) {
