@@ -84,6 +84,21 @@ func TestServerSlowMessage(t *testing.T) {
 	})
 }
 
+// A client that does not read even a short answer loses its connection.
+func TestServerAnswerThatIsNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serveTimed(t, streamable.HandlerOptions{StallTimeout: time.Second}, &http.Server{})
+		id := s.opened(hello)
+		conn := s.dialRaw()
+		body := call(1, "echo")
+		fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nMCP-Session-Id: %s\r\nContent-Length: %d\r\n\r\n%s", id, len(body), body)
+		time.Sleep(2 * time.Second)
+		if text, err := io.ReadAll(conn); len(text) > 0 || err != nil {
+			t.Errorf("the connection is still there: %q, %v", text, err)
+		}
+	})
+}
+
 // What comes in front of a message is for the http.Server to limit, which can do so without harm to streams.
 func TestServerHeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
