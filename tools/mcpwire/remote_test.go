@@ -30,6 +30,9 @@ import (
 // beServer makes the test program a server on standard input and output, with its tasks in a file.
 const beServer = "MCPWIRE_TEST_SERVER"
 
+// beFailing makes that server end with exit status 3.
+const beFailing = "MCPWIRE_TEST_FAILING"
+
 // beMain makes the test program the command itself.
 const beMain = "MCPWIRE_TEST_MAIN"
 
@@ -47,6 +50,9 @@ func TestMain(m *testing.M) {
 	if err := runServer(file); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
+	}
+	if os.Getenv(beFailing) != "" {
+		os.Exit(3)
 	}
 }
 
@@ -258,6 +264,16 @@ func TestServersAreTalkedTo(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The result is there, and the exit status that is reported is that of the server.
+func TestAServerThatFailsInTheEndIsReported(t *testing.T) {
+	p := newPlace(t)
+	p.flags = append(p.flags, "-env", beFailing+"=1")
+	code, out, errs := p.run(t.Context(), "", "call -- SERVER echo n=1")
+	if code != exitFault || out != `{"n":1}`+"\n" || !strings.Contains(errs, "the process of the server ended with an error: exit status 3\n") {
+		t.Errorf("exit %d, output %q, errors:\n%s", code, out, errs)
 	}
 }
 

@@ -163,7 +163,8 @@ func (c *Console) draw(known bool, share float64, message string) {
 			most = steps
 		}
 		c.bar = progressbar.NewOptions64(most, progressbar.OptionSetWriter(c.out), progressbar.OptionSetWidth(30),
-			progressbar.OptionClearOnFinish(), progressbar.OptionSetPredictTime(false), progressbar.OptionSpinnerType(14))
+			progressbar.OptionClearOnFinish(), progressbar.OptionSetPredictTime(false), progressbar.OptionSpinnerType(14),
+			progressbar.OptionSetSpinnerChangeInterval(0)) // or it would write by itself, over questions
 	}
 	c.bar.Describe(message)
 	if known {

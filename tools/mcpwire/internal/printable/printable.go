@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -64,9 +65,11 @@ func hidden(r rune) bool {
 	return unicode.IsControl(r)
 }
 
-// Writer passes on what is written to it as [Text] makes it.
+// Writer passes on what is written to it as [Text] makes it. It may be used by several goroutines.
 type Writer struct {
-	to   io.Writer
+	to io.Writer
+
+	mu   sync.Mutex
 	part []byte // the beginning of a character whose end has not come
 }
 
@@ -82,8 +85,10 @@ func Raw(w io.Writer) io.Writer {
 	return w
 }
 
-// Write writes p. It is not for several goroutines at once.
+// Write writes p, but for a character at its end that is not whole.
 func (w *Writer) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	text := append(w.part, p...)
 	end := len(text)
 	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
