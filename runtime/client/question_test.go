@@ -22,6 +22,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/form"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	taskmemory "github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/memory"
 )
@@ -47,11 +49,16 @@ func ask(t *testing.T, s *scripted, questions []asked) {
 	}
 }
 
-// Proves ELIC-01, SAMP-01, ROOT-01.
+// Proves ELIC-01, SAMP-01, ROOT-01, TASK-01.
 func TestCapabilitiesFollowFromTheHandlers(t *testing.T) {
 	fill := func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) { return client.Decline(), nil }
 	open := func(context.Context, *client.URLRequest) (mcp.ElicitResultAction, error) { return "accept", nil }
 	sample := func(context.Context, *client.SampleRequest) (*mcp.CreateMessageResult, error) { return nil, nil }
+	tasks, err := task.New(t.Context(), task.Config{Store: taskmemory.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tasks.Close(context.Background())
 	for _, test := range []struct {
 		name string
 		o    *client.Options
@@ -64,6 +71,10 @@ func TestCapabilitiesFollowFromTheHandlers(t *testing.T) {
 		{"sampling", &client.Options{Sample: sample}, `{"sampling":{}}`},
 		{"tools", &client.Options{Sample: sample, SampleTools: true}, `{"sampling":{"tools":{}}}`},
 		{"roots", &client.Options{Roots: new(client.Roots)}, `{"roots":{"listChanged":true}}`},
+		{"tasks", &client.Options{Sample: sample, Fill: fill, Tasks: tasks}, `{"elicitation":{"form":{}},"sampling":{},` +
+			`"tasks":{"cancel":{},"requests":{"elicitation":{"create":{}},"sampling":{"createMessage":{}}}}}`},
+		{"tasks of sampling", &client.Options{Sample: sample, Tasks: tasks, Session: session.Config{Principal: "ada"}},
+			`{"sampling":{},"tasks":{"cancel":{},"list":{},"requests":{"sampling":{"createMessage":{}}}}}`},
 		{"others", &client.Options{Sample: sample, Capabilities: mcp.ClientCapabilities{
 			Experimental: []byte(`{"x":{}}`), Sampling: &mcp.ClientCapabilitiesSampling{Context: []byte(`{}`)},
 		}}, `{"experimental":{"x":{}},"sampling":{"context":{}}}`},

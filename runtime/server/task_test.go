@@ -111,6 +111,25 @@ func TestTheSameFunctionServesCallsAndTasks(t *testing.T) {
 	})
 }
 
+// Proves TASK-01.
+func TestTasksAreDeclaredIfTheyAreOffered(t *testing.T) {
+	declared := func(s *server.Server) string {
+		tasks := connect(t, s, side{}).Server().Capabilities.Tasks
+		if tasks == nil {
+			return ""
+		}
+		return string(must(codec.Marshal(tasks)))
+	}
+	s := newServer(t, server.Config{})
+	must(server.AddTool(s, mcp.Tool{Name: "x"}, hi))
+	same(t, "without tasks", "", declared(s))
+
+	s, m := withTasks(t, memory.New(), func(*server.Server) {})
+	same(t, "with tasks", `{"cancel":{},"list":{},"requests":{"tools":{"call":{}}}}`, declared(s))
+	s.OfferTasks(m, false)
+	same(t, "without a list", `{"cancel":{},"requests":{"tools":{"call":{}}}}`, declared(s))
+}
+
 func taskID(t *testing.T, created string) string {
 	t.Helper()
 	var result mcp.CreateTaskResult
