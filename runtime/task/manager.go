@@ -198,7 +198,8 @@ func answer(err error) bool {
 // wrote notes whether the store takes writes.
 func (m *Manager) wrote(err error) {
 	if err != nil && !answer(err) {
-		m.writeFault.Store(&err)
+		fault := err // so that err itself is on the heap only here
+		m.writeFault.Store(&fault)
 	} else if m.writeFault.Load() != nil {
 		m.writeFault.Store(nil)
 	}

@@ -125,7 +125,9 @@ func (m *Manager) work(run *Run, work Work) {
 		if err == boundary.ErrGoexit {
 			end = ended(run, nil, err)
 		}
-		boundary.Report(m.cfg.Logger, "work panicked", err, "task", run.id)
+		if err != nil {
+			boundary.Report(m.cfg.Logger, "work panicked", err, "task", run.id)
+		}
 		m.limits.leave(&run.share)
 		if !run.interrupted(err) {
 			m.publish(run, end)
