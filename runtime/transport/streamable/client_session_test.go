@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -347,11 +348,11 @@ func TestClientLeavesTheStreamOfATaskThatIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		f.tasks = true
-		left := 0
+		var left atomic.Int32 // of the goroutines of the server
 		f.call = func(w http.ResponseWriter, r *http.Request, _ jsonrpc.Message) {
 			stream(w)(": waiting\n\n")
 			<-r.Context().Done()
-			left++
+			left.Add(1)
 		}
 		s := f.connect(f.options(), nil)
 		for range 3 {
@@ -362,8 +363,8 @@ func TestClientLeavesTheStreamOfATaskThatIsGivenUp(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Minute)
-		if synctest.Wait(); left != 3 {
-			t.Errorf("%d streams were left, want 3", left)
+		if synctest.Wait(); left.Load() != 3 {
+			t.Errorf("%d streams were left, want 3", left.Load())
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -173,13 +174,13 @@ func TestClientPollsMoreSlowlyIfNoMessageComes(t *testing.T) {
 		t.Run(fmt.Sprint("standing stream: ", standing), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFake(t)
-				gets := 0
+				var gets atomic.Int32 // of the goroutines of the server
 				f.call = func(w http.ResponseWriter, _ *http.Request, _ jsonrpc.Message) { stream(w)(polling) }
 				f.other = func(w http.ResponseWriter, r *http.Request, _ jsonrpc.Message) bool {
 					if r.Method != "GET" {
 						return false
 					}
-					gets++
+					gets.Add(1)
 					stream(w)(polling)
 					return true
 				}
@@ -193,8 +194,8 @@ func TestClientPollsMoreSlowlyIfNoMessageComes(t *testing.T) {
 				} else if _, err := s.With(session.Timeout(0)).Call(ctx, "tools/list", nil); !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("got %v; the call may have an answer in the end", err)
 				}
-				if gets < 120 || gets > 260 { // every 15 to 30 seconds
-					t.Errorf("the client has connected %d times in an hour", gets)
+				if gets.Load() < 120 || gets.Load() > 260 { // every 15 to 30 seconds
+					t.Errorf("the client has connected %d times in an hour", gets.Load())
 				}
 			})
 		})
@@ -213,13 +214,13 @@ func TestClientGivesUpAResumptionThatIsNotAnswered(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFake(t)
-				gets := 0
+				var gets atomic.Int32 // of the goroutines of the server
 				f.call = func(w http.ResponseWriter, _ *http.Request, _ jsonrpc.Message) { stream(w)("id: a\ndata:\n\n") }
 				f.other = func(w http.ResponseWriter, r *http.Request, _ jsonrpc.Message) bool {
 					if r.Method != "GET" {
 						return false
 					}
-					gets++
+					gets.Add(1)
 					serve(w, r)
 					return true
 				}
@@ -229,8 +230,8 @@ func TestClientGivesUpAResumptionThatIsNotAnswered(t *testing.T) {
 				if _, err := s.With(session.Timeout(0)).Call(t.Context(), "tools/list", nil); !errors.Is(err, httpclient.ErrCut) {
 					t.Errorf("got %v", err)
 				}
-				if gets != 3 {
-					t.Errorf("%d attempts, want 3", gets)
+				if gets.Load() != 3 {
+					t.Errorf("%d attempts, want 3", gets.Load())
 				}
 			})
 		})

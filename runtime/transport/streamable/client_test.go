@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -93,8 +94,8 @@ func TestClientOpensTheConversation(t *testing.T) {
 // Without notifications/initialized the server may send nothing.
 func TestClientRepeatsInitializedUntilTheServerTakesIt(t *testing.T) {
 	for _, test := range []struct {
-		status  int // 0 for a connection that breaks
-		refused int // how often
+		status  int   // 0 for a connection that breaks
+		refused int32 // how often
 		waits   bool
 	}{
 		{0, 1, true}, {0, 20, false}, {429, 2, true}, {500, 1, true}, {502, 5, true}, {503, 20, false}, {400, 1, false}, {413, 3, false},
@@ -102,12 +103,12 @@ func TestClientRepeatsInitializedUntilTheServerTakesIt(t *testing.T) {
 		t.Run(fmt.Sprint(test.status, " ", test.refused), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFake(t)
-				posts := 0
+				var posts atomic.Int32 // of the goroutines of the server
 				f.other = func(w http.ResponseWriter, _ *http.Request, m jsonrpc.Message) bool {
 					if m.Method != "notifications/initialized" {
 						return false
 					}
-					if posts++; posts > test.refused {
+					if posts.Add(1) > test.refused {
 						return false
 					}
 					if test.status == 0 {
@@ -122,12 +123,12 @@ func TestClientRepeatsInitializedUntilTheServerTakesIt(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if taken := posts > test.refused; taken != test.waits {
-					t.Errorf("%d posts when the session is connected", posts)
+				if taken := posts.Load() > test.refused; taken != test.waits {
+					t.Errorf("%d posts when the session is connected", posts.Load())
 				}
 				time.Sleep(time.Hour)
-				if want := test.refused + 1; posts != want {
-					t.Errorf("%d posts, want %d", posts, want)
+				if want := test.refused + 1; posts.Load() != want {
+					t.Errorf("%d posts, want %d", posts.Load(), want)
 				}
 				if err := s.Close(); err != nil {
 					t.Error(err)
