@@ -84,7 +84,7 @@ func readFree(d *jsontext.Decoder) (v any, err error) {
 	if err != nil {
 		return nil, err
 	}
-	r := codec.Borrow(text)
+	r := codec.Borrow(text, codec.AllowSize(text)...)
 	v = anything(r)
 	err = r.Release()
 	if errors.Is(err, codec.ErrDepth) || errors.Is(err, codec.ErrSize) {

@@ -49,7 +49,7 @@ func (c *Client) parts(ctx context.Context, k *call, first *mcp.CallToolResult) 
 			return nil, fmt.Errorf("client: part %d of the result of tool %q: %w", n, k.params.Name, err)
 		}
 		part := new(mcp.CallToolResult)
-		if err := codec.Unmarshal(raw, part); err != nil {
+		if err := codec.Unmarshal(raw, part, codec.AllowSize(raw)...); err != nil {
 			return nil, fmt.Errorf("client: part %d of the result of tool %q: %w", n, k.params.Name, err)
 		}
 		content = append(content, part.Content...)

@@ -15,7 +15,7 @@ const (
 
 // tokenOf returns the token that is a member of an object; ok is false if there is none.
 func tokenOf(object json.RawMessage, name string) (token string, ok bool, err error) {
-	r := codec.Borrow(object)
+	r := codec.Borrow(object, codec.AllowSize(object)...)
 	token, kind, ok := r.PeekMember(name)
 	r.Release()
 	if ok && kind != codec.KindString {
@@ -34,7 +34,7 @@ type edited struct {
 
 // EncodeJSON writes the object, with the token at its end.
 func (e *edited) EncodeJSON(w *codec.Writer) {
-	r := codec.Borrow(e.object, codec.NoCopy())
+	r := codec.Borrow(e.object, append(codec.AllowSize(e.object), codec.NoCopy())...)
 	defer r.Release()
 	start := w.Begin()
 	for r.Object(); r.More(); {

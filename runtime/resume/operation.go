@@ -41,7 +41,7 @@ func Start(caller jsonrpc.Caller, method string, params codec.Encoder) (*Operati
 			return nil, err
 		}
 	}
-	r := codec.Borrow(raw)
+	r := codec.Borrow(raw, codec.AllowSize(raw)...)
 	object := r.Kind() == codec.KindObject
 	_, _, taken := r.PeekMember(tokenMember)
 	r.Release()

@@ -217,7 +217,7 @@ func (r *receiver) goOn(ctx context.Context, req *session.Request, part *Part, r
 
 // isError reports whether a result is that of a tool that has failed.
 func isError(result json.RawMessage) bool {
-	r := codec.Borrow(result)
+	r := codec.Borrow(result, codec.AllowSize(result)...)
 	defer r.Release()
 	text, kind, ok := r.PeekMember("isError")
 	return ok && kind == codec.KindBool && text == "true"

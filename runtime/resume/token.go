@@ -87,7 +87,7 @@ func (s sealer) open(token string, bound []byte) (p point, err error) {
 func binding(method, principal string, params json.RawMessage) ([]byte, error) {
 	members := map[string]any{}
 	if len(params) > 0 {
-		if err := codec.Unmarshal(params, value.Of(&members)); err != nil {
+		if err := codec.Unmarshal(params, value.Of(&members), codec.AllowSize(params)...); err != nil {
 			return nil, err
 		}
 	}

@@ -65,7 +65,7 @@ func (t *tool) withDefaults(arguments json.RawMessage) (json.RawMessage, bool) {
 	}
 	present := make([]bool, len(t.defaults))
 	empty, missing := true, len(present)
-	r := codec.Borrow(arguments)
+	r := codec.Borrow(arguments, codec.AllowSize(arguments)...)
 	r.Object()
 	for key, more := r.NextKey(); more; key, more = r.NextKey() {
 		empty = false

@@ -10,6 +10,9 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	taskmemory "github.com/mcpwire/mcpwire/runtime/task/memory"
+	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 	"github.com/mcpwire/mcpwire/runtime/transport/memory"
 )
 
@@ -25,9 +28,16 @@ func TestArgumentsAndResultsMayBeAsLongAsTheTransportAllows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := server.AddTool(s, mcp.Tool{Name: "echo"}, func(_ context.Context, _ *server.Call, in text) (text, error) { return in, nil }); err != nil {
+	echo := func(_ context.Context, _ *server.Call, in text) (text, error) { return in, nil }
+	if _, err := server.AddTool(s, mcp.Tool{Name: "echo"}, echo, server.Tasks(receiver.Support{Mode: mcp.ToolExecutionTaskSupportOptional})); err != nil {
 		t.Fatal(err)
 	}
+	tasks, err := task.New(t.Context(), task.Config{Store: taskmemory.New(), Limits: task.Limits{Bytes: 1 << 30}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tasks.Close(t.Context())
+	s.OfferTasks(tasks, false)
 	a, b := memory.Pair(memory.Options{})
 	if _, err := s.Serve(b); err != nil {
 		t.Fatal(err)
@@ -41,5 +51,13 @@ func TestArgumentsAndResultsMayBeAsLongAsTheTransportAllows(t *testing.T) {
 	result, err := c.CallTool(t.Context(), "echo", arguments)
 	if err != nil || len(result.StructuredContent) != len(arguments) {
 		t.Errorf("got %v", err)
+	}
+	handle, err := c.StartTool(t.Context(), "echo", arguments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err = handle.Result(t.Context())
+	if err != nil || len(result.StructuredContent) != len(arguments) {
+		t.Errorf("as a task: got %v", err)
 	}
 }

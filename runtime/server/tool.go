@@ -322,7 +322,7 @@ func (s *Server) support(ctx context.Context, req *session.Request) receiver.Sup
 
 // toolNameOf reads which tool a request calls.
 func toolNameOf(params json.RawMessage) (name string, ok bool) {
-	r := codec.Borrow(params, codec.NoCopy())
+	r := codec.Borrow(params, codec.AllowSize(params)...)
 	defer r.Release()
 	name, kind, ok := r.PeekMember("name")
 	return name, ok && kind == codec.KindString

@@ -119,7 +119,7 @@ func (q *Question) answer() (json.RawMessage, error) {
 // decodeError returns a stored error.
 func decodeError(raw json.RawMessage) *jsonrpc.Error {
 	e := new(jsonrpc.Error)
-	if err := codec.Unmarshal(raw, e); err != nil {
+	if err := codec.Unmarshal(raw, e, codec.AllowSize(raw)...); err != nil {
 		return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: the stored error is damaged"}
 	}
 	return e

@@ -54,7 +54,7 @@ func relatedMember(id string) ([]byte, error) {
 
 // relatedPlace finds what to put in the place of object[from:to].
 func relatedPlace(object, related []byte) (from, to int64, insert []byte, err error) {
-	r := codec.Borrow(object)
+	r := codec.Borrow(object, codec.AllowSize(object)...)
 	defer func() { err = errors.Join(err, r.Release()) }()
 	start := int64(r.Offset())
 	found := false

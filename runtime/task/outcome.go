@@ -173,14 +173,14 @@ var cancelledError = encodeError(&jsonrpc.Error{Code: CodeCancelled, Message: "t
 // toolError returns what the result of a tool says if it is an error (MCP tasks, "Task Execution
 // Errors").
 func toolError(method string, result json.RawMessage) (text string, isError bool) {
-	r := codec.Borrow(result)
+	r := codec.Borrow(result, codec.AllowSize(result)...)
 	isError = method == "tools/call" && r.PeekBool("isError") == "true"
 	r.Release()
 	if !isError {
 		return "", false
 	}
 	var tool mcp.CallToolResult
-	if codec.Unmarshal(result, &tool) == nil {
+	if codec.Unmarshal(result, &tool, codec.AllowSize(result)...) == nil {
 		for _, c := range tool.Content {
 			if c, ok := c.(*mcp.TextContent); ok && c.Text != "" {
 				return c.Text, true

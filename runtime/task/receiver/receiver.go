@@ -266,7 +266,7 @@ func withoutTask(req *session.Request) (*session.Request, error) {
 // without returns a copy of a JSON object, which a session has found well formed, without the member
 // of a name. The rest stays as it is.
 func without(object json.RawMessage, name string) (out json.RawMessage, err error) {
-	r := codec.Borrow(object)
+	r := codec.Borrow(object, codec.AllowSize(object)...)
 	defer func() { err = errors.Join(err, r.Release()) }()
 	r.Object()
 	last := 0 // out has what is kept of the text in front of it

@@ -220,7 +220,7 @@ func readElicit(raw json.RawMessage) (*mcp.ElicitResult, error) {
 
 func into[T codec.Decoder](raw json.RawMessage, v T) (T, error) {
 	var none T
-	if err := codec.Unmarshal(raw, v); err != nil {
+	if err := codec.Unmarshal(raw, v, codec.AllowSize(raw)...); err != nil {
 		return none, err
 	}
 	return v, nil
@@ -273,11 +273,11 @@ func create[R any](ctx context.Context, t *Tasks, s *session.Session, method str
 
 // createdTask reads the answer to a request for a task, unless it is the result itself.
 func createdTask(raw json.RawMessage) (*mcp.CreateTaskResult, bool) {
-	r := codec.Borrow(raw)
+	r := codec.Borrow(raw, codec.AllowSize(raw)...)
 	_, kind, ok := r.PeekMember("task")
 	r.Release()
 	created := new(mcp.CreateTaskResult)
-	if !ok || kind != codec.KindObject || codec.Unmarshal(raw, created) != nil || created.Task.TaskID == "" {
+	if !ok || kind != codec.KindObject || codec.Unmarshal(raw, created, codec.AllowSize(raw)...) != nil || created.Task.TaskID == "" {
 		return nil, false
 	}
 	return created, true

@@ -181,8 +181,10 @@ func (c *Client) read(l *line) error {
 	defer l.close()
 	for {
 		event, err := l.next()
-		if long, ok := errors.AsType[*transport.MessageError](err); ok {
-			c.end.Refuse(c.end.Life(), long)
+		if errors.Is(err, transport.ErrTooLong) {
+			if answer, ok := errors.AsType[*transport.DeliveryError](err); !ok || c.note(&jsonrpc.Message{Kind: jsonrpc.KindResponse, ID: answer.ID}) {
+				c.end.Forward(transport.Message{}, err)
+			}
 			continue
 		}
 		if err != nil {

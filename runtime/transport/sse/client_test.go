@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
@@ -146,6 +147,41 @@ func TestClientWaitsForTheAnswerToARequestWhosePOSTIsNotAnswered(t *testing.T) {
 	}
 	if m, err := c.Read(); err != nil || string(m.Text) != `{"jsonrpc":"2.0","id":7,"result":{}}` {
 		t.Errorf("got %s, %v", m.Text, err)
+	}
+}
+
+// An answer that is too long to be held fails its request at once, wherever its id stands.
+func TestClientFailsARequestWhoseAnswerIsTooLong(t *testing.T) {
+	long := strings.Repeat("x", 10_000)
+	for _, answer := range []string{
+		`{"jsonrpc":"2.0","id":7,"result":{"x":"` + long + `"}}`,
+		`{"result":{"x":"` + long + `"},"jsonrpc":"2.0","id":7}`,
+	} {
+		posted := make(chan bool, 1)
+		mux := http.NewServeMux()
+		mux.HandleFunc("GET /sse", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprint(w, "event: endpoint\ndata: /post\n\n")
+			w.(http.Flusher).Flush()
+			<-posted
+			fmt.Fprintf(w, "data: %s\n\n", answer)
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		})
+		mux.HandleFunc("POST /post", func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusAccepted)
+			posted <- true
+		})
+		server := httptest.NewServer(mux)
+		t.Cleanup(server.Close)
+		c := dial(t, server.URL+"/sse", httpclient.Options{MaxMessage: 5000})
+		if err := c.Write(t.Context(), transport.Message{Text: []byte(`{"jsonrpc":"2.0","id":7,"method":"x"}`)}); err != nil {
+			t.Error(err)
+		}
+		_, err := c.Read()
+		if lost, ok := errors.AsType[*transport.DeliveryError](err); !ok || lost.ID != codec.IntScalar(7) || !errors.Is(err, transport.ErrTooLong) {
+			t.Errorf("%.20s: got %v", answer, err)
+		}
 	}
 }
 

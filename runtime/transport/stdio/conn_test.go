@@ -178,7 +178,7 @@ func TestWritingFailsOnceTheStreamHas(t *testing.T) {
 }
 
 // The answer to a call that is too long fails that call, and a request that is too long is refused with its id.
-func TestAMessageThatIsTooLongIsKnownByItsHead(t *testing.T) {
+func TestAMessageThatIsTooLongIsKnownByItsHeadOrTail(t *testing.T) {
 	const limit = 5000
 	long := strings.Repeat("x", limit)
 	for _, c := range []struct {
@@ -188,7 +188,10 @@ func TestAMessageThatIsTooLongIsKnownByItsHead(t *testing.T) {
 		{"a response", `{"jsonrpc":"2.0","id":7,"result":{"text":"` + long + `"}}`, codec.IntScalar(7), codec.Scalar{}},
 		{"a response with its id as a string", `{"id":"seven","jsonrpc":"2.0","result":{"text":"` + long + `"}}`, codec.StringScalar("seven"), codec.Scalar{}},
 		{"an error", `{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":"` + long + `"}}`, codec.IntScalar(7), codec.Scalar{}},
-		{"a response whose id comes last", `{"jsonrpc":"2.0","result":{"text":"` + long + `"},"id":7}`, codec.Scalar{}, codec.Scalar{}},
+		{"a response whose id comes last", `{"jsonrpc":"2.0","result":{"text":"` + long + `"},"id":7}`, codec.IntScalar(7), codec.Scalar{}},
+		{"a response that begins with its result", `{"result":{"text":"` + long + `"},"jsonrpc":"2.0","id":"seven"}`, codec.StringScalar("seven"), codec.Scalar{}},
+		{"a response without an id", `{"jsonrpc":"2.0","result":{"text":"` + long + `","id":7}}`, codec.Scalar{}, codec.Scalar{}},
+		{"a request whose id comes last", `{"jsonrpc":"2.0","method":"x","params":{"text":"` + long + `"},"id":7}`, codec.Scalar{}, codec.IntScalar(7)},
 		{"a request", `{"jsonrpc":"2.0","id":7,"method":"x","params":{"text":"` + long + `"}}`, codec.Scalar{}, codec.IntScalar(7)},
 		{"a notification", `{"jsonrpc":"2.0","method":"x","params":{"text":"` + long + `"}}`, codec.Scalar{}, codec.Scalar{}},
 		{"no message", long + long, codec.Scalar{}, codec.Scalar{}},

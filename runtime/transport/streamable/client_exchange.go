@@ -82,7 +82,7 @@ func (x *exchange) run() {
 // taken reports whether the server may be at the request that was lost because of err.
 func (x *exchange) taken(err error) bool {
 	_, refused := errors.AsType[*httpclient.StatusError](err)
-	return !httpend.Unreached(err) && !errors.Is(err, httpclient.ErrSessionLost) && (!refused || errors.Is(err, httpclient.ErrCut))
+	return !httpend.Unreached(err) && !errors.Is(err, httpclient.ErrSessionLost) && !errors.Is(err, transport.ErrTooLong) && (!refused || errors.Is(err, httpclient.ErrCut))
 }
 
 // over forgets the exchange.

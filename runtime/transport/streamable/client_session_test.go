@@ -435,6 +435,8 @@ func TestClientTellsWhoWaitsWhatWentWrong(t *testing.T) {
 			}
 		}, is(transport.ErrTooLong)},
 		{"a long event in front of the answer", raw("text/event-stream", "data: "+long+"\n\ndata: ANSWER\n\n"), fine},
+		{"a long answer in an event", raw("text/event-stream", `data: {"result":{"x":"`+long+`"},"jsonrpc":"2.0","id":"other"}`+"\n\n"), is(transport.ErrTooLong)},
+		{"a long answer in an event of many lines", raw("text/event-stream", "data: {\"result\":{\ndata: \"x\":\ndata: \""+long+"\"},\ndata: \"id\":7\ndata: }\n\n"), is(transport.ErrTooLong)},
 		{"a stream without an answer", raw("text/event-stream", "data: {}\n\n"), is(httpclient.ErrCut)},
 		{"a stream with an event of another kind", raw("text/event-stream", "event: other\ndata: ANSWER\n\n"), is(httpclient.ErrCut)},
 		{"a stream with everything that may be in one", raw("text/event-stream", "\ufeff: hello\r\rid:1\revent: message\rdata:\r\r\nretry: x\r\nfoo: bar\r\nevent:message\r\ndata:ANSWER\r\n\r\n"), fine},

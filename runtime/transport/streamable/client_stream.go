@@ -24,6 +24,7 @@ type stream struct {
 	unwanted func() bool                   // whether nobody waits for what comes any more; nil for no
 
 	done     bool
+	refused  error         // the answer was too long
 	worked   bool          // there was a connection
 	last     string        // id of the last event
 	retry    time.Duration // that the server asks for
@@ -47,8 +48,11 @@ func (s *stream) follow(resp *http.Response) error {
 	for {
 		if resp != nil {
 			err = s.read(ctx, resp)
-			if s.done {
+			switch {
+			case s.done:
 				return nil
+			case s.refused != nil:
+				return s.refused
 			}
 		}
 		switch {
@@ -82,8 +86,8 @@ func (s *stream) read(ctx context.Context, resp *http.Response) error {
 	defer r.Release()
 	for {
 		event, err := r.Next()
-		long, _ := errors.AsType[*transport.MessageError](err)
-		if err != nil && long == nil {
+		long := errors.Is(err, transport.ErrTooLong)
+		if err != nil && !long {
 			if s.done {
 				return nil
 			}
@@ -97,9 +101,13 @@ func (s *stream) read(ctx context.Context, resp *http.Response) error {
 			s.retry = event.Retry
 		}
 		switch {
-		case long != nil:
+		case long:
 			s.idle = 0
-			s.c.end.Refuse(ctx, long)
+			if answer, ok := errors.AsType[*transport.DeliveryError](err); ok && !s.standing {
+				s.refused = answer.Err // no other answer comes on the stream of a request
+				return s.refused
+			}
+			s.c.end.Forward(transport.Message{}, err)
 		case event.Name == "" && len(event.Data) > 0:
 			s.idle = 0
 			if s.take(event.Data) && !s.done {

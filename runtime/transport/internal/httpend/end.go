@@ -174,11 +174,6 @@ func (e *End) Deliver(ctx context.Context, text []byte) (ok bool) {
 	return e.put(ctx, received{m: transport.Message{Text: text}})
 }
 
-// Refuse tells who reads that a message from the server was refused.
-func (e *End) Refuse(ctx context.Context, err *transport.MessageError) (ok bool) {
-	return e.put(ctx, received{err: err})
-}
-
 // Forward brings what another connection was read to yield to who reads; ok is false if that was its end, which is
 // the end of this one too.
 func (e *End) Forward(m transport.Message, err error) (ok bool) {

@@ -190,7 +190,7 @@ func ContentType(resp *http.Response) string {
 func (e *End) ReadAll(resp *http.Response) ([]byte, error) {
 	limit := e.Options.MaxMessage
 	if resp.ContentLength > int64(limit) {
-		return nil, fmt.Errorf("%w: an answer of %d bytes", transport.ErrTooLong, resp.ContentLength)
+		return nil, fmt.Errorf("%w: an answer of %d bytes, more than MaxMessage (%d bytes)", transport.ErrTooLong, resp.ContentLength, limit)
 	}
 	if resp.ContentLength >= 0 {
 		return readLength(resp.Body, int(resp.ContentLength))
@@ -201,7 +201,7 @@ func (e *End) ReadAll(resp *http.Response) ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", httpclient.ErrCut, err)
 	case buf.Len() > limit:
-		return nil, fmt.Errorf("%w: an answer of more than %d bytes", transport.ErrTooLong, limit)
+		return nil, fmt.Errorf("%w: an answer of more than MaxMessage (%d bytes)", transport.ErrTooLong, limit)
 	}
 	return buf.Bytes(), nil
 }

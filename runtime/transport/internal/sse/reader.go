@@ -2,12 +2,11 @@ package sse
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"sync"
 	"time"
 
-	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/internal/overlong"
 )
 
 // message is the name of events that have none.
@@ -22,6 +21,7 @@ type Reader struct {
 	max  int
 	id   string // the last that was given
 	line []byte // collects a line that comes in parts
+	tail []byte // the end of a line that is too long
 
 	begun  bool // something was read
 	skipLF bool // the last line ended with a carriage return: a line feed now belongs to it
@@ -94,13 +94,14 @@ type block struct {
 	newID      string
 	hasID, any bool
 	hasData    bool
-	long       bool // its data are too long
+	long       bool   // its data are too long
+	head, tail []byte // of data that are too long
 }
 
 // Next returns the next event, whose data belong to the caller. It is also an event if it has no data, but an id, a
 // name or a retry. What follows the last complete event is dropped. The error is [io.EOF] at the end, that of the
-// underlying reader if that fails, and a [*transport.MessageError] if the event is too long: reading can go on after
-// that, and the event has its id.
+// underlying reader if that fails, and that of package overlong, which wraps [transport.ErrTooLong], if the event is too
+// long: reading can go on after that, and the event has its id.
 func (r *Reader) Next() (Event, error) {
 	var b block
 	for {
@@ -109,7 +110,7 @@ func (r *Reader) Next() (Event, error) {
 			return Event{ID: r.id}, err
 		}
 		if len(line) > 0 || long {
-			b.take(line, long, r.max)
+			b.take(line, long, r)
 			continue
 		}
 		if !b.any {
@@ -121,20 +122,20 @@ func (r *Reader) Next() (Event, error) {
 		b.ID = r.id
 		if b.long {
 			b.Data = nil
-			return b.Event, &transport.MessageError{Err: fmt.Errorf("%w: an event of more than %d bytes", transport.ErrTooLong, r.max)}
+			return b.Event, overlong.Refusal(b.head, b.tail, r.max)
 		}
 		return b.Event, nil
 	}
 }
 
-// take takes a line that is not empty. A line that is too long is only the beginning of it.
-func (b *block) take(line []byte, long bool, max int) {
+// take takes a line of r that is not empty. A line that is too long is only the beginning of it.
+func (b *block) take(line []byte, long bool, r *Reader) {
 	name, value, _ := bytes.Cut(line, []byte(":"))
 	value = bytes.TrimPrefix(value, []byte(" "))
 	switch string(name) {
 	case "data":
 		b.any = true
-		b.addData(value, long, max)
+		b.addData(value, long, r)
 	case "event":
 		b.any = true
 		b.Name = ""
@@ -154,9 +155,17 @@ func (b *block) take(line []byte, long bool, max int) {
 }
 
 // addData adds a line of data.
-func (b *block) addData(value []byte, long bool, max int) {
-	if b.long = b.long || long || len(b.Data)+1+len(value) > max+1; b.long {
-		b.Data = nil
+func (b *block) addData(value []byte, long bool, r *Reader) {
+	if b.long || long || len(b.Data)+1+len(value) > r.max+1 {
+		if !b.long {
+			b.head = overlong.Head(append(b.Data, value[:min(len(value), overlong.Part)]...))
+			b.tail = overlong.AppendTail(nil, b.Data)
+		}
+		if long {
+			value = r.tail
+		}
+		b.tail = overlong.AppendTail(b.tail, value)
+		b.long, b.Data = true, nil
 		return
 	}
 	if !b.hasData {
@@ -218,13 +227,17 @@ func (r *Reader) readLine() (line []byte, long bool, err error) {
 			return nil, false, err
 		}
 		switch {
-		case end && len(r.line) == 0 && !long:
-			return chunk, len(chunk) > limit, nil
-		case len(r.line)+len(chunk) > limit:
+		case end && len(r.line) == 0 && !long && len(chunk) <= limit:
+			return chunk, false, nil
+		case !long && len(r.line)+len(chunk) > limit:
 			long = true
+			r.tail = overlong.AppendTail(r.tail[:0], r.line)
 		}
 		if !long || len(r.line) == 0 {
 			r.line = append(r.line, chunk...)
+		}
+		if long {
+			r.tail = overlong.AppendTail(r.tail, chunk)
 		}
 		if end {
 			return r.line, long, nil

@@ -1,0 +1,82 @@
+// Package overlong finds out which message a text was that is too long to be held, from its beginning and its end.
+package overlong
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+)
+
+// Part is how many bytes of the beginning and of the end of a text are enough for [Refusal], in practice: peers write
+// the id of a message in front or at the end.
+const Part = 4 << 10
+
+// Head returns a copy of the beginning of text.
+func Head(text []byte) []byte { return bytes.Clone(text[:min(len(text), Part)]) }
+
+// AppendTail returns the end of what tail is the end of, followed by chunk. It writes to tail and keeps none of chunk.
+func AppendTail(tail, chunk []byte) []byte {
+	chunk = chunk[max(0, len(chunk)-Part):]
+	if extra := len(tail) + len(chunk) - Part; extra > 0 {
+		tail = append(tail[:0], tail[extra:]...)
+	}
+	return append(tail, chunk...)
+}
+
+// Refusal returns the error for a message of more than limit bytes that has this head and this tail, at most [Part]
+// bytes each: a [*transport.DeliveryError] if the message answers a request and its id is found, else a
+// [*transport.MessageError], which has the id of a request if that is found. It wraps [transport.ErrTooLong].
+func Refusal(head, tail []byte, limit int) error {
+	err := fmt.Errorf("%w: more than MaxMessage (%d bytes)", transport.ErrTooLong, limit)
+	m, _ := jsonrpc.Parse(head) // has the id if that stands in front of the cut
+	id := m.ID
+	if id.IsZero() {
+		id = lastID(tail)
+	}
+	isResponse, isRequest := direction(head)
+	switch {
+	case isResponse && !id.IsZero():
+		return &transport.DeliveryError{ID: id, Err: err}
+	case isRequest:
+		return &transport.MessageError{ID: id, Err: err}
+	}
+	return &transport.MessageError{Err: err}
+}
+
+// direction reports what a message is by the members that begin in its head. Of a notification it says that it is a
+// request.
+func direction(head []byte) (isResponse, isRequest bool) {
+	r := codec.NewReader(head)
+	r.Object()
+	for {
+		name, ok := r.NextKey()
+		if !ok {
+			return false, false
+		}
+		switch string(name) {
+		case "result", "error":
+			return true, false
+		case "method":
+			return false, true
+		}
+		r.Skip()
+	}
+}
+
+// lastID returns the id of a message that ends with it, or with it and the protocol's version; else the zero ID. If the
+// text from the last "id" on completes an object, that is the message: one inside of it would leave a brace behind.
+func lastID(tail []byte) (none jsonrpc.ID) {
+	i := bytes.LastIndex(tail, []byte(`"id"`))
+	if i < 0 {
+		return none
+	}
+	object := append([]byte("{"), tail[i:]...)
+	if codec.Valid(object) != nil {
+		return none
+	}
+	m, _ := jsonrpc.Parse(object)
+	return m.ID
+}
