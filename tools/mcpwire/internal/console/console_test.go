@@ -14,6 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/form"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
@@ -66,6 +67,20 @@ func TestFormsAreFilledInByLines(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestDefaultsCanBeEmptied(t *testing.T) {
+	var out strings.Builder
+	answer, err := New(strings.NewReader("4\n:empty\n\n:empty\n"), &out).Fill(t.Context(), request(t, shop))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if colour, ok := answer.Content["colour"]; !ok || colour != nil {
+		t.Errorf("colour is %v, %t; want none instead of the default", colour, ok)
+	}
+	if note := answer.Content["note"]; note == nil || form.Format(note) != ":empty" {
+		t.Errorf("note, which has no default, is %v", note)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 const (
 	declineWord = ":decline"
 	cancelWord  = ":cancel"
+	emptyWord   = ":empty" // only in the place of a default that may be left out
 )
 
 // errDeclined and errCancelled say that the user does not answer.
@@ -79,12 +80,15 @@ func (c *Console) fields(ctx context.Context, list []form.Field) (map[string]for
 		if err != nil {
 			return nil, err
 		}
-		if v != nil {
-			content[f.Name] = v
+		if v != nil || emptiable(&f) {
+			content[f.Name] = v // nil if emptied: without a value the default would be taken
 		}
 	}
 	return content, nil
 }
+
+// emptiable reports whether the user may take away the default of a field.
+func emptiable(f *form.Field) bool { return f.Default != nil && !f.Required }
 
 // field asks for a field until the answer fits. An empty line stands for the default, or for no value
 // where none is required.
@@ -96,6 +100,9 @@ func (c *Console) field(ctx context.Context, f *form.Field) (form.Value, error) 
 		}
 		if strings.TrimSpace(line) == "" && (f.Default != nil || !f.Required) {
 			return f.Default, nil
+		}
+		if strings.TrimSpace(line) == emptyWord && emptiable(f) {
+			return nil, nil
 		}
 		v, err := f.Parse(line)
 		if err == nil {
@@ -143,6 +150,8 @@ func label(f *form.Field) string {
 		fmt.Fprintf(&b, " (%s)", f.Format)
 	}
 	switch {
+	case emptiable(f):
+		fmt.Fprintf(&b, " [%s, or %s]", form.Format(f.Default), emptyWord)
 	case f.Default != nil:
 		fmt.Fprintf(&b, " [%s]", form.Format(f.Default))
 	case !f.Required:
