@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/queue"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/sse"
@@ -91,16 +93,11 @@ func (c *conn) serve(w http.ResponseWriter, ctx context.Context, first sse.Event
 
 	buf := sse.Append(nil, first)
 	for {
-		rc.SetWriteDeadline(time.Now().Add(c.o.StallTimeout)) // not all writers have deadlines
-		if c.late.Err() != nil {
-			rc.SetWriteDeadline(time.Now())
-		}
-		_, err := w.Write(buf)
-		if err == nil {
-			err = rc.Flush()
-		}
-		if err != nil {
-			if errors.Is(err, os.ErrDeadlineExceeded) {
+		if err := c.writeOut(w, rc, buf); err != nil {
+			switch {
+			case errors.Is(err, errors.ErrUnsupported):
+				boundary.Logger(nil).Error("no stream: the http.ResponseWriter cannot flush; a wrapper of the writer needs a method Flush or Unwrap")
+			case errors.Is(err, os.ErrDeadlineExceeded):
 				err = fmt.Errorf("%w: %w", transport.ErrStalled, err)
 			}
 			c.fail(fmt.Errorf("%w: %w", transport.ErrClosed, err))
@@ -126,8 +123,24 @@ func (c *conn) serve(w http.ResponseWriter, ctx context.Context, first sse.Event
 	}
 }
 
-// maxBuffer is how much memory a stream keeps for what it writes next.
+// maxBuffer is how much memory a stream keeps for what it writes next, and how much it writes at once.
 const maxBuffer = 64 << 10
+
+// writeOut writes text and flushes it. It fails if the client takes nothing for StallTimeout, however long the whole
+// takes, or when the stream has to end.
+func (c *conn) writeOut(w http.ResponseWriter, rc *http.ResponseController, text []byte) error {
+	for part := range slices.Chunk(text, maxBuffer) {
+		rc.SetWriteDeadline(time.Now().Add(c.o.StallTimeout)) // not all writers have deadlines
+		if c.late.Err() != nil {
+			rc.SetWriteDeadline(time.Now())
+		}
+		if _, err := w.Write(part); err != nil {
+			return err
+		}
+		c.out.Moved()
+	}
+	return rc.Flush()
+}
 
 // tick has a comment sent now and then, which is a message without text.
 func (c *conn) tick() {

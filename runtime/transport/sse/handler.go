@@ -57,7 +57,8 @@ func (o HandlerOptions) withDefaults() HandlerOptions {
 }
 
 // Handler is a server. A GET opens a connection, a POST with the query that the client was given brings a message to
-// it. It is mounted wherever the program likes, beside the handler of Streamable HTTP for example.
+// it. It is mounted wherever the program likes, beside the handler of Streamable HTTP for example. A handler in front that
+// wraps the [http.ResponseWriter] must give its wrapper a method Flush or Unwrap, without which there are no streams.
 type Handler struct {
 	open func(*http.Request, transport.Conn)
 	o    HandlerOptions

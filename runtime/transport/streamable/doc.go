@@ -42,6 +42,13 @@
 // What comes in front of a message is for the [http.Server] to limit, by its ReadHeaderTimeout and MaxHeaderBytes. Its
 // other timeouts do not end streams.
 //
+// # Wrappers of the http.ResponseWriter
+//
+// A stream needs the method Flush of the [http.ResponseWriter]. A handler in front that wraps the writer, as to log the
+// status, gives its wrapper that method or Unwrap ([http.ResponseController]). Otherwise what is sent arrives when a
+// connection ends: the Handler ends each one behind the first messages, logs a warning once, and the client comes back
+// for the rest. A Stateless Handler, to which it cannot come back, sends all with the answer.
+//
 // # Who may use a server
 //
 // See [HandlerOptions]. Without options, pages of other sites may not, nor may those that make their own name lead

@@ -201,6 +201,7 @@ type Handler struct {
 	empty    chan struct{}            // closed when draining and no conn is left
 
 	draining atomic.Bool // set with mu held
+	held     atomic.Bool // see warnOfHeldStreams
 }
 
 // NewHandler returns a Handler that calls open for every conversation, with the request that began it. Open hands the

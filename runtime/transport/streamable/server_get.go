@@ -2,6 +2,7 @@ package streamable
 
 import (
 	"context"
+	"errors"
 	"math"
 	"net/http"
 	"time"
@@ -145,6 +146,7 @@ type streamWriter struct {
 	room   *[]byte // whose memory buf has; nil while there is nothing to be written
 	buf    []byte  // what is to be written
 	number uint64  // of the newest event that was written, or need not be
+	some   bool    // a message was written
 }
 
 // serveStream brings the events of a stream that come after one to the client, those up to another from the store, until
@@ -213,6 +215,7 @@ func (s *streamWriter) add(e Event) bool {
 			out.ID = eventID(s.st.id, e.Number)
 		}
 		s.write(out)
+		s.some = true
 	}
 	s.number = e.Number
 	if len(s.buf) > maxBuffer || e.Last {
@@ -222,14 +225,15 @@ func (s *streamWriter) add(e Event) bool {
 }
 
 // flush writes what there is. It reports false if the connection is lost, which it is too if the client takes nothing
-// for StallTimeout.
+// for StallTimeout. It also does if what was written arrives only when the connection ends, and the client can come back
+// for the rest.
 func (s *streamWriter) flush() bool {
-	s.conn.SetWriteDeadline(time.Now().Add(s.h.o.StallTimeout))
-	_, err := s.w.Write(s.buf)
-	if err == nil {
-		err = s.conn.Flush()
+	err := writeOut(s.w, s.conn, s.buf, s.h.o.StallTimeout)
+	held := errors.Is(err, errors.ErrUnsupported)
+	if held {
+		s.h.warnOfHeldStreams()
+		err = nil
 	}
-	s.conn.SetWriteDeadline(time.Time{}) // or it would end the exchange when nothing is written
 	s.end(err)
 	if err != nil {
 		s.h.o.Logger.Debug("connection lost", logged(s.c.id), "stream", s.st.id, "error", err)
@@ -242,7 +246,14 @@ func (s *streamWriter) flush() bool {
 	if first { // the next process need not send it again to a client that does not ask for it
 		s.c.keepBeginning(context.Background(), s.st)
 	}
-	return true
+	return !held || !s.some || s.c.id == ""
+}
+
+// warnOfHeldStreams logs, once, that what is written on streams arrives when their connections end.
+func (h *Handler) warnOfHeldStreams() {
+	if !h.held.Swap(true) {
+		h.o.Logger.Warn("the http.ResponseWriter cannot flush, so each connection with a stream ends behind the first messages; a wrapper of the writer needs a method Flush or Unwrap")
+	}
 }
 
 // replay writes the events up to a number from the store. It reports false if the stream ended with them, or the

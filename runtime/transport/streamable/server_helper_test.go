@@ -33,6 +33,8 @@ type served struct {
 	http    *http.Client
 	tools   *tools
 	stop    func() // ends everything; the test does it in the end
+
+	wrap func(http.ResponseWriter) http.ResponseWriter // what stands in front of the handler does; nil for nothing
 }
 
 // tools is what the servers of the tests do, by the name of the tool that is called.
@@ -76,7 +78,12 @@ func (s *served) serveBy(server *http.Server, network func(net.Listener) net.Lis
 	listener, client := pipes(s.t)
 	listener = network(listener)
 	s.http = client
-	server.Handler = s.handler
+	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.wrap != nil {
+			w = s.wrap(w)
+		}
+		s.handler.ServeHTTP(w, r)
+	})
 	over := make(chan struct{})
 	go func() { // ends when the server is closed
 		defer close(over)

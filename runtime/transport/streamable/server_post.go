@@ -362,14 +362,30 @@ func (c *serverConn) isOpen() bool {
 	return c.revision != ""
 }
 
-// writeJSON answers with a message, to a client that takes it within timeout. It flushes the answer, or a client that
-// sends on without reading would block the goroutine after the deadline is taken away.
-func writeJSON(w http.ResponseWriter, text []byte, timeout time.Duration) {
-	conn := http.NewResponseController(w)
-	conn.SetWriteDeadline(time.Now().Add(timeout))
-	guard.WriteJSON(w, http.StatusOK, text)
-	conn.Flush()
-	conn.SetWriteDeadline(time.Time{}) // or it would end a later exchange
+// writeJSON answers with a message. It flushes the answer, or a client that sends on without reading would block the
+// goroutine after the deadline is taken away.
+func writeJSON(w http.ResponseWriter, text []byte, stall time.Duration) {
+	guard.BeginJSON(w, http.StatusOK, text)
+	writeOut(w, http.NewResponseController(w), text, stall) // whoever has hung up gets nothing
+}
+
+// writeOut writes text and flushes it. It fails if the client takes nothing for the time of stall, however long the
+// whole takes: a large message has to arrive over a slow connection, too.
+func writeOut(w io.Writer, conn *http.ResponseController, text []byte, stall time.Duration) error {
+	for {
+		conn.SetWriteDeadline(time.Now().Add(stall))
+		part := text[:min(len(text), maxBuffer)]
+		text = text[len(part):]
+		_, err := w.Write(part)
+		if err == nil && len(text) > 0 {
+			continue
+		}
+		if err == nil {
+			err = conn.Flush()
+		}
+		conn.SetWriteDeadline(time.Time{}) // or it would end the exchange when nothing is written, or a later one
+		return err
+	}
 }
 
 // refuse answers a request that was not taken because of err.

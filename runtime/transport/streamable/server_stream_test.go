@@ -4,8 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
+	"net/http"
+	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -434,6 +438,98 @@ func TestServerStalledConnection(t *testing.T) {
 			t.Errorf("%d messages are left", n)
 		}
 		synctest.Wait()
+	})
+}
+
+// slowly passes on what a server writes at a rate of so many bytes per second.
+type slowly struct {
+	net.Listener
+	rate int
+}
+
+func (l slowly) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	return &slowConn{Conn: c, rate: l.rate}, err
+}
+
+// slowConn is a connection whose writes take their time, and fail if a deadline passes first.
+type slowConn struct {
+	net.Conn
+	rate     int
+	deadline atomic.Pointer[time.Time]
+}
+
+func (c *slowConn) SetWriteDeadline(t time.Time) error {
+	c.deadline.Store(&t)
+	return nil
+}
+
+func (c *slowConn) Write(b []byte) (int, error) {
+	time.Sleep(time.Duration(len(b)) * time.Second / time.Duration(c.rate))
+	if t := c.deadline.Load(); t != nil && !t.IsZero() && time.Now().After(*t) {
+		return 0, os.ErrDeadlineExceeded
+	}
+	return c.Conn.Write(b)
+}
+
+// A large answer arrives over a slow connection, however long it takes: what is cut is a connection that takes nothing.
+func TestServerSlowConnection(t *testing.T) {
+	for name, after := range map[string]time.Duration{"JSON": time.Hour, "stream": -1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := serveOver(t, streamable.HandlerOptions{StreamAfter: after, StallTimeout: 5 * time.Second}, newTools(),
+					func(l net.Listener) net.Listener { return slowly{l, 20 << 10} })
+				id := s.opened(hello)
+				long := strings.Repeat("x", 400<<10)
+				body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"long":"` + long + `"}}}`
+				start := time.Now()
+				response := s.do("POST", body, "MCP-Session-Id", id)
+				text, err := io.ReadAll(response.Body)
+				if err != nil || !strings.Contains(string(text), long) {
+					t.Errorf("%d bytes have arrived, %v", len(text), err)
+				}
+				if d := time.Since(start); d < 20*time.Second {
+					t.Errorf("the connection was not slow: %v", d)
+				}
+			})
+		})
+	}
+}
+
+// wrapper is an http.ResponseWriter of a user, who has forgotten Flush and Unwrap.
+type wrapper struct{ http.ResponseWriter }
+
+// Where nothing can be flushed, streams end behind each message, and clients come back for the next one.
+func TestServerCannotFlush(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		s := serve(t, streamable.HandlerOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		s.wrap = func(w http.ResponseWriter) http.ResponseWriter { return wrapper{w} }
+		id := s.opened(hello)
+		first := s.events("POST", call(1, "slow"), "MCP-Session-Id", id)
+		got, last := first.messages(), first.id
+		for range 5 { // connections at most
+			if len(got) == 6 {
+				break
+			}
+			next := s.events("GET", "", "MCP-Session-Id", id, "Last-Event-ID", last)
+			got, last = append(got, next.messages()...), next.id
+		}
+		want := []string{progress(1, 1), progress(1, 2), progress(1, 3), progress(1, 4), progress(1, 5), result(1)}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if n := strings.Count(log.String(), "cannot flush"); n != 1 {
+			t.Errorf("warned %d times:\n%s", n, &log)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{Stateless: true, Logger: slog.New(slog.DiscardHandler)})
+		s.wrap = func(w http.ResponseWriter) http.ResponseWriter { return wrapper{w} }
+		want := []string{progress(1, 1), progress(1, 2), progress(1, 3), progress(1, 4), progress(1, 5), result(1)}
+		if diff := cmp.Diff(want, s.events("POST", call(1, "slow")).messages()); diff != "" {
+			t.Errorf("stateless (-want +got):\n%s", diff)
+		}
 	})
 }
 

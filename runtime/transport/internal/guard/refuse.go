@@ -34,11 +34,16 @@ func RefuseCall(w http.ResponseWriter, status int, id jsonrpc.ID, e *jsonrpc.Err
 
 // WriteJSON answers with an HTTP status and a message.
 func WriteJSON(w http.ResponseWriter, status int, text []byte) {
+	BeginJSON(w, status, text)
+	w.Write(text)
+}
+
+// BeginJSON is WriteJSON without the message, which the caller writes.
+func BeginJSON(w http.ResponseWriter, status int, text []byte) {
 	h := w.Header()
 	h["Content-Type"] = []string{"application/json"}
 	h["Content-Length"] = []string{strconv.Itoa(len(text))}
 	w.WriteHeader(status)
-	w.Write(text)
 }
 
 // ReadBody returns the body of a request: JSON of at most max bytes, that arrives within timeout. Otherwise it has

@@ -1,0 +1,64 @@
+package sse_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/sse"
+)
+
+// slowWriter is an answer that its client takes at a rate of so many bytes per second.
+type slowWriter struct {
+	*httptest.ResponseRecorder
+	rate     int
+	deadline time.Time
+}
+
+func (w *slowWriter) SetWriteDeadline(t time.Time) error {
+	w.deadline = t
+	return nil
+}
+
+func (w *slowWriter) Write(b []byte) (int, error) {
+	time.Sleep(time.Duration(len(b)) * time.Second / time.Duration(w.rate))
+	if !w.deadline.IsZero() && time.Now().After(w.deadline) {
+		return 0, os.ErrDeadlineExceeded
+	}
+	return w.ResponseRecorder.Write(b)
+}
+
+// A large message arrives over a slow connection, however long it takes, and those behind it wait.
+func TestStreamsMayBeSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conns := make(chan transport.Conn, 1)
+		h := sse.NewHandler(func(_ *http.Request, c transport.Conn) { conns <- c },
+			sse.HandlerOptions{StallTimeout: 5 * time.Second, MaxQueue: 1000, KeepAlive: time.Hour, FlushTimeout: time.Hour})
+		w := &slowWriter{ResponseRecorder: httptest.NewRecorder(), rate: 20 << 10}
+		over := make(chan struct{})
+		go func() { // ends with Close
+			defer close(over)
+			h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		}()
+		c := <-conns
+		texts := []string{strings.Repeat("x", 400<<10), strings.Repeat("y", 1000), strings.Repeat("z", 1000)}
+		for _, text := range texts {
+			if err := c.Write(context.Background(), transport.Message{Text: []byte(text)}); err != nil {
+				t.Errorf("%.1s: %v", text, err)
+			}
+		}
+		c.Close()
+		<-over
+		for _, text := range texts {
+			if !strings.Contains(w.Body.String(), "data: "+text+"\n") {
+				t.Errorf("%.1s has not arrived", text)
+			}
+		}
+	})
+}
