@@ -219,6 +219,9 @@ func TestAPageIsVisited(t *testing.T) {
 				t.Errorf("%s: %s", bad, result)
 			}
 		}
+		if result, _ := other.call("tools/call", `{"name":"visit","arguments":{"Page":"https://example.com/","ID":"one"}}`); !strings.Contains(result, `"isError":true`) {
+			t.Errorf("the id of an elicitation of another client: %s", result)
+		}
 		other.expect("tools/call", `{"name":"visit","arguments":{"Page":"http://localhost:8080/","ID":"two"}}`, `{"content":[{"type":"text","text":"decline"}]}`)
 		c.expect("tools/call", `{"name":"visit","arguments":{"Page":"http://LOCALHOST/","ID":""}}`, `{"content":[{"type":"text","text":"accept"}]}`)
 		c.expect("tools/call", `{"name":"visit","arguments":{"Page":"http://[::1]:80/","ID":""}}`, `{"content":[{"type":"text","text":"accept"}]}`)
@@ -275,17 +278,29 @@ func TestFormsDoNotAskForSecrets(t *testing.T) {
 	}
 }
 
-// What the client says of a visit is whether the user agrees; what it adds to that goes nowhere.
+// What the client says of a visit is whether the user agrees; what it adds to that goes nowhere. It is given no page
+// with credentials in it.
 //
 // Proves ELIC-19.
 func TestNothingOfAVisitPassesThroughTheClient(t *testing.T) {
 	client := answering(map[string]string{"elicitation/create": `{"action":"accept","content":{"token":"stolen"}}`})
 	got := run(t, side{capabilities: capable(t, `{"elicitation":{"url":{}}}`), handler: client.serve}, func(ctx context.Context, c *server.Call) (string, error) {
+		for _, page := range []string{"https://user:secret@example.com/", "https://token@example.com/"} {
+			if _, err := c.ElicitURL(ctx, "Log in.", page, ""); err == nil {
+				t.Errorf("the client was given the credentials of %s", page)
+			}
+			if err := c.RequireURL("Log in.", page, ""); errors.As(err, new(*jsonrpc.Error)) {
+				t.Errorf("the client would be given the credentials of %s", page)
+			}
+		}
 		action, err := c.ElicitURL(ctx, "Log in.", "https://example.com/login", "one")
 		return string(action), err
 	})
 	if got != "accept" {
 		t.Errorf("got %q", got)
+	}
+	if len(client.asked["elicitation/create"]) != 1 {
+		t.Fatalf("asked %v", client.asked)
 	}
 	same(t, "question", `{"mode":"url","message":"Log in.","url":"https://example.com/login","elicitationId":"one"}`, client.asked["elicitation/create"][0])
 }
@@ -466,6 +481,7 @@ func TestToolCallsAndResultsFitTogether(t *testing.T) {
 		{user(words) + "," + assistant(use) + "," + assistant(result), false},
 		{user(words) + "," + assistant(use) + "," + user("["+result+","+result+"]"), false},
 		{user(words) + "," + assistant("["+use+","+strings.Replace(use, "1", "2", 1)+"]") + "," + user(result), false},
+		{user(words) + "," + assistant("["+use+","+use+"]") + "," + user(result), false},
 	} {
 		client := answering(map[string]string{"sampling/createMessage": `{"role":"assistant","model":"m","content":` + words + `}`})
 		run(t, side{capabilities: capable(t, `{"sampling":{}}`), handler: client.serve}, func(ctx context.Context, c *server.Call) (string, error) {

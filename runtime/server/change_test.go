@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -197,6 +198,41 @@ func TestListsArePaged(t *testing.T) {
 		}
 		if method != "tools/list" {
 			again.refused(method, fmt.Sprintf(`{"cursor":%q}`, *first.NextCursor), jsonrpc.CodeInvalidParams)
+		}
+	}
+}
+
+// Each of the lists has pages, and says that another one follows only if that is so.
+//
+// Proves PAGE-01.
+func TestEveryListIsPaged(t *testing.T) {
+	s := newServer(t, server.Config{PageSize: 2})
+	get := func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) { return nil, nil }
+	for _, name := range []string{"a", "b", "c", "d"} {
+		must(server.AddTool(s, mcp.Tool{Name: name}, hi))
+		must(s.AddPrompt(mcp.Prompt{Name: name}, get))
+		must(s.AddResource(mcp.Resource{Name: name, URI: "r://" + name}, readText))
+		must(s.AddTemplate(mcp.ResourceTemplate{Name: name, URITemplate: "t://" + name + "/{x}"}, readText))
+	}
+	c := connect(t, s, side{})
+	for method, member := range map[string]string{"tools/list": "tools", "prompts/list": "prompts", "resources/list": "resources", "resources/templates/list": "resourceTemplates"} {
+		params := `{}`
+		for _, want := range [][]string{{"a", "b"}, {"c", "d"}} {
+			text, _ := c.call(method, params)
+			var page map[string]json.RawMessage
+			var items []struct{ Name string }
+			if err := errors.Join(json.Unmarshal([]byte(text), &page), json.Unmarshal(page[member], &items)); err != nil {
+				t.Fatalf("%s: %v in %s", method, err, text)
+			}
+			var got []string
+			for _, item := range items {
+				got = append(got, item.Name)
+			}
+			next, more := page["nextCursor"]
+			if !slices.Equal(got, want) || more != (want[0] == "a") {
+				t.Errorf("%s %s: got %s, want %v", method, params, text, want)
+			}
+			params = fmt.Sprintf(`{"cursor":%s}`, next)
 		}
 	}
 }

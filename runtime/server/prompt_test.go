@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -58,11 +59,12 @@ func TestCompletionSeesTheArgumentsSoFar(t *testing.T) {
 	city := func(_ context.Context, _ *server.Call, value string, others map[string]string) ([]string, error) {
 		return []string{others["country"] + " " + value}, nil
 	}
-	many := func(context.Context, *server.Call, string, map[string]string) (list []string, err error) {
-		for i := range 150 {
+	many := func(_ context.Context, _ *server.Call, value string, _ map[string]string) (list []string, err error) {
+		n, err := strconv.Atoi(value)
+		for i := range n {
 			list = append(list, fmt.Sprint(i))
 		}
-		return list, nil
+		return list, err
 	}
 	must(s.AddPrompt(mcp.Prompt{Name: "visit", Arguments: []mcp.PromptArgument{{Name: "country"}, {Name: "city"}, {Name: "many"}, {Name: "free"}}}, get,
 		server.Complete("country", server.OneOf("France", "Finland", "Norway", "Ⱥb")), server.Complete("city", city), server.Complete("many", many)))
@@ -82,9 +84,14 @@ func TestCompletionSeesTheArgumentsSoFar(t *testing.T) {
 		`{"completion":{"values":["Norway Os"],"total":1,"hasMore":false}}`)
 	c.expect("completion/complete", `{"ref":{"type":"ref/prompt","name":"visit"},"argument":{"name":"free","value":""}}`, `{"completion":{"values":[]}}`)
 	c.expect("completion/complete", `{"ref":{"type":"ref/resource","uri":"test://a"},"argument":{"name":"x","value":""}}`, `{"completion":{"values":[]}}`)
-	result := must(mcp.ToServer{Caller: c}.Complete(t.Context(), &mcp.CompleteRequestParams{Ref: &mcp.PromptReference{Name: "visit"}, Argument: mcp.CompleteRequestParamsArgument{Name: "many"}}))
-	if out := result.Completion; len(out.Values) != 100 || out.Values[99] != "99" || !*out.HasMore || *out.Total != 150 {
-		t.Errorf("150 values: got %d, more %v, total %d", len(out.Values), *out.HasMore, *out.Total)
+	for _, n := range []int{99, 100, 101, 150} {
+		result := must(mcp.ToServer{Caller: c}.Complete(t.Context(), &mcp.CompleteRequestParams{
+			Ref: &mcp.PromptReference{Name: "visit"}, Argument: mcp.CompleteRequestParamsArgument{Name: "many", Value: strconv.Itoa(n)},
+		}))
+		out := result.Completion
+		if sent := min(n, 100); len(out.Values) != sent || out.Values[sent-1] != strconv.Itoa(sent-1) || *out.HasMore != (n > 100) || *out.Total != int64(n) {
+			t.Errorf("%d values: got %d, more %v, total %d", n, len(out.Values), *out.HasMore, *out.Total)
+		}
 	}
 	for _, params := range []string{
 		`{"ref":{"type":"ref/prompt","name":"nope"},"argument":{"name":"city","value":""}}`,

@@ -133,6 +133,9 @@ func checkConversation(messages []mcp.SamplingMessage) error {
 				if m.Role != mcp.RoleAssistant {
 					return fmt.Errorf("message %d: a tool call that is not the assistant's", i)
 				}
+				if calls[b.ID] {
+					return fmt.Errorf("message %d: two tool calls have the id %q", i, b.ID)
+				}
 				calls[b.ID] = true
 			case *mcp.ToolResultContent:
 				results++

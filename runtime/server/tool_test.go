@@ -143,8 +143,11 @@ func TestToolsThatTheProtocolDoesNotAdmitAreRefused(t *testing.T) {
 		`{"name":"t","inputSchema":{"type":"array"}}`,
 		`{"name":"t","inputSchema":{"type":"object","properties":{"a":{"type":"objekt"}}}}`,
 		`{"name":"t","inputSchema":{"type":"object","$schema":"https://example.com/my-dialect"}}`,
+		`{"name":"t","inputSchema":{"type":"object","properties":{"a":{"minimum":5,"exclusiveMinimum":true}}}}`,
+		`{"name":"t","inputSchema":{"type":"object","$schema":"http://json-schema.org/draft-04/schema#","properties":{"a":{"exclusiveMinimum":5}}}}`,
 		`{"name":"t","inputSchema":{"type":"object","properties":{"a":{"$ref":"file:///etc/passwd"}}}}`,
 		`{"name":"t","inputSchema":{"type":"object"},"outputSchema":{"type":"object","required":"x"}}`,
+		`{"name":"t","inputSchema":{"type":"object"},"outputSchema":{"type":"object","properties":{"a":{"type":"objekt"}}}}`,
 	} {
 		var tool mcp.Tool
 		if err := codec.Unmarshal([]byte(def), &tool); err != nil {
@@ -153,6 +156,13 @@ func TestToolsThatTheProtocolDoesNotAdmitAreRefused(t *testing.T) {
 		if _, err := s.AddRawTool(tool, raw); err == nil {
 			t.Errorf("%s was taken", def)
 		}
+	}
+	var old mcp.Tool
+	if err := codec.Unmarshal([]byte(`{"name":"old","inputSchema":{"type":"object","$schema":"http://json-schema.org/draft-04/schema#","properties":{"a":{"minimum":5,"exclusiveMinimum":true}}}}`), &old); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.AddRawTool(old, raw); err != nil {
+		t.Errorf("a schema that is valid in its own dialect alone: %v", err)
 	}
 	must(s.AddRawTool(mcp.Tool{Name: "getUser"}, raw))
 	must(s.AddRawTool(mcp.Tool{Name: "GetUser"}, raw))

@@ -153,6 +153,32 @@ func TestAClientOpensTheSession(t *testing.T) {
 	})
 }
 
+// A client that does not speak the newest revision asks for the first of those it speaks, whatever its hello says.
+//
+// Proves LIFE-07.
+func TestAClientAsksForARevisionItSpeaks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, conn := newPeer(t)
+		done := make(chan *session.Session)
+		go func() {
+			s, err := session.Connect(t.Context(), conn, &mcp.InitializeRequestParams{
+				ProtocolVersion: string(mcp.Revision20251125), ClientInfo: mcp.Implementation{Name: "c", Version: "1"},
+			}, &session.Config{Revisions: []mcp.Revision{mcp.Revision20250618, mcp.Revision20250326}})
+			if err != nil {
+				t.Error(err)
+			}
+			done <- s
+		}()
+		p.talk(`
+			< {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+			> {"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}
+			< {"jsonrpc":"2.0","method":"notifications/initialized"}
+		`)
+		s := <-done
+		defer s.Close()
+	})
+}
+
 // Proves LIFE-04, LIFE-11, LIFE-23, CANC-03.
 func TestAClientThatCannotOpenClosesTheConnection(t *testing.T) {
 	for _, c := range []struct {

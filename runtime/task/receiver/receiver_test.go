@@ -261,6 +261,28 @@ func TestTaskOverTheWire(t *testing.T) {
 	})
 }
 
+// A task that is kept for ever says so wherever it is shown.
+//
+// Proves TASK-34.
+func TestATaskWithoutAnEndHasATTLOfNull(t *testing.T) {
+	c := config{
+		manager: task.Config{Unlimited: true}, caps: receiver.ServerCapabilities(true),
+		tools: map[string]session.Handler{"t": forever}, support: optional("t"),
+	}
+	bubble(t, c, func(t *testing.T, f *fixture) {
+		created := f.must("tools/call", `{"name":"t","task":{"ttl":null}}`)["task"].(map[string]any)
+		id := fmt.Sprintf(`{"taskId":%q}`, created["taskId"])
+		for where, shown := range map[string]any{
+			"tools/call": created, "tasks/get": f.must("tasks/get", id), "tasks/list": f.must("tasks/list", `{}`)["tasks"].([]any)[0],
+			"tasks/cancel": f.must("tasks/cancel", id),
+		} {
+			if ttl, ok := shown.(map[string]any)["ttl"]; !ok || ttl != nil {
+				t.Errorf("%s: got %v", where, shown)
+			}
+		}
+	})
+}
+
 // What a tool says about tasks is kept to: each of the three refusals has its code.
 //
 // Proves TASK-09, TASK-10, TASK-12.
