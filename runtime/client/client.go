@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/session"
@@ -55,7 +56,10 @@ func newClient(o *Options) *Client {
 	if c.options.MaxToolRounds == 0 {
 		c.options.MaxToolRounds = DefaultMaxToolRounds
 	}
-	c.tools.fetch, c.resources.fetch, c.templates.fetch, c.prompts.fetch = c.toolPage, c.resourcePage, c.templatePage, c.promptPage
+	caller := func() jsonrpc.Caller { return c.session }
+	c.tools.caller, c.resources.caller, c.templates.caller, c.prompts.caller = caller, caller, caller, caller
+	c.tools.fetch, c.resources.fetch, c.templates.fetch, c.prompts.fetch = toolPage, resourcePage, templatePage, promptPage
+	c.tools.stored = c.outputs.clear
 	return c
 }
 

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -234,22 +235,29 @@ func (c *Client) URLDone(id string) (done <-chan struct{}, ok bool) { return c.u
 // maxURLs is how many URLs are remembered.
 const maxURLs = 1024
 
-// urls remembers which URLs the server has asked to be opened. The zero value has none.
+// urls remembers which URLs the server has asked to be opened. The zero value has none. It keeps hashes of the ids, as
+// the server decides how long an id is.
 type urls struct {
 	mu    sync.Mutex
-	state map[string]chan struct{} // closed when it is done
-	order []string                 // the oldest first
+	state map[urlID]chan struct{} // closed when it is done
+	order []urlID                 // the oldest first
 }
 
+// urlID is the SHA-256 hash of the id of an elicitation.
+type urlID [sha256.Size]byte
+
+func hashID(id string) urlID { return sha256.Sum256([]byte(id)) }
+
 // expect remembers an id.
-func (u *urls) expect(id string) <-chan struct{} {
+func (u *urls) expect(text string) <-chan struct{} {
+	id := hashID(text)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if done, ok := u.state[id]; ok {
 		return done
 	}
 	if u.state == nil {
-		u.state = map[string]chan struct{}{}
+		u.state = map[urlID]chan struct{}{}
 	}
 	if len(u.order) == maxURLs {
 		delete(u.state, u.order[0])
@@ -264,7 +272,7 @@ func (u *urls) expect(id string) <-chan struct{} {
 func (u *urls) finish(id string) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	done, ok := u.state[id]
+	done, ok := u.state[hashID(id)]
 	if !ok {
 		return false
 	}
@@ -280,6 +288,6 @@ func (u *urls) finish(id string) bool {
 func (u *urls) done(id string) (<-chan struct{}, bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	done, ok := u.state[id]
+	done, ok := u.state[hashID(id)]
 	return done, ok
 }

@@ -2,24 +2,33 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
 	"sync"
 
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/pages"
 )
 
-// maxKept is how many items of a list are kept; a longer one is fetched anew each time.
-const maxKept = 10_000
+// A list of more than maxKept items, or whose pages have more than maxKeptBytes bytes, is not kept: it is fetched anew
+// each time.
+const (
+	maxKept      = 10_000
+	maxKeptBytes = 16 << 20
+)
 
 // ErrUnknown says that the server has nothing of a name.
 var ErrUnknown = errors.New("client: unknown to the server")
 
 // list is one of the server's lists. What it keeps is shared with those who go over it.
 type list[T any] struct {
-	fetch func(ctx context.Context, p *mcp.PaginatedRequestParams) (page []T, next *string, err error)
+	caller func() jsonrpc.Caller
+	fetch  func(ctx context.Context, to mcp.ToServer, p *mcp.PaginatedRequestParams) (page []T, next *string, err error)
+	stored func() // called when another list is kept; may be nil
 
 	mu      sync.Mutex
 	changes uint64 // how often the list has changed
@@ -57,16 +66,20 @@ func (l *list[T]) all(ctx context.Context, announced bool) iter.Seq2[*T, error] 
 // pages fetches the list page by page, as long as it is wanted (MCP pagination). A list that was
 // fetched to its end, and has not changed meanwhile, is kept.
 func (l *list[T]) pages(ctx context.Context, changes uint64, yield func(*T, error) bool) {
-	kept := []*T{}
+	kept, keep := []*T{}, true
+	to := &counter{Caller: l.caller()}
 	var cursors pages.Cursors
 	for p := new(mcp.PaginatedRequestParams); ; {
-		page, next, err := l.fetch(ctx, p)
+		page, next, err := l.fetch(ctx, mcp.ToServer{Caller: to}, p)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
+		if keep = keep && len(kept)+len(page) <= maxKept && to.received <= maxKeptBytes; !keep {
+			kept = nil
+		}
 		for i := range page {
-			if len(kept) <= maxKept {
+			if keep {
 				kept = append(kept, &page[i])
 			}
 			if !yield(&page[i], nil) {
@@ -85,9 +98,27 @@ func (l *list[T]) pages(ctx context.Context, changes uint64, yield func(*T, erro
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(kept) <= maxKept && l.changes == changes {
+	if !keep {
+		l.kept, l.fresh = nil, false
+	} else if l.changes == changes {
 		l.kept, l.fresh = kept, true
+		if l.stored != nil {
+			l.stored()
+		}
 	}
+}
+
+// counter is a caller that counts the bytes of the results that it receives. It is used by one goroutine at a time.
+type counter struct {
+	jsonrpc.Caller
+	received int
+}
+
+// Call implements [jsonrpc.Caller].
+func (c *counter) Call(ctx context.Context, method string, params codec.Encoder) (json.RawMessage, error) {
+	result, err := c.Caller.Call(ctx, method, params)
+	c.received += len(result)
+	return result, err
 }
 
 // find returns an item that fits, of what was fetched last unless it has changed since then, and
@@ -130,9 +161,10 @@ func (l *list[T]) known(fits func(*T) bool) *T {
 }
 
 // Tools goes over the tools of the server, page by page as they are wanted. A list that was gone
-// over to its end is kept until the server announces a change, if it announces changes at all; what
-// is yielded is shared, and must not be changed. An error ends it (MCP tools, "Listing Tools"), as do
-// cursors that lead back to an earlier page, and more than 10,000 pages.
+// over to its end is kept until the server announces a change, if it announces changes at all and the
+// list has at most 10,000 items and 16 MiB of JSON; what is yielded is shared, and must not be changed. An
+// error ends it (MCP tools, "Listing Tools"), as do cursors that lead back to an earlier page, and more
+// than 10,000 pages.
 func (c *Client) Tools(ctx context.Context) iter.Seq2[*mcp.Tool, error] {
 	t := c.Server().Capabilities.Tools
 	return c.tools.all(ctx, t != nil && isTrue(t.ListChanged))
@@ -179,32 +211,32 @@ func (c *Client) resourcesAnnounced() bool {
 	return r != nil && isTrue(r.ListChanged)
 }
 
-func (c *Client) toolPage(ctx context.Context, p *mcp.PaginatedRequestParams) ([]mcp.Tool, *string, error) {
-	r, err := c.With().ListTools(ctx, p)
+func toolPage(ctx context.Context, to mcp.ToServer, p *mcp.PaginatedRequestParams) ([]mcp.Tool, *string, error) {
+	r, err := to.ListTools(ctx, p)
 	if err != nil {
 		return nil, nil, err
 	}
 	return r.Tools, r.NextCursor, nil
 }
 
-func (c *Client) resourcePage(ctx context.Context, p *mcp.PaginatedRequestParams) ([]mcp.Resource, *string, error) {
-	r, err := c.With().ListResources(ctx, p)
+func resourcePage(ctx context.Context, to mcp.ToServer, p *mcp.PaginatedRequestParams) ([]mcp.Resource, *string, error) {
+	r, err := to.ListResources(ctx, p)
 	if err != nil {
 		return nil, nil, err
 	}
 	return r.Resources, r.NextCursor, nil
 }
 
-func (c *Client) templatePage(ctx context.Context, p *mcp.PaginatedRequestParams) ([]mcp.ResourceTemplate, *string, error) {
-	r, err := c.With().ListResourceTemplates(ctx, p)
+func templatePage(ctx context.Context, to mcp.ToServer, p *mcp.PaginatedRequestParams) ([]mcp.ResourceTemplate, *string, error) {
+	r, err := to.ListResourceTemplates(ctx, p)
 	if err != nil {
 		return nil, nil, err
 	}
 	return r.ResourceTemplates, r.NextCursor, nil
 }
 
-func (c *Client) promptPage(ctx context.Context, p *mcp.PaginatedRequestParams) ([]mcp.Prompt, *string, error) {
-	r, err := c.With().ListPrompts(ctx, p)
+func promptPage(ctx context.Context, to mcp.ToServer, p *mcp.PaginatedRequestParams) ([]mcp.Prompt, *string, error) {
+	r, err := to.ListPrompts(ctx, p)
 	if err != nil {
 		return nil, nil, err
 	}

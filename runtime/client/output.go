@@ -31,8 +31,15 @@ type outputs struct {
 	compiled map[*mcp.Tool]*toolschema.Schema // by the tool as it is kept; nil if the schema is none
 }
 
-// maxOutputs is how many schemas are kept, some of them of tools that are no more.
+// maxOutputs is how many schemas are kept.
 const maxOutputs = 1000
+
+// clear forgets the schemas of a list of tools that another one has replaced: they hold the memory of its tools.
+func (x *outputs) clear() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.compiled = nil
+}
 
 // schema returns the output schema of a tool, or nil if it has none that can be used.
 func (x *outputs) schema(tool *mcp.Tool) (*toolschema.Schema, error) {

@@ -10,8 +10,11 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// maxParts is how many parts a result may have.
-const maxParts = 10_000
+// What a result in parts may have.
+const (
+	maxParts      = 10_000
+	maxPartsBytes = 64 << 20 // in the parts after the first one
+)
 
 // parts returns a result with the parts that follow it, if its tool announces that there may be any.
 func (c *Client) parts(ctx context.Context, k *call, first *mcp.CallToolResult) (*mcp.CallToolResult, error) {
@@ -40,6 +43,7 @@ func (c *Client) parts(ctx context.Context, k *call, first *mcp.CallToolResult) 
 		return nil, err
 	}
 	content := first.Content
+	received := 0
 	for n := 2; ; n++ {
 		if n > maxParts {
 			return nil, fmt.Errorf("client: result of tool %q has more than %d parts", k.params.Name, maxParts)
@@ -47,6 +51,9 @@ func (c *Client) parts(ctx context.Context, k *call, first *mcp.CallToolResult) 
 		raw, err := o.Next(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("client: part %d of the result of tool %q: %w", n, k.params.Name, err)
+		}
+		if received += len(raw); received > maxPartsBytes {
+			return nil, fmt.Errorf("client: parts of the result of tool %q have more than %d bytes", k.params.Name, maxPartsBytes)
 		}
 		part := new(mcp.CallToolResult)
 		if err := codec.Unmarshal(raw, part, codec.AllowSize(raw)...); err != nil {

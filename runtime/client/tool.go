@@ -72,7 +72,8 @@ func Meta(name string, v any) CallOption {
 // the list, structured content that does not comply with its output schema is an [*OutputError] (MCP
 // tools, "Calling Tools" and "Output Schema", and tasks, "Tool-Level Negotiation"), and a result that comes in
 // parts, as the tool announces by [resume.PartialResultsMeta] in its _meta, is fetched to its end: it has the content of
-// all parts in their order, and all else of the last one.
+// all parts in their order, and all else of the last one. It fails if there are more than 10,000 parts, or more than
+// 64 MiB in them: take those one by one, with a [resume.Operation].
 func (c *Client) CallTool(ctx context.Context, name string, arguments any, opts ...CallOption) (*mcp.CallToolResult, error) {
 	p, err := toolParams(name, arguments)
 	if err != nil {

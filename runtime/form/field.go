@@ -65,14 +65,16 @@ func Fields(s *Schema) []Field {
 			list = append(list, newField(name, required, p))
 		}
 	}
-	for i, name := range s.Required {
-		if !slices.Contains(s.Required[:i], name) {
+	required := make(map[string]bool, len(s.Required)) // a peer's form may have very many
+	for _, name := range s.Required {
+		if !required[name] {
+			required[name] = true
 			add(name, true)
 		}
 	}
 	var rest []string
 	for name := range s.Properties {
-		if !slices.Contains(s.Required, name) {
+		if !required[name] {
 			rest = append(rest, name)
 		}
 	}

@@ -2,6 +2,7 @@ package form_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/internal/doubling"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/form"
 )
@@ -298,4 +300,20 @@ func TestOfTakesWhatAFieldCanBe(t *testing.T) {
 	if _, err := form.Of(map[string]any{}); err == nil {
 		t.Error("an object can be the value of a field")
 	}
+}
+
+func TestFieldsTakeTimeInProportionToTheForm(t *testing.T) {
+	doubling.Check(t, func(n int) func() {
+		s := &form.Schema{Properties: map[string]mcp.PrimitiveSchemaDefinition{}}
+		for i := range n {
+			name := fmt.Sprintf("field%06d", i)
+			s.Required = append(s.Required, name)
+			s.Properties[name] = &mcp.BooleanSchema{}
+		}
+		return func() {
+			if got := len(form.Fields(s)); got != n {
+				t.Fatalf("got %d fields, want %d", got, n)
+			}
+		}
+	})
 }

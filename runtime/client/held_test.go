@@ -1,0 +1,100 @@
+package client_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/client"
+)
+
+// A list with many bytes is not kept, however few its items are: it is fetched anew each time.
+func TestListWithManyBytesIsNotKept(t *testing.T) {
+	text := strings.Repeat("x", 4<<20)
+	fetched := 0
+	c, _ := connect(t, nil, map[string]func(string) (string, error){
+		"tools/list": func(params string) (string, error) {
+			fetched++
+			next := ""
+			if n := fetched % 5; n != 0 {
+				next = fmt.Sprintf(`,"nextCursor":"%d"`, n)
+			}
+			return `{"tools":[{"name":"a","description":"` + text + `","inputSchema":{"type":"object"}}]` + next + `}`, nil
+		},
+	})
+	for _, want := range []int{5, 10} {
+		names(t, c.Tools(t.Context()), toolName)
+		if fetched != want {
+			t.Errorf("%d pages fetched, want %d", fetched, want)
+		}
+	}
+	if tool, err := c.Tool(t.Context(), "a"); err != nil || tool.Name != "a" {
+		t.Errorf("got %v, %v", tool, err)
+	}
+}
+
+// The parts of a result may have only so many bytes together.
+func TestResultInPartsIsLimitedInBytes(t *testing.T) {
+	text := strings.Repeat("x", 8<<20)
+	parts := 0
+	c, _ := connect(t, nil, map[string]func(string) (string, error){
+		"tools/list": always(`{"tools":[{"name":"read","inputSchema":{"type":"object"},"_meta":{"io.github.mcpwire/partialResults":true}}]}`),
+		"tools/call": func(string) (string, error) {
+			parts++
+			return fmt.Sprintf(`{"content":[{"type":"text","text":"%s"}],"nextResumeToken":"t%d"}`, text, parts), nil
+		},
+	})
+	names(t, c.Tools(t.Context()), toolName)
+	if _, err := c.CallTool(t.Context(), "read", nil); err == nil || !strings.Contains(err.Error(), "more than 67108864 bytes") || parts > 9 {
+		t.Errorf("got %v after %d parts", err, parts)
+	}
+}
+
+// Ids of elicitations are remembered without their text, which the server may make as long as a message.
+func TestLongElicitationIDsAreNotHeld(t *testing.T) {
+	const size, calls = 1 << 20, 64
+	long := strings.Repeat("x", size)
+	n := 0
+	open := func(context.Context, *client.URLRequest) (mcp.ElicitResultAction, error) { return "accept", nil }
+	c, s := connect(t, &client.Options{OpenURL: open}, map[string]func(string) (string, error){"tools/call": func(string) (string, error) {
+		n++
+		data := fmt.Sprintf(`{"elicitations":[{"mode":"url","message":"m","url":"https://example.com/","elicitationId":"%s%d"}]}`, long, n)
+		return "", &jsonrpc.Error{Code: -32042, Message: "a page first", Data: json.RawMessage(data)}
+	}})
+	before := heap()
+	for range calls {
+		if _, err := c.CallTool(t.Context(), "open", nil); jsonrpc.CodeOf(err) != -32042 {
+			t.Fatal(err)
+		}
+	}
+	if held := int64(heap()) - int64(before); held > calls*size/2 {
+		t.Errorf("%d bytes are held after %d errors", held, calls)
+	}
+	id := long + "1"
+	done, ok := c.URLDone(id)
+	if !ok {
+		t.Fatal("the first id is forgotten")
+	}
+	to := mcp.NotifyClient{Notifier: s.Session}
+	if err := to.ElicitationComplete(t.Context(), &mcp.ElicitationCompleteNotificationParams{ElicitationID: id}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-done:
+	case <-t.Context().Done():
+		t.Error("the page is not done")
+	}
+}
+
+// heap returns how many bytes are in use.
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
