@@ -27,7 +27,7 @@ const (
 type Event struct {
 	Kind      EventKind
 	Principal string         // who called, or whose task it is
-	Task      string         // the id, "" if there is none
+	Task      string         // the id, "" if there is none; that of a refused request is cut to 128 bytes
 	Method    string         // of the call, or of the request that the task is for
 	From, To  mcp.TaskStatus // of a move; To is the status in events about a task
 	Err       error          // of a refusal
@@ -141,11 +141,15 @@ func (a *audit) expired(r *Record) {
 	a.tell(slog.LevelInfo, Event{Kind: EventExpired, Principal: r.Owner, Task: r.ID, Method: r.Method, To: r.Status})
 }
 
+// maxAuditedID is how many bytes of the id in a refused request an [Event] has. Task ids are shorter.
+const maxAuditedID = 128
+
 func (a *audit) refused(principal, id, method string, err error) {
 	a.nRefused.Add(1)
 	foreign := errors.Is(err, errForeign)
 	if foreign {
 		a.nForeign.Add(1)
 	}
-	a.tell(slog.LevelInfo, Event{Kind: EventRefused, Principal: principal, Task: id, Method: method, Err: err, Foreign: foreign})
+	// The peer chooses the id of a request that is refused.
+	a.tell(slog.LevelInfo, Event{Kind: EventRefused, Principal: principal, Task: boundary.Text(id, maxAuditedID), Method: method, Err: err, Foreign: foreign})
 }

@@ -886,3 +886,15 @@ func TestAudit(t *testing.T) {
 		equal(t, "stats", task.Stats{Created: 1, Completed: 1, Expired: 1, Reads: 3, Refused: 1}, m.Stats())
 	})
 }
+
+func TestAuditBoundsTheIDOfARefusedRequest(t *testing.T) {
+	var got task.Event
+	m := manager(t, task.Config{Audit: func(e task.Event) { got = e }})
+	id := strings.Repeat("x", 1<<20)
+	if _, err := m.Get(t.Context(), "alice", id, nil); !errors.Is(err, task.ErrNotFound) {
+		t.Errorf("got %v, want %v", err, task.ErrNotFound)
+	}
+	if got.Kind != task.EventRefused || len(got.Task) > 200 || !strings.HasPrefix(got.Task, "xxx") {
+		t.Errorf("%s event has a task id of %d bytes", got.Kind, len(got.Task))
+	}
+}

@@ -17,7 +17,7 @@ const RelatedTask = "io.modelcontextprotocol/related-task"
 func Relate(object json.RawMessage, id string) (json.RawMessage, error) {
 	// To find the place, names need only be compared; that all of it is well formed is another matter.
 	if len(object) > 0 {
-		if err := codec.Valid(object); err != nil {
+		if err := codec.Valid(object, codec.AllowSize(object)...); err != nil {
 			return nil, err
 		}
 	}

@@ -816,3 +816,28 @@ func TestList(t *testing.T) {
 		}
 	})
 }
+
+// A task carries params and results of every length that the transport allows, as a plain call does.
+func TestATaskMayBeAsLongAsItsTransportAllows(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes some hundred megabytes")
+	}
+	long := strings.Repeat("x", codec.DefaultMaxSize)
+	handler := func(_ context.Context, req *session.Request) (codec.Encoder, error) {
+		if len(req.Params) > codec.DefaultMaxSize {
+			return session.Raw(`{"content":[]}`), nil
+		}
+		return session.Raw(`{"content":[],"isError":true,"structuredContent":{"text":"` + long + `"}}`), nil
+	}
+	tasks, c := newServer(t, handler).connect(nil)
+	for name, arguments := range map[string]string{"the params": `{"text":"` + long + `"}`, "the result": `{}`} {
+		h, err := tasks.CallTool(t.Context(), c, &mcp.CallToolRequestParams{Name: "x", Arguments: json.RawMessage(arguments)})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if _, err := h.Result(t.Context()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
