@@ -6,6 +6,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // Error is the one error type of this package: what is wrong, and where.
@@ -27,12 +28,13 @@ type Error struct {
 	writing bool // it comes from a Writer
 }
 
-// Error gives place and cause in one line.
+// Error returns the place and the cause in one line. It cuts a Pointer of more than 1024 bytes: the
+// peer chooses the member names in it.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString("json: ")
 	if e.Pointer != "" {
-		b.WriteString(e.Pointer)
+		b.WriteString(shortPointer(e.Pointer))
 		b.WriteString(": ")
 	}
 	b.WriteString(e.Err.Error())
@@ -44,6 +46,19 @@ func (e *Error) Error() string {
 	b.WriteString(strconv.FormatInt(e.Offset, 10))
 	b.WriteByte(')')
 	return b.String()
+}
+
+// shortPointer returns the first bytes of a long pointer, with an ellipsis behind them.
+func shortPointer(p string) string {
+	const most = 1 << 10
+	if len(p) <= most {
+		return p
+	}
+	cut := most
+	for cut > most-utf8.UTFMax && !utf8.RuneStart(p[cut]) {
+		cut--
+	}
+	return p[:cut] + "…"
 }
 
 // Unwrap returns Err.

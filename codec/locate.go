@@ -3,6 +3,7 @@ package codec
 import (
 	"bytes"
 	"encoding/binary"
+	"math"
 	"math/bits"
 	"strconv"
 	"strings"
@@ -18,7 +19,7 @@ func Position(data []byte, offset int) (line, col int) {
 // Locate returns the offset of the value that a JSON pointer (RFC 6901) leads to; ok is false if there is none.
 // The text should be well formed; if a name appears twice, the first counts.
 func Locate(data []byte, pointer string) (offset int, ok bool) {
-	r := Reader{data: data}
+	r := Reader{data: data, lim: limits{depth: math.MaxInt}}
 	i := skipSpace(data, 0)
 	if pointer != "" {
 		if pointer[0] != '/' {

@@ -154,13 +154,15 @@ func (r *Reader) after(i int) int {
 		end, _ := skipString(r.data, i)
 		return end
 	case '{', '[':
-		return r.peek.after(r.data, i)
+		return r.peek.after(r.data, i, r.lim.depth)
 	}
 	return skipWord(r.data, i)
 }
 
-// after is Reader.after for an array or an object.
-func (p *peek) after(data []byte, i int) int {
+// after is Reader.after for an array or an object. A value that is nested deeper than maxDepth ends
+// with the data: reading it fails, and remembering each bracket would take far more memory than the
+// text.
+func (p *peek) after(data []byte, i, maxDepth int) int {
 	p.open = p.open[:0]
 	for i < len(data) {
 		if i+8 <= len(data) {
@@ -179,6 +181,9 @@ func (p *peek) after(data []byte, i int) int {
 		case '{', '[':
 			if end, ok := p.ends[i]; ok {
 				i = end
+			} else if len(p.open) >= maxDepth {
+				i = len(data)
+				continue
 			} else {
 				p.open = append(p.open, i)
 				i++

@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"errors"
 	"strings"
 	"testing"
 )
@@ -106,4 +107,26 @@ func keys(names ...string) (list []Key) {
 		list = append(list, Key{Name: name})
 	}
 	return list
+}
+
+// Looking ahead walks over open brackets before reading finds that they are nested too deeply.
+func TestPeekRemembersNoMoreThanTheDepthAllows(t *testing.T) {
+	const depth = 8
+	open := strings.Repeat("[", 100*smallValue)
+	for _, text := range []string{`{"x":` + open, `{"y":[1],"x":` + open + `,"a":1}`, `{"x":{"in":{"x":` + open} {
+		r := NewReader([]byte(text), MaxDepth(depth))
+		if _, _, ok := r.PeekMember("a"); ok {
+			t.Errorf("%.20s: a member behind a value that is nested too deeply was found", text)
+		}
+		if n := len(r.peek.ends); n > depth {
+			t.Errorf("%.20s: %d ends are remembered", text, n)
+		}
+		if r.Skip(); !errors.Is(r.Err(), ErrDepth) {
+			t.Errorf("%.20s: got %v", text, r.Err())
+		}
+	}
+	r := NewReader([]byte(`{"x":`+strings.Repeat("[", depth-1)+strings.Repeat("]", depth-1)+`,"a":1}`), MaxDepth(depth))
+	if got, _, _ := r.PeekMember("a"); got != "1" {
+		t.Errorf("got %q behind a value of the greatest depth", got)
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -370,6 +371,17 @@ func TestErrorReadsWell(t *testing.T) {
 	err = Unmarshal([]byte(`7`), new(record))
 	if got, want := err.Error(), "json: want object, got number (line 1, column 1, offset 0)"; got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestErrorTextIsShortWhateverTheMemberNames(t *testing.T) {
+	long := strings.Repeat("~é", 10_000)
+	err := Valid([]byte(`{"` + long + `":tru}`))
+	if text := err.Error(); len(text) > 1200 || !utf8.ValidString(text) || !strings.HasSuffix(text, "…: malformed literal (line 1, column 30005, offset 30004)") {
+		t.Errorf("got %d bytes, ending in %q", len(text), text[max(0, len(text)-80):])
+	}
+	if e, ok := errors.AsType[*Error](err); !ok || e.Pointer != "/"+strings.ReplaceAll(long, "~", "~0") {
+		t.Error("the pointer itself is not whole")
 	}
 }
 

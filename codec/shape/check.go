@@ -245,7 +245,7 @@ func (c *checker) object(node *Node, i int) int {
 			i = c.value(node.Props[p].Node, at)
 		case node.Rest == None:
 			if !c.silent() {
-				c.broken(name, "additionalProperties", "member %s is not allowed", c.data[name:i])
+				c.broken(name, "additionalProperties", "member %s is not allowed", c.excerpt(name))
 			}
 			i = c.skip(at)
 		default:

@@ -503,3 +503,18 @@ func TestRoot(t *testing.T) {
 		}
 	}
 }
+
+func TestLongNameOfAMemberIsCutInItsFault(t *testing.T) {
+	closed := &shape.Table{Nodes: []shape.Node{{}, {Types: shape.Never}, {Types: shape.Object, Rest: shape.None}}}
+	err := closed.Check(2, []byte(`{"`+strings.Repeat("x", 10_000)+`":1}`))
+	faults, ok := errors.AsType[shape.Faults](err)
+	if !ok || len(faults) != 1 {
+		t.Fatalf("got %v", err)
+	}
+	if text := faults[0].Err.Error(); len(text) > 100 || !strings.HasSuffix(text, "… is not allowed") {
+		t.Errorf("got %.200s", text)
+	}
+	if text := err.Error(); len(text) > 1200 {
+		t.Errorf("got a text of %d bytes", len(text))
+	}
+}
