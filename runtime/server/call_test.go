@@ -305,9 +305,9 @@ func TestNothingOfAVisitPassesThroughTheClient(t *testing.T) {
 	same(t, "question", `{"mode":"url","message":"Log in.","url":"https://example.com/login","elicitationId":"one"}`, client.asked["elicitation/create"][0])
 }
 
-// Proves ELIC-11, SDK-15.
+// Proves ELIC-11, ELIC-18, SDK-15.
 func TestAPageIsRequired(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Config{Session: session.Config{Principal: "ada"}})
 	must(server.AddTool(s, mcp.Tool{Name: "files"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 		return "", c.RequireURL("Log in.", "https://example.com/login", "one")
 	}))
@@ -318,6 +318,9 @@ func TestAPageIsRequired(t *testing.T) {
 		t.Fatalf("got %v, want code -32042", err)
 	}
 	same(t, "data", `{"elicitations":[{"mode":"url","message":"Log in.","url":"https://example.com/login","elicitationId":"one"}]}`, string(wire.Data))
+	if principal, ok := s.ElicitationPrincipal("one"); !ok || principal != "ada" {
+		t.Errorf("the principal of the visit: %q, %v", principal, ok)
+	}
 }
 
 // Proves SAMP-02, SDK-06.
@@ -340,6 +343,22 @@ func TestAToolSamples(t *testing.T) {
 			t.Errorf("got %q", got)
 		}
 		same(t, "request", `{"maxTokens":10,"messages":[{"role":"user","content":{"type":"text","text":"2+2?"}}]}`, client.asked["sampling/createMessage"][0])
+	}
+	for _, answer := range []string{
+		`{"role":"assistant","content":{"type":"text","text":"four"}}`,
+		`{"role":"assistant","model":"m"}`,
+		`{"model":"m","content":{"type":"text","text":"four"}}`,
+		`{"role":"robot","model":"m","content":{"type":"text","text":"four"}}`,
+		`{"role":"assistant","model":"m","content":{"type":"text"}}`,
+	} {
+		client := answering(map[string]string{"sampling/createMessage": answer})
+		got := run(t, side{capabilities: capable(t, `{"sampling":{}}`), handler: client.serve}, func(ctx context.Context, c *server.Call) (string, error) {
+			_, err := c.Sample(ctx, &mcp.CreateMessageRequestParams{MaxTokens: 10})
+			return fmt.Sprint(err != nil), nil
+		})
+		if got != "true" {
+			t.Errorf("%s was taken: %s", answer, got)
+		}
 	}
 }
 
@@ -494,6 +513,19 @@ func TestToolCallsAndResultsFitTogether(t *testing.T) {
 		})
 		if sent := len(client.asked) > 0; sent != tt.good {
 			t.Errorf("%s: sent %v", tt.messages, sent)
+		}
+	}
+}
+
+func TestNilContentIsNotSampled(t *testing.T) {
+	for _, block := range []mcp.SamplingMessageContentBlock{nil, (*mcp.TextContent)(nil), (*mcp.ToolUseContent)(nil), (*mcp.ToolResultContent)(nil)} {
+		client := answering(nil)
+		got := run(t, side{capabilities: capable(t, `{"sampling":{}}`), handler: client.serve}, func(ctx context.Context, c *server.Call) (string, error) {
+			_, err := c.Sample(ctx, &mcp.CreateMessageRequestParams{Messages: []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: mcp.SamplingContent{Items: []mcp.SamplingMessageContentBlock{block}}}}})
+			return "", err
+		})
+		if len(client.asked) > 0 || got != "server: invalid conversation: message 0: it has nil content" {
+			t.Errorf("%T: got %q", block, got)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"mime"
+	"reflect"
 	"strings"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -20,7 +21,7 @@ func internalError(format string, args ...any) error {
 // checkBlocks returns an error that says which content block is wrong.
 func checkBlocks(blocks []mcp.ContentBlock) error {
 	for i, block := range blocks {
-		if text, ok := block.(*mcp.TextContent); ok && text.Annotations == nil {
+		if text, ok := block.(*mcp.TextContent); ok && text != nil && text.Annotations == nil {
 			continue
 		}
 		if err := checkBlock(block); err != nil {
@@ -33,6 +34,9 @@ func checkBlocks(blocks []mcp.ContentBlock) error {
 // checkBlock refuses binary data that is not base64, a missing or malformed media type, a resource without a valid URI,
 // and annotations with a role or a priority that there is not (MCP tools, "Tool Result").
 func checkBlock(block mcp.ContentBlock) error {
+	if isNil(block) {
+		return errors.New("it is nil")
+	}
 	switch b := block.(type) {
 	case *mcp.TextContent:
 		return checkAnnotations(b.Annotations)
@@ -47,22 +51,27 @@ func checkBlock(block mcp.ContentBlock) error {
 		return checkAnnotations(b.Annotations)
 	case *mcp.EmbeddedResource:
 		return errors.Join(checkContents(b.Resource), checkAnnotations(b.Annotations))
-	case nil:
-		return errors.New("it is nil")
 	}
 	return nil
 }
 
+// isNil reports whether a value is nil, or a nil pointer.
+func isNil(v any) bool {
+	p := reflect.ValueOf(v)
+	return !p.IsValid() || p.Kind() == reflect.Pointer && p.IsNil()
+}
+
 // checkContents refuses contents of a resource that are not what checkBlock admits.
 func checkContents(contents mcp.AnyResourceContents) error {
+	if isNil(contents) {
+		return errors.New("resource without contents")
+	}
 	uri, mimeType, blob := "", (*string)(nil), ""
 	switch c := contents.(type) {
 	case *mcp.TextResourceContents:
 		uri, mimeType = c.URI, c.MIMEType
 	case *mcp.BlobResourceContents:
 		uri, mimeType, blob = c.URI, c.MIMEType, c.Blob
-	case nil:
-		return errors.New("resource without contents")
 	default:
 		return nil
 	}

@@ -158,6 +158,9 @@ func (h *handler) ReadResource(ctx context.Context, params *mcp.ReadResourceRequ
 
 // completed returns contents with the URI and media type of their resource where they have none.
 func completed(c mcp.AnyResourceContents, uri string, mime *string) mcp.AnyResourceContents {
+	if isNil(c) {
+		return nil
+	}
 	switch c := c.(type) {
 	case *mcp.TextResourceContents:
 		out := *c

@@ -128,6 +128,9 @@ func checkConversation(messages []mcp.SamplingMessage) error {
 		}
 		calls, results, others := map[string]bool{}, 0, 0
 		for _, block := range m.Content.Items {
+			if isNil(block) {
+				return fmt.Errorf("message %d: it has nil content", i)
+			}
 			switch b := block.(type) {
 			case *mcp.ToolUseContent:
 				if m.Role != mcp.RoleAssistant {

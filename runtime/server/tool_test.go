@@ -38,6 +38,9 @@ func TestAToolIsAGoFunction(t *testing.T) {
 	s := newServer(t, server.Config{})
 	must(server.AddTool(s, mcp.Tool{Name: "add", Description: new("Adds two numbers."), Title: new("Sum"), Annotations: &mcp.ToolAnnotations{ReadOnlyHint: new(true)}}, add))
 	must(server.AddTool(s, mcp.Tool{Name: "none"}, func(context.Context, *server.Call, struct{}) (string, error) { return "done", nil }))
+	must(s.AddRawTool(mcp.Tool{Name: "raw"}, func(context.Context, *server.Call, json.RawMessage) (*mcp.CallToolResult, error) {
+		return server.Text(""), nil
+	}))
 	c := connect(t, s, side{})
 	if c.Server().Capabilities.Tools == nil {
 		t.Error("no capability for tools")
@@ -46,7 +49,8 @@ func TestAToolIsAGoFunction(t *testing.T) {
 		{"name":"add","title":"Sum","description":"Adds two numbers.","annotations":{"readOnlyHint":true},
 		 "inputSchema":{"type":"object","properties":{"a":{"type":"integer","description":"the first term"},"b":{"type":"integer"},"notes":{"type":"array","items":{"type":"string"}}},"required":["a","b"],"additionalProperties":false},
 		 "outputSchema":{"type":"object","properties":{"sum":{"type":"integer"},"notes":{"type":"array","items":{"type":"string"}}},"required":["sum","notes"],"additionalProperties":false}},
-		{"name":"none","inputSchema":{"type":"object","additionalProperties":false}}]}`)
+		{"name":"none","inputSchema":{"type":"object","additionalProperties":false}},
+		{"name":"raw","inputSchema":{"type":"object"}}]}`)
 	c.expect("tools/call", `{"name":"add","arguments":{"a":1,"b":2.0}}`,
 		`{"content":[{"type":"text","text":"{\"sum\":3,\"notes\":[]}"}],"structuredContent":{"sum":3,"notes":[]}}`)
 	c.expect("tools/call", `{"name":"none"}`, `{"content":[{"type":"text","text":"done"}]}`)
@@ -153,8 +157,13 @@ func TestToolsThatTheProtocolDoesNotAdmitAreRefused(t *testing.T) {
 		if err := codec.Unmarshal([]byte(def), &tool); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.AddRawTool(tool, raw); err == nil {
+		_, err := s.AddRawTool(tool, raw)
+		if err == nil {
 			t.Errorf("%s was taken", def)
+			continue
+		}
+		if dialect := strings.Contains(def, "my-dialect"); dialect != strings.Contains(err.Error(), `the schema dialect "https://example.com/my-dialect" is not supported, only `+server.Dialects()[0]) {
+			t.Errorf("%s: got %v", def, err)
 		}
 	}
 	var old mcp.Tool
@@ -182,7 +191,7 @@ func TestSchemasAreKeptAndApplied(t *testing.T) {
 	s := newServer(t, server.Config{})
 	schemas := map[string]string{
 		"new":      `{"type":"object","$defs":{"short":{"type":"string","maxLength":3}},"properties":{"a":{"$ref":"#/$defs/short"}},"allOf":[{"required":["a"]}],"additionalProperties":false}`,
-		"draft-07": `{"type":"object","$schema":"http://json-schema.org/draft-07/schema#","definitions":{"short":{"type":"string","maxLength":3}},"properties":{"a":{"$ref":"#/definitions/short"}},"required":["a"],"additionalProperties":false}`,
+		"draft-07": `{"type":"object","$schema":"http://json-schema.org/draft-07/schema#","definitions":{"short":{"type":"string","maxLength":3}},"properties":{"a":{"$ref":"#/definitions/short","minLength":100}},"required":["a"],"additionalProperties":false}`, // nothing counts beside $ref
 	}
 	for name, schema := range schemas {
 		var def mcp.Tool
@@ -302,6 +311,14 @@ func TestInvalidContentIsNotSent(t *testing.T) {
 		"resource not in base64":  {embedded(&mcp.BlobResourceContents{URI: "x:y", MIMEType: new("a/b"), Blob: "%"}), "resource data is not base64"},
 		"unknown audience":        {&mcp.TextContent{Annotations: &mcp.Annotations{Audience: []mcp.Role{"robot"}}}, "annotations"},
 		"nil":                     {nil, "it is nil"},
+		"nil text":                {(*mcp.TextContent)(nil), "it is nil"},
+		"nil image":               {(*mcp.ImageContent)(nil), "it is nil"},
+		"nil audio":               {(*mcp.AudioContent)(nil), "it is nil"},
+		"nil link":                {(*mcp.ResourceLink)(nil), "it is nil"},
+		"nil resource":            {(*mcp.EmbeddedResource)(nil), "it is nil"},
+		"no contents":             {embedded(nil), "resource without contents"},
+		"nil contents":            {embedded((*mcp.TextResourceContents)(nil)), "resource without contents"},
+		"nil binary contents":     {embedded((*mcp.BlobResourceContents)(nil)), "resource without contents"},
 	} {
 		s := newServer(t, server.Config{})
 		must(server.AddTool(s, mcp.Tool{Name: "x"}, func(context.Context, *server.Call, struct{}) ([]mcp.ContentBlock, error) {
@@ -311,14 +328,14 @@ func TestInvalidContentIsNotSent(t *testing.T) {
 			return server.Messages(server.UserText(""), mcp.PromptMessage{Role: mcp.RoleAssistant, Content: tt.block}), nil
 		}))
 		must(s.AddResource(mcp.Resource{Name: "x", URI: "x:y"}, func(context.Context, *server.Call, server.Resource) ([]mcp.AnyResourceContents, error) {
-			if e, ok := tt.block.(*mcp.EmbeddedResource); ok {
+			if e, ok := tt.block.(*mcp.EmbeddedResource); ok && e != nil {
 				return []mcp.AnyResourceContents{e.Resource}, nil
 			}
 			return nil, nil
 		}))
 		c := connect(t, s, side{})
 		for method, params := range map[string]string{"tools/call": `{"name":"x"}`, "prompts/get": `{"name":"x"}`, "resources/read": `{"uri":"x:y"}`} {
-			if _, ok := tt.block.(*mcp.EmbeddedResource); method == "resources/read" && (!ok || strings.Contains(name, "without URI")) {
+			if e, ok := tt.block.(*mcp.EmbeddedResource); method == "resources/read" && (!ok || e == nil || strings.Contains(name, "without URI")) {
 				continue // the URI of the resource stands in
 			}
 			message, code := c.call(method, params)
@@ -328,8 +345,9 @@ func TestInvalidContentIsNotSent(t *testing.T) {
 		}
 	}
 	for name, m := range map[string]mcp.PromptMessage{
-		"role":       {Role: "robot", Content: &mcp.TextContent{Text: "x"}},
-		"media type": {Role: mcp.RoleUser, Content: embedded(&mcp.TextResourceContents{URI: "x:y"})},
+		"role":                 {Role: "robot", Content: &mcp.TextContent{Text: "x"}},
+		"media type":           {Role: mcp.RoleUser, Content: embedded(&mcp.TextResourceContents{URI: "x:y"})},
+		"without a media type": {Role: mcp.RoleUser, Content: embedded(&mcp.BlobResourceContents{URI: "x:y"})},
 	} {
 		s := newServer(t, server.Config{})
 		must(s.AddPrompt(mcp.Prompt{Name: "x"}, func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) {
