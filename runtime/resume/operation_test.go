@@ -2,7 +2,6 @@ package resume_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -59,7 +58,7 @@ func parts(t *testing.T, o *resume.Operation) (list []string) {
 func TestAnOperationGoesOnUntilNoTokenComes(t *testing.T) {
 	one, two, three := `{"content":[1],"nextResumeToken":`+odd+`}`, `{"content":[2],"nextResumeToken":""}`, `{"content":[3]}`
 	c, got := connect(t, one, two, three)
-	o, err := resume.Start(c, "tools/call", &mcp.CallToolRequestParams{Name: "long", Arguments: json.RawMessage(`{"a":1}`)})
+	o, err := resume.Start(c, "tools/call", session.Raw(`{"_meta":{"x/y":1},"arguments":{"a":1},"name":"long","later":[null]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,9 +67,9 @@ func TestAnOperationGoesOnUntilNoTokenComes(t *testing.T) {
 	}
 	params, ids := got()
 	want := []string{
-		`tools/call {"arguments":{"a":1},"name":"long"}`,
-		`tools/call {"arguments":{"a":1},"name":"long","resumeToken":` + odd + `}`,
-		`tools/call {"arguments":{"a":1},"name":"long","resumeToken":""}`,
+		`tools/call {"_meta":{"x/y":1},"arguments":{"a":1},"name":"long","later":[null]}`,
+		`tools/call {"_meta":{"x/y":1},"arguments":{"a":1},"name":"long","later":[null],"resumeToken":` + odd + `}`,
+		`tools/call {"_meta":{"x/y":1},"arguments":{"a":1},"name":"long","later":[null],"resumeToken":""}`,
 	}
 	if diff := cmp.Diff(want, params); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)

@@ -54,7 +54,7 @@ func TestResourcesAreListedAndRead(t *testing.T) {
 	c.refused("resources/read", `{"uri":"test://broken"}`, jsonrpc.CodeInternalError)
 }
 
-// Proves RES-08, RES-09.
+// Proves RES-02, RES-08, RES-09.
 func TestURIsThatLeadElsewhereAreRefused(t *testing.T) {
 	s := newServer(t, server.Config{})
 	read := false
@@ -62,9 +62,13 @@ func TestURIsThatLeadElsewhereAreRefused(t *testing.T) {
 		read = true
 		return server.TextContents(r.Vars.Get("path")), nil
 	}))
+	must(s.AddTemplate(mcp.ResourceTemplate{Name: "search", URITemplate: "search://all{?folder}"}, func(context.Context, *server.Call, server.Resource) ([]mcp.AnyResourceContents, error) {
+		read = true
+		return server.TextContents(""), nil
+	}))
 	c := connect(t, s, side{})
 	for _, uri := range []string{
-		"not a uri", "", "relative/path", "file:///../x", "file:///data/../etc/passwd", "file:///data/a/../../etc/passwd",
+		"search://all?folder=..", "search://all?folder=a%2F..%2Fb", "file:///data/a?/../b", "not a uri", "", "relative/path", "file:///../x", "file:///data/../etc/passwd", "file:///data/a/../../etc/passwd",
 		"file:///data/%2e%2e/etc/passwd", "file:///data/..%2fetc", `file:///data/..\\etc`, "file:///data/..%5cetc", "file:///data/%zz",
 	} {
 		if _, code := c.call("resources/read", `{"uri":"`+uri+`"}`); code == 0 || read {

@@ -41,7 +41,7 @@ func custom() session.Handler {
 	}, session.ServerHandler(tools{}, nil))
 }
 
-// Proves JSONRPC-03, JSONRPC-05, JSONRPC-06, JSONRPC-07, JSONRPC-08, JSONRPC-09, JSONRPC-11, JSONRPC-12, JSONRPC-13.
+// Proves JSONRPC-03, JSONRPC-05, JSONRPC-06, JSONRPC-07, JSONRPC-08, JSONRPC-09, JSONRPC-11, JSONRPC-12, JSONRPC-13, TRANS-01.
 func TestRequestsAreAnswered(t *testing.T) {
 	for name, script := range map[string]string{
 		"ids come back as they are": `
@@ -73,6 +73,9 @@ func TestRequestsAreAnswered(t *testing.T) {
 			< {"jsonrpc":"2.0","error":{"code":-32600}}
 			> true
 			< {"jsonrpc":"2.0","error":{"code":-32600}}
+			What is not in UTF-8.
+			> {"jsonrpc":"2.0","method":"ping","params":{"a":"` + "\xe4" + `"}}
+			< {"jsonrpc":"2.0","error":{"code":-32700}}
 			> {"jsonrpc":"2.0","id":6,"method":"ping"}
 			< {"jsonrpc":"2.0","id":6,"result":{}}`,
 		"notifications, however wrong, are not": `

@@ -140,8 +140,14 @@ type oversized struct{ transport.Conn }
 
 func (o oversized) Read() (transport.Message, error) {
 	m, err := o.Conn.Read()
-	if err == nil && string(m.Text) == "long" {
+	if err != nil {
+		return m, err
+	}
+	switch string(m.Text) {
+	case "long":
 		err = &transport.MessageError{Err: transport.ErrTooLong}
+	case "long with an id":
+		err = &transport.MessageError{ID: codec.StringScalar("7"), Err: transport.ErrTooLong}
 	}
 	return m, err
 }
@@ -155,6 +161,8 @@ func TestAMessageThatTheTransportRefusesIsAnswered(t *testing.T) {
 		p.talk(`
 			> long
 			< {"jsonrpc":"2.0","error":{"code":-32700}}
+			> long with an id
+			< {"jsonrpc":"2.0","id":"7","error":{"code":-32600}}
 			> {"jsonrpc":"2.0","id":1,"method":"ping"}
 			< {"jsonrpc":"2.0","id":1,"result":{}}
 		`)

@@ -49,7 +49,7 @@ func status(t *testing.T, m *task.Manager, id string) mcp.TaskStatus {
 // A question waits for the requestor, goes to it through tasks/result with the task in its _meta,
 // and its answer lets the task go on.
 //
-// Proves TASK-24, TASK-26, TASK-46.
+// Proves TASK-24, TASK-26, TASK-40, TASK-46.
 func TestQuestion(t *testing.T) {
 	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
 		end := make(chan bool)

@@ -1,12 +1,15 @@
 package task_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -22,10 +25,22 @@ func TestList(t *testing.T) {
 			if i == 3 { // goes meanwhile
 				create(t, m, task.Request{Task: &mcp.TaskMetadata{TTL: new(int64(1))}, Work: returns(`{}`)})
 			}
-			want = append(want, start(t, m, returns(`{}`)).TaskID)
-			create(t, m, task.Request{Principal: "bob", Work: returns(`{}`)})
+			work := returns(`{}`)
+			switch i {
+			case 5, 15:
+				work = func(ctx context.Context, _ *task.Run) (codec.Encoder, error) { <-ctx.Done(); return nil, ctx.Err() }
+			case 20:
+				work = func(context.Context, *task.Run) (codec.Encoder, error) { return nil, errors.New("no") }
+			}
+			want = append(want, start(t, m, work).TaskID)
+			if i%2 == 0 {
+				create(t, m, task.Request{Principal: "bob", Work: returns(`{}`)})
+			}
 		}
 		synctest.Wait()
+		if _, err := m.Cancel(t.Context(), "alice", want[15], nil); err != nil {
+			t.Fatal(err)
+		}
 		var all []string
 		var sizes []int
 		for cursor := ""; ; {
@@ -36,9 +51,7 @@ func TestList(t *testing.T) {
 			sizes = append(sizes, len(tasks))
 			for _, one := range tasks {
 				all = append(all, one.TaskID)
-				if one.Status != mcp.TaskStatusCompleted {
-					t.Errorf("%+v", one)
-				}
+				equal(t, "listed", get(t, m, one.TaskID), one)
 			}
 			if next == "" {
 				break

@@ -615,13 +615,21 @@ func taken(float64) error { return nil }
 // Progress grows, reaches the requestor wherever it is, and stops when the task is over. What comes
 // faster than the rate allows is left out, but for the last report.
 //
-// Proves PROG-07, PROG-11, PROG-12, PROG-14, TASK-46.
+// Proves PROG-04, PROG-07, PROG-11, PROG-12, PROG-14, TASK-46.
 func TestProgress(t *testing.T) {
 	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
 		first, second := new(peer), new(peer)
 		values := make(chan float64)
+		greatest := math.Inf(-1)
 		created := create(t, m, task.Request{Via: first, Token: codec.IntScalar(0), Work: reports(t, values, func(v float64) error {
-			return map[bool]error{v == 2 || math.IsNaN(v): task.ErrNotIncreasing, v > 10: task.ErrProgressOver}[true]
+			switch {
+			case v > 10:
+				return task.ErrProgressOver
+			case v > greatest:
+				greatest = v
+				return nil
+			}
+			return task.ErrNotIncreasing
 		})})
 		report := func(list ...float64) {
 			for _, v := range list {
@@ -629,7 +637,7 @@ func TestProgress(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		report(-1, 2.5, 2, math.NaN(), 3)
+		report(-1, -1, 2.5, 2, math.NaN(), 3, 3)
 		equal(t, "at once", []float64{-1}, first.progress())
 		time.Sleep(task.DefaultProgressInterval)
 		synctest.Wait()

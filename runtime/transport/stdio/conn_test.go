@@ -21,6 +21,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/transporttest"
 )
 
+// Proves TRANS-01.
 func TestConnKeepsTheContractOfTransports(t *testing.T) {
 	transporttest.Run(t, func(t *testing.T, stall time.Duration, queue int) transporttest.Ends {
 		r1, w1, err := os.Pipe()

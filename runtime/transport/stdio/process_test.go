@@ -243,13 +243,16 @@ func TestNothingButMessagesIsWrittenToStandardInput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := p.Write(t.Context(), transport.Message{Text: []byte("{\n\"jsonrpc\":\"2.0\",\r\n\"method\":\"x\"\n}\n")}); err != nil {
+		t.Fatal(err)
+	}
 	_, err = session.Connect(t.Context(), p, nil, &session.Config{Timeout: 300 * time.Millisecond})
 	if !errors.Is(err, session.ErrTimeout) {
 		t.Errorf("got %v, want %v", err, session.ErrTimeout)
 	}
 	lines := strings.SplitAfter(strings.TrimSuffix(stderr.String(), "\n"), "\n")
-	if len(lines) != 1 {
-		t.Errorf("got %q, want one message", lines)
+	if len(lines) != 2 {
+		t.Errorf("got %q, want two messages", lines)
 	}
 	for _, line := range lines {
 		if _, err := jsonrpc.Parse([]byte(line)); err != nil {

@@ -182,7 +182,7 @@ func TestServerTellsAllowedMethods(t *testing.T) {
 	})
 }
 
-// Proves HTTP-25, HTTP-47, HTTP-50 and SDK-07.
+// Proves HTTP-25, HTTP-33, HTTP-47, HTTP-50 and SDK-07.
 func TestServerStateless(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{Stateless: true})
