@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -205,7 +206,15 @@ func TestProgressLeavesAStuckWay(t *testing.T) {
 // reports a fault of a write that has happened.
 type slow struct {
 	task.Store
-	fault error
+	fault func() error // asked after each write that has happened; nil for none
+}
+
+// failed returns the fault of a write that has happened.
+func (s *slow) failed() error {
+	if s.fault == nil {
+		return nil
+	}
+	return s.fault()
 }
 
 func (s *slow) Update(ctx context.Context, r task.Record) (task.Record, error) {
@@ -218,16 +227,16 @@ func (s *slow) Update(ctx context.Context, r task.Record) (task.Record, error) {
 		<-timer.C
 	}
 	stored, failed := s.Store.Update(context.WithoutCancel(ctx), r)
-	if failed == nil && s.fault != nil {
-		failed = s.fault
+	if failed == nil {
+		failed = s.failed()
 	}
 	return stored, errors.Join(err, failed)
 }
 
 func (s *slow) Create(ctx context.Context, r task.Record) (task.Record, error) {
 	stored, err := s.Store.Create(ctx, r)
-	if err == nil && s.fault != nil {
-		return task.Record{}, s.fault
+	if err == nil && s.failed() != nil {
+		return task.Record{}, s.failed()
 	}
 	return stored, err
 }
@@ -237,7 +246,7 @@ func (s *slow) Create(ctx context.Context, r task.Record) (task.Record, error) {
 func TestWriteThatHappenedAllTheSame(t *testing.T) {
 	for name, fault := range map[string]error{"the context ends": nil, "the store reports a fault": errors.New("timeout of the network")} {
 		t.Run(name, func(t *testing.T) {
-			store := &slow{memory.New(), fault}
+			store := &slow{memory.New(), func() error { return fault }}
 			cfg := task.Config{Store: store, Limits: task.Limits{Tasks: 2, Bytes: 20_000}}
 			bubble(t, cfg, func(t *testing.T, m *task.Manager) {
 				params := json.RawMessage(`"` + strings.Repeat("x", 6000) + `"`)
@@ -309,20 +318,29 @@ func TestNoReportDuringACancellation(t *testing.T) {
 // A creation of which the store does not say whether it happened fails, and leaves neither a task that
 // nobody runs nor a place that nobody has.
 func TestCreationInDoubt(t *testing.T) {
-	memory := memory.New()
-	store := &failing{Store: memory}
-	lying := &slow{store, nil}
-	bubble(t, task.Config{Store: lying, Limits: task.Limits{Tasks: 1}}, func(t *testing.T, m *task.Manager) {
-		// It is written, the answer is lost, and the store is not there any more.
-		lying.fault = errors.New("connection lost")
-		hook := &hooked{Store: memory}
-		hook.created = func(task.Record) { store.fail(lying.fault) }
-		store.Store = hook
+	// At first a record is written, the answer is lost, and the store is not there any more.
+	errLost := errors.New("connection lost")
+	var lying atomic.Bool
+	lying.Store(true)
+	hook := &hooked{Store: memory.New()}
+	store := &failing{Store: hook}
+	hook.created = func(task.Record) {
+		if lying.Load() {
+			store.fail(errLost)
+		}
+	}
+	fault := func() error {
+		if lying.Load() {
+			return errLost
+		}
+		return nil
+	}
+	bubble(t, task.Config{Store: &slow{store, fault}, Limits: task.Limits{Tasks: 1}}, func(t *testing.T, m *task.Manager) {
 		err := tryCreate(t, m, "alice", untilDone)
 		if code(err) != jsonrpc.CodeInternalError {
 			t.Errorf("created: %v", err)
 		}
-		lying.fault, store.Store = nil, memory
+		lying.Store(false)
 		store.fail(nil)
 		time.Sleep(time.Minute)
 		tasks, _, err := m.List(t.Context(), "alice", "")
@@ -334,7 +352,7 @@ func TestCreationInDoubt(t *testing.T) {
 		}
 		time.Sleep(2 * time.Hour)
 		// It is not written, and the store is not there any more.
-		store.fail(errors.New("connection lost"))
+		store.fail(errLost)
 		if err := tryCreate(t, m, "alice", untilDone); code(err) != jsonrpc.CodeInternalError {
 			t.Errorf("created: %v", err)
 		}
