@@ -76,6 +76,8 @@ type person struct {
 func TestAFormIsAStruct(t *testing.T) {
 	for _, tt := range []struct{ answer, want string }{
 		{`{"action":"accept","content":{"name":"Ada","age":36,"member":true}}`, `accept {Ada 36 1.7 true}`},
+		{`{"action":"accept","content":{"name":"Ada","age":36,"height":1.75}}`, `accept {Ada 36 1.75 false}`},
+		{`{"action":"accept","content":{"name":"Ada","more":{}}}`, server.ErrAnswer.Error() + ": it is no result of an elicitation"},
 		{`{"action":"decline"}`, `decline { 30 1.7 false}`},
 		{`{"action":"cancel"}`, `cancel { 30 1.7 false}`},
 		{`{"action":"accept","content":{"name":7}}`, server.ErrAnswer.Error() + ": name: must be a text"},
@@ -96,6 +98,21 @@ func TestAFormIsAStruct(t *testing.T) {
 			"name":{"type":"string","description":"your name"},"age":{"type":"integer","default":30},"height":{"type":"number","default":1.7},"member":{"type":"boolean"}}}}`,
 			client.asked["elicitation/create"][0])
 	}
+}
+
+func TestZeroValuesAreNotProposed(t *testing.T) {
+	client := answering(map[string]string{"elicitation/create": `{"action":"decline"}`})
+	run(t, side{capabilities: capable(t, `{"elicitation":{}}`), handler: client.serve}, func(ctx context.Context, c *server.Call) (string, error) {
+		action, err := server.Elicit(ctx, c, "When?", &struct {
+			From  time.Time     `json:"from"`
+			Until time.Time     `json:"until"`
+			Step  time.Duration `json:"step"`
+		}{Until: time.Date(2026, 7, 28, 0, 0, 0, 0, time.UTC)})
+		return string(action), err
+	})
+	same(t, "question", `{"message":"When?","requestedSchema":{"type":"object","required":["from","until","step"],"properties":{
+		"from":{"type":"string","format":"date-time"},"until":{"type":"string","format":"date-time","default":"2026-07-28T00:00:00Z"},
+		"step":{"type":"integer","description":"a duration in nanoseconds"}}}}`, client.asked["elicitation/create"][0])
 }
 
 const choices = `{"type":"object","properties":{

@@ -76,7 +76,11 @@ func formOf[T any](message string, fields *T) (*mcp.ElicitRequestFormParams, err
 	if err != nil {
 		return nil, err
 	}
-	if text, err = withDefaults(text, values); err != nil {
+	zero, err := codec.Marshal(value.Of(new(T)))
+	if err != nil {
+		zero = json.RawMessage(`{}`) // a type may have no text for its zero value
+	}
+	if text, err = withDefaults(text, values, zero); err != nil {
 		return nil, err
 	}
 	params := &mcp.ElicitRequestFormParams{Message: message}
@@ -88,16 +92,15 @@ func formOf[T any](message string, fields *T) (*mcp.ElicitRequestFormParams, err
 }
 
 // withDefaults adds values that are not zero to the properties of a schema as defaults.
-func withDefaults(schema, values json.RawMessage) (json.RawMessage, error) {
-	var s map[string]any
-	var v map[string]any
-	if err := errors.Join(codec.Unmarshal(schema, value.Of(&s)), codec.Unmarshal(values, value.Of(&v))); err != nil {
+func withDefaults(schema, values, zero json.RawMessage) (json.RawMessage, error) {
+	var s, v, z map[string]any
+	if err := errors.Join(codec.Unmarshal(schema, value.Of(&s)), codec.Unmarshal(values, value.Of(&v)), codec.Unmarshal(zero, value.Of(&z))); err != nil {
 		return nil, err
 	}
 	properties, _ := s["properties"].(map[string]any)
 	for name, p := range properties {
 		property, ok := p.(map[string]any)
-		if ok && v[name] != nil && v[name] != "" && v[name] != false && v[name] != json.Number("0") {
+		if ok && v[name] != nil && !reflect.DeepEqual(v[name], z[name]) {
 			property["default"] = v[name]
 		}
 	}
@@ -168,10 +171,28 @@ func (c *Call) elicit(ctx context.Context, params mcp.ElicitRequestParams) (*mcp
 		return nil, err
 	}
 	result, ok := outcome.(*mcp.ElicitResult)
-	if !ok || result.Validate(mcp.Revision20251125) != nil {
+	if !ok || !isAnswer(result) {
 		return nil, fmt.Errorf("%w: it is no result of an elicitation", ErrAnswer)
 	}
 	return result, nil
+}
+
+// isAnswer reports whether a result has an action and values that the protocol has. The schema of revision 2025-11-25
+// is stricter: it has no fractions in answers, although forms ask for them.
+func isAnswer(result *mcp.ElicitResult) bool {
+	switch result.Action {
+	case mcp.ElicitResultActionAccept, mcp.ElicitResultActionDecline, mcp.ElicitResultActionCancel:
+	default:
+		return false
+	}
+	for _, v := range result.Content {
+		switch v.(type) {
+		case *mcp.ElicitResultContentValueScalar, *mcp.ElicitResultContentValueList:
+		default:
+			return false
+		}
+	}
+	return true
 }
 
 // mayElicit refuses a mode that the client has not declared, as far as that is known.

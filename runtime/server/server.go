@@ -336,16 +336,17 @@ func suspend(conn transport.Conn) {
 // Close ends all sessions at once and waits for their handlers. A connection that can keep its session for another
 // process does so, see [transport.Suspender]. Close must not be called by a handler.
 func (s *Server) Close() error {
-	return s.endAll(func(open *session.Session) error { return open.Close() })
+	return s.endAll(context.Background(), func(open *session.Session) error { return open.Close() })
 }
 
-// Shutdown ends all sessions in order, see [session.Session.Shutdown], and waits for their handlers. Connections keep
-// sessions as with Close.
+// Shutdown ends all sessions in order, see [session.Session.Shutdown], and waits for their handlers. When ctx ends
+// first, it does not wait for handlers that ignore the end of their context. Connections keep sessions as with Close.
 func (s *Server) Shutdown(ctx context.Context) error {
-	return s.endAll(func(open *session.Session) error { return open.Shutdown(ctx) })
+	return s.endAll(ctx, func(open *session.Session) error { return open.Shutdown(ctx) })
 }
 
-func (s *Server) endAll(end func(*session.Session) error) error {
+// endAll ends all sessions, and waits until ctx ends for what belongs to them.
+func (s *Server) endAll(ctx context.Context, end func(*session.Session) error) error {
 	s.mu.Lock()
 	s.closed = true
 	for _, timer := range s.timers {
@@ -368,7 +369,15 @@ func (s *Server) endAll(end func(*session.Session) error) error {
 		})
 	}
 	group.Wait()
-	s.running.Wait()
+	left := make(chan struct{})
+	go func() { // ends when the last handler has returned
+		defer close(left)
+		s.running.Wait()
+	}()
+	select {
+	case <-left:
+	case <-ctx.Done():
+	}
 	return failed
 }
 

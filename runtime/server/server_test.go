@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -178,4 +180,32 @@ func text(t testing.TB, result string) string {
 		t.Fatalf("no text: %s", result)
 	}
 	return block.Text
+}
+
+func TestShutdownDoesNotWaitForStuckHandlers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, server.Config{})
+		release := make(chan struct{})
+		must(server.AddTool(s, mcp.Tool{Name: "stuck"}, func(context.Context, *server.Call, struct{}) (string, error) {
+			<-release
+			return "", nil
+		}))
+		c := connect(t, s, side{})
+		go c.Call(context.Background(), "tools/call", session.Raw(`{"name":"stuck"}`))
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		stopped := make(chan error, 1)
+		go func() { stopped <- s.Shutdown(ctx) }()
+		time.Sleep(time.Minute)
+		select {
+		case err := <-stopped:
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("got %v", err)
+			}
+		default:
+			t.Error("Shutdown waits for a handler that ignores the end of its context")
+		}
+		close(release)
+	})
 }
