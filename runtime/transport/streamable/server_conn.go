@@ -354,7 +354,8 @@ func (c *serverConn) begin(ids []jsonrpc.ID, k *sink) (*serverStream, error) {
 	switch {
 	case c.over:
 		return nil, transport.ErrClosed
-	case len(c.streams) > c.h.o.MaxStreams: // one of them is the standing stream
+	case len(c.streams) > c.h.o.MaxStreams, // one of them is the standing stream
+		len(c.calls)+len(ids) > c.h.o.MaxStreams: // a batch has many requests, and one stream
 		return nil, errTooManyStreams
 	}
 	st := newServerStream(strconv.FormatUint(c.nextStream, 36))

@@ -268,6 +268,33 @@ func TestServerStatelessGoesOnWithoutItsClient(t *testing.T) {
 	})
 }
 
+// A batch counts as many requests as it has, though it gets one stream.
+func TestServerCountsTheRequestsOfBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{MaxStreams: 4})
+		id := s.opened(helloOld)
+		batch := func(first, n int) string {
+			calls := make([]string, n)
+			for i := range calls {
+				calls[i] = call(first+i, "wait")
+			}
+			return "[" + strings.Join(calls, ",") + "]"
+		}
+		if got := s.status("POST", batch(0, 5), "MCP-Session-Id", id); got != 429 {
+			t.Errorf("a batch that is too large: %d", got)
+		}
+		stream := s.events("POST", batch(0, 3), "MCP-Session-Id", id)
+		if got := s.status("POST", batch(3, 2), "MCP-Session-Id", id); got != 429 {
+			t.Errorf("a request too many: %d", got)
+		}
+		last := s.events("POST", batch(3, 1), "MCP-Session-Id", id)
+		close(s.tools.release)
+		if got := len(stream.messages()) + len(last.messages()); got != 4 {
+			t.Errorf("%d answers", got)
+		}
+	})
+}
+
 // Calls that wait for their client fill the limit, and the answers that they wait for still get in.
 func TestServerTakesAnswersAtTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
