@@ -83,7 +83,7 @@ type HandlerOptions struct {
 	Linger time.Duration
 
 	MaxMessage   int           // bytes of a message that is received; default [transport.DefaultMaxMessage]
-	MaxQueue     int           // bytes that may wait for the connections of a session; default [transport.DefaultMaxQueue]
+	MaxQueue     int           // bytes that may wait for the connections of a session, until they are written; default [transport.DefaultMaxQueue]
 	StallTimeout time.Duration // how long a connection may take nothing before it is cut; default [transport.DefaultStallTimeout]
 	ReadTimeout  time.Duration // how long a message may take to arrive; default [DefaultReadTimeout]
 	FlushTimeout time.Duration // how long a session that ends waits for its connections; default one second

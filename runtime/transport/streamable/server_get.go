@@ -141,12 +141,14 @@ type streamWriter struct {
 	h      *Handler
 	c      *serverConn
 	st     *serverStream
+	k      *sink
 	w      http.ResponseWriter
 	conn   *http.ResponseController
 	room   *[]byte // whose memory buf has; nil while there is nothing to be written
 	buf    []byte  // what is to be written
 	number uint64  // of the newest event that was written, or need not be
 	some   bool    // a message was written
+	held   int     // bytes in buf that the sink holds
 }
 
 // serveStream brings the events of a stream that come after one to the client, those up to another from the store, until
@@ -160,7 +162,7 @@ func (h *Handler) serveStream(w http.ResponseWriter, r *http.Request, c *serverC
 		header[headerSession] = []string{c.id}
 	}
 	w.WriteHeader(http.StatusOK)
-	out := &streamWriter{h: h, c: c, st: st, w: w, conn: http.NewResponseController(w), number: after}
+	out := &streamWriter{h: h, c: c, st: st, k: k, w: w, conn: http.NewResponseController(w), number: after}
 	out.prime()
 	if !out.flush() || !out.replay(r.Context(), upTo) {
 		return
@@ -228,7 +230,7 @@ func (s *streamWriter) add(e Event) bool {
 // for StallTimeout. It also does if what was written arrives only when the connection ends, and the client can come back
 // for the rest.
 func (s *streamWriter) flush() bool {
-	err := writeOut(s.w, s.conn, s.buf, s.h.o.StallTimeout)
+	err := s.c.writeOut(s.w, s.conn, s.k, s.buf)
 	held := errors.Is(err, errors.ErrUnsupported)
 	if held {
 		s.h.warnOfHeldStreams()
@@ -240,6 +242,8 @@ func (s *streamWriter) flush() bool {
 		return false
 	}
 	s.c.mu.Lock()
+	s.c.wrote(s.k, s.held)
+	s.held = 0
 	first := s.st.taken == 0 && s.number > 0 && s.st.id == standing
 	s.st.taken = max(s.st.taken, s.number)
 	s.c.mu.Unlock()
@@ -311,6 +315,7 @@ func (s *streamWriter) follow(ctx context.Context, k *sink) {
 	for closed := false; ; {
 		events, state := s.c.take(k)
 		for _, e := range events {
+			s.held += len(e.Text) + eventOverhead
 			if !s.add(e) {
 				return
 			}
@@ -354,14 +359,14 @@ const (
 	sinkHangUp
 )
 
-// take returns the events that wait for a connection, and forgets them.
+// take returns the events that wait for a connection, which holds them until they are written.
 func (c *serverConn) take(k *sink) ([]Event, sinkState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	events := k.events
-	if len(events) > 0 {
-		c.took(k)
-	}
+	k.events = nil
+	k.held += k.size
+	k.size = 0
 	switch {
 	case k.over || k.cut:
 		return events, sinkOver

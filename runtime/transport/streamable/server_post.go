@@ -242,7 +242,7 @@ func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.R
 		if opening && c.id != "" && !h.opened(ctx, w, c, p.params, answer) {
 			defer c.in.Close(transport.ErrClosed)
 		}
-		writeJSON(w, answer, h.o.StallTimeout)
+		c.writeJSON(w, k, answer)
 	case replyStream:
 		h.serveStream(w, r, c, st, k, 0, 0)
 	case replyClosed:
@@ -364,20 +364,23 @@ func (c *serverConn) isOpen() bool {
 
 // writeJSON answers with a message. It flushes the answer, or a client that sends on without reading would block the
 // goroutine after the deadline is taken away.
-func writeJSON(w http.ResponseWriter, text []byte, stall time.Duration) {
+func (c *serverConn) writeJSON(w http.ResponseWriter, k *sink, text []byte) {
 	guard.BeginJSON(w, http.StatusOK, text)
-	writeOut(w, http.NewResponseController(w), text, stall) // whoever has hung up gets nothing
+	c.writeOut(w, http.NewResponseController(w), k, text) // whoever has hung up gets nothing
 }
 
-// writeOut writes text and flushes it. It fails if the client takes nothing for the time of stall, however long the
-// whole takes: a large message has to arrive over a slow connection, too.
-func writeOut(w io.Writer, conn *http.ResponseController, text []byte, stall time.Duration) error {
+// writeOut writes text to the connection of k and flushes it. It fails if the client takes nothing for StallTimeout,
+// however long the whole takes: a large message has to arrive over a slow connection, too.
+func (c *serverConn) writeOut(w io.Writer, conn *http.ResponseController, k *sink, text []byte) error {
 	for {
-		conn.SetWriteDeadline(time.Now().Add(stall))
+		conn.SetWriteDeadline(time.Now().Add(c.h.o.StallTimeout))
 		part := text[:min(len(text), maxBuffer)]
 		text = text[len(part):]
 		_, err := w.Write(part)
 		if err == nil && len(text) > 0 {
+			c.mu.Lock()
+			k.parts++
+			c.mu.Unlock()
 			continue
 		}
 		if err == nil {

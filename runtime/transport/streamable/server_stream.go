@@ -49,6 +49,8 @@ type sink struct {
 	wake   chan struct{} // holds one: something has changed
 	events []Event       // that come after those in the store, and wait
 	size   int           // of events, in bytes
+	held   int           // the same of what is being written
+	parts  int           // that were written
 	answer []byte        // that is sent without a stream
 	over   bool          // nothing comes any more
 	cut    bool          // it is not wanted any more
@@ -65,7 +67,7 @@ func (k *sink) signal() {
 	}
 }
 
-// send adds a message to a stream, and waits while its connection has too much to take already.
+// send adds a message to a stream, and waits while its connection and others of the session have too much to take.
 func (c *serverConn) send(ctx context.Context, st *serverStream, m transport.Message) error {
 	st.order.Lock()
 	k, err := c.add(ctx, st, m)
@@ -77,8 +79,8 @@ func (c *serverConn) send(ctx context.Context, st *serverStream, m transport.Mes
 	return nil
 }
 
-// add adds a message to a stream, and returns the connection that it goes to, if that takes events. It fails with errOver
-// if nothing comes on the stream any more. It is called with the order of the stream held.
+// add adds a message to a stream, and returns the connection that it goes to if there is too much to take. It fails with
+// errOver if nothing comes on the stream any more. It is called with the order of the stream held.
 func (c *serverConn) add(ctx context.Context, st *serverStream, m transport.Message) (*sink, error) {
 	c.mu.Lock()
 	switch {
@@ -93,9 +95,8 @@ func (c *serverConn) add(ctx context.Context, st *serverStream, m transport.Mess
 		delete(c.calls, m.For)
 		st.unanswered--
 		if !st.kept && st.unanswered == 0 {
-			c.answerAlone(st, m.Text)
-			c.mu.Unlock()
-			return nil, nil
+			defer c.mu.Unlock()
+			return c.answerAlone(st, m.Text), nil
 		}
 	}
 	e := Event{Number: st.last + 1, Text: m.Text, Last: m.Answer && st.unanswered == 0}
@@ -127,16 +128,30 @@ func (c *serverConn) add(ctx context.Context, st *serverStream, m transport.Mess
 	c.pending += len(e.Text) + eventOverhead
 	k.over = e.Last
 	k.signal()
-	return k, nil
+	return c.ifFull(k), nil
 }
 
-// answerAlone gives the only message of a stream to its connection. It is called with mu held.
-func (c *serverConn) answerAlone(st *serverStream, text []byte) {
-	c.finish(st)
-	if k := st.sink; k != nil { // or the client has hung up, and cannot come back
-		k.answer, k.over = text, true
-		k.signal()
+// ifFull returns k if too much waits for the connections of the session, else nil. It is called with mu held.
+func (c *serverConn) ifFull(k *sink) *sink {
+	if c.pending <= c.h.o.MaxQueue {
+		return nil
 	}
+	return k
+}
+
+// answerAlone gives the only message of a stream to its connection, and returns that if there is too much to take. It is
+// called with mu held.
+func (c *serverConn) answerAlone(st *serverStream, text []byte) *sink {
+	c.finish(st)
+	k := st.sink
+	if k == nil { // the client has hung up, and cannot come back
+		return nil
+	}
+	k.answer, k.over = text, true
+	k.held = len(text) + eventOverhead
+	c.pending += k.held
+	k.signal()
+	return c.ifFull(k)
 }
 
 // finish notes that nothing comes on a stream any more. It is called with mu held.
@@ -239,14 +254,14 @@ func (c *serverConn) waitForRoom(ctx context.Context, k *sink) {
 	var timer *time.Timer
 	for {
 		c.mu.Lock()
-		if c.over || k.cut || k.size == 0 || c.pending <= c.h.o.MaxQueue {
+		if c.over || k.cut || k.size+k.held == 0 || c.ifFull(k) == nil {
 			c.mu.Unlock()
 			return
 		}
 		if c.room == nil {
 			c.room = make(chan struct{})
 		}
-		room, before := c.room, k.size
+		room, before, parts := c.room, k.size+k.held, k.parts
 		c.mu.Unlock()
 		if timer == nil {
 			timer = time.NewTimer(c.h.o.StallTimeout)
@@ -261,7 +276,7 @@ func (c *serverConn) waitForRoom(ctx context.Context, k *sink) {
 			return
 		case <-timer.C:
 			c.mu.Lock()
-			if k.size >= before {
+			if k.size+k.held >= before && k.parts == parts {
 				c.cut(k)
 			}
 			c.mu.Unlock()
@@ -273,14 +288,25 @@ func (c *serverConn) waitForRoom(ctx context.Context, k *sink) {
 // cut lets go of a connection, and of what waits for it. It is called with mu held.
 func (c *serverConn) cut(k *sink) {
 	k.cut = true
-	c.took(k)
+	k.events = nil
+	c.makeRoom(k.size)
+	k.size = 0
 	k.signal()
 }
 
-// took forgets what waits for a connection: it was taken, or never will be. It is called with mu held.
-func (c *serverConn) took(k *sink) {
-	c.pending -= k.size
-	k.events, k.size = nil, 0
+// wrote notes that a connection has brought n bytes of what it holds to the client, or never will. It is called with mu
+// held.
+func (c *serverConn) wrote(k *sink, n int) {
+	k.held -= n
+	c.makeRoom(n)
+}
+
+// makeRoom notes that less waits for connections. It is called with mu held.
+func (c *serverConn) makeRoom(n int) {
+	if n == 0 {
+		return
+	}
+	c.pending -= n
 	if c.room != nil {
 		close(c.room)
 		c.room = nil
@@ -313,6 +339,7 @@ func (c *serverConn) detach(st *serverStream, k *sink) {
 		st.sink = nil
 	}
 	c.cut(k)
+	c.wrote(k, k.held)
 }
 
 // eventID is the id of an event: it names the stream, and the place in it.

@@ -441,6 +441,50 @@ func TestServerStalledConnection(t *testing.T) {
 	})
 }
 
+// Answers that a client does not read count, however many connections it has for them: there are no more of them than
+// the session allows, and the rest is refused.
+func TestServerAnswersThatAreNotRead(t *testing.T) {
+	for name, after := range map[string]time.Duration{"JSON": time.Hour, "stream": -1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tools := newTools()
+				tools.configure = func(cfg *session.Config) { cfg.MaxBytes = 100 << 10 }
+				s := serveOver(t, streamable.HandlerOptions{StreamAfter: after, MaxQueue: 20 << 10}, tools,
+					func(l net.Listener) net.Listener { return l })
+				id := s.opened(hello)
+				long := func(n int) string {
+					return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","arguments":{"long":"%s"}}}`,
+						n, strings.Repeat("x", 10<<10))
+				}
+				var responses []*http.Response
+				for n := range 50 {
+					responses = append(responses, s.do("POST", long(n), "MCP-Session-Id", id))
+					synctest.Wait()
+				}
+				served, refused := 0, 0
+				for _, response := range responses {
+					text, err := io.ReadAll(response.Body)
+					switch {
+					case err != nil:
+						t.Error(err)
+					case strings.Contains(string(text), `"result"`):
+						served++
+					case strings.Contains(string(text), `"code":-32050`):
+						refused++
+					}
+				}
+				if served < 3 || served > 20 || served+refused != len(responses) {
+					t.Errorf("%d calls were served, and %d refused", served, refused)
+				}
+				text, err := io.ReadAll(s.do("POST", long(99), "MCP-Session-Id", id).Body)
+				if err != nil || !strings.Contains(string(text), `"result"`) {
+					t.Errorf("after all was read: %.100s, %v", text, err)
+				}
+			})
+		})
+	}
+}
+
 // slowly passes on what a server writes at a rate of so many bytes per second.
 type slowly struct {
 	net.Listener
