@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -547,6 +548,29 @@ func TestWriterThatIsUsedAgainForgetsTheMessageBefore(t *testing.T) {
 		w.End(start, x)
 		if string(w.Bytes()) != `b{"x":1}` || w.Err() != nil {
 			t.Errorf("got %s, %v", w.Bytes(), w.Err())
+		}
+	}
+}
+
+// One large object must not make every later use of the Writer clear as much memory again.
+func TestWriterKeepsNoLongListFromOneMessageToTheNext(t *testing.T) {
+	names := map[string]int{}
+	for i := range 2 * keepSlots {
+		names[strconv.Itoa(i)] = i
+	}
+	var x Extra
+	x.Set("unknown", []byte("1"))
+	w := NewWriter(nil)
+	for range 2 {
+		start := w.Begin()
+		WriteMembers(w, names, func(w *Writer, v int) { w.Int(int64(v)) })
+		w.End(start, x)
+		if err := Valid(w.Bytes()); err != nil {
+			t.Fatal(err)
+		}
+		w.Reset(nil)
+		if len(w.keys)+len(w.names) > 0 || cap(w.keys) > keepSlots || cap(w.names) > keepSlots {
+			t.Errorf("the Writer keeps room for %d and %d names", cap(w.keys), cap(w.names))
 		}
 	}
 }

@@ -53,15 +53,24 @@ func NewWriter(dst []byte) *Writer {
 // Reset makes w append to dst and forget all else.
 func (w *Writer) Reset(dst []byte) {
 	w.buf, w.base = dst, len(dst)
-	clear(w.names[:cap(w.names)])
-	clear(w.keys[:cap(w.keys)])
-	w.keys = w.keys[:0]
+	w.names = emptied(w.names)
+	w.keys = emptied(w.keys)
 	if len(w.ends) > keepSlots {
 		w.ends = nil
 	}
 	clear(w.ends)
 	w.err = nil
 	w.check.reset()
+}
+
+// emptied returns s without its elements, for use again. It drops a long s: clearing that would take
+// longer than most messages.
+func emptied[T any](s []T) []T {
+	if cap(s) > keepSlots {
+		return nil
+	}
+	clear(s[:cap(s)])
+	return s[:0]
 }
 
 // Bytes returns dst with all that was written. After a failure it is dst alone. The slice belongs to w until
