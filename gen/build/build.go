@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/mcpwire/mcpwire/gen/ir"
+	"github.com/mcpwire/mcpwire/gen/load"
 	"github.com/mcpwire/mcpwire/gen/merge"
 )
 
@@ -54,7 +55,11 @@ func Build(g *merge.Graph, c Config) (*ir.Package, error) {
 	for _, name := range reserved {
 		b.taken[name] = "the generated package itself"
 	}
-	for _, r := range b.pkg.Revisions {
+	for i, r := range b.pkg.Revisions {
+		if by, ok := b.taken[r.Const]; ok {
+			return nil, &load.Error{File: g.Files[i], Message: fmt.Sprintf(
+				"the Go name %s of revision %q is taken by %s; choose another label", r.Const, r.Label, by)}
+		}
 		b.taken[r.Const] = "the revision " + r.Label
 	}
 	// Definitions take their names before any inline shape does.

@@ -15,6 +15,7 @@ func Merge(docs []*load.Document, overrides *Overrides) (*Graph, error) {
 	m := &merger{g: &Graph{Defs: map[string]*Def{}, Renamed: map[string]string{}}, refers: overrides.rows("refer"), settled: map[string]bool{}}
 	for i, doc := range docs {
 		m.g.Revisions = append(m.g.Revisions, doc.Revision)
+		m.g.Files = append(m.g.Files, doc.File)
 		r := &resolver{doc: doc, revs: 1 << i}
 		defs, err := r.defs()
 		if err != nil {

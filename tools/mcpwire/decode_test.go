@@ -169,7 +169,7 @@ func TestGen(t *testing.T) {
 	if !bytes.Contains(src, []byte("\npackage one\n")) || !bytes.Contains(src, []byte("// Task is one long-running operation")) {
 		t.Error("types.go lacks the package clause or the documentation")
 	}
-	for _, args := range [][]string{{}, {"-pkg", "1x", "-out", dir, "a=b"}, {"-pkg", "x", "a=b"}, {"-pkg", "x", "-out", dir}, {"-pkg", "x", "-out", dir, "nothing"}} {
+	for _, args := range [][]string{{}, {"-pkg", "1x", "-out", dir, "a=b"}, {"-pkg", "_", "-out", dir, "a=b"}, {"-pkg", "x", "a=b"}, {"-pkg", "x", "-out", dir}, {"-pkg", "x", "-out", dir, "nothing"}} {
 		if code, _, _ := runWith(t, "", append([]string{"gen"}, args...)...); code != exitUsage {
 			t.Errorf("gen %v: exit code %d, want %d", args, code, exitUsage)
 		}

@@ -44,7 +44,7 @@ Example:
 			overrides := flags.String("overrides", "", "`file` that settles what the schemas leave open")
 			return func(_ context.Context, s streams, args []string) error {
 				switch {
-				case !token.IsIdentifier(*pkg):
+				case !token.IsIdentifier(*pkg) || *pkg == "_":
 					return usagef("-pkg %q is no package name", *pkg)
 				case *out == "":
 					return usagef("-out is missing")
