@@ -190,7 +190,7 @@ func TestHandlersMayFinishWhenThePeerSendsNothingAnyMore(t *testing.T) {
 		takes, ends time.Duration // the handler, and the session
 		want        string
 	}{
-		{"quick", time.Second, time.Second, `< {"jsonrpc":"2.0","id":1,"result":{}}`},
+		{"quick", session.DefaultGrace / 2, session.DefaultGrace / 2, `< {"jsonrpc":"2.0","id":1,"result":{}}`},
 		{"slow", time.Hour, session.DefaultGrace, `< {"jsonrpc":"2.0","id":1,"error":{"code":-32051}}`},
 		{"idle", 0, 0, `< {"jsonrpc":"2.0","id":1,"result":{}}`},
 	} {

@@ -62,8 +62,10 @@ type Config struct {
 	// with [ErrUnresponsive]. Zero means never.
 	KeepAlive time.Duration
 
-	// Grace is how long handlers of requests and notifications may go on when the peer has announced that it sends nothing any more, as when
-	// the standard input of a server ends. The default is [DefaultGrace]; a negative value means not at all.
+	// Grace is how long handlers of requests and notifications may run after the peer has closed its sending side, as
+	// when the standard input of a server ends. The default is [DefaultGrace]; a negative value means not at all.
+	// Clients terminate a server that has not exited two seconds after they closed its standard input: keep Grace
+	// shorter, so that the server can close its stores.
 	Grace time.Duration
 
 	// Principal is on whose authority the peer acts, if the transport does not say so for each message. The
@@ -85,7 +87,7 @@ const (
 	DefaultMaxBytes         = 64 << 20
 	DefaultMaxNotifications = 1024
 	DefaultMaxInitialize    = 64 << 10
-	DefaultGrace            = 2 * time.Second
+	DefaultGrace            = time.Second
 )
 
 // revisions are those that open with initialize, newest first.

@@ -42,6 +42,8 @@ type Command struct {
 // waitDelay is how long a process that has ended may be outlived by its output, which a child of its own may hold.
 const waitDelay = time.Second
 
+const defaultExitTimeout = 2 * time.Second
+
 // Process is the client's end: a connection with a server that was started as a child process. It is a
 // [transport.HalfCloser]. When the server ends by itself, Read fails with an error that tells how: it wraps
 // [transport.ErrClosed] for exit status 0 and an [*exec.ExitError] else.
@@ -95,7 +97,7 @@ func Start(c Command) (*Process, error) {
 		exited:      make(chan struct{}),
 	}
 	if p.exitTimeout <= 0 {
-		p.exitTimeout = 2 * time.Second
+		p.exitTimeout = defaultExitTimeout
 	}
 	p.termTimeout = p.exitTimeout
 	p.close = sync.OnceValue(p.end)

@@ -362,3 +362,10 @@ func TestTheErrorOfAServerThatFailsHasItsLastLines(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A server that is serving a request when its client closes has time left to close its stores.
+func TestServerGraceIsShorterThanTheExitTimeout(t *testing.T) {
+	if session.DefaultGrace > stdio.DefaultExitTimeout/2 {
+		t.Errorf("requests may run for %v, and the client terminates the server after %v", session.DefaultGrace, stdio.DefaultExitTimeout)
+	}
+}
