@@ -91,9 +91,13 @@ func (s *Scanner) Next() (Document, error) {
 
 // startsAnew reports, at the end of a line inside of d, whether the next line is a document
 // of its own: it is if both start with a brace in the first column, and the next line has
-// all of an object.
+// all of an object. Behind a bracket, comma or colon the next line belongs to d.
 func (s *Scanner) startsAnew(d Document) bool {
 	if d.Column != 1 || len(d.Text) == 0 || d.Text[0] != '{' {
+		return false
+	}
+	switch text := bytes.TrimRight(d.Text, " \t\r\n"); text[len(text)-1] {
+	case '[', ',', ':':
 		return false
 	}
 	if next, _ := s.r.Peek(2); !bytes.Equal(next, []byte(`{"`)) {

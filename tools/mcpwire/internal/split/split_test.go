@@ -24,6 +24,7 @@ func TestDocuments(t *testing.T) {
 		{"a string that a line break cuts ends there", "{\"a\":\"b\n{}\n", []Document{{[]byte(`{"a":"b`), 1, 1}, {[]byte("{}"), 2, 1}}},
 		{"an object cut off does not take the next line along", "{\"a\":{\n{\"b\":1}\n", []Document{{[]byte(`{"a":{`), 1, 1}, {[]byte(`{"b":1}`), 2, 1}}},
 		{"objects in a list may start in the first column", "[\n{\"b\":1},\n{\"c\":2}\n]", []Document{{[]byte("[\n{\"b\":1},\n{\"c\":2}\n]"), 1, 1}}},
+		{"an element of an object may have a line of its own", "{\"a\":[\n{\"b\":1}\n]}\n{}", []Document{{[]byte("{\"a\":[\n{\"b\":1}\n]}"), 1, 1}, {[]byte("{}"), 4, 1}}},
 		{"a closing bracket too many is a document", "{}}\n{}", []Document{{[]byte("{}"), 1, 1}, {[]byte("}"), 1, 3}, {[]byte("{}"), 2, 1}}},
 		{"the last one may be cut off", `{"a":`, []Document{{[]byte(`{"a":`), 1, 1}}},
 		{"nothing", " \n\t\n", nil},
