@@ -23,6 +23,10 @@ import (
 type Schema struct {
 	compiled *jsonschema.Schema
 	quick    *quick // nil if the schema has keywords that it does not know
+
+	size    int                             // subschemas
+	refers  bool                            // one of them refers to another
+	anchors map[string][]*jsonschema.Schema // targets of dynamic references, "" for recursive ones
 }
 
 // Dialects are those of JSON Schema that a schema may name in $schema: their URIs, the default one
@@ -57,7 +61,9 @@ func Compile(text json.RawMessage) (*Schema, error) {
 	if err != nil {
 		return nil, unplaced(err)
 	}
-	return &Schema{compiled, newQuick(object)}, nil
+	out := &Schema{compiled: compiled, quick: newQuick(object)}
+	out.measure()
+	return out, nil
 }
 
 // here is the address of a schema that is compiled. A relative one would be taken for a file in the
@@ -95,7 +101,7 @@ func (nothingElse) Load(url string) (any, error) {
 }
 
 // Check returns what is wrong with a value, one line for each fault, and "" if nothing is. What has
-// many faults, or long ones, is told the first of them, shortened.
+// many faults, or long ones, is told the first of them, shortened. A value that takes too many steps to check is at fault.
 func (s *Schema) Check(text json.RawMessage) (faults string) {
 	if s.quick != nil && s.quick.admits(text) {
 		return ""
@@ -107,6 +113,9 @@ func (s *Schema) Check(text json.RawMessage) (faults string) {
 	if n, ok := unwieldy(v); ok {
 		return "the number " + n[:min(len(n), 20)] + " is out of range"
 	}
+	if s.tooMuchWork(v, len(text)) {
+		return "the value takes too many steps to check"
+	}
 	return explain(s.compiled.Validate(v))
 }
 
@@ -117,7 +126,9 @@ func (s *Schema) CheckMember(name string, text json.RawMessage) (faults string) 
 	if p == nil {
 		return ""
 	}
-	return (&Schema{compiled: p}).Check(text)
+	member := &Schema{compiled: p}
+	member.measure()
+	return member.Check(text)
 }
 
 // explain returns what is wrong according to the validator, and "" for nil.

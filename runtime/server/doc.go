@@ -38,7 +38,8 @@
 // [Config] limits what a client can make the server do and hold: the length of URIs, the number and the bytes of
 // subscriptions, calls and log messages per second, how long the client may take to answer an input request, and the
 // rounds of tool calls in a conversation. The limits of messages and of requests that are served at once are those of
-// [session.Config].
+// [session.Config]. Arguments and output that take more than a million steps to hold against their schema, and 8 more
+// for each byte, are refused: where a schema refers to itself in several branches, that is a matter of a few levels.
 //
 // # Access
 //
