@@ -283,6 +283,12 @@ func TestMessagesAreSampledAsTheProtocolWantsIt(t *testing.T) {
 		{method, sampling(`,"toolChoice":{"mode":"required"}`, hi), uses},
 		{method, sampling(`,"toolChoice":{}`, hi), uses},
 	})
+	answer = `{"content":{"type":"text","text":"yes"},"model":"m","role":"robot"}`
+	ask(t, s, []asked{
+		{method, sampling("", hi), "-32603"},
+		{method, `{"messages":[]}`, "-32602"},
+		{method, `{"maxTokens":9}`, "-32602"},
+	})
 	failed = fmt.Errorf("in the office: %w", client.ErrRefused)
 	ask(t, s, []asked{{method, sampling("", hi), "-1"}})
 }

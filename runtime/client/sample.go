@@ -62,6 +62,8 @@ func (q questions) CreateMessage(ctx context.Context, p *mcp.CreateMessageReques
 		return nil, err
 	case result == nil:
 		return nil, errors.New("client: the model has given no message")
+	case result.Role != mcp.RoleUser && result.Role != mcp.RoleAssistant:
+		return nil, fmt.Errorf("client: message of the model: role %q, want assistant", result.Role)
 	case r.Choice() == mcp.ToolChoiceModeNone && len(toolUses(result.Content)) > 0:
 		return nil, errors.New("client: the model has used a tool, against the tool choice")
 	case r.Choice() == mcp.ToolChoiceModeRequired && len(toolUses(result.Content)) == 0:

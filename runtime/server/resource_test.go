@@ -76,7 +76,7 @@ func TestURIsThatLeadElsewhereAreRefused(t *testing.T) {
 		}
 	}
 	c.expect("resources/read", `{"uri":"file:///data/a..b/c"}`, `{"contents":[{"uri":"file:///data/a..b/c","text":"a..b/c"}]}`)
-	for _, def := range []mcp.Resource{{Name: "x", URI: "no uri"}, {Name: "x", URI: ""}, {URI: "test://x"}, {Name: "x", URI: "test://x", Annotations: &mcp.Annotations{Priority: new(2.0)}}} {
+	for _, def := range []mcp.Resource{{Name: "x", URI: "no uri"}, {Name: "x", URI: ""}, {Name: "x", URI: "test://x/../y"}, {URI: "test://x"}, {Name: "x", URI: "test://x", Annotations: &mcp.Annotations{Priority: new(2.0)}}} {
 		if _, err := s.AddResource(def, readText); err == nil {
 			t.Errorf("%+v was taken", def)
 		}

@@ -5,10 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -260,9 +264,10 @@ func TestRunShutsDownWhenItsContextEnds(t *testing.T) {
 	}
 }
 
-// A handler asks the client for a task, which may take longer than an input request, and marks what belongs to it.
+// A handler asks the client for a task, which may take longer than an input request. It hears of the task's state before
+// it would ask for it, and what is sent while a request of the task is served is marked as the task's.
 //
-// Proves TASK-03.
+// Proves TASK-03, TASK-46.
 func TestAHandlerAsksTheClientForTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, server.Config{InputTimeout: time.Second})
@@ -274,6 +279,7 @@ func TestAHandlerAsksTheClientForTasks(t *testing.T) {
 			if h.ID() == "" || h.State().Status != mcp.TaskStatusWorking {
 				t.Errorf("the task is %+v", h.State())
 			}
+			follow(t, h.Updates(ctx))
 			result, err := h.Result(ctx)
 			if err != nil {
 				return "", err
@@ -285,6 +291,7 @@ func TestAHandlerAsksTheClientForTasks(t *testing.T) {
 			if err != nil {
 				return "", err
 			}
+			follow(t, h.Updates(ctx))
 			result, err := h.Result(ctx)
 			if err != nil {
 				return "", err
@@ -297,20 +304,41 @@ func TestAHandlerAsksTheClientForTasks(t *testing.T) {
 			}})
 			return "asked", err
 		}))
-		tasks, err := task.New(t.Context(), task.Config{Store: memory.New()})
+		must(server.AddTool(s, mcp.Tool{Name: "helper"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+			time.Sleep(time.Minute)
+			return "", c.Log(ctx, mcp.LoggingLevelWarning, "helper", "helped")
+		}))
+		tasks, err := task.New(t.Context(), task.Config{Store: memory.New(), PollInterval: 24 * time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer tasks.Close(context.Background())
-		think := func() { time.Sleep(10 * time.Minute) }
+		var logged notes
+		think := func(ctx context.Context) {
+			id := ""
+			if run, ok := task.FromContext(ctx); ok {
+				id = run.ID()
+			}
+			peer, _ := session.PeerFrom(ctx)
+			result, err := peer.Call(ctx, "tools/call", session.Raw(`{"name":"helper"}`))
+			if err != nil || id == "" || !strings.Contains(string(result), id) {
+				t.Errorf("result for task %q: %s, %v", id, result, err)
+			}
+			synctest.Wait()
+			if got := logged.take(); len(got) != 1 || got[0] != id {
+				t.Errorf("log messages of tasks %q, want %q", got, id)
+			}
+			time.Sleep(10 * time.Minute)
+		}
 		o := &client.Options{
-			Tasks: tasks,
-			Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
-				think()
+			Tasks:         tasks,
+			Notifications: &logged,
+			Fill: func(ctx context.Context, _ *client.FormRequest) (*mcp.ElicitResult, error) {
+				think(ctx)
 				return client.Decline(), nil
 			},
-			Sample: func(context.Context, *client.SampleRequest) (*mcp.CreateMessageResult, error) {
-				think()
+			Sample: func(ctx context.Context, _ *client.SampleRequest) (*mcp.CreateMessageResult, error) {
+				think(ctx)
 				return &mcp.CreateMessageResult{Model: "m", Role: mcp.RoleAssistant, Content: mcp.SamplingContent{Items: []mcp.SamplingMessageContentBlock{&mcp.TextContent{Text: "x"}}}}, nil
 			},
 		}
@@ -335,13 +363,64 @@ func TestAHandlerAsksTheClientForTasks(t *testing.T) {
 			t.Error("the user was asked for a secret")
 		}
 
-		without := connect(t, s, side{capabilities: capable(t, `{"sampling":{},"elicitation":{}}`)})
-		for _, tool := range []string{"sample", "elicit"} {
-			if result, _ := without.call("tools/call", fmt.Sprintf(`{"name":%q}`, tool)); !strings.Contains(result, "tasks.requests") {
-				t.Errorf("%s without tasks: got %s", tool, result)
+		for tool, capabilities := range map[string][]string{
+			"sample": {`{"sampling":{},"elicitation":{}}`, `{"sampling":{},"elicitation":{},"tasks":{"requests":{"elicitation":{"create":{}}}}}`},
+			"elicit": {`{"sampling":{},"elicitation":{}}`, `{"sampling":{},"elicitation":{},"tasks":{"requests":{"sampling":{"createMessage":{}}}}}`},
+		} {
+			for _, declared := range capabilities {
+				without := connect(t, s, side{capabilities: capable(t, declared), handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
+					if !req.IsNotification() {
+						t.Errorf("%s is sent to a client with %s", req.Method, declared)
+					}
+					return nil, nil
+				}})
+				if result, _ := without.call("tools/call", fmt.Sprintf(`{"name":%q}`, tool)); !strings.Contains(result, "tasks.requests") {
+					t.Errorf("%s with %s: got %s", tool, declared, result)
+				}
 			}
 		}
 	})
+}
+
+// follow goes over the states of a task that makes a request of its own.
+func follow(t *testing.T, updates iter.Seq2[mcp.Task, error]) {
+	var got []mcp.TaskStatus
+	for state, err := range updates {
+		if err != nil {
+			t.Error(err)
+		}
+		got = append(got, state.Status)
+	}
+	want := []mcp.TaskStatus{mcp.TaskStatusWorking, mcp.TaskStatusInputRequired, mcp.TaskStatusWorking, mcp.TaskStatusCompleted}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("states (-want +got):\n%s", diff)
+	}
+}
+
+// notes collects the tasks that log messages belong to.
+type notes struct {
+	mcp.UnimplementedClientNotificationHandler
+	mu    sync.Mutex
+	tasks []string
+}
+
+func (n *notes) LoggingMessage(_ context.Context, p *mcp.LoggingMessageNotificationParams) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	id := ""
+	if p.Meta != nil && p.Meta.RelatedTask != nil {
+		id = p.Meta.RelatedTask.TaskID
+	}
+	n.tasks = append(n.tasks, id)
+	return nil
+}
+
+func (n *notes) take() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	tasks := n.tasks
+	n.tasks = nil
+	return tasks
 }
 
 // A server declares tasks if it has any, and else not.

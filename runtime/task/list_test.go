@@ -33,7 +33,7 @@ func TestList(t *testing.T) {
 				work = func(context.Context, *task.Run) (codec.Encoder, error) { return nil, errors.New("no") }
 			}
 			want = append(want, start(t, m, work).TaskID)
-			if i%2 == 0 {
+			if i%2 == 1 {
 				create(t, m, task.Request{Principal: "bob", Work: returns(`{}`)})
 			}
 		}

@@ -665,35 +665,39 @@ func TestAnswerWithoutTask(t *testing.T) {
 	})
 }
 
-// Nothing is sent as a task to a peer that has not declared it, whatever a tool says.
+// Nothing is sent as a task to a peer that has not declared it, whatever a tool says. Each kind of request is declared
+// apart.
 //
-// Proves TASK-04, TASK-05, TASK-07.
+// Proves TASK-03, TASK-04, TASK-05, TASK-07.
 func TestNotDeclared(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var s spy
-		server := sessiontest.Side{Server: mcp.ServerCapabilities{Tools: new(mcp.ServerCapabilitiesTools)}}
-		server.Config.Receiving = []session.Middleware{s.middleware}
-		serverTasks := requestor.Attach(&server.Config)
-		client := sessiontest.Side{Client: mcp.ClientCapabilities{
-			Sampling: new(mcp.ClientCapabilitiesSampling), Elicitation: new(mcp.ClientCapabilitiesElicitation), Tasks: receiver.ClientCapabilities(false, false, true),
-		}}
-		client.Config.Receiving = []session.Middleware{s.middleware}
-		clientTasks := requestor.Attach(&client.Config)
-		c, p := sessiontest.Pair(t, client, server)
-		_, toolErr := clientTasks.CallTool(t.Context(), c, render)
-		_, messageErr := serverTasks.CreateMessage(t.Context(), p, &mcp.CreateMessageRequestParams{MaxTokens: 1})
-		for _, err := range []error{toolErr, messageErr} {
-			if _, ok := errors.AsType[*session.CapabilityError](err); !ok {
-				t.Errorf("got %v", err)
+	for _, sampling := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			var s spy
+			server := sessiontest.Side{Server: mcp.ServerCapabilities{Tools: new(mcp.ServerCapabilitiesTools)}}
+			server.Config.Receiving = []session.Middleware{s.middleware}
+			serverTasks := requestor.Attach(&server.Config)
+			client := sessiontest.Side{Client: mcp.ClientCapabilities{
+				Sampling: new(mcp.ClientCapabilitiesSampling), Elicitation: new(mcp.ClientCapabilitiesElicitation), Tasks: receiver.ClientCapabilities(false, sampling, !sampling),
+			}}
+			client.Config.Receiving = []session.Middleware{s.middleware}
+			clientTasks := requestor.Attach(&client.Config)
+			c, p := sessiontest.Pair(t, client, server)
+			_, toolErr := clientTasks.CallTool(t.Context(), c, render)
+			_, messageErr := serverTasks.CreateMessage(t.Context(), p, &mcp.CreateMessageRequestParams{MaxTokens: 1})
+			_, formErr := serverTasks.Elicit(t.Context(), p, &mcp.ElicitRequestFormParams{})
+			synctest.Wait()
+			for method, test := range map[string]struct {
+				declared bool
+				err      error
+			}{"tools/call": {false, toolErr}, "sampling/createMessage": {sampling, messageErr}, "elicitation/create": {!sampling, formErr}} {
+				_, lacking := errors.AsType[*session.CapabilityError](test.err)
+				list, _ := s.seen(method)
+				if lacking == test.declared || len(list) > 0 != test.declared {
+					t.Errorf("%s, declared is %v: sent %q, %v", method, test.declared, list, test.err)
+				}
 			}
-		}
-		synctest.Wait()
-		for _, method := range []string{"tools/call", "sampling/createMessage"} {
-			if list, _ := s.seen(method); list != nil {
-				t.Errorf("sent %q", list)
-			}
-		}
-	})
+		})
+	}
 }
 
 // The other direction is the same: a server that asks for sampling and elicitation as tasks.
