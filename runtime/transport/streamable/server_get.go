@@ -146,6 +146,7 @@ type streamWriter struct {
 	conn   *http.ResponseController
 	room   *[]byte // whose memory buf has; nil while there is nothing to be written
 	buf    []byte  // what is to be written
+	long   []byte  // data that are to be written behind buf
 	number uint64  // of the newest event that was written, or need not be
 	some   bool    // a message was written
 	held   int     // bytes in buf that the sink holds
@@ -186,6 +187,16 @@ func (s *streamWriter) write(e sse.Event) {
 	s.buf = sse.Append(s.buf, e)
 }
 
+// writeLong is write for data of which it makes no copy, as many connections may take them slowly; ok is false if that
+// cannot be done.
+func (s *streamWriter) writeLong(e sse.Event) (ok bool) {
+	s.begin()
+	if s.buf, ok = sse.AppendHead(s.buf, e); ok {
+		s.long = e.Data
+	}
+	return ok
+}
+
 // begin gives s room for what is to be written, which end gives back.
 func (s *streamWriter) begin() {
 	if s.room != nil {
@@ -216,21 +227,31 @@ func (s *streamWriter) add(e Event) bool {
 		if s.c.id != "" {
 			out.ID = eventID(s.st.id, e.Number)
 		}
-		s.write(out)
 		s.some = true
+		if len(e.Text) <= maxBuffer || !s.writeLong(out) {
+			s.write(out)
+		}
 	}
 	s.number = e.Number
-	if len(s.buf) > maxBuffer || e.Last {
+	if len(s.buf) > maxBuffer || s.long != nil || e.Last {
 		return s.flush() && !e.Last
 	}
 	return true
 }
 
+var longTail = []byte(sse.Tail)
+
 // flush writes what there is. It reports false if the connection is lost, which it is too if the client takes nothing
 // for StallTimeout. It also does if what was written arrives only when the connection ends, and the client can come back
 // for the rest.
 func (s *streamWriter) flush() bool {
-	err := s.c.writeOut(s.w, s.conn, s.k, s.buf)
+	var err error
+	if s.long == nil {
+		err = s.c.writeOut(s.w, s.conn, s.k, s.buf)
+	} else {
+		err = s.c.writeOut(s.w, s.conn, s.k, s.buf, s.long, longTail)
+		s.long = nil
+	}
 	held := errors.Is(err, errors.ErrUnsupported)
 	if held {
 		s.h.warnOfHeldStreams()

@@ -369,26 +369,27 @@ func (c *serverConn) writeJSON(w http.ResponseWriter, k *sink, text []byte) {
 	c.writeOut(w, http.NewResponseController(w), k, text) // whoever has hung up gets nothing
 }
 
-// writeOut writes text to the connection of k and flushes it. It fails if the client takes nothing for StallTimeout,
+// writeOut writes texts to the connection of k and flushes them. It fails if the client takes nothing for StallTimeout,
 // however long the whole takes: a large message has to arrive over a slow connection, too.
-func (c *serverConn) writeOut(w io.Writer, conn *http.ResponseController, k *sink, text []byte) error {
-	for {
-		conn.SetWriteDeadline(time.Now().Add(c.h.o.StallTimeout))
-		part := text[:min(len(text), maxBuffer)]
-		text = text[len(part):]
-		_, err := w.Write(part)
-		if err == nil && len(text) > 0 {
+func (c *serverConn) writeOut(w io.Writer, conn *http.ResponseController, k *sink, texts ...[]byte) (err error) {
+	defer conn.SetWriteDeadline(time.Time{}) // or it would end the exchange when nothing is written, or a later one
+	conn.SetWriteDeadline(time.Now().Add(c.h.o.StallTimeout))
+	for _, text := range texts {
+		for len(text) > maxBuffer {
+			if _, err := w.Write(text[:maxBuffer]); err != nil {
+				return err
+			}
+			text = text[maxBuffer:]
 			c.mu.Lock()
 			k.parts++
 			c.mu.Unlock()
-			continue
+			conn.SetWriteDeadline(time.Now().Add(c.h.o.StallTimeout))
 		}
-		if err == nil {
-			err = conn.Flush()
+		if _, err := w.Write(text); err != nil {
+			return err
 		}
-		conn.SetWriteDeadline(time.Time{}) // or it would end the exchange when nothing is written, or a later one
-		return err
 	}
+	return conn.Flush()
 }
 
 // refuse answers a request that was not taken because of err.

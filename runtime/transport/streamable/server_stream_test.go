@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -483,6 +484,69 @@ func TestServerAnswersThatAreNotRead(t *testing.T) {
 			})
 		})
 	}
+}
+
+// seen is a store that remembers where the texts of long events are.
+type seen struct {
+	streamable.EventStore
+	at sync.Map // of *byte: the first of each text
+}
+
+func (s *seen) Append(ctx context.Context, session, stream string, e streamable.Event) error {
+	if len(e.Text) > 100<<10 {
+		s.at.Store(&e.Text[0], true)
+	}
+	return s.EventStore.Append(ctx, session, stream, e)
+}
+
+// watcher is an http.ResponseWriter that counts writes of the very texts that a store has.
+type watcher struct {
+	http.ResponseWriter
+	store *seen
+	n     *atomic.Int32
+}
+
+func (w watcher) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w watcher) Write(b []byte) (int, error) {
+	if len(b) > 0 {
+		if _, ok := w.store.at.Load(&b[0]); ok {
+			w.n.Add(1)
+		}
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// Connections that resume a stream take a long message from where the store has it: however many there are, there is no
+// copy for each of them.
+func TestServerDoesNotCopyLongEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &seen{EventStore: streamable.NewMemoryStore(streamable.MemoryOptions{})}
+		var n atomic.Int32
+		s := serve(t, streamable.HandlerOptions{StreamAfter: -1, Store: store})
+		s.wrap = func(w http.ResponseWriter) http.ResponseWriter { return watcher{w, store, &n} }
+		id := s.opened(hello)
+		long := strings.Repeat("x", 200<<10)
+		first := s.events("POST", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"long":"`+long+`"}}}`,
+			"MCP-Session-Id", id)
+		event, err := first.next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := first.message()
+		if !strings.Contains(want, long) {
+			t.Errorf("the stream brings %.100s", want)
+		}
+		for range 3 {
+			again := s.events("GET", "", "MCP-Session-Id", id, "Last-Event-ID", event.ID)
+			if got := again.messages(); len(got) != 1 || got[0] != want {
+				t.Errorf("the stream that is resumed brings %.100q", got)
+			}
+		}
+		if n.Load() != 4 {
+			t.Errorf("%d of 4 connections have got the text of the store", n.Load())
+		}
+	})
 }
 
 // slowly passes on what a server writes at a rate of so many bytes per second.

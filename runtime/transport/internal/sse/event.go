@@ -30,17 +30,7 @@ type Event struct {
 // Append appends e to dst. Line breaks within its data are kept, as line feeds; those within its name and id are left
 // out, for they cannot be written.
 func Append(dst []byte, e Event) []byte {
-	if e.Name != "" && e.Name != message {
-		dst = field(dst, "event: ", e.Name)
-	}
-	if e.ID != "" {
-		dst = field(dst, "id: ", e.ID)
-	}
-	if e.Retry > 0 {
-		dst = append(dst, "retry: "...)
-		dst = strconv.AppendInt(dst, e.Retry.Milliseconds(), 10)
-		dst = append(dst, '\n')
-	}
+	dst = fields(dst, e)
 	for data := e.Data; data != nil; {
 		dst = append(dst, "data: "...)
 		end := lineEnd(data)
@@ -55,6 +45,34 @@ func Append(dst []byte, e Event) []byte {
 		data = data[end+1:]
 	}
 	return append(dst, '\n')
+}
+
+// AppendHead appends what stands in front of the data of e, for data that need not be copied; ok is false if they have
+// line breaks, for which it cannot be done. [Tail] stands behind them.
+func AppendHead(dst []byte, e Event) (to []byte, ok bool) {
+	if lineEnd(e.Data) >= 0 {
+		return dst, false
+	}
+	return append(fields(dst, e), "data: "...), true
+}
+
+// Tail is what stands behind the data of an event.
+const Tail = "\n\n"
+
+// fields appends the fields of e other than its data.
+func fields(dst []byte, e Event) []byte {
+	if e.Name != "" && e.Name != message {
+		dst = field(dst, "event: ", e.Name)
+	}
+	if e.ID != "" {
+		dst = field(dst, "id: ", e.ID)
+	}
+	if e.Retry > 0 {
+		dst = append(dst, "retry: "...)
+		dst = strconv.AppendInt(dst, e.Retry.Milliseconds(), 10)
+		dst = append(dst, '\n')
+	}
+	return dst
 }
 
 // AppendComment appends a comment, which readers pass over: it shows that the connection is alive. Line breaks in text

@@ -288,3 +288,17 @@ func TestReaderGivesUpOnNothing(t *testing.T) {
 		t.Errorf("got %v, want %v", err, io.ErrNoProgress)
 	}
 }
+
+func TestAppendHead(t *testing.T) {
+	for _, e := range []Event{{Data: []byte("x")}, {Name: "n", ID: "7", Data: []byte("{}"), Retry: time.Second}, {ID: "1", Data: []byte{}}} {
+		head, ok := AppendHead([]byte("before"), e)
+		if got, want := string(head)+string(e.Data)+Tail, "before"+string(Append(nil, e)); got != want || !ok {
+			t.Errorf("%q, %v, want %q", got, ok, want)
+		}
+	}
+	for _, data := range []string{"a\nb", "a\r", "\n"} {
+		if head, ok := AppendHead(nil, Event{ID: "1", Data: []byte(data)}); ok || len(head) > 0 {
+			t.Errorf("%q: %q, %v", data, head, ok)
+		}
+	}
+}
