@@ -90,6 +90,10 @@ var _ interface {
 // [ErrLocked] if the file is in use, and with [task.ErrCorrupt] if it is damaged, which an
 // empty file is too.
 func Open(path string) (*Store, error) {
+	path, err := filepath.Abs(path) // the working directory may change before the file is opened anew
+	if err != nil {
+		return nil, fmt.Errorf("bolt: %w", err)
+	}
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -80,8 +80,9 @@ func (s *Store) replaceBy(db *bbolt.DB, small, path string) error {
 }
 
 // Backup writes a copy of the store, as it is at one moment, to the file path, which [Open] opens. It
-// replaces a file that is there, once the copy is complete. Reads and writes go on meanwhile; a write
-// for which the store's file has to grow may wait.
+// replaces a file that is there, once the copy is complete. Reads and writes go on meanwhile, unless a
+// write needs a larger memory map of the store's file. That write, and all reads and writes after it,
+// wait until the copy is complete. The map doubles up to 1 GiB, and then grows by 1 GiB.
 func (s *Store) Backup(path string) (err error) {
 	defer func() {
 		if err != nil {

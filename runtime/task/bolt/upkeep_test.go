@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -242,5 +243,24 @@ func TestFaultsThatAreNoDamage(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := bolt.Open(dir); err == nil || errors.Is(err, task.ErrCorrupt) {
 		t.Errorf("a folder: %v", err)
+	}
+}
+
+func TestUpkeepSurvivesChangeOfWorkingDirectory(t *testing.T) {
+	t.Chdir(t.TempDir())
+	s, err := bolt.Open("tasks.db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	t.Chdir(t.TempDir())
+	if err := s.Compact(); err != nil && runtime.GOOS != "windows" {
+		t.Error(err)
+	}
+	if err := s.Backup("copy.db"); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat("copy.db"); err != nil {
+		t.Error(err)
 	}
 }
