@@ -14,12 +14,14 @@ import (
 // Proves TOOL-08, TOOL-14, SCHEMA-01, SCHEMA-02.
 func TestOutputIsHeldAgainstItsSchema(t *testing.T) {
 	tools := `{"tools":[
-		{"name":"sum","inputSchema":{"type":"object"},"outputSchema":{"type":"object","$defs":{"n":{"type":"integer"}},"properties":{"sum":{"$ref":"#/$defs/n"}},"required":["sum"]}},
+		{"name":"sum","inputSchema":{"type":"object"},"outputSchema":{"type":"object","$defs":{"n":{"type":"integer"}},"properties":{"sum":{"$ref":"#/$defs/n"},"pair":{"prefixItems":[{"type":"string"}]}},"required":["sum"],"dependentRequired":{"unit":["scale"]}}},
 		{"name":"odd","inputSchema":{"type":"object"},"outputSchema":{"$schema":"https://x.example/none","type":"object"}},
 		{"name":"free","inputSchema":{"type":"object"}}]}`
 	for _, test := range []struct{ name, tool, result, faults string }{
 		{"fits", "sum", `{"content":[],"structuredContent":{"sum":1,"more":2}}`, ""},
 		{"a wrong type", "sum", `{"content":[],"structuredContent":{"sum":"1"}}`, "/sum"},
+		{"a wrong element", "sum", `{"content":[],"structuredContent":{"sum":1,"pair":[7]}}`, "/pair/0"},
+		{"a member without another", "sum", `{"content":[],"structuredContent":{"sum":1,"unit":"m"}}`, "scale"},
 		{"nothing", "sum", `{"content":[]}`, "there is no structured content"},
 		{"an error of the tool", "sum", `{"content":[],"isError":true}`, ""},
 		{"a tool without schema", "free", `{"content":[]}`, ""},

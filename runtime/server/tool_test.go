@@ -190,7 +190,7 @@ func TestToolsThatTheProtocolDoesNotAdmitAreRefused(t *testing.T) {
 func TestSchemasAreKeptAndApplied(t *testing.T) {
 	s := newServer(t, server.Config{})
 	schemas := map[string]string{
-		"new":      `{"type":"object","$defs":{"short":{"type":"string","maxLength":3}},"properties":{"a":{"$ref":"#/$defs/short"}},"allOf":[{"required":["a"]}],"additionalProperties":false}`,
+		"new":      `{"type":"object","$defs":{"short":{"type":"string","maxLength":3}},"properties":{"a":{"$ref":"#/$defs/short"}},"allOf":[{"required":["a"]}],"unevaluatedProperties":false}`,
 		"draft-07": `{"type":"object","$schema":"http://json-schema.org/draft-07/schema#","definitions":{"short":{"type":"string","maxLength":3}},"properties":{"a":{"$ref":"#/definitions/short","minLength":100}},"required":["a"],"additionalProperties":false}`, // nothing counts beside $ref
 	}
 	for name, schema := range schemas {

@@ -155,7 +155,7 @@ func TestRawResultsGoOutByteForByte(t *testing.T) {
 	})
 }
 
-// Proves JSONRPC-01, JSONRPC-02, JSONRPC-04, JSONRPC-10.
+// Proves JSONRPC-01, JSONRPC-02, JSONRPC-03, JSONRPC-04, JSONRPC-10.
 func TestWhatIsSentIsAsItMustBe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := open(t, &session.Config{Handler: custom(), Timeout: -1})
@@ -257,6 +257,41 @@ func TestBatchesAreTakenWhereTheRevisionHasThem(t *testing.T) {
 			< [{"jsonrpc":"2.0","id":4,"error":{"code":-32603}}]
 		`)
 	})
+}
+
+// A handler that would serve everything gets what its side has declared, and nothing else.
+//
+// Proves JSONRPC-12.
+func TestWhatWasNotDeclaredIsNotServed(t *testing.T) {
+	everything := func(context.Context, *session.Request) (codec.Encoder, error) {
+		return session.Raw(`{"tools":[],"roots":[]}`), nil
+	}
+	t.Run("by a server", bubble(func(t *testing.T) {
+		_, p := open(t, &session.Config{Handler: everything})
+		p.talk(`
+			> {"jsonrpc":"2.0","id":1,"method":"tools/list"}
+			< {"jsonrpc":"2.0","id":1,"result":{"tools":[],"roots":[]}}
+			> {"jsonrpc":"2.0","id":2,"method":"prompts/list"}
+			< {"jsonrpc":"2.0","id":2,"error":{"code":-32601}}
+			> {"jsonrpc":"2.0","id":3,"method":"roots/list"}
+			< {"jsonrpc":"2.0","id":3,"error":{"code":-32601}}
+			> {"jsonrpc":"2.0","id":4,"method":"server/discover","params":{}}
+			< {"jsonrpc":"2.0","id":4,"error":{"code":-32601}}
+			> {"jsonrpc":"2.0","id":5,"method":"notifications/initialized"}
+			< {"jsonrpc":"2.0","id":5,"error":{"code":-32601}}
+		`)
+	}))
+	t.Run("by a client", bubble(func(t *testing.T) {
+		_, p := connect(t, &session.Config{Handler: everything}, mcp.ClientCapabilities{Roots: &mcp.ClientCapabilitiesRoots{}})
+		p.talk(`
+			> {"jsonrpc":"2.0","id":1,"method":"roots/list"}
+			< {"jsonrpc":"2.0","id":1,"result":{"tools":[],"roots":[]}}
+			> {"jsonrpc":"2.0","id":2,"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}
+			< {"jsonrpc":"2.0","id":2,"error":{"code":-32601}}
+			> {"jsonrpc":"2.0","id":3,"method":"tools/list"}
+			< {"jsonrpc":"2.0","id":3,"error":{"code":-32601}}
+		`)
+	}))
 }
 
 // Proves JSONRPC-11.

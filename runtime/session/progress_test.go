@@ -59,7 +59,7 @@ func TestReportsCarryTheTokenOfTheirRequest(t *testing.T) {
 	})
 }
 
-// Proves PROG-04, PROG-08.
+// Proves PROG-04, PROG-07, PROG-08.
 func TestReportsIncreaseAndEndWithTheirRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var kept *session.Reporter

@@ -124,6 +124,9 @@ func (s *shop) visit(t *testing.T, g guest) (c *session.Session, there *session.
 }
 
 // A stream that breaks takes with it what was under way, and no more.
+// Each stream has an endpoint of its own, to which the messages of its session go.
+//
+// Proves LEGACY-04.
 func TestClientOpensANewSessionWhenItsStreamBreaks(t *testing.T) {
 	s := openShop(t)
 	g := guest{asked: make(chan error, 10), cancelled: make(chan error, 10)}

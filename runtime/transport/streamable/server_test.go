@@ -147,6 +147,13 @@ func TestServerRefuses(t *testing.T) {
 			{"an id that is none", "POST", `{"jsonrpc":"2.0","id":null,"method":"ping"}`, nil, 400},
 			{"two messages", "POST", ready + ready, nil, 400},
 			{"a batch", "POST", "[" + ready + "," + call(1, "echo") + "]", nil, 400},
+			{"a notification without a session", "POST", ready, []string{"MCP-Session-Id", "-"}, 400},
+			{"a notification for a session that never was", "POST", ready, []string{"MCP-Session-Id", "x"}, 404},
+			{"a notification in an unknown revision", "POST", ready, []string{"MCP-Protocol-Version", "1900-01-01"}, 400},
+			{"a notification whose params are none", "POST", `{"jsonrpc":"2.0","method":"notifications/x","params":7}`, nil, 400},
+			{"a response without a session", "POST", `{"jsonrpc":"2.0","id":1,"result":{}}`, []string{"MCP-Session-Id", "-"}, 400},
+			{"a response for a session that never was", "POST", `{"jsonrpc":"2.0","id":1,"result":{}}`, []string{"MCP-Session-Id", "x"}, 404},
+			{"a response whose id is none", "POST", `{"jsonrpc":"2.0","id":null,"result":{}}`, nil, 400},
 			{"an unknown revision", "POST", call(1, "echo"), []string{"MCP-Protocol-Version", "1900-01-01"}, 400},
 			{"listening in an unknown revision", "GET", "", []string{"MCP-Protocol-Version", "1900-01-01"}, 400},
 			{"deleting in an unknown revision", "DELETE", "", []string{"MCP-Protocol-Version", "1900-01-01"}, 400},
@@ -582,6 +589,8 @@ func TestServerLimitsRequestsWithoutSessions(t *testing.T) {
 }
 
 // A session that reads nothing does not keep more than it may.
+//
+// Proves HTTP-10.
 func TestServerLimitsWhatWaitsForASession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conns := make(chan transport.Conn, 1)
