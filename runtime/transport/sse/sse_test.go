@@ -213,6 +213,17 @@ func TestHandlerNamesItsEndpointAndAnswersOnTheStream(t *testing.T) {
 				if got := next(); got != "event: message\ndata: "+`{"jsonrpc":"2.0","id":"é","result":{}}`+"\n" {
 					t.Errorf("the answer is %q", got)
 				}
+				pinged := make(chan error, 1)
+				go func() { pinged <- s.Ping(t.Context()) }()
+				if got := next(); got != "event: message\ndata: "+`{"jsonrpc":"2.0","id":1,"method":"ping"}`+"\n" {
+					t.Errorf("the request of the server is %q", got)
+				}
+				if status, body := post(t, to, `{"jsonrpc":"2.0","id":1,"result":{}}`); status != 202 || body != "" {
+					t.Errorf("status %d, %q", status, body)
+				}
+				if err := <-pinged; err != nil {
+					t.Error(err)
+				}
 				if err := s.Close(); err != nil {
 					t.Error(err)
 				}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
@@ -232,6 +233,7 @@ func (a asked) ListRoots(ctx context.Context, _ *mcp.RequestParams) (*mcp.ListRo
 	return nil, ctx.Err()
 }
 
+// Proves HTTP-45.
 func TestClientNoticesOnTheStandingStreamThatItsSessionIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
@@ -253,6 +255,37 @@ func TestClientNoticesOnTheStandingStreamThatItsSessionIsGone(t *testing.T) {
 		time.Sleep(time.Second)
 		check(t, "requests", []string{
 			"GET s1 2025-11-25 1", "POST initialize", "POST notifications/initialized s2 2025-11-25", "GET s2 2025-11-25",
+		}, f.take())
+	})
+}
+
+// An answer is for its own session alone: if that is gone, the client opens another one, and does not send it there.
+//
+// Proves HTTP-45.
+func TestClientNoticesByAnAnswerThatItsSessionIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		f.other = func(w http.ResponseWriter, r *http.Request, _ jsonrpc.Message) bool {
+			if r.Method != "GET" {
+				return false
+			}
+			send := stream(w)
+			if strings.HasSuffix(r.Header.Get("Mcp-Session-Id"), "s1") {
+				send("data: %s\n\n", `{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
+			}
+			<-r.Context().Done()
+			return true
+		}
+		dropped := make(chan bool)
+		f.connect(f.options(), &session.Config{Handler: func(context.Context, *session.Request) (codec.Encoder, error) {
+			<-dropped
+			return session.Raw(`{"roots":[]}`), nil
+		}})
+		f.drop()
+		close(dropped)
+		check(t, "requests", []string{
+			`POST {"jsonrpc":"2.0","id":"q","result":{"roots":[]}} s1 2025-11-25`,
+			"POST initialize", "POST notifications/initialized s2 2025-11-25", "GET s2 2025-11-25",
 		}, f.take())
 	})
 }
