@@ -436,3 +436,36 @@ func TestTasksAreDeclaredWhereTheyAreOffered(t *testing.T) {
 		t.Errorf("declared with tasks: %+v", got)
 	}
 }
+
+// A result with a key that _meta cannot have is not sent, whatever the revision, neither as that of a call nor as that of a
+// task.
+//
+// Proves META-02.
+func TestMetaKeysOfResultsAreChecked(t *testing.T) {
+	for key, want := range map[string]int64{"com.example/x": 0, "1a/x": jsonrpc.CodeInternalError} {
+		for _, revision := range []mcp.Revision{mcp.Revision20241105, mcp.Revision20251125} {
+			synctest.Test(t, func(t *testing.T) {
+				s, _ := withTasks(t, memory.New(), func(s *server.Server) {
+					must(s.AddRawTool(mcp.Tool{Name: "x"}, func(context.Context, *server.Call, json.RawMessage) (*mcp.CallToolResult, error) {
+						result := server.Text("x")
+						result.Meta = new(mcp.ResultMetaObject)
+						result.Meta.Extra.Set(key, json.RawMessage(`1`))
+						return result, nil
+					}, server.Tasks(receiver.Support{Mode: mcp.ToolExecutionTaskSupportOptional})))
+				})
+				c := connect(t, s, side{revision: revision})
+				if result, code := c.call("tools/call", `{"name":"x"}`); code != want {
+					t.Errorf("%s, %s: got %d %s, want %d", revision, key, code, result, want)
+				}
+				if revision != mcp.Revision20251125 {
+					return
+				}
+				created, _ := c.call("tools/call", `{"name":"x","task":{}}`)
+				result, code := c.call("tasks/result", `{"taskId":"`+taskID(t, created)+`"}`)
+				if code != want || want == 0 && !strings.Contains(result, key) {
+					t.Errorf("task with %s: got %d %s, want %d", key, code, result, want)
+				}
+			})
+		}
+	}
+}
