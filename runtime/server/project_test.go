@@ -175,3 +175,20 @@ func TestTitlesAndIconsAreListed(t *testing.T) {
 		}
 	}
 }
+
+func TestConversationsAreProjected(t *testing.T) {
+	for rev, want := range map[mcp.Revision]string{
+		mcp.Revision20241105: `[{"role":"user","content":{"type":"text","text":"a"}},{"role":"user","content":{"type":"text","text":"[sound of type audio/wav]"}}]`,
+		mcp.Revision20250618: `[{"role":"user","content":{"type":"text","text":"a"}},{"role":"user","content":{"type":"audio","data":"AAAA","mimeType":"audio/wav"}}]`,
+		mcp.Revision20251125: `[{"role":"user","content":[{"type":"text","text":"a"},{"type":"audio","data":"AAAA","mimeType":"audio/wav"}]}]`,
+	} {
+		client := answering(map[string]string{"sampling/createMessage": `{"role":"assistant","model":"m","content":{"type":"text","text":"b"}}`})
+		run(t, side{capabilities: capable(t, `{"sampling":{}}`), handler: client.serve, revision: rev}, func(ctx context.Context, c *server.Call) (string, error) {
+			_, err := c.Sample(ctx, &mcp.CreateMessageRequestParams{MaxTokens: 1, Messages: []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: mcp.SamplingContent{
+				Items: []mcp.SamplingMessageContentBlock{&mcp.TextContent{Text: "a"}, &mcp.AudioContent{Data: "AAAA", MIMEType: "audio/wav"}},
+			}}}})
+			return "", err
+		})
+		same(t, string(rev), `{"maxTokens":1,"messages":`+want+`}`, client.asked["sampling/createMessage"][0])
+	}
+}

@@ -19,7 +19,7 @@ func (c *Call) Sample(ctx context.Context, params *mcp.CreateMessageRequestParam
 	if err := c.maySend(params); err != nil {
 		return nil, err
 	}
-	outcome, err := c.client().CreateMessage(ctx, params)
+	outcome, err := c.client().CreateMessage(ctx, c.projectSampling(params))
 	if err != nil {
 		return nil, err
 	}
@@ -42,6 +42,29 @@ func (c *Call) SampleTask(ctx context.Context, params *mcp.CreateMessageRequestP
 		return nil, err
 	}
 	return c.p.s.clientTasks.CreateMessage(ctx, open, params, options...)
+}
+
+// projectSampling returns a conversation as the revision of the session has it. Before 2025-11-25, a message has one
+// block: one with several becomes several messages.
+func (c *Call) projectSampling(params *mcp.CreateMessageRequestParams) *mcp.CreateMessageRequestParams {
+	if c.Session() == nil || c.Session().Revision() >= mcp.Revision20251125 {
+		return params
+	}
+	out := *params
+	out.Messages = []mcp.SamplingMessage{}
+	for _, m := range params.Messages {
+		for _, block := range m.Content.Items {
+			if content, ok := block.(mcp.ContentBlock); ok {
+				if old, ok := projectBlock(c.Session().Revision(), content).(mcp.SamplingMessageContentBlock); ok {
+					block = old
+				}
+			}
+			one := m
+			one.Meta, one.Content = nil, mcp.SamplingContent{Items: []mcp.SamplingMessageContentBlock{block}}
+			out.Messages = append(out.Messages, one)
+		}
+	}
+	return &out
 }
 
 // taskSession returns the session through which the client is asked to create a task for a method.
