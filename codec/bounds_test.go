@@ -11,19 +11,19 @@ import (
 	"unicode/utf8"
 )
 
-// The tests here walk through every length and place at which code that looks at several bytes at
-// once, or writes into room that it has checked by itself, could go wrong. Slices end where their
-// capacity does, so that a step too far panics.
+// The tests here cover code that reads several bytes at a time, or that writes into capacity it has
+// checked itself. They try every length and offset at which it could fail. Slices have no spare
+// capacity, so that an access beyond the end panics.
 
-// exact returns s in a slice without room behind it, at an address that leaves the given rest when
-// divided by 8.
+// exact returns s in a slice without spare capacity. The slice starts align bytes into its array, so
+// that different values of align give different alignments.
 func exact(s string, align int) []byte {
 	b := append(make([]byte, align, align+len(s)), s...)
 	return b[align:len(b):len(b)]
 }
 
-// firstOf returns the index of the first byte of data from i on that stops takes, or the length of
-// data.
+// firstOf returns the index of the first byte of data at or after i for which stops returns true. It
+// returns len(data) if there is none.
 func firstOf(data []byte, i int, stops func(c byte) bool) int {
 	for i < len(data) && !stops(data[i]) {
 		i++
@@ -131,7 +131,7 @@ func TestIntegersOfEveryLength(t *testing.T) {
 	}
 }
 
-// Text that ends anywhere is found to end there, however it is read.
+// A text that is cut short fails at its end, whichever way it is read.
 func TestEveryPrefixOfAText(t *testing.T) {
 	texts := []string{
 		string(call), `{"m0":{"x":1},"u":"a\u65e5\n","m1":{},"m2" : {"y":[{"a":"b\\"},-1.5e10,true]} ,"\u006d3":{},"v":[],"m4":null}`,
@@ -165,7 +165,7 @@ func TestEveryPrefixOfAText(t *testing.T) {
 	}
 }
 
-// Copies that share memory stay what they were, whatever is copied after them.
+// Copies that share a buffer keep their contents when more copies are added to the buffer.
 func TestPiecesKeepTheirContents(t *testing.T) {
 	const seed = 3
 	random := rand.New(rand.NewPCG(seed, seed))
@@ -194,12 +194,12 @@ func TestPiecesKeepTheirContents(t *testing.T) {
 			case 1:
 				raw := p.raw(from)
 				if cap(raw) > len(raw) && len(raw) <= smallCopy {
-					t.Fatalf("seed %d: room behind a copy that has neighbours", seed)
+					t.Fatalf("seed %d: a small copy has spare capacity", seed)
 				}
 				all = append(all, copied{func() string { return string(raw) }, want})
 			default:
 				k := random.IntN(len(texts))
-				if random.IntN(10) == 0 { // it is shared from now on
+				if random.IntN(10) == 0 { // the text is shared from now on
 					text := texts[k]
 					all = append(all, copied{func() string { return string(text) }, wants[k]})
 					own[k] = false
@@ -223,8 +223,8 @@ func TestPiecesKeepTheirContents(t *testing.T) {
 	}
 }
 
-// A set of names says of each whether its object had it, at every size and after it was used
-// before.
+// nameSet.add reports whether the name is new for its object. It does so at every size of the set,
+// and after a reset.
 func TestNameSetAtEverySize(t *testing.T) {
 	var s nameSet
 	for n := range 300 {
@@ -240,7 +240,7 @@ func TestNameSetAtEverySize(t *testing.T) {
 		s.reset()
 	}
 	seen := map[uint64]string{}
-	for n := range 9 { // names of up to eight bytes with one mark are the same; longer ones are compared
+	for n := range 9 { // names shorter than eight bytes have distinct marks; longer ones are compared
 		for i := range 400 {
 			name := strings.Repeat(string(rune('a'+i%20)), n)
 			if n > 1 {
@@ -250,7 +250,7 @@ func TestNameSetAtEverySize(t *testing.T) {
 				data := exact(name+strings.Repeat("#", behind), n%8)
 				mark := nameMark(data, 0, len(name))
 				if other, ok := seen[mark]; ok && other != name && len(name) < 8 {
-					t.Fatalf("%q and %q have one mark", name, other)
+					t.Fatalf("%q and %q have the same mark", name, other)
 				}
 				seen[mark] = name
 			}

@@ -5,20 +5,21 @@ import (
 	"sync/atomic"
 )
 
-// A raw value that was checked when it was read need not be checked again when it is written. So
-// that this is known, the hashes of the last such values are remembered. They say nothing about
-// where a value lies: a copy of it is known, too, and one that was changed is not. The hash is
-// seeded, so that it cannot be foreseen which values share one.
+// A raw value that was checked when it was read need not be checked again when it is written. This
+// file keeps the hashes of recently checked values. A hash depends on the text alone and not on its
+// address: a copy of a checked value has the same hash, and a changed value has another one. The
+// hash is seeded, so that a peer cannot construct two values with the same hash.
 
 var (
 	checkedSeed  = maphash.MakeSeed() // never changes
 	checkedTexts [1 << 13]atomic.Uint64
 )
 
-// fewBytes is the size up to which checking a value again costs no more than remembering it.
+// fewBytes is the size in bytes up to which checking a value again is as cheap as looking up its
+// hash.
 const fewBytes = 4
 
-// noteChecked remembers that s is one JSON value without white space around it.
+// noteChecked stores the hash of s, which must be one JSON value without white space around it.
 func noteChecked(s []byte) {
 	if len(s) <= fewBytes {
 		return
@@ -29,8 +30,8 @@ func noteChecked(s []byte) {
 	}
 }
 
-// wasChecked reports whether noteChecked was called with the same text, as far as that is
-// remembered.
+// wasChecked reports whether noteChecked was called with the same text. It returns false if another
+// text has since taken the same slot.
 func wasChecked(s []byte) bool {
 	if len(s) <= fewBytes {
 		return false
@@ -39,6 +40,7 @@ func wasChecked(s []byte) bool {
 	return checkedSlot(sum).Load() == sum
 }
 
+// checkedSlot returns the slot for the hash sum.
 func checkedSlot(sum uint64) *atomic.Uint64 { return &checkedTexts[sum%uint64(len(checkedTexts))] }
 
 // textSum returns a hash of s that is not 0.

@@ -58,7 +58,7 @@ func TestRawValuesDoNotShareMemoryWithEachOther(t *testing.T) {
 	}
 }
 
-// Memory behind a slice's end may be in use by others.
+// Writing a raw value does not read its spare capacity, which another goroutine may be writing to.
 func TestRawValueMayBeAppendedToWhileItIsWritten(t *testing.T) {
 	var x Extra
 	r := NewReader([]byte(`{"a":["a text of some length","and another"],"b":["a text of some length","and more"],"c":"the end of it, at last"}`))
@@ -79,7 +79,7 @@ func TestRawValueMayBeAppendedToWhileItIsWritten(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			_ = append(raw, '\n') // the race detector sees both
+			_ = append(raw, '\n') // with -race, an access to the same memory by w.Raw fails the test
 		}()
 		w := NewWriter(nil)
 		w.Raw(raw)
@@ -90,23 +90,23 @@ func TestRawValueMayBeAppendedToWhileItIsWritten(t *testing.T) {
 	}
 }
 
-// What was checked is known by its text alone, and by all of that.
+// wasChecked compares the whole text, not its address.
 func TestCheckedTextsAreKnownByTheirText(t *testing.T) {
 	for n := range 100 {
 		text := []byte(strings.Repeat("7", n))
 		noteChecked(text)
 		if got, want := wasChecked([]byte(string(text))), n > fewBytes; got != want {
-			t.Fatalf("%d bytes: known: %t", n, got)
+			t.Fatalf("%d bytes: wasChecked returns %t, want %t", n, got, want)
 		}
 		for i := range text {
 			text[i] = '-'
 			if wasChecked(text) {
-				t.Fatalf("%d bytes, changed at %d: known", n, i)
+				t.Fatalf("%d bytes, changed at %d: wasChecked returns true", n, i)
 			}
 			text[i] = '7'
 		}
 		if n > 0 && wasChecked(text[:n-1:n-1]) != wasChecked([]byte(strings.Repeat("7", n-1))) {
-			t.Fatalf("%d bytes, cut: not what it is known as", n)
+			t.Fatalf("%d bytes, cut by one: wasChecked differs from that of an equal text", n)
 		}
 	}
 }

@@ -28,8 +28,8 @@ type Error struct {
 	writing bool // it comes from a Writer
 }
 
-// Error returns the place and the cause in one line. It cuts a Pointer of more than 1024 bytes: the
-// peer chooses the member names in it.
+// Error returns the place and the cause in one line. It shortens a Pointer of more than 1024 bytes,
+// because the peer chooses the member names in it.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString("json: ")
@@ -48,7 +48,8 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// shortPointer returns the first bytes of a long pointer, with an ellipsis behind them.
+// shortPointer returns p if it has at most 1024 bytes, and otherwise the first 1024 bytes or a few
+// less, with an ellipsis appended. It does not cut within a UTF-8 sequence.
 func shortPointer(p string) string {
 	const most = 1 << 10
 	if len(p) <= most {

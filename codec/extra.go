@@ -12,8 +12,8 @@ import (
 // type cannot hold, which required members were missing, and the text of numbers that do not fit their field. It
 // is one pointer; the zero value is empty.
 //
-// An Extra may be moved to a value of another type. Of the members in it, that value writes those that it has not
-// written itself.
+// An Extra may be moved to a value of another type. When that value is encoded, members of the Extra
+// that have the name of a field already written are left out.
 //
 // Copies of a struct share it without harm: whatever changes an Extra copies the contents first, which takes
 // time in proportion to [Extra.Len]. The raw values it hands out belong to it and must not be changed.
@@ -24,13 +24,13 @@ type Extra struct {
 // extra has its members, in the order they came and no name twice, either in text and spans, as a Reader puts them, or
 // in members.
 type extra struct {
-	text    []byte // as in ,"a":1,"b":[2] and never shown as a whole; names in it have no escapes
-	sum     uint64 // what textSum says of the text, once it is complete
+	text    []byte // as in ,"a":1,"b":[2]; never returned as a whole; names in it have no escapes
+	sum     uint64 // textSum of text, once text is complete
 	spans   []span // where they are in text
 	members []member
 	numbers []numberText
 	absent  uint64
-	by      *Members // what the type knows whose decoder made it, or nil
+	by      *Members // the members of the type it was decoded for, or nil
 	known   bool     // some member may have the name of a field; it is then in members
 	few     [6]span  // where spans begin
 }
@@ -183,8 +183,9 @@ func (x *Extra) SetAbsent(bits uint64) {
 	x.p.absent = bits
 }
 
-// Of returns x, unless it was read with other members: then it returns an empty Extra. Missing members and the text of
-// numbers say nothing about a value of another type; [Writer.EndOf] takes care of all else.
+// Of returns x if it was read with members, or with no Members at all. Otherwise it returns an empty
+// Extra. Generated code calls it before it asks x for missing members and the text of numbers, which
+// are meaningless for a value of another type. [Writer.EndOf] handles the unknown members.
 func (x Extra) Of(members *Members) Extra {
 	if x.p == nil || x.p.by == members || x.p.by == nil {
 		return x

@@ -303,8 +303,9 @@ func FuzzNumber(f *testing.F) {
 	})
 }
 
-// FuzzString checks the scanner, which looks at eight bytes at a time, against one that does not, and that what
-// is written is read back. The Reader decodes escapes into a buffer of the given capacity.
+// FuzzString compares the scanner, which looks at eight bytes at a time, with one that looks at
+// single bytes. It also checks that written strings are read back unchanged. The Reader decodes
+// escapes into a buffer of the given capacity.
 func FuzzString(f *testing.F) {
 	for i, c := range hostile.All(hostile.Texts()) {
 		f.Add(c.Text, uint16(i))

@@ -28,7 +28,7 @@ func (r *Reader) Enter(members *Members) Seen {
 	return Seen{members: members}
 }
 
-// Require notes in x which of the first n members of s have not come, or left their fields unset.
+// Require records in x which of the first n members of s are missing or left their fields unset.
 func (r *Reader) Require(s *Seen, x *Extra, n int) {
 	mask := uint64(1)<<n - 1
 	if missing := (^s.came | s.absent) & mask; missing != 0 {
@@ -36,11 +36,11 @@ func (r *Reader) Require(s *Seen, x *Extra, n int) {
 	}
 }
 
-// lackingSlots is how many extras that hold nothing but missing members a Reader remembers.
+// lackingSlots is the number of extras in the cache that [Reader.lack] uses.
 const lackingSlots = 16
 
-// lack notes in x that members are missing. Objects that lack the same members share one extra: it may take up more
-// memory than their text.
+// lack records in x that members are missing. Objects that lack the same members share one extra
+// from a cache, because an extra may take more memory than the text of such an object.
 func (r *Reader) lack(members *Members, x *Extra, missing uint64) {
 	if x.p != nil {
 		x.SetAbsent(missing)
@@ -234,7 +234,8 @@ func (r *Reader) PeekText(name string) []byte {
 	return []byte(text)
 }
 
-// Leads reports whether the object that is next has key before all other members but _meta. Nothing is consumed.
+// Leads reports whether the next value is an object in which key comes before all other members but
+// _meta. It consumes nothing.
 func (r *Reader) Leads(key Key) bool {
 	if r.next() != '{' {
 		return false
@@ -371,9 +372,9 @@ func Put[T any](r *Reader, m *map[string]T, read func(*Reader) T) {
 	(*m)[name] = v
 }
 
-// PeekPath reports whether the object that is next has the member path[0], that one, if it
-// is an object, the member path[1], and so on, and whether the last one is of one of the kinds.
-// Nothing is consumed.
+// PeekPath reports whether the next value is an object with a value at path, where path[0] names a
+// member of that object, path[1] a member of the object there, and so on. The value at the end of
+// the path must be of one of the kinds. PeekPath consumes nothing.
 func (r *Reader) PeekPath(kinds KindSet, path ...string) bool {
 	if r.next() != '{' {
 		return false

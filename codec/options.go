@@ -42,8 +42,9 @@ func MaxDepth(n int) Option { return func(l *limits) { l.depth = n } }
 // taken for n < 1, is [DefaultMaxSize].
 func MaxSize(n int) Option { return func(l *limits) { l.size = n } }
 
-// AllowSize returns what lets a text be read whatever its length: nothing if [DefaultMaxSize] does, and else [MaxSize].
-// It is for text whose length was limited where it was received, and for parts of it.
+// AllowSize returns the options with which text can be read whatever its length: none if it fits
+// [DefaultMaxSize], and otherwise [MaxSize] with its length. Use it for a text, or a part of one,
+// whose length was limited when it was received.
 func AllowSize(text []byte) []Option {
 	if len(text) <= DefaultMaxSize {
 		return nil

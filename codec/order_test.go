@@ -8,7 +8,7 @@ import (
 	"github.com/mcpwire/mcpwire/internal/doubling"
 )
 
-// wide is a type of 64 objects, as generated code has it.
+// wide is a type with 64 objects as members. Its methods are like those in generated code.
 type wide struct {
 	inner [64]open
 	Extra Extra
@@ -55,7 +55,7 @@ func (v *wide) EncodeJSON(w *Writer) {
 	w.EndOf(start, v.Extra, &membersOfWide)
 }
 
-// The order of members is the sender's choice and must not make a decode cost more memory.
+// The sender chooses the order of members. No order may make decoding take much more memory.
 func TestMemoryDoesNotDependOnTheOrderOfMembers(t *testing.T) {
 	for _, n := range []int{64, 2000, 50_000} {
 		for _, inner := range []string{`{}`, `{"x":1}`, `{"x":{"y":[]}}`} {
@@ -80,7 +80,7 @@ func TestMemoryDoesNotDependOnTheOrderOfMembers(t *testing.T) {
 	}
 }
 
-// lists are objects that lack members.
+// lists is a type whose required members are missing. It skips the members that are present.
 type lists struct{ Extra Extra }
 
 func (v *lists) DecodeJSON(r *Reader) {
@@ -92,7 +92,7 @@ func (v *lists) DecodeJSON(r *Reader) {
 	r.Require(&seen, &v.Extra, 64)
 }
 
-func TestObjectsThatLackTheSameMembersShareTheNoteOfIt(t *testing.T) {
+func TestObjectsThatLackTheSameMembersShareOneExtra(t *testing.T) {
 	for name, element := range map[string]string{"none": `{}`, "all but one": `{"m7":0}`, "in turn": `{},{"m7":0},{"m7":0,"m63":1}`} {
 		text := []byte(`[` + many(5000, ",", func(int) string { return element }) + `]`)
 		list := func(r *Reader) []lists { return DecodeList[lists](r) }
@@ -104,16 +104,16 @@ func TestObjectsThatLackTheSameMembersShareTheNoteOfIt(t *testing.T) {
 		if most := uint64(32 * len(all)); memory > most {
 			t.Errorf("%s: %d bytes of memory for %d objects, want at most %d", name, memory, len(all), most)
 		}
-		all[0].Extra.SetAbsent(0) // a change is to one of them
+		all[0].Extra.SetAbsent(0) // must change this element only
 		for i, v := range all[1:] {
 			if element == `{}` && !v.Extra.Absent(7) || !v.Extra.Absent(0) {
-				t.Fatalf("%s: element %d has lost what it lacks", name, i+1)
+				t.Fatalf("%s: element %d has lost its record of missing members", name, i+1)
 			}
 		}
 	}
 }
 
-// What is read into an Extra between other objects is the same as without them.
+// Objects between unknown members do not change what is read into the Extra.
 func TestExtraBetweenObjects(t *testing.T) {
 	for n := range 40 {
 		for _, size := range []int{1, 20, 300} {

@@ -61,23 +61,26 @@ func (r *Reader) peekScalar(at int) (text string, kind Kind, ok bool) {
 	return "", kind, true
 }
 
-// KindSet is a set of kinds: bit k stands for the [Kind] k. The empty set stands for all of them but null.
+// KindSet is a set of kinds: bit k stands for the [Kind] k. The zero value stands for every kind but
+// null.
 type KindSet uint16
 
-// admits reports whether a value that starts with c is of a kind in the set.
+// admits reports whether the kind of a value with the first byte c is in the set.
 func (s KindSet) admits(c byte) bool {
 	kind := kindOf(c)
 	return s == 0 && kind != KindNull || s&(1<<kind) != 0
 }
 
-// Key is a member that tells what an object is. It counts as being there if its value is of one of the kinds.
+// Key is a member by which the types of a union are told apart. An object has it if it has a member
+// with that name whose value is of one of the kinds.
 type Key struct {
 	Name  string
 	Kinds KindSet
 }
 
-// PeekKeys tells which of the keys the next value has, without consuming it: bit i of the result stands for keys[i].
-// Keys from the 65th on are ignored. If the next value is no object, the result is 0.
+// PeekKeys returns which of the keys the next value has, without consuming it: bit i of the result
+// stands for keys[i]. Keys from the 65th on are ignored. If the next value is not an object, the
+// result is 0.
 func (r *Reader) PeekKeys(keys ...Key) (found uint64) {
 	if r.next() != '{' {
 		return 0
@@ -159,9 +162,9 @@ func (r *Reader) after(i int) int {
 	return skipWord(r.data, i)
 }
 
-// after is Reader.after for an array or an object. A value that is nested deeper than maxDepth ends
-// with the data: reading it fails, and remembering each bracket would take far more memory than the
-// text.
+// after is Reader.after for an array or an object. For a value nested deeper than maxDepth it
+// returns len(data): reading the value will fail, and storing the position of each bracket would
+// take far more memory than the text.
 func (p *peek) after(data []byte, i, maxDepth int) int {
 	p.open = p.open[:0]
 	for i < len(data) {

@@ -101,7 +101,7 @@ func TestPeekInsidePeekedValues(t *testing.T) {
 	}
 }
 
-// keys are keys that may be of any kind.
+// keys returns a Key for each name, with the empty KindSet.
 func keys(names ...string) (list []Key) {
 	for _, name := range names {
 		list = append(list, Key{Name: name})
@@ -109,7 +109,7 @@ func keys(names ...string) (list []Key) {
 	return list
 }
 
-// Looking ahead walks over open brackets before reading finds that they are nested too deeply.
+// Peeking skips brackets before they are read, and therefore needs a depth limit of its own.
 func TestPeekRemembersNoMoreThanTheDepthAllows(t *testing.T) {
 	const depth = 8
 	open := strings.Repeat("[", 100*smallValue)

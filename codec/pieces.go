@@ -43,7 +43,8 @@ func (p *pieces) string(s []byte) string {
 	return p.text.String()[at:]
 }
 
-// raw returns a copy of s, which was checked. It may be changed, and appended to, without harm to its neighbours.
+// raw returns a copy of s, which must have been checked. Changing the copy, or appending to it, does
+// not affect other copies.
 func (p *pieces) raw(s []byte) json.RawMessage {
 	noteChecked(s)
 	if len(s) > smallCopy {
@@ -57,13 +58,14 @@ func (p *pieces) raw(s []byte) json.RawMessage {
 	return p.bytes[at:len(p.bytes):len(p.bytes)]
 }
 
-// extend appends more to text. Text is empty, or what extend returned last for it if it is own, or else stays as it is.
-// It may move.
+// extend returns text with more appended. If own is set, text must be the last result of extend for
+// it, or empty; extend may then append in place. Otherwise it leaves text unchanged and returns a
+// copy.
 func (p *pieces) extend(text []byte, own bool, more []byte) []byte {
 	n := len(text) + len(more)
 	at := len(p.bytes) - len(text)
 	switch {
-	case own && cap(text) >= n: // it has room
+	case own && cap(text) >= n: // more fits into its capacity
 	case n > smallCopy:
 		text = append(make([]byte, 0, n+len(text)), text...)
 	case own && at >= 0 && len(text) > 0 && &p.bytes[at] == &text[0] && cap(p.bytes) >= at+n: // it came last
@@ -72,7 +74,7 @@ func (p *pieces) extend(text []byte, own bool, more []byte) []byte {
 	default:
 		room := n
 		if own {
-			room += n // it may have to move each time otherwise
+			room += n // spare capacity, so that not every call has to copy
 		}
 		if cap(p.bytes)-len(p.bytes) < room {
 			p.bytes = make([]byte, 0, p.size())

@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// randomRuns returns how many random inputs a test is to try and the seed to make them from: few by
-// default, or what MCPWIRE_RANDOM and MCPWIRE_SEED say.
+// randomRuns returns the number of random inputs to try, and the seed to make them from. The
+// environment variables MCPWIRE_RANDOM and MCPWIRE_SEED set them; the defaults are few and 1.
 func randomRuns(t *testing.T, few int) (count int, seed uint64) {
 	t.Helper()
 	count, seed = few, 1
@@ -29,8 +29,8 @@ func randomRuns(t *testing.T, few int) (count int, seed uint64) {
 	return count, seed
 }
 
-// randomContent appends random string content: prose, prose in which all beyond ASCII is escaped,
-// escapes in a row, and what is not allowed.
+// randomContent appends random string content to b: plain text, escapes, characters beyond ASCII,
+// and sometimes bytes that are not allowed in a string.
 func randomContent(random *rand.Rand, b []byte) []byte {
 	size := random.IntN(80)
 	switch random.IntN(8) {
@@ -60,9 +60,9 @@ func randomContent(random *rand.Rand, b []byte) []byte {
 	return b
 }
 
-// TestRandomStrings holds what is read and written against encoding/json and against code that
-// looks at one byte after the other, with buffers of every capacity, at every alignment, and with
-// Readers and Writers that were used before.
+// TestRandomStrings compares what is read and written with encoding/json, and with code that looks
+// at single bytes. It uses buffers of many capacities and alignments, and both new and reused
+// Readers and Writers.
 func TestRandomStrings(t *testing.T) {
 	count, seed := randomRuns(t, 20_000)
 	random := rand.New(rand.NewPCG(seed, 10))

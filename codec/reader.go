@@ -92,11 +92,11 @@ type Reader struct {
 	keyEnd  int    // its closing quote, if NextKey saw that it is plain, or 0
 	scratch []byte // for strings with escapes
 	pieces  pieces
-	mine    []owned // the Extras of objects not yet left, innermost last
+	mine    []owned // the Extras made for open objects, innermost last
 	check   checker
 	peek    peek
 	order   order
-	lacking [lackingSlots]*extra // the last ones that hold nothing but missing members
+	lacking [lackingSlots]*extra // cache of extras that hold nothing but missing members
 
 	// Where the New methods put what they read. Texts are never shared between messages: one that stays in use
 	// keeps what the others point at.
@@ -106,7 +106,8 @@ type Reader struct {
 	bools  []bool
 }
 
-// owned is an extra that the Reader made for an object that it has not left. Until then it may be changed in place.
+// owned is an extra that the Reader made for an object that is still open. It may be changed in
+// place until the Reader leaves the object.
 type owned struct {
 	extra  *extra
 	depth  int    // how many arrays and objects were open
@@ -160,7 +161,7 @@ func (r *Reader) forget() {
 	r.src, r.data = nil, nil
 	if r.failure.err != nil {
 		r.failure, r.err = failure{}, nil
-		clear(r.mine) // they may be in use, and are not finished
+		clear(r.mine) // without letGo: the texts are incomplete, and the caller may be using the extras
 		r.mine = r.mine[:0]
 	}
 	if r.texts != nil {
@@ -797,8 +798,9 @@ func (r *Reader) keepNumber(x *Extra, name, text string) {
 	e.numbers = append(e.numbers, numberText{name, text})
 }
 
-// change returns the contents of x for changing in place. Unless this Reader made them for the object that it is in, they
-// may be shared with other copies of x, and are copied first. The result is valid until the next call.
+// change returns the contents of x for changing in place. It copies them first, unless this Reader
+// made them for the object it is in: they may be shared with other copies of x. The result is valid
+// until the next call.
 func (r *Reader) change(x *Extra) *owned {
 	depth := len(r.frames)
 	if o := r.owned(x); o != nil && depth > 0 {
@@ -810,7 +812,7 @@ func (r *Reader) change(x *Extra) *owned {
 	return &r.mine[len(r.mine)-1]
 }
 
-// owned returns the entry of x among those that may be changed, or nil.
+// owned returns the entry of x in r.mine if x belongs to the current object, or nil.
 func (r *Reader) owned(x *Extra) *owned {
 	if n := len(r.mine); n > 0 && r.mine[n-1].extra == x.p && r.mine[n-1].depth == len(r.frames) {
 		return &r.mine[n-1]
@@ -818,7 +820,8 @@ func (r *Reader) owned(x *Extra) *owned {
 	return nil
 }
 
-// letGo ends the time in which the Extras of objects deeper than depth may be changed.
+// letGo removes the Extras of objects deeper than depth from r.mine, and sets the sums of their
+// texts. They are not changed in place any more.
 func (r *Reader) letGo(depth int) {
 	n := len(r.mine)
 	for n > 0 && r.mine[n-1].depth > depth {

@@ -375,14 +375,14 @@ func TestErrorReadsWell(t *testing.T) {
 	}
 }
 
-func TestErrorTextIsShortWhateverTheMemberNames(t *testing.T) {
+func TestErrorTextIsShortForLongMemberNames(t *testing.T) {
 	long := strings.Repeat("~é", 10_000)
 	err := Valid([]byte(`{"` + long + `":tru}`))
 	if text := err.Error(); len(text) > 1200 || !utf8.ValidString(text) || !strings.HasSuffix(text, "…: malformed literal (line 1, column 30005, offset 30004)") {
 		t.Errorf("got %d bytes, ending in %q", len(text), text[max(0, len(text)-80):])
 	}
 	if e, ok := errors.AsType[*Error](err); !ok || e.Pointer != "/"+strings.ReplaceAll(long, "~", "~0") {
-		t.Error("the pointer itself is not whole")
+		t.Error("the Pointer field is cut")
 	}
 }
 
@@ -552,7 +552,7 @@ func TestWriterThatIsUsedAgainForgetsTheMessageBefore(t *testing.T) {
 	}
 }
 
-// One large object must not make every later use of the Writer clear as much memory again.
+// After one large object, each Reset of the Writer would clear as much memory again.
 func TestWriterKeepsNoLongListFromOneMessageToTheNext(t *testing.T) {
 	names := map[string]int{}
 	for i := range 2 * keepSlots {
@@ -570,7 +570,7 @@ func TestWriterKeepsNoLongListFromOneMessageToTheNext(t *testing.T) {
 		}
 		w.Reset(nil)
 		if len(w.keys)+len(w.names) > 0 || cap(w.keys) > keepSlots || cap(w.names) > keepSlots {
-			t.Errorf("the Writer keeps room for %d and %d names", cap(w.keys), cap(w.names))
+			t.Errorf("the Writer keeps capacity for %d and %d names", cap(w.keys), cap(w.names))
 		}
 	}
 }

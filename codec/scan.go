@@ -217,7 +217,7 @@ func decodeContent(dst, data []byte, i int) (out []byte, end int, beyond bool, e
 	n := len(dst)   // how much of out is text
 	out = dst[:cap(dst)]
 	for {
-		// The loop below stops where less than a word of room is left. A character must fit behind what it wrote.
+		// The loop below stops when less than 8 bytes of room are left. A character must still fit then.
 		if n+8+utf8.UTFMax > len(out) {
 			more := make([]byte, min(2*len(out)+1024, n+len(data)-i+16))
 			copy(more, out[:n])

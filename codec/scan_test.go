@@ -7,16 +7,18 @@ import (
 	"testing"
 )
 
-// escapeShapes are endings of string content that need different amounts of room: nothing, short escapes, characters
-// of one to four bytes in escapes, and several of them behind runs of plain text.
+// escapeShapes are endings of string content that need different amounts of room in the buffer: the
+// empty string, short escapes, escaped characters of one to four bytes, and several of these after
+// runs of plain text.
 var escapeShapes = []string{
 	``, `\n`, `\u0041`, `\u00e9`, `\u65e5`, `\ud83d\ude00`, `é日😀`,
 	`\nab\n1234567\u65e5`, `\n\u65e5\n\u65e5`, `\u65e5\u672c\u8a9e`, `\n1234567\ud83d\ude00`,
 	`\n\n\n\n\n\n\n\n\u65e5`, `\n12345678\u65e5\n1234567\u65e5\n123456\u65e5`,
 }
 
-// TestDecodeContentFitsEveryBuffer holds decodeContent against encoding/json for every capacity of its buffer, filled
-// to every level, with escapes at every distance from the end of the room.
+// TestDecodeContentFitsEveryBuffer compares decodeContent with encoding/json. It uses buffers of
+// every capacity up to 300 bytes, at three fill levels, with escapes at many distances from the end
+// of the buffer.
 func TestDecodeContentFitsEveryBuffer(t *testing.T) {
 	for _, shape := range escapeShapes {
 		for lead := range 24 {
@@ -39,8 +41,9 @@ func TestDecodeContentFitsEveryBuffer(t *testing.T) {
 	}
 }
 
-// TestReaderDecodesTextWithAnyScratch decodes prose with many escapes, as encoders that write ASCII alone produce it,
-// with Readers that kept buffers of every capacity from an earlier message.
+// TestReaderDecodesTextWithAnyScratch decodes prose with many escapes, such as encoders that write
+// only ASCII produce. The Readers have scratch buffers of every capacity up to 300 bytes, as if left
+// over from an earlier message.
 func TestReaderDecodesTextWithAnyScratch(t *testing.T) {
 	words := []string{
 		"the", "file", `\u0444\u0430\u0439\u043b`, `\u65e5\u672c\u8a9e`, "server", `\u2014`, `na\u00efve`, "tool,", `\ud83d\ude00`,

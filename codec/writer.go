@@ -37,7 +37,7 @@ type Writer struct {
 	err    *Error
 	check  checker
 	names  [][]byte    // scratch of End
-	object uint32      // the number in check.big of the object that has them, if they are many, or 0
+	object uint32      // the number of their object in check.big, if there are many of them, or 0
 	keys   []string    // names in the maps that are being written
 	ends   map[int]int // where objects end whose names End has looked up, small ones left out
 }
@@ -63,8 +63,8 @@ func (w *Writer) Reset(dst []byte) {
 	w.check.reset()
 }
 
-// emptied returns s without its elements, for use again. It drops a long s: clearing that would take
-// longer than most messages.
+// emptied clears s and returns s[:0] for reuse. It returns nil if s has a large capacity, because
+// clearing it would take longer than writing most messages.
 func emptied[T any](s []T) []T {
 	if cap(s) > keepSlots {
 		return nil
@@ -166,8 +166,8 @@ func (w *Writer) comma(open byte) {
 // name the object has already is left out: what was written counts.
 func (w *Writer) End(start int, x Extra) { w.EndOf(start, x, nil) }
 
-// EndOf is End for an object whose type knows members. An Extra that was read with the same members is written without
-// a look at the names.
+// EndOf ends the object like [Writer.End], where members are those of the object's type. It does not
+// compare names if x was read with the same members, because then x has none that a field writes.
 func (w *Writer) EndOf(start int, x Extra, members *Members) {
 	if x.p != nil && x.p.len() > 0 && w.err == nil {
 		w.extra(start, x.p, x.p.known || x.p.by != members)
@@ -175,7 +175,7 @@ func (w *Writer) EndOf(start int, x Extra, members *Members) {
 	w.buf = append(w.buf, '}')
 }
 
-// extra writes the members of x. If known is set, some of them may have been written before.
+// extra writes the members of x. If known is set, it leaves out those that the object already has.
 func (w *Writer) extra(start int, x *extra, known bool) {
 	if text := x.text; !known && len(text) > 0 && x.sum == textSum(text) && onOneLine(text) {
 		if w.buf[len(w.buf)-1] == '{' {
@@ -355,10 +355,10 @@ func (w *Writer) Scalar(s Scalar) {
 	}
 }
 
-// Raw writes a raw value, or null if it is empty. It is checked as [Valid] does, without limits of depth and
-// size, unless its text is among the last ones that a [Reader] without [NoCopy] or [Marshal] made; the offset of a
-// fault in it counts from the start of the output. White space inside it is kept, unless there are line breaks: then all
-// of it goes.
+// Raw writes a raw value, or null if it is empty. It checks the value as [Valid] does, without limits
+// on depth and size. It skips that check if a [Reader] without [NoCopy], or [Marshal], recently made
+// a value with the same text. The offset of a fault in the value counts from the start of the output.
+// White space inside it is kept, unless it contains line breaks: then all white space is removed.
 func (w *Writer) Raw(m json.RawMessage) {
 	if len(m) == 0 {
 		w.Null()

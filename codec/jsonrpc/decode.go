@@ -17,8 +17,9 @@ func Parse(data []byte, opts ...codec.Option) (Message, error) {
 	return ParseTyped(data, nil, opts...)
 }
 
-// ParseReceived is [Parse] for a message whose length was limited where it was received, and whose text stays as it is:
-// there is no other limit of its length, and raw values are parts of it, as with [codec.NoCopy].
+// ParseReceived parses a message like [Parse], without a limit on its length: the transport that
+// received it has applied its own limit. Raw values in the result share the memory of text, as with
+// [codec.NoCopy], so text must not be changed afterwards.
 func ParseReceived(text []byte) (Message, error) {
 	if len(text) > codec.DefaultMaxSize {
 		return Parse(text, codec.NoCopy(), codec.MaxSize(len(text)))

@@ -64,7 +64,7 @@ var (
 
 // CodeOf returns the error code to answer with because of err: that of an [*Error] itself; that of the rule an
 // invalid message breaks; what [codec.Code] says of an error from reading; [CodeInternalError] for any other
-// error, such as a nil *Error; and 0 for nil.
+// error, including a nil *Error; and 0 for a nil error.
 func CodeOf(err error) int64 {
 	if err == nil {
 		return 0

@@ -475,7 +475,7 @@ func TestNoExponentialWork(t *testing.T) {
 				if inner == "" {
 					continue
 				}
-				const depth = 200 // two to the power of that never ends
+				const depth = 200 // 2^200 steps would never end
 				faults := check(t, test.nodes, strings.Repeat(`{"c":`, depth)+inner+strings.Repeat("}", depth))
 				if (faults == nil) != (inner == test.good) {
 					t.Errorf("%s: faults %v", inner, faults)
