@@ -136,7 +136,7 @@ func TestCommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := result.Content[0].(*mcp.TextContent).Text; got != "hello" {
+	if got := result.Content[0].(*mcp.TextContent).Text; got != `{"echo":"The tool says: hello"}` {
 		t.Errorf("the tool says %q", got)
 	}
 	if err := c.Close(); err != nil {

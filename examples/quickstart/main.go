@@ -74,12 +74,12 @@ func newServer() (*server.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = server.AddTool(s, mcp.Tool{Name: "add", Title: new("Addition Tool"), Description: new("Add two numbers")},
+	_, err = server.AddTool(s, mcp.Tool{Name: "add", Title: new("Sum"), Description: new("Adds two numbers.")},
 		func(_ context.Context, _ *server.Call, in operands) (answer, error) {
 			return answer{in.A + in.B}, nil
 		})
 	_, err2 := s.AddTemplate(mcp.ResourceTemplate{Name: "greeting", URITemplate: "greeting://{name}",
-		Title: new("Greeting Resource"), Description: new("Dynamic greeting generator"), MIMEType: new("text/plain")},
+		Title: new("Greeting"), Description: new("Greets by name."), MIMEType: new("text/plain")},
 		func(_ context.Context, _ *server.Call, r server.Resource) ([]mcp.AnyResourceContents, error) {
 			return server.TextContents("Hello, " + r.Vars.Get("name") + "!"), nil
 		})

@@ -31,23 +31,26 @@ type newspaper struct {
 
 // network is a host in memory at which one server listens at a time, in a bubble of testing/synctest.
 type network struct {
-	mu    sync.Mutex
-	conns chan net.Conn // to the server that listens; nil if none does
+	mu       sync.Mutex
+	listener *listener // nil if no server listens
 }
 
 // options makes a client reach the network, whatever the URL.
 func (n *network) options() (o client.Options) {
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		n.mu.Lock()
-		conns := n.conns
+		l := n.listener
 		n.mu.Unlock()
-		if conns == nil {
-			return nil, &net.OpError{Op: "dial", Net: "pipe", Err: net.ErrClosed}
+		refused := &net.OpError{Op: "dial", Net: "pipe", Err: net.ErrClosed}
+		if l == nil {
+			return nil, refused
 		}
 		here, there := net.Pipe()
 		select {
-		case conns <- there:
+		case l.conns <- there:
 			return here, nil
+		case <-l.closed:
+			return nil, refused
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -68,7 +71,7 @@ func (n *network) listen() net.Listener {
 	l := &listener{n: n, conns: make(chan net.Conn), closed: make(chan struct{})}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.conns = l.conns
+	n.listener = l
 	return l
 }
 
@@ -85,7 +88,7 @@ func (l *listener) Close() error {
 	l.once.Do(func() {
 		l.n.mu.Lock()
 		defer l.n.mu.Unlock()
-		l.n.conns = nil
+		l.n.listener = nil
 		close(l.closed)
 	})
 	return nil

@@ -68,18 +68,19 @@ func TestFullDisk(t *testing.T) {
 		}
 	}
 	limit(256 << 10)
-	for range 100 {
-		if err := add(); err != nil {
-			break
-		}
-	}
-	if kept < 5 || kept == 100 {
-		t.Fatalf("%d events were kept on a small disk", kept)
-	}
-	for range 3 {
-		if add() == nil || s.Health() == nil {
+	// Some events fit after the first that does not: pages that earlier writes have freed take them.
+	for refused := 0; refused < 3; {
+		if add() == nil {
+			refused = 0
+		} else if refused++; s.Health() == nil {
 			t.Error("a full disk is not noticed")
 		}
+		if kept == 100 {
+			t.Fatal("a small disk has room for all")
+		}
+	}
+	if kept < 5 {
+		t.Fatalf("%d events were kept on a small disk", kept)
 	}
 	check()
 	limit(usual.Cur)
