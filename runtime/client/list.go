@@ -24,16 +24,21 @@ const (
 // ErrUnknown says that the server has nothing of a name.
 var ErrUnknown = errors.New("client: unknown to the server")
 
+// ErrListCut ends a list whose session was lost between two pages. Another session has taken its place, in which the list
+// can be fetched from its beginning (MCP pagination, "Implementation Guidelines").
+var ErrListCut = errors.New("client: list: session was replaced between two pages")
+
 // list is one of the server's lists. What it keeps is shared with those who go over it.
 type list[T any] struct {
 	caller func() jsonrpc.Caller
 	fetch  func(ctx context.Context, to mcp.ToServer, p *mcp.PaginatedRequestParams) (page []T, next *string, err error)
 	stored func() // called when another list is kept; may be nil
 
-	mu      sync.Mutex
-	changes uint64 // how often the list has changed
-	kept    []*T   // what was fetched last, in full; nil if there is nothing
-	fresh   bool   // it has not changed since then
+	mu       sync.Mutex
+	changes  uint64 // how often the list has changed
+	sessions uint64 // how many sessions have taken the place of another one
+	kept     []*T   // what was fetched last, in full; nil if there is nothing
+	fresh    bool   // it has not changed since then
 }
 
 // changed notes that the list is another one now.
@@ -42,6 +47,21 @@ func (l *list[T]) changed() {
 	defer l.mu.Unlock()
 	l.changes++
 	l.fresh = false
+}
+
+// renewed notes that another session has taken the place of the one that the list came from.
+func (l *list[T]) renewed() {
+	l.changed()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sessions++
+}
+
+// session returns the number of the session.
+func (l *list[T]) session() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.sessions
 }
 
 // all goes over the list, as it is kept if that is fresh and the server announces changes, else page
@@ -69,8 +89,16 @@ func (l *list[T]) pages(ctx context.Context, changes uint64, yield func(*T, erro
 	kept, keep := []*T{}, true
 	to := &counter{Caller: l.caller()}
 	var cursors pages.Cursors
+	session := l.session()
 	for p := new(mcp.PaginatedRequestParams); ; {
 		page, next, err := l.fetch(ctx, mcp.ToServer{Caller: to}, p)
+		switch now := l.session(); {
+		case now == session:
+		case p.Cursor == nil:
+			session = now
+		default: // a cursor is not good beyond its session, whatever the server has made of it
+			err = ErrListCut
+		}
 		if err != nil {
 			yield(nil, err)
 			return
@@ -200,10 +228,10 @@ func (c *Client) Tool(ctx context.Context, name string) (*mcp.Tool, error) {
 
 // forget notes that all lists may be others now.
 func (c *Client) forget() {
-	c.tools.changed()
-	c.resources.changed()
-	c.templates.changed()
-	c.prompts.changed()
+	c.tools.renewed()
+	c.resources.renewed()
+	c.templates.renewed()
+	c.prompts.renewed()
 }
 
 func (c *Client) resourcesAnnounced() bool {

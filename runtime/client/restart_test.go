@@ -267,6 +267,55 @@ func TestAServerThatWasReplacedIntroducesItselfAnew(t *testing.T) {
 	})
 }
 
+// A cursor is good in its session alone: when the server is started anew between two pages, the list ends in an error.
+//
+// Proves PAGE-04.
+func TestCursorsAreNotUsedInAnotherSession(t *testing.T) {
+	overHTTP(t, func(t *testing.T, serve serveFunc) {
+		at := new(network)
+		open := func() (stop func()) {
+			t.Helper()
+			s, err := server.New(server.Config{Info: mcp.Implementation{Name: "shop", Version: "1"}, PageSize: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range []string{"a", "b", "c"} {
+				if _, err := server.AddTool(s, mcp.Tool{Name: name}, func(context.Context, *server.Call, struct{}) (string, error) { return "", nil }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			stop = listen(at, serve, s)
+			t.Cleanup(stop)
+			return stop
+		}
+		stop := open()
+		o := at.options()
+		c, err := client.Dial(t.Context(), "http://localhost/", &o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		var got []string
+		for tool, failed := range c.Tools(t.Context()) {
+			if err = failed; err != nil {
+				break
+			}
+			got = append(got, tool.Name)
+			if len(got) == 1 {
+				stop()
+				open()
+				until(t, func() error { return c.Ping(t.Context()) })
+			}
+		}
+		if !errors.Is(err, client.ErrListCut) || len(got) != 1 {
+			t.Errorf("got %q and %v", got, err)
+		}
+		if got := names(t, c.Tools(t.Context()), toolName); len(got) != 3 {
+			t.Errorf("from the beginning: %q", got)
+		}
+	})
+}
+
 func testRestart(t *testing.T, serve serveFunc) {
 	at := new(network)
 	first, stop := openNewspaper(t, at, serve, "today", "weather", "sports")
