@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// threadTime returns how long the calling thread has had a processor.
+// threadTime returns the processor time that the calling thread has used.
 func threadTime() time.Duration {
 	const thread = 1 // RUSAGE_THREAD
 	var u syscall.Rusage

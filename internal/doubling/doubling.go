@@ -24,8 +24,9 @@ const (
 // square of n. Prepare is not measured. It skips the test under the race detector, which makes it many times slower
 // and finds nothing in one goroutine.
 //
-// Time is what the processor spends on the goroutine that runs, however long others keep it waiting. Where the
-// operating system does not tell it for one thread, only memory counts. The least of several runs counts.
+// Time is the processor time of the goroutine's thread, so other load on the machine does not
+// count. On operating systems that do not report it per thread, Check compares memory only. Of
+// several runs, the smallest figure counts.
 func Check(t *testing.T, prepare func(n int) (run func())) {
 	t.Helper()
 	if race {

@@ -185,11 +185,11 @@ const (
 	maxAmbiguous = 100 // one in so many valid values may be one of the exceptions
 )
 
-// exceptions are the places where a value that a revision admits may fail to decode, each
-// with the reason. In all of them the schema names no member, so that a stray one of that
-// name may hold anything, and yet it is taken for one that has a shape: mostly since that
-// it is there, with a value of the right JSON type, is all that tells the variants of a union
-// apart, so that the value is read as the variant with that member.
+// exceptions are the places where a value that a revision admits may fail to decode, each with the
+// reason. In all of them the schema names no member, so that a stray one of that name may hold
+// anything, and yet it is read as one that has a shape. The usual cause is a union whose variants
+// differ only by the presence and the JSON type of that member: the value is read as the variant
+// with that member.
 var exceptions = []struct {
 	place *regexp.Regexp
 	why   string

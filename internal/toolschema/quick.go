@@ -8,16 +8,15 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 )
 
-// quick says yes to a value without decoding it first. It knows what inferred schemas are made of,
-// and nothing more: a schema with any other keyword has none. What it does not admit is looked at
-// again, by the validator that can say what is wrong. So it may be too strict, but never too
-// lenient.
+// quick accepts a value without decoding it first. It knows only the keywords of inferred schemas:
+// a schema with any other keyword has no quick. A value that quick does not accept is checked again
+// by the validator, which can report the fault. So quick may be too strict, but never too lenient.
 type quick struct {
 	kinds    uint16 // the bits of those that are admitted; 0 for all
 	integer  bool   // numbers are integers
 	min, max *int64
 	members  []member // that have a property of their own or are required, sorted by name
-	required uint64   // the bits of those that must be there
+	required uint64   // the bits of the required members
 	others   *quick   // members without a property of their own; nil refuses them
 	items    *quick
 }
@@ -182,7 +181,7 @@ func (q *quick) admits(text json.RawMessage) bool {
 // check holds one value against a schema.
 type check struct {
 	r       *codec.Reader
-	unnamed bool // an object has several members that could have one name; codec.Valid knows
+	unnamed bool // two members of an object may have the same name; codec.Valid decides
 }
 
 func (c *check) value(q *quick) bool {

@@ -1,5 +1,5 @@
-// Package toolschema holds values against the JSON Schemas of tools: arguments at the server, and
-// output at both sides.
+// Package toolschema validates values against the JSON Schemas of tools: arguments on the server,
+// and output on both sides.
 package toolschema
 
 import (
@@ -25,7 +25,7 @@ type Schema struct {
 	quick    *quick // nil if the schema has keywords that it does not know
 
 	size    int                             // subschemas
-	refers  bool                            // one of them refers to another
+	refers  bool                            // a subschema refers to another one
 	anchors map[string][]*jsonschema.Schema // targets of dynamic references, "" for recursive ones
 }
 
@@ -66,14 +66,15 @@ func Compile(text json.RawMessage) (*Schema, error) {
 	return out, nil
 }
 
-// here is the address of a schema that is compiled. A relative one would be taken for a file in the
-// folder of the process.
+// here is the address under which a schema is compiled. A relative address would be read as a file
+// in the working directory.
 const (
 	folder = "tool:///"
 	here   = folder + "schema"
 )
 
-// unplaced returns an error about a schema without the address, which means nothing to its author.
+// unplaced removes the internal address from an error about a schema, as it means nothing to the
+// schema's author.
 func unplaced(err error) error {
 	if e, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {
 		if faults := explain(e.Err); faults != "" {
@@ -92,16 +93,17 @@ func supported(dialect string) bool {
 	return false
 }
 
-// nothingElse is the loader of schemas that refer to others: a peer must not make the other side
-// read files.
+// nothingElse is the loader for references to other schemas. It always fails: a peer must not make
+// this side read files.
 type nothingElse struct{}
 
 func (nothingElse) Load(url string) (any, error) {
 	return nil, errors.New("schemas elsewhere are not loaded")
 }
 
-// Check returns what is wrong with a value, one line for each fault, and "" if nothing is. What has
-// many faults, or long ones, is told the first of them, shortened. A value that takes too many steps to check is at fault.
+// Check returns what is wrong with a value, one line for each fault, and "" if nothing is. It
+// reports only the first of many faults, and shortens long ones. A value that takes too many steps
+// to check is a fault.
 func (s *Schema) Check(text json.RawMessage) (faults string) {
 	if s.quick != nil && s.quick.admits(text) {
 		return ""
@@ -119,8 +121,8 @@ func (s *Schema) Check(text json.RawMessage) (faults string) {
 	return explain(s.compiled.Validate(v))
 }
 
-// CheckMember is Check for a member of an object, which it holds against the property of its name.
-// A member without a property is not at fault.
+// CheckMember is Check for one member of an object. It validates text against the property called
+// name. A member without a property is valid.
 func (s *Schema) CheckMember(name string, text json.RawMessage) (faults string) {
 	p := s.compiled.Properties[name]
 	if p == nil {
@@ -131,7 +133,7 @@ func (s *Schema) CheckMember(name string, text json.RawMessage) (faults string) 
 	return member.Check(text)
 }
 
-// explain returns what is wrong according to the validator, and "" for nil.
+// explain returns the faults in an error of the validator, and "" for nil.
 func explain(err error) string {
 	if err == nil {
 		return ""
@@ -145,8 +147,8 @@ func explain(err error) string {
 	return strings.Join(r.lines, "\n")
 }
 
-// maxNumber is how many digits, and what exponent, numbers may have: more than any float64. The
-// validator calculates with fractions, whose size is that of the exponent.
+// maxNumber limits the digits and the exponent of a number. It admits every float64. The validator
+// calculates with fractions, whose size grows with the exponent.
 const maxNumber = 400
 
 // unwieldy finds a number that would take the validator long.

@@ -7,15 +7,17 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// The validator holds every value against every subschema that applies to it, again for each way that leads there. With
-// references, the ways can double at each level of the schema or of the value: a short value would take years. So the
-// steps are counted before they are done, which takes one step for each pair of a value and a subschema.
+// The validator checks every value against every subschema that applies to it, once for each path
+// that leads there. With references, the number of paths can double at each level of the schema or
+// of the value: a short value would take years. So the steps are counted before validation.
+// Counting takes one step for each pair of a value and a subschema.
 
 const (
 	// maxSteps is how many steps the validator may take, in addition to stepsPerByte for each byte of the value.
 	maxSteps     = 1_000_000
 	stepsPerByte = 8
-	// maxPairs is how many pairs are counted of a schema with references, as they are held meanwhile.
+	// maxPairs is how many pairs are counted for a schema with references. All of them are in
+	// memory during the count.
 	maxPairs = 4_000_000
 )
 
@@ -26,13 +28,13 @@ func (s *Schema) tooMuchWork(v any, length int) bool {
 		return false
 	}
 	w := work{left: int(limit), anchors: s.anchors}
-	if s.refers { // otherwise one way leads to each pair
+	if s.refers { // otherwise only one path leads to each pair
 		w.left, w.known = min(w.left, maxPairs), map[pair]float64{}
 	}
 	return w.steps(s.compiled, v) > limit || w.left < 0
 }
 
-// measure notes what tooMuchWork needs to know of the subschemas.
+// measure records the facts about the subschemas that tooMuchWork needs.
 func (s *Schema) measure() {
 	s.anchors = map[string][]*jsonschema.Schema{}
 	seen := map[*jsonschema.Schema]bool{}

@@ -19,9 +19,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// Client is connected with one server. It is made by [Connect], [Command] or [Dial]; the zero value is of no
-// use. Its methods may be called by many goroutines; those that send a request fail as [session.Session.Call]
-// does.
+// Client is a connection to one server. [Connect], [Command] and [Dial] create it; the zero value
+// is not usable. Its methods may be called by many goroutines; those that send a request fail as
+// [session.Session.Call] does.
 type Client struct {
 	options Options
 	tasks   *requestor.Tasks
@@ -201,9 +201,10 @@ func (c *Client) GetPrompt(ctx context.Context, name string, arguments map[strin
 }
 
 // Complete asks for ways to go on with the value of an argument: of a prompt, if ref is a
-// [*mcp.PromptReference], or of a template, if it is a [*mcp.ResourceTemplateReference]. The arguments
-// that have a value already are given, nil for none. Call it when the user rests, not for each key; more than
-// ten requests a second wait for their turn (MCP completion, "Requesting Completions").
+// [*mcp.PromptReference], or of a template, if it is a [*mcp.ResourceTemplateReference]. The
+// arguments that have a value already are given, nil for none. Call it when the user pauses, not
+// for each key; more than ten requests a second wait for their turn (MCP completion, "Requesting
+// Completions").
 func (c *Client) Complete(ctx context.Context, ref mcp.CompletionReference, argument, value string, given map[string]string) (*mcp.CompleteResultCompletion, error) {
 	p := &mcp.CompleteRequestParams{Ref: ref, Argument: mcp.CompleteRequestParamsArgument{Name: argument, Value: value}}
 	if len(given) > 0 {

@@ -22,21 +22,23 @@
 //
 // # Input requests of the server
 //
-// A server may ask for what [Options] has a handler for: a form to be filled in, a URL to be opened, a message
-// of a model. The client declares the capabilities that belong to it, refuses what was not declared and what
-// the protocol does not allow, fills in the defaults of forms, checks answers, limits the rate, and ends loops
-// of a model and its tools after [DefaultMaxToolRounds] rounds.
+// A server may send the input requests that [Options] has a handler for: to fill in a form, to open
+// a URL, or to sample a message from a model. The client declares the matching capabilities. It
+// refuses requests that were not declared or that the protocol does not allow, fills in the
+// defaults of forms, checks answers, and limits the rate. It ends loops of a model and its tools
+// after [DefaultMaxToolRounds] rounds.
 //
-// URLs must pass [CheckURL]: https, or http on this machine, without user information. Roots are shown to the
-// server as far as [Options].CheckRoot admits them, which is asked each time; by default those that are there
-// and can be opened. [Icons] come from the server's own origin, or from public addresses of trusted hosts;
+// URLs must pass [CheckURL]: https, or http on this machine, without user information. The server
+// sees the roots that [Options].CheckRoot admits each time; by default, those that exist and can be
+// opened. [Icons] come from the server's own origin, or from public addresses of trusted hosts;
 // [PickIcon] finds the one to fetch.
 //
 // # What a host owes its users
 //
-// Some duties a library cannot see to. Show which server asks, and let its requests be declined. Show a URL in
-// full, with its host, and warn of one that is [URLRequest].International; open or fetch nothing before the user
-// has agreed, and open it where neither the host nor a model can look in. Let the user go on by hand if a server
-// never says that it has what it wanted. Have sensitive tool calls confirmed. What a server says of its tools,
-// annotations included, is no more to be believed than the server itself.
+// Some duties are left to the host. Show which server sent an input request, and let the user
+// decline it. Show a URL in full, with its host, and warn if it is [URLRequest].International. Open
+// or fetch nothing before the user has agreed, and open the URL where neither the host nor a model
+// can see the page. Let the user continue by hand if a server never reports that the elicitation is
+// complete. Ask for confirmation of sensitive tool calls. Trust the descriptions of tools,
+// annotations included, no more than the server that sent them.
 package client

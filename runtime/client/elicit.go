@@ -34,9 +34,9 @@ func (f *FormRequest) Fields() []form.Field {
 	return form.Fields(&f.RequestedSchema)
 }
 
-// Accept is the answer of a user who has filled in the form. Fields that are not in content get their
-// defaults, and those with a nil value, which the user has emptied, are not sent. Values come from [form.Of] or
-// from Parse of the field. The client checks it all before it is sent.
+// Accept is the answer of a user who has filled in the form. Fields that are not in content get
+// their defaults, and fields with a nil value, which the user has cleared, are not sent. Values
+// come from [form.Of] or from Parse of the field. The client checks the content before it is sent.
 func Accept(content map[string]form.Value) *mcp.ElicitResult {
 	return &mcp.ElicitResult{Action: mcp.ElicitResultActionAccept, Content: content}
 }
@@ -55,8 +55,8 @@ type URLRequest struct {
 	Server mcp.Implementation // who asks
 	Host   string             // of the URL, with the port if it names one
 
-	// International says that Host has letters beyond ASCII, be it in Punycode, as in xn--pple-43d.com. They can
-	// look like those of another host: warn the user.
+	// International reports whether Host has letters beyond ASCII, as they are or in Punycode, such
+	// as xn--pple-43d.com. They can look like those of another host: warn the user.
 	International bool
 
 	*mcp.ElicitRequestURLParams
@@ -111,7 +111,7 @@ func (q questions) fill(ctx context.Context, p *mcp.ElicitRequestFormParams) (mc
 	return &out, nil
 }
 
-// checkAction tells what is wrong with what a handler of the host returned.
+// checkAction returns an error unless a is an action that the protocol defines.
 func checkAction(a mcp.ElicitResultAction) error {
 	switch a {
 	case mcp.ElicitResultActionAccept, mcp.ElicitResultActionDecline, mcp.ElicitResultActionCancel:
@@ -120,9 +120,9 @@ func checkAction(a mcp.ElicitResultAction) error {
 	return fmt.Errorf("client: elicitation: unknown action %q", a)
 }
 
-// CheckURL reports why a URL of a server must not be opened, or returns nil. It must be https, or http on this
-// machine, name a host, and hold no user name or password, which can pass for the host (MCP elicitation, "Safe
-// URL Handling").
+// CheckURL returns an error if a URL from a server must not be opened. It must be https, or http on
+// this machine, name a host, and hold no user name or password, which can pass for the host (MCP
+// elicitation, "Safe URL Handling").
 func CheckURL(text string) error {
 	u, err := url.Parse(text)
 	switch {

@@ -26,7 +26,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// What an icon may have.
+// Limits of an icon.
 const (
 	maxIcon      = 1 << 20 // bytes
 	maxDimension = 4096    // pixels, in width and in height
@@ -39,28 +39,34 @@ type Picture struct {
 	Data     []byte
 }
 
-// Icons fetches icons. The zero value fetches those that are in data URIs alone. It may be used by many goroutines.
+// Icons fetches icons. The zero value fetches only icons in data URIs. It is safe for concurrent
+// use.
 type Icons struct {
-	// Server is a URL of the server that the icons are of. They are fetched from its origin; "" means from none.
+	// Server is a URL of the server that the icons belong to. Icons are fetched from its origin. If
+	// it is empty, they are not.
 	Server string
 
-	// Hosts are hosts, such as "icons.example.com", from which icons are fetched, too. They must not be on this machine
-	// or in a private network, or the server could make the client ask around there.
+	// Hosts are further hosts, such as "icons.example.com", from which icons are fetched. They must
+	// not be on this machine or in a private network, or the server could make the client send
+	// requests there.
 	Hosts []string
 
-	// Transport sends the requests, and decides itself which addresses may be connected with; nil means one that
-	// uses no proxy, and refuses addresses of this machine and of private networks for Hosts. It must add no
-	// cookies and no credentials: a server of icons is not to know who asks.
+	// Transport sends the requests, and decides which addresses it connects to. Nil means a
+	// transport that uses no proxy and, for Hosts, refuses addresses of this machine and of private
+	// networks. It must add no cookies and no credentials, so that the icon server cannot identify
+	// the user.
 	Transport http.RoundTripper
 }
 
-// Icons returns what fetches icons of the server: from its own origin if it is reached by [Dial], and from hosts.
+// Icons returns an [Icons] for the server's icons: from its own origin if the client is connected
+// by [Dial], and from hosts.
 func (c *Client) Icons(hosts ...string) *Icons { return &Icons{Server: c.origin, Hosts: hosts} }
 
-// Fetch returns the picture at the source of an icon, which is an https or a data URI. It fails for any other
-// scheme, for other hosts than Icons admits, if a redirect leads to another origin, for more than a megabyte, 4096
-// pixels on a side or 100 frames, and if what comes is no picture of a kind that [Picture] names, whatever its
-// type is said to be. A picture in SVG may hold scripts: draw it where they do not run (MCP, "Icons").
+// Fetch returns the picture at the source of an icon, which is an https or a data URI. It fails for
+// any other scheme, for hosts that Icons does not admit, and if a redirect leads to another origin.
+// It fails for more than 1 MiB, 4096 pixels on a side or 100 frames. It fails if the data is not a
+// picture of a kind that [Picture] names, whatever its declared type. A picture in SVG may hold
+// scripts: draw it where they do not run (MCP, "Icons").
 func (f *Icons) Fetch(ctx context.Context, src string) (*Picture, error) {
 	u, err := url.Parse(src)
 	if err != nil {
@@ -91,13 +97,13 @@ func (f *Icons) Fetch(ctx context.Context, src string) (*Picture, error) {
 	return &Picture{kind, data}, nil
 }
 
-// client returns what may send requests to a host.
+// client returns an HTTP client for the host of u, or an error if f does not admit the host.
 func (f *Icons) client(u *url.URL) (*http.Client, error) {
 	c := &http.Client{Transport: f.Transport}
 	server, err := url.Parse(f.Server)
 	switch {
 	case err == nil && server.Scheme == "https" && sameHost(server.Host, u.Host):
-		return c, nil // the client is connected with it already
+		return c, nil // the client is already connected to this host
 	case !slices.ContainsFunc(f.Hosts, func(h string) bool { return sameHost(h, u.Host) }):
 		return nil, fmt.Errorf("host %q is neither that of the server nor a trusted one", u.Host)
 	}
@@ -107,14 +113,16 @@ func (f *Icons) client(u *url.URL) (*http.Client, error) {
 	return c, nil
 }
 
-// public is a transport that connects with public addresses only. Connections are not kept: icons are few.
+// public is a transport that connects to public addresses only. It keeps no idle connections, as
+// icons are few.
 var public = &http.Transport{
 	DialContext:         (&net.Dialer{Timeout: 10 * time.Second, Control: refusePrivate}).DialContext,
 	TLSHandshakeTimeout: 10 * time.Second,
 	DisableKeepAlives:   true,
 }
 
-// refusePrivate looks at the address that is about to be connected with, after the name was resolved.
+// refusePrivate refuses an address that is not public. The dialer calls it after it has resolved
+// the name.
 func refusePrivate(_, address string, _ syscall.RawConn) error {
 	a, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -127,8 +135,8 @@ func refusePrivate(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// special are the networks that are not public although netip does not call them private (RFC 6890), or that hold
-// addresses of IPv4, which may be private.
+// special are networks that are not public although netip does not report them as private (RFC
+// 6890), or that embed IPv4 addresses, which may be private.
 var special = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),
 	netip.MustParsePrefix("100.64.0.0/10"),
@@ -143,7 +151,7 @@ var special = []netip.Prefix{
 	netip.MustParsePrefix("fec0::/10"),
 }
 
-// sameHost compares two hosts, with or without the port of https.
+// sameHost reports whether two hosts are equal; port 443 may be given or left out.
 func sameHost(a, b string) bool {
 	return strings.EqualFold(strings.TrimSuffix(a, ":443"), strings.TrimSuffix(b, ":443"))
 }
@@ -178,9 +186,10 @@ func (f *Icons) get(ctx context.Context, u *url.URL) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(resp.Body, maxIcon+1))
 }
 
-// PickIcon returns the icon that fits best for a square of size pixels on a background of a theme, or nil without icons.
-// An icon for the theme, or for any, comes before one for the other. Then one that scales, or has the size, comes
-// before the next larger one, and that before smaller ones. Size 0 means the largest, and theme "" any.
+// PickIcon returns the icon that fits best for a square of size pixels on a background of a theme,
+// or nil if there are no icons. It prefers an icon for the theme, or for any theme, to one for the
+// other theme. Among those it prefers a scalable icon or one of the exact size, then the next
+// larger one, then smaller ones. Size 0 means the largest, and theme "" means any.
 func PickIcon(icons []mcp.Icon, size int, theme mcp.IconTheme) *mcp.Icon {
 	var best *mcp.Icon
 	var least int
@@ -236,7 +245,7 @@ func inline(src string) ([]byte, error) {
 		return nil, err
 	}
 	if strings.HasSuffix(strings.ToLower(head), ";base64") {
-		return base64.RawStdEncoding.DecodeString(strings.TrimRight(text, "=")) // some leave the padding out
+		return base64.RawStdEncoding.DecodeString(strings.TrimRight(text, "=")) // padding is optional
 	}
 	return []byte(text), nil
 }
@@ -250,7 +259,7 @@ func pictureType(data []byte) string {
 	switch kind {
 	case "image/png", "image/jpeg", "image/webp":
 		return kind
-	case "text/xml", "text/plain", "text/html", "image/svg+xml": // HTML is what begins with a comment
+	case "text/xml", "text/plain", "text/html", "image/svg+xml": // a text that begins with a comment is detected as HTML
 		if isSVG(data) {
 			return "image/svg+xml"
 		}
@@ -272,8 +281,8 @@ func isSVG(data []byte) bool {
 	}
 }
 
-// checkSize tells why a picture is too large to be drawn. One in SVG has no size of its own, and one whose size cannot be
-// read is as good as none.
+// checkSize returns an error if a picture is too large to be drawn. An SVG picture has no size of
+// its own. A picture whose size cannot be read cannot be drawn either.
 func checkSize(kind string, data []byte) error {
 	width, height, frames := 0, 0, 1
 	switch kind {

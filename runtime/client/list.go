@@ -14,8 +14,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/pages"
 )
 
-// A list of more than maxKept items, or whose pages have more than maxKeptBytes bytes, is not kept: it is fetched anew
-// each time.
+// A list of more than maxKept items, or whose pages have more than maxKeptBytes bytes, is not
+// cached: it is fetched anew each time.
 const (
 	maxKept      = 10_000
 	maxKeptBytes = 16 << 20
@@ -32,7 +32,7 @@ var ErrListCut = errors.New("client: list: session was replaced between two page
 type list[T any] struct {
 	caller func() jsonrpc.Caller
 	fetch  func(ctx context.Context, to mcp.ToServer, p *mcp.PaginatedRequestParams) (page []T, next *string, err error)
-	stored func() // called when another list is kept; may be nil
+	stored func() // called when another list is cached; may be nil
 
 	mu       sync.Mutex
 	changes  uint64 // how often the list has changed

@@ -22,9 +22,9 @@ type Options struct {
 	// Fill fills in a form, see [FormRequest]. Nil means that the server cannot ask with forms.
 	Fill func(ctx context.Context, form *FormRequest) (*mcp.ElicitResult, error)
 
-	// OpenURL asks the user to open a URL, see [URLRequest]. The client has refused what [CheckURL] does. It returns what came of that: accept
-	// means that the user has agreed, not that anything is done. Nil means that the server cannot ask
-	// for it.
+	// OpenURL asks the user to open a URL, see [URLRequest]. The client has already refused URLs
+	// that [CheckURL] refuses. OpenURL returns the user's action: accept means that the user has
+	// agreed, not that anything is done. Nil means that the server cannot ask for it.
 	OpenURL func(ctx context.Context, u *URLRequest) (mcp.ElicitResultAction, error)
 
 	// Sample makes a model continue a conversation, see [SampleRequest]. Nil means that the server
@@ -35,16 +35,17 @@ type Options struct {
 	// SampleTools says that Sample honours tools.
 	SampleTools bool
 
-	// MaxToolRounds is how often a conversation may already have used tools when the server wants it continued;
-	// beyond that it is refused with [session.CodeOverloaded], so that a loop of a model and its tools ends. The
-	// default is [DefaultMaxToolRounds]; a negative value means no limit.
+	// MaxToolRounds is how often a conversation may already have used tools when the server wants
+	// it continued; further requests are refused with [session.CodeOverloaded], so that a loop of a
+	// model and its tools ends. The default is [DefaultMaxToolRounds]; a negative value means no
+	// limit.
 	MaxToolRounds int
 
 	// Roots are what the server may see of the file system. Nil means that it cannot ask.
 	Roots *Roots
 
-	// CheckRoot decides, each time that the server asks for the roots, which of them it sees: those for which it
-	// returns nil. Errors are logged. Nil means [Accessible].
+	// CheckRoot is called for each root whenever the server requests the roots. The server sees
+	// those for which it returns nil. Errors are logged. If CheckRoot is nil, [Accessible] is used.
 	CheckRoot func(ctx context.Context, root mcp.Root) error
 
 	// Notifications takes what the server tells. The client has looked at it before: lists that have
@@ -73,7 +74,7 @@ type Options struct {
 	Session session.Config
 }
 
-// What holds where [Options] does not say otherwise.
+// Defaults of [Options].
 const (
 	DefaultQuestionsPerMinute = 120
 	DefaultMaxToolRounds      = 50

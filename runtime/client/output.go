@@ -34,7 +34,7 @@ type outputs struct {
 // maxOutputs is how many schemas are kept.
 const maxOutputs = 1000
 
-// clear forgets the schemas of a list of tools that another one has replaced: they hold the memory of its tools.
+// clear drops the schemas of a replaced list of tools, as they keep its tools in memory.
 func (x *outputs) clear() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -63,8 +63,9 @@ func (x *outputs) schema(tool *mcp.Tool) (*toolschema.Schema, error) {
 	return s, err
 }
 
-// checked returns a result of a tool, or an [*OutputError]. It goes by what is known of the tool already. If that
-// does not fit, the tool may have changed: then the list is fetched anew and counts.
+// checked returns a result of a tool, or an [*OutputError]. It first uses the cached description of
+// the tool. If the result does not comply with that, the tool may have changed: checked fetches the
+// list anew and decides by that.
 func (c *Client) checked(ctx context.Context, name string, result *mcp.CallToolResult) (*mcp.CallToolResult, error) {
 	tool := c.knownTool(name)
 	if tool == nil || isTrue(result.IsError) {
@@ -79,7 +80,7 @@ func (c *Client) checked(ctx context.Context, name string, result *mcp.CallToolR
 	if err == nil {
 		faults = c.faults(now, result)
 	} else if errors.Is(err, ErrUnknown) {
-		faults = "" // it was there for the call, with a schema that nobody has seen
+		faults = "" // the tool existed when it was called, with a schema that the client has not received
 	}
 	if faults != "" {
 		return nil, &OutputError{name, faults, result}
@@ -87,12 +88,12 @@ func (c *Client) checked(ctx context.Context, name string, result *mcp.CallToolR
 	return result, nil
 }
 
-// knownTool returns what is known of a tool without asking the server, or nil.
+// knownTool returns the cached description of a tool, or nil.
 func (c *Client) knownTool(name string) *mcp.Tool {
 	return c.tools.known(func(t *mcp.Tool) bool { return t.Name == name })
 }
 
-// faults returns what is wrong with a result by the output schema of its tool, or "".
+// faults returns the faults of a result under the output schema of its tool, or "".
 func (c *Client) faults(tool *mcp.Tool, result *mcp.CallToolResult) string {
 	s, err := c.outputs.schema(tool)
 	if err != nil {

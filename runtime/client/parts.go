@@ -10,13 +10,13 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// What a result in parts may have.
+// Limits of a result in parts.
 const (
 	maxParts      = 10_000
 	maxPartsBytes = 64 << 20 // in the parts after the first one
 )
 
-// parts returns a result with the parts that follow it, if its tool announces that there may be any.
+// parts returns a result with its further parts, if the tool announces partial results.
 func (c *Client) parts(ctx context.Context, k *call, first *mcp.CallToolResult) (*mcp.CallToolResult, error) {
 	tool := c.knownTool(k.params.Name)
 	if tool == nil || tool.Meta == nil {

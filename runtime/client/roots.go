@@ -93,8 +93,8 @@ func (r *Roots) version() uint64 {
 	return r.changes
 }
 
-// join makes changes known to a session until it is over, those since a version included: the server may have asked for
-// the roots while the session was opened.
+// join announces changes to a session until the session ends. Changes after version since are
+// included, as the server may have requested the roots while the session was opened.
 func (r *Roots) join(ctx context.Context, s *session.Session, since uint64) error {
 	r.mu.Lock()
 	r.sessions = append(slices.DeleteFunc(r.sessions, over), s)
@@ -129,8 +129,9 @@ func checkRoot(uri string) error {
 	return nil
 }
 
-// Accessible returns nil if the file or folder of a root is there and can be opened, or is on another host, where nobody
-// can tell from here. It is the default of [Options].CheckRoot (MCP roots, "Security Considerations").
+// Accessible returns nil if the file or folder of a root exists and can be opened. It also returns
+// nil for a root on another host, which cannot be checked from here. It is the default of
+// [Options].CheckRoot (MCP roots, "Security Considerations").
 func Accessible(_ context.Context, root mcp.Root) error {
 	u, err := url.Parse(root.URI)
 	if err != nil {
@@ -141,10 +142,10 @@ func Accessible(_ context.Context, root mcp.Root) error {
 	}
 	path := filepath.FromSlash(u.Path)
 	if runtime.GOOS == "windows" {
-		path = strings.TrimPrefix(path, `\`) // of /C:/folder
+		path = strings.TrimPrefix(path, `\`) // the slash in /C:/folder
 	}
 	info, err := os.Stat(path)
-	if err == nil && !info.IsDir() && !info.Mode().IsRegular() { // to open a pipe may block
+	if err == nil && !info.IsDir() && !info.Mode().IsRegular() { // opening a pipe may block
 		return fmt.Errorf("client: root %q: neither a folder nor a file", root.URI)
 	}
 	var f *os.File

@@ -72,7 +72,7 @@ func (q questions) CreateMessage(ctx context.Context, p *mcp.CreateMessageReques
 	return result, nil
 }
 
-// knowsTools reports whether the revision of the session has tools in sampling.
+// knowsTools reports whether the session's revision supports tools in sampling.
 func knowsTools(ctx context.Context) bool {
 	req, ok := session.FromContext(ctx)
 	return !ok || req.Session == nil || req.Session.Revision() == mcp.Revision20251125
@@ -114,7 +114,7 @@ func checkHistory(messages []mcp.SamplingMessage) error {
 	return nil
 }
 
-// toolRounds counts the messages with uses of tools.
+// toolRounds counts the messages that contain tool uses.
 func toolRounds(messages []mcp.SamplingMessage) (n int) {
 	for _, m := range messages {
 		if len(toolUses(m.Content)) > 0 {

@@ -67,13 +67,14 @@ func Meta(name string, v any) CallOption {
 // [Output]. Arguments are what package codec/value writes as an object, a [json.RawMessage] for
 // instance; nil means none.
 //
-// Where the server runs tools as tasks, the tool is looked up in the list, and one that must be called
-// as a task is. If ctx ends first, the call is cancelled, and so is the task. If the tool is known from
-// the list, structured content that does not comply with its output schema is an [*OutputError] (MCP
-// tools, "Calling Tools" and "Output Schema", and tasks, "Tool-Level Negotiation"), and a result that comes in
-// parts, as the tool announces by [resume.PartialResultsMeta] in its _meta, is fetched to its end: it has the content of
-// all parts in their order, and all else of the last one. It fails if there are more than 10,000 parts, or more than
-// 64 MiB in them: take those one by one, with a [resume.Operation].
+// Where the server runs tools as tasks, the tool is looked up in the list, and one that must be
+// called as a task is. If ctx ends first, the call is cancelled, and so is the task. If the tool is
+// known from the list, structured content that does not comply with its output schema is an
+// [*OutputError] (MCP tools, "Calling Tools" and "Output Schema", and tasks, "Tool-Level
+// Negotiation"), and all parts of partial results are fetched if the tool announces them by
+// [resume.PartialResultsMeta] in its _meta. The combined result has the content of all parts in
+// order, and everything else from the last one. CallTool fails if there are more than 10,000 parts,
+// or more than 64 MiB in them: fetch those one by one, with a [resume.Operation].
 func (c *Client) CallTool(ctx context.Context, name string, arguments any, opts ...CallOption) (*mcp.CallToolResult, error) {
 	p, err := toolParams(name, arguments)
 	if err != nil {

@@ -195,9 +195,9 @@ func Check(s *Schema, content map[string]Value) error {
 	return errors.Join(faults...)
 }
 
-// Fill returns content with the defaults of those fields that it does not have. A nil value stands for a
-// field that the user has emptied: it gets no default, and is not in what Fill returns. Content itself is not
-// changed.
+// Fill returns a copy of content in which absent fields have their defaults. A nil value stands for
+// a field that the user has cleared: Fill sets no default for it and leaves it out. Content itself
+// is not changed.
 func Fill(s *Schema, content map[string]Value) map[string]Value {
 	filled := map[string]Value{}
 	for _, f := range Fields(s) {

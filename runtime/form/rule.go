@@ -77,7 +77,7 @@ func inFormat(format mcp.StringSchemaFormat, text string) bool {
 	return err == nil
 }
 
-// noURI reports whether a character has to be escaped in a URI (RFC 3986, section 2).
+// noURI reports whether a character must be escaped in a URI (RFC 3986, section 2).
 func noURI(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune("\"<>\\^`{|}", c) }
 
 // dateTime is the form of a date-time (RFC 3339, section 5.6).
@@ -126,8 +126,8 @@ func numberRule(s *mcp.NumberSchema) func(Value) error {
 	}
 }
 
-// maxDigits is how many characters a number may have: what is compared is the number as it is sent, which a
-// float64 may not hold.
+// maxDigits is how many characters a number may have. Numbers are compared with all the digits that
+// are sent, which may be more than a float64 has.
 const maxDigits = 1000
 
 // exact returns a number with all its digits.

@@ -19,7 +19,7 @@ func scalarOf(v Value) codec.Scalar {
 	return codec.Scalar{}
 }
 
-// isNil reports whether there is no value, not even behind a pointer.
+// isNil reports whether v is nil or a nil pointer.
 func isNil(v Value) bool {
 	switch v := v.(type) {
 	case nil:
@@ -84,9 +84,9 @@ func Of(v any) (Value, error) {
 	return nil, fmt.Errorf("form: a %T cannot be the value of a field", v)
 }
 
-// Parse reads what a user has typed for the field, and checks it. Options are given by value, by title or
-// by number, counted from 1. Several of them have commas between; one that has commas itself, or spaces at
-// an end, is written between double quotes, as a JSON string is.
+// Parse converts the user's input for the field to a value, and checks it. Options are given by
+// value, by title or by number, counted from 1. Several options are separated by commas. An option
+// that contains a comma, or begins or ends with a space, is quoted as a JSON string.
 func (f *Field) Parse(input string) (Value, error) {
 	v, err := f.read(input)
 	if err != nil {
@@ -133,7 +133,7 @@ func (f *Field) read(input string) (Value, error) {
 	return Of(input)
 }
 
-// nextPart returns the first part of a list with commas, and what is behind the comma after it.
+// nextPart returns the first part of a comma-separated list, and the rest behind the comma.
 func nextPart(list string) (part, rest string) {
 	list = strings.TrimLeft(list, " \t")
 	if quoted, err := strconv.QuotedPrefix(list); err == nil && quoted[0] == '"' {

@@ -16,7 +16,8 @@ type Ended interface {
 	Has(ctx context.Context, operation string) (bool, error)
 }
 
-// maxEnded is how many operations memory remembers. Of more, the oldest are forgotten before their time.
+// maxEnded is how many operations memory remembers. Beyond that, the oldest are forgotten before
+// their time.
 const maxEnded = 100_000
 
 // memory is an Ended for one process.

@@ -52,8 +52,9 @@ func Start(caller jsonrpc.Caller, method string, params codec.Encoder) (*Operati
 }
 
 // Resume returns the operation that a request has begun and a token continues, such as one that was
-// kept from [Operation.Token] over a reconnect. The request must be the same as then. Nothing is sent
-// yet. Keep the token that the Operation has last, and none once it is over: the server refuses those.
+// kept from [Operation.Token] over a reconnect. The request must be the same as then. Nothing is
+// sent yet. Store the Operation's latest token, and drop it once the Operation has ended: the
+// server refuses older tokens.
 func Resume(caller jsonrpc.Caller, method string, params codec.Encoder, token string) (*Operation, error) {
 	o, err := Start(caller, method, params)
 	if err == nil {

@@ -13,9 +13,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// Call is a request that a handler serves, as a task or not: the way back to the client that has sent it. What a task
-// sends reaches its client wherever that is by then. Its methods may be called by many goroutines, until the handler
-// returns. The zero Call is of no use, and its methods panic.
+// Call is a request that a handler serves, as a task or not: the way back to the client that has
+// sent it. What a task sends reaches its client wherever that is by then. Its methods may be called
+// by many goroutines, until the handler returns. The zero Call is not usable: its methods panic.
 type Call struct {
 	p *peer
 	// ctx is that of the handler. What the call knows is in its values, and looked up when it is asked for, which
@@ -67,8 +67,8 @@ func (c *Call) Notify(ctx context.Context, method string, params codec.Encoder) 
 	return to.Notify(ctx, method, params)
 }
 
-// client sends requests to the client, which people may take their time to answer. Those of a task are limited by ctx
-// alone, as a task waits for its client.
+// client returns a sender of requests to the client. A user may take long to answer, so they have
+// the InputTimeout. Requests of a task are limited by ctx alone, as a task waits for its client.
 func (c *Call) client() mcp.ToClient {
 	to, ok := session.PeerFrom(c.ctx)
 	if !ok {
@@ -107,7 +107,7 @@ type handler struct {
 // maxQuoted is how many bytes of a peer's text an error repeats.
 const maxQuoted = 200
 
-// invalidParams refuses params. Texts of the peer are cut short.
+// invalidParams returns an error that refuses params. It shortens the peer's texts.
 func invalidParams(format string, args ...any) error {
 	for i, arg := range args {
 		switch text := arg.(type) {

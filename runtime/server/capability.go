@@ -13,7 +13,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
 
-// hello is how the server introduces itself. It fails if the author's function for the capabilities panics.
+// hello returns the result of initialize. It fails if the author's function for the capabilities
+// panics.
 func (s *Server) hello(tasks *task.Manager, list bool) (*mcp.InitializeResult, error) {
 	result := &mcp.InitializeResult{ServerInfo: s.cfg.Info, Capabilities: s.capabilities(tasks, list)}
 	if s.cfg.Instructions != "" {
@@ -32,7 +33,8 @@ func (s *Server) hello(tasks *task.Manager, list bool) (*mcp.InitializeResult, e
 	return result, nil
 }
 
-// capabilities are those of the features that there are (MCP lifecycle, "Capability Negotiation").
+// capabilities returns the capabilities for the features that the server has (MCP lifecycle,
+// "Capability Negotiation").
 func (s *Server) capabilities(tasks *task.Manager, list bool) mcp.ServerCapabilities {
 	c := mcp.ServerCapabilities{Logging: json.RawMessage(`{}`)}
 	if !s.tools.empty() || s.raw("tools/list", "tools/call") {
@@ -63,8 +65,8 @@ func (s *Server) raw(methods ...string) bool {
 	return false
 }
 
-// receive is the middleware that leaves out of the answer to initialize what its revision does not know, and hears of
-// changes of the client's roots.
+// receive is the middleware that removes members from the result of initialize that its revision
+// does not have, and drops cached roots when the client announces changes.
 func (p *peer) receive(next session.Handler) session.Handler {
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 		if req.Method == "notifications/roots/list_changed" {
@@ -78,7 +80,8 @@ func (p *peer) receive(next session.Handler) session.Handler {
 	}
 }
 
-// receiveTasks and sendTasks are the middleware for tasks that the client runs, and pass by sessions without such tasks.
+// receiveTasks and sendTasks are the middleware for tasks that the client runs. Sessions without
+// such tasks bypass them.
 func (p *peer) receiveTasks(next session.Handler) session.Handler {
 	related := next
 	for _, m := range p.s.ofTasks.Receiving {

@@ -29,7 +29,7 @@ func Complete(name string, f CompleteFunc) Completion { return Completion{name, 
 func (c Completion) forPrompt(p *prompt)     { p.completes[c.name] = c.f }
 func (c Completion) forTemplate(t *template) { t.completes[c.name] = c.f }
 
-// OneOf proposes those of a fixed list of values that begin with what was typed, whatever the case of the letters.
+// OneOf proposes the values of a fixed list that begin with the typed text, ignoring case.
 func OneOf(values ...string) CompleteFunc {
 	values = slices.Clone(values)
 	return func(_ context.Context, _ *Call, value string, _ map[string]string) ([]string, error) {
@@ -44,7 +44,8 @@ func OneOf(values ...string) CompleteFunc {
 	}
 }
 
-// firstRunes returns the first n characters of a text: letters of different case may differ in their bytes.
+// firstRunes returns the first n characters of a text. It counts characters, as upper and lower
+// case may differ in their number of bytes.
 func firstRunes(text string, n int) string {
 	for i := range text {
 		if n == 0 {

@@ -11,9 +11,10 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// This file refuses content that the protocol does not admit, before it is sent.
+// This file checks content before it is sent, and refuses content that the protocol does not admit.
 
-// internalError refuses what a handler has returned. The text is for the client, and names the cause.
+// internalError returns the error for an invalid result of a handler. The client receives its text,
+// which names the cause.
 func internalError(format string, args ...any) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: " + fmt.Sprintf(format, args...)}
 }
@@ -31,8 +32,9 @@ func checkBlocks(blocks []mcp.ContentBlock) error {
 	return nil
 }
 
-// checkBlock refuses binary data that is not base64, a missing or malformed media type, a resource without a valid URI,
-// and annotations with a role or a priority that there is not (MCP tools, "Tool Result").
+// checkBlock refuses binary data that is not base64, a missing or malformed media type, a resource
+// without a valid URI, and annotations with an undefined role or an invalid priority (MCP tools,
+// "Tool Result").
 func checkBlock(block mcp.ContentBlock) error {
 	if isNil(block) {
 		return errors.New("it is nil")
@@ -61,7 +63,7 @@ func isNil(v any) bool {
 	return !p.IsValid() || p.Kind() == reflect.Pointer && p.IsNil()
 }
 
-// checkContents refuses contents of a resource that are not what checkBlock admits.
+// checkContents refuses contents of a resource by the rules of checkBlock.
 func checkContents(contents mcp.AnyResourceContents) error {
 	if isNil(contents) {
 		return errors.New("resource without contents")
@@ -81,7 +83,8 @@ func checkContents(contents mcp.AnyResourceContents) error {
 	return checkBinary("resource", blob, mimeType)
 }
 
-// checkBinary refuses data that is not base64, and a media type that is malformed. It may be absent where it is nil.
+// checkBinary refuses data that is not base64, and a malformed media type. A nil mimeType is
+// admitted.
 func checkBinary(kind, data string, mimeType *string) error {
 	if !isBase64(data) {
 		return fmt.Errorf("%s data is not base64", kind)
@@ -147,7 +150,8 @@ func hasMediaType(contents mcp.AnyResourceContents) bool {
 	return true
 }
 
-// oneLine returns the first of several faults, and how many there are besides: the message of an error is one sentence.
+// oneLine returns the first of several faults and the number of the others, as the message of an
+// error should be one sentence.
 func oneLine(faults string) string {
 	first, rest, more := strings.Cut(strings.TrimSpace(faults), "\n")
 	if !more {

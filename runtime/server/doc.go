@@ -35,23 +35,26 @@
 //
 // # Limits
 //
-// [Config] limits what a client can make the server do and hold: the length of URIs, the number and the bytes of
-// subscriptions, calls and log messages per second, how long the client may take to answer an input request, and the
-// rounds of tool calls in a conversation. The limits of messages and of requests that are served at once are those of
-// [session.Config]. Arguments and output that take more than a million steps to hold against their schema, and 8 more
-// for each byte, are refused: where a schema refers to itself in several branches, that is a matter of a few levels.
+// [Config] limits what a client can make the server do and hold: the length of URIs, the number and
+// the bytes of subscriptions, calls and log messages per second, how long the client may take to
+// answer an input request, and the rounds of tool calls in a conversation. The limits of messages
+// and of requests that are served at once are those of [session.Config]. Arguments and output are
+// refused if validation takes more than a million steps, plus 8 for each byte. A schema that refers
+// to itself in several branches can reach that with a few levels of nesting.
 //
 // # Access
 //
-// [Call.Principal] tells on whose authority a handler is called. To show and run a feature for some principals alone,
-// put middleware into Receiving of the Session: it may refuse a tools/call before the tool runs, and take tools out of
-// the [*mcp.ListToolsResult] that tools/list returns. Call [Server.ToolsChanged] when that changes.
+// [Call.Principal] returns the principal of a call. To offer a feature to some principals only, put
+// middleware into Receiving of the Session. It may refuse a tools/call before the tool runs, and
+// remove tools from the [*mcp.ListToolsResult] that tools/list returns. Call [Server.ToolsChanged]
+// when that changes.
 //
 // # What is checked
 //
-// Arguments of tools are held against their input schema, and structured output against the output schema. Content of
-// tools, prompts and resources must be what the protocol admits: base64 data with a media type, resources with a URI,
-// messages of the user or the assistant. What does not comply is logged, and answered with an internal error.
+// Arguments of tools are validated against the input schema, and structured output against the
+// output schema. Content of tools, prompts and resources must comply with the protocol: base64 data
+// with a media type, resources with a URI, messages of the user or the assistant. Invalid results
+// are logged, and answered with an internal error.
 //
 // # Shutdown
 //

@@ -107,10 +107,11 @@ func withDefaults(schema, values, zero json.RawMessage) (json.RawMessage, error)
 	return codec.Marshal(value.Of(s))
 }
 
-// ElicitForm asks the user to fill in a form. The schema must be flat, and no field may have the name of a secret, such
-// as userPassword, api_key, accessToken or cardNumber; a tokenCount is none. It fails with a [*session.CapabilityError]
-// if the client has no forms, with an error that wraps [ErrAnswer] if the answer does not comply with the schema, with
-// [session.ErrTimeout] after [Config.InputTimeout], and with a [*jsonrpc.Error] if the client answers with one.
+// ElicitForm asks the user to fill in a form. The schema must be flat. No field may have the name
+// of a secret, such as userPassword, api_key, accessToken or cardNumber; tokenCount is allowed. It
+// fails with a [*session.CapabilityError] if the client has no forms, with an error that wraps
+// [ErrAnswer] if the answer does not comply with the schema, with [session.ErrTimeout] after
+// [Config.InputTimeout], and with a [*jsonrpc.Error] if the client answers with one.
 func (c *Call) ElicitForm(ctx context.Context, params *mcp.ElicitRequestFormParams) (*mcp.ElicitResult, error) {
 	sent, err := c.form(params)
 	if err != nil {
@@ -126,7 +127,8 @@ func (c *Call) ElicitForm(ctx context.Context, params *mcp.ElicitRequestFormPara
 	return result, nil
 }
 
-// form returns a form as it goes to the client, if the client has forms and the form is one that may be sent.
+// form returns a form as it is sent to the client. It fails if the client does not support forms,
+// or if the form must not be sent.
 func (c *Call) form(params *mcp.ElicitRequestFormParams) (*mcp.ElicitRequestFormParams, error) {
 	if params == nil {
 		return nil, errors.New("server: nil form")
@@ -177,8 +179,9 @@ func (c *Call) elicit(ctx context.Context, params mcp.ElicitRequestParams) (*mcp
 	return result, nil
 }
 
-// isAnswer reports whether a result has an action and values that the protocol has. The schema of revision 2025-11-25
-// is stricter: it has no fractions in answers, although forms ask for them.
+// isAnswer reports whether the action and the values of a result are defined by the protocol. The
+// schema of revision 2025-11-25 is stricter: it admits no fractions in answers, although forms may
+// have number fields.
 func isAnswer(result *mcp.ElicitResult) bool {
 	switch result.Action {
 	case mcp.ElicitResultActionAccept, mcp.ElicitResultActionDecline, mcp.ElicitResultActionCancel:

@@ -22,7 +22,7 @@ import (
 )
 
 // direction says whether a schema is for values that are read, such as arguments, or written, such
-// as output. The methods of a type may make the difference.
+// as output. The two may differ because of the methods of a type.
 type direction bool
 
 const (
@@ -77,10 +77,10 @@ func (p properties) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// inference derives a schema from a type as package codec/value reads or writes it.
+// inference derives the schema of a type, as package codec/value reads or writes its values.
 type inference struct {
 	dir  direction
-	open []reflect.Type // the structs and other named types around the one that is looked at
+	open []reflect.Type // the structs and other named types around the current one
 }
 
 // knownTypes are types of the standard library whose methods write one kind of value.
@@ -170,7 +170,7 @@ const (
 	formAny                 // a value of any kind
 )
 
-// form returns what the methods of a type make of its JSON in the direction of x.
+// form returns the JSON form that the methods of a type give it in the direction of x.
 func (x *inference) form(t reflect.Type) ownForm {
 	p, kind := reflect.PointerTo(t), t.Kind()
 	if kind == reflect.Interface {
@@ -295,7 +295,7 @@ func quoted(t reflect.Type) (*typeSchema, error) {
 	return &typeSchema{Type: "string"}, nil
 }
 
-// keywords finds what a jsonschema tag is made of in other libraries.
+// keywords matches the keywords that other libraries admit in a jsonschema tag.
 var keywords = regexp.MustCompile(`^(\S+?=)|(?:^|,)\s*((?:type|enum|const|default|title|description|example|examples|format|pattern|multipleOf|` +
 	`minimum|maximum|exclusiveMinimum|exclusiveMaximum|minLength|maxLength|minItems|maxItems|uniqueItems|minProperties|maxProperties|` +
 	`min|max|required|nullable|oneof_type|oneof_required|anyof_type|anyof_required)\s*=)|^\s*(required|nullable|optional|-)\s*$`)
@@ -325,11 +325,11 @@ type field struct {
 type embedded struct {
 	typ      reflect.Type
 	index    []int
-	optional bool // there is a pointer on the way to it
+	optional bool // the path to it has a pointer
 }
 
 // fieldsOf returns the members of a struct by the rules of encoding/json: a name belongs to the
-// field with the shortest way to it, then to the one with the name in a tag; otherwise to none.
+// field with the shortest path, then to the one with the name in a tag; otherwise to none.
 func (x *inference) fieldsOf(t reflect.Type) ([]field, error) {
 	var members []field
 	taken := map[string]bool{}
@@ -374,7 +374,7 @@ func dominant(found []field, taken map[string]bool) (members []field) {
 			if g.name == f.name && g.tagged == f.tagged {
 				rivals++
 			} else if g.name == f.name && g.tagged {
-				rivals += 2 // which f is no match for
+				rivals += 2 // they take precedence over f
 			}
 		}
 		if rivals == 1 {

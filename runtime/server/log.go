@@ -98,10 +98,11 @@ type levelError struct{ level mcp.LoggingLevel }
 
 func (e *levelError) Error() string { return "server: unknown level " + string(e.level) }
 
-// Logger returns a logger whose records go to the client as log messages: objects with the message as msg and the
-// attributes. An attribute that is called msg as well becomes fields.msg, and a value that has no form in JSON becomes
-// the text that package fmt prints. Levels between those of slog stand for those that it does not have: notice is 2 above info, critical 4
-// above error, alert 8 and emergency 12.
+// Logger returns a logger whose records go to the client as log messages: objects with the message
+// as msg and the attributes. An attribute that is called msg as well becomes fields.msg, and a
+// value without a JSON form becomes the text that package fmt prints. Values between slog's levels
+// stand for the levels that slog lacks: notice is 2 above info, critical 4 above error, alert 8 and
+// emergency 12.
 func (c *Call) Logger(name string) *slog.Logger {
 	return slog.New(&logHandler{c: c, name: name})
 }
@@ -156,7 +157,7 @@ func (h *logHandler) Handle(ctx context.Context, r slog.Record) error {
 		return true
 	})
 	if attr, taken := data["msg"]; taken {
-		data["fields.msg"] = attr // as the message has its name
+		data["fields.msg"] = attr // msg is the message itself
 	}
 	data["msg"] = strings.ToValidUTF8(r.Message, "\uFFFD")
 	return h.c.Log(ctx, levelOf(r.Level), h.name, data)
@@ -189,7 +190,8 @@ func put(data map[string]any, groups []string, a slog.Attr) {
 	data[strings.ToValidUTF8(a.Key, "\uFFFD")] = plain(v)
 }
 
-// plain is what a value is written as: what package fmt prints, if it has no form in JSON.
+// plain returns the value to write for v. Without a JSON form, that is the text that package fmt
+// prints.
 func plain(v slog.Value) any {
 	switch v.Kind() {
 	case slog.KindBool, slog.KindInt64, slog.KindUint64, slog.KindTime:
@@ -210,7 +212,7 @@ func plain(v slog.Value) any {
 	return json.RawMessage(text)
 }
 
-// maxNesting is how many maps and lists may be inside of each other.
+// maxNesting is how deep maps and lists may be nested.
 const maxNesting = 10
 
 // withTexts returns an error as its text, and maps and lists with the texts of the errors in them; ok is false if x is

@@ -82,7 +82,8 @@ func (p *peer) startNotices() {
 	p.beginNotices()
 }
 
-// beginNotices starts to send the queue, unless that is under way or there is no session yet. It is called with mu held.
+// beginNotices starts sending the queue, unless that is under way or there is no session yet. mu
+// must be held.
 func (p *peer) beginNotices() {
 	if p.noticing || len(p.notices) == 0 || p.session.Load() == nil {
 		return

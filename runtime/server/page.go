@@ -25,8 +25,9 @@ type place struct {
 // sumSize is how many bytes of the checksum are in a cursor.
 const sumSize = 16
 
-// cursor returns the place for the client: a checksum, and the parts with their lengths. A cursor of a list callback is
-// good only with a key that clients do not have, so that the callback gets no other cursors than its own.
+// cursor encodes the place for the client: a checksum, and the parts with their lengths. The
+// checksum of a list callback's cursor has a secret key, so that the callback receives only cursors
+// that it returned.
 func (s *Server) cursor(p place) string {
 	var parts []byte
 	for _, part := range []string{p.key, p.source, p.inner} {

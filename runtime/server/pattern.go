@@ -14,11 +14,11 @@ type pattern struct {
 	vars []variable // one for each group of re
 }
 
-// variable is a variable of a template, and how the values in its group are told apart.
+// variable is a variable of a template, and the syntax that separates the values in its group.
 type variable struct {
 	name string
 	sep  string // between two values; "" if the group is one value
-	key  string // in front of each value, such as "v=", and of no other character; "" for none
+	key  string // prefix of each value, such as "v="; "" for none
 }
 
 // operator says how the variables of an expression are written (RFC 6570, Appendix A).

@@ -8,9 +8,9 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// PromptFunc fills in a prompt. Its messages are of the user or the assistant, and embedded resources in them have a
-// media type. Arguments that the prompt requires are there; those that it does not have are as well,
-// if the client sends them.
+// PromptFunc fills in a prompt. Its messages are of the user or the assistant, and embedded
+// resources in them have a media type. All required arguments are present. Arguments that the
+// prompt does not declare are passed on as well, if the client sends them.
 type PromptFunc func(ctx context.Context, c *Call, arguments map[string]string) (*mcp.GetPromptResult, error)
 
 // PromptOption says more about a prompt than the protocol does.

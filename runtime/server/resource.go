@@ -81,8 +81,8 @@ func (s *Server) AddResource(def mcp.Resource, read ReadFunc) (*Handle[mcp.Resou
 // uriForm is what absolute URIs of RFC 3986 are made of: the scheme, the path with what is in front of it, the rest.
 var uriForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:((?:[A-Za-z0-9._~!$&'()*+,;=:@/\[\]-]|%[0-9A-Fa-f]{2})*)(?:[?#](?:[A-Za-z0-9._~!$&'()*+,;=:@/?#\[\]-]|%[0-9A-Fa-f]{2})*)?$`)
 
-// checkURI refuses URIs that are longer than the server admits, before any other work is done on them, and those that
-// checkForm refuses.
+// checkURI refuses URIs that are longer than [Config.MaxURI], before any other work on them, and
+// those that checkForm refuses.
 func (s *Server) checkURI(uri string) error {
 	if len(uri) > s.cfg.MaxURI {
 		return fmt.Errorf("invalid URI: %d bytes long, the limit is %d", len(uri), s.cfg.MaxURI)
@@ -90,8 +90,9 @@ func (s *Server) checkURI(uri string) error {
 	return checkForm(uri)
 }
 
-// checkForm refuses what is no absolute URI, and paths that lead upwards (MCP resources, "Security Considerations").
-// Package url knows hosts only as the web has them, and would refuse some of other schemes.
+// checkForm refuses texts that are not absolute URIs, and paths that lead upwards (MCP resources,
+// "Security Considerations"). Package url knows hosts only as the web has them, and would refuse
+// some of other schemes.
 func checkForm(uri string) error {
 	parts := uriForm.FindStringSubmatch(uri)
 	if parts == nil {
@@ -114,8 +115,8 @@ func upwards(path string) bool {
 	return false
 }
 
-// find returns the function that reads a resource, what it is to read, and the media type, if that is known. It stops
-// when ctx ends.
+// find returns the function that reads a resource, its argument, and the media type if that is
+// known. It stops when ctx ends.
 func (s *Server) find(ctx context.Context, uri string) (read ReadFunc, r Resource, mime *string, err error) {
 	if err := s.checkURI(uri); err != nil {
 		return nil, r, nil, invalidParams("%v", err)
@@ -283,7 +284,8 @@ func (h *handler) unsubscribe(ctx context.Context, uri string) {
 	}
 }
 
-// tellSubscribed tells the author of a subscription, and returns the error that prevents it.
+// tellSubscribed calls [Config].Subscribe for a new subscription, and returns its error, which
+// refuses the subscription.
 func (p *peer) tellSubscribed(ctx context.Context, uri string) (err error) {
 	defer boundary.Catch(&err)
 	if p.s.cfg.Subscribe == nil {
@@ -292,7 +294,7 @@ func (p *peer) tellSubscribed(ctx context.Context, uri string) (err error) {
 	return p.s.cfg.Subscribe(ctx, newCall(ctx, p), uri)
 }
 
-// tellUnsubscribed tells the author that a subscription has ended.
+// tellUnsubscribed calls [Config].Unsubscribe for a subscription that has ended.
 func (p *peer) tellUnsubscribed(ctx context.Context, c *Call, uri string) {
 	if p.s.cfg.Unsubscribe == nil {
 		return
@@ -304,9 +306,9 @@ func (p *peer) tellUnsubscribed(ctx context.Context, c *Call, uri string) {
 	boundary.Report(p.s.cfg.Logger, "Unsubscribe panicked", err, "uri", uri)
 }
 
-// hold waits until no other request changes the subscription to a resource, and until the author knows of the
-// subscriptions that were kept. The next request goes on after release. So the author hears of changes one at a time,
-// and in the order in which they were made.
+// hold waits until no other request changes the subscription to a resource, and until Subscribe was
+// called for the restored subscriptions. The next request goes on after release. So Subscribe and
+// Unsubscribe are called one at a time, in the order of the changes.
 func (p *peer) hold(ctx context.Context, uri string) (release func(), err error) {
 	if err := p.told(ctx); err != nil {
 		return nil, err

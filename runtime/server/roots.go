@@ -13,10 +13,11 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// Roots asks the client for the places in which the server may work (MCP roots, "Listing Roots"). It fails with a
-// [*session.CapabilityError] if the client has none to offer, and with [session.ErrTimeout] after
-// [Config.InputTimeout]. They may change, so call it for each use: if the client announces changes, the answer is kept
-// for the session until the next notifications/roots/list_changed has arrived. The list belongs to the caller.
+// Roots asks the client for the places in which the server may work (MCP roots, "Listing Roots").
+// It fails with a [*session.CapabilityError] if the client has not declared roots, and with
+// [session.ErrTimeout] after [Config.InputTimeout]. Roots may change, so call it for each use. If
+// the client announces changes, the session caches the roots until the next
+// notifications/roots/list_changed. The list belongs to the caller.
 func (c *Call) Roots(ctx context.Context) ([]mcp.Root, error) {
 	client := c.capabilities()
 	if client != nil && client.Roots == nil {
@@ -44,8 +45,8 @@ type rootCache struct {
 	list    []mcp.Root
 }
 
-// get returns a copy of the roots, which ask has found if they are not known. An answer is not kept if the client has
-// announced a change meanwhile.
+// get returns a copy of the cached roots. If there are none it calls ask, and caches the result
+// unless the client has announced a change meanwhile.
 func (r *rootCache) get(ask func() ([]mcp.Root, error)) ([]mcp.Root, error) {
 	r.mu.Lock()
 	known, list, changes := r.known, r.list, r.changes
@@ -65,7 +66,7 @@ func (r *rootCache) get(ask func() ([]mcp.Root, error)) ([]mcp.Root, error) {
 	return list, nil
 }
 
-// changed forgets the roots.
+// changed drops the cached roots.
 func (r *rootCache) changed() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

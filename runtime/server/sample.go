@@ -44,8 +44,8 @@ func (c *Call) SampleTask(ctx context.Context, params *mcp.CreateMessageRequestP
 	return c.p.s.clientTasks.CreateMessage(ctx, open, params, options...)
 }
 
-// projectSampling returns a conversation as the revision of the session has it. Before 2025-11-25, a message has one
-// block: one with several becomes several messages.
+// projectSampling converts a conversation for the revision of the session. Before 2025-11-25, a message
+// has one block: a message with several blocks becomes several messages.
 func (c *Call) projectSampling(params *mcp.CreateMessageRequestParams) *mcp.CreateMessageRequestParams {
 	if c.Session() == nil || c.Session().Revision() >= mcp.Revision20251125 {
 		return params
@@ -67,7 +67,7 @@ func (c *Call) projectSampling(params *mcp.CreateMessageRequestParams) *mcp.Crea
 	return &out
 }
 
-// taskSession returns the session through which the client is asked to create a task for a method.
+// taskSession returns the session for a request that asks the client to create a task for a method.
 func (c *Call) taskSession(method, capability string) (*session.Session, error) {
 	open := c.Session()
 	if open == nil {
@@ -80,10 +80,12 @@ func (c *Call) taskSession(method, capability string) (*session.Session, error) 
 	return open, nil
 }
 
-// ErrToolRounds says that a conversation has gone through more rounds of tool calls than the server admits.
+// ErrToolRounds reports that a conversation has more rounds of tool calls than
+// [Config.MaxToolRounds].
 var ErrToolRounds = errors.New("server: the conversation has too many rounds of tool calls")
 
-// maySend refuses a conversation that is not valid, or that the client has not declared to take.
+// maySend refuses a conversation that is not valid, or that needs a capability that the client has
+// not declared.
 func (c *Call) maySend(params *mcp.CreateMessageRequestParams) error {
 	if params == nil {
 		return errors.New("server: nil params of a sampling")
@@ -97,7 +99,8 @@ func (c *Call) maySend(params *mcp.CreateMessageRequestParams) error {
 	return c.maySample(params)
 }
 
-// toolRounds counts the messages with tool calls since the last message of the user that is no result of a tool.
+// toolRounds counts the messages with tool calls since the last user message that is not a tool
+// result.
 func toolRounds(messages []mcp.SamplingMessage) (n int) {
 	for _, m := range messages {
 		calls, results := false, false

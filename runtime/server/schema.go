@@ -15,10 +15,10 @@ import (
 //
 //   - A field is required unless its json tag says omitempty or omitzero, or it is a field of an
 //     embedded pointer.
-//   - The tag jsonschema is the description of a field. It has no keywords: what a description
-//     cannot say needs a schema that is written by hand.
-//   - Structs admit no other members. A pointer may be null; nil slices and maps are not, they are
-//     written as [] and {}.
+//   - The tag jsonschema is the description of a field. It cannot hold keywords: for other
+//     constraints, write the schema by hand.
+//   - Structs admit no other members. A pointer may be null. Nil slices and maps are not null: they
+//     are written as [] and {}.
 //   - A type with MarshalText or AppendText is a string, one with MarshalJSON, such as
 //     [json.RawMessage] and the types of package mcp, any value, and so is an interface.
 //     [time.Time] is a string in the format date-time, [time.Duration] an integer of nanoseconds,

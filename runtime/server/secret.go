@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// wordBorder is where a word begins in the name of a field, such as userPassword, user_password or APIKey.
+// wordBorder matches where a word begins in the name of a field, such as userPassword,
+// user_password or APIKey.
 var wordBorder = regexp.MustCompile(`[^A-Za-z]+|([a-z])([A-Z])|([A-Z])([A-Z][a-z])`)
 
 // words returns the words of a name in lower case, without digits.
@@ -15,10 +16,10 @@ func words(name string) []string {
 	return strings.Fields(strings.ToLower(wordBorder.ReplaceAllString(spaced, "$1$3 $2$4"))) // borders may overlap
 }
 
-// secret reports whether the name of a field says that it asks for a secret: a password, a key, a token, or the data of
-// a payment card (MCP elicitation, "User Interaction Model"). Words such as password count anywhere in the name. Others
-// count where the name ends with them, as the last word of an English name says what the thing is: an accessToken is a
-// secret, a tokenCount is not.
+// secret reports whether the name of a field says that it asks for a secret: a password, a key, a
+// token, or the data of a payment card (MCP elicitation, "User Interaction Model"). Words such as
+// password count anywhere in the name. Others count only at its end, as the last word of an English
+// name names the kind of thing: an accessToken is a secret, a tokenCount is not.
 func secret(name string) bool {
 	list := words(name)
 	for _, word := range list {

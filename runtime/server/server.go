@@ -42,18 +42,20 @@ type Config struct {
 
 	// PageSize is how many features a page of a list has. The default is [DefaultPageSize].
 	PageSize int
-	// CursorKey is a secret that seals the cursors of a [ListFunc] in those of resources/list, so that a client cannot
-	// make up one. Servers with the same key, such as those behind one load balancer, accept each other's cursors. The
-	// default is a random key: a list that has such cursors must be started anew after a restart.
+	// CursorKey is a secret that authenticates the cursors of a [ListFunc] within those of
+	// resources/list, so that a client cannot forge one. Servers with the same key, such as those
+	// behind one load balancer, accept each other's cursors. The default is a random key: clients
+	// must begin such a list anew after a restart of the server.
 	CursorKey []byte
 	// Debounce merges notices that a list has changed: one is sent when as long as this has passed after the first
 	// change. Zero sends one for each change.
 	Debounce time.Duration
 
-	// InputTimeout is how long a client may take to answer what a plain call asks it: [Call.Sample], [Elicit],
-	// [Call.ElicitForm], [Call.ElicitURL] and [Call.Roots] fail with [session.ErrTimeout] then, and the client is told
-	// that the request is cancelled. The deadline of their context may be earlier. A task waits for as long as its ttl
-	// lets it. The default is [DefaultInputTimeout], and a negative value means no limit.
+	// InputTimeout is how long a client may take to answer an input request of a plain call. After
+	// that, [Call.Sample], [Elicit], [Call.ElicitForm], [Call.ElicitURL] and [Call.Roots] fail with
+	// [session.ErrTimeout], and the server cancels the request at the client. The deadline of their
+	// context may be earlier. A task waits until its ttl has passed. The default is
+	// [DefaultInputTimeout], and a negative value means no limit.
 	InputTimeout time.Duration
 	// MaxToolRounds is how many times in a row the model may call tools in a conversation that [Call.Sample] sends,
 	// before a message of the user. The default is [DefaultMaxToolRounds], and a negative value means no limit.
@@ -68,18 +70,18 @@ type Config struct {
 	// LogLevel is the least severe level that is sent to a client that has not set one. The default is info.
 	LogLevel mcp.LoggingLevel
 
-	// MaxURI is how many bytes the URI of a resource may have. A request with a longer one is refused before any other
-	// work is done on it. The default is [DefaultMaxURI].
+	// MaxURI is how many bytes the URI of a resource may have. A request with a longer URI is
+	// refused before any other work on it. The default is [DefaultMaxURI].
 	MaxURI int
 	// MaxSubscriptions is how many resources a session may subscribe to. The default is [DefaultMaxSubscriptions].
 	MaxSubscriptions int
 	// MaxSubscriptionBytes is how many bytes the URIs of a session's subscriptions may have together. The default is
 	// [DefaultMaxSubscriptionBytes].
 	MaxSubscriptionBytes int
-	// Subscribe is called when a session subscribes to a resource for the first time; its error refuses that.
-	// Unsubscribe is called when the session unsubscribes, or has ended: c is nil then, and ctx is that of no call.
-	// Either may be nil. For one resource and one session, calls follow one another, so that the last one tells what
-	// holds.
+	// Subscribe is called when a session subscribes to a resource for the first time; its error
+	// refuses that. Unsubscribe is called when the session unsubscribes or has ended; in the latter
+	// case, c is nil and ctx belongs to no call. Either function may be nil. Calls for one resource
+	// of one session do not overlap, so the last call reflects the current state.
 	//
 	// After a restart, Subscribe is called again for each subscription that was kept, see [Server.Serve]: c has a
 	// session and a principal then, but no way to the client; ctx ends with the session; and an error ends the
@@ -87,8 +89,9 @@ type Config struct {
 	Subscribe   func(ctx context.Context, c *Call, uri string) error
 	Unsubscribe func(ctx context.Context, c *Call, uri string)
 
-	// Logger receives events that are not reported to the client. Nil means that of the Session; if that is nil as
-	// well, warnings and errors, such as panics of handlers, go to [slog.Default], and the rest is discarded.
+	// Logger receives events that are not reported to the client. If it is nil, the Logger of
+	// Session is used. If that is nil too, warnings and errors, such as panics of handlers, go to
+	// [slog.Default], and other events are discarded.
 	Logger *slog.Logger
 }
 
@@ -103,8 +106,8 @@ const (
 	DefaultMaxSubscriptionBytes = 1 << 20
 )
 
-// Server serves any number of sessions with one set of features. Its methods may be called by many goroutines. [New]
-// makes one: the zero Server is of no use, and its methods panic.
+// Server serves any number of sessions with one set of features. Its methods may be called by many
+// goroutines. [New] creates one; the zero Server is not usable: its methods panic.
 type Server struct {
 	cfg Config
 
@@ -283,7 +286,8 @@ func (s *Server) openFor(p *peer, start func(*mcp.InitializeResult, *session.Con
 	return opened, nil
 }
 
-// join adds a peer, which hears of changes from then on; it returns false if the server was closed.
+// join adds a peer, which is notified of changes from then on. It returns false if the server is
+// closed.
 func (s *Server) join(p *peer) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -326,7 +330,8 @@ func (s *Server) Run(ctx context.Context, conn transport.Conn) error {
 // shutdownGrace is how long calls may go on when the context of Run has ended.
 const shutdownGrace = 5 * time.Second
 
-// suspend makes a connection keep its session when it is closed, so that another process can resume it.
+// suspend makes a connection keep its session when it is closed, so that another process can
+// restore it.
 func suspend(conn transport.Conn) {
 	if c, ok := conn.(transport.Suspender); ok {
 		c.Suspend()
@@ -345,7 +350,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return s.endAll(ctx, func(open *session.Session) error { return open.Shutdown(ctx) })
 }
 
-// endAll ends all sessions, and waits until ctx ends for what belongs to them.
+// endAll ends all sessions, and waits for their handlers until ctx ends.
 func (s *Server) endAll(ctx context.Context, end func(*session.Session) error) error {
 	s.mu.Lock()
 	s.closed = true
@@ -402,8 +407,8 @@ func (s *Server) everyPeer() []*peer {
 	return list
 }
 
-// sessionConfig is the configuration of the session of p, whose calls of tools can be tasks of a manager that is not
-// nil.
+// sessionConfig returns the configuration for the session of p. If tasks is not nil, calls of tools
+// can become tasks of it.
 func (s *Server) sessionConfig(p *peer, tasks *task.Manager) *session.Config {
 	cfg := s.cfg.Session
 	cfg.Handler = session.Methods(s.cfg.Methods, p.handler())

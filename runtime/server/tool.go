@@ -19,14 +19,14 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
 
-// ToolFunc is a tool as a Go function. It gets the arguments after its schema has admitted them. An
-// error becomes a result with isError and the text of the error, for the model to read, unless it
-// is a [*jsonrpc.Error], which answers the request. The same function serves plain calls and tasks;
-// ctx ends when the call is cancelled.
+// ToolFunc is a tool as a Go function. Its arguments have been validated against its schema. An
+// error becomes a result with isError and the text of the error, for the model to read. A
+// [*jsonrpc.Error] is sent as the error response instead. The same function serves plain calls and
+// tasks; ctx ends when the call is cancelled.
 type ToolFunc[In, Out any] func(ctx context.Context, c *Call, in In) (Out, error)
 
-// RawToolFunc is a tool that takes its arguments as JSON, an object that the input schema has
-// admitted, and makes its result itself.
+// RawToolFunc is a tool that takes its arguments as a JSON object, validated against the input
+// schema, and builds its result itself.
 type RawToolFunc func(ctx context.Context, c *Call, arguments json.RawMessage) (*mcp.CallToolResult, error)
 
 // ToolOption says more about a tool than the protocol does.
@@ -38,14 +38,15 @@ func Tasks(support receiver.Support) ToolOption {
 	return func(t *tool) { t.support = support }
 }
 
-// PartialResults says in the description of the tool that its results may come in parts, by the member
-// [resume.PartialResultsMeta] of its _meta, so that clients know before they call it that they can go on with the token
-// of a result. The parts are made with [resume.PartFrom], and sessions need the middleware of [resume.Receive].
+// PartialResults announces that the tool may return partial results. It sets the member
+// [resume.PartialResultsMeta] in the _meta of the tool's description, so that clients know before a
+// call that they can request further parts by token. Build the parts with [resume.PartFrom];
+// sessions need the middleware of [resume.Receive].
 func PartialResults() ToolOption {
 	return func(t *tool) { t.partial = true }
 }
 
-// withPartialResults returns metadata that says that results may come in parts. It does not change the original.
+// withPartialResults returns a copy of meta that announces partial results.
 func withPartialResults(meta *mcp.MetaObject) *mcp.MetaObject {
 	var out mcp.MetaObject
 	if meta != nil {
@@ -59,19 +60,19 @@ func withPartialResults(meta *mcp.MetaObject) *mcp.MetaObject {
 type tool struct {
 	def     mcp.Tool
 	support receiver.Support
-	partial bool               // its results may come in parts
+	partial bool               // it may return partial results
 	in, out *toolschema.Schema // out is nil if the output has no promised form
 	call    RawToolFunc
-	// decode decodes arguments without calling the tool. It is nil for a tool that gets them as
-	// JSON, which has no defaults either.
+	// decode decodes arguments without calling the tool. It is nil for a tool that takes JSON; such
+	// a tool has no defaults.
 	decode   func(json.RawMessage) error
 	defaults []defaultMember
 }
 
 // AddTool adds a tool that is a Go function. In is a struct, or a map with string keys: its schema
-// is inferred, see [SchemaFor], unless def has one. A member that is absent from the arguments and
-// has a default in the properties of the schema gets it before f is called; what the client has
-// sent is never changed. Out is one of
+// is inferred, see [SchemaFor], unless def has one. Absent members get their defaults from the
+// properties of the schema before f is called. Members that the client has sent are never changed.
+// Out is one of
 //
 //   - a struct or such a map: it becomes the structured output, and a text block with the same
 //     JSON; its schema is inferred as well, and checked,
@@ -152,7 +153,7 @@ func (s *Server) addTool(def mcp.Tool, f RawToolFunc, decode func(json.RawMessag
 // toolName is what names of tools are made of.
 var toolName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
 
-// newTool returns the tool that a definition and declared, which has the rest, are.
+// newTool builds a tool from its definition and from declared, which has the other fields.
 func newTool(def mcp.Tool, declared tool) (*tool, error) {
 	if !toolName.MatchString(def.Name) {
 		return nil, fmt.Errorf("server: the name of the tool %q: want 1 to 128 of ASCII letters, digits, underscore, hyphen and dot", def.Name)
@@ -218,7 +219,7 @@ func objectType(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct || t.Kind() == reflect.Map && t.Key().Kind() == reflect.String
 }
 
-// inferInto sets a schema to that of a type in one direction.
+// inferInto sets schema to the inferred schema of a type in one direction.
 func inferInto(schema codec.Decoder, t reflect.Type, dir direction) error {
 	text, err := objectSchemaOf(t, dir)
 	if err != nil {
@@ -291,8 +292,8 @@ func failure(text string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.ContentBlock{&mcp.TextContent{Text: text}}, IsError: new(true)}
 }
 
-// checkOutput refuses output that is not what the tool promises, rather than to mislead the client
-// (MCP tools, "Output Schema").
+// checkOutput refuses output that does not comply with the tool's output schema, rather than
+// mislead the client (MCP tools, "Output Schema").
 func (t *tool) checkOutput(result *mcp.CallToolResult) error {
 	if t.out == nil || result.IsError != nil && *result.IsError {
 		return nil

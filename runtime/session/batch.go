@@ -14,7 +14,7 @@ type batch struct {
 	mu   sync.Mutex
 	open int // answers that are missing, and one for receiveBatch itself
 	text []byte
-	held int // bytes of answers, as they count
+	held int // bytes of the answers, as counted by the session
 }
 
 // receiveBatch takes a batch.
@@ -36,7 +36,7 @@ func (s *Session) receiveBatch(m transport.Message) {
 	b.skip()
 }
 
-// add adds an answer, which counts until the batch is sent.
+// add adds an answer, which counts towards the limits until the batch is sent.
 func (b *batch) add(text []byte) {
 	b.s.mu.Lock()
 	b.s.answerBytes += len(text)

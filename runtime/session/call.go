@@ -80,9 +80,9 @@ type options struct {
 // Option changes how one request is sent; see [Session.With].
 type Option func(*options)
 
-// Timeout limits how long a request may take, in the place of what [Config] says; 0 means no limit. When it has
-// passed the call fails with [ErrTimeout], and the peer is told that it is cancelled. A negative timeout has passed
-// already, and nothing is sent.
+// Timeout limits how long a request may take, in the place of what [Config] says; 0 means no limit.
+// When it has passed the call fails with [ErrTimeout] and the session cancels the request at the
+// peer. A negative timeout has passed already: the request is not sent.
 func Timeout(d time.Duration) Option {
 	return func(o *options) { o.timeout, o.timed = d, true }
 }
@@ -165,7 +165,7 @@ func (s *Session) Ping(ctx context.Context) error {
 type pending struct {
 	answer chan answer                  // holds one
 	timer  *time.Timer                  // nil until there was a timeout; not running
-	late   func(json.RawMessage, error) // takes the answer, as the call has returned; nil before that; guarded by mu
+	late   func(json.RawMessage, error) // receives the answer after the call has returned; nil before that; guarded by mu
 }
 
 // answer is what a request was answered with.
@@ -321,8 +321,8 @@ func (s *Session) unregister(id jsonrpc.ID) (ok bool) {
 	return true
 }
 
-// answered brings an answer to the call that waits for it. Other answers are dropped: they come after the request was
-// given up.
+// answered delivers an answer to the pending call. If there is none, it drops the answer: the call
+// was given up before.
 func (s *Session) answered(id jsonrpc.ID, a answer) {
 	s.mu.Lock()
 	p := s.calls[id]
@@ -347,8 +347,8 @@ func (s *Session) answered(id jsonrpc.ID, a answer) {
 	}
 }
 
-// takeLate hands an answer to the function of [OnLate], in a goroutine that ends when it does. It is called with mu held,
-// and before the session has waited for its goroutines.
+// takeLate passes an answer to the function of [OnLate], in a goroutine that ends with it. It must
+// be called with mu held, and before the session has waited for its goroutines.
 func (s *Session) takeLate(late func(json.RawMessage, error), a answer) {
 	s.work.Add(1)
 	go func() {
@@ -391,7 +391,8 @@ func (s *Session) awaitLate(id jsonrpc.ID, p *pending, late func(json.RawMessage
 	return true
 }
 
-// forget tells the transport that the answer to a request is not waited for, if the id is not zero.
+// forget tells the transport that no call waits for the answer to a request any more. It does
+// nothing for the zero id.
 func (s *Session) forget(id jsonrpc.ID) {
 	if f, ok := s.conn.(transport.Forgetter); ok && !id.IsZero() {
 		f.Forget(id)
@@ -401,8 +402,8 @@ func (s *Session) forget(id jsonrpc.ID) {
 // cancelPatience is how long a caller who has given up waits for its cancellation to go out.
 const cancelPatience = 100 * time.Millisecond
 
-// giveUp stops waiting for an answer because of cause, which it returns, and tells the peer, unless the answer has come
-// at the same time: then nothing is left to cancel.
+// giveUp stops waiting for an answer because of cause, cancels the request at the peer, and returns
+// cause. If the answer has arrived at the same time, there is nothing to cancel.
 func (s *Session) giveUp(ctx context.Context, call *Call, id jsonrpc.ID, p *pending, cause error) error {
 	var open bool
 	if late := call.opts.late; late != nil {
@@ -416,7 +417,7 @@ func (s *Session) giveUp(ctx context.Context, call *Call, id jsonrpc.ID, p *pend
 	return cause
 }
 
-// tellCancelled tells the peer that the answer to a request is not waited for any more because of cause.
+// tellCancelled sends notifications/cancelled for a request, with cause as the reason.
 func (s *Session) tellCancelled(ctx context.Context, call *Call, id jsonrpc.ID, cause error) {
 	if call.Method == "initialize" || call.AsTask() {
 		if call.opts.late == nil {

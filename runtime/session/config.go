@@ -30,23 +30,25 @@ type Config struct {
 	// otherwise. The default is [DefaultTimeout]; a negative value means no limit.
 	Timeout time.Duration
 
-	// InputTimeout is what Timeout is for others, for requests that a person or a model answers: elicitation/create
-	// and sampling/createMessage. The default is [DefaultInputTimeout]; a negative value means no limit.
+	// InputTimeout replaces Timeout for requests that a user or a model answers: elicitation/create
+	// and sampling/createMessage. The default is [DefaultInputTimeout]; a negative value means no
+	// limit.
 	InputTimeout time.Duration
 
 	// ProgressInterval is the least time between two progress notifications for one token. The default is
 	// [DefaultProgressInterval]; a negative value means no limit.
 	ProgressInterval time.Duration
 
-	// MaxRequests is how many requests of the peer are served at once, and how many answers may wait for the
-	// transport, as they do if the peer does not read. One more request is answered with [CodeOverloaded] at
-	// once. The default is [DefaultMaxRequests].
+	// MaxRequests is how many requests of the peer are served at once. It is also how many answers
+	// may wait for the transport while the peer does not read. A further request is answered with
+	// [CodeOverloaded] at once. The default is [DefaultMaxRequests].
 	MaxRequests int
 
-	// MaxBytes is how many bytes the messages of requests and their answers may have together, from when a request
-	// comes until the transport has its answer. One more request is answered with [CodeOverloaded], unless it is
-	// the only one. When answers of so many bytes wait for the transport, further ones are dropped, and
-	// CodeOverloaded is sent in their place. The default is [DefaultMaxBytes].
+	// MaxBytes is how many bytes the messages of requests and their answers may have together, from
+	// when a request comes until the transport has its answer. A further request is answered with
+	// [CodeOverloaded], unless it is the only one. When as many bytes of answers wait for the
+	// transport, further answers are dropped, and CodeOverloaded is sent in their place. The
+	// default is [DefaultMaxBytes].
 	MaxBytes int
 
 	// MaxNotifications is how many notifications may wait for the Handler, which takes them one after another; their
@@ -54,27 +56,30 @@ type Config struct {
 	// is [DefaultMaxNotifications].
 	MaxNotifications int
 
-	// MaxInitialize is how many bytes the params of initialize may have, which a server's session holds until it
-	// ends. Longer ones are refused with [jsonrpc.CodeInvalidParams]. The default is [DefaultMaxInitialize].
+	// MaxInitialize is how many bytes the params of initialize may have. A server's session holds
+	// them until it ends. Longer params are refused with [jsonrpc.CodeInvalidParams]. The default
+	// is [DefaultMaxInitialize].
 	MaxInitialize int
 
 	// KeepAlive is how often the peer is pinged. A ping that is not answered within KeepAlive ends the session
 	// with [ErrUnresponsive]. Zero means never.
 	KeepAlive time.Duration
 
-	// Grace is how long handlers of requests and notifications may run after the peer has closed its sending side, as
-	// when the standard input of a server ends. The default is [DefaultGrace]; a negative value means not at all.
-	// Clients terminate a server that has not exited two seconds after they closed its standard input: keep Grace
-	// shorter, so that the server can close its stores.
+	// Grace is how long handlers of requests and notifications may run after the peer has closed
+	// its sending side, as when the standard input of a server ends. The default is [DefaultGrace];
+	// a negative value means no grace period. Clients terminate a server that has not exited two
+	// seconds after they closed its standard input: keep Grace shorter, so that the server can
+	// close its stores.
 	Grace time.Duration
 
 	// Principal is on whose authority the peer acts, if the transport does not say so for each message. The
 	// empty string is a principal like any other.
 	Principal string
 
-	// Logger receives events that are not reported to the peer: refused and unexpected messages, panics with their
-	// stack, reasons of cancellations. Of refused messages it gets a few in each second, and the number of the
-	// others. If it is nil, warnings and errors go to [slog.Default], and the rest is discarded.
+	// Logger receives events that are not reported to the peer: refused and unexpected messages,
+	// panics with their stack, reasons of cancellations. At most ten refused messages are logged
+	// per second, with the number of those skipped before. If it is nil, warnings and errors go to
+	// [slog.Default], and other events are discarded.
 	Logger *slog.Logger
 }
 

@@ -26,16 +26,17 @@
 //
 // # Limits
 //
-// A peer cannot make a session grow without bounds, whether it sends faster than it is served or does not read. What is
-// held counts, with all of its bytes. Requests above [Config.MaxRequests] and [Config.MaxBytes] are refused with
-// [CodeOverloaded], rather than left unread, for behind them may be the very answers that the handlers wait for; a request
-// counts until the transport has its answer. Notifications above [Config.MaxNotifications] are dropped. Ids and the names of
-// methods have at most 1024 bytes, and the params of initialize [Config.MaxInitialize]. How long a message may be is
-// up to the transport. When its queue is full, writers wait, and when thousands of refusals or 4 MiB of them wait too,
-// reading stops. A peer that reads slowly is served; if it takes nothing for long the transport gives up, and the session
-// ends.
+// A peer cannot make a session grow without bounds, whether it sends faster than it is served or
+// does not read. All bytes that the session holds count. Requests above [Config.MaxRequests] and
+// [Config.MaxBytes] are refused with [CodeOverloaded]. They are not left unread, as the answers
+// that handlers wait for may be behind them. A request counts until the transport has its answer.
+// Notifications above [Config.MaxNotifications] are dropped. Ids and the names of methods have at
+// most 1024 bytes, and the params of initialize [Config.MaxInitialize]. The transport limits the
+// length of a message. When its queue is full, writers wait. When thousands of refusals or 4 MiB of
+// them are pending too, reading stops. A peer that reads slowly is served. If it reads nothing for
+// long, the transport gives up, and the session ends.
 //
-// # Code of others
+// # User code
 //
 // Handlers, middleware, callbacks, transports, and the methods of errors and values are not trusted: a panic in one is
 // logged with its stack, and fails the request that it was called for.

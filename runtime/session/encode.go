@@ -41,7 +41,8 @@ func encodeAnswer(id jsonrpc.ID, result codec.Encoder, err error) (text []byte, 
 	return text, false, encodeErr
 }
 
-// refusal answers a message that the transport has refused, with the id of the request if that could be read.
+// refusal returns the answer to a message that the transport has refused. It has the id of the
+// request if that could be read.
 func refusal(err *transport.MessageError) []byte {
 	cause := &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: "parse error: " + boundary.ErrorText(err)}
 	if !err.ID.IsZero() {
@@ -85,8 +86,9 @@ func encodeCall(id jsonrpc.ID, method string, params codec.Encoder, meta []metaM
 	}))
 }
 
-// writeObject writes v as the member name, and fails with fault if it is no object, or if a key in its _meta must not be
-// sent. Raw text may be that of others, and is not looked into.
+// writeObject writes v as the member name. It fails with fault if v is not an object, or if a key
+// in its _meta must not be sent. It does not check the keys of raw text, which may come from a
+// third party.
 func writeObject(w *codec.Writer, name string, v codec.Encoder, fault error) {
 	at := len(w.Bytes())
 	v.EncodeJSON(w)
@@ -103,7 +105,7 @@ func writeObject(w *codec.Writer, name string, v codec.Encoder, fault error) {
 	}
 }
 
-// metaFirst is how values that have a _meta begin, as the fields of generated types are sorted.
+// metaFirst is the beginning of values with a _meta, as the members of generated types are sorted.
 var metaFirst = []byte(`{"_meta":`)
 
 // checkMetaKeys checks the keys of the object that text begins with.

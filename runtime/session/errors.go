@@ -10,8 +10,9 @@ import (
 
 // Codes of errors that a session answers with, beside those of JSON-RPC.
 const (
-	// CodeOverloaded refuses a request because too many are being served; it may be sent again later. It stands in
-	// the place of an answer, too, that is dropped because the peer does not read those before it.
+	// CodeOverloaded refuses a request because too many are being served; it may be sent again
+	// later. It also replaces an answer that is dropped because the peer does not read earlier
+	// ones.
 	CodeOverloaded = -32050
 	// CodeClosing refuses a request, or gives it up, because the session is shutting down.
 	CodeClosing = -32051

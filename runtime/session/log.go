@@ -41,17 +41,17 @@ func LogSent(log *slog.Logger, level slog.Level) SendMiddleware {
 	}
 }
 
-// quota limits what a peer can make a session log: a few events in each second.
+// quota limits how many events per second a peer can make a session log.
 type quota struct {
 	begun   time.Time // the second
 	used    int
-	skipped int // in earlier seconds, too
+	skipped int // events not logged since the last one that was
 }
 
-// maxWarnings is how many events a second has.
+// maxWarnings is how many events are logged per second.
 const maxWarnings = 10
 
-// warn logs what a message of the peer has caused, unless it has caused much of that in this second.
+// warn logs an event caused by a message of the peer, unless the quota of this second is used up.
 func (s *Session) warn(event string, attrs ...any) {
 	s.mu.Lock()
 	q := &s.warnings

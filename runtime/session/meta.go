@@ -14,9 +14,9 @@ type Raw json.RawMessage
 // EncodeJSON writes the text, which it checks.
 func (r Raw) EncodeJSON(w *codec.Writer) { w.Raw(json.RawMessage(r)) }
 
-// AddMeta returns the JSON object with a member added to its _meta, in the place of one that has that name. The
-// rest stays as it is, and so does the given text. It fails if that is no valid object, if its _meta is none, or with
-// what [CheckMetaKey] says of the name.
+// AddMeta returns the JSON object with a member added to its _meta, in the place of one that has
+// that name. The rest stays as it is, and so does the given text. It fails if the text or its _meta
+// is not a valid object, or with the error of [CheckMetaKey] for the name.
 func AddMeta(object json.RawMessage, name string, value codec.Encoder) (json.RawMessage, error) {
 	return addMeta(object, []metaMember{{name, value}})
 }
@@ -92,7 +92,8 @@ func replaced(add []metaMember, name string) bool {
 	return false
 }
 
-// borrow returns a Reader for a part of a message, whose length was limited where it came from.
+// borrow returns a Reader for a part of a message. The transport has already limited the length of
+// the message.
 func borrow(text []byte) *codec.Reader {
 	if len(text) > codec.DefaultMaxSize {
 		return codec.Borrow(text, codec.NoCopy(), codec.MaxSize(len(text)))

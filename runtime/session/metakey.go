@@ -15,7 +15,7 @@ func CheckMetaKey(key string) error {
 	return nil
 }
 
-// metaKeyFault tells what is wrong with a key, or returns "".
+// metaKeyFault returns the fault of a key, or "".
 func metaKeyFault(key string) string {
 	prefix, name, prefixed := strings.Cut(key, "/")
 	if !prefixed {

@@ -8,7 +8,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// owner is the [transport.Owner] that a session is to its connection.
+// owner implements [transport.Owner] for a session.
 type owner struct{ s *Session }
 
 var _ transport.Owner = owner{}

@@ -90,11 +90,12 @@ func (r *Request) Progress() *Reporter {
 // task, which has a way of its own to be cancelled (MCP cancellation, "Behavior Requirements").
 func (r *Request) Keep() bool { return r.state == nil || r.state.keep() }
 
-// Detach makes params, a copy of its own, the Params of the request, which lets go of the message that it came in.
-// It is for a request whose context outlives it, as that of one that has become a task does. Only its handler may
-// call it, and only while nobody else uses the request.
+// Detach replaces the Params of the request by params, a copy, so that the request no longer holds
+// its message in memory. Use it for a request whose context outlives it, such as one that has
+// become a task. Only the handler of the request may call it, and not concurrently with other uses
+// of the request.
 func (r *Request) Detach(params json.RawMessage) {
-	r.Meta() // read before, as that may have been a part that params lacks
+	r.Meta() // before Params changes, as params may lack the _meta
 	r.Params = params
 }
 

@@ -30,12 +30,12 @@ type serving struct {
 	opened   <-chan struct{} // if it came while initialize was being answered: closed when that was
 }
 
-// What is taken of a message. Longer ids and names of methods are refused before anything is done with them, and a
-// longer progress token counts as none: they would be held, and repeated in answers.
+// Limits of the parts of a message that are held, and repeated in answers. Longer ids and method
+// names are refused before any other work on them. A longer progress token is ignored.
 const (
 	maxID     = 1 << 10
 	maxMethod = 1 << 10
-	maxReason = 1 << 10 // of what the peer says about a cancellation; the rest is cut off
+	maxReason = 1 << 10 // of the peer's reason for a cancellation; the rest is cut off
 )
 
 // receive takes one message, or a batch. It must not wait for a handler.
@@ -107,7 +107,7 @@ func (s *Session) answer(id jsonrpc.ID, err error, b *batch) {
 	s.reply(transport.Message{Text: text, For: id, Answer: !id.IsZero()})
 }
 
-// How many answers of the read loop, and bytes of them, may wait for the transport.
+// Limits of the read loop's own answers that wait for the transport.
 const (
 	maxReplies    = 16384
 	maxReplyBytes = 4 << 20
@@ -281,15 +281,15 @@ func (s *Session) run(ctx context.Context, req *Request) (result codec.Encoder, 
 	return s.handler(ctx, req)
 }
 
-// finish answers the request, unless it was cancelled. Until the answer was handed over, the request and the answer
-// count.
+// finish answers the request, unless it was cancelled. The request and the answer count towards the
+// limits until the transport has the answer.
 func (st *serving) finish(result codec.Encoder, err error) {
 	s := st.s
 	text, ok := st.encode(result, err)
 
 	s.mu.Lock()
 	silent := st.over
-	st.over = true // there is no progress any more, but for what the reporter holds
+	st.over = true // no more progress, except for the report that the reporter holds
 	if reporter := st.reporter.Load(); reporter != nil && !silent {
 		s.mu.Unlock()
 		reporter.Finish()
@@ -439,7 +439,7 @@ type notice struct {
 	size int // of the message, all of which it holds
 }
 
-// enqueue lets a notification wait for the handler, unless it says why not.
+// enqueue queues a notification for the handler. If it cannot, it returns the reason.
 func (s *Session) enqueue(n notice) (refused string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -459,7 +459,8 @@ func (s *Session) enqueue(n notice) (refused string) {
 	return ""
 }
 
-// takeNotices has the notifications that wait handed to the handler, once the session is open. It is called with mu held.
+// takeNotices starts passing queued notifications to the handler, once the session is open. mu must
+// be held.
 func (s *Session) takeNotices() {
 	if s.noticing || len(s.notices) == 0 || s.phase == phaseNew || s.phase == phaseOpening || s.stopped {
 		return
@@ -475,7 +476,7 @@ func (s *Session) notify() {
 	defer s.work.Done()
 	over := false
 	defer func() {
-		if !over { // the handler has called runtime.Goexit
+		if !over { // the handler called runtime.Goexit
 			s.work.Add(1)
 			go s.notify()
 		}

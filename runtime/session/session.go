@@ -70,10 +70,10 @@ type Session struct {
 	server      *mcp.InitializeResult
 	lastID      int64
 	calls       map[jsonrpc.ID]*pending
-	lateCalls   int          // of calls: those that have returned; see OnLate
+	lateCalls   int          // of calls, those that have returned; see OnLate
 	late        []jsonrpc.ID // of these, the oldest first, and of some that were answered
 	serving     map[jsonrpc.ID]*serving
-	bytes       int           // of requests that are served, or whose answers wait for the transport
+	bytes       int           // of requests that are being served, or whose answers wait for the transport
 	answers     int           // answers that wait for the transport
 	answerBytes int           // of these, and of those in batches
 	busy        int           // requests and notifications being served or answered, and calls waiting
@@ -82,11 +82,11 @@ type Session struct {
 	ofTasks     map[string][]weak.Pointer[Tracker] // by task, for those without a token
 	replies     []transport.Message                // answers of the read loop itself that wait for the transport
 	replyBytes  int                                // of these, and of one that is being handed over
-	replying    bool                               // a goroutine hands them over
+	replying    bool                               // a goroutine passes them on
 	replyRoom   sync.Cond                          // there is room for replies, or the session is over
 	notices     []notice                           // notifications that wait for the handler
 	noticeBytes int                                // of their messages
-	noticing    bool                               // a goroutine hands them over
+	noticing    bool                               // a goroutine passes them on
 	warnings    quota
 }
 
@@ -225,10 +225,11 @@ func (s *Session) Close() error {
 // Stop begins what Close does and does not wait.
 func (s *Session) Stop() { s.stop(ErrClosed) }
 
-// Shutdown ends the session in order. It refuses further requests with [CodeClosing], waits until those being
-// served are answered, the notifications that have come are handled, and those requests that were sent have an answer,
-// and then closes. When ctx ends first, what is still being served is answered with CodeClosing, and Shutdown returns
-// the cause of ctx. Then it does not wait for handlers that ignore the end of their context; Wait does.
+// Shutdown ends the session in order. It refuses further requests with [CodeClosing], waits until
+// those being served are answered, the notifications that have come are handled, and the requests
+// that were sent have an answer, and then closes. When ctx ends first, requests that are still
+// being served are answered with CodeClosing, and Shutdown returns the cause of ctx. Then it does
+// not wait for handlers that ignore the end of their context; Wait does.
 func (s *Session) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.draining = true
@@ -313,12 +314,12 @@ func (s *Session) stop(cause error) {
 	}()
 }
 
-// callAfter calls a function that was given to AfterDone.
+// callAfter calls a function that was passed to AfterDone.
 func (s *Session) callAfter(f func()) {
 	s.panicked("AfterDone", boundary.Run(func() error { f(); return nil }))
 }
 
-// panicked logs err if it is a panic of a function that is named.
+// panicked logs err if it is a panic. Name is the function that panicked.
 func (s *Session) panicked(name string, err error) {
 	boundary.Report(s.cfg.Logger, name+" panicked", err)
 }
@@ -341,14 +342,14 @@ func (s *Session) takeTrackers() []*Tracker {
 	return trackers
 }
 
-// takeCalls returns the calls that wait for an answer, for fail. It is called with mu held.
+// takeCalls removes and returns the pending calls, for fail. mu must be held.
 func (s *Session) takeCalls() map[jsonrpc.ID]*pending {
 	calls := s.calls
 	s.calls, s.late, s.lateCalls = map[jsonrpc.ID]*pending{}, nil, 0
 	return calls
 }
 
-// fail ends calls that were taken. It is called with mu held.
+// fail ends calls that takeCalls has removed. mu must be held.
 func (s *Session) fail(calls map[jsonrpc.ID]*pending, err error) {
 	for _, c := range calls {
 		if c.late != nil {

@@ -24,11 +24,12 @@ const (
 	maxUpdateBytes = 64 << 10
 )
 
-// Tracker receives the progress of one operation of the peer. Reports that do not increase are dropped. It is open
-// until Close, or the end of the session. The session does not hold it: one that is in use no more needs no Close.
+// Tracker receives the progress of one operation of the peer. Reports that do not increase are
+// dropped. It is open until Close, or the end of the session. The session refers to it weakly: a
+// Tracker that is no longer reachable needs no Close.
 type Tracker struct {
 	s       *Session
-	forget  runtime.Cleanup // takes it out of the session once it is in use no more
+	forget  runtime.Cleanup // removes it from the session once it is unreachable
 	token   mcp.ProgressToken
 	task    string        // whose reports it receives, whatever their token; "" for those of its token
 	touched chan struct{} // holds one: there was progress
@@ -80,13 +81,14 @@ func (s *Session) newTracker(token mcp.ProgressToken, task string) *Tracker {
 	return &Tracker{s: s, token: token, task: task, touched: make(chan struct{}, 1)}
 }
 
-// tracked is how a session holds a Tracker: weakly, unless it is that of a call, which ends with the call.
+// tracked is a session's reference to a Tracker. It is weak, unless the Tracker belongs to a call
+// and ends with it.
 type tracked struct {
 	call *Tracker
 	weak weak.Pointer[Tracker]
 }
 
-// get returns the Tracker, or nil if it is in use no more.
+// get returns the Tracker, or nil if it has become unreachable.
 func (t tracked) get() *Tracker {
 	if t.call != nil {
 		return t.call
@@ -94,7 +96,8 @@ func (t tracked) get() *Tracker {
 	return t.weak.Value()
 }
 
-// add has a Tracker receive what is for it from now on. It is closed if the session is over. It is called with mu held.
+// add registers a Tracker for its events from now on. If the session has ended, add closes it. mu
+// must be held.
 func (s *Session) add(t *Tracker) {
 	if s.stopped {
 		t.closed = true
@@ -110,7 +113,7 @@ func (s *Session) add(t *Tracker) {
 	t.forget = runtime.AddCleanup(t, func(ref weak.Pointer[Tracker]) { s.remove(token, task, ref) }, ref)
 }
 
-// remove ends what add has begun.
+// remove undoes add.
 func (s *Session) remove(token mcp.ProgressToken, task string, ref weak.Pointer[Tracker]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -304,7 +307,7 @@ func (s *Session) track(ctx context.Context, call *Call) (tracking, error) {
 	return t, nil
 }
 
-// wait waits until the callback has seen everything that came before the answer, or ctx ends.
+// wait waits until the callback was called for all progress before the answer, or ctx ends.
 func (t tracking) wait(ctx context.Context) {
 	if t.own {
 		t.tracker.Close()
@@ -312,7 +315,7 @@ func (t tracking) wait(ctx context.Context) {
 	}
 }
 
-// drop ends what ends with the call, when that returns. The callback is not called any more.
+// drop ends the tracking when the call returns. The callback is not called any more.
 func (t tracking) drop(ctx context.Context) {
 	if t.own {
 		t.tracker.discard()

@@ -1,6 +1,6 @@
-// Package boundary calls code that is not this library's: handlers, callbacks, hooks, middleware, stores, and the
-// Error, String, EncodeJSON and MarshalJSON methods of users' types. No such code runs outside of it in a goroutine
-// of the library, where a panic would end the process.
+// Package boundary calls user code: handlers, callbacks, hooks, middleware, stores, and the Error,
+// String, EncodeJSON and MarshalJSON methods of users' types. In goroutines of the library, all
+// user code runs through this package, as a panic would end the process.
 //
 // A function that calls such code defers [Catch] with its named error result:
 //
@@ -9,12 +9,13 @@
 //		return s.handler(ctx, req)
 //	}
 //
-// It costs no allocation. [Run] does the same for a function literal. Encode with [Marshal], and turn the error of a
-// handler into what the peer gets with [WireError]: both cover the methods that they call.
+// Catch does not allocate. [Run] does the same for a function literal. Encode with [Marshal], and
+// convert the error of a handler with [WireError] before it is sent to the peer: both recover
+// panics of the methods that they call.
 //
-// A panic becomes a [*Panic], with which the request, task or call that the code ran for fails. The caller logs it with
-// [Report]. Catch does not return from [runtime.Goexit], which ends the goroutine: a function whose work must be
-// finished all the same does that in a deferred function of its own.
+// A panic becomes a [*Panic]. The request, task or call that the code ran for fails with it, and
+// the caller logs it with [Report]. Catch does not stop [runtime.Goexit], which ends the goroutine.
+// A function whose work must be finished even then does that in a deferred function of its own.
 package boundary
 
 import (
@@ -29,26 +30,27 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 )
 
-// Panic is what a panic becomes. Its text is for this side alone; [WireError] does not send it.
+// Panic is a recovered panic as an error. Its text stays on this side: [WireError] does not send
+// it.
 type Panic struct {
-	Value any    // what panic was called with
+	Value any    // the argument of panic
 	Stack []byte // of the goroutine that panicked
 }
 
-// Error returns the value that panic was called with.
+// Error returns the text of Value.
 func (p *Panic) Error() string { return fmt.Sprintf("panic: %v", p.Value) } // fmt survives a method that panics
 
-// ErrGoexit stands for the outcome of code that has called [runtime.Goexit].
+// ErrGoexit is the outcome of code that called [runtime.Goexit].
 var ErrGoexit = errors.New("the handler called runtime.Goexit")
 
-// Catch turns a panic into a [*Panic] in *err. It is deferred, by itself.
+// Catch turns a panic into a [*Panic] in *err. It must be deferred directly.
 func Catch(err *error) {
 	if v := recover(); v != nil {
 		*err = &Panic{v, debug.Stack()}
 	}
 }
 
-// Run calls f, and returns its error or the [*Panic] that it has become.
+// Run calls f. It returns the error of f, or a [*Panic] if f panics.
 func Run(f func() error) (err error) {
 	defer Catch(&err)
 	return f()
@@ -75,9 +77,9 @@ func Report(log *slog.Logger, event string, err error, attrs ...any) bool {
 // maxErrorText is how many bytes of an error's text go to the peer, unless it is a [*jsonrpc.Error].
 const maxErrorText = 16 << 10
 
-// WireError returns what the peer gets because of err, which is not nil: the [*jsonrpc.Error] in its chain, or one with
-// the code and the text of err. A panic, here or before, and a nil *jsonrpc.Error are internal errors. The message is
-// valid UTF-8.
+// WireError returns the error that is sent to the peer for err, which must not be nil: the
+// [*jsonrpc.Error] in its chain, or one with the code and the text of err. A panic, here or before,
+// and a nil *jsonrpc.Error are internal errors. The message is valid UTF-8.
 func WireError(err error) (e *jsonrpc.Error) {
 	defer func() {
 		if recover() != nil { // in a method of err
@@ -118,8 +120,8 @@ func ErrorText(err error) (text string) {
 	return Text(err.Error(), maxErrorText)
 }
 
-// Text returns text as valid UTF-8, cut after max bytes and with an ellipsis behind it if it is longer. It is for text
-// that comes from elsewhere and is kept or sent.
+// Text returns text as valid UTF-8. A text of more than max bytes is cut there, and an ellipsis is
+// added. Use it for foreign text that is stored or sent.
 func Text(text string, max int) string {
 	cut := len(text) > max
 	if cut {

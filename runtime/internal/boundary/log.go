@@ -17,13 +17,13 @@ func Logger(log *slog.Logger) *slog.Logger {
 	return slog.New(&handler{handler: log.Handler()})
 }
 
-// fallback is the Logger of those who set none.
+// fallback is the Logger that is used if none is set.
 var fallback = slog.New(&handler{warnings: true})
 
-// handler is a slog.Handler whose panics do no harm.
+// handler is a slog.Handler that recovers the panics of another one.
 type handler struct {
-	handler  slog.Handler // nil for that of slog.Default, whichever that is by then
-	warnings bool         // it takes nothing below a warning
+	handler  slog.Handler // nil for the current handler of slog.Default
+	warnings bool         // discard records below slog.LevelWarn
 }
 
 func (h *handler) target() slog.Handler {

@@ -1,4 +1,4 @@
-// Package pages goes over a list of the peer page by page (MCP pagination).
+// Package pages checks the cursors of a paginated list (MCP pagination).
 package pages
 
 import (
@@ -15,17 +15,18 @@ var (
 	ErrTooMany = fmt.Errorf("more than %d pages", Max)
 )
 
-// Cursors checks the cursors of one list. The zero value is ready. It takes the same room however many cursors
-// there were.
+// Cursors checks the cursors of one list. The zero value is ready to use. Its memory does not grow
+// with the number of cursors.
 type Cursors struct {
 	pages int
-	mark  string // the cursor of a page before, by which loops are found
+	mark  string // the cursor of an earlier page, to find loops
 	power int    // the number of the page at which the mark moves on
 }
 
-// Next reports whether another page follows, given the next cursor that a page came with, nil for none; an empty one is
-// a cursor like any other. It fails with [ErrLoop] if the cursors repeat themselves, some pages
-// later at most than the loop is long, and with [ErrTooMany].
+// Next reports whether another page follows, given the next cursor that a page came with, nil for
+// none; an empty one is a cursor like any other. It fails with [ErrLoop] if the cursors repeat, at
+// the latest after three times as many pages as there are different cursors, and with [ErrTooMany]
+// after [Max] pages.
 func (c *Cursors) Next(next *string) (more bool, err error) {
 	if next == nil {
 		return false, nil
