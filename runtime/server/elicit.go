@@ -334,20 +334,29 @@ const maxElicitations = 1000
 
 // expect notes that a page is to be visited.
 func (p *peer) expect(ctx context.Context, id, principal string) error {
-	if _, taken := p.s.ElicitationPrincipal(id); taken {
-		return fmt.Errorf("server: there is an elicitation %q already", id)
+	if err := p.claimElicitation(id, principal); err != nil {
+		return err
 	}
-	p.mu.Lock()
-	if len(p.elicitations) >= maxElicitations {
-		p.mu.Unlock()
-		return fmt.Errorf("server: %d elicitations of the session are not complete", maxElicitations)
-	}
-	p.noteElicitation(id, principal)
-	p.mu.Unlock()
 	if err := p.keep(ctx); err != nil {
 		p.drop(id)
 		return err
 	}
+	return nil
+}
+
+// claimElicitation notes an elicitation whose id no session of the server has.
+func (p *peer) claimElicitation(id, principal string) error {
+	p.s.claiming.Lock()
+	defer p.s.claiming.Unlock()
+	if _, taken := p.s.ElicitationPrincipal(id); taken {
+		return fmt.Errorf("server: there is an elicitation %q already", id)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.elicitations) >= maxElicitations {
+		return fmt.Errorf("server: %d elicitations of the session are not complete", maxElicitations)
+	}
+	p.noteElicitation(id, principal)
 	return nil
 }
 

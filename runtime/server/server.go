@@ -121,6 +121,8 @@ type Server struct {
 	clientTasks *requestor.Tasks // that clients run
 	ofTasks     session.Config   // the middleware of clientTasks
 
+	claiming sync.Mutex // held while an elicitation claims its id; taken before all other locks
+
 	mu      sync.Mutex
 	peers   map[*peer]struct{}
 	tasks   *task.Manager
