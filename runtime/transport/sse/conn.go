@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/queue"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/sse"
 )
@@ -21,6 +22,7 @@ type conn struct {
 	principal string
 	o         HandlerOptions
 	in, out   *queue.Queue
+	bodies    *guard.Room         // of messages that are being received
 	batch     []transport.Message // taken from in, not yet read
 
 	once sync.Once
@@ -33,9 +35,10 @@ type conn struct {
 func newConn(principal string, o HandlerOptions) *conn {
 	c := &conn{
 		principal: principal, o: o,
-		in:   queue.New(o.MaxQueue, o.StallTimeout),
-		out:  queue.New(o.MaxQueue, o.StallTimeout),
-		gone: make(chan struct{}), over: make(chan struct{}),
+		in:     queue.New(o.MaxQueue, o.StallTimeout),
+		out:    queue.New(o.MaxQueue, o.StallTimeout),
+		bodies: guard.NewRoom(guard.MaxBodies * o.MaxMessage),
+		gone:   make(chan struct{}), over: make(chan struct{}),
 	}
 	c.late, c.end = context.WithCancel(context.Background())
 	return c

@@ -36,7 +36,7 @@ type HandlerOptions struct {
 	Endpoint string
 
 	MaxStreams   int           // connections at once; default 10000
-	MaxMessage   int           // bytes of a message that is received; default [transport.DefaultMaxMessage]
+	MaxMessage   int           // bytes of a message that is received, and a quarter of what a connection may be sending at once; default [transport.DefaultMaxMessage]
 	MaxQueue     int           // bytes that may wait in each direction of a connection; default [transport.DefaultMaxQueue]
 	StallTimeout time.Duration // how long either side may leave the other waiting; default [transport.DefaultStallTimeout]
 	FlushTimeout time.Duration // how long closing a connection waits for the client to read; default one second
@@ -156,7 +156,7 @@ func (h *Handler) take(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		guard.Refuse(w, http.StatusNotFound, jsonrpc.CodeInvalidRequest, "no such session")
 		return
 	}
-	text, ok := guard.ReadBody(w, r, h.o.MaxMessage, h.o.StallTimeout)
+	text, ok := guard.ReadBody(w, r, h.o.MaxMessage, h.o.StallTimeout, c.bodies)
 	if !ok {
 		return
 	}

@@ -82,7 +82,7 @@ type HandlerOptions struct {
 	// not at all.
 	Linger time.Duration
 
-	MaxMessage   int           // bytes of a message that is received; default [transport.DefaultMaxMessage]
+	MaxMessage   int           // bytes of a message that is received, and a quarter of what a session may be sending at once; default [transport.DefaultMaxMessage]
 	MaxQueue     int           // bytes that may wait for the connections of a session, until they are written; default [transport.DefaultMaxQueue]
 	StallTimeout time.Duration // how long a connection may take nothing before it is cut; default [transport.DefaultStallTimeout]
 	ReadTimeout  time.Duration // how long a message may take to arrive; default [DefaultReadTimeout]
@@ -101,8 +101,9 @@ type HandlerOptions struct {
 	// The default is [DefaultMaxStreams]. As many messages without a request may arrive at the same time.
 	MaxStreams int
 
-	// MaxInitialize is how many bytes the request that opens a session may have: it is kept with the session. The
-	// default is [DefaultMaxInitialize].
+	// MaxInitialize is how many bytes the request that opens a session may have: it is kept with the session. Unless
+	// the Handler is Stateless, no more is read of any message that names no session. The default is
+	// [DefaultMaxInitialize].
 	MaxInitialize int
 
 	// MaxState is how many bytes the owner of a session may have kept. The default is [DefaultMaxState].

@@ -14,6 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/queue"
 )
 
@@ -27,6 +28,7 @@ type serverConn struct {
 	id        string // of the session; "" if there is none
 	principal string // that opened it
 	in        *queue.Queue
+	bodies    *guard.Room         // of messages that are being received
 	batch     []transport.Message // taken from in, not yet read
 	done      chan struct{}       // closed when the connection is over
 	close     func() error
@@ -60,6 +62,7 @@ func newServerConn(h *Handler, id, principal string) *serverConn {
 		id:         id,
 		principal:  principal,
 		in:         queue.New(h.o.MaxQueue, h.o.StallTimeout),
+		bodies:     guard.NewRoom(guard.MaxBodies * h.o.MaxMessage),
 		done:       make(chan struct{}),
 		calls:      map[jsonrpc.ID]*serverStream{},
 		streams:    map[string]*serverStream{},

@@ -104,7 +104,14 @@ func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Reque
 			return
 		}
 	}
-	body, ok := guard.ReadBody(w, r, h.o.MaxMessage, h.o.ReadTimeout)
+	maxBody, room := h.o.MaxMessage, (*guard.Room)(nil)
+	switch {
+	case c != nil:
+		room = c.bodies
+	case !h.o.Stateless: // only initialize needs no session
+		maxBody = min(maxBody, h.o.MaxInitialize)
+	}
+	body, ok := guard.ReadBody(w, r, maxBody, h.o.ReadTimeout, room)
 	if !ok {
 		return
 	}

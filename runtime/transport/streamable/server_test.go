@@ -392,6 +392,63 @@ func TestServerLimitsInitialize(t *testing.T) {
 		if held := heap() - before; held > 4<<20 {
 			t.Errorf("%d bytes are held", held)
 		}
+		time.Sleep(time.Second) // net/http closes connections of refused bodies after a moment
+	})
+}
+
+// Messages that never arrive whole hold no more than MaxInitialize without a session, and within one no more than four
+// messages may have.
+func TestServerLimitsUnfinishedMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{MaxMessage: 200 << 10, ReadTimeout: time.Minute})
+		id := s.opened(hello)
+		over, end := io.Pipe() // read by all bodies at their end
+		status := make(chan int, 10)
+		post := func(session string) {
+			body := io.MultiReader(strings.NewReader(strings.Repeat(" ", 150<<10)), over)
+			r, err := http.NewRequestWithContext(t.Context(), "POST", "http://localhost/mcp", body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header = http.Header{"Content-Type": {"application/json"}}
+			if session != "" {
+				r.Header.Set("MCP-Session-Id", session)
+			}
+			go func() { // ends with the answer
+				response, err := s.http.Do(r)
+				if err != nil {
+					t.Error(err)
+					status <- 0
+					return
+				}
+				response.Body.Close()
+				status <- response.StatusCode
+			}()
+		}
+		post("")
+		if got := <-status; got != http.StatusRequestEntityTooLarge {
+			t.Errorf("without a session: %d", got)
+		}
+		for range 6 { // 900 KB
+			post(id)
+		}
+		if got := <-status; got != http.StatusTooManyRequests {
+			t.Errorf("the sixth: %d", got)
+		}
+		synctest.Wait()
+		if len(status) > 0 {
+			t.Errorf("one more was refused: %d", <-status)
+		}
+		if got := s.status("POST", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "MCP-Session-Id", id); got != http.StatusOK {
+			t.Errorf("a message behind them: %d", got)
+		}
+		end.Close()
+		for range 5 {
+			if got := <-status; got != http.StatusBadRequest {
+				t.Errorf("an empty message: %d", got)
+			}
+		}
+		time.Sleep(time.Second) // net/http closes connections of refused bodies after a moment
 	})
 }
 

@@ -195,7 +195,7 @@ func TestReadBody(t *testing.T) {
 				r.Header.Set(test.header[i], test.header[i+1])
 			}
 			w := httptest.NewRecorder()
-			body, ok := ReadBody(w, r, 10, time.Minute)
+			body, ok := ReadBody(w, r, 10, time.Minute, nil)
 			if string(body) != test.want || ok != (test.status == 200) || w.Code != test.status {
 				t.Errorf("%q, %v, status %d", body, ok, w.Code)
 			}
@@ -203,6 +203,42 @@ func TestReadBody(t *testing.T) {
 				checkRefusal(t, w)
 			}
 		})
+	}
+}
+
+// Bodies that are being read share a Room. One more byte than it has is refused, and what was read is given back.
+func TestReadBodyLimitsConcurrentBodies(t *testing.T) {
+	room := NewRoom(10)
+	send := func(body io.Reader) int {
+		r := httptest.NewRequest("POST", "/", body)
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		if _, ok := ReadBody(w, r, 8, time.Minute, room); !ok {
+			checkRefusal(t, w)
+		}
+		return w.Code
+	}
+	unfinished, rest := io.Pipe()
+	first := make(chan int)
+	go func() { first <- send(unfinished) }() // ends when rest is closed
+	if _, err := io.WriteString(rest, "123456"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(rest, ""); err != nil { // returns when the first text is counted
+		t.Fatal(err)
+	}
+	if status := send(strings.NewReader("12345")); status != http.StatusTooManyRequests {
+		t.Errorf("status %d with a full room", status)
+	}
+	if status := send(strings.NewReader("1234")); status != http.StatusOK {
+		t.Errorf("status %d with room", status)
+	}
+	rest.Close()
+	if status := <-first; status != http.StatusOK {
+		t.Errorf("status %d of the body that came first", status)
+	}
+	if status := send(strings.NewReader("12345678")); status != http.StatusOK {
+		t.Errorf("status %d with an empty room", status)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"mime"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
@@ -32,6 +33,9 @@ func RefuseCall(w http.ResponseWriter, status int, id jsonrpc.ID, e *jsonrpc.Err
 	WriteJSON(w, status, text)
 }
 
+// codeOverloaded is session.CodeOverloaded.
+const codeOverloaded = -32050
+
 // WriteJSON answers with an HTTP status and a message.
 func WriteJSON(w http.ResponseWriter, status int, text []byte) {
 	BeginJSON(w, status, text)
@@ -46,9 +50,45 @@ func BeginJSON(w http.ResponseWriter, status int, text []byte) {
 	w.WriteHeader(status)
 }
 
+// MaxBodies is how many bodies of the greatest length one session may send at the same time. All bodies of a session that
+// are being read have no more bytes than these together.
+const MaxBodies = 4
+
+// Room limits the bytes of several bodies that are being read at the same time.
+type Room struct {
+	max  int64
+	used atomic.Int64
+}
+
+// NewRoom returns a Room for max bytes.
+func NewRoom(max int) *Room { return &Room{max: int64(max)} }
+
+// errNoRoom is the error of a roomReader whose Room is full.
+var errNoRoom = errors.New("too many bytes are being received")
+
+// roomReader counts the bytes it reads against its Room.
+type roomReader struct {
+	io.Reader
+	room *Room
+	used int64
+}
+
+func (r *roomReader) Read(p []byte) (n int, err error) {
+	n, err = r.Reader.Read(p)
+	r.used += int64(n)
+	if r.room.used.Add(int64(n)) > r.room.max {
+		return n, errNoRoom
+	}
+	return n, err
+}
+
+// release gives the counted bytes back to the Room.
+func (r *roomReader) release() { r.room.used.Add(-r.used) }
+
 // ReadBody returns the body of a request: JSON of at most max bytes, that arrives within timeout. Otherwise it has
-// answered, with 415, 413, 408 or 400, and what is left of the body has no more time than that either.
-func ReadBody(w http.ResponseWriter, r *http.Request, max int, timeout time.Duration) (body []byte, ok bool) {
+// answered, with 415, 413, 408 or 400, or with 429 if room is full, and what is left of the body has no more time than
+// that either. A nil room has no limit.
+func ReadBody(w http.ResponseWriter, r *http.Request, max int, timeout time.Duration, room *Room) (body []byte, ok bool) {
 	conn := http.NewResponseController(w)
 	conn.SetReadDeadline(time.Now().Add(timeout)) // where that is not supported, the http.Server's own timeout must do
 	if kind := r.Header.Get("Content-Type"); kind != "application/json" {
@@ -66,7 +106,13 @@ func ReadBody(w http.ResponseWriter, r *http.Request, max int, timeout time.Dura
 		Refuse(w, http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest, fmt.Sprintf("the message has more than %d bytes", max))
 		return nil, false
 	}
-	body, err := readAll(http.MaxBytesReader(w, r.Body, int64(max)), r.ContentLength)
+	var from io.Reader = http.MaxBytesReader(w, r.Body, int64(max))
+	if room != nil {
+		counted := &roomReader{Reader: from, room: room}
+		defer counted.release()
+		from = counted
+	}
+	body, err := readAll(from, r.ContentLength)
 	if err == nil {
 		conn.SetReadDeadline(time.Time{}) // or it would end the exchange itself
 		return body, true
@@ -76,6 +122,10 @@ func ReadBody(w http.ResponseWriter, r *http.Request, max int, timeout time.Dura
 		return nil, false
 	}
 	w.Header().Set("Connection", "close")
+	if errors.Is(err, errNoRoom) {
+		Refuse(w, http.StatusTooManyRequests, codeOverloaded, err.Error())
+		return nil, false
+	}
 	status := http.StatusBadRequest
 	if timed, ok := errors.AsType[interface {
 		error
