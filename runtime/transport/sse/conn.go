@@ -132,6 +132,7 @@ const maxBuffer = 64 << 10
 // writeOut writes text and flushes it. It fails if the client takes nothing for StallTimeout, however long the whole
 // takes, or when the stream has to end.
 func (c *conn) writeOut(w http.ResponseWriter, rc *http.ResponseController, text []byte) error {
+	defer rc.SetWriteDeadline(time.Time{}) // HTTP/2 resets a stream whose deadline passes even if nothing is being written
 	for part := range slices.Chunk(text, maxBuffer) {
 		rc.SetWriteDeadline(time.Now().Add(c.o.StallTimeout)) // not all writers have deadlines
 		if c.late.Err() != nil {
