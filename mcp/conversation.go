@@ -82,8 +82,9 @@ type Typed struct {
 }
 
 // Decode decodes the next message of the conversation from JSON text. The error is that of
-// [jsonrpc.ParseTyped]; a message whose payload has the wrong shape counts as seen all the same. Malformed text and
-// invalid messages do not: the request that one of them answers is still expected to be answered.
+// [jsonrpc.ParseTyped]. A response whose payload has the wrong shape still counts as the response to
+// its request. Malformed text and invalid messages do not: the conversation still expects a response
+// to that request.
 func (c *Conversation) Decode(data []byte, opts ...codec.Option) (Typed, error) {
 	return c.DecodeFrom(FromClient|FromServer, data, opts...)
 }
@@ -189,7 +190,8 @@ func (p *payloads) admits(raw []byte, method string) bool {
 	})
 }
 
-// take follows a message, unless it is not one.
+// take records m in the conversation. If err says that m is not a valid message, it leaves the
+// conversation unchanged.
 func (p *payloads) take(m jsonrpc.Message, err error) (Typed, error) {
 	if err == nil || jsonrpc.CodeOf(err) == jsonrpc.CodeInvalidParams {
 		return p.follow(m), err

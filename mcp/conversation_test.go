@@ -135,8 +135,8 @@ func TestConversationGoesOnAfterFaults(t *testing.T) {
 	}
 }
 
-// What is no message answers nothing: the good answer behind it still belongs to the request.
-func TestMalformedAnswerDoesNotUseUpItsRequest(t *testing.T) {
+// An invalid response does not complete its request. A valid response after it still does.
+func TestInvalidResponseDoesNotCompleteItsRequest(t *testing.T) {
 	for _, bad := range []string{
 		`{"jsonrpc":"2.0","id":1,"result":{"tools":[}}`,
 		`{"jsonrpc":"2.0","id":1,"result":{"tools":[]}} {}`,

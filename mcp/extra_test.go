@@ -21,7 +21,7 @@ func extraOf(v mcp.Value) (x *codec.Extra, ok bool) {
 	return p.FieldByName("Extra").Addr().Interface().(*codec.Extra), true
 }
 
-// structs are the definitions whose Go type has an Extra.
+// structs returns the names of the definitions whose Go type has an Extra.
 func structs(t *testing.T) (names []string) {
 	t.Helper()
 	for _, rev := range schema.Revisions() {
@@ -44,14 +44,14 @@ func structs(t *testing.T) (names []string) {
 	return names
 }
 
-// Whatever type an Extra came from: no name is written twice, no member is lost, and what was
-// missing there is not missing here.
+// An Extra can be moved from each type to each other type. No name is written twice and no member is
+// lost. Required members that were missing in the first type are written by the second.
 func TestExtraMovedToAnotherType(t *testing.T) {
 	names := structs(t)
 	for _, from := range names {
 		source := mcp.New(from)
 		if err := codec.Unmarshal([]byte(`{"x-none":1}`), source); err != nil {
-			continue // a type that must have something
+			continue // a type that cannot be decoded without certain members
 		}
 		for _, to := range names {
 			target := mcp.New(to)
@@ -61,10 +61,10 @@ func TestExtraMovedToAnotherType(t *testing.T) {
 			x, _ := extraOf(target)
 			plain, err := codec.Marshal(target)
 			if err != nil {
-				continue // a union that must be set
+				continue // a type that cannot be encoded without a value for a union
 			}
-			// The source has all that the target writes as unknown members, as far as it does not
-			// know them itself.
+			// The text has all members that the target writes. Those that the source type does not
+			// know are unknown members of the source.
 			text := `{"x-none":1` + strings.TrimSuffix(","+string(plain[1:len(plain)-1]), ",") + `}`
 			moved := mcp.New(from)
 			if err := codec.Unmarshal([]byte(text), moved); err != nil {
@@ -101,7 +101,7 @@ func TestExtraMovedToAnotherType(t *testing.T) {
 	}
 }
 
-// members is any object.
+// members decodes any object, with all members in the Extra.
 type members struct{ codec.Extra }
 
 func (m *members) DecodeJSON(r *codec.Reader) {
@@ -127,7 +127,7 @@ func TestExtraOfAnotherTypeByExample(t *testing.T) {
 		same(t, "written", c.want, encode(t, c.v))
 	}
 
-	// The text of a number says nothing about one that happens to be near it.
+	// The exact text of a number in an Extra does not replace the value of a field of another type.
 	huge := decode[mcp.Task](t, `{"taskId":"t","status":"working","createdAt":"","lastUpdatedAt":"","ttl":1e400}`)
 	same(t, "written", `{"ttl":9223372036854775807}`, encode(t, &mcp.TaskMetadata{TTL: huge.TTL, Extra: huge.Extra}))
 }

@@ -75,7 +75,7 @@ func TestVariants(t *testing.T) {
 		{"JSONRPCMessage", `[{"jsonrpc":"2.0","method":"m"}]`, "*mcp.JSONRPCMessageList"},
 		{"JSONRPCMessage", `5`, "*mcp.Unknown"},
 
-		// A member that another variant has counts only if its value is one for that variant.
+		// A member selects a variant only if its value has a type that the variant admits.
 		{"JSONRPCMessage", `{"jsonrpc":"2.0","method":"m","id":{}}`, "*mcp.JSONRPCNotification"},
 		{"JSONRPCMessage", `{"jsonrpc":"2.0","id":1,"method":"m","result":null,"error":null}`, "*mcp.JSONRPCRequest"},
 		{"ResourceContents", `{"uri":"u"}`, "*mcp.ResourceContents"},
@@ -126,7 +126,8 @@ func TestCallToolOutcome(t *testing.T) {
 	}
 }
 
-// The contents of a resource are text or bytes, by the member that has a value of its own, whatever the other one holds.
+// The type of resource contents follows from the member, text or blob, that has a value of the right
+// type. A null or a value of another type in the other member is ignored.
 func TestResourceContentsByTheMemberWithAValue(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
 		{`{"uri":"u","blob":"AA==","text":null}`, "*mcp.BlobResourceContents"},

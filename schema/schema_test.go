@@ -16,8 +16,8 @@ import (
 	"github.com/mcpwire/mcpwire/schema"
 )
 
-// published returns the folder of the published schemas, MCPWIRE_SPEC. They are not part of
-// the project, so the test that asks for them is skipped where the variable is not set.
+// published returns the folder of the published schemas, which the environment variable MCPWIRE_SPEC
+// names. They are not part of the project. If the variable is not set, published skips the test.
 func published(t *testing.T) string {
 	dir := os.Getenv("MCPWIRE_SPEC")
 	if dir == "" {

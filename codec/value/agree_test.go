@@ -40,7 +40,7 @@ func standard(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-// Types that the engine has another JSON form for, or none, have the one of encoding/json.
+// Types have the JSON form of encoding/json, even if the engine has another form for them, or none.
 func TestFormOfEncodingJSON(t *testing.T) {
 	for _, v := range []any{
 		[]octet{1, 2}, [2]octet{1, 2}, struct{ X []octet }{[]octet{}},
@@ -86,7 +86,8 @@ func TestFormOfEncodingJSON(t *testing.T) {
 	}
 }
 
-// tagged returns a struct with fields of type int and these tags, which vet need not like.
+// tagged returns a struct with a field of type int for each tag. The tags are data, so that go vet
+// does not report malformed ones.
 func tagged(tags ...reflect.StructTag) any {
 	fields := make([]reflect.StructField, len(tags))
 	for i, tag := range tags {
@@ -95,10 +96,10 @@ func tagged(tags ...reflect.StructTag) any {
 	return reflect.New(reflect.StructOf(fields)).Elem().Interface()
 }
 
-// Nick is a name of a string type that is embedded.
+// Nick is an exported string type for embedding.
 type Nick string
 
-// Faults in values of such types have their place, too.
+// Errors have a pointer and an offset in types that are decoded in mode lenient, too.
 func TestFaultsBesideLenientTypes(t *testing.T) {
 	type target struct {
 		H hidden `json:"h"`
@@ -123,7 +124,7 @@ func TestFaultsBesideLenientTypes(t *testing.T) {
 	}
 }
 
-// Tags that the engine and encoding/json understand differently are refused.
+// Tags that have different meanings in the engine and in encoding/json are refused.
 func TestAmbiguousTags(t *testing.T) {
 	for _, v := range []any{
 		struct {
@@ -146,12 +147,12 @@ func TestAmbiguousTags(t *testing.T) {
 	}
 }
 
-// counted counts how often it is read.
+// counted counts the calls of its UnmarshalJSON.
 type counted struct{ n int }
 
 func (c *counted) UnmarshalJSON([]byte) error { c.n++; return nil }
 
-// An integer with a fraction or an exponent changes no other number.
+// A number such as 1.0 in an integer field does not change how other numbers are read.
 func TestIntegersInOtherNotation(t *testing.T) {
 	type target struct {
 		Price json.Number       `json:"price"`
@@ -205,7 +206,7 @@ func TestIntegersInOtherNotation(t *testing.T) {
 // shade is an integer type without methods.
 type shade uint8
 
-// An interface type that somebody named is read as any is.
+// A named empty interface type is read like any.
 func TestNamedEmptyInterface(t *testing.T) {
 	type node struct {
 		V    free            `json:"v"`
@@ -229,9 +230,8 @@ func TestNamedEmptyInterface(t *testing.T) {
 	}
 }
 
-// Random types have the JSON form that encoding/json gives them. Half of them have the option
-// string on fields of any type, the others have named empty interfaces: package value refuses both
-// at once.
+// Random types have the same JSON form as in encoding/json. Half of them have fields with the tag
+// option string, the others have named empty interface types. Package value refuses types with both.
 func TestAgreesWithEncodingJSON(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -304,8 +304,8 @@ func randomStruct(rng *rand.Rand, depth int, quoted bool) reflect.Type {
 	return reflect.StructOf(fields)
 }
 
-// randomize gives v a random value without nil lists and maps, which package value writes in
-// another way.
+// randomize sets v to a random value. It sets no nil slices and maps, because package value and
+// encoding/json write them differently.
 func randomize(rng *rand.Rand, v reflect.Value) {
 	switch p := v.Addr().Interface().(type) {
 	case *json.Number:

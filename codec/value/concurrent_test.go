@@ -10,8 +10,8 @@ import (
 	"github.com/mcpwire/mcpwire/codec/value"
 )
 
-// Many goroutines use new types at the same time, which is when an engine that learns a type at its
-// first use may trip. The types are made at run time, so that each round has new ones.
+// Many goroutines use new types at the same time. The engine analyses a type at its first use, and
+// must do so without a data race. The types are made at run time, so that each round has new ones.
 func TestFirstUseFromManyGoroutines(t *testing.T) {
 	for round := range 20 {
 		inner := reflect.StructOf([]reflect.StructField{

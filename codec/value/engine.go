@@ -16,8 +16,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 )
 
-// form gives types the JSON form that encoding/json gives them, where the engine has another of its
-// own.
+// form makes the engine use the JSON form of encoding/json where its own differs.
 var form = engine.JoinOptions(
 	legacy.FormatByteArrayAsArray(true),
 	legacy.FormatBytesWithLegacySemantics(true),
@@ -30,9 +29,9 @@ var form = engine.JoinOptions(
 type mode uint8
 
 const (
-	// exact reads integers in every notation, and named empty interfaces as any is read.
+	// exact reads integers in every notation, and reads named empty interface types like any.
 	exact mode = 1 << iota
-	// lenient takes the struct definitions that the engine refuses and encoding/json does not.
+	// lenient accepts struct definitions that encoding/json accepts and the engine otherwise refuses.
 	lenient
 )
 
@@ -55,8 +54,7 @@ var (
 	}
 )
 
-// readAny reads into an empty interface, unless that holds a value of a type that its owner chose
-// to decode into.
+// readAny reads into an empty interface, unless the caller has stored a value in it to decode into.
 func readAny(d *jsontext.Decoder, v *any) error {
 	if chosen(*v) {
 		return errors.ErrUnsupported
@@ -68,8 +66,8 @@ func readAny(d *jsontext.Decoder, v *any) error {
 	return err
 }
 
-// chosen reports whether an empty interface holds a value that reading such an interface does not
-// make.
+// chosen reports whether v, the value in an empty interface, has a type that readFree does not
+// return. Then the caller has stored it there to decode into.
 func chosen(v any) bool {
 	switch v.(type) {
 	case nil, bool, string, json.Number, []any, map[string]any:
@@ -142,12 +140,12 @@ func readNumber(d *jsontext.Decoder, v *json.Number) error {
 	return nil
 }
 
-// isName reports whether what comes next is a member name, in a value of a kind that has had length
-// names and values.
+// isName reports whether a member name comes next. kind is the kind of the array or object that is
+// open, and length counts the names and values read from it so far.
 func isName(kind jsontext.Kind, length int64) bool { return kind == '{' && length%2 == 0 }
 
-// readExact reads what the engine reads otherwise into a named empty interface, and into an integer
-// from a number with a fraction or an exponent. It leaves everything else to the engine.
+// readExact reads named empty interface types like any, and reads numbers with a fraction or an
+// exponent into integer types. It leaves everything else to the engine.
 func readExact(d *jsontext.Decoder, v any) error {
 	p := reflect.ValueOf(v)
 	if p.Kind() != reflect.Pointer || p.IsNil() {
@@ -194,8 +192,9 @@ func readExact(d *jsontext.Decoder, v any) error {
 	return errors.ErrUnsupported
 }
 
-// readDigits reads an integer that is written with a fraction or an exponent, for what a pointer of
-// a type points to.
+// readDigits reads an integer that is written with a fraction or an exponent, and returns its
+// digits. It leaves other numbers to the engine, and all numbers if the given pointer type has a
+// method that decodes.
 func readDigits(d *jsontext.Decoder, pointer reflect.Type) (string, error) {
 	if d.PeekKind() != '0' || reads(pointer) {
 		return "", errors.ErrUnsupported
@@ -209,8 +208,8 @@ func readDigits(d *jsontext.Decoder, pointer reflect.Type) (string, error) {
 	return digits, err
 }
 
-// plainInteger returns an integer that is written with a fraction or an exponent in digits; ok is
-// false for everything else, and for an integer of more than 20 digits, which no Go type holds.
+// plainInteger returns the digits of an integer that is written with a fraction or an exponent. ok
+// is false for any other text, and for an integer of more than 20 digits, which no Go type holds.
 func plainInteger(text []byte) (digits string, ok bool) {
 	at := bytes.IndexAny(text, ".eE")
 	if at < 0 || !codec.Number(text).IsInteger() {
@@ -229,12 +228,12 @@ func plainInteger(text []byte) (digits string, ok bool) {
 			return "", false
 		}
 	}
-	// The number is the digits of whole and fraction, with e-len(fraction) zeros behind them, or
-	// fewer digits.
+	// The integer has the digits of whole and fraction. A positive e-len(fraction) is the number of
+	// zeros to append, a negative one the number of digits to cut.
 	out := bytes.TrimLeft(append(bytes.Clone(whole), fraction...), "0")
 	e -= len(fraction)
 	if e < 0 {
-		if len(out) < -e { // cannot be: then it is no integer
+		if len(out) < -e { // cannot happen for an integer
 			return "", false
 		}
 		return string(out[:len(out)+e]), true

@@ -25,8 +25,8 @@ import (
 // ErrRange says that a number is too large or too small for the Go type that it is decoded into.
 var ErrRange = errors.New("number is out of range")
 
-// remedy returns the mode in which the engine may do what it failed at with err, and 0 if there is
-// none.
+// remedy returns a mode in which the engine may succeed after it has failed with err, or 0 if there
+// is none.
 func remedy(err error) mode {
 	e, ok := semantic(err)
 	switch {
@@ -36,7 +36,7 @@ func remedy(err error) mode {
 		if _, ok := plainInteger(e.JSONValue); ok {
 			return exact
 		}
-	case e.Err != nil && e.Err.Error() == "invalid use of `string` tag option": // the engine does not export it
+	case e.Err != nil && e.Err.Error() == "invalid use of `string` tag option": // the engine does not export this error
 		return lenient
 	case e.Err != nil && e.GoType.Kind() == reflect.Struct && !reads(reflect.PointerTo(e.GoType)) && !writes(e.GoType) && plainTags(e.GoType):
 		return lenient
@@ -44,9 +44,9 @@ func remedy(err error) mode {
 	return 0
 }
 
-// plainTags reports whether the json tags of a struct type mean the same to the engine and to
-// encoding/json, apart from the options that only one of them knows. Where they do not, no JSON
-// form is the right one.
+// plainTags reports whether the json tags of struct type t have the same meaning in the engine and
+// in encoding/json, apart from options that only one of them knows. If the meanings differ, the type
+// has no JSON form that both agree on.
 func plainTags(t reflect.Type) bool {
 	for f := range t.Fields() {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -75,8 +75,8 @@ func writes(t reflect.Type) bool {
 		p.Implements(reflect.TypeFor[json.Marshaler]()) || p.Implements(reflect.TypeFor[engine.MarshalerTo]())
 }
 
-// semantic returns the error of the engine about a value and a Go type. Mode lenient has errors of
-// another type.
+// semantic returns the engine's error about a value and a Go type. In mode lenient the engine
+// returns errors of another type, which semantic converts.
 func semantic(err error) (*engine.SemanticError, bool) {
 	if e, ok := errors.AsType[*engine.SemanticError](err); ok {
 		return e, true
@@ -96,8 +96,8 @@ func semantic(err error) (*engine.SemanticError, bool) {
 	return out, true
 }
 
-// fault returns what the engine found wrong in a well-formed text, in the words of package codec,
-// and the offset of the value it is about.
+// fault converts an error of the engine about a well-formed text to one of package codec, and
+// returns it with the offset of the value it is about.
 func fault(text []byte, err error) (at int, cause error) {
 	if e, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		if errors.Is(e.Err, jsontext.ErrDuplicateName) { // of two names that differ in case
@@ -116,8 +116,9 @@ func fault(text []byte, err error) (at int, cause error) {
 	return at, mismatch(text[at:], e)
 }
 
-// locate returns the offset of the value at the pointer rest in the value at a pointer. What a
-// method has decoded need not be the text that stands there; then it is the offset of what does.
+// locate returns the offset of the value at pointer followed by rest. rest comes from a method,
+// which may have decoded another text than the one at pointer. If there is no value at rest, locate
+// returns the offset of the value at pointer.
 func locate(text []byte, pointer jsontext.Pointer, rest string) int {
 	if at, ok := codec.Locate(text, string(pointer)+rest); ok {
 		return at
@@ -167,8 +168,8 @@ const (
 	float   = "number"
 )
 
-// wants says what kind of value a type is decoded from, or nothing where only its methods know, or
-// nobody.
+// wants returns the kind of JSON value that t is decoded from, as it appears in a [codec.TypeError].
+// It returns "" if methods of t decide that, or if the kind is not known.
 func wants(t reflect.Type) string {
 	if t == nil {
 		return ""
@@ -205,8 +206,8 @@ func wants(t reflect.Type) string {
 	return ""
 }
 
-// unwritten turns what the engine could not write into an error of package codec that leads to the
-// place in the value.
+// unwritten converts an error of the engine in encoding to one of package codec, with the pointer to
+// the value that cannot be encoded.
 func unwritten(err error) error {
 	if e, ok := errors.AsType[*engine.SemanticError](err); ok {
 		out := &codec.Error{Pointer: string(e.JSONPointer), Err: e.Err}

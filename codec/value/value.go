@@ -10,26 +10,26 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 )
 
-// Value is a Go value of any type as a [codec.Value]. It may be used from many goroutines at once
+// Value is a Go value of any type as a [codec.Value]. It may be used by several goroutines at once
 // if the Go value may.
 type Value struct{ v any }
 
-// Of returns v for package codec. To be decoded into, v must be a pointer that is not nil.
+// Of returns v as a [Value]. To decode into it, v must be a pointer that is not nil.
 func Of(v any) Value { return Value{v} }
 
-// Decode decodes text into what v points to, as [codec.Unmarshal] does with [Of], and fails as that
-// does. But it trusts that the text is well formed and within the limits, and so is faster by what
-// that check costs. Only text that package codec has read may be given to it, such as a raw value
-// in a message that was decoded.
+// Decode decodes text into the value v points to, with the same result and the same errors as
+// [codec.Unmarshal] with [Of]. It is faster because it does not check that the text is well formed
+// and within the limits. Pass it only text that package codec has read, such as a raw value in a
+// decoded message.
 func Decode(text json.RawMessage, v any) error {
 	if decode(text, v) == nil {
 		return nil
 	}
-	return codec.Unmarshal(text, Of(v), codec.AllowSize(text)...) // which can say what is wrong, and where
+	return codec.Unmarshal(text, Of(v), codec.AllowSize(text)...) // returns the error with its place
 }
 
-// decode lets the engine decode, again in another mode if the first one is not enough for the type
-// or the text.
+// decode decodes text with the engine. If that fails, it tries again in other modes that the type or
+// the text may need.
 func decode(text []byte, v any) error {
 	m := modeOf(reflect.TypeOf(v))
 	for {
@@ -46,9 +46,9 @@ func decode(text []byte, v any) error {
 }
 
 // DecodeJSON reads the next value. A value of the wrong kind fails with a [codec.TypeError], a
-// fraction where an integer is due with [codec.ErrInteger], a number out of range with [ErrRange];
-// what a method of the type, or one of package time or base64, says of its text is passed on. After
-// a failure the Go value may be partly set.
+// number that is not an integer for an integer type with [codec.ErrInteger], and a number out of
+// range with [ErrRange]. Errors of the type's own methods, and of packages time and base64, are
+// passed on. After a failure the Go value may be partly set.
 func (x Value) DecodeJSON(r *codec.Reader) {
 	start := r.Offset()
 	text := r.RawBytes()
@@ -61,12 +61,12 @@ func (x Value) DecodeJSON(r *codec.Reader) {
 	}
 }
 
-// EncodeJSON writes the value. It fails with [codec.ErrUTF8] for a string and [codec.ErrFloat] for
-// a float that JSON cannot express, with [codec.ErrDuplicate] for keys of a map that are written
-// alike, and with what a method of a type fails with.
+// EncodeJSON writes the value. It fails with [codec.ErrUTF8] for a string that is not UTF-8, with
+// [codec.ErrFloat] for a float that JSON cannot express, and with [codec.ErrDuplicate] for map keys
+// with the same text. Errors of a type's own methods are passed on.
 //
-// What the engine writes is well formed, raw values and what methods return included, so it is not
-// checked again.
+// The engine writes only well-formed text, and checks raw values and the results of methods.
+// EncodeJSON does not check it again.
 func (x Value) EncodeJSON(w *codec.Writer) {
 	err := engine.MarshalWrite(sink{w}, x.v, writers[0])
 	if err != nil && remedy(err) == lenient {
@@ -85,10 +85,10 @@ func (s sink) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// modes are those that types need from the start, by type.
+// modes caches the results of modeOf. Keys are [reflect.Type], values are [mode].
 var modes sync.Map
 
-// modeOf returns the mode that values of a type are decoded in first.
+// modeOf returns the mode in which values of type t are decoded first.
 func modeOf(t reflect.Type) mode {
 	if m, ok := modes.Load(t); ok {
 		return m.(mode)
@@ -101,8 +101,8 @@ func modeOf(t reflect.Type) mode {
 	return m
 }
 
-// namedAny reports whether decoding into a value of type t can reach an empty interface of a type
-// that has a name of its own, which unmarshalers for any do not apply to.
+// namedAny reports whether decoding into a value of type t can reach a named empty interface type.
+// The engine does not call the unmarshalers for any on such a type.
 func namedAny(t reflect.Type, seen map[reflect.Type]bool) bool {
 	if seen[t] || reads(reflect.PointerTo(t)) {
 		return false

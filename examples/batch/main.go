@@ -28,7 +28,7 @@ func main() {
 func run(ctx context.Context) error {
 	s, err := server.New(server.Config{
 		Info:    mcp.Implementation{Name: "batch", Version: "1"},
-		Session: session.Config{Principal: "local"}, // the user who has started the process, and can list their tasks
+		Session: session.Config{Principal: "local"}, // the user of this process; with a principal, the client can list its tasks
 	})
 	if err != nil {
 		return err

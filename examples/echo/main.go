@@ -1,5 +1,5 @@
-// Command echo is the echo server of the TypeScript SDK's documentation, on standard input and output: it says what it
-// hears, as a tool with structured output, as a resource, and as a prompt.
+// Command echo is the echo server of the TypeScript SDK's documentation, on standard input and
+// output. It returns a message as the result of a tool, as a resource, and as a prompt.
 //
 //	npx @modelcontextprotocol/inspector --cli go run ./examples/echo --method resources/read --uri echo://hello
 package main

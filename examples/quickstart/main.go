@@ -1,5 +1,5 @@
-// Command quickstart is the server of the TypeScript SDK's quick start: a calculator and a greeting, over HTTP and without
-// sessions. It ends in order on Ctrl-C and SIGTERM.
+// Command quickstart is the server of the TypeScript SDK's quick start: a calculator and a greeting,
+// over HTTP and without sessions. It shuts down in order on Ctrl-C and SIGTERM.
 //
 //	PORT=3000 go run ./examples/quickstart
 //	go run ./tools/mcpwire call http://localhost:3000/mcp add a=1 b=2
@@ -42,7 +42,7 @@ func run(ctx context.Context, address string) error {
 	if err != nil {
 		return err
 	}
-	serve := func(_ *http.Request, conn transport.Conn) { s.Serve(conn) } // which closes conn if it fails
+	serve := func(_ *http.Request, conn transport.Conn) { s.Serve(conn) } // Serve closes conn if it fails
 	handler := streamable.NewHandler(serve, streamable.HandlerOptions{Stateless: true})
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", handler)

@@ -1,7 +1,9 @@
-// Command sqlite is the SQLite explorer of the TypeScript SDK's documentation, on standard input and output: the schema
-// and the tables of a database are resources, and a tool queries it. A query can neither write nor lock the database, nor
-// change what later ones see: it is one SELECT, on a connection of its own that only reads. It is a module of its own, so
-// that the driver is no dependency of mcpwire.
+// Command sqlite is the SQLite explorer of the TypeScript SDK's documentation, on standard input and
+// output. The schema and the tables of a database are resources, and a tool queries the database. A
+// query is one SELECT on a read-only connection of its own. It can neither write to the database nor
+// lock it, and does not affect later queries.
+//
+// The example is a separate module, so that mcpwire does not depend on the driver.
 //
 //	cd examples/sqlite && npx @modelcontextprotocol/inspector --cli go run . shop.db --method tools/call --tool-name query --tool-arg 'sql=select 1'
 package main
@@ -98,8 +100,9 @@ func (e explorer) query(ctx context.Context, _ *server.Call, in question) (answe
 	return out, nil
 }
 
-// check refuses all but one statement that begins as queries do. Others change the connection or lock the database even
-// where they cannot write, such as BEGIN and PRAGMA.
+// check returns an error unless query is a single statement that begins with SELECT, WITH or VALUES.
+// Other statements, such as BEGIN and PRAGMA, can change the connection or lock the database even if
+// it is read-only.
 func check(query string) error {
 	query = strings.TrimRight(query, "; \t\r\n")
 	if strings.ContainsAny(query, ";\x00") {
@@ -153,7 +156,7 @@ const (
 	timeout  = 10 * time.Second
 )
 
-// table is what a query has found.
+// table is the result of a query. more is set if there were more than maxRows rows.
 type table struct {
 	columns []string
 	rows    [][]any

@@ -328,7 +328,7 @@ func (b *builder) docText(rev, def string) string {
 
 // typ is the Go type for n.
 func (b *builder) typ(n merge.Node, s scope) (ir.Type, error) {
-	const maxLists = 32 // the Go compiler gives up on types that are much deeper
+	const maxLists = 32 // the Go compiler fails on types that are nested much deeper
 	if b.isFree(n) {
 		return b.raw(n), nil
 	}

@@ -36,7 +36,8 @@ func (b *builder) messages() {
 	}
 }
 
-// stems returns what stands in front of a suffix in the names of a definition, renamed ones included.
+// stems returns the names of a definition without the suffix, for each name that has it. These are
+// its own name and those that rename rows replace.
 func (b *builder) stems(def, suffix string) (stems []string) {
 	for _, name := range b.Overrides.Names(def) {
 		if stem, ok := strings.CutSuffix(name, suffix); ok {
@@ -46,7 +47,8 @@ func (b *builder) stems(def, suffix string) (stems []string) {
 	return stems
 }
 
-// paired returns the definition that is called name, or was before it was renamed; or "".
+// paired returns the current name of the definition that is called name, or was called so before a
+// rename row. It returns "" if there is none.
 func (b *builder) paired(name string) string {
 	for _, name := range []string{name, b.Overrides.Renamed(name)} {
 		if b.g.Defs[name] != nil {
@@ -56,8 +58,8 @@ func (b *builder) paired(name string) string {
 	return ""
 }
 
-// methods makes the method table: every definition called …Request or …Notification, now or
-// before it was renamed, whose member "method" is a constant.
+// methods makes the method table. It has every definition called …Request or …Notification, now or
+// before a rename row, whose member "method" is a constant.
 func (b *builder) methods() error {
 	sent := map[string]ir.Direction{} // by method
 	listed := map[merge.Node]bool{}   // what the sides say they send
@@ -191,9 +193,9 @@ func (b *builder) paramsType(def string) ir.Type {
 	return nil
 }
 
-// result finds what answers a request: the result member of STEMResultResponse, the
-// definition STEMResult, or the empty result, where STEM is one of stems, the first best. Requests that may run as tasks, or may ask
-// for input first, get a union of what can come.
+// result sets the result type of a request. It is the result member of STEMResultResponse, the
+// definition STEMResult, or the empty result, where STEM is the first of stems for which one exists.
+// Requests that may run as tasks, or may ask for input first, get a union of the possible results.
 func (b *builder) result(m *ir.Method, stems []string, request *merge.Object) error {
 	var nodes []merge.Node
 	add := func(n merge.Node) {

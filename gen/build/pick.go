@@ -251,7 +251,8 @@ func (b *builder) pickKeys(p *pendingUnion, vs []variant) (ir.Pick, error) {
 	return pick, nil
 }
 
-// keyKinds lists the JSON types that v admits for the member at path, or nil for all but null.
+// keyKinds returns the JSON types that v admits for the member at path. It returns nil if they are
+// not limited, which stands for every type but null.
 func (b *builder) keyKinds(v variant, path []string) []string {
 	n := v.node
 	for _, name := range path {

@@ -60,7 +60,8 @@ func Package(p *ir.Package, sources Sources, tables string) ([]File, error) {
 			fmt.Fprintf(&head, "\t%q\n", path)
 		}
 		head.WriteString(")\n\n")
-		// Go source may not have this character, which stands in string literals and comments only.
+		// A byte order mark is not allowed within Go source. It occurs only in string literals and
+		// comments here, where an escape can replace it.
 		text := bytes.ReplaceAll(append(head.Bytes(), w.b.Bytes()...), []byte("\uFEFF"), []byte(`\ufeff`))
 		src, err := imports.Process(part.name, text, &imports.Options{Comments: true, TabIndent: true, TabWidth: 8})
 		if err != nil {
@@ -129,7 +130,8 @@ func comment(b *bytes.Buffer, indent, text string) {
 	}
 }
 
-// printable drops control characters, which Go source cannot have in comments, but for white space.
+// printable returns -1 for control characters other than white space, and r for all others. Go
+// source cannot have all control characters in comments.
 func printable(r rune) rune {
 	if unicode.IsControl(r) && !unicode.IsSpace(r) {
 		return -1

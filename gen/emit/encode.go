@@ -77,7 +77,7 @@ func (w *printer) encodeStruct(s *ir.Struct) {
 	w.f("// IsZero reports whether no field is set.\nfunc (x *%s) IsZero() bool {\n\treturn %s\n}\n\n", s.GoName, strings.Join(zero, " &&\n\t\t"))
 }
 
-// asksExtra reports whether the code that writes f looks into the Extra.
+// asksExtra reports whether the generated code that writes f uses the variable extra.
 func asksExtra(f *ir.Field) bool {
 	if f.GoName == "" || f.Presence == ir.Plain {
 		return true

@@ -369,7 +369,7 @@ func pickKeys(keys []ir.KeyCase) string {
 	return b.String()
 }
 
-// key is the Go value for a member that selects a variant.
+// key returns the Go expression for a member that selects a variant.
 func key(k ir.KeyCase) string {
 	if k.Kinds == nil {
 		return fmt.Sprintf("codec.Key{Name: %q}", k.Path[0])
@@ -377,7 +377,7 @@ func key(k ir.KeyCase) string {
 	return fmt.Sprintf("codec.Key{Name: %q, Kinds: %s}", k.Path[0], kindSet(k.Kinds))
 }
 
-// kindSet is the Go value for a set of kinds.
+// kindSet returns the Go expression for a set of kinds.
 func kindSet(kinds []string) string {
 	if kinds == nil {
 		return "0"

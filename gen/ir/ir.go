@@ -160,9 +160,9 @@ type TagValue struct {
 	Pick  *Pick
 }
 
-// KeyCase selects a variant by the presence of a member. Path has the names that lead to
-// it, mostly just one. Kinds are the JSON types that the variant admits there, as in
-// KindCase; nil means all but null.
+// KeyCase selects a variant by the presence of a member. Path has the names that lead to it, in
+// most cases just one. Kinds are the JSON types that the variant admits there, as in KindCase; nil
+// stands for every type but null.
 type KeyCase struct {
 	Path    []string
 	Kinds   []string

@@ -160,7 +160,8 @@ func Parse(revision, file string, src []byte) (*Document, error) {
 
 var counts = regexp.MustCompile(`"(?:min|max)(?:Length|Items)"\s*:\s*(-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)`)
 
-// plainCounts writes the numbers that must be whole, such as 1.0e1, with digits only: the model reads no others.
+// plainCounts returns src with lengths and counts such as 1.0e1 rewritten as plain digits. Package
+// schemas cannot read them in another notation.
 func plainCounts(src []byte) []byte {
 	return counts.ReplaceAllFunc(src, func(match []byte) []byte {
 		at := bytes.LastIndexAny(match, ": \t\r\n") + 1

@@ -48,7 +48,7 @@ type merger struct {
 
 	place   []string        // what is being merged: the definition, then the members that lead there
 	settled map[string]bool // places where a refer row ended a conflict
-	folding []fold          // what fold is at, outermost first
+	folding []fold          // shapes that are being merged, outermost first
 }
 
 // fold is a shape that is still to be merged into a definition.
@@ -99,7 +99,7 @@ func (m *merger) fold(name string, n Node, in Revs) error {
 	outer := m.place
 	m.place = []string{name}
 	if slices.ContainsFunc(m.folding, func(f fold) bool { return f.name == name && f.node == n }) {
-		m.place = outer // the definition leads back to itself, so that this would not end
+		m.place = outer // the definition refers to itself: merging it would not end
 		return m.conflict(n, d.Node)
 	}
 	m.folding = append(m.folding, fold{name, n, in})

@@ -38,7 +38,7 @@ func (r Revs) Last() int { return 63 - bits.LeadingZeros64(uint64(r)) }
 // Graph is the merged set of definitions.
 type Graph struct {
 	Revisions []string        // labels, oldest first
-	Files     []string        // names of the schema files of the revisions
+	Files     []string        // names of the schema files, in the order of Revisions
 	Defs      map[string]*Def // by name
 	Renamed   map[string]string
 }

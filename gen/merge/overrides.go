@@ -156,7 +156,8 @@ func (o *Overrides) Direction(method string) (from string, ok bool) {
 	return "", false
 }
 
-// Names returns the name of a definition and those that older revisions have for it by rename rows.
+// Names returns the name of a definition, followed by its names in older revisions according to the
+// rename rows.
 func (o *Overrides) Names(def string) []string {
 	names := []string{def}
 	for _, row := range o.rows("rename") {
@@ -167,7 +168,8 @@ func (o *Overrides) Names(def string) []string {
 	return names
 }
 
-// Renamed returns what the definition def is called by the rename rows, which may be def itself.
+// Renamed returns the name that the rename rows give the definition def, or def if no row renames
+// it.
 func (o *Overrides) Renamed(def string) string {
 	for _, row := range o.rows("rename") {
 		if row.Def == def {

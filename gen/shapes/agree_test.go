@@ -24,8 +24,8 @@ var (
 	seed = flag.Uint64("seed", 1, "seed of the random instances")
 )
 
-// published returns the schema files of the repository, and those of the specification's
-// history if the folder MCPWIRE_SPEC has them.
+// published returns the schema files of the repository. It also returns those of the specification's
+// history, if the folder in MCPWIRE_SPEC has them.
 func published(t *testing.T) (current, history []string) {
 	t.Helper()
 	current, err := filepath.Glob("../../schema/*/schema.json")

@@ -401,7 +401,7 @@ func readInteger(d *jsontext.Decoder, v any) error {
 
 var (
 	number       = regexp.MustCompile(`-?[0-9][-+0-9.eE]*`)
-	hugeExponent = regexp.MustCompile(`[eE][-+]?0*[1-9][0-9]{4}`) // which zeros before or behind the point may make up for
+	hugeExponent = regexp.MustCompile(`[eE][-+]?0*[1-9][0-9]{4}`) // may still be a small number if the mantissa has many zeros
 	zero         = regexp.MustCompile(`^-?0(?:\.0+)?[eE][-+]?[0-9]+$`)
 )
 

@@ -40,10 +40,11 @@ func overEach(t *testing.T, script string, test func(*testing.T, transport.Conn)
 	})
 }
 
-// serveTypeScript starts a server over HTTP, and returns its URL and what ends it.
+// serveTypeScript starts a server over HTTP. It returns the server's URL and a function that ends
+// the server.
 func serveTypeScript(t *testing.T, script string) (at string, stop func()) {
 	t.Helper()
-	cmd := exec.Command("node", filepath.Join("typescript", script), "0") // a port that is free
+	cmd := exec.Command("node", filepath.Join("typescript", script), "0") // any free port
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -69,7 +70,7 @@ func TestOurClientWithTheirServerThatIsRestarted(t *testing.T) {
 	needSDK(t)
 	ctx := t.Context()
 	at, stop := serveTypeScript(t, "server.mjs")
-	var target atomic.Pointer[url.URL] // the second server has another port, for the first one's may be taken
+	var target atomic.Pointer[url.URL] // the second server has another port: the first one may be in use by then
 	lead := func(at string) {
 		u, err := url.Parse(at)
 		if err != nil {
@@ -103,7 +104,7 @@ func TestOurClientWithTheirServerThatIsRestarted(t *testing.T) {
 	at, _ = serveTypeScript(t, "server.mjs")
 	lead(at)
 	got, err := echo()
-	for ; err != nil && ctx.Err() == nil; time.Sleep(time.Millisecond) { // what goes out on a connection to the first server is lost
+	for ; err != nil && ctx.Err() == nil; time.Sleep(time.Millisecond) { // a request on a connection to the first server is lost
 		got, err = echo()
 	}
 	if got != `{"n":1}` {

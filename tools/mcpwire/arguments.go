@@ -10,9 +10,8 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// property is what the schema of a tool says of one argument. Members of another form than these
-// are taken for absent: they are shown and used as far as possible, and the server judges the
-// arguments.
+// property is the schema of one argument of a tool. Members of the schema with an unexpected form
+// are treated as absent, because the server checks the arguments anyway.
 type property struct {
 	schema      json.RawMessage
 	Type        json.RawMessage `json:"type"` // a name, or a list of them
@@ -21,7 +20,7 @@ type property struct {
 	Description json.RawMessage `json:"description"`
 }
 
-// newProperty reads the schema of an argument, which may be true or false.
+// newProperty reads the schema of an argument. A schema of true or false has no members to read.
 func newProperty(schema json.RawMessage) (p property) {
 	if json.Unmarshal(schema, &p) != nil {
 		p = property{}
@@ -30,7 +29,7 @@ func newProperty(schema json.RawMessage) (p property) {
 	return p
 }
 
-// types returns the names of the types, and nothing if the schema does not limit them.
+// types returns the names of the JSON types that the schema admits, or nil if it does not limit them.
 func (p property) types() (names []string) {
 	var one string
 	if json.Unmarshal(p.Type, &one) == nil {
@@ -57,7 +56,7 @@ func (p property) types() (names []string) {
 	return nil
 }
 
-// kind names the types for people.
+// kind describes the types for messages and lists, such as "string or null".
 func (p property) kind() string {
 	names := p.types()
 	if len(names) == 0 {
@@ -66,7 +65,7 @@ func (p property) kind() string {
 	return strings.Join(names, " or ")
 }
 
-// description returns the description, and "" if there is none.
+// description returns the description, or "" if there is none.
 func (p property) description() (text string) {
 	if json.Unmarshal(p.Description, &text) != nil {
 		return ""
@@ -90,8 +89,10 @@ func propertiesOf(tool *mcp.Tool) (map[string]property, error) {
 	return list, nil
 }
 
-// arguments reads KEY=VALUE pairs as a tool's schema says. A value becomes a string if the argument
-// is one, or if it is no JSON that the schema admits but a string that it does; else it is JSON.
+// arguments converts KEY=VALUE pairs to JSON according to a tool's schema. A value becomes a string
+// in three cases: the schema admits only strings, the value is not JSON, or the schema admits the
+// string but not the value read as JSON. Any other value is passed on as JSON. arguments fails if a
+// value is not JSON and cannot be a string.
 func arguments(tool *mcp.Tool, pairs []string) (map[string]json.RawMessage, error) {
 	properties, err := propertiesOf(tool)
 	if err != nil {
@@ -113,8 +114,8 @@ func arguments(tool *mcp.Tool, pairs []string) (map[string]json.RawMessage, erro
 	return args, nil
 }
 
-// schemaOf compiles the schema of a tool for one argument, so that faults in others do not matter.
-// It returns nil for an argument without a schema, and for a faulty one.
+// schemaOf compiles the schema of a tool with one argument alone, so that faults in the schemas of
+// others have no effect. It returns nil if the argument has no schema or a faulty one.
 func schemaOf(tool *mcp.Tool, p property, key string) *toolschema.Schema {
 	if p.schema == nil {
 		return nil
@@ -132,7 +133,7 @@ func schemaOf(tool *mcp.Tool, p property, key string) *toolschema.Schema {
 	return schema
 }
 
-// argument returns the JSON of one argument. The schema is nil if it is not known.
+// argument returns the JSON of one argument. schema is the result of schemaOf.
 func argument(schema *toolschema.Schema, p property, key, value string) (json.RawMessage, error) {
 	text, err := codec.Marshal(codec.StringScalar(value))
 	if err != nil {

@@ -18,7 +18,7 @@ func toolWith(t *testing.T, schema string) *mcp.Tool {
 	return &tool
 }
 
-// A value is what the schema admits: JSON, or a string where it is no JSON of the right kind.
+// A value is read as JSON or as a string, depending on which of them the schema admits.
 func TestArgumentsAreReadBySchema(t *testing.T) {
 	tool := toolWith(t, `{"type":"object","$defs":{"text":{"type":"string"}},"properties":{
 		"any":true, "odd":{"description":7}, "text":{"type":"string"}, "number":{"type":"integer"}, "list":{"type":["string","null"]},
@@ -50,7 +50,7 @@ func TestArgumentsAreReadBySchema(t *testing.T) {
 	}
 }
 
-// A schema that cannot be compiled is no reason to give up.
+// A schema that cannot be compiled does not prevent a call: its arguments are not checked.
 func TestArgumentsOfAFaultySchema(t *testing.T) {
 	tool := toolWith(t, `{"type":"object","properties":{"a":{"$ref":"https://example.com/x"},"n":{"type":"integer"}}}`)
 	args, err := arguments(tool, []string{"a=5", "n=1"})

@@ -212,7 +212,7 @@ func (v onConsole) progress(p session.Progress) { v.Progress(p) }
 func (v onConsole) state(t mcp.Task) {
 	switch t.Status {
 	case mcp.TaskStatusWorking, mcp.TaskStatusInputRequired, mcp.TaskStatusCompleted, mcp.TaskStatusFailed, mcp.TaskStatusCancelled:
-	default: // the line begins with it
+	default: // an unknown status comes from the server and must not start a line unquoted
 		t.Status = mcp.TaskStatus(strconv.Quote(string(t.Status)))
 	}
 	if t.StatusMessage != nil && *t.StatusMessage != "" {
@@ -322,7 +322,8 @@ func (r *remote) offer(ctx context.Context, id string) int {
 	return detach
 }
 
-// quoted is a word for a shell. One that begins with a dash stands behind "--", so that it is no flag.
+// quoted returns word quoted for a shell. It puts "--" in front of a word that begins with a dash, so
+// that it is not taken for a flag.
 func quoted(word string) string {
 	safe := func(c rune) bool {
 		return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("_./:=@-", c)

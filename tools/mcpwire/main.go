@@ -24,7 +24,8 @@ func main() {
 	os.Exit(run(ctx, streams{os.Stdin, forTerminal(os.Stdout), forTerminal(os.Stderr)}, os.Args[1:]))
 }
 
-// forTerminal returns a writer to a file. What others say can do no harm to a terminal, and stays as it is elsewhere.
+// forTerminal returns a writer to f. If f is a terminal, the writer escapes control characters, which
+// may come from other programs.
 func forTerminal(f *os.File) io.Writer {
 	if printable.IsTerminal(f) {
 		return printable.NewWriter(f)

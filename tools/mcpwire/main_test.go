@@ -151,7 +151,7 @@ func TestSchemaDiff(t *testing.T) {
 	}
 }
 
-// full is an output that takes nothing.
+// full is a writer that always fails.
 type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }

@@ -33,12 +33,12 @@ on as they are. The recorder fails if the server does.
 
 FILE gets an object on a line of its own for each message, behind what is in it already: the time,
 the session, who sent it ("client" or "server"), the method, the Go type of the params or the
-result, and the message as it was. What is no message is recorded with what is wrong with it. What
-the messages hold, secrets too, is then in the file, which nobody else may read: its mode is set to
-0600. Headers, the arguments of the command, and the user and query of the URL are not recorded.
+result, and the message as it was. What is no message is recorded with what is wrong with it. The
+file holds the content of messages, secrets included. Only you can read it: its mode is set to 0600.
+Headers, the arguments of the command, and the user and query of the URL are not recorded.
 
-Over HTTP, web pages of other sites cannot use the recorder. The fields of -header are added to requests
-to the path of the URL alone.
+Over HTTP, web pages of other sites cannot use the recorder. The fields of -header are added only to
+requests to the path of the URL.
 
 Draw the file with "mcpwire trace".
 
@@ -79,7 +79,8 @@ Examples:
 	}
 }
 
-// openPrivate opens a file for appending, and lets nobody else read or write it, even if it was there before.
+// openPrivate opens a file for appending, and creates it if needed. It sets the mode of a regular
+// file to 0600, even if the file existed before.
 func openPrivate(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -29,11 +29,12 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// beEcho makes the test program a server that sends back what it gets, one that "dies" after the first line, or one that
-// never reads, and writes its process id to standard error.
+// beEcho makes the test program a server that sends back its input. With the value "dies" it ends
+// after the first line. With "never reads" it writes its process id to standard error and does not
+// read.
 const beEcho = "MCPWIRE_TEST_ECHO"
 
-// echo is that server. It returns the exit status.
+// echo runs the server that beEcho selects. It returns the exit status.
 func echo(how string) int {
 	switch how {
 	case "dies":

@@ -30,8 +30,9 @@ const serverHelp = `
 SERVER is a URL, or a command line in one argument, such as 'weather-server -v'. A command gets
 PATH, HOME and the like from the environment, and what -env names. What it writes to standard
 error is shown there. Progress and questions go to standard error, and results alone to standard
-output. Questions of the server are answered by lines of standard input. If there is none, as with
-</dev/null, the server is not offered to ask. Control characters of the server do not reach a terminal.
+output. Answers to the server's input requests are read from standard input, line by line. If
+standard input is empty, as with </dev/null, the server cannot ask for input. On a terminal, control
+characters from the server are escaped.
 `
 
 // remote is a connection with a server, made as the flags of a command say.
@@ -92,7 +93,7 @@ func (r *remote) dial(ctx context.Context, server string) (*client.Client, error
 	o := &client.Options{
 		Info: mcp.Implementation{Name: "mcpwire", Version: "1"},
 	}
-	if r.console.HasInput() { // else the user cannot be asked, and the server is not told so
+	if r.console.HasInput() { // without input the user cannot answer, so the client declares no elicitation
 		o.Fill, o.OpenURL = r.console.Fill, r.console.OpenURL
 	}
 	var err error

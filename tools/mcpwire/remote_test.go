@@ -267,7 +267,7 @@ func TestServersAreTalkedTo(t *testing.T) {
 	}
 }
 
-// The result is there, and the exit status that is reported is that of the server.
+// The result is written, and the exit status of the server is reported as an error.
 func TestAServerThatFailsInTheEndIsReported(t *testing.T) {
 	p := newPlace(t)
 	p.flags = append(p.flags, "-env", beFailing+"=1")

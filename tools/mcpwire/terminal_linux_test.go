@@ -159,7 +159,7 @@ func TestServersCannotControlATerminal(t *testing.T) {
 	}
 }
 
-// A server that does not read its input is ended, too.
+// A server that does not read its input is terminated, too.
 func TestTheServerEndsWithTheCommandThatIsTerminated(t *testing.T) {
 	program, env := asMain(t)
 	cmd := exec.Command(program, "tools", "-env", beEcho+"=never reads", program)
@@ -177,7 +177,7 @@ func TestTheServerEndsWithTheCommandThatIsTerminated(t *testing.T) {
 	}
 	cmd.Process.Signal(syscall.SIGTERM)
 	io.Copy(io.Discard, errs)
-	cmd.Wait() // the code tells
+	cmd.Wait() // the exit code is checked below
 	if code := cmd.ProcessState.ExitCode(); code != exitFault {
 		t.Errorf("exit %d", code)
 	}

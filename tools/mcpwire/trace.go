@@ -52,7 +52,7 @@ Example:
 	}
 }
 
-// sameFile reports whether two names lead to one file that exists.
+// sameFile reports whether a and b name the same existing file.
 func sameFile(a, b string) bool {
 	x, err := os.Stat(a)
 	if err != nil {

@@ -45,7 +45,8 @@ func document(root string) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// proofs says what proves a requirement, or why nothing does.
+// proofs returns the names of the tests that prove a requirement, or the reason why it is up to the
+// application.
 func (r requirement) proofs(tests []proof) string {
 	if r.Host != "" {
 		return "Up to the application: " + cell(r.Host)

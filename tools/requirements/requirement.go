@@ -16,7 +16,7 @@ type requirement struct {
 	Level string `yaml:"level"` // such as MUST or SHOULD-NOT
 	On    string `yaml:"on"`    // who has to meet it
 	Text  string `yaml:"text"`
-	Host  string `yaml:"host"` // why it is up to the application, and no test proves it; "" if it is up to this module
+	Host  string `yaml:"host"` // why it is up to the application and has no test; "" if it is up to this module
 }
 
 // requirements returns all rows, in the order of the file.

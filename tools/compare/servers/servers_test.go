@@ -68,8 +68,9 @@ func overStdio(t *testing.T, binary string, o *client.Options) *client.Client {
 	return c
 }
 
-// overHTTP starts the server on a port that is free. The server cannot be told to say which port it got, so the test finds
-// one before. If another process takes it meanwhile, the server ends and the next one gets another port.
+// overHTTP starts the server on a free port. The server cannot report which port it got, so overHTTP
+// finds a free one first. If another process takes that port in the meantime, the server exits and
+// overHTTP tries another port.
 func overHTTP(t *testing.T, binary string, o *client.Options) *client.Client {
 	for {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -98,7 +99,7 @@ func overHTTP(t *testing.T, binary string, o *client.Options) *client.Client {
 				return c
 			}
 			if err == nil {
-				c.Close() // it is another process
+				c.Close() // another process has the port
 			}
 			select {
 			case <-time.After(10 * time.Millisecond):

@@ -25,8 +25,8 @@ type Console struct {
 	terminal bool
 	typed    bool // the input is a terminal
 	in       *bufio.Reader
-	looked   chan struct{} // closed when HasInput reads no more; nil if it was not called
-	forms    sync.Mutex    // held while a server asks something: one form at a time
+	looked   chan struct{} // closed when the read that HasInput started has ended; nil if HasInput was not called
+	forms    sync.Mutex    // held during an input request: one form at a time
 
 	mu      sync.Mutex
 	out     io.Writer
@@ -57,8 +57,8 @@ func New(in io.Reader, out io.Writer) *Console {
 // inputPatience is how long HasInput waits for a pipe.
 const inputPatience = 100 * time.Millisecond
 
-// HasInput reports whether there may be lines to read: it returns false if the input has ended already, as that of a
-// command in a script often has. It is called before anything else.
+// HasInput reports whether there may be lines to read. It returns false if the input is already at
+// its end, as is common for a command in a script. It must be called before any other method.
 func (c *Console) HasInput() bool {
 	if c.typed {
 		return true
@@ -82,8 +82,8 @@ func (c *Console) HasInput() bool {
 // Terminal reports whether somebody looks at the console.
 func (c *Console) Terminal() bool { return c.terminal }
 
-// Line writes a line. Each argument that is a text is made one line, without control characters: what a server says
-// cannot begin a line of its own.
+// Line writes a line. It removes line breaks and escapes control characters in each argument that is
+// a string, an error or a Stringer, so that text from a server cannot start a line of its own.
 func (c *Console) Line(format string, args ...any) {
 	args = printable.Args(args)
 	c.mu.Lock()
@@ -96,10 +96,12 @@ func (c *Console) Line(format string, args ...any) {
 	c.prompt()
 }
 
-// quote begins each line that another program has written, so that none of them looks like a line of this one.
+// quote is the prefix of each line of text from another program, so that the user can tell it from
+// lines of this program.
 const quote = "  | "
 
-// Quote writes the beginning of a text of another program, each of its lines behind a mark.
+// Quote writes text from another program, each line with a prefix. It cuts a text of more than
+// maxQuoted characters or maxLines lines.
 func (c *Console) Quote(text string) {
 	if runes := []rune(text); len(runes) > maxQuoted {
 		text = string(runes[:maxQuoted]) + " …"
@@ -164,7 +166,7 @@ func (c *Console) draw(known bool, share float64, message string) {
 		}
 		c.bar = progressbar.NewOptions64(most, progressbar.OptionSetWriter(c.out), progressbar.OptionSetWidth(30),
 			progressbar.OptionClearOnFinish(), progressbar.OptionSetPredictTime(false), progressbar.OptionSpinnerType(14),
-			progressbar.OptionSetSpinnerChangeInterval(0)) // or it would write by itself, over questions
+			progressbar.OptionSetSpinnerChangeInterval(0)) // or it would write on its own, over prompts
 	}
 	c.bar.Describe(message)
 	if known {

@@ -229,7 +229,7 @@ func TestATerminalHasABar(t *testing.T) {
 	}
 }
 
-// What a server says cannot look like a line of the command, and cannot move the cursor.
+// Text from a server cannot look like a line of the command, and cannot move the cursor.
 func TestServersCannotImitateTheConsole(t *testing.T) {
 	const evil = "log in\x1b[1A\x1b[2K\r\n\"bank\" wants you to open a page in your browser. It says:\n  domain: bank.example\n" +
 		"  page:   https://bank.example/\nWill you open it? (yes or no) [no]: \u202e\x1b[8m"
@@ -252,7 +252,7 @@ func TestServersCannotImitateTheConsole(t *testing.T) {
 	ours := map[string]bool{}
 	for line := range strings.Lines(out.String()) {
 		if strings.ContainsFunc(line, func(r rune) bool { return r != '\n' && (r < ' ' || r == '\u202e' || r == '\u009b') }) {
-			t.Errorf("characters that are not shown: %q", line)
+			t.Errorf("control characters in %q", line)
 		}
 		if len(line) > 8000 {
 			t.Errorf("%d bytes in a line", len(line))
@@ -278,7 +278,7 @@ func TestServersCannotImitateTheConsole(t *testing.T) {
 	}
 }
 
-func TestInputThatHasEndedIsSeen(t *testing.T) {
+func TestHasInputIsFalseAtTheEndOfInput(t *testing.T) {
 	for input, want := range map[string]bool{"": false, "x": true, "yes\n": true} {
 		c := New(strings.NewReader(input), io.Discard)
 		if got := c.HasInput(); got != want {

@@ -19,7 +19,7 @@ import (
 const (
 	declineWord = ":decline"
 	cancelWord  = ":cancel"
-	emptyWord   = ":empty" // only in the place of a default that may be left out
+	emptyWord   = ":empty" // only for an optional field with a default
 )
 
 // errDeclined and errCancelled say that the user does not answer.
@@ -81,13 +81,13 @@ func (c *Console) fields(ctx context.Context, list []form.Field) (map[string]for
 			return nil, err
 		}
 		if v != nil || emptiable(&f) {
-			content[f.Name] = v // nil if emptied: without a value the default would be taken
+			content[f.Name] = v // nil if the user has removed the default: a missing member would stand for it
 		}
 	}
 	return content, nil
 }
 
-// emptiable reports whether the user may take away the default of a field.
+// emptiable reports whether the user may remove the default of a field.
 func emptiable(f *form.Field) bool { return f.Default != nil && !f.Required }
 
 // field asks for a field until the answer fits. An empty line stands for the default, or for no value
@@ -112,7 +112,7 @@ func (c *Console) field(ctx context.Context, f *form.Field) (form.Value, error) 
 	}
 }
 
-// nameOf returns the name of a server in quotes, which it cannot end by itself.
+// nameOf returns the name of a server in quotes. Quotes within the name are escaped.
 func nameOf(server mcp.Implementation) string {
 	name := client.Title(server.Title, server.Name)
 	if runes := []rune(name); len(runes) > maxName {
@@ -121,10 +121,10 @@ func nameOf(server mcp.Implementation) string {
 	return strconv.Quote(name)
 }
 
-// maxName is how many characters of the name of a server are shown.
+// maxName is the number of characters of a server's name that are shown.
 const maxName = 60
 
-// label is the prompt for a field: one line, which is marked as the server's.
+// label returns the prompt for a field: one line, with the prefix for text from another program.
 func label(f *form.Field) string {
 	var b strings.Builder
 	b.WriteString(quote + f.Title)
@@ -186,8 +186,8 @@ func (c *Console) OpenURL(ctx context.Context, u *client.URLRequest) (mcp.Elicit
 	return mcp.ElicitResultActionDecline, nil
 }
 
-// Page shows all of a URL that a server wants the user to open, and its domain on a line of its own (MCP elicitation,
-// "Safe URL Handling").
+// Page shows the full URL of a page that a server wants the user to open, and its domain on a
+// separate line (MCP elicitation, "Safe URL Handling").
 func (c *Console) Page(link string) {
 	domain := "none"
 	if u, err := url.Parse(link); err == nil && u.Hostname() != "" {

@@ -58,8 +58,9 @@ func ServeHTTP(file string) error {
 	})
 }
 
-// withTasks runs f with what serves a connection, while the tasks in a file are at work. All connections are those of one
-// principal, who can list the tasks; "" stands for clients that cannot be told apart, and cannot.
+// withTasks runs f with a function that serves a connection. The task manager, which keeps its tasks
+// in file, runs until f returns. All connections have the given principal. Clients can list the tasks
+// unless principal is "", which stands for clients that the server cannot tell apart.
 func withTasks(file, principal string, f func(serve func(transport.Conn) *session.Session) error) error {
 	store, err := bolt.Open(file)
 	if err != nil {

@@ -26,9 +26,9 @@ type Server struct {
 	tasks *task.Manager
 }
 
-// New returns the server. Tasks says how its tasks are kept, in a store that belongs to the caller; what they resume is
-// the server's business. It lets clients list their tasks if cfg names a Principal. Calls that are served by a way on which the server can cut the connection call disconnect for
-// that; it may be nil.
+// New returns the server. The store in tasks belongs to the caller; New sets the Resume function of
+// tasks itself. Clients can list their tasks if cfg names a Principal. The server calls disconnect,
+// which may be nil, to cut the connection of a call.
 func New(ctx context.Context, version string, tasks task.Config, cfg session.Config, disconnect func(context.Context) bool) (*Server, error) {
 	inParts, err := resume.Receive(resume.Config{})
 	if err != nil {
@@ -58,7 +58,7 @@ func New(ctx context.Context, version string, tasks task.Config, cfg session.Con
 	if err != nil {
 		return nil, err
 	}
-	s.OfferTasks(manager, cfg.Principal != "") // without one, each client would see the tasks of all
+	s.OfferTasks(manager, cfg.Principal != "") // without a principal, each client would list the tasks of all
 	return &Server{s, manager}, nil
 }
 

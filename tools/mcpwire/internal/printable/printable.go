@@ -1,5 +1,5 @@
-// Package printable makes text of other programs safe to show at a terminal: it can neither move the cursor, nor change
-// what stands elsewhere, nor hide or reorder its own characters.
+// Package printable makes text from other programs safe to show on a terminal. The result cannot move
+// the cursor, change other text on the screen, or hide or reorder its own characters.
 package printable
 
 import (
@@ -25,8 +25,9 @@ func IsTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// Text returns s with each character that is not shown as it is in the form of an escape such as \x1b or \u202e, except
-// line feeds and tabs. Line breaks of Windows become line feeds, and bytes that are not UTF-8 U+FFFD.
+// Text returns s with each control or invisible character other than line feeds and tabs replaced by
+// an escape such as \x1b or \u202e. If anything has to be replaced, \r\n becomes \n, and bytes that
+// are not UTF-8 become U+FFFD.
 func Text(s string) string {
 	if !strings.ContainsFunc(s, hidden) && utf8.ValidString(s) {
 		return s
@@ -43,7 +44,7 @@ func Text(s string) string {
 	return b.String()
 }
 
-// Line returns s as [Text] does, in one line: a space stands for each line feed and tab.
+// Line is like [Text], and also replaces each line feed and tab with a space.
 func Line(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' {
@@ -53,8 +54,9 @@ func Line(s string) string {
 	}, Text(s))
 }
 
-// hidden reports whether a character is not shown as it is: a control character, one that changes the direction of text,
-// one without width, or one that separates lines. Joiners are part of words in some scripts.
+// hidden reports whether r is a control character, changes the direction of text, has no width, or
+// separates lines. Joiners, line feeds and tabs are not hidden; joiners are part of words in some
+// scripts.
 func hidden(r rune) bool {
 	switch {
 	case r == '\n' || r == '\t' || r == '\u200c' || r == '\u200d':
@@ -65,19 +67,20 @@ func hidden(r rune) bool {
 	return unicode.IsControl(r)
 }
 
-// Writer passes on what is written to it as [Text] makes it. It may be used by several goroutines.
+// Writer applies [Text] to the text written to it and passes the result on. It may be used by several
+// goroutines.
 type Writer struct {
 	to io.Writer
 
 	mu   sync.Mutex
-	part []byte // the beginning of a character whose end has not come
+	part []byte // an incomplete character, or a carriage return, at the end of the last Write
 }
 
-// NewWriter returns a Writer to a terminal.
+// NewWriter returns a Writer that writes to the terminal to.
 func NewWriter(to io.Writer) *Writer { return &Writer{to: to} }
 
-// Raw returns what w writes to, and w itself if that is no Writer. It is for text that holds nothing of other programs,
-// and moves the cursor.
+// Raw returns the underlying writer of a [Writer], and any other w itself. Use it for output that
+// moves the cursor and holds no text from other programs.
 func Raw(w io.Writer) io.Writer {
 	if p, ok := w.(*Writer); ok {
 		return p.to
@@ -85,7 +88,7 @@ func Raw(w io.Writer) io.Writer {
 	return w
 }
 
-// Write writes p, but for a character at its end that is not whole.
+// Write writes p. It holds back an incomplete character at the end of p until the next Write.
 func (w *Writer) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -110,7 +113,8 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Args returns the arguments of a format in which each text, error and Stringer is one line.
+// Args returns a copy of args for a format. Each string, error and Stringer in it is replaced by its
+// text as [Line] returns it.
 func Args(args []any) []any {
 	list := make([]any, len(args))
 	for i, a := range args {

@@ -33,8 +33,8 @@ type Server struct {
 	Stderr  io.Writer   // gets what the command writes to standard error, and what is wrong with one that was started for a client over HTTP; nil discards it
 }
 
-// String names the server, without what may be secret: the user and the query of the URL, and the arguments of the
-// command.
+// String returns the URL or the command of the server. It leaves out the user and the query of the
+// URL and the arguments of the command, which may be secret.
 func (s Server) String() string {
 	if s.URL == "" {
 		return s.Command[0]

@@ -72,15 +72,15 @@ type mirror struct {
 	life   context.Context // ends what is under way
 
 	mu    sync.Mutex
-	talks map[string]*talking // by the id of the session, which is a secret and not on record
-	uses  int                 // of all talks
-	loose string              // names the conversation of requests without an id; "" if there was none
+	talks map[string]*talking // by session id; ids are secret and not recorded
+	uses  int                 // counts the uses of all talks
+	loose string              // name of the conversation of requests without a session id; "" if there was none
 }
 
-// talking is a conversation that goes on.
+// talking is the conversation of a session, with the time of its last use.
 type talking struct {
 	talk *trace.Session
-	used int // the number of its last use
+	used int // the value of mirror.uses at the last use
 }
 
 func newMirror(records *trace.Log, server Server) (*Handler, error) {
@@ -102,7 +102,7 @@ func newMirror(records *trace.Log, server Server) (*Handler, error) {
 			}
 			r.Out.Header.Del("Accept-Encoding")
 			if r.In.URL.Path != target.Path {
-				return // the fields are for the server alone, and maybe secret
+				return // the header fields are for the endpoint only, and may be secret
 			}
 			for name, values := range server.Header {
 				r.Out.Header[name] = values
@@ -138,11 +138,12 @@ func exchangeOf(r *http.Request) *exchange {
 }
 
 // ServeHTTP passes a request on. What goes elsewhere than to the endpoint of the server, as to find out about
-// authorization, is not recorded. The server may rely on its credentials, which the mirror adds, to tell its clients
-// from web pages: so the mirror refuses what a page of another site can send.
+// authorization, is not recorded. The mirror adds credentials to requests, so the server cannot tell
+// its clients from web pages. The mirror therefore rejects requests that a page of another site can
+// send.
 func (m *mirror) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.Header.Get("Origin") == "" {
-		http.Error(w, "the request is that of a page of another site", http.StatusForbidden)
+		http.Error(w, "the request is from a page of another site", http.StatusForbidden)
 		return
 	}
 	if r.Method == http.MethodPost && r.URL.Path == m.target.Path {
@@ -176,9 +177,9 @@ func (m *mirror) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.proxy.ServeHTTP(w, r.WithContext(context.WithValue(ctx, exchangeKey{}, x)))
 }
 
-// talk returns the conversation of a session. Requests of servers that have no sessions are all in one, but understood
-// apart, for they may have the same ids. A session that is not known has a conversation of its own, which the mirror
-// remembers once the server knows the session.
+// talk returns the conversation of a session. Requests to servers without sessions are all in one
+// conversation, but are decoded separately, because they may have the same ids. An unknown session
+// gets a new conversation. The mirror stores it once the server has accepted the session id.
 func (m *mirror) talk(id string, opens bool) *trace.Session {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -207,11 +208,12 @@ func (m *mirror) opened(talk *trace.Session, id string) {
 	}
 }
 
-// maxTalks is how many sessions are remembered, those that were used last. One that comes back after that has another
-// name in the recording.
+// maxTalks is the number of most recently used sessions that are stored. A session that was dropped
+// and is used again gets a new name in the recording.
 const maxTalks = 1000
 
-// remember notes the conversation of a session, and that it was used now. It is called with mu held.
+// remember stores the conversation of a session as the most recently used one. If there are too many,
+// it drops the least recently used one. It must be called with mu held.
 func (m *mirror) remember(id string, talk *trace.Session) {
 	m.uses++
 	m.talks[id] = &talking{talk, m.uses}
@@ -227,7 +229,7 @@ func (m *mirror) remember(id string, talk *trace.Session) {
 	delete(m.talks, oldest)
 }
 
-// known notes that the server knows the session of a request.
+// known stores the conversation of a session whose id the server has accepted.
 func (m *mirror) known(talk *trace.Session, id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -238,7 +240,7 @@ func (m *mirror) known(talk *trace.Session, id string) {
 
 // answered records an answer of the server, or what its stream will bring.
 func (m *mirror) answered(resp *http.Response) error {
-	if resp.Request.Header.Get("Origin") != "" { // what pages may do is said here alone
+	if resp.Request.Header.Get("Origin") != "" { // the access of pages is decided by the mirror, not by the server
 		maps.DeleteFunc(resp.Header, func(name string, _ []string) bool { return strings.HasPrefix(name, "Access-Control-") })
 	}
 	x := exchangeOf(resp.Request)

@@ -223,7 +223,7 @@ func TestWhatIsTooLongGoesThrough(t *testing.T) {
 	}
 }
 
-// The credentials of -header are not at the service of web pages.
+// Web pages cannot send requests with the credentials of -header.
 func TestPagesOfOthersDoNotGetThrough(t *testing.T) {
 	const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"read_mail"}}`
 	for _, test := range []struct {

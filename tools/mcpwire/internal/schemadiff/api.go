@@ -13,9 +13,9 @@ import (
 	"github.com/mcpwire/mcpwire/gen/merge"
 )
 
-// confirm asks the generator whether the Go types of the older revision survive that the newer one
-// is merged in, and notes where they do not, unless something breaking is noted there already. The
-// rules cannot foresee all of it, such as that the variant of a union gets another name.
+// confirm runs the generator to find out which Go types of the older revision change when the newer
+// one is merged in. It adds a breaking change for each such definition that has none yet. The rules
+// cannot find all of these, such as a new name for the variant of a union.
 func (c *comparer) confirm(from, to *load.Document) {
 	rows := new(merge.Overrides)
 	for _, old := range slices.Sorted(maps.Keys(c.renamed)) {
@@ -23,7 +23,7 @@ func (c *comparer) confirm(from, to *load.Document) {
 	}
 	before, err := goTypes(rows, from)
 	if err != nil {
-		return // there are none
+		return // the older revision alone cannot be generated
 	}
 	breaking, methods := map[string]bool{}, false
 	for _, d := range c.diff.Changes {
@@ -51,7 +51,7 @@ func (c *comparer) confirm(from, to *load.Document) {
 	}
 }
 
-// placeOf returns the place that a pointer into a schema leads to.
+// placeOf returns the place that a JSON pointer into a schema refers to.
 func placeOf(pointer string) place {
 	tokens := strings.Split(pointer, "/")
 	if len(tokens) < 3 {
@@ -74,13 +74,13 @@ func placeOf(pointer string) place {
 	return p
 }
 
-// goName is something that a generated package declares: a type, a field or a constant.
+// goName is a type, a field or a constant that a generated package declares.
 type goName struct {
-	text, plain string // what it is, with and without the names of aliases
+	text, plain string // its Go type, with alias names and with aliases resolved
 	def         string // the definition that it belongs to
 }
 
-// goTypes lists what the package generated from docs declares, by name.
+// goTypes returns the declarations of the package that is generated from docs, by name.
 func goTypes(rows *merge.Overrides, docs ...*load.Document) (map[string]goName, error) {
 	graph, err := merge.Merge(docs, rows)
 	if err != nil {
@@ -141,7 +141,7 @@ func goTypes(rows *merge.Overrides, docs ...*load.Document) (map[string]goName, 
 	return names, nil
 }
 
-// goType names a type; plain is set to name what an alias stands for.
+// goType returns the name of a type. If plain is set, it resolves aliases.
 func goType(t ir.Type, plain bool) string {
 	switch t := t.(type) {
 	case *ir.Struct:

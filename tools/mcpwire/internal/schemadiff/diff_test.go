@@ -296,7 +296,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// randomShape is a schema for a member.
+// randomShape returns a random schema for a member.
 func randomShape(random *rand.Rand) string {
 	const str, list = `{"type": "string"}`, `{"type": "array", "items": {"type": "string"}}`
 	shapes := []string{
@@ -362,7 +362,7 @@ func randomPair(random *rand.Rand) (a, b string) {
 	return a, write(object(fb, chance(50)))
 }
 
-// What is not called breaking can be merged, and leaves all Go types as they are.
+// A change that is not reported as breaking can be merged, and does not change any Go type.
 func TestNothingBreaksThatIsNotCalledBreaking(t *testing.T) {
 	const seed = 1
 	random := rand.New(rand.NewPCG(seed, seed))
@@ -372,7 +372,7 @@ func TestNothingBreaksThatIsNotCalledBreaking(t *testing.T) {
 		a, errA := load.Parse("2024", "2024.json", []byte(`{"$defs": {`+textA+`}}`))
 		b, errB := load.Parse("2025", "2025.json", []byte(`{"$defs": {`+textB+`}}`))
 		if errA != nil || errB != nil {
-			continue // a circle
+			continue // a definition that refers to itself
 		}
 		diff, err := schemadiff.Compare(a, b)
 		if err != nil || diff.Count(schemadiff.Breaking) > 0 {

@@ -48,8 +48,8 @@
 //	            gone, or gone for a side       none
 //	            request ↔ notification         breaking
 //
-// Last, the generator is asked: a Go name of the older revision that goes or changes, or a merge that is refused,
-// is breaking even if no rule says so.
+// Finally, the generator merges both revisions. A change is breaking, even if no rule says so, if the
+// merge fails, or if a Go name of the older revision changes or no longer exists.
 //
 // Two revisions are all that is looked at. Others that are merged in can soften an effect:
 // a field that an older one lacks is a pointer already. The overrides are not applied

@@ -18,7 +18,7 @@ import (
 	"github.com/mcpwire/mcpwire/schema"
 )
 
-// Limits on what is read. The largest schema so far has less than 200 kB.
+// Limits of size and time for reading a schema. The largest schema so far has less than 200 kB.
 const (
 	maxSize = 16 << 20
 	timeout = time.Minute
@@ -120,7 +120,7 @@ func read(ctx context.Context, from string) ([]byte, error) {
 	return readSome(resp.Body, from)
 }
 
-// readSome reads all of r, unless that is more than maxSize.
+// readSome reads all of r. It fails if r has more than maxSize bytes.
 func readSome(r io.Reader, from string) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(r, maxSize+1))
 	if err != nil {

@@ -173,12 +173,12 @@ func TestSyncOfWhatCannotBeRead(t *testing.T) {
 	}
 }
 
-func TestSyncRefusesWhatIsTooLong(t *testing.T) {
+func TestSyncRefusesAFileThatIsTooLong(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "endless.json")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Truncate(file, 1<<40); err != nil { // it takes no room
+	if err := os.Truncate(file, 1<<40); err != nil { // a sparse file, which takes no disk space
 		t.Skip(err)
 	}
 	if _, err := schemasync.Sync(t.Context(), schemaFolder(t), "2030-01-01", file); err == nil || !strings.Contains(err.Error(), "more than") {
