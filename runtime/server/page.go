@@ -26,8 +26,8 @@ type place struct {
 const sumSize = 16
 
 // cursor encodes the place for the client: a checksum, and the parts with their lengths. The
-// checksum of a list callback's cursor has a secret key, so that the callback receives only cursors
-// that it returned.
+// checksum of a list callback's cursor is keyed with [Config.CursorKey], so that the callback
+// receives only cursors that it returned.
 func (s *Server) cursor(p place) string {
 	var parts []byte
 	for _, part := range []string{p.key, p.source, p.inner} {

@@ -67,7 +67,7 @@ func (s *Session) warn(event string, attrs ...any) {
 	q.skipped = 0
 	s.mu.Unlock()
 	if skipped > 0 {
-		attrs = append(attrs, "not logged before", skipped)
+		attrs = append(attrs, "skipped", skipped)
 	}
 	s.cfg.Logger.Warn(event, attrs...)
 }

@@ -125,7 +125,7 @@ func decodeError(raw json.RawMessage) *jsonrpc.Error {
 	return e
 }
 
-// claim is one attempt to deliver a question.
+// claim is one attempt to deliver an input request.
 type claim struct {
 	question Question
 	waiter   uint64 // number of the call of Result that delivers it
@@ -133,12 +133,12 @@ type claim struct {
 	end      context.CancelCauseFunc
 }
 
-// errSuperseded ends the delivery of a question that goes another way now, or needs no answer any
-// more.
+// errSuperseded ends the delivery of an input request that a later waiter delivers now, or that
+// needs no answer any more.
 var errSuperseded = errors.New("task: the question was withdrawn, answered, or goes to a later waiter")
 
-// claim makes a waiter deliver those open questions of a record that no later waiter delivers; earlier
-// ones are stopped. The record may be out of date, see deliver.
+// claim makes a waiter deliver those open input requests of a record that no later waiter delivers;
+// earlier ones are stopped. The record may be out of date, see deliver.
 func (m *Manager) claim(ctx context.Context, r *Record, waiter uint64, except map[uint64]bool) (list []*claim) {
 	var superseded []*claim
 	m.mu.Lock()
@@ -163,7 +163,7 @@ func (m *Manager) claim(ctx context.Context, r *Record, waiter uint64, except ma
 	return list
 }
 
-// endClaim ends the delivery of a question, unless it is own.
+// endClaim ends the delivery of an input request, unless its claim is own.
 func (m *Manager) endClaim(name questionID, own *claim) {
 	m.mu.Lock()
 	c := m.claims[name]
@@ -176,7 +176,7 @@ func (m *Manager) endClaim(name questionID, own *claim) {
 	}
 }
 
-// unclaim ends a claim. It reports whether the question was the waiter's until then.
+// unclaim ends a claim. It reports whether the waiter still held it.
 func (m *Manager) unclaim(id string, c *claim) bool {
 	name := questionID{id, c.question.Number}
 	m.mu.Lock()
@@ -189,8 +189,8 @@ func (m *Manager) unclaim(id string, c *claim) bool {
 	return !superseded
 }
 
-// deliver asks the requestor a question that was claimed, and stores the answer; it reports
-// whether the question needs none any more.
+// deliver sends the requestor a claimed input request, and stores the answer; it reports
+// whether the input request needs none any more.
 func (m *Manager) deliver(via Requestor, id string, c *claim) bool {
 	q := &c.question
 	// Whoever had the claim before has stored the answer by now, if there is one.
@@ -220,7 +220,8 @@ func (m *Manager) deliver(via Requestor, id string, c *claim) bool {
 	return err == nil
 }
 
-// call sends a question. What is sent on its behalf, such as its cancellation, belongs to the task.
+// call sends an input request. Messages sent on its behalf, such as its cancellation, belong to the
+// task.
 func (m *Manager) call(ctx context.Context, via Requestor, id string, q *Question) (result json.RawMessage, err error) {
 	defer func() { boundary.Report(m.cfg.Logger, "requestor panicked", err, "task", id) }()
 	defer boundary.Catch(&err)
@@ -230,7 +231,7 @@ func (m *Manager) call(ctx context.Context, via Requestor, id string, q *Questio
 	return via.Call(ctx, q.Method, rawJSON(q.Params))
 }
 
-// answer stores the answer to a question, unless it has one, or was taken back.
+// answer stores the answer to an input request, unless the request has one or was withdrawn.
 func (m *Manager) answer(id string, number uint64, result json.RawMessage, refused *jsonrpc.Error) error {
 	_, err := m.change(context.Background(), id, func(r *Record) error {
 		if r.over() {
@@ -252,7 +253,7 @@ func (m *Manager) answer(id string, number uint64, result json.RawMessage, refus
 	return err
 }
 
-// touch wakes all waiters of a task that is not over.
+// touch wakes all waiters of a task that is not terminal.
 func (m *Manager) touch(id string) {
 	m.change(context.Background(), id, func(r *Record) error {
 		if r.over() {

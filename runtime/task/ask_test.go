@@ -102,8 +102,8 @@ func TestQuestion(t *testing.T) {
 	})
 }
 
-// Several questions at once: the task needs input until the last one is answered, and each is answered
-// once.
+// Several input requests at once: the task needs input until the last one is answered, and each is
+// answered once.
 func TestSeveralQuestions(t *testing.T) {
 	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, asks(10))
@@ -236,8 +236,8 @@ func TestQuestionIsDeliveredAgain(t *testing.T) {
 	})
 }
 
-// patient is a requestor that is asked and answers when its channel says so. It counts the questions
-// that were cancelled.
+// patient is a requestor that is asked and answers when its channel says so. It counts the input
+// requests that were cancelled.
 type patient struct {
 	peer
 	answers   chan string
@@ -301,7 +301,7 @@ func TestLatestWaiterIsAsked(t *testing.T) {
 	})
 }
 
-// A requestor that answers although its question went elsewhere meanwhile has answered.
+// A requestor that answers although its input request went elsewhere meanwhile has answered.
 func TestFirstAnswerCounts(t *testing.T) {
 	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
 		end := make(chan bool)
@@ -336,7 +336,7 @@ func TestFirstAnswerCounts(t *testing.T) {
 	})
 }
 
-// A question that the work gives up is cancelled at the requestor, which goes on waiting.
+// An input request that the work gives up is cancelled at the requestor, which goes on waiting.
 func TestWithdrawnQuestionIsCancelled(t *testing.T) {
 	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
@@ -366,8 +366,8 @@ func TestWithdrawnQuestionIsCancelled(t *testing.T) {
 	})
 }
 
-// A requestor that breaks, or answers with nothing, fails its question or leaves it to others, and
-// nothing else.
+// A requestor that breaks, or answers with nothing, fails its input request or leaves it to others,
+// and nothing else.
 func TestBrokenRequestor(t *testing.T) {
 	bubble(t, task.Config{Logger: slog.New(slog.DiscardHandler)}, func(t *testing.T, m *task.Manager) {
 		created := create(t, m, task.Request{Work: asks(1), Via: broken{}, Token: mcpToken})

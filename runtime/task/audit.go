@@ -44,7 +44,7 @@ type Stats struct {
 
 	Running int // work under way in this process
 	Waiting int // calls blocked in tasks/result
-	// Unstored counts outcomes that the store does not take at the moment. They are tried again.
+	// Unstored counts outcomes that the store has refused so far. The Manager tries them again.
 	Unstored int
 }
 

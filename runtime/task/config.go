@@ -48,21 +48,22 @@ type Config struct {
 	Jobs map[string]Jobs
 
 	// Audit is told of everything that happens to tasks, in the goroutine that it happens in; it
-	// must be quick and may be called by many at once. A panic of it is logged. Nil tells nobody.
+	// must be quick and may be called by many at once. A panic of it is logged. If it is nil,
+	// events are only logged.
 	Audit func(Event)
-	// Logger gets the same events, and faults of the store and of work. Without one, warnings and
-	// errors go to [slog.Default].
+	// Logger receives the same events, and faults of the store and of work. If it is nil, warnings
+	// and errors go to [slog.Default].
 	Logger *slog.Logger
 }
 
 // Limits are what one principal may have. Zero stands for the default, and a negative value for
 // no limit.
 type Limits struct {
-	// Tasks counts tasks that are not over, and cancelled and expired ones as long as their work has
-	// not returned. The default is [DefaultMaxTasks].
+	// Tasks counts tasks that are not terminal, and cancelled and expired ones until their work has
+	// returned. The default is [DefaultMaxTasks].
 	Tasks int
-	// Bytes counts what is stored for all its tasks, results and answers included, and the requests
-	// of work that goes on when its task is over. The default is [DefaultMaxBytes].
+	// Bytes counts the stored bytes of all its tasks, results and answers included, and the
+	// requests of work that goes on after its task is terminal. The default is [DefaultMaxBytes].
 	Bytes int64
 	Rate  float64 // task calls per second, whatever the method; by default [DefaultMaxRate]
 	Burst int     // how many calls may come at once; by default twice the Rate
@@ -108,7 +109,8 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// wholeMilliseconds rounds an interval up to what the protocol can say; less than nothing is 0.
+// wholeMilliseconds rounds an interval up to whole milliseconds, the unit of the protocol. It
+// returns 0 for a negative one.
 func wholeMilliseconds(d time.Duration) time.Duration {
 	return (max(d, 0) + time.Millisecond - 1).Truncate(time.Millisecond)
 }
@@ -124,8 +126,8 @@ func orDefault[T int | int64 | float64 | time.Duration](v, def T) T {
 	return v
 }
 
-// Requestor is a way to reach who asks for a task, or about one. Values are compared with ==. Its
-// methods return when their context ends.
+// Requestor is a way to reach the requestor of a task. Values are compared with ==. Its methods
+// return when their context ends.
 type Requestor interface {
 	// Call sends a question of the work. An error that is no [*jsonrpc.Error] means that the
 	// question has no answer yet, and goes to whoever asks for the result next.

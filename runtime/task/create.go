@@ -97,7 +97,7 @@ func (m *Manager) begin(ctx context.Context, r Record, via Requestor, work Work)
 		m.forget(run)
 		return Record{}, err
 	}
-	// Neither the requestor's patience nor the end of the Manager decides whether the task is stored.
+	// The task is stored even if the requestor gives up or the Manager closes meanwhile.
 	stored, err := m.store.Create(context.Background(), r)
 	if err != nil && !answer(err) {
 		var failed error
@@ -125,7 +125,7 @@ func (m *Manager) begin(ctx context.Context, r Record, via Requestor, work Work)
 	return stored, nil
 }
 
-// errNotCreated ends a task whose creation has failed, if the store has it all the same.
+// errNotCreated ends a task that the store has although its creation has failed.
 var errNotCreated = errors.New("the task could not be created")
 
 // ttl settles how long a task is kept; 0 is for ever.

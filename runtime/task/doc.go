@@ -28,10 +28,10 @@
 // read as often as anybody likes. [Manager.Result] waits on the store's watch, which wakes every
 // waiter and misses nothing: it is told of changes by revision, not by events.
 //
-// Questions are part of the record. A requestor that waits in Result, at that moment or much later, is
-// asked. Of several the one that began to wait last is, since it may have lost the connection on which
-// it was asked before; the question is then cancelled at the other one. If the connection breaks, the
-// question goes to one that still waits, or to the next. Progress goes the same way.
+// Input requests are part of the record. They are sent to a requestor that waits in Result, at that
+// moment or much later. If several wait, the latest receives them, as it may have lost the
+// connection of its earlier call; they are then cancelled at the earlier waiter. If the connection
+// breaks, they go to another waiter, or to the next one. Progress takes the same way.
 //
 // Expired tasks are dropped by one goroutine, which sleeps until the next is due.
 //

@@ -33,7 +33,8 @@ func (m *Manager) drop() (pause time.Duration) {
 	m.mu.Lock()
 	m.wake = time.Time{} // what is created from now on makes itself known
 	m.mu.Unlock()
-	// The end of the Manager does not end it: nobody would know what was dropped.
+	// The end of the Manager does not end the sweep: otherwise the Manager would not know which
+	// tasks were dropped.
 	gone, next, err := m.store.Sweep(context.Background(), time.Now(), sweepPortion)
 	for i := range gone {
 		m.expired(&gone[i])

@@ -8,8 +8,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
-// lookInterval is how often a job is looked at that does not say. cancelTimeout is how long it may take
-// to stop one, and cancelAttempts how often that is tried, at first after a lookInterval.
+// lookInterval is how often a job is polled that names no interval. cancelTimeout limits one
+// attempt to stop a job, and cancelAttempts is how often that is tried, at first after a
+// lookInterval.
 const (
 	lookInterval   = time.Second
 	cancelTimeout  = 30 * time.Second
@@ -100,8 +101,8 @@ func (run *Run) showJob(ctx context.Context, look Look) {
 	})
 }
 
-// stopJob cancels a job whose task is over. It tries again if that fails, as long as the Manager is
-// there.
+// stopJob cancels a job whose task is terminal. If that fails it tries again, until the Manager
+// closes.
 func (m *Manager) stopJob(jobs Jobs, id, job string) {
 	wait := lookInterval
 	for range cancelAttempts {

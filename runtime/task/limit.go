@@ -18,8 +18,8 @@ type limiter struct {
 
 // usage is what one principal has.
 type usage struct {
-	tasks int           // not over, or with work that has not returned
-	bytes int64         // of records, and of requests whose work goes on when its task is over
+	tasks int           // not terminal, or with work that has not returned
+	bytes int64         // of records, and of requests whose work goes on after its task is terminal
 	calls *rate.Limiter // nil without a limit
 }
 
@@ -30,7 +30,7 @@ type share struct {
 	bytes    int64  // counted for the record
 	revision uint64 // of the record that was counted
 	request  int64  // bytes that the work holds even if the record has dropped them
-	over     bool   // the record is over, or gone
+	over     bool   // the record is terminal, or gone
 	gone     bool   // the record is gone
 	returned bool   // the work has returned
 }
@@ -104,8 +104,7 @@ func (l *limiter) adopt(owner string, bytes int64, live bool) {
 	}
 }
 
-// reserve counts bytes that are about to be stored. It refuses what goes beyond the limit, unless it
-// must be.
+// reserve counts bytes that are about to be stored. It fails above the limit, unless must is true.
 func (l *limiter) reserve(owner string, more int64, must bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -135,7 +134,7 @@ func (l *limiter) settle(s *share, r *Record, reserved int64) bool {
 	return true
 }
 
-// end notes that the record is over. The limiter's mu is held.
+// end records that the task is terminal. The limiter's mu must be held.
 func (s *share) end(u *usage) {
 	if s.over {
 		return
@@ -148,7 +147,7 @@ func (s *share) end(u *usage) {
 	}
 }
 
-// leave counts work that has returned. A task that is over has its place until then.
+// leave releases the place of a terminal task when its work has returned.
 func (l *limiter) leave(s *share) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -189,7 +189,7 @@ func TestWorkThatGoesOnCounts(t *testing.T) {
 	})
 }
 
-// A question that does not fit fails by itself, and so does one whose answer does not fit.
+// An input request that does not fit fails by itself, and so does one whose answer does not fit.
 //
 // Proves TASK-73.
 func TestByteLimitOfQuestions(t *testing.T) {

@@ -128,9 +128,9 @@ func (m *Manager) spawn(f func()) bool {
 	return true
 }
 
-// Health returns nil if the Manager works, [ErrClosed] if it was closed, and else why the store takes no
-// writes. A store that is a [HealthChecker] is asked; of others the last write tells. See also
-// [Stats.Unstored].
+// Health returns nil if the Manager works, [ErrClosed] if it was closed, and otherwise the error
+// that prevents writes to the store. It calls a store that is a [HealthChecker]; for other stores
+// it returns the error of the last write. See also [Stats.Unstored].
 func (m *Manager) Health() error {
 	if m.life.Err() != nil {
 		return ErrClosed
@@ -185,7 +185,7 @@ func (m *Manager) fault(what string, err error) error {
 	return err
 }
 
-// answer reports whether an error of the store is an answer, and no fault.
+// answer reports whether an error of the store is an expected answer and not a fault.
 func answer(err error) bool {
 	for _, known := range []error{ErrNotFound, ErrExpired, ErrExists, ErrConflict, ErrClosed, context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, known) {
@@ -195,7 +195,7 @@ func answer(err error) bool {
 	return false
 }
 
-// wrote notes whether the store takes writes.
+// wrote records the outcome of a write for Health.
 func (m *Manager) wrote(err error) {
 	if err != nil && !answer(err) {
 		fault := err // so that err itself is on the heap only here
@@ -208,11 +208,11 @@ func (m *Manager) wrote(err error) {
 // errSame makes change leave a record as it is.
 var errSame = errors.New("task: nothing to change")
 
-// change applies f to the record of a task that is not over, and stores it. It tries again as
-// long as others write in between. What f must not do is refused with a [*MoveError], and what takes
-// too many bytes with a [*LimitError]; if f returns errSame nothing is stored, and the record is
-// returned as it is. The end of ctx ends it before the record is written, but not the write: nobody
-// would know whether that has happened.
+// change applies f to the record of a task that is not over, and stores it. It tries again as long
+// as others write in between. What f must not do is refused with a [*MoveError], and what takes too
+// many bytes with a [*LimitError]; if f returns errSame nothing is stored, and the record is
+// returned as it is. The end of ctx ends it before the record is written, but not the write, whose
+// outcome would be unknown.
 func (m *Manager) change(ctx context.Context, id string, f func(r *Record) error) (Record, error) {
 	for {
 		r, err := m.store.Get(ctx, id)
@@ -233,7 +233,7 @@ func (m *Manager) change(ctx context.Context, id string, f func(r *Record) error
 }
 
 // replace stores r in the place of old, the record as it was read, and returns it as it is then. It
-// fails with ErrConflict if somebody else has written in between, and else as change does.
+// fails with ErrConflict if the record has changed in between, and otherwise as change does.
 func (m *Manager) replace(old *Record, r Record) (Record, error) {
 	if old.over() || r.Status != old.Status && !Legal(old.Status, r.Status) {
 		return *old, &MoveError{old.Status, r.Status}
@@ -283,8 +283,8 @@ func after(t time.Time) time.Time {
 	return now
 }
 
-// changed does what follows from a change of the task of a run that was in a status, for which bytes
-// were reserved.
+// changed handles the consequences of a stored change: from is the earlier status, and reserved the
+// bytes that were reserved for r.
 func (m *Manager) changed(run *Run, from mcp.TaskStatus, r *Record, reserved int64) {
 	if run == nil { // its work could not be stopped in time: the Manager is closed
 		m.limits.reserve(r.Owner, -reserved, true)
@@ -300,12 +300,12 @@ func (m *Manager) changed(run *Run, from mcp.TaskStatus, r *Record, reserved int
 	}
 	switch r.Status {
 	case mcp.TaskStatusCancelled:
-		// The requestor of the work may be slow, and another one than who cancels.
+		// The requestor of the work may be slow, and may not be the one that cancels.
 		told := *r
 		m.spawn(func() { run.notify(&told) }) // ends within statusTimeout
 		return
 	case mcp.TaskStatusCompleted, mcp.TaskStatusFailed:
-		runtime.Gosched() // the outcome, to those who wait for it, is of more use
+		runtime.Gosched() // waiters for the outcome go first
 	}
 	run.notify(r)
 }

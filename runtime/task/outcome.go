@@ -12,7 +12,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
-// closeAttempts is how often an outcome is tried to be stored when the Manager closes.
+// closeAttempts is how often Close tries to store an outcome.
 const closeAttempts = 6
 
 // publish stores the outcome of a task, and tries again as long as the store fails. If the task
@@ -60,7 +60,7 @@ func (m *Manager) publish(run *Run, end ending) {
 	}
 }
 
-// storeOutcome writes an outcome into the record of a task, unless that is over.
+// storeOutcome writes an outcome into the record of a task, unless the record is terminal.
 func (m *Manager) storeOutcome(run *Run, end ending) error {
 	for {
 		r, err := m.store.Get(context.Background(), run.id)

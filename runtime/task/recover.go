@@ -39,7 +39,7 @@ func (m *Manager) recover(ctx context.Context) error {
 	return err
 }
 
-// scan counts all tasks, and sends the briefs of those that are to be taken up.
+// scan counts all tasks, and sends the briefs of those that are to be recovered.
 func (m *Manager) scan(ctx context.Context, briefs chan<- Record) error {
 	for r, err := range m.store.Scan(ctx) {
 		if err != nil {
@@ -105,7 +105,7 @@ func (m *Manager) takeUp(ctx context.Context, brief Record) error {
 	return nil
 }
 
-// workOf returns the work of a task that was left, or nil if that cannot go on.
+// workOf returns the work that recovers an unfinished task, or nil if the task cannot be recovered.
 func (m *Manager) workOf(r Record) (work Work, err error) {
 	defer boundary.Catch(&err)
 	switch {
@@ -119,7 +119,7 @@ func (m *Manager) workOf(r Record) (work Work, err error) {
 	return work, nil
 }
 
-// stopLeftJob stops the job of a task that has ended while no Manager was there, or shortly before.
+// stopLeftJob stops the job of a task that ended while no Manager was running, or shortly before.
 func (m *Manager) stopLeftJob(r Record) {
 	if jobs := m.cfg.Jobs[r.Runner]; jobs != nil {
 		m.spawn(func() { m.stopJob(jobs, r.ID, r.Job) }) // ends with the Manager
@@ -138,7 +138,7 @@ func (m *Manager) abandon(ctx context.Context, r *Record, message string) error 
 	r.end(mcp.TaskStatusFailed, message, Outcome{Error: &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: message}})
 	_, err = m.replace(&old, *r)
 	if _, illegal := errors.AsType[*MoveError](err); illegal || errors.Is(err, ErrCorrupt) {
-		// The task expires as it is; the others are not to suffer.
+		// The task expires as it is. The recovery of other tasks goes on.
 		m.cfg.Logger.Error("damaged task cannot be failed", "task", r.ID, "error", err)
 		return nil
 	}

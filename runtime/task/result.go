@@ -9,10 +9,11 @@ import (
 )
 
 // Result waits until a task is over and returns its outcome, which it can do any number of times
-// (MCP tasks, "Result Retrieval"). Meanwhile it brings the questions of the work to the
-// requestor, through via, with ctx. Of several callers the latest is asked: one that is being asked
-// already is told that the question was cancelled, and is asked again if the later one goes away. The
-// first answer counts. Progress goes to the latest caller too. Via may be nil: then it only waits.
+// (MCP tasks, "Result Retrieval"). Meanwhile it brings the input requests of the work to the
+// requestor, through via, with ctx. If there are several callers, the latest receives input
+// requests. They are cancelled at an earlier caller, and sent to it again if the later one goes
+// away. The first answer counts. Progress goes to the latest caller too. Via may be nil: then it
+// only waits.
 func (m *Manager) Result(ctx context.Context, principal, id string, via Requestor) (Outcome, error) {
 	out, err := m.result(ctx, principal, id, via)
 	if err != nil && ctx.Err() == nil { // to give up waiting is no refusal
@@ -89,8 +90,9 @@ func (d *delivery) wait() {
 	}
 }
 
-// start takes on the questions of a task that no later waiter does. Each has a goroutine, which
-// ends with its answer or with ctx. One that finds no answer is left to others, who are woken.
+// start delivers the input requests of a task that no later waiter delivers. Each has a goroutine,
+// which ends with its answer or with ctx. One that finds no answer is left to others, who are
+// woken.
 func (d *delivery) start(ctx context.Context, m *Manager, via Requestor, r *Record) {
 	d.mu.Lock()
 	list := m.claim(ctx, r, d.waiter, d.failed)

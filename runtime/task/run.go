@@ -49,7 +49,7 @@ type Run struct {
 	waiting  []Requestor  // where it waits in Result, the latest last
 	first    [1]Requestor // room for waiting
 	progress progress
-	asked    uint64 // number of the last question
+	asked    uint64 // number of the last input request
 	taken    map[uint64]bool
 	notified uint64  // revision of the last status that was sent
 	telling  bool    // a status is being sent

@@ -19,7 +19,7 @@ var (
 	ErrCorrupt = errors.New("task: store is corrupt")
 	// ErrClosed says that the store, or the Manager, was closed.
 	ErrClosed = errors.New("task: closed")
-	// ErrInUse says that another Manager uses the store.
+	// ErrInUse reports that another Manager uses the store.
 	ErrInUse = errors.New("task: store is in use by another Manager")
 )
 

@@ -37,14 +37,14 @@ type progress struct {
 
 	sending *lazy.Cancellable // context of the report on its way; nil if there is none
 	to      Requestor         // where that goes
-	idle    chan struct{}     // closed when it has returned; nil if nobody waits for that
+	idle    chan struct{}     // closed when it has returned; nil without a waiter
 }
 
-// Report sends progress to the requestor under the token of the request that created the task, at most
-// as often as [Config.ProgressInterval] says; of reports that come faster the latest is sent. It fails
-// with ErrNotIncreasing, or with ErrProgressOver once the task is over. Where nobody has asked for
-// progress, or the requestor cannot be reached, a report is taken and goes nowhere. A Total that is not
-// finite is left out.
+// Report sends progress to the requestor under the token of the request that created the task, at
+// most as often as [Config.ProgressInterval] says; of reports that come faster the latest is sent.
+// It fails with ErrNotIncreasing, or with ErrProgressOver once the task is terminal. A report is
+// dropped without an error if the requestor has not requested progress or cannot be reached. A
+// Total that is not finite is left out.
 func (run *Run) Report(p Progress) error {
 	run.mu.Lock()
 	switch {
@@ -70,8 +70,8 @@ func (run *Run) Report(p Progress) error {
 	return nil
 }
 
-// flush sends the report that is held, now or when the rate allows it. One goroutine at a time sends;
-// it takes on what comes meanwhile.
+// flush sends the held report, now or when the rate allows it. One goroutine at a time sends; it
+// also sends reports that arrive meanwhile.
 func (run *Run) flush() {
 	run.mu.Lock()
 	defer run.mu.Unlock()

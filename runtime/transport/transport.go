@@ -113,8 +113,8 @@ type Renewer interface {
 type Forgetter interface {
 	Conn
 
-	// Forget says that the answer to a request is not waited for any more, where the peer is not told so: no
-	// cancellation is written. The answer may still be read. Forget waits for nothing.
+	// Forget is called when no caller waits for the answer to a request any more and no
+	// cancellation is written. The answer may still be read. Forget does not block.
 	Forget(id jsonrpc.ID)
 }
 
@@ -122,12 +122,13 @@ type Forgetter interface {
 type Owned interface {
 	Conn
 
-	// Own tells the connection who owns it. The owner calls it once, before Push and the first Read.
+	// Own sets the owner of the connection. The owner calls it once, before Push and the first
+	// Read.
 	Own(Owner)
 }
 
-// Owner is what an [Owned] connection may ask of the session that owns it. Its methods may be called by many goroutines,
-// and call no method of the connection before they return, but for Shutdown, which closes it.
+// Owner is the session that owns an [Owned] connection. Its methods are safe for concurrent use. Of
+// these, only Shutdown calls methods of the connection: it closes it.
 type Owner interface {
 	// Speaks reports whether the session speaks a revision.
 	Speaks(mcp.Revision) bool
@@ -205,8 +206,8 @@ func (e *DeliveryError) Error() string { return fmt.Sprintf("transport: message 
 // Unwrap returns Err.
 func (e *DeliveryError) Unwrap() error { return e.Err }
 
-// ChallengeError is an error of a function that finds out the principal of an HTTP request. It says how the client may
-// prove who it is.
+// ChallengeError is an error of a function that determines the principal of an HTTP request.
+// Challenge says how the client may authenticate.
 type ChallengeError struct {
 	Challenge string // the value of the WWW-Authenticate header, such as `Bearer resource_metadata="https://…"`
 	Err       error  // why the request has no principal; never nil

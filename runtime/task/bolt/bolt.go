@@ -115,7 +115,7 @@ func Open(path string) (*Store, error) {
 		s.db.Close()
 		return nil, err
 	}
-	os.Remove(compactPath(path)) // what a Compact left that did not come to its end
+	os.Remove(compactPath(path)) // left behind by an interrupted Compact
 	go s.write()                 // ends when Close closes s.closing
 	return s, nil
 }
@@ -184,7 +184,7 @@ func openDB(path string) (db *bbolt.DB, err error) {
 		return nil, fmt.Errorf("%w: %s", ErrLocked, path)
 	}
 	if err != nil {
-		if _, ok := errors.AsType[syscall.Errno](err); ok { // the system's fault, such as too many open files
+		if _, ok := errors.AsType[syscall.Errno](err); ok { // a system error, such as too many open files
 			return nil, fmt.Errorf("bolt: %w", err)
 		}
 		return nil, fmt.Errorf("%w: %s: %w", task.ErrCorrupt, path, err)

@@ -14,9 +14,10 @@ import (
 
 func compactPath(path string) string { return path + ".compact" }
 
-// Compact rewrites the file without the room that dropped tasks have left. It needs as much disk as
-// the records take. Reads go on meanwhile, and writes wait. If it fails the store goes on with the
-// file that it has. It is not supported where an open file cannot be renamed, as on Windows.
+// Compact rewrites the file without the space that dropped tasks have left. It needs as much free
+// disk space as the records take. Reads go on meanwhile, and writes wait. If it fails, the store
+// keeps using its current file. It is not supported where an open file cannot be renamed, as on
+// Windows.
 func (s *Store) Compact() (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -75,7 +76,7 @@ func (s *Store) replaceBy(db *bbolt.DB, small, path string) error {
 	old := s.db
 	s.db = db
 	s.mu.Unlock()
-	old.Close() // an error is of no use: nothing of it is needed any more
+	old.Close() // an error does not matter: the old file is not needed any more
 	return nil
 }
 

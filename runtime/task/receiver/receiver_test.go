@@ -813,7 +813,7 @@ func asking(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 	return session.Raw(answer), err
 }
 
-// A question that is taken back is cancelled at the requestor, in the name of the task.
+// An input request that is taken back is cancelled at the requestor, in the name of the task.
 //
 // Proves TASK-46.
 func TestWithdrawnQuestionIsCancelled(t *testing.T) {
@@ -842,7 +842,8 @@ func TestWithdrawnQuestionIsCancelled(t *testing.T) {
 	})
 }
 
-// An answer that is no valid message fails the question of a task, as it does that of a plain call.
+// An answer that is no valid message fails the input request of a task, as it does that of a plain
+// call.
 func TestAnswerThatIsNone(t *testing.T) {
 	c := config{caps: receiver.ServerCapabilities(false), support: optional("t"), tools: map[string]session.Handler{"t": asking}}
 	bubble(t, c, func(t *testing.T, f *fixture) {

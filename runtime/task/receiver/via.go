@@ -35,11 +35,12 @@ func (v via) Call(ctx context.Context, method string, params codec.Encoder) (jso
 	if _, lacking := errors.AsType[*session.CapabilityError](err); lacking {
 		code = jsonrpc.CodeMethodNotFound
 	}
-	// To ask again would not help: the question fails, as it does in a plain call.
+	// Sending it again would not help: the input request fails, as it does in a plain call.
 	return nil, &jsonrpc.Error{Code: code, Message: err.Error()}
 }
 
-// unanswered reports whether a question has failed since the requestor, or the way to it, is gone.
+// unanswered reports whether an input request has failed because the requestor, or the connection
+// to it, is gone.
 func unanswered(ctx context.Context, err error) bool {
 	_, undelivered := errors.AsType[*transport.DeliveryError](err)
 	return ctx.Err() != nil || undelivered || errors.Is(err, session.ErrClosed) || errors.Is(err, session.ErrNotInitialized)

@@ -44,8 +44,8 @@ const (
 	maxUnclear = 8
 )
 
-// ErrNoResult reports that the task is over as far as can be known, but its result did not arrive. The
-// session may have dropped it because it is longer than the transport's MaxMessage.
+// ErrNoResult reports that the task is terminal, as far as is known, but its result did not arrive.
+// The session may have dropped it because it is longer than the transport's MaxMessage.
 var ErrNoResult = errors.New("requestor: the result of the task does not arrive")
 
 // follower follows one task while it has users. It keeps one tasks/result request open, on which the
@@ -418,7 +418,7 @@ func (p *pursuit) judge(ctx context.Context, err error) (hopeful bool, _ error) 
 	return false, nil
 }
 
-// passing reports whether an error of a receiver only means that the moment is bad.
+// passing reports whether an error of a receiver is temporary.
 func passing(code int64) bool {
 	return code == session.CodeOverloaded || code == session.CodeClosing || code == task.CodeTooManyCalls
 }

@@ -35,8 +35,8 @@ func (h *Handle[R]) Immediate() string { return h.immediate }
 // Refresh asks the receiver for the state of the task.
 func (h *Handle[R]) Refresh(ctx context.Context) (mcp.Task, error) { return h.f.refresh(ctx) }
 
-// Result waits until the task is over and returns its result. Input requests of the task are answered by
-// the session's handler meanwhile.
+// Result waits until the task is terminal and returns its result. Input requests of the task are
+// answered by the session's handler meanwhile.
 //
 // One tasks/result request stays open for as long as the task works. If it breaks it is sent again, with
 // growing intervals; if the result of a finished task is overdue another one is sent beside it. Result

@@ -27,8 +27,8 @@ type Command struct {
 	// then reaches this process alone, which can end the server in order.
 	Apart bool
 
-	// Stderr gets what the server writes to standard error, which means nothing to the protocol. If it is nil, the error
-	// of a server that fails has the last lines, and the rest is discarded.
+	// Stderr receives the server's standard error, which is not part of the protocol. If it is nil,
+	// the error of a server that fails has the last lines, and the rest is discarded.
 	Stderr io.Writer
 
 	// ExitTimeout is how long Close waits for the process to end, first after its standard input was closed, and

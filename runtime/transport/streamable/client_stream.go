@@ -33,8 +33,8 @@ type stream struct {
 	idle     int           // attempts in a row that brought no message
 }
 
-// maxPolls is how many connections in a row may bring no message until the client connects more and more slowly. A server
-// may close streams and let the client poll, with the delay that it asks for.
+// maxPolls is how many connections in a row may bring no message before the client increases its
+// delay. A server may close streams and let the client poll, with the delay that it asks for.
 const maxPolls = 5
 
 // follow reads the stream, which begins with resp unless that is nil, until it is done, and connects again whenever

@@ -51,9 +51,10 @@ type SessionStore interface {
 	// is appended. The standing stream has none. The store may forget it when the last event of the stream is appended.
 	Begin(ctx context.Context, session, stream string, requests []byte) error
 
-	// Touch notes that sessions are in use. A store that drops unused sessions counts their age from the last change or
-	// Touch. It ignores sessions that it does not have. The [Handler] calls it every quarter of an IdleTimeout, or every
-	// five minutes if that is shorter, and when it shuts down.
+	// Touch records that sessions are in use. A store that drops unused sessions counts their age
+	// from the last change or Touch. It ignores sessions that it does not have. The [Handler] calls
+	// it every quarter of an IdleTimeout, or every five minutes if that is shorter, and when it
+	// shuts down.
 	Touch(ctx context.Context, sessions []string) error
 
 	// Load returns how a session was opened, and its streams. It fails with [ErrUnknown] if there is none.

@@ -34,9 +34,10 @@ type HandlerOptions struct {
 	// which keeps the name that it was called by, lists that name.
 	Hosts []string
 
-	// Principal finds out on whose authority a request is made. If it fails, the request is answered with 401, the text
-	// of the error, and a WWW-Authenticate header: that of a [transport.ChallengeError], or else "Bearer". A session
-	// belongs to the principal that opened it and does not exist for others. Nil means that all have the same.
+	// Principal returns the principal of a request. If it fails, the request is answered with 401,
+	// the text of the error, and a WWW-Authenticate header: that of a [transport.ChallengeError],
+	// or else "Bearer". A session belongs to the principal that opened it and does not exist for
+	// others. Nil means that all have the same.
 	Principal func(*http.Request) (string, error)
 
 	// SessionID makes the id of a new session: up to 128 printable ASCII characters without spaces, which cannot be
@@ -109,8 +110,8 @@ type HandlerOptions struct {
 	// MaxState is how many bytes the owner of a session may have kept. The default is [DefaultMaxState].
 	MaxState int
 
-	// Logger receives what is not reported to clients, with the beginning of session ids. Nil passes warnings and errors
-	// to [slog.Default].
+	// Logger receives events that are not reported to clients, with the beginning of session ids.
+	// If it is nil, warnings and errors go to [slog.Default].
 	Logger *slog.Logger
 }
 

@@ -373,7 +373,7 @@ func (c *serverConn) isOpen() bool {
 // goroutine after the deadline is taken away.
 func (c *serverConn) writeJSON(w http.ResponseWriter, k *sink, text []byte) {
 	guard.BeginJSON(w, http.StatusOK, text)
-	c.writeOut(w, http.NewResponseController(w), k, text) // whoever has hung up gets nothing
+	c.writeOut(w, http.NewResponseController(w), k, text) // an error means that the client has hung up or stalled
 }
 
 // writeOut writes texts to the connection of k and flushes them. It fails if the client takes nothing for StallTimeout,

@@ -45,7 +45,7 @@ func (h *Hub) Gone(id string) {
 	}
 }
 
-// Again has everybody look at the store again, which may have changed unnoticed.
+// Again makes all waiters read the store again, which may have changed unnoticed.
 func (h *Hub) Again() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

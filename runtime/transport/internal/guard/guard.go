@@ -31,7 +31,8 @@ type Guard struct {
 	// Methods are the HTTP methods of the endpoint, such as "GET, POST".
 	Methods string
 
-	// Principal finds out on whose authority a request is made. Nil means that all have the same.
+	// Principal returns the principal of a request. If it is nil, all requests have the same
+	// principal.
 	Principal func(*http.Request) (string, error)
 
 	// Logger receives the panics of Principal.

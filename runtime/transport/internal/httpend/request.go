@@ -209,7 +209,8 @@ func (e *End) ReadAll(resp *http.Response) ([]byte, error) {
 // firstRead is how many bytes of an announced length are allocated before any of them has arrived.
 const firstRead = 256 << 10
 
-// readLength reads n bytes. Memory grows with what has arrived, for a length costs the server nothing.
+// readLength reads n bytes. Its memory grows with the bytes that have arrived, as an announced
+// length costs the server nothing.
 func readLength(r io.Reader, n int) ([]byte, error) {
 	text := make([]byte, min(n, firstRead))
 	for read := 0; ; {

@@ -1,4 +1,4 @@
-// Package overlong finds out which message a text was that is too long to be held, from its beginning and its end.
+// Package overlong identifies a message that is too long to be held, by its beginning and its end.
 package overlong
 
 import (
@@ -17,7 +17,8 @@ const Part = 4 << 10
 // Head returns a copy of the beginning of text.
 func Head(text []byte) []byte { return bytes.Clone(text[:min(len(text), Part)]) }
 
-// AppendTail returns the end of what tail is the end of, followed by chunk. It writes to tail and keeps none of chunk.
+// AppendTail returns the last [Part] bytes of tail followed by chunk. It writes to tail and does
+// not retain chunk.
 func AppendTail(tail, chunk []byte) []byte {
 	chunk = chunk[max(0, len(chunk)-Part):]
 	if extra := len(tail) + len(chunk) - Part; extra > 0 {

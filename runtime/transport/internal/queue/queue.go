@@ -104,8 +104,8 @@ func (q *Queue) remove() []transport.Message {
 	return batch
 }
 
-// Moved says that a part of what was taken has got on. A reader that is slow, but reads, is not taken for one that has
-// stopped.
+// Moved reports that a part of the data taken from the queue was written. So a slow reader is not
+// mistaken for one that has stopped.
 func (q *Queue) Moved() { q.moved.Add(1) }
 
 // Put adds m. It waits for room until ctx ends, with [transport.ErrStalled] if nothing is taken, and nothing that was

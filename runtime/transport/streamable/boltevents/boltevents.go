@@ -2,16 +2,17 @@
 // the server: what a client has missed waits for it, and its session goes on, with what its owner had the connection
 // keep. It stands on [bbolt]; one process at a time can have a file open, and it must not be the file of a task store.
 //
-// Writes of many callers that come together share one transaction, and so one synchronisation with the disk; none waits
-// for others to come.
+// Writes of many callers that come together share one transaction, and so one synchronisation with
+// the disk; no write waits for others to arrive.
 //
 // # Operations
 //
-// [Store.Health] returns why the last write failed, such as a full disk. The server goes on without the store then:
-// clients whose connections break lose what was not kept, and are told so. The store works again with the first write for
-// which there is room; nothing has to be restarted. The file does not shrink by itself: [Store.Compact] gives unused room
-// back. [Store.Backup] copies it. Both may be called while the store is in use. A session in a backup is as old as the
-// backup: its client may know of later events.
+// [Store.Health] returns why the last write failed, such as a full disk. The server goes on without
+// the store then: a client whose connection breaks loses the events that were not stored, and
+// receives an error. The store works again with the first write for which there is room; nothing
+// has to be restarted. The file does not shrink by itself: [Store.Compact] gives unused room back.
+// [Store.Backup] copies it. Both may be called while the store is in use. A session in a backup is
+// as old as the backup: its client may know of later events.
 //
 // [bbolt]: https://pkg.go.dev/go.etcd.io/bbolt
 package boltevents
