@@ -520,8 +520,8 @@ func (c *Client) isGreeted() bool {
 	return c.revision != nil
 }
 
-// lose reports a message as lost, unless it is a request that was answered or whose line has broken, which says the
-// same. Taken says that the server may have it.
+// lose reports a message as lost, unless it is a request that was answered or whose line has
+// broken: the broken line reports it. Taken says that the server may have the message.
 func (c *Client) lose(w *writing, taken bool, err error) {
 	if !w.id.IsZero() {
 		c.mu.Lock()

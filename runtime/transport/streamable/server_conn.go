@@ -40,7 +40,7 @@ type serverConn struct {
 	resumed    bool         // it was opened before
 	state      []byte       // that was kept then, until its owner has it
 	over       bool
-	suspended  bool                     // its owner goes away without ending the session
+	suspended  bool                     // its owner closes it without ending the session
 	deleted    bool                     // its client has ended the session
 	owner      transport.Owner          // nil if the owner is not known
 	linger     *time.Timer              // ends a request without a session whose client has hung up; nil if it has not
@@ -290,8 +290,8 @@ func (st *serverStream) settle() {
 	defer st.order.Unlock()
 }
 
-// enter notes that an HTTP exchange begins that may hold a stream. It fails if there are too many or the connection is
-// over.
+// enter counts a new HTTP exchange that may hold a stream. It fails if there are too many or the
+// connection is over.
 func (c *serverConn) enter() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

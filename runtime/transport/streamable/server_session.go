@@ -11,7 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 )
 
-// maxSweep is how long it takes at most until the store is told which sessions are in use.
+// maxSweep is the longest interval between two calls of Touch.
 const maxSweep = 5 * time.Minute
 
 // sweepLater makes sure that idle sessions will be looked for. It is called with mu held.
@@ -46,7 +46,7 @@ func (h *Handler) sweepIdle() {
 	h.touch(conns)
 }
 
-// touch tells the store which sessions were used since it was told last.
+// touch calls Touch of the store with the sessions that were used since the last call.
 func (h *Handler) touch(conns []*serverConn) {
 	store, ok := h.o.Store.(SessionStore)
 	if !ok {

@@ -79,8 +79,9 @@ func (c *serverConn) send(ctx context.Context, st *serverStream, m transport.Mes
 	return nil
 }
 
-// add adds a message to a stream, and returns the connection that it goes to if there is too much to take. It fails with
-// errOver if nothing comes on the stream any more. It is called with the order of the stream held.
+// add adds a message to a stream. It returns the stream's connection if too many bytes are pending
+// for it. It fails with errOver if nothing comes on the stream any more. It is called with the
+// order of the stream held.
 func (c *serverConn) add(ctx context.Context, st *serverStream, m transport.Message) (*sink, error) {
 	c.mu.Lock()
 	switch {
