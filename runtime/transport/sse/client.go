@@ -393,15 +393,19 @@ func (c *Client) Write(ctx context.Context, m transport.Message) error {
 	if !ok {
 		return transport.ErrClosed
 	}
-	if err := c.end.Room(ctx, len(m.Text)); err != nil {
+	w := &writing{text: m.Text, out: make(chan struct{}), over: make(chan struct{})}
+	c.look(m, w)
+	room, giveRoom := c.end.Room, c.end.GiveRoom
+	if w.bound {
+		room, giveRoom = c.end.AnswerRoom, c.end.GiveAnswerRoom
+	}
+	if err := room(ctx, len(m.Text)); err != nil {
 		done()
 		return err
 	}
-	w := &writing{text: m.Text, out: make(chan struct{}), over: make(chan struct{})}
-	c.look(m, w)
 	go func() { // ends with ctx or after StallTimeout at the latest, and Close waits for it
 		defer done()
-		defer c.end.GiveRoom(len(m.Text))
+		defer giveRoom(len(m.Text))
 		defer close(w.over)
 		w.err = c.send(ctx, w)
 	}()

@@ -139,11 +139,11 @@ func (c *Client) answer(ctx context.Context, m transport.Message) error {
 		return nil // the question was of a session that is gone
 	}
 	n := len(m.Text)
-	if err := c.end.Room(ctx, n); err != nil {
+	if err := c.end.AnswerRoom(ctx, n); err != nil {
 		return err
 	}
 	started := c.end.GoSend(func() { // ends after StallTimeout at the latest
-		defer c.end.GiveRoom(n)
+		defer c.end.GiveAnswerRoom(n)
 		ctx, cancel := c.end.Within(ctx)
 		defer cancel(nil)
 		if err := c.send(ctx, m.Text, false); err != nil {
@@ -151,7 +151,7 @@ func (c *Client) answer(ctx context.Context, m transport.Message) error {
 		}
 	})
 	if !started {
-		c.end.GiveRoom(n)
+		c.end.GiveAnswerRoom(n)
 		return transport.ErrClosed
 	}
 	return nil

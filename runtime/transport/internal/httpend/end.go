@@ -26,6 +26,7 @@ type End struct {
 	own    *http.Transport // the client's, if it is ours to close
 	plain  *http.Transport // the client's, if that adds nothing to it but redirects
 	room   room
+	posts  room         // of answers, each of which has no text here
 	stalls atomic.Int32 // messages in a row that the server left untouched
 
 	read sync.Once
@@ -57,6 +58,7 @@ const waiting = 16
 func New(o httpclient.Options) *End {
 	e := &End{Options: o.WithDefaults(), closed: make(chan struct{})}
 	e.room = room{max: e.Options.MaxQueue, stall: e.Options.StallTimeout}
+	e.posts = room{max: maxAnswers * overhead, stall: e.Options.StallTimeout}
 	e.life, e.stop = context.WithCancelCause(context.Background())
 	if o.HTTP != nil {
 		e.client = *o.HTTP
@@ -389,6 +391,29 @@ func (e *End) Life() context.Context { return e.life }
 
 // Room waits for room for a message of n bytes; GiveRoom gives it back.
 func (e *End) Room(ctx context.Context, n int) error { return e.room.take(ctx, e.closed, n) }
+
+// maxAnswers is how many answers to requests of the server are posted at the same time. Each has a connection, of which a
+// server that asks much and takes nothing must not make the client open any number.
+const maxAnswers = 64
+
+// AnswerRoom is [End.Room] for an answer of n bytes, and waits while maxAnswers are being posted; GiveAnswerRoom gives the
+// room back.
+func (e *End) AnswerRoom(ctx context.Context, n int) error {
+	if err := e.posts.take(ctx, e.closed, 0); err != nil {
+		return err
+	}
+	err := e.Room(ctx, n)
+	if err != nil {
+		e.posts.give(0)
+	}
+	return err
+}
+
+// GiveAnswerRoom gives room for an answer of n bytes back.
+func (e *End) GiveAnswerRoom(n int) {
+	e.GiveRoom(n)
+	e.posts.give(0)
+}
 
 // GiveRoom gives room for a message of n bytes back.
 func (e *End) GiveRoom(n int) { e.room.give(n) }
