@@ -86,6 +86,9 @@ func goTypes(rows *merge.Overrides, docs ...*load.Document) (map[string]goName, 
 	if err != nil {
 		return nil, err
 	}
+	for i := range graph.Revisions { // file names, and a revision twice, make no Go names
+		graph.Revisions[i] = fmt.Sprintf("number %d", i)
+	}
 	pkg, err := build.Build(graph, build.Config{Name: "p", Overrides: rows})
 	if err != nil {
 		return nil, err
