@@ -1,3 +1,5 @@
+//lint:file-ignore SA5008 The tags are odd on purpose.
+
 package value_test
 
 import (
@@ -18,7 +20,7 @@ import (
 
 type (
 	octet    byte
-	hidden   struct{ n int }
+	hidden   struct{ _ int }
 	base     struct{ A int }
 	nickname string
 	free     interface{}

@@ -1,3 +1,5 @@
+//lint:file-ignore SA5008 The tags are odd on purpose.
+
 package server_test
 
 import (
@@ -36,7 +38,7 @@ type (
 	}
 	free     interface{}
 	nick     string
-	opaque   struct{ n int } //nolint
+	opaque   struct{ _ int }
 	shadowed struct {
 		ident
 		ID string `json:"id"`
