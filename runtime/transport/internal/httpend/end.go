@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -26,8 +27,9 @@ type End struct {
 	own    *http.Transport // the client's, if it is ours to close
 	plain  *http.Transport // the client's, if that adds nothing to it but redirects
 	room   room
-	posts  room         // of answers, each of which has no text here
-	stalls atomic.Int32 // messages in a row that the server left untouched
+	posts  chan struct{} // full while maxAnswers are being posted
+	posted atomic.Uint64 // answers that were posted or lost
+	stalls atomic.Int32  // messages in a row that the server left untouched
 
 	read sync.Once
 	in   chan received                  // what waits for Read; made when read was done
@@ -58,7 +60,7 @@ const waiting = 16
 func New(o httpclient.Options) *End {
 	e := &End{Options: o.WithDefaults(), closed: make(chan struct{})}
 	e.room = room{max: e.Options.MaxQueue, stall: e.Options.StallTimeout}
-	e.posts = room{max: maxAnswers * overhead, stall: e.Options.StallTimeout}
+	e.posts = make(chan struct{}, maxAnswers)
 	e.life, e.stop = context.WithCancelCause(context.Background())
 	if o.HTTP != nil {
 		e.client = *o.HTTP
@@ -399,20 +401,53 @@ const maxAnswers = 64
 // AnswerRoom is [End.Room] for an answer of n bytes, and waits while maxAnswers are being posted; GiveAnswerRoom gives the
 // room back.
 func (e *End) AnswerRoom(ctx context.Context, n int) error {
-	if err := e.posts.take(ctx, e.closed, 0); err != nil {
+	if err := e.awaitPost(ctx); err != nil {
 		return err
 	}
 	err := e.Room(ctx, n)
 	if err != nil {
-		e.posts.give(0)
+		e.donePost()
 	}
 	return err
+}
+
+// awaitPost waits until an answer may be posted. Waiters take turns, as a server can make them many: one that has posted
+// wakes one other. It fails with [transport.ErrStalled] if no answer is posted within StallTimeout.
+func (e *End) awaitPost(ctx context.Context) error {
+	select {
+	case e.posts <- struct{}{}:
+		return nil
+	default:
+	}
+	timer := time.NewTimer(e.Options.StallTimeout)
+	defer timer.Stop()
+	for {
+		posted := e.posted.Load()
+		select {
+		case e.posts <- struct{}{}:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-e.closed:
+			return transport.ErrClosed
+		case <-timer.C:
+			if e.posted.Load() == posted {
+				return transport.ErrStalled
+			}
+			timer.Reset(e.Options.StallTimeout)
+		}
+	}
+}
+
+func (e *End) donePost() {
+	e.posted.Add(1)
+	<-e.posts
 }
 
 // GiveAnswerRoom gives room for an answer of n bytes back.
 func (e *End) GiveAnswerRoom(n int) {
 	e.GiveRoom(n)
-	e.posts.give(0)
+	e.donePost()
 }
 
 // GiveRoom gives room for a message of n bytes back.
