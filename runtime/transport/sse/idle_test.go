@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,12 +16,21 @@ import (
 // deadlineRecorder is a ResponseWriter that records the write deadline.
 type deadlineRecorder struct {
 	*httptest.ResponseRecorder
+	mu       sync.Mutex
 	deadline time.Time
 }
 
 func (w *deadlineRecorder) SetWriteDeadline(t time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.deadline = t
 	return nil
+}
+
+func (w *deadlineRecorder) writeDeadline() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.deadline
 }
 
 // HTTP/2 resets a stream when its write deadline passes, even if nothing is being written.
@@ -36,8 +46,8 @@ func TestIdleStreamHasNoWriteDeadline(t *testing.T) {
 		}()
 		for range 3 {
 			synctest.Wait()
-			if !w.deadline.IsZero() {
-				t.Errorf("an idle stream has the write deadline %v", w.deadline)
+			if deadline := w.writeDeadline(); !deadline.IsZero() {
+				t.Errorf("an idle stream has the write deadline %v", deadline)
 			}
 			time.Sleep(time.Minute) // with keep-alives
 		}
