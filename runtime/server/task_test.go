@@ -12,8 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
@@ -382,7 +380,8 @@ func TestAHandlerAsksTheClientForTasks(t *testing.T) {
 	})
 }
 
-// follow goes over the states of a task that makes a request of its own.
+// follow goes over the states of a task that makes a request of its own. States in between may be skipped: a later one
+// may be told first.
 func follow(t *testing.T, updates iter.Seq2[mcp.Task, error]) {
 	var got []mcp.TaskStatus
 	for state, err := range updates {
@@ -391,9 +390,14 @@ func follow(t *testing.T, updates iter.Seq2[mcp.Task, error]) {
 		}
 		got = append(got, state.Status)
 	}
-	want := []mcp.TaskStatus{mcp.TaskStatusWorking, mcp.TaskStatusInputRequired, mcp.TaskStatusWorking, mcp.TaskStatusCompleted}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("states (-want +got):\n%s", diff)
+	next := 0
+	for _, status := range []mcp.TaskStatus{mcp.TaskStatusWorking, mcp.TaskStatusInputRequired, mcp.TaskStatusWorking, mcp.TaskStatusCompleted} {
+		if next < len(got) && got[next] == status {
+			next++
+		}
+	}
+	if len(got) < 2 || next < len(got) || got[len(got)-1] != mcp.TaskStatusCompleted {
+		t.Errorf("got states %q", got)
 	}
 }
 
