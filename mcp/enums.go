@@ -9,67 +9,67 @@
 
 package mcp
 
-// CacheScope is the value of cacheScope of CacheableResult. Limits who may reuse the cached
-// result.
+// CacheScope is the value of cacheScope of CacheableResult. Sets the scope of a cached
+// result: one user or all.
 //
 // Values that have no constant are kept as they are; Validate reports them.
 type CacheScope string
 
 // The values of [CacheScope].
 const (
-	// Only the same authorization context may reuse it, such as requests with the same access
-	// token.
+	// A cached result may be reused only within one authorization context, such as requests with
+	// the same access token.
 	CacheScopePrivate CacheScope = "private"
-	// Anybody may reuse it, shared proxies included, because nothing in it is particular to a
-	// user.
+	// A cached result may be reused for every user, by shared proxies too, because it contains
+	// nothing specific to one user.
 	CacheScopePublic CacheScope = "public"
 )
 
 // CreateMessageRequestParamsIncludeContext is the value of includeContext of
 // CreateMessageRequestParams. Asks the client to add context from MCP servers to the
-// conversation, which it may decline. Absent means "none". Values other than "none" are
-// discouraged and need the sampling.context capability.
+// conversation. The client may decline. Absent means "none". Other values are discouraged
+// and need the sampling.context capability.
 //
 // Values that have no constant are kept as they are; Validate reports them.
 type CreateMessageRequestParamsIncludeContext string
 
 // The values of [CreateMessageRequestParamsIncludeContext].
 const (
-	// Context from all servers that the client is connected to.
+	// Adds context from all servers that the client is connected to.
 	CreateMessageRequestParamsIncludeContextAllServers CreateMessageRequestParamsIncludeContext = "allServers"
-	// No added context.
+	// Adds no context.
 	CreateMessageRequestParamsIncludeContextNone CreateMessageRequestParamsIncludeContext = "none"
-	// Context from the requesting server.
+	// Adds context from the requesting server.
 	CreateMessageRequestParamsIncludeContextThisServer CreateMessageRequestParamsIncludeContext = "thisServer"
 )
 
-// ElicitResultAction is the value of action of ElicitResult. Says what the user did with the
-// question.
+// ElicitResultAction is the value of action of ElicitResult. Names the action that the user
+// took.
 //
 // Values that have no constant are kept as they are; Validate reports them.
 type ElicitResultAction string
 
 // The values of [ElicitResultAction].
 const (
-	// The user agreed and, in form mode, submitted the form.
+	// The user agreed. In form mode, the user submitted the form.
 	ElicitResultActionAccept ElicitResultAction = "accept"
-	// The user closed the question without deciding.
+	// The user dismissed the request without a decision.
 	ElicitResultActionCancel ElicitResultAction = "cancel"
-	// The user refused expressly.
+	// The user explicitly refused.
 	ElicitResultActionDecline ElicitResultAction = "decline"
 )
 
-// IconTheme is the value of theme of Icon. Names the kind of background that the picture
-// suits. Absent means either.
+// IconTheme is the value of theme of Icon. Names the background for which the image is
+// designed. Absent means either.
 //
 // Values that have no constant are kept as they are; Validate reports them.
 type IconTheme string
 
 // The values of [IconTheme].
 const (
-	// Suits dark backgrounds.
+	// Designed for dark backgrounds.
 	IconThemeDark IconTheme = "dark"
-	// Suits light backgrounds.
+	// Designed for light backgrounds.
 	IconThemeLight IconTheme = "light"
 )
 
@@ -83,13 +83,13 @@ type LoggingLevel string
 
 // The values of [LoggingLevel].
 const (
-	// Somebody has to act at once, for instance because data is corrupted.
+	// Immediate action is needed, for instance because data is corrupted.
 	LoggingLevelAlert LoggingLevel = "alert"
-	// A component has failed in a way that endangers the whole.
+	// A component has failed in a way that threatens the whole system.
 	LoggingLevelCritical LoggingLevel = "critical"
-	// Detail of interest to developers alone.
+	// Detail for developers.
 	LoggingLevelDebug LoggingLevel = "debug"
-	// The system cannot be used any more; the most severe level.
+	// The system is unusable; the most severe level.
 	LoggingLevelEmergency LoggingLevel = "emergency"
 	// An operation failed.
 	LoggingLevelError LoggingLevel = "error"
@@ -97,11 +97,11 @@ const (
 	LoggingLevelInfo LoggingLevel = "info"
 	// A normal but noteworthy event, like a change of configuration.
 	LoggingLevelNotice LoggingLevel = "notice"
-	// Something is amiss or will be soon, though work goes on.
+	// A problem has occurred or is likely to occur, but the operation continues.
 	LoggingLevelWarning LoggingLevel = "warning"
 )
 
-// NumberSchemaType is the value of type of NumberSchema. Says whether fractions are allowed.
+// NumberSchemaType is the value of type of NumberSchema. Sets whether fractions are allowed.
 //
 // Values that have no constant are kept as they are; Validate reports them.
 type NumberSchemaType string
@@ -114,7 +114,7 @@ const (
 	NumberSchemaTypeNumber NumberSchemaType = "number"
 )
 
-// Role is one of the two parties in a conversation with a model.
+// Role names a participant in a conversation with a model.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#role
 //
@@ -125,30 +125,30 @@ type Role string
 const (
 	// The language model.
 	RoleAssistant Role = "assistant"
-	// The human, or whatever speaks to the model in the human's place.
+	// The human, or the program that acts for the human.
 	RoleUser Role = "user"
 )
 
-// StringSchemaFormat is the value of format of StringSchema. Demands a certain notation of
-// the text. Absent, any text will do.
+// StringSchemaFormat is the value of format of StringSchema. Restricts the format of the
+// text. If absent, any text is valid.
 //
 // Values that have no constant are kept as they are; Validate reports them.
 type StringSchemaFormat string
 
 // The values of [StringSchemaFormat].
 const (
-	// A calendar date as in RFC 3339, like 2026-07-28.
+	// An RFC 3339 date, like 2026-07-28.
 	StringSchemaFormatDate StringSchemaFormat = "date"
-	// A date and time of day as in RFC 3339.
+	// An RFC 3339 date and time.
 	StringSchemaFormatDateTime StringSchemaFormat = "date-time"
-	// An e-mail address.
+	// An email address.
 	StringSchemaFormatEmail StringSchemaFormat = "email"
 	// An absolute URI.
 	StringSchemaFormatURI StringSchemaFormat = "uri"
 )
 
-// TaskStatus is the state of a task. A task starts as working, may go back and forth between
-// working and input_required, and ends in one of the other three, which are final.
+// TaskStatus is the state of a task. A task starts as working and may alternate between
+// working and input_required. The states completed, failed and cancelled are terminal.
 //
 // Revisions: in 2025-11-25 only.
 //
@@ -159,47 +159,47 @@ type TaskStatus string
 
 // The values of [TaskStatus].
 const (
-	// The work was called off before it was done.
+	// The task was cancelled before it finished.
 	TaskStatusCancelled TaskStatus = "cancelled"
-	// The work is done, and tasks/result returns the outcome.
+	// The task has finished, and tasks/result returns its result.
 	TaskStatusCompleted TaskStatus = "completed"
-	// The work ended in a JSON-RPC error or, for a tool, in a result with isError set.
+	// The task ended in a JSON-RPC error or, for a tool, in a result with isError set.
 	TaskStatusFailed TaskStatus = "failed"
-	// The receiver waits for input from the requestor, who should call tasks/result to receive
-	// the requests for it.
+	// The receiver waits for input from the requestor. The requestor should call tasks/result to
+	// receive the input requests.
 	TaskStatusInputRequired TaskStatus = "input_required"
-	// The work goes on.
+	// The task is in progress.
 	TaskStatusWorking TaskStatus = "working"
 )
 
-// ToolChoiceMode is the value of mode of ToolChoice. Sets the rule. Absent means "auto".
+// ToolChoiceMode is the value of mode of ToolChoice. Selects the rule. Absent means "auto".
 //
 // Values that have no constant are kept as they are; Validate reports them.
 type ToolChoiceMode string
 
 // The values of [ToolChoiceMode].
 const (
-	// The model is free to call tools or not.
+	// The model may call tools.
 	ToolChoiceModeAuto ToolChoiceMode = "auto"
-	// The model calls no tool.
+	// The model must not call tools.
 	ToolChoiceModeNone ToolChoiceMode = "none"
-	// The model calls one tool or more.
+	// The model must call at least one tool.
 	ToolChoiceModeRequired ToolChoiceMode = "required"
 )
 
-// ToolExecutionTaskSupport is the value of taskSupport of ToolExecution. Says whether calls
-// of the tool are run as tasks, provided that the server's capabilities list
-// tasks.requests.tools.call. Absent means "forbidden".
+// ToolExecutionTaskSupport is the value of taskSupport of ToolExecution. Sets whether calls
+// of the tool may become tasks, if the server's capabilities list tasks.requests.tools.call.
+// Absent means "forbidden".
 //
 // Values that have no constant are kept as they are; Validate reports them.
 type ToolExecutionTaskSupport string
 
 // The values of [ToolExecutionTaskSupport].
 const (
-	// Calls with a task parameter are rejected with error -32601.
+	// The server rejects calls with a task parameter with error -32601.
 	ToolExecutionTaskSupportForbidden ToolExecutionTaskSupport = "forbidden"
 	// The client chooses.
 	ToolExecutionTaskSupportOptional ToolExecutionTaskSupport = "optional"
-	// Calls without a task parameter are rejected with error -32601.
+	// The server rejects calls without a task parameter with error -32601.
 	ToolExecutionTaskSupportRequired ToolExecutionTaskSupport = "required"
 )

@@ -49,70 +49,68 @@ type Value interface {
 	Validate(rev Revision) error
 }
 
-// Annotated is the common base of objects that may carry hints for the client. Later
-// revisions replaced it by a separate Annotations object.
+// Annotated is the common base of objects with annotations. Later revisions use Annotations
+// instead.
 //
 // Revisions: in 2024-11-05 only.
 //
 // See https://modelcontextprotocol.io/specification/2024-11-05
 type Annotated struct {
-	// Hints for whom the object is meant and how much it matters. Absent, the client decides
-	// without hints.
+	// Gives hints on the audience and the importance of the object. If absent, there are none.
 	Annotations *AnnotatedAnnotations
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// AnnotatedAnnotations is the value of annotations of Annotated. Hints for whom the object
-// is meant and how much it matters. Absent, the client decides without hints.
+// AnnotatedAnnotations is the value of annotations of Annotated. Gives hints on the audience
+// and the importance of the object. If absent, there are none.
 type AnnotatedAnnotations struct {
-	// Lists the parties the object is meant for: "user" for the human, "assistant" for the
-	// model, or both. Absent means no preference.
+	// Lists the intended readers of the object: "user" for the human, "assistant" for the model,
+	// or both. Absent means no preference.
 	Audience []Role
-	// Rates the importance of the object, from 0 (optional altogether) to 1 (practically
-	// indispensable). Absent means no rating.
+	// Rates the importance of the object from 0 (optional) to 1 (indispensable). Absent means no
+	// rating.
 	Priority *float64
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// Annotations are hints from the server on how a client should use or show an object. They
-// bind nobody, and every one of them may be missing.
+// Annotations are hints from the server on how a client should use or show an object. The
+// client may ignore them. Every field is optional.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#annotations
 type Annotations struct {
-	// Lists the parties the object is meant for: "user" for the human, "assistant" for the
-	// model, or both. Absent means no preference.
+	// Lists the intended readers of the object: "user" for the human, "assistant" for the model,
+	// or both. Absent means no preference.
 	Audience []Role
-	// Dates the latest change of the object, in ISO 8601 notation such as
+	// Records when the object last changed, as an ISO 8601 timestamp such as
 	// "2025-01-12T15:00:58Z". (Since 2025-06-18.)
 	LastModified *string
-	// Rates the importance of the object, from 0 (optional altogether) to 1 (practically
-	// indispensable). Absent means no rating.
+	// Rates the importance of the object from 0 (optional) to 1 (indispensable). Absent means no
+	// rating.
 	Priority *float64
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// AudioContent is a piece of sound exchanged with a language model, as one content block.
+// AudioContent is a content block that holds audio.
 //
 // Revisions: since 2025-03-26.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#audiocontent
 type AudioContent struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing. (Since 2025-06-18.)
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
+	// (Since 2025-06-18.)
 	Meta *MetaObject
-	// Hints for whom the object is meant and how much it matters. Absent, the client decides
-	// without hints.
+	// Gives hints on the audience and the importance of the object. If absent, there are none.
 	Annotations *Annotations
-	// Contains the sound file itself in base64.
+	// Contains the audio file, encoded in base64.
 	Data string
-	// States the audio format, for example audio/wav. Which formats work depends on the model
+	// States the audio format, for example audio/wav. Support for formats depends on the model
 	// provider.
 	MIMEType string
 
@@ -120,36 +118,36 @@ type AudioContent struct {
 	Extra codec.Extra
 }
 
-// BaseMetadata is the pair of names that most listed objects share: one for programs and one
-// for people.
+// BaseMetadata is the common base of objects with two names: one for programs and one for
+// people.
 //
 // Revisions: since 2025-06-18.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#basemetadata
 type BaseMetadata struct {
-	// Identifies the object to programs; shown to people too if there is no title.
+	// Identifies the object to programs. It is shown to people if there is no title.
 	Name string
-	// Gives the display name to show to people. When it is absent, the name is shown instead.
+	// Gives the name to show to people. If absent, name is shown instead.
 	Title *string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// BlobResourceContents is the binary form of a resource's contents; TextResourceContents is
-// the textual one.
+// BlobResourceContents holds binary contents of a resource. TextResourceContents is its
+// counterpart for text.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#blobresourcecontents
 type BlobResourceContents struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing. (Since 2025-06-18.)
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
+	// (Since 2025-06-18.)
 	Meta *MetaObject
-	// Contains the bytes in base64.
+	// Contains the bytes, encoded in base64.
 	Blob string
 	// States the media type of the bytes. Absent when the server does not know it.
 	MIMEType *string
-	// Identifies the resource, or the part of it, that the bytes belong to.
+	// Identifies the resource, or the part of a resource, that contains the bytes.
 	URI string
 
 	// Extra keeps the members that have no field here.
@@ -162,110 +160,107 @@ type BlobResourceContents struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#booleanschema
 type BooleanSchema struct {
-	// Preselects an answer in the form. Absent, nothing is preselected.
+	// Sets the initial value. If absent, there is none.
 	Default *bool
-	// Explains the field to the user.
+	// Describes the field for the user.
 	Description *string
-	// Labels the field in the form. Absent, the client uses the property name.
+	// Gives the label of the field. If absent, the client shows the property name.
 	Title *string
 
 	// Extra keeps the members that have no field here. The member "type" is always "boolean".
 	Extra codec.Extra
 }
 
-// CacheableResult is the common base of results that a client may keep and use again for a
-// while.
+// CacheableResult is the common base of results that a client may cache.
 //
 // Revisions: in 2026-07-28 only.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#cacheableresult
 type CacheableResult struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing.
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *ResultMetaObject
-	// Limits who may reuse the cached result.
+	// Sets the scope of a cached result: one user or all.
 	CacheScope CacheScope
-	// Says how to read the result: "complete" for a final one, "input_required" for an
-	// InputRequiredResult, or a value defined by a negotiated extension. Older servers leave it
-	// out, which a client reads as "complete".
+	// Names the kind of result: "complete" for a final one, "input_required" for an
+	// InputRequiredResult, or a value that a negotiated extension defines. Servers of earlier
+	// revisions omit it; absent means "complete".
 	ResultType string
-	// Says for how many milliseconds after receipt the client may reuse the result without
-	// asking again. Zero makes it stale at once.
+	// Sets how long the result stays fresh, in milliseconds after receipt. Zero means that it is
+	// stale at once.
 	TTLMs int64
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// CallToolRequest asks the server to run one of its tools. A CallToolResult answers it,
-// unless the call goes on as a task (a CreateTaskResult) or, from 2026-07-28 on, needs input
-// first (an InputRequiredResult).
+// CallToolRequest asks the server to run one of its tools. The response is a CallToolResult,
+// a CreateTaskResult if the call runs as a task or, from 2026-07-28 on, an
+// InputRequiredResult if the server needs input first.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#calltoolrequest
 type CallToolRequest struct {
-	// Pairs a request with its response: the sender of the request chooses it, and the response
+	// Pairs a request with its response. The sender of the request chooses it; the response
 	// repeats it unchanged. (Since 2025-11-25, required.)
 	ID RequestID
-	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25, required.)
+	// Names the JSON-RPC version; always "2.0". (Since 2025-11-25, required.)
 	JSONRPC *string
-	// Carries the arguments of the message, whose shape depends on the method.
+	// Carries the arguments of the message. Their form depends on the method.
 	Params CallToolRequestParams
 
 	// Extra keeps the members that have no field here. The member "method" is always "tools/call".
 	Extra codec.Extra
 }
 
-// CallToolRequestParams are the arguments of tools/call: which tool to run and what to pass
-// to it.
+// CallToolRequestParams are the arguments of tools/call: the tool to run and its arguments.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#calltoolrequestparams
 type CallToolRequestParams struct {
-	// Holds the progress token and, from 2026-07-28 on, the protocol version and the client's
-	// capabilities, which make it mandatory. (Since 2025-11-25; required in 2026-07-28 only.)
+	// Holds the progress token. From 2026-07-28 on it is required, because it also holds the
+	// protocol version and the client's capabilities. (Since 2025-11-25; required in 2026-07-28
+	// only.)
 	Meta *RequestMetaObject
-	// Maps argument names to values, as the tool's inputSchema demands. Absent is the same as an
+	// Maps argument names to values. It must match the inputSchema of the tool. Absent means an
 	// empty object.
 	Arguments json.RawMessage
-	// Answers, on a retry, the inputRequests of the preceding InputRequiredResult, under the
-	// same keys. Absent on a first attempt. (In 2026-07-28 only.)
+	// Carries the responses to the inputRequests of the preceding InputRequiredResult, under the
+	// same keys. Absent on the first attempt. (In 2026-07-28 only.)
 	InputResponses InputResponses
-	// Selects the tool, by the name that tools/list gave.
+	// Names the tool to run, as listed by tools/list.
 	Name string
-	// Returns, on a retry, the requestState of the preceding InputRequiredResult, byte for byte.
-	// Absent on a first attempt, or if none was received. (In 2026-07-28 only.)
+	// Repeats the requestState of the preceding InputRequiredResult, byte for byte. Absent on
+	// the first attempt, and if that result had none. (In 2026-07-28 only.)
 	RequestState *string
-	// Asks the receiver to run the request as a task, which it then answers at once with a
-	// CreateTaskResult. The receiver's capabilities must list the request type for this. Absent,
-	// an ordinary answer is wanted. (In 2025-11-25 only.)
+	// Asks the receiver to run the request as a task and to respond at once with a
+	// CreateTaskResult. The receiver's capabilities must list the request type. If absent, the
+	// request does not become a task. (In 2025-11-25 only.)
 	Task *TaskMetadata
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// CallToolResult is what a tool call produced. A failure inside the tool is reported here
-// with isError, so that the model gets to see it; only a call that never reaches a tool, say
-// for want of a tool by that name, is answered by a JSON-RPC error.
+// CallToolResult is the output of a tool call. A failure inside the tool is reported here
+// with isError, so that the model sees it. A call that reaches no tool, for example because
+// the name is unknown, gets a JSON-RPC error instead.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#calltoolresult
 type CallToolResult struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing.
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *ResultMetaObject
-	// Lists the output as content blocks for the model, in order. The list may be empty but not
-	// missing.
+	// Lists the output as content blocks for the model, in order. The list may be empty, but it
+	// must be present.
 	Content []ContentBlock
-	// Marks the content as a description of what went wrong in the tool. Absent means false.
+	// Reports whether the tool failed; content then describes the failure. Absent means false.
 	IsError *bool
-	// Says how to read the result: "complete" for a final one, "input_required" for an
-	// InputRequiredResult, or a value defined by a negotiated extension. Older servers leave it
-	// out, which a client reads as "complete". (In 2026-07-28 only, required.)
+	// Names the kind of result: "complete" for a final one, "input_required" for an
+	// InputRequiredResult, or a value that a negotiated extension defines. Servers of earlier
+	// revisions omit it; absent means "complete". (In 2026-07-28 only, required.)
 	ResultType *string
-	// Holds the output as JSON, in the form that outputSchema of the tool prescribes if there is
-	// one: an object or, from 2026-07-28 on, a value of any kind. A null is output too, unlike
-	// absence. (Since 2025-06-18.)
+	// Holds the output as JSON: an object or, from 2026-07-28 on, any value. It must match the
+	// outputSchema of the tool, if the tool has one. An explicit null is output; an absent
+	// member is not. (Since 2025-06-18.)
 	StructuredContent json.RawMessage
 
 	// Extra keeps the members that have no field here.
@@ -278,29 +273,28 @@ type CallToolResult struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#calltoolresultresponse
 type CallToolResultResponse struct {
-	// Pairs a request with its response: the sender of the request chooses it, and the response
+	// Pairs a request with its response. The sender of the request chooses it; the response
 	// repeats it unchanged.
 	ID RequestID
-	// Holds the tool's output as a CallToolResult, or an InputRequiredResult if the server needs
-	// answers before it can run the tool.
+	// Holds a CallToolResult, or an InputRequiredResult if the server needs input before it can
+	// run the tool.
 	Result CallToolResultResponseResult
 
 	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0".
 	Extra codec.Extra
 }
 
-// CancelTaskRequest asks the receiver of a task to stop it. A CancelTaskResult with the
-// cancelled task answers it; a task that has already finished, or is unknown, gives error
-// -32602.
+// CancelTaskRequest asks the receiver to cancel a task. The response is a CancelTaskResult
+// with the cancelled task, or error -32602 if the task is unknown or in a terminal state.
 //
 // Revisions: in 2025-11-25 only.
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#canceltaskrequest
 type CancelTaskRequest struct {
-	// Pairs a request with its response: the sender of the request chooses it, and the response
+	// Pairs a request with its response. The sender of the request chooses it; the response
 	// repeats it unchanged.
 	ID RequestID
-	// Carries the arguments of the message, whose shape depends on the method.
+	// Carries the arguments of the message. Their form depends on the method.
 	Params CancelTaskRequestParams
 
 	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0", "method" is always "tasks/cancel".
@@ -308,25 +302,24 @@ type CancelTaskRequest struct {
 }
 
 // CancelTaskRequestParams is the value of params of CancelTaskRequest. Carries the arguments
-// of the message, whose shape depends on the method.
+// of the message. Their form depends on the method.
 type CancelTaskRequestParams struct {
-	// Names the task to stop.
+	// Names the task to cancel.
 	TaskID string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// CancelTaskResult answers tasks/cancel with the task in its new state, whose status is
+// CancelTaskResult is the response to tasks/cancel: the task in its new state, with status
 // "cancelled".
 //
 // Revisions: in 2025-11-25 only.
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#canceltaskresult
 type CancelTaskResult struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing.
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta          *ResultMetaObject
 	CreatedAt     string
 	LastUpdatedAt string
@@ -340,62 +333,61 @@ type CancelTaskResult struct {
 	Extra codec.Extra
 }
 
-// CancelledNotification says that the sender has lost interest in a request it made earlier,
-// initialize excepted; a response that crosses with it is ignored. From 2026-07-28 on, a
-// server sends it on stdio alone, to end a subscription. Tasks are not cancelled by it but
-// by tasks/cancel.
+// CancelledNotification cancels a request that the sender made earlier. The sender ignores a
+// response that still arrives. It cannot cancel initialize, and tasks are cancelled by
+// tasks/cancel instead. From 2026-07-28 on, a server sends it only over stdio, to end a
+// subscription.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#cancellednotification
 type CancelledNotification struct {
-	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25, required.)
+	// Names the JSON-RPC version; always "2.0". (Since 2025-11-25, required.)
 	JSONRPC *string
-	// Carries the arguments of the message, whose shape depends on the method.
+	// Carries the arguments of the message. Their form depends on the method.
 	Params CancelledNotificationParams
 
 	// Extra keeps the members that have no field here. The member "method" is always "notifications/cancelled".
 	Extra codec.Extra
 }
 
-// CancelledNotificationParams name the request that is given up, optionally with a reason.
+// CancelledNotificationParams are the request to cancel and an optional reason.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#cancellednotificationparams
 type CancelledNotificationParams struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing. (Since 2025-11-25.)
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
+	// (Since 2025-11-25.)
 	Meta *NotificationMetaObject
-	// Tells people why, for logs or display.
+	// Gives the reason to people, in logs or on screen.
 	Reason *string
-	// Names the request to give up: one that the sender itself issued or, from a server that
-	// ends a subscription, the subscriptions/listen request behind it. Revision 2025-11-25 makes
-	// it optional, yet it is needed in every case that the method is meant for. (Required in
-	// 2024-11-05, 2025-03-26, 2025-06-18, 2026-07-28.)
+	// Names the request to cancel: one that the sender made or, if a server ends a subscription,
+	// the subscriptions/listen request of the client. Revision 2025-11-25 makes it optional, but
+	// every valid use needs it. (Required in 2024-11-05, 2025-03-26, 2025-06-18, 2026-07-28.)
 	RequestID RequestID
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// ClientCapabilities are the optional features that a client offers: for a session, stated
-// in initialize, or, from 2026-07-28 on, for the one request whose _meta contains them. A
-// missing member means that the feature is not supported. The set is open: clients may add
-// members of their own.
+// ClientCapabilities are the optional features that a client supports. The client declares
+// them for a session in initialize or, from 2026-07-28 on, for a single request in its
+// _meta. An absent member means that the feature is not supported. Clients may add members
+// of their own.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#clientcapabilities
 type ClientCapabilities struct {
-	// Present if the client can put questions of the server to its user. An empty object stands
-	// for form mode alone. (Since 2025-06-18.)
+	// Present if the server can ask the user for input through the client. An empty object means
+	// form mode only. (Since 2025-06-18.)
 	Elicitation *ClientCapabilitiesElicitation
-	// Lists features outside the specification, by name, each with an object of settings.
+	// Maps the names of features outside the specification to their settings.
 	Experimental json.RawMessage
-	// Lists supported extensions by identifier, such as "io.modelcontextprotocol/tasks", each
-	// with an object of settings that may be empty. An identifier always has a prefix. (In
-	// 2026-07-28 only.)
+	// Maps the identifiers of supported extensions, such as "io.modelcontextprotocol/tasks", to
+	// their settings. Identifiers always have a prefix. Settings may be empty. (In 2026-07-28
+	// only.)
 	Extensions json.RawMessage
-	// Present if the client tells servers its roots. Deprecated from 2026-07-28 on.
+	// Present if servers can list the client's roots. Deprecated from 2026-07-28 on.
 	Roots *ClientCapabilitiesRoots
-	// Present if the client can run a language model for the server. Deprecated from 2026-07-28
-	// on.
+	// Present if the client can sample a language model for the server. Deprecated from
+	// 2026-07-28 on.
 	Sampling *ClientCapabilitiesSampling
 	// Present if the client can run some requests from the server as tasks. (In 2025-11-25
 	// only.)
@@ -406,12 +398,12 @@ type ClientCapabilities struct {
 }
 
 // ClientCapabilitiesElicitation is the value of elicitation of ClientCapabilities. Present
-// if the client can put questions of the server to its user. An empty object stands for form
-// mode alone.
+// if the server can ask the user for input through the client. An empty object means form
+// mode only.
 type ClientCapabilitiesElicitation struct {
-	// Present if the client can show a form built from a requestedSchema. (Since 2025-11-25.)
+	// Present if the client supports form mode. (Since 2025-11-25.)
 	Form json.RawMessage
-	// Present if the client can send its user to a web page for an interaction. (Since
+	// Present if the client supports URL mode, in which the user visits a web page. (Since
 	// 2025-11-25.)
 	URL json.RawMessage
 
@@ -419,10 +411,10 @@ type ClientCapabilitiesElicitation struct {
 	Extra codec.Extra
 }
 
-// ClientCapabilitiesRoots is the value of roots of ClientCapabilities. Present if the client
-// tells servers its roots. Deprecated from 2026-07-28 on.
+// ClientCapabilitiesRoots is the value of roots of ClientCapabilities. Present if servers
+// can list the client's roots. Deprecated from 2026-07-28 on.
 type ClientCapabilitiesRoots struct {
-	// True if the client announces changes of its roots by notifications/roots/list_changed.
+	// Reports whether the client sends notifications/roots/list_changed when its roots change.
 	// Absent means false. (Until 2025-11-25.)
 	ListChanged *bool
 
@@ -431,13 +423,13 @@ type ClientCapabilitiesRoots struct {
 }
 
 // ClientCapabilitiesSampling is the value of sampling of ClientCapabilities. Present if the
-// client can run a language model for the server. Deprecated from 2026-07-28 on.
+// client can sample a language model for the server. Deprecated from 2026-07-28 on.
 type ClientCapabilitiesSampling struct {
-	// Present if includeContext may ask for "thisServer" or "allServers". Without it, only
-	// "none" is permitted. (Since 2025-11-25.)
+	// Present if includeContext may ask for "thisServer" or "allServers". If absent, only "none"
+	// is allowed. (Since 2025-11-25.)
 	Context json.RawMessage
-	// Present if sampling requests may contain tools and toolChoice. Without it, the client
-	// rejects them. (Since 2025-11-25.)
+	// Present if sampling requests may contain tools and toolChoice. If absent, the client
+	// rejects such requests. (Since 2025-11-25.)
 	Tools json.RawMessage
 
 	// Extra keeps the members that have no field here.
@@ -447,12 +439,11 @@ type ClientCapabilitiesSampling struct {
 // ClientCapabilitiesTasks is the value of tasks of ClientCapabilities. Present if the client
 // can run some requests from the server as tasks.
 type ClientCapabilitiesTasks struct {
-	// Present, as an empty object, if the client answers tasks/cancel.
+	// Present, as an empty object, if the client supports tasks/cancel.
 	Cancel json.RawMessage
-	// Present, as an empty object, if the client answers tasks/list.
+	// Present, as an empty object, if the client supports tasks/list.
 	List json.RawMessage
-	// Lists, by category and operation, every request type that can become a task. What is
-	// missing here cannot.
+	// Lists the request types that can become tasks, grouped by feature. All others cannot.
 	Requests *ClientCapabilitiesTasksRequests
 
 	// Extra keeps the members that have no field here.
@@ -460,8 +451,7 @@ type ClientCapabilitiesTasks struct {
 }
 
 // ClientCapabilitiesTasksRequests is the value of tasks.requests of ClientCapabilities.
-// Lists, by category and operation, every request type that can become a task. What is
-// missing here cannot.
+// Lists the request types that can become tasks, grouped by feature. All others cannot.
 type ClientCapabilitiesTasksRequests struct {
 	// Groups the elicitation requests that can become tasks.
 	Elicitation *ClientCapabilitiesTasksRequestsElicitation
@@ -493,47 +483,48 @@ type ClientCapabilitiesTasksRequestsSampling struct {
 }
 
 // CompleteRequest asks the server to suggest values for an argument that the user is typing.
-// A CompleteResult answers it.
+// The response is a CompleteResult.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#completerequest
 type CompleteRequest struct {
-	// Pairs a request with its response: the sender of the request chooses it, and the response
+	// Pairs a request with its response. The sender of the request chooses it; the response
 	// repeats it unchanged. (Since 2025-11-25, required.)
 	ID RequestID
-	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25, required.)
+	// Names the JSON-RPC version; always "2.0". (Since 2025-11-25, required.)
 	JSONRPC *string
-	// Carries the arguments of the message, whose shape depends on the method.
+	// Carries the arguments of the message. Their form depends on the method.
 	Params CompleteRequestParams
 
 	// Extra keeps the members that have no field here. The member "method" is always "completion/complete".
 	Extra codec.Extra
 }
 
-// CompleteRequestParams are the arguments of completion/complete: what the argument belongs
-// to, and the text entered up to now.
+// CompleteRequestParams are the arguments of completion/complete: a prompt or resource
+// template, one of its arguments, and the text typed so far.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#completerequestparams
 type CompleteRequestParams struct {
-	// Holds the progress token and, from 2026-07-28 on, the protocol version and the client's
-	// capabilities, which make it mandatory. (Since 2025-11-25; required in 2026-07-28 only.)
+	// Holds the progress token. From 2026-07-28 on it is required, because it also holds the
+	// protocol version and the client's capabilities. (Since 2025-11-25; required in 2026-07-28
+	// only.)
 	Meta *RequestMetaObject
-	// Says which argument is being typed and what is there so far.
+	// Names the argument that is being typed and holds the text typed so far.
 	Argument CompleteRequestParamsArgument
-	// Supplies what else is known, so that suggestions can depend on it. (Since 2025-06-18.)
+	// Supplies context on which suggestions can depend. (Since 2025-06-18.)
 	Context *CompleteRequestParamsContext
-	// Says what the argument belongs to: a prompt, or a resource template.
+	// Refers to the prompt or resource template that has the argument.
 	Ref CompletionReference
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// CompleteRequestParamsArgument is the value of argument of CompleteRequestParams. Says
-// which argument is being typed and what is there so far.
+// CompleteRequestParamsArgument is the value of argument of CompleteRequestParams. Names the
+// argument that is being typed and holds the text typed so far.
 type CompleteRequestParamsArgument struct {
 	// Names the prompt argument or the template variable that is being typed.
 	Name string
-	// Contains the text typed so far, which may be empty and which suggestions should match.
+	// Contains the text typed so far. Suggestions should match it. It may be empty.
 	Value string
 
 	// Extra keeps the members that have no field here.
@@ -541,9 +532,9 @@ type CompleteRequestParamsArgument struct {
 }
 
 // CompleteRequestParamsContext is the value of context of CompleteRequestParams. Supplies
-// what else is known, so that suggestions can depend on it.
+// context on which suggestions can depend.
 type CompleteRequestParamsContext struct {
-	// Maps arguments or variables that already have a value to that value.
+	// Maps the arguments or variables that are already set to their values.
 	Arguments map[string]string
 
 	// Extra keeps the members that have no field here.
@@ -554,31 +545,30 @@ type CompleteRequestParamsContext struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#completeresult
 type CompleteResult struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing.
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *ResultMetaObject
-	// Wraps the suggestions and what is known about how many exist.
+	// Contains the suggestions and their number.
 	Completion CompleteResultCompletion
-	// Says how to read the result: "complete" for a final one, "input_required" for an
-	// InputRequiredResult, or a value defined by a negotiated extension. Older servers leave it
-	// out, which a client reads as "complete". (In 2026-07-28 only, required.)
+	// Names the kind of result: "complete" for a final one, "input_required" for an
+	// InputRequiredResult, or a value that a negotiated extension defines. Servers of earlier
+	// revisions omit it; absent means "complete". (In 2026-07-28 only, required.)
 	ResultType *string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// CompleteResultCompletion is the value of completion of CompleteResult. Wraps the
-// suggestions and what is known about how many exist.
+// CompleteResultCompletion is the value of completion of CompleteResult. Contains the
+// suggestions and their number.
 type CompleteResultCompletion struct {
-	// True if more suggestions exist than were returned, even when their number is unknown.
-	// Absent means nothing is said about it.
+	// Reports whether the server has further suggestions; it may set this without knowing their
+	// number. Absent means unknown.
 	HasMore *bool
-	// Counts all matching suggestions, which may be more than were returned. Absent when the
-	// server does not know.
+	// Counts all matching suggestions, including those not returned. Absent if the server does
+	// not know the number.
 	Total *int64
-	// Lists at most 100 suggestions, best first by convention.
+	// Lists at most 100 suggestions, by convention the best first.
 	Values []string
 
 	// Extra keeps the members that have no field here.
@@ -591,7 +581,7 @@ type CompleteResultCompletion struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#completeresultresponse
 type CompleteResultResponse struct {
-	// Pairs a request with its response: the sender of the request chooses it, and the response
+	// Pairs a request with its response. The sender of the request chooses it; the response
 	// repeats it unchanged.
 	ID RequestID
 	// Holds the suggestions.
@@ -601,64 +591,64 @@ type CompleteResultResponse struct {
 	Extra codec.Extra
 }
 
-// CreateMessageRequest asks the client to let a language model generate the next message of
-// a conversation. The client picks the model and should let its user inspect the request
-// first. From 2026-07-28 on it is an entry of InputRequests, without id and jsonrpc, and no
-// longer a request on its own.
+// CreateMessageRequest asks the client to have a language model generate the next message of
+// a conversation. The client chooses the model and should let its user review the request
+// first. From 2026-07-28 on it is not a request of its own but an entry of InputRequests,
+// without id and jsonrpc.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#createmessagerequest
 type CreateMessageRequest struct {
-	// Pairs a request with its response: the sender of the request chooses it, and the response
+	// Pairs a request with its response. The sender of the request chooses it; the response
 	// repeats it unchanged. (In 2025-11-25 only, required.)
 	ID RequestID
-	// Names the JSON-RPC version, which is always "2.0". (In 2025-11-25 only, required.)
+	// Names the JSON-RPC version; always "2.0". (In 2025-11-25 only, required.)
 	JSONRPC *string
-	// Carries the arguments of the message, whose shape depends on the method.
+	// Carries the arguments of the message. Their form depends on the method.
 	Params CreateMessageRequestParams
 
 	// Extra keeps the members that have no field here. The member "method" is always "sampling/createMessage".
 	Extra codec.Extra
 }
 
-// CreateMessageRequestParams are the arguments of sampling/createMessage: the conversation
-// so far and how to continue it.
+// CreateMessageRequestParams are the arguments of sampling/createMessage: a conversation,
+// and settings for its continuation.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#createmessagerequestparams
 type CreateMessageRequestParams struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing. (In 2025-11-25 only.)
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol. (In
+	// 2025-11-25 only.)
 	Meta *RequestMetaObject
-	// Asks the client to add context from MCP servers to the conversation, which it may decline.
-	// Absent means "none". Values other than "none" are discouraged and need the
-	// sampling.context capability.
+	// Asks the client to add context from MCP servers to the conversation. The client may
+	// decline. Absent means "none". Other values are discouraged and need the sampling.context
+	// capability.
 	IncludeContext *CreateMessageRequestParamsIncludeContext
-	// Limits the length of the generated message in tokens; the client may set a lower limit.
+	// Limits the length of the generated message, in tokens. The client may use a lower limit.
 	MaxTokens int64
-	// Lists the conversation so far, oldest message first.
+	// Lists the messages of the conversation, oldest first.
 	Messages []SamplingMessage
-	// Passes settings through to the model provider, which defines their form.
+	// Passes settings to the model provider, which defines their form.
 	Metadata json.RawMessage
-	// Guides the choice of model without binding the client.
+	// Guides the client's choice of model. The client may ignore it.
 	ModelPreferences *ModelPreferences
-	// Lists strings at which generation ends as soon as one of them is produced.
+	// Lists strings that end the generation when the model produces one of them.
 	StopSequences []string
-	// Proposes a system prompt, which the client may change or leave out.
+	// Proposes a system prompt. The client may change or omit it.
 	SystemPrompt *string
-	// Asks the receiver to run the request as a task, which it then answers at once with a
-	// CreateTaskResult. The receiver's capabilities must list the request type for this. Absent,
-	// an ordinary answer is wanted. (In 2025-11-25 only.)
+	// Asks the receiver to run the request as a task and to respond at once with a
+	// CreateTaskResult. The receiver's capabilities must list the request type. If absent, the
+	// request does not become a task. (In 2025-11-25 only.)
 	Task *TaskMetadata
-	// Sets how random the generation is, on the provider's scale. Absent leaves it to the
-	// client.
+	// Sets the randomness of the generation, on the provider's scale. If absent, the client
+	// chooses.
 	Temperature *float64
-	// Says whether the model may, must or must not call tools; absent means mode "auto". It
-	// needs the sampling.tools capability, without which the client answers with an error.
-	// (Since 2025-11-25.)
+	// Sets whether the model may, must or must not call tools. Absent means mode "auto". The
+	// client responds with an error unless it declared the sampling.tools capability. (Since
+	// 2025-11-25.)
 	ToolChoice *ToolChoice
-	// Lists tools that the model may call; the server runs them and sends the results in a
-	// further request. It needs the sampling.tools capability, without which the client answers
-	// with an error. (Since 2025-11-25.)
+	// Lists the tools that the model may call. The server runs them and sends the results in
+	// another request. The client responds with an error unless it declared the sampling.tools
+	// capability. (Since 2025-11-25.)
 	Tools []Tool
 
 	// Extra keeps the members that have no field here.
@@ -666,94 +656,91 @@ type CreateMessageRequestParams struct {
 }
 
 // CreateMessageResult is the message that the client's model generated. The client should
-// let its user review it before the server gets it.
+// let its user review the message before it sends it to the server.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#createmessageresult
 type CreateMessageResult struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing.
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *ResultMetaObject
-	// Holds the generated content: a block of text, an image or, from 2025-03-26 on, sound. From
-	// 2025-11-25 on it can be a list of blocks, tool calls among them.
+	// Holds the generated content: a block of text, an image or, from 2025-03-26 on, audio. From
+	// 2025-11-25 on it may be a list of blocks, which may include tool calls.
 	Content SamplingContent
-	// Names the model that was used, in the provider's notation.
+	// Names the model that generated the message, in the provider's notation.
 	Model string
-	// States on whose behalf the message speaks, normally "assistant".
+	// Names the author of the message, normally "assistant".
 	Role Role
-	// Tells why generation ended: "endTurn", "stopSequence", "maxTokens", or "toolUse" where
-	// tools are allowed, but providers may use further values. Absent when unknown.
+	// Gives the reason why generation ended: "endTurn", "stopSequence", "maxTokens" or, where
+	// tools are allowed, "toolUse". Providers may use other values. Absent when unknown.
 	StopReason *string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// CreateTaskResult answers a request that was accepted as a task, at once and without the
-// outcome, which the requestor fetches later by tasks/result. For tool calls, its _meta may
-// supply a text to give to the model meanwhile, as
-// "io.modelcontextprotocol/model-immediate-response".
+// CreateTaskResult is the immediate response to a request that the receiver runs as a task.
+// The requestor gets the result of the task later by tasks/result. For a tool call,
+// "io.modelcontextprotocol/model-immediate-response" in _meta may hold a text to give to the
+// model until then.
 //
 // Revisions: in 2025-11-25 only.
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#createtaskresult
 type CreateTaskResult struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing.
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *ResultMetaObject
-	// Describes the new task, whose status starts as "working".
+	// Describes the new task. Its status is "working" at first.
 	Task Task
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// DiscoverRequest asks the server which protocol versions and features it offers. Every
-// server implements it, but calling it is optional, since each request declares its version
-// anyway. A DiscoverResult answers it.
+// DiscoverRequest asks the server for its protocol versions and features. Servers must
+// implement it. Clients need not call it, because each request declares its version. The
+// response is a DiscoverResult.
 //
 // Revisions: in 2026-07-28 only.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#discoverrequest
 type DiscoverRequest struct {
-	// Pairs a request with its response: the sender of the request chooses it, and the response
+	// Pairs a request with its response. The sender of the request chooses it; the response
 	// repeats it unchanged.
 	ID RequestID
-	// Carries the arguments of the message, whose shape depends on the method.
+	// Carries the arguments of the message. Their form depends on the method.
 	Params RequestParams
 
 	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0", "method" is always "server/discover".
 	Extra codec.Extra
 }
 
-// DiscoverResult is the server's description of itself.
+// DiscoverResult describes the server: its protocol versions, capabilities and instructions.
 //
 // Revisions: in 2026-07-28 only.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#discoverresult
 type DiscoverResult struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing.
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *ResultMetaObject
-	// Limits who may reuse the cached result.
+	// Sets the scope of a cached result: one user or all.
 	CacheScope CacheScope
-	// Lists the features that the server offers. Methods of a feature missing here fail with
-	// error -32601.
+	// Lists the features that the server supports. Methods of other features fail with error
+	// -32601.
 	Capabilities ServerCapabilities
-	// Tells the model in plain language how to make good use of the server, without repeating
-	// the descriptions of its tools. A client may add it to its system prompt.
+	// Explains to the model how to use the server. It should not repeat the descriptions of
+	// tools. A client may add it to its system prompt.
 	Instructions *string
-	// Says how to read the result: "complete" for a final one, "input_required" for an
-	// InputRequiredResult, or a value defined by a negotiated extension. Older servers leave it
-	// out, which a client reads as "complete".
+	// Names the kind of result: "complete" for a final one, "input_required" for an
+	// InputRequiredResult, or a value that a negotiated extension defines. Servers of earlier
+	// revisions omit it; absent means "complete".
 	ResultType string
-	// Lists the protocol versions that the server speaks, from which the client picks one for
+	// Lists the protocol versions that the server supports. The client chooses one of them for
 	// its requests.
 	SupportedVersions []string
-	// Says for how many milliseconds after receipt the client may reuse the result without
-	// asking again. Zero makes it stale at once.
+	// Sets how long the result stays fresh, in milliseconds after receipt. Zero means that it is
+	// stale at once.
 	TTLMs int64
 
 	// Extra keeps the members that have no field here.
@@ -766,30 +753,30 @@ type DiscoverResult struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#discoverresultresponse
 type DiscoverResultResponse struct {
-	// Pairs a request with its response: the sender of the request chooses it, and the response
+	// Pairs a request with its response. The sender of the request chooses it; the response
 	// repeats it unchanged.
 	ID RequestID
-	// Holds the server's description of itself.
+	// Holds the description of the server.
 	Result DiscoverResult
 
 	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0".
 	Extra codec.Extra
 }
 
-// ElicitRequest asks the client to obtain something from its user, and an ElicitResult
-// answers it. From 2026-07-28 on it is an entry of InputRequests, without id and jsonrpc,
-// and no longer a request on its own.
+// ElicitRequest asks the client to obtain input from its user. The response is an
+// ElicitResult. From 2026-07-28 on it is not a request of its own but an entry of
+// InputRequests, without id and jsonrpc.
 //
 // Revisions: since 2025-06-18.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#elicitrequest
 type ElicitRequest struct {
-	// Pairs a request with its response: the sender of the request chooses it, and the response
+	// Pairs a request with its response. The sender of the request chooses it; the response
 	// repeats it unchanged. (In 2025-11-25 only, required.)
 	ID RequestID
-	// Names the JSON-RPC version, which is always "2.0". (In 2025-11-25 only, required.)
+	// Names the JSON-RPC version; always "2.0". (In 2025-11-25 only, required.)
 	JSONRPC *string
-	// Says what to ask the user, by way of a form or, from 2025-11-25 on, a web page.
+	// Describes the input to obtain, by a form or, from 2025-11-25 on, by a web page.
 	Params ElicitRequestParams
 
 	// Extra keeps the members that have no field here. The member "method" is always "elicitation/create".
@@ -797,26 +784,26 @@ type ElicitRequest struct {
 }
 
 // ElicitRequestFormParams are the arguments of elicitation/create in form mode, in which the
-// user fills in fields within the client. Passwords and other secrets must not be collected
-// in this way.
+// user fills in a form in the client. Servers must not collect passwords or other secrets in
+// this way.
 //
 // Revisions: since 2025-06-18.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#elicitrequestformparams
 type ElicitRequestFormParams struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing. (In 2025-11-25 only.)
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol. (In
+	// 2025-11-25 only.)
 	Meta *RequestMetaObject
-	// Explains to the user which information is wanted, above the form.
+	// Explains to the user which input is needed.
 	Message string
 	// Selects form mode. Absent means "form", its only possible value. (Since 2025-11-25.)
 	Mode *string
-	// Describes the form as a JSON Schema of one flat object, without nesting.
+	// Describes the form as the JSON Schema of a flat object.
 	RequestedSchema ElicitRequestFormParamsRequestedSchema
-	// Asks the receiver to run the request as a task, which it then answers at once with a
-	// CreateTaskResult. The receiver's capabilities must list the request type for this. Absent,
-	// an ordinary answer is wanted. (In 2025-11-25 only.)
+	// Asks the receiver to run the request as a task and to respond at once with a
+	// CreateTaskResult. The receiver's capabilities must list the request type. If absent, the
+	// request does not become a task. (In 2025-11-25 only.)
 	Task *TaskMetadata
 
 	// Extra keeps the members that have no field here.
@@ -824,14 +811,13 @@ type ElicitRequestFormParams struct {
 }
 
 // ElicitRequestFormParamsRequestedSchema is the value of requestedSchema of
-// ElicitRequestFormParams. Describes the form as a JSON Schema of one flat object, without
-// nesting.
+// ElicitRequestFormParams. Describes the form as the JSON Schema of a flat object.
 type ElicitRequestFormParamsRequestedSchema struct {
 	// Names the JSON Schema dialect by its URI. Absent means 2020-12. (Since 2025-11-25.)
 	Schema *string
-	// Maps each field of the form to its description.
+	// Maps the name of each form field to its schema.
 	Properties map[string]PrimitiveSchemaDefinition
-	// Lists the fields that must be filled in. The others may be left out of the answer.
+	// Lists the required fields. All others are optional.
 	Required []string
 
 	// Extra keeps the members that have no field here. The member "type" is always "object".
@@ -839,64 +825,63 @@ type ElicitRequestFormParamsRequestedSchema struct {
 }
 
 // ElicitRequestURLParams are the arguments of elicitation/create in URL mode, in which the
-// user visits a web page and what is entered there never passes through the client.
+// user visits a web page. Input entered there does not pass through the client.
 //
 // Revisions: since 2025-11-25.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#elicitrequesturlparams
 type ElicitRequestURLParams struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing. (In 2025-11-25 only.)
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol. (In
+	// 2025-11-25 only.)
 	Meta *RequestMetaObject
 	// Identifies the elicitation in a later ElicitationCompleteNotification. The server chooses
-	// it, unique among its own, and the client does not interpret it. (In 2025-11-25 only,
+	// it, unique among its elicitations. It is opaque to the client. (In 2025-11-25 only,
 	// required.)
 	ElicitationID *string
-	// Tells the user why the visit is necessary.
+	// Explains to the user why the visit is needed.
 	Message string
-	// Asks the receiver to run the request as a task, which it then answers at once with a
-	// CreateTaskResult. The receiver's capabilities must list the request type for this. Absent,
-	// an ordinary answer is wanted. (In 2025-11-25 only.)
+	// Asks the receiver to run the request as a task and to respond at once with a
+	// CreateTaskResult. The receiver's capabilities must list the request type. If absent, the
+	// request does not become a task. (In 2025-11-25 only.)
 	Task *TaskMetadata
-	// Locates the page to visit. The client shows it in full and opens it only with the user's
-	// consent.
+	// Locates the page to visit. The client shows the complete URL and opens it only with the
+	// user's consent.
 	URL string
 
 	// Extra keeps the members that have no field here. The member "mode" is always "url".
 	Extra codec.Extra
 }
 
-// ElicitResult is what came of asking the user.
+// ElicitResult is the user's response to an elicitation.
 //
 // Revisions: since 2025-06-18.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#elicitresult
 type ElicitResult struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing. (From 2025-06-18 to 2025-11-25.)
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
+	// (From 2025-06-18 to 2025-11-25.)
 	Meta *ResultMetaObject
-	// Says what the user did with the question.
+	// Names the action that the user took.
 	Action ElicitResultAction
-	// Maps each field of the form to the value entered: a string, a number, a boolean or, from
-	// 2025-11-25 on for a multiple choice, a list of strings. Present only if a form was
-	// accepted.
+	// Maps the names of form fields to the values entered: a string, a number, a boolean or,
+	// from 2025-11-25 on, a list of strings for a multiple choice. Present only if the user
+	// submitted a form.
 	Content map[string]ElicitResultContentValue
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// ElicitationCompleteNotification tells the client that the user has finished an interaction
-// which an elicitation in URL mode started. It is optional, and no client but the one that
-// was asked receives it.
+// ElicitationCompleteNotification tells the client that the user has finished an elicitation
+// in URL mode. It is optional. Only the client that received the elicitation receives it.
 //
 // Revisions: in 2025-11-25 only.
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#elicitationcompletenotification
 type ElicitationCompleteNotification struct {
-	// Carries the arguments of the message, whose shape depends on the method.
+	// Carries the arguments of the message. Their form depends on the method.
 	Params ElicitationCompleteNotificationParams
 
 	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0", "method" is always "notifications/elicitation/complete".
@@ -904,43 +889,42 @@ type ElicitationCompleteNotification struct {
 }
 
 // ElicitationCompleteNotificationParams is the value of params of
-// ElicitationCompleteNotification. Carries the arguments of the message, whose shape depends
+// ElicitationCompleteNotification. Carries the arguments of the message. Their form depends
 // on the method.
 type ElicitationCompleteNotificationParams struct {
-	// Repeats the elicitationId of the URL-mode elicitation that is over.
+	// Names the elicitation that has finished.
 	ElicitationID string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// EmbeddedResource is a content block with the contents of a resource inside, so that no
-// further read is needed. The client decides how to present it.
+// EmbeddedResource is a content block that contains a resource, so that the client need not
+// read it. The client decides how to present it.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#embeddedresource
 type EmbeddedResource struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing. (Since 2025-06-18.)
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
+	// (Since 2025-06-18.)
 	Meta *MetaObject
-	// Hints for whom the object is meant and how much it matters. Absent, the client decides
-	// without hints.
+	// Gives hints on the audience and the importance of the object. If absent, there are none.
 	Annotations *Annotations
-	// Contains the resource, as text or as base64 bytes, together with its URI.
+	// Contains the URI of the resource and its contents, as text or as bytes in base64.
 	Resource AnyResourceContents
 
 	// Extra keeps the members that have no field here. The member "type" is always "resource".
 	Extra codec.Extra
 }
 
-// Error is the error object of JSON-RPC 2.0: a code, a short message, and optional details.
+// Error is a JSON-RPC 2.0 error object: a code, a short message and optional details.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#error
 type Error struct {
 	// Classifies the error by number. The range from -32768 to -32000 is reserved for JSON-RPC
 	// and the protocol.
 	Code int64
-	// Adds details in any form that the sender of the error chooses. Absent when there are none.
+	// Holds details, in a form that the sender defines. Absent when there are none.
 	Data json.RawMessage
 	// Summarizes the error in one sentence.
 	Message string
@@ -949,61 +933,62 @@ type Error struct {
 	Extra codec.Extra
 }
 
-// GetPromptRequest asks the server to expand one of its prompts. A GetPromptResult answers
-// it or, from 2026-07-28 on, an InputRequiredResult that asks for input first.
+// GetPromptRequest asks the server to fill in one of its prompts. The response is a
+// GetPromptResult or, from 2026-07-28 on, an InputRequiredResult if the server needs input
+// first.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#getpromptrequest
 type GetPromptRequest struct {
-	// Pairs a request with its response: the sender of the request chooses it, and the response
+	// Pairs a request with its response. The sender of the request chooses it; the response
 	// repeats it unchanged. (Since 2025-11-25, required.)
 	ID RequestID
-	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25, required.)
+	// Names the JSON-RPC version; always "2.0". (Since 2025-11-25, required.)
 	JSONRPC *string
-	// Carries the arguments of the message, whose shape depends on the method.
+	// Carries the arguments of the message. Their form depends on the method.
 	Params GetPromptRequestParams
 
 	// Extra keeps the members that have no field here. The member "method" is always "prompts/get".
 	Extra codec.Extra
 }
 
-// GetPromptRequestParams are the arguments of prompts/get: which prompt to expand and the
-// values to fill in.
+// GetPromptRequestParams are the arguments of prompts/get: the prompt and the values of its
+// arguments.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#getpromptrequestparams
 type GetPromptRequestParams struct {
-	// Holds the progress token and, from 2026-07-28 on, the protocol version and the client's
-	// capabilities, which make it mandatory. (Since 2025-11-25; required in 2026-07-28 only.)
+	// Holds the progress token. From 2026-07-28 on it is required, because it also holds the
+	// protocol version and the client's capabilities. (Since 2025-11-25; required in 2026-07-28
+	// only.)
 	Meta *RequestMetaObject
-	// Maps argument names to the values to fill in. Absent is the same as an empty object.
+	// Maps argument names to values. Absent means an empty object.
 	Arguments map[string]string
-	// Answers, on a retry, the inputRequests of the preceding InputRequiredResult, under the
-	// same keys. Absent on a first attempt. (In 2026-07-28 only.)
+	// Carries the responses to the inputRequests of the preceding InputRequiredResult, under the
+	// same keys. Absent on the first attempt. (In 2026-07-28 only.)
 	InputResponses InputResponses
-	// Selects the prompt, by the name that prompts/list gave.
+	// Names the prompt, as listed by prompts/list.
 	Name string
-	// Returns, on a retry, the requestState of the preceding InputRequiredResult, byte for byte.
-	// Absent on a first attempt, or if none was received. (In 2026-07-28 only.)
+	// Repeats the requestState of the preceding InputRequiredResult, byte for byte. Absent on
+	// the first attempt, and if that result had none. (In 2026-07-28 only.)
 	RequestState *string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// GetPromptResult is a prompt with its arguments filled in, ready to be given to a model.
+// GetPromptResult is a prompt with its arguments filled in, ready for a model.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#getpromptresult
 type GetPromptResult struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing.
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *ResultMetaObject
-	// Says what the prompt is about. Absent when the server has nothing to add.
+	// Describes the prompt. Absent when the server has nothing to add.
 	Description *string
-	// Lists the messages of the prompt in conversation order.
+	// Lists the messages of the prompt in order.
 	Messages []PromptMessage
-	// Says how to read the result: "complete" for a final one, "input_required" for an
-	// InputRequiredResult, or a value defined by a negotiated extension. Older servers leave it
-	// out, which a client reads as "complete". (In 2026-07-28 only, required.)
+	// Names the kind of result: "complete" for a final one, "input_required" for an
+	// InputRequiredResult, or a value that a negotiated extension defines. Servers of earlier
+	// revisions omit it; absent means "complete". (In 2026-07-28 only, required.)
 	ResultType *string
 
 	// Extra keeps the members that have no field here.
@@ -1016,29 +1001,28 @@ type GetPromptResult struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#getpromptresultresponse
 type GetPromptResultResponse struct {
-	// Pairs a request with its response: the sender of the request chooses it, and the response
+	// Pairs a request with its response. The sender of the request chooses it; the response
 	// repeats it unchanged.
 	ID RequestID
-	// Holds the expanded prompt, or an InputRequiredResult if the server needs answers before it
-	// can expand it.
+	// Holds a GetPromptResult, or an InputRequiredResult if the server needs input first.
 	Result GetPromptResultResponseResult
 
 	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0".
 	Extra codec.Extra
 }
 
-// GetTaskPayloadRequest asks for the outcome of a task. The receiver withholds its answer
-// until the task is over, and then replies just as it would have replied to the original
-// request, be it with a result or an error.
+// GetTaskPayloadRequest asks for the result of a task. The receiver waits until the task is
+// in a terminal state and then responds as it would have responded to the original request,
+// with a result or an error.
 //
 // Revisions: in 2025-11-25 only.
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#gettaskpayloadrequest
 type GetTaskPayloadRequest struct {
-	// Pairs a request with its response: the sender of the request chooses it, and the response
+	// Pairs a request with its response. The sender of the request chooses it; the response
 	// repeats it unchanged.
 	ID RequestID
-	// Carries the arguments of the message, whose shape depends on the method.
+	// Carries the arguments of the message. Their form depends on the method.
 	Params GetTaskPayloadRequestParams
 
 	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0", "method" is always "tasks/result".
@@ -1046,42 +1030,42 @@ type GetTaskPayloadRequest struct {
 }
 
 // GetTaskPayloadRequestParams is the value of params of GetTaskPayloadRequest. Carries the
-// arguments of the message, whose shape depends on the method.
+// arguments of the message. Their form depends on the method.
 type GetTaskPayloadRequestParams struct {
-	// Names the task whose outcome is wanted.
+	// Names the task whose result to return.
 	TaskID string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// GetTaskPayloadResult is the outcome of a task. Its members are those of the result that
-// the original request calls for, so that a tools/call task gives a CallToolResult.
+// GetTaskPayloadResult is the result of a task. It has the members of the original request's
+// result: for a tools/call task, those of a CallToolResult.
 //
 // Revisions: in 2025-11-25 only.
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#gettaskpayloadresult
 type GetTaskPayloadResult struct {
-	// Holds at least "io.modelcontextprotocol/related-task", a RelatedTaskMetadata, since
-	// nothing else here identifies the task.
+	// Holds at least "io.modelcontextprotocol/related-task", a RelatedTaskMetadata, which
+	// identifies the task.
 	Meta *ResultMetaObject
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// GetTaskRequest asks for the current state of a task, typically at regular intervals until
-// it is over. A GetTaskResult answers it, or error -32602 if the task is unknown or has
-// expired.
+// GetTaskRequest asks for the current state of a task. Requestors typically poll with it
+// until the state is terminal. The response is a GetTaskResult, or error -32602 if the task
+// is unknown or has expired.
 //
 // Revisions: in 2025-11-25 only.
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#gettaskrequest
 type GetTaskRequest struct {
-	// Pairs a request with its response: the sender of the request chooses it, and the response
+	// Pairs a request with its response. The sender of the request chooses it; the response
 	// repeats it unchanged.
 	ID RequestID
-	// Carries the arguments of the message, whose shape depends on the method.
+	// Carries the arguments of the message. Their form depends on the method.
 	Params GetTaskRequestParams
 
 	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0", "method" is always "tasks/get".
@@ -1089,25 +1073,24 @@ type GetTaskRequest struct {
 }
 
 // GetTaskRequestParams is the value of params of GetTaskRequest. Carries the arguments of
-// the message, whose shape depends on the method.
+// the message. Their form depends on the method.
 type GetTaskRequestParams struct {
-	// Names the task to report on.
+	// Names the task to report.
 	TaskID string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// GetTaskResult answers tasks/get with the task's state. The outcome is not part of it;
-// tasks/result delivers that.
+// GetTaskResult is the state of a task. It does not contain the result; tasks/result returns
+// that.
 //
 // Revisions: in 2025-11-25 only.
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#gettaskresult
 type GetTaskResult struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing.
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta          *ResultMetaObject
 	CreatedAt     string
 	LastUpdatedAt string
@@ -1122,16 +1105,16 @@ type GetTaskResult struct {
 }
 
 // HeaderMismatchError is the response to an HTTP request whose MCP headers are missing,
-// malformed or in disagreement with its body. It comes with status 400.
+// malformed or inconsistent with its body. Its HTTP status is 400.
 //
 // Revisions: in 2026-07-28 only.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#headermismatcherror
 type HeaderMismatchError struct {
-	// Describes the disagreement.
+	// Describes the mismatch.
 	Error HeaderMismatchErrorError
-	// Repeats the id of the failed request. Absent if that could not be determined, for example
-	// because the input was unreadable.
+	// Repeats the id of the failed request. Absent if the id could not be read, for example
+	// because the input was malformed.
 	ID RequestID
 
 	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0".
@@ -1139,7 +1122,7 @@ type HeaderMismatchError struct {
 }
 
 // HeaderMismatchErrorError is the value of error of HeaderMismatchError. Describes the
-// disagreement.
+// mismatch.
 type HeaderMismatchErrorError struct {
 	Data    json.RawMessage
 	Message string
@@ -1148,57 +1131,57 @@ type HeaderMismatchErrorError struct {
 	Extra codec.Extra
 }
 
-// Icon is one picture that can stand for an object in a user interface. Clients treat it as
+// Icon is an image that represents an object in a user interface. Clients treat it as
 // untrusted input.
 //
 // Revisions: since 2025-11-25.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#icon
 type Icon struct {
-	// States the image format, such as image/png, where the source does not tell or tells only
-	// something generic.
+	// States the image format, such as image/png. It overrides a missing or generic type given
+	// by the source.
 	MIMEType *string
-	// Lists the sizes the picture is made for, each as WIDTHxHEIGHT in pixels, like "48x48", or
-	// as "any" if it scales. Absent means usable in every size.
+	// Lists the sizes for which the image is made: WIDTHxHEIGHT in pixels, like "48x48", or
+	// "any" for a scalable format. Absent means any size.
 	Sizes []string
-	// Locates the picture, by an HTTP(S) URL or inline as a base64 data: URI. Clients should
-	// load it only from trusted origins and beware of scripts within SVG files.
+	// Locates the image by an HTTP or HTTPS URL, or contains it in a data: URI with base64.
+	// Clients should load it only from trusted origins. An SVG file may contain scripts.
 	Src string
-	// Names the kind of background that the picture suits. Absent means either.
+	// Names the background for which the image is designed. Absent means either.
 	Theme *IconTheme
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// Icons is the common base of objects that can have pictures.
+// Icons is the common base of objects that can have icons.
 //
 // Revisions: since 2025-11-25.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#icons
 type Icons struct {
-	// Lists pictures of the object for user interfaces, typically one image in several sizes or
-	// themes. Clients that draw icons handle PNG and JPEG, and preferably also SVG and WebP.
+	// Lists icons of the object for user interfaces, typically one image in several sizes or
+	// themes. Clients that show icons must support PNG and JPEG, and should support SVG and
+	// WebP.
 	Icons []Icon
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// ImageContent is a picture exchanged with a language model, as one content block.
+// ImageContent is a content block that holds an image.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#imagecontent
 type ImageContent struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing. (Since 2025-06-18.)
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
+	// (Since 2025-06-18.)
 	Meta *MetaObject
-	// Hints for whom the object is meant and how much it matters. Absent, the client decides
-	// without hints.
+	// Gives hints on the audience and the importance of the object. If absent, there are none.
 	Annotations *Annotations
-	// Contains the image file itself in base64.
+	// Contains the image file, encoded in base64.
 	Data string
-	// States the image format, for example image/png. Which formats work depends on the model
+	// States the image format, for example image/png. Support for formats depends on the model
 	// provider.
 	MIMEType string
 
@@ -1206,23 +1189,21 @@ type ImageContent struct {
 	Extra codec.Extra
 }
 
-// Implementation is the name and version by which client or server software identifies
-// itself. The information is unverified: it serves display and logging, and no decision on
-// security should rest on it.
+// Implementation is the name and version of client or server software, as reported by that
+// software. It is not verified: use it for display and logging, not for security decisions.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#implementation
 type Implementation struct {
-	// Says in prose what the software does. (Since 2025-11-25.)
+	// Describes the software for people. (Since 2025-11-25.)
 	Description *string
-	// Lists pictures of the object for user interfaces, typically one image in several sizes or
-	// themes. Absent or empty when there is none. (Since 2025-11-25.)
+	// Lists icons of the object for user interfaces, typically one image in several sizes or
+	// themes. Absent or empty when there are none. (Since 2025-11-25.)
 	Icons []Icon
-	// Identifies the software to programs; shown to people too if there is no title.
+	// Identifies the software to programs. It is shown to people if there is no title.
 	Name string
-	// Gives the display name to show to people. When it is absent, the name is shown instead.
-	// (Since 2025-06-18.)
+	// Gives the name to show to people. If absent, name is shown instead. (Since 2025-06-18.)
 	Title *string
-	// States the version of the software, in whatever notation it uses.
+	// States the version of the software, in its own notation.
 	Version string
 	// Links to a web page about the software. (Since 2025-11-25.)
 	WebsiteURL *string
@@ -1231,65 +1212,64 @@ type Implementation struct {
 	Extra codec.Extra
 }
 
-// InitializeRequest opens a session: it is the first request of a client, and states its
-// identity, protocol version and features. An InitializeResult answers it, and the client
-// then sends an InitializedNotification.
+// InitializeRequest is the first request of a client and opens a session. It states the
+// client's identity, protocol version and features. The response is an InitializeResult, and
+// the client then sends an InitializedNotification.
 //
 // Revisions: until 2025-11-25.
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#initializerequest
 type InitializeRequest struct {
-	// Pairs a request with its response: the sender of the request chooses it, and the response
+	// Pairs a request with its response. The sender of the request chooses it; the response
 	// repeats it unchanged. (In 2025-11-25 only, required.)
 	ID RequestID
-	// Names the JSON-RPC version, which is always "2.0". (In 2025-11-25 only, required.)
+	// Names the JSON-RPC version; always "2.0". (In 2025-11-25 only, required.)
 	JSONRPC *string
-	// Carries the arguments of the message, whose shape depends on the method.
+	// Carries the arguments of the message. Their form depends on the method.
 	Params InitializeRequestParams
 
 	// Extra keeps the members that have no field here. The member "method" is always "initialize".
 	Extra codec.Extra
 }
 
-// InitializeRequestParams are the arguments of initialize: what the client is, speaks and
-// offers.
+// InitializeRequestParams are the arguments of initialize: the client's identity, protocol
+// version and features.
 //
 // Revisions: until 2025-11-25.
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#initializerequestparams
 type InitializeRequestParams struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing. (In 2025-11-25 only.)
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol. (In
+	// 2025-11-25 only.)
 	Meta *RequestMetaObject
-	// Lists the optional features that the client offers for the session.
+	// Lists the optional features that the client supports in the session.
 	Capabilities ClientCapabilities
 	// Identifies the client software.
 	ClientInfo Implementation
-	// Proposes the protocol version for the session, normally the newest that the client speaks.
+	// Proposes the protocol version for the session, normally the newest that the client
+	// supports.
 	ProtocolVersion string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// InitializeResult is the server's half of the opening handshake.
+// InitializeResult is the server's part of the handshake.
 //
 // Revisions: until 2025-11-25.
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#initializeresult
 type InitializeResult struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing.
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *ResultMetaObject
-	// Lists the features that the server offers for the session.
+	// Lists the features that the server supports in the session.
 	Capabilities ServerCapabilities
-	// Tells the model in plain language how to make good use of the server. A client may add it
-	// to its system prompt.
+	// Explains to the model how to use the server. A client may add it to its system prompt.
 	Instructions *string
-	// Settles the version for the session: the client's, if the server speaks it, or another
-	// one. A client that does not speak it disconnects.
+	// Sets the protocol version of the session: the one that the client proposed if the server
+	// supports it, otherwise another one. A client that does not support it disconnects.
 	ProtocolVersion string
 	// Identifies the server software.
 	ServerInfo Implementation
@@ -1298,75 +1278,75 @@ type InitializeResult struct {
 	Extra codec.Extra
 }
 
-// InitializedNotification tells the server that the client has received the InitializeResult
-// and is ready for normal operation.
+// InitializedNotification tells the server that the client has received the
+// InitializeResult. It ends the handshake.
 //
 // Revisions: until 2025-11-25.
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#initializednotification
 type InitializedNotification struct {
-	// Names the JSON-RPC version, which is always "2.0". (In 2025-11-25 only, required.)
+	// Names the JSON-RPC version; always "2.0". (In 2025-11-25 only, required.)
 	JSONRPC *string
-	// Carries the arguments of the message, whose shape depends on the method.
+	// Carries the arguments of the message. Their form depends on the method.
 	Params *NotificationParams
 
 	// Extra keeps the members that have no field here. The member "method" is always "notifications/initialized".
 	Extra codec.Extra
 }
 
-// InputRequiredResult is the answer of a server that needs more from the client. The client
-// collects the answers and repeats the request with a new id, adding inputResponses and
-// requestState; further rounds may follow. At least one of the two fields is present.
+// InputRequiredResult is the response of a server that needs input from the client. The
+// client collects the input and repeats the request with a new id, inputResponses and
+// requestState. The server may ask for input again. At least one of inputRequests and
+// requestState is present.
 //
 // Revisions: in 2026-07-28 only.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#inputrequiredresult
 type InputRequiredResult struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing.
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *ResultMetaObject
-	// Lists what the client has to supply, by key. Absent, the client just repeats the request.
+	// Holds the input requests by key. If absent, the client repeats the request without input.
 	InputRequests InputRequests
-	// Carries state of the server in opaque form, to be returned unread in the retry. Servers
-	// treat what comes back as untrusted input.
+	// Carries state of the server, opaque to the client. The client returns it unchanged when it
+	// repeats the request. Servers treat the returned state as untrusted input.
 	RequestState *string
-	// Marks the result as unfinished; always "input_required".
+	// Marks the result as incomplete; always "input_required".
 	ResultType string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// InputResponseRequestParams are the common base of arguments for requests that can be
-// retried after an InputRequiredResult.
+// InputResponseRequestParams are the common base of the arguments of requests that can be
+// repeated after an InputRequiredResult.
 //
 // Revisions: in 2026-07-28 only.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#inputresponserequestparams
 type InputResponseRequestParams struct {
-	// Declares the protocol version and the client's capabilities for this one request, and is
-	// therefore always present.
+	// Declares the protocol version and the client's capabilities for this request. It is
+	// required.
 	Meta RequestMetaObject
-	// Answers, on a retry, the inputRequests of the preceding InputRequiredResult, under the
-	// same keys. Absent on a first attempt.
+	// Carries the responses to the inputRequests of the preceding InputRequiredResult, under the
+	// same keys. Absent on the first attempt.
 	InputResponses InputResponses
-	// Returns, on a retry, the requestState of the preceding InputRequiredResult, byte for byte.
-	// Absent on a first attempt, or if none was received.
+	// Repeats the requestState of the preceding InputRequiredResult, byte for byte. Absent on
+	// the first attempt, and if that result had none.
 	RequestState *string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// InternalError is the JSON-RPC error for an unexpected fault on the side that handles the
+// InternalError is the JSON-RPC error for an unexpected failure in the receiver of a
 // request.
 //
 // Revisions: in 2026-07-28 only.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#internalerror
 type InternalError struct {
-	// Adds details in any form that the sender of the error chooses. Absent when there are none.
+	// Holds details, in a form that the sender defines. Absent when there are none.
 	Data json.RawMessage
 	// Summarizes the error in one sentence.
 	Message string
@@ -1375,15 +1355,15 @@ type InternalError struct {
 	Extra codec.Extra
 }
 
-// InvalidParamsError is the JSON-RPC error for arguments that do not fit the method: an
-// unknown tool or prompt, a missing argument, a stale cursor, a resource that does not
-// exist, or an undeclared elicitation mode.
+// InvalidParamsError is the JSON-RPC error for invalid arguments: an unknown tool or prompt,
+// a missing argument, a stale cursor, a resource that does not exist, or an undeclared
+// elicitation mode.
 //
 // Revisions: in 2026-07-28 only.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#invalidparamserror
 type InvalidParamsError struct {
-	// Adds details in any form that the sender of the error chooses. Absent when there are none.
+	// Holds details, in a form that the sender defines. Absent when there are none.
 	Data json.RawMessage
 	// Summarizes the error in one sentence.
 	Message string
@@ -1392,14 +1372,14 @@ type InvalidParamsError struct {
 	Extra codec.Extra
 }
 
-// InvalidRequestError is the JSON-RPC error for a JSON value that is no proper request, for
-// example because method is missing or has the wrong type.
+// InvalidRequestError is the JSON-RPC error for a JSON value that is not a valid request,
+// for example because method is missing or has the wrong type.
 //
 // Revisions: in 2026-07-28 only.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#invalidrequesterror
 type InvalidRequestError struct {
-	// Adds details in any form that the sender of the error chooses. Absent when there are none.
+	// Holds details, in a form that the sender defines. Absent when there are none.
 	Data json.RawMessage
 	// Summarizes the error in one sentence.
 	Message string
@@ -1414,39 +1394,39 @@ type InvalidRequestError struct {
 type JSONRPCErrorResponse struct {
 	// Describes the failure.
 	Error Error
-	// Repeats the id of the failed request. Absent if that could not be determined, for example
-	// because the input was unreadable. (Required until 2025-06-18.)
+	// Repeats the id of the failed request. Absent if the id could not be read, for example
+	// because the input was malformed. (Required until 2025-06-18.)
 	ID RequestID
 
 	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0".
 	Extra codec.Extra
 }
 
-// JSONRPCNotification is a message that gets no answer, and therefore has no id.
+// JSONRPCNotification is a message without a response. It has no id.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#jsonrpcnotification
 type JSONRPCNotification struct {
-	// Names the operation or event, and so determines what params holds. Each specific message
-	// type has one fixed value.
+	// Names the operation or event and determines the form of params. Each message type has one
+	// fixed value.
 	Method string
-	// Carries the arguments of the message, whose shape depends on the method.
+	// Carries the arguments of the message. Their form depends on the method.
 	Params *NotificationParams
 
 	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0".
 	Extra codec.Extra
 }
 
-// JSONRPCRequest is a message that the receiver must answer with a result or an error.
+// JSONRPCRequest is a message to which the receiver must respond with a result or an error.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#jsonrpcrequest
 type JSONRPCRequest struct {
-	// Pairs a request with its response: the sender of the request chooses it, and the response
+	// Pairs a request with its response. The sender of the request chooses it; the response
 	// repeats it unchanged.
 	ID RequestID
-	// Names the operation or event, and so determines what params holds. Each specific message
-	// type has one fixed value.
+	// Names the operation or event and determines the form of params. Each message type has one
+	// fixed value.
 	Method string
-	// Carries the arguments of the message, whose shape depends on the method.
+	// Carries the arguments of the message. Their form depends on the method.
 	Params *RequestParams
 
 	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0".
@@ -1457,50 +1437,50 @@ type JSONRPCRequest struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#jsonrpcresultresponse
 type JSONRPCResultResponse struct {
-	// Pairs a request with its response: the sender of the request chooses it, and the response
+	// Pairs a request with its response. The sender of the request chooses it; the response
 	// repeats it unchanged.
 	ID RequestID
-	// Holds the outcome of the request, whose shape depends on the method that was called.
+	// Holds the result of the request. Its form depends on the method.
 	Result Result
 
 	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0".
 	Extra codec.Extra
 }
 
-// LegacyTitledEnumSchema describes a single choice with labels in the outdated enumNames
-// notation. New code uses TitledSingleSelectEnumSchema.
+// LegacyTitledEnumSchema describes a form field for one choice, with labels in enumNames.
+// New code should use TitledSingleSelectEnumSchema.
 //
 // Revisions: since 2025-06-18.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#legacytitledenumschema
 type LegacyTitledEnumSchema struct {
-	// Preselects one of the values. Absent, nothing is preselected. (Since 2025-11-25.)
+	// Sets the initial choice. If absent, there is none. (Since 2025-11-25.)
 	Default *string
-	// Explains the field to the user.
+	// Describes the field for the user.
 	Description *string
 	// Lists the values to choose from.
 	Enum []string
-	// Lists labels for the values, in the same order as enum. Absent, the values are shown. JSON
-	// Schema 2020-12 knows no such keyword.
+	// Lists the labels of the values, in the order of enum. If absent, the values are shown. It
+	// is not a keyword of JSON Schema 2020-12.
 	EnumNames []string
-	// Labels the field in the form. Absent, the client uses the property name.
+	// Gives the label of the field. If absent, the client shows the property name.
 	Title *string
 
 	// Extra keeps the members that have no field here. The member "type" is always "string".
 	Extra codec.Extra
 }
 
-// ListPromptsRequest asks for the prompts that the server offers, page by page. A
-// ListPromptsResult answers it.
+// ListPromptsRequest asks for a page of the server's prompts. The response is a
+// ListPromptsResult.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#listpromptsrequest
 type ListPromptsRequest struct {
-	// Pairs a request with its response: the sender of the request chooses it, and the response
+	// Pairs a request with its response. The sender of the request chooses it; the response
 	// repeats it unchanged. (Since 2025-11-25, required.)
 	ID RequestID
-	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25, required.)
+	// Names the JSON-RPC version; always "2.0". (Since 2025-11-25, required.)
 	JSONRPC *string
-	// Carries the arguments of the message, whose shape depends on the method. (Required in
+	// Carries the arguments of the message. Their form depends on the method. (Required in
 	// 2026-07-28 only.)
 	Params *PaginatedRequestParams
 
@@ -1512,23 +1492,21 @@ type ListPromptsRequest struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#listpromptsresult
 type ListPromptsResult struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing.
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *ResultMetaObject
-	// Limits who may reuse the cached result. (In 2026-07-28 only, required.)
+	// Sets the scope of a cached result: one user or all. (In 2026-07-28 only, required.)
 	CacheScope *CacheScope
-	// Resumes the listing after this page when sent back as cursor of the same request. Absent
-	// on the last page.
+	// Identifies the next page: repeat the request with it as cursor. Absent on the last page.
 	NextCursor *string
 	// Lists the prompts of this page.
 	Prompts []Prompt
-	// Says how to read the result: "complete" for a final one, "input_required" for an
-	// InputRequiredResult, or a value defined by a negotiated extension. Older servers leave it
-	// out, which a client reads as "complete". (In 2026-07-28 only, required.)
+	// Names the kind of result: "complete" for a final one, "input_required" for an
+	// InputRequiredResult, or a value that a negotiated extension defines. Servers of earlier
+	// revisions omit it; absent means "complete". (In 2026-07-28 only, required.)
 	ResultType *string
-	// Says for how many milliseconds after receipt the client may reuse the result without
-	// asking again. Zero makes it stale at once. (In 2026-07-28 only, required.)
+	// Sets how long the result stays fresh, in milliseconds after receipt. Zero means that it is
+	// stale at once. (In 2026-07-28 only, required.)
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here.
@@ -1541,7 +1519,7 @@ type ListPromptsResult struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#listpromptsresultresponse
 type ListPromptsResultResponse struct {
-	// Pairs a request with its response: the sender of the request chooses it, and the response
+	// Pairs a request with its response. The sender of the request chooses it; the response
 	// repeats it unchanged.
 	ID RequestID
 	// Holds one page of prompts.
@@ -1551,17 +1529,17 @@ type ListPromptsResultResponse struct {
 	Extra codec.Extra
 }
 
-// ListResourceTemplatesRequest asks for the patterns from which clients can build resource
-// URIs, page by page. A ListResourceTemplatesResult answers it.
+// ListResourceTemplatesRequest asks for a page of the templates from which clients can build
+// resource URIs. The response is a ListResourceTemplatesResult.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#listresourcetemplatesrequest
 type ListResourceTemplatesRequest struct {
-	// Pairs a request with its response: the sender of the request chooses it, and the response
+	// Pairs a request with its response. The sender of the request chooses it; the response
 	// repeats it unchanged. (Since 2025-11-25, required.)
 	ID RequestID
-	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25, required.)
+	// Names the JSON-RPC version; always "2.0". (Since 2025-11-25, required.)
 	JSONRPC *string
-	// Carries the arguments of the message, whose shape depends on the method. (Required in
+	// Carries the arguments of the message. Their form depends on the method. (Required in
 	// 2026-07-28 only.)
 	Params *PaginatedRequestParams
 
@@ -1573,23 +1551,21 @@ type ListResourceTemplatesRequest struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#listresourcetemplatesresult
 type ListResourceTemplatesResult struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing.
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *ResultMetaObject
-	// Limits who may reuse the cached result. (In 2026-07-28 only, required.)
+	// Sets the scope of a cached result: one user or all. (In 2026-07-28 only, required.)
 	CacheScope *CacheScope
-	// Resumes the listing after this page when sent back as cursor of the same request. Absent
-	// on the last page.
+	// Identifies the next page: repeat the request with it as cursor. Absent on the last page.
 	NextCursor *string
 	// Lists the templates of this page.
 	ResourceTemplates []ResourceTemplate
-	// Says how to read the result: "complete" for a final one, "input_required" for an
-	// InputRequiredResult, or a value defined by a negotiated extension. Older servers leave it
-	// out, which a client reads as "complete". (In 2026-07-28 only, required.)
+	// Names the kind of result: "complete" for a final one, "input_required" for an
+	// InputRequiredResult, or a value that a negotiated extension defines. Servers of earlier
+	// revisions omit it; absent means "complete". (In 2026-07-28 only, required.)
 	ResultType *string
-	// Says for how many milliseconds after receipt the client may reuse the result without
-	// asking again. Zero makes it stale at once. (In 2026-07-28 only, required.)
+	// Sets how long the result stays fresh, in milliseconds after receipt. Zero means that it is
+	// stale at once. (In 2026-07-28 only, required.)
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here.
@@ -1603,7 +1579,7 @@ type ListResourceTemplatesResult struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#listresourcetemplatesresultresponse
 type ListResourceTemplatesResultResponse struct {
-	// Pairs a request with its response: the sender of the request chooses it, and the response
+	// Pairs a request with its response. The sender of the request chooses it; the response
 	// repeats it unchanged.
 	ID RequestID
 	// Holds one page of resource templates.
@@ -1613,17 +1589,17 @@ type ListResourceTemplatesResultResponse struct {
 	Extra codec.Extra
 }
 
-// ListResourcesRequest asks for the resources that the server knows of, page by page. A
-// ListResourcesResult answers it.
+// ListResourcesRequest asks for a page of the server's resources. The response is a
+// ListResourcesResult.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#listresourcesrequest
 type ListResourcesRequest struct {
-	// Pairs a request with its response: the sender of the request chooses it, and the response
+	// Pairs a request with its response. The sender of the request chooses it; the response
 	// repeats it unchanged. (Since 2025-11-25, required.)
 	ID RequestID
-	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25, required.)
+	// Names the JSON-RPC version; always "2.0". (Since 2025-11-25, required.)
 	JSONRPC *string
-	// Carries the arguments of the message, whose shape depends on the method. (Required in
+	// Carries the arguments of the message. Their form depends on the method. (Required in
 	// 2026-07-28 only.)
 	Params *PaginatedRequestParams
 
@@ -1631,28 +1607,26 @@ type ListResourcesRequest struct {
 	Extra codec.Extra
 }
 
-// ListResourcesResult is one page of the server's resources. Resources built from a template
-// need not be among them.
+// ListResourcesResult is one page of the server's resources. It need not include resources
+// that match a template.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#listresourcesresult
 type ListResourcesResult struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing.
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *ResultMetaObject
-	// Limits who may reuse the cached result. (In 2026-07-28 only, required.)
+	// Sets the scope of a cached result: one user or all. (In 2026-07-28 only, required.)
 	CacheScope *CacheScope
-	// Resumes the listing after this page when sent back as cursor of the same request. Absent
-	// on the last page.
+	// Identifies the next page: repeat the request with it as cursor. Absent on the last page.
 	NextCursor *string
 	// Lists the resources of this page.
 	Resources []Resource
-	// Says how to read the result: "complete" for a final one, "input_required" for an
-	// InputRequiredResult, or a value defined by a negotiated extension. Older servers leave it
-	// out, which a client reads as "complete". (In 2026-07-28 only, required.)
+	// Names the kind of result: "complete" for a final one, "input_required" for an
+	// InputRequiredResult, or a value that a negotiated extension defines. Servers of earlier
+	// revisions omit it; absent means "complete". (In 2026-07-28 only, required.)
 	ResultType *string
-	// Says for how many milliseconds after receipt the client may reuse the result without
-	// asking again. Zero makes it stale at once. (In 2026-07-28 only, required.)
+	// Sets how long the result stays fresh, in milliseconds after receipt. Zero means that it is
+	// stale at once. (In 2026-07-28 only, required.)
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here.
@@ -1665,7 +1639,7 @@ type ListResourcesResult struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#listresourcesresultresponse
 type ListResourcesResultResponse struct {
-	// Pairs a request with its response: the sender of the request chooses it, and the response
+	// Pairs a request with its response. The sender of the request chooses it; the response
 	// repeats it unchanged.
 	ID RequestID
 	// Holds one page of resources.
@@ -1675,50 +1649,50 @@ type ListResourcesResultResponse struct {
 	Extra codec.Extra
 }
 
-// ListRootsRequest asks the client in which directories or files the server is supposed to
-// work, and a ListRootsResult answers it. From 2026-07-28 on it is an entry of
-// InputRequests, without id and jsonrpc, and no longer a request on its own.
+// ListRootsRequest asks the client for its roots, the directories and files in which the
+// server may work. The response is a ListRootsResult. From 2026-07-28 on it is not a request
+// of its own but an entry of InputRequests, without id and jsonrpc.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#listrootsrequest
 type ListRootsRequest struct {
-	// Pairs a request with its response: the sender of the request chooses it, and the response
+	// Pairs a request with its response. The sender of the request chooses it; the response
 	// repeats it unchanged. (In 2025-11-25 only, required.)
 	ID RequestID
-	// Names the JSON-RPC version, which is always "2.0". (In 2025-11-25 only, required.)
+	// Names the JSON-RPC version; always "2.0". (In 2025-11-25 only, required.)
 	JSONRPC *string
-	// Carries metadata at most, because the operation takes no arguments.
+	// Carries only metadata. The operation takes no arguments.
 	Params *RequestParams
 
 	// Extra keeps the members that have no field here. The member "method" is always "roots/list".
 	Extra codec.Extra
 }
 
-// ListRootsResult is the client's list of places open to the server.
+// ListRootsResult is the list of the client's roots.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#listrootsresult
 type ListRootsResult struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing. (Until 2025-11-25.)
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
+	// (Until 2025-11-25.)
 	Meta *ResultMetaObject
-	// Lists the roots; an empty list means that there are none at present.
+	// Lists the roots. The list may be empty.
 	Roots []Root
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// ListTasksRequest asks the receiver for its tasks, page by page, limited to those that the
-// requestor may see. A ListTasksResult answers it.
+// ListTasksRequest asks for a page of the receiver's tasks, limited to those that the
+// requestor may see. The response is a ListTasksResult.
 //
 // Revisions: in 2025-11-25 only.
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#listtasksrequest
 type ListTasksRequest struct {
-	// Pairs a request with its response: the sender of the request chooses it, and the response
+	// Pairs a request with its response. The sender of the request chooses it; the response
 	// repeats it unchanged.
 	ID RequestID
-	// Carries the arguments of the message, whose shape depends on the method.
+	// Carries the arguments of the message. Their form depends on the method.
 	Params *PaginatedRequestParams
 
 	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0", "method" is always "tasks/list".
@@ -1731,31 +1705,28 @@ type ListTasksRequest struct {
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#listtasksresult
 type ListTasksResult struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing.
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *ResultMetaObject
-	// Resumes the listing after this page when sent back as cursor of the same request. Absent
-	// on the last page.
+	// Identifies the next page: repeat the request with it as cursor. Absent on the last page.
 	NextCursor *string
-	// Lists the tasks of this page in their current state, without outcomes.
+	// Lists the tasks of this page in their current state, without results.
 	Tasks []Task
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// ListToolsRequest asks for the tools that the server offers, page by page. A
-// ListToolsResult answers it.
+// ListToolsRequest asks for a page of the server's tools. The response is a ListToolsResult.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#listtoolsrequest
 type ListToolsRequest struct {
-	// Pairs a request with its response: the sender of the request chooses it, and the response
+	// Pairs a request with its response. The sender of the request chooses it; the response
 	// repeats it unchanged. (Since 2025-11-25, required.)
 	ID RequestID
-	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25, required.)
+	// Names the JSON-RPC version; always "2.0". (Since 2025-11-25, required.)
 	JSONRPC *string
-	// Carries the arguments of the message, whose shape depends on the method. (Required in
+	// Carries the arguments of the message. Their form depends on the method. (Required in
 	// 2026-07-28 only.)
 	Params *PaginatedRequestParams
 
@@ -1767,23 +1738,21 @@ type ListToolsRequest struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#listtoolsresult
 type ListToolsResult struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing.
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *ResultMetaObject
-	// Limits who may reuse the cached result. (In 2026-07-28 only, required.)
+	// Sets the scope of a cached result: one user or all. (In 2026-07-28 only, required.)
 	CacheScope *CacheScope
-	// Resumes the listing after this page when sent back as cursor of the same request. Absent
-	// on the last page.
+	// Identifies the next page: repeat the request with it as cursor. Absent on the last page.
 	NextCursor *string
-	// Says how to read the result: "complete" for a final one, "input_required" for an
-	// InputRequiredResult, or a value defined by a negotiated extension. Older servers leave it
-	// out, which a client reads as "complete". (In 2026-07-28 only, required.)
+	// Names the kind of result: "complete" for a final one, "input_required" for an
+	// InputRequiredResult, or a value that a negotiated extension defines. Servers of earlier
+	// revisions omit it; absent means "complete". (In 2026-07-28 only, required.)
 	ResultType *string
-	// Lists the tools of this page, in an order that stays stable as long as the set does.
+	// Lists the tools of this page. The order stays the same while the set of tools does.
 	Tools []Tool
-	// Says for how many milliseconds after receipt the client may reuse the result without
-	// asking again. Zero makes it stale at once. (In 2026-07-28 only, required.)
+	// Sets how long the result stays fresh, in milliseconds after receipt. Zero means that it is
+	// stale at once. (In 2026-07-28 only, required.)
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here.
@@ -1796,7 +1765,7 @@ type ListToolsResult struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#listtoolsresultresponse
 type ListToolsResultResponse struct {
-	// Pairs a request with its response: the sender of the request chooses it, and the response
+	// Pairs a request with its response. The sender of the request chooses it; the response
 	// repeats it unchanged.
 	ID RequestID
 	// Holds one page of tools.
@@ -1806,45 +1775,45 @@ type ListToolsResultResponse struct {
 	Extra codec.Extra
 }
 
-// LoggingMessageNotification delivers one log record from the server to the client. Up to
-// 2025-11-25 the client sets the least severity by logging/setLevel, and the server decides
-// before that. From 2026-07-28 on, a record belongs to a request whose _meta asked for
-// records by "io.modelcontextprotocol/logLevel".
+// LoggingMessageNotification carries one log record from the server to the client. Until
+// 2025-11-25 the client sets the minimum severity by logging/setLevel; before that, the
+// server chooses it. From 2026-07-28 on, a record belongs to a request, which asks for log
+// records by "io.modelcontextprotocol/logLevel" in _meta.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#loggingmessagenotification
 type LoggingMessageNotification struct {
-	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25, required.)
+	// Names the JSON-RPC version; always "2.0". (Since 2025-11-25, required.)
 	JSONRPC *string
-	// Carries the arguments of the message, whose shape depends on the method.
+	// Carries the arguments of the message. Their form depends on the method.
 	Params LoggingMessageNotificationParams
 
 	// Extra keeps the members that have no field here. The member "method" is always "notifications/message".
 	Extra codec.Extra
 }
 
-// LoggingMessageNotificationParams are the contents of a log record.
+// LoggingMessageNotificationParams are a log record.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#loggingmessagenotificationparams
 type LoggingMessageNotificationParams struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing. (Since 2025-11-25.)
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
+	// (Since 2025-11-25.)
 	Meta *NotificationMetaObject
-	// Contains the record itself, a text or any other JSON value.
+	// Contains the record: a text or any other JSON value.
 	Data json.RawMessage
-	// States how severe the event is.
+	// States the severity of the record.
 	Level LoggingLevel
-	// Names the part of the server that the record comes from.
+	// Names the part of the server that wrote the record.
 	Logger *string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// MetaObject is the value of a _meta field: a map of extra information from names to any
-// JSON value. A name can follow a prefix of dot-separated labels and a slash, best a
-// reversed domain name; prefixes with "mcp" or "modelcontextprotocol" as their second label
-// belong to the protocol.
+// MetaObject is the value of a _meta field. It maps names to metadata of any form. A name
+// may have a prefix of dot-separated labels that ends in a slash, preferably a reversed
+// domain name. Prefixes whose second label is "mcp" or "modelcontextprotocol" are reserved
+// for the protocol.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#metaobject
 type MetaObject struct {
@@ -1852,15 +1821,15 @@ type MetaObject struct {
 	Extra codec.Extra
 }
 
-// MethodNotFoundError is the JSON-RPC error for a method that the receiver does not have, or
-// whose feature the server did not advertise. A capability missing on the client's side is a
-// MissingRequiredClientCapabilityError instead.
+// MethodNotFoundError is the JSON-RPC error for a method that the receiver does not
+// implement, or whose feature the server did not declare. If the client lacks a capability,
+// the error is a MissingRequiredClientCapabilityError instead.
 //
 // Revisions: in 2026-07-28 only.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#methodnotfounderror
 type MethodNotFoundError struct {
-	// Adds details in any form that the sender of the error chooses. Absent when there are none.
+	// Holds details, in a form that the sender defines. Absent when there are none.
 	Data json.RawMessage
 	// Summarizes the error in one sentence.
 	Message string
@@ -1869,18 +1838,17 @@ type MethodNotFoundError struct {
 	Extra codec.Extra
 }
 
-// MissingRequiredClientCapabilityError is the response to a request that cannot be served
-// without a feature which the client did not declare on it. Over HTTP it comes with status
-// 400.
+// MissingRequiredClientCapabilityError is the response to a request that needs a capability
+// that the client did not declare on it. Its HTTP status is 400.
 //
 // Revisions: in 2026-07-28 only.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#missingrequiredclientcapabilityerror
 type MissingRequiredClientCapabilityError struct {
-	// Describes what is lacking.
+	// Describes the missing capabilities.
 	Error MissingRequiredClientCapabilityErrorError
-	// Repeats the id of the failed request. Absent if that could not be determined, for example
-	// because the input was unreadable.
+	// Repeats the id of the failed request. Absent if the id could not be read, for example
+	// because the input was malformed.
 	ID RequestID
 
 	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0".
@@ -1888,9 +1856,9 @@ type MissingRequiredClientCapabilityError struct {
 }
 
 // MissingRequiredClientCapabilityErrorError is the value of error of
-// MissingRequiredClientCapabilityError. Describes what is lacking.
+// MissingRequiredClientCapabilityError. Describes the missing capabilities.
 type MissingRequiredClientCapabilityErrorError struct {
-	// Wraps the details of the error.
+	// Contains the details of the error.
 	Data    MissingRequiredClientCapabilityErrorErrorData
 	Message string
 
@@ -1899,87 +1867,85 @@ type MissingRequiredClientCapabilityErrorError struct {
 }
 
 // MissingRequiredClientCapabilityErrorErrorData is the value of error.data of
-// MissingRequiredClientCapabilityError. Wraps the details of the error.
+// MissingRequiredClientCapabilityError. Contains the details of the error.
 type MissingRequiredClientCapabilityErrorErrorData struct {
-	// Lists what the client would have to declare, in the form in which it declares it.
+	// Lists the capabilities that the client must declare, in the form of its declaration.
 	RequiredCapabilities ClientCapabilities
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// ModelHint is a suggestion of a model to use for sampling. Members other than name have no
-// defined meaning and are left to the client.
+// ModelHint suggests a model for sampling. The protocol defines only name; the client may
+// interpret other members.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#modelhint
 type ModelHint struct {
-	// Gives a model name or a fragment of one, such as "sonnet", that the client looks for in
-	// the names of its models. The client may also take it as pointing to a comparable model
-	// from another provider.
+	// Gives the name of a model or a part of it, such as "sonnet". The client looks for it in
+	// the names of its models. It may also choose a comparable model of another provider.
 	Name *string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// ModelPreferences are the server's wishes regarding the model that the client chooses for
-// sampling. They are advice throughout; the client weighs them as it sees fit.
+// ModelPreferences are the server's preferences for the model that the client chooses for
+// sampling. They are advisory: the client decides.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#modelpreferences
 type ModelPreferences struct {
-	// Weighs low cost, from 0 (irrelevant) to 1 (decisive).
+	// Weighs low cost from 0 (irrelevant) to 1 (most important).
 	CostPriority *float64
-	// Suggests models by name in order of preference; the first that matches counts, ahead of
-	// the numeric weights.
+	// Suggests models by name, in order of preference. The first match is preferred over the
+	// numeric priorities.
 	Hints []ModelHint
-	// Weighs capability of the model, from 0 (irrelevant) to 1 (decisive).
+	// Weighs the capability of the model from 0 (irrelevant) to 1 (most important).
 	IntelligencePriority *float64
-	// Weighs quick answers, from 0 (irrelevant) to 1 (decisive).
+	// Weighs fast responses from 0 (irrelevant) to 1 (most important).
 	SpeedPriority *float64
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// Notification is a one-way message that gets no answer: the base of all notifications,
-// without the JSON-RPC envelope.
+// Notification is a message without a response: the base of all notifications, without the
+// JSON-RPC envelope.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#notification
 type Notification struct {
-	// Names the operation or event, and so determines what params holds. Each specific message
-	// type has one fixed value.
+	// Names the operation or event and determines the form of params. Each message type has one
+	// fixed value.
 	Method string
-	// Carries the arguments of the message, whose shape depends on the method.
+	// Carries the arguments of the message. Their form depends on the method.
 	Params *NotificationParams
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// NotificationMetaObject is the _meta of a notification: a MetaObject with members that the
-// protocol defines.
+// NotificationMetaObject is the _meta of a notification: a MetaObject with members defined
+// by the protocol.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#notificationmetaobject
 type NotificationMetaObject struct {
 	// Names the task on whose behalf the message is sent. Absent when there is none. (In
 	// 2025-11-25 only.)
 	RelatedTask *RelatedTaskMetadata
-	// Names the subscription that the notification belongs to, by the id of its
-	// subscriptions/listen request. Present on all notifications of a subscription, and absent
-	// on others such as progress reports. (In 2026-07-28 only.)
+	// Names the subscription of the notification by the id of its subscriptions/listen request.
+	// Present on all notifications of a subscription; absent on others, such as progress
+	// reports. (In 2026-07-28 only.)
 	SubscriptionID RequestID
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// NotificationParams are the members that the arguments of every notification may have.
+// NotificationParams are the members common to the params of all notifications.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#notificationparams
 type NotificationParams struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing.
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *NotificationMetaObject
 
 	// Extra keeps the members that have no field here.
@@ -1992,36 +1958,36 @@ type NotificationParams struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#numberschema
 type NumberSchema struct {
-	// Prefills the field. Absent, it starts out empty. (Since 2025-11-25.)
+	// Sets the initial value. If absent, the field is empty. (Since 2025-11-25.)
 	Default *float64
-	// Explains the field to the user.
+	// Describes the field for the user.
 	Description *string
-	// Bounds the value from above, inclusively.
+	// Limits the value: it must not be greater.
 	Maximum *float64
-	// Bounds the value from below, inclusively.
+	// Limits the value: it must not be less.
 	Minimum *float64
-	// Labels the field in the form. Absent, the client uses the property name.
+	// Gives the label of the field. If absent, the client shows the property name.
 	Title *string
-	// Says whether fractions are allowed.
+	// Sets whether fractions are allowed.
 	Type NumberSchemaType
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// PaginatedRequest is the common base of requests whose results come in pages.
+// PaginatedRequest is the common base of requests with paginated results.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#paginatedrequest
 type PaginatedRequest struct {
-	// Pairs a request with its response: the sender of the request chooses it, and the response
+	// Pairs a request with its response. The sender of the request chooses it; the response
 	// repeats it unchanged. (Since 2025-11-25, required.)
 	ID RequestID
-	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25, required.)
+	// Names the JSON-RPC version; always "2.0". (Since 2025-11-25, required.)
 	JSONRPC *string
-	// Names the operation or event, and so determines what params holds. Each specific message
-	// type has one fixed value.
+	// Names the operation or event and determines the form of params. Each message type has one
+	// fixed value.
 	Method string
-	// Carries the arguments of the message, whose shape depends on the method. (Required in
+	// Carries the arguments of the message. Their form depends on the method. (Required in
 	// 2026-07-28 only.)
 	Params *PaginatedRequestParams
 
@@ -2029,35 +1995,34 @@ type PaginatedRequest struct {
 	Extra codec.Extra
 }
 
-// PaginatedRequestParams are the arguments of requests whose results come in pages.
+// PaginatedRequestParams are the arguments of requests with paginated results.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#paginatedrequestparams
 type PaginatedRequestParams struct {
-	// Holds the progress token and, from 2026-07-28 on, the protocol version and the client's
-	// capabilities, which make it mandatory. (Since 2025-11-25; required in 2026-07-28 only.)
+	// Holds the progress token. From 2026-07-28 on it is required, because it also holds the
+	// protocol version and the client's capabilities. (Since 2025-11-25; required in 2026-07-28
+	// only.)
 	Meta *RequestMetaObject
-	// Asks for the page that follows this token, which the server issued as nextCursor of an
-	// earlier page. Absent, the listing starts at its first entry.
+	// Selects the page to return: the nextCursor of the page before it. If absent, the first
+	// page is returned.
 	Cursor *string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// PaginatedResult is the common base of results that are one page of a longer listing.
+// PaginatedResult is the common base of paginated results.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#paginatedresult
 type PaginatedResult struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing.
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *ResultMetaObject
-	// Resumes the listing after this page when sent back as cursor of the same request. Absent
-	// on the last page.
+	// Identifies the next page: repeat the request with it as cursor. Absent on the last page.
 	NextCursor *string
-	// Says how to read the result: "complete" for a final one, "input_required" for an
-	// InputRequiredResult, or a value defined by a negotiated extension. Older servers leave it
-	// out, which a client reads as "complete". (In 2026-07-28 only, required.)
+	// Names the kind of result: "complete" for a final one, "input_required" for an
+	// InputRequiredResult, or a value that a negotiated extension defines. Servers of earlier
+	// revisions omit it; absent means "complete". (In 2026-07-28 only, required.)
 	ResultType *string
 
 	// Extra keeps the members that have no field here.
@@ -2070,7 +2035,7 @@ type PaginatedResult struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#parseerror
 type ParseError struct {
-	// Adds details in any form that the sender of the error chooses. Absent when there are none.
+	// Holds details, in a form that the sender defines. Absent when there are none.
 	Data json.RawMessage
 	// Summarizes the error in one sentence.
 	Message string
@@ -2079,160 +2044,161 @@ type ParseError struct {
 	Extra codec.Extra
 }
 
-// PingRequest checks whether the other side is still responding. Either side may send it,
-// and an EmptyResult is due promptly; otherwise the sender may give up the connection.
+// PingRequest checks whether the peer still responds. Either side may send it. The peer
+// responds promptly with an EmptyResult; if it does not, the sender may close the
+// connection.
 //
 // Revisions: until 2025-11-25.
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#pingrequest
 type PingRequest struct {
-	// Pairs a request with its response: the sender of the request chooses it, and the response
+	// Pairs a request with its response. The sender of the request chooses it; the response
 	// repeats it unchanged. (In 2025-11-25 only, required.)
 	ID RequestID
-	// Names the JSON-RPC version, which is always "2.0". (In 2025-11-25 only, required.)
+	// Names the JSON-RPC version; always "2.0". (In 2025-11-25 only, required.)
 	JSONRPC *string
-	// Carries metadata at most, because the operation takes no arguments.
+	// Carries only metadata. The operation takes no arguments.
 	Params *RequestParams
 
 	// Extra keeps the members that have no field here. The member "method" is always "ping".
 	Extra codec.Extra
 }
 
-// ProgressNotification reports how far a lengthy request has come, to the side that sent it.
-// It refers to a progressToken of a request still in progress and stops when that is done.
+// ProgressNotification reports the progress of a request to its sender. It names the
+// progressToken of a request that is still in progress. After the response, no more are
+// sent.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#progressnotification
 type ProgressNotification struct {
-	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25, required.)
+	// Names the JSON-RPC version; always "2.0". (Since 2025-11-25, required.)
 	JSONRPC *string
-	// Carries the arguments of the message, whose shape depends on the method.
+	// Carries the arguments of the message. Their form depends on the method.
 	Params ProgressNotificationParams
 
 	// Extra keeps the members that have no field here. The member "method" is always "notifications/progress".
 	Extra codec.Extra
 }
 
-// ProgressNotificationParams are the contents of a progress report.
+// ProgressNotificationParams are a progress report.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#progressnotificationparams
 type ProgressNotificationParams struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing. (Since 2025-11-25.)
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
+	// (Since 2025-11-25.)
 	Meta *NotificationMetaObject
-	// Describes for people what is going on at the moment. (Since 2025-03-26.)
+	// Describes the current step for people. (Since 2025-03-26.)
 	Message *string
-	// Measures how much is done, in units of the sender's choosing. It grows with every report
+	// Measures the progress, in units that the sender chooses. It increases with every report
 	// and may be fractional.
 	Progress float64
-	// Repeats the progressToken of the request that the report is about.
+	// Names the request by its progressToken.
 	ProgressToken ProgressToken
-	// States the value at which progress is complete, in the same units. Absent when unknown.
+	// States the value of progress at completion. Absent when unknown.
 	Total *float64
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// Prompt is a ready-made message or conversation that the server offers, usually for users
-// to pick by name, possibly with arguments to fill in.
+// Prompt is a message or conversation that the server offers, usually for users to choose by
+// name. It may have arguments to fill in.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#prompt
 type Prompt struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing. (Since 2025-06-18.)
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
+	// (Since 2025-06-18.)
 	Meta *MetaObject
-	// Lists the values that can be filled in. Absent or empty when the prompt takes none.
+	// Lists the arguments of the prompt. Absent or empty when it has none.
 	Arguments []PromptArgument
-	// Says what the prompt is for.
+	// Describes the purpose of the prompt.
 	Description *string
-	// Lists pictures of the object for user interfaces, typically one image in several sizes or
-	// themes. Absent or empty when there is none. (Since 2025-11-25.)
+	// Lists icons of the object for user interfaces, typically one image in several sizes or
+	// themes. Absent or empty when there are none. (Since 2025-11-25.)
 	Icons []Icon
-	// Identifies the prompt within the server, to be passed to prompts/get; shown to people too
+	// Identifies the prompt within the server, as passed to prompts/get. It is shown to people
 	// if there is no title.
 	Name string
-	// Gives the display name to show to people. When it is absent, the name is shown instead.
-	// (Since 2025-06-18.)
+	// Gives the name to show to people. If absent, name is shown instead. (Since 2025-06-18.)
 	Title *string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// PromptArgument is one value that a prompt can have filled in.
+// PromptArgument describes one argument of a prompt.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#promptargument
 type PromptArgument struct {
-	// Explains the argument to people.
+	// Describes the argument for people.
 	Description *string
-	// Identifies the argument among those of the prompt.
+	// Identifies the argument within the prompt.
 	Name string
-	// True if the prompt cannot be expanded without the argument. Absent means false.
+	// Reports whether the argument is required. Absent means false.
 	Required *bool
-	// Gives the display name to show to people. When it is absent, the name is shown instead.
-	// (Since 2025-06-18.)
+	// Gives the name to show to people. If absent, name is shown instead. (Since 2025-06-18.)
 	Title *string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// PromptListChangedNotification tells the client that the server's list of prompts is no
-// longer what it was. Servers that declare prompts.listChanged send it unasked or, from
-// 2026-07-28 on, to subscriptions whose filter sets promptsListChanged.
+// PromptListChangedNotification tells the client that the server's list of prompts has
+// changed. Servers that declare prompts.listChanged send it without a subscription until
+// 2025-11-25. From 2026-07-28 on, they send it to subscriptions whose filter sets
+// promptsListChanged.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#promptlistchangednotification
 type PromptListChangedNotification struct {
-	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25, required.)
+	// Names the JSON-RPC version; always "2.0". (Since 2025-11-25, required.)
 	JSONRPC *string
-	// Carries metadata at most, such as the subscription that the notification belongs to.
+	// Carries only metadata, such as the subscription of the notification.
 	Params *NotificationParams
 
 	// Extra keeps the members that have no field here. The member "method" is always "notifications/prompts/list_changed".
 	Extra codec.Extra
 }
 
-// PromptMessage is one message of an expanded prompt. Unlike a SamplingMessage it can
+// PromptMessage is one message of a filled-in prompt. Unlike a SamplingMessage, it can
 // contain resources.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#promptmessage
 type PromptMessage struct {
-	// Holds the single content block that makes up the message.
+	// Holds the content of the message, one block.
 	Content ContentBlock
-	// Says whose turn in the conversation the message is.
+	// Names the author of the message: user or assistant.
 	Role Role
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// PromptReference names the prompt whose argument is to be completed.
+// PromptReference refers to the prompt whose argument to complete.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#promptreference
 type PromptReference struct {
 	// Identifies the prompt, as listed by prompts/list.
 	Name string
-	// Gives the display name to show to people. When it is absent, the name is shown instead.
-	// (Since 2025-06-18.)
+	// Gives the name to show to people. If absent, name is shown instead. (Since 2025-06-18.)
 	Title *string
 
 	// Extra keeps the members that have no field here. The member "type" is always "ref/prompt".
 	Extra codec.Extra
 }
 
-// ReadResourceRequest asks the server for the contents of a resource. A ReadResourceResult
-// answers it or, from 2026-07-28 on, an InputRequiredResult that asks for input first.
+// ReadResourceRequest asks the server for the contents of a resource. The response is a
+// ReadResourceResult or, from 2026-07-28 on, an InputRequiredResult if the server needs
+// input first.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#readresourcerequest
 type ReadResourceRequest struct {
-	// Pairs a request with its response: the sender of the request chooses it, and the response
+	// Pairs a request with its response. The sender of the request chooses it; the response
 	// repeats it unchanged. (Since 2025-11-25, required.)
 	ID RequestID
-	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25, required.)
+	// Names the JSON-RPC version; always "2.0". (Since 2025-11-25, required.)
 	JSONRPC *string
-	// Carries the arguments of the message, whose shape depends on the method.
+	// Carries the arguments of the message. Their form depends on the method.
 	Params ReadResourceRequestParams
 
 	// Extra keeps the members that have no field here. The member "method" is always "resources/read".
@@ -2243,41 +2209,41 @@ type ReadResourceRequest struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#readresourcerequestparams
 type ReadResourceRequestParams struct {
-	// Holds the progress token and, from 2026-07-28 on, the protocol version and the client's
-	// capabilities, which make it mandatory. (Since 2025-11-25; required in 2026-07-28 only.)
+	// Holds the progress token. From 2026-07-28 on it is required, because it also holds the
+	// protocol version and the client's capabilities. (Since 2025-11-25; required in 2026-07-28
+	// only.)
 	Meta *RequestMetaObject
-	// Answers, on a retry, the inputRequests of the preceding InputRequiredResult, under the
-	// same keys. Absent on a first attempt. (In 2026-07-28 only.)
+	// Carries the responses to the inputRequests of the preceding InputRequiredResult, under the
+	// same keys. Absent on the first attempt. (In 2026-07-28 only.)
 	InputResponses InputResponses
-	// Returns, on a retry, the requestState of the preceding InputRequiredResult, byte for byte.
-	// Absent on a first attempt, or if none was received. (In 2026-07-28 only.)
+	// Repeats the requestState of the preceding InputRequiredResult, byte for byte. Absent on
+	// the first attempt, and if that result had none. (In 2026-07-28 only.)
 	RequestState *string
-	// Names the resource to read. Any scheme may occur; its meaning is the server's business.
+	// Names the resource to read. It may have any scheme; the server defines its meaning.
 	URI string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// ReadResourceResult is the contents of a resource.
+// ReadResourceResult holds the contents of a resource.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#readresourceresult
 type ReadResourceResult struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing.
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *ResultMetaObject
-	// Limits who may reuse the cached result. (In 2026-07-28 only, required.)
+	// Sets the scope of a cached result: one user or all. (In 2026-07-28 only, required.)
 	CacheScope *CacheScope
-	// Lists the parts of the resource, each as text or as base64 bytes with a URI of its own; a
-	// directory, say, may give one part per file.
+	// Lists the parts of the resource, each as text or as bytes in base64, with its own URI. For
+	// example, a directory may have one part per file.
 	Contents []AnyResourceContents
-	// Says how to read the result: "complete" for a final one, "input_required" for an
-	// InputRequiredResult, or a value defined by a negotiated extension. Older servers leave it
-	// out, which a client reads as "complete". (In 2026-07-28 only, required.)
+	// Names the kind of result: "complete" for a final one, "input_required" for an
+	// InputRequiredResult, or a value that a negotiated extension defines. Servers of earlier
+	// revisions omit it; absent means "complete". (In 2026-07-28 only, required.)
 	ResultType *string
-	// Says for how many milliseconds after receipt the client may reuse the result without
-	// asking again. Zero makes it stale at once. (In 2026-07-28 only, required.)
+	// Sets how long the result stays fresh, in milliseconds after receipt. Zero means that it is
+	// stale at once. (In 2026-07-28 only, required.)
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here.
@@ -2290,120 +2256,117 @@ type ReadResourceResult struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#readresourceresultresponse
 type ReadResourceResultResponse struct {
-	// Pairs a request with its response: the sender of the request chooses it, and the response
+	// Pairs a request with its response. The sender of the request chooses it; the response
 	// repeats it unchanged.
 	ID RequestID
-	// Holds the contents, or an InputRequiredResult if the server needs answers before it can
-	// deliver them.
+	// Holds a ReadResourceResult, or an InputRequiredResult if the server needs input first.
 	Result ReadResourceResultResponseResult
 
 	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0".
 	Extra codec.Extra
 }
 
-// RelatedTaskMetadata links a message to the task on whose behalf it is sent. It is the
-// value of the _meta key "io.modelcontextprotocol/related-task".
+// RelatedTaskMetadata links a message to a task. It is the value of the _meta key
+// "io.modelcontextprotocol/related-task".
 //
 // Revisions: in 2025-11-25 only.
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#relatedtaskmetadata
 type RelatedTaskMetadata struct {
-	// Names the task that the message belongs to.
+	// Names the task of the message.
 	TaskID string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// Request is a message that calls for an answer: the base of all requests, without the
-// JSON-RPC envelope.
+// Request is a message that needs a response: the base of all requests, without the JSON-RPC
+// envelope.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#request
 type Request struct {
-	// Names the operation or event, and so determines what params holds. Each specific message
-	// type has one fixed value.
+	// Names the operation or event and determines the form of params. Each message type has one
+	// fixed value.
 	Method string
-	// Carries the arguments of the message, whose shape depends on the method.
+	// Carries the arguments of the message. Their form depends on the method.
 	Params *RequestParams
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// RequestMetaObject is the _meta of a request: a MetaObject with members that the protocol
-// defines. Since 2026-07-28 they do the work of the former opening handshake, so that each
-// request stands on its own.
+// RequestMetaObject is the _meta of a request: a MetaObject with members defined by the
+// protocol. From 2026-07-28 on, they replace the handshake, so that each request is
+// self-contained.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#requestmetaobject
 type RequestMetaObject struct {
-	// Lists the optional features that the client offers for this request; an empty object means
-	// none. The server relies on nothing that other requests declared. (In 2026-07-28 only,
-	// required.)
+	// Lists the optional features that the client supports for this request. An empty object
+	// means none. The server must not rely on the capabilities of other requests. (In 2026-07-28
+	// only, required.)
 	ClientCapabilities *ClientCapabilities
-	// Identifies the client software, as it describes itself. Clients should send it unless told
-	// otherwise; it serves display and logging and must not influence behaviour. (In 2026-07-28
-	// only.)
+	// Identifies the client software, as reported by the client. Clients should send it unless
+	// configured otherwise. Use it for display and logging; it must not affect behavior. (In
+	// 2026-07-28 only.)
 	ClientInfo *Implementation
-	// Asks for log records of at least this severity while the request is being handled. Absent
-	// means none at all. (In 2026-07-28 only.)
+	// Asks for log records of at least this severity while the server handles the request.
+	// Absent means no records. (In 2026-07-28 only.)
 	LogLevel *LoggingLevel
-	// States the version that the request is written in, such as "2026-07-28". Over HTTP it
-	// equals the MCP-Protocol-Version header. A server that does not speak it answers with an
+	// States the protocol version of the request, such as "2026-07-28". Over HTTP it equals the
+	// MCP-Protocol-Version header. A server that does not support it responds with an
 	// UnsupportedProtocolVersionError. (In 2026-07-28 only, required.)
 	ProtocolVersion *string
 	// Names the task on whose behalf the message is sent. Absent when there is none. (In
 	// 2025-11-25 only.)
 	RelatedTask *RelatedTaskMetadata
 	// Asks for progress notifications about this request and labels them. The requestor chooses
-	// a string or an integer that none of its other active requests uses; absent, no progress is
-	// reported. The receiver may stay silent even if asked.
+	// a string or an integer that is unique among its active requests. If absent, no progress is
+	// reported. The receiver may send no notifications even if asked to.
 	ProgressToken ProgressToken
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// RequestParams are the members that the arguments of every request may have.
+// RequestParams are the members common to the params of all requests.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#requestparams
 type RequestParams struct {
-	// Holds the progress token and, from 2026-07-28 on, the protocol version and the client's
-	// capabilities, which make it mandatory. (Required in 2026-07-28 only.)
+	// Holds the progress token. From 2026-07-28 on it is required, because it also holds the
+	// protocol version and the client's capabilities. (Required in 2026-07-28 only.)
 	Meta *RequestMetaObject
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// Resource is something that the server can read for the client, such as a file or a record,
-// identified by its URI.
+// Resource is an object that clients can read from the server, such as a file or a database
+// record. A URI identifies it.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#resource
 type Resource struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing. (Since 2025-06-18.)
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
+	// (Since 2025-06-18.)
 	Meta *MetaObject
-	// Hints for whom the object is meant and how much it matters. Absent, the client decides
-	// without hints.
+	// Gives hints on the audience and the importance of the object. If absent, there are none.
 	Annotations *Annotations
-	// Says what the resource holds, as help for the model in choosing.
+	// Describes the contents of the resource, to help the model choose.
 	Description *string
-	// Lists pictures of the object for user interfaces, typically one image in several sizes or
-	// themes. Absent or empty when there is none. (Since 2025-11-25.)
+	// Lists icons of the object for user interfaces, typically one image in several sizes or
+	// themes. Absent or empty when there are none. (Since 2025-11-25.)
 	Icons []Icon
 	// States the media type of the contents. Absent when the server does not know it.
 	MIMEType *string
-	// Names the resource for programs, and for people if there is no title. What identifies it
-	// is the URI.
+	// Names the resource for programs, and for people if there is no title. The URI identifies
+	// it.
 	Name string
-	// Counts the bytes of the contents before any base64 encoding, which helps to estimate how
-	// much of a context window they take. Absent when unknown.
+	// States the size of the contents in bytes, before base64 encoding. It helps to estimate the
+	// use of a context window. Absent when unknown.
 	Size *int64
-	// Gives the display name to show to people. When it is absent, the name is shown instead.
-	// (Since 2025-06-18.)
+	// Gives the name to show to people. If absent, name is shown instead. (Since 2025-06-18.)
 	Title *string
-	// Identifies the resource; to be passed to resources/read.
+	// Identifies the resource, as passed to resources/read.
 	URI string
 
 	// Extra keeps the members that have no field here.
@@ -2414,117 +2377,113 @@ type Resource struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#resourcecontents
 type ResourceContents struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing. (Since 2025-06-18.)
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
+	// (Since 2025-06-18.)
 	Meta *MetaObject
 	// States the media type of the contents. Absent when the server does not know it.
 	MIMEType *string
-	// Identifies the resource, or the part of it, that the contents belong to.
+	// Identifies the resource, or the part of a resource, that has the contents.
 	URI string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// ResourceLink is a content block that points to a resource without containing it. The
-// resource need not occur in resources/list.
+// ResourceLink is a content block that refers to a resource without its contents.
+// resources/list need not include the resource.
 //
 // Revisions: since 2025-06-18.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#resourcelink
 type ResourceLink struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing.
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *MetaObject
-	// Hints for whom the object is meant and how much it matters. Absent, the client decides
-	// without hints.
+	// Gives hints on the audience and the importance of the object. If absent, there are none.
 	Annotations *Annotations
-	// Says what the resource holds, as help for the model in choosing.
+	// Describes the contents of the resource, to help the model choose.
 	Description *string
-	// Lists pictures of the object for user interfaces, typically one image in several sizes or
-	// themes. Absent or empty when there is none. (Since 2025-11-25.)
+	// Lists icons of the object for user interfaces, typically one image in several sizes or
+	// themes. Absent or empty when there are none. (Since 2025-11-25.)
 	Icons []Icon
 	// States the media type of the contents. Absent when the server does not know it.
 	MIMEType *string
-	// Names the resource for programs, and for people if there is no title. What identifies it
-	// is the URI.
+	// Names the resource for programs, and for people if there is no title. The URI identifies
+	// it.
 	Name string
-	// Counts the bytes of the contents before any base64 encoding. Absent when unknown.
+	// States the size of the contents in bytes, before base64 encoding. Absent when unknown.
 	Size *int64
-	// Gives the display name to show to people. When it is absent, the name is shown instead.
+	// Gives the name to show to people. If absent, name is shown instead.
 	Title *string
-	// Identifies the resource; to be passed to resources/read.
+	// Identifies the resource, as passed to resources/read.
 	URI string
 
 	// Extra keeps the members that have no field here. The member "type" is always "resource_link".
 	Extra codec.Extra
 }
 
-// ResourceListChangedNotification tells the client that the server's list of resources is no
-// longer what it was. Servers that declare resources.listChanged send it unasked or, from
-// 2026-07-28 on, to subscriptions whose filter sets resourcesListChanged.
+// ResourceListChangedNotification tells the client that the server's list of resources has
+// changed. Servers that declare resources.listChanged send it without a subscription until
+// 2025-11-25. From 2026-07-28 on, they send it to subscriptions whose filter sets
+// resourcesListChanged.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#resourcelistchangednotification
 type ResourceListChangedNotification struct {
-	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25, required.)
+	// Names the JSON-RPC version; always "2.0". (Since 2025-11-25, required.)
 	JSONRPC *string
-	// Carries metadata at most, such as the subscription that the notification belongs to.
+	// Carries only metadata, such as the subscription of the notification.
 	Params *NotificationParams
 
 	// Extra keeps the members that have no field here. The member "method" is always "notifications/resources/list_changed".
 	Extra codec.Extra
 }
 
-// ResourceRequestParams are the arguments of a request that concerns a single resource.
+// ResourceRequestParams are the arguments of requests about a single resource.
 //
 // Revisions: since 2025-11-25.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#resourcerequestparams
 type ResourceRequestParams struct {
-	// Holds the progress token and, from 2026-07-28 on, the protocol version and the client's
-	// capabilities, which make it mandatory. (Required in 2026-07-28 only.)
+	// Holds the progress token. From 2026-07-28 on it is required, because it also holds the
+	// protocol version and the client's capabilities. (Required in 2026-07-28 only.)
 	Meta *RequestMetaObject
-	// Names the resource, with a scheme of the server's choosing.
+	// Names the resource. The server chooses the scheme.
 	URI string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// ResourceTemplate is a pattern for the URIs of a whole family of resources, with variables
-// for the client to fill in.
+// ResourceTemplate is a pattern for resource URIs, with variables for the client to fill in.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#resourcetemplate
 type ResourceTemplate struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing. (Since 2025-06-18.)
-	Meta *MetaObject
-	// Hints for whom the object is meant and how much it matters. Absent, the client decides
-	// without hints.
-	Annotations *Annotations
-	// Says what the resources of this family hold, as help for the model in choosing.
-	Description *string
-	// Lists pictures of the object for user interfaces, typically one image in several sizes or
-	// themes. Absent or empty when there is none. (Since 2025-11-25.)
-	Icons []Icon
-	// States the media type, if it is the same for the whole family; otherwise absent.
-	MIMEType *string
-	// Names the family of resources for programs, and for people if there is no title.
-	Name string
-	// Gives the display name to show to people. When it is absent, the name is shown instead.
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	// (Since 2025-06-18.)
+	Meta *MetaObject
+	// Gives hints on the audience and the importance of the object. If absent, there are none.
+	Annotations *Annotations
+	// Describes the contents of the resources, to help the model choose.
+	Description *string
+	// Lists icons of the object for user interfaces, typically one image in several sizes or
+	// themes. Absent or empty when there are none. (Since 2025-11-25.)
+	Icons []Icon
+	// States the media type. Absent unless all matching resources have the same.
+	MIMEType *string
+	// Names the template for programs, and for people if there is no title.
+	Name string
+	// Gives the name to show to people. If absent, name is shown instead. (Since 2025-06-18.)
 	Title *string
-	// Gives the pattern in RFC 6570 notation, like "file:///{path}".
+	// Gives the pattern as an RFC 6570 URI template, like "file:///{path}".
 	URITemplate string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// ResourceTemplateReference names the resource template whose variable is to be completed.
+// ResourceTemplateReference refers to the resource template whose variable to complete.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#resourcetemplatereference
 type ResourceTemplateReference struct {
@@ -2535,54 +2494,54 @@ type ResourceTemplateReference struct {
 	Extra codec.Extra
 }
 
-// ResourceUpdatedNotification tells the client that a resource has changed and that earlier
-// contents are out of date. It goes to clients that asked for it, by resources/subscribe or,
-// from 2026-07-28 on, by listing the URI in a SubscriptionFilter.
+// ResourceUpdatedNotification tells the client that a resource has changed. The server sends
+// it to clients that subscribed by resources/subscribe or, from 2026-07-28 on, by the URI in
+// a SubscriptionFilter.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#resourceupdatednotification
 type ResourceUpdatedNotification struct {
-	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25, required.)
+	// Names the JSON-RPC version; always "2.0". (Since 2025-11-25, required.)
 	JSONRPC *string
-	// Carries the arguments of the message, whose shape depends on the method.
+	// Carries the arguments of the message. Their form depends on the method.
 	Params ResourceUpdatedNotificationParams
 
 	// Extra keeps the members that have no field here. The member "method" is always "notifications/resources/updated".
 	Extra codec.Extra
 }
 
-// ResourceUpdatedNotificationParams say which resource has changed.
+// ResourceUpdatedNotificationParams name the resource that has changed.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#resourceupdatednotificationparams
 type ResourceUpdatedNotificationParams struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing. (Since 2025-11-25.)
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
+	// (Since 2025-11-25.)
 	Meta *NotificationMetaObject
-	// Names what has changed. It may be a part of the resource subscribed to.
+	// Names the resource that has changed. It may be a part of the subscribed resource.
 	URI string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// Result is the outcome of a successful request: the base of all results, open to members of
-// any name.
+// Result is the response to a successful request: the base of all results. It may have any
+// other members.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#result
 type Result struct {
-	// Holds metadata of the result, among it, from 2026-07-28 on, which software produced it.
+	// Holds metadata of the result. From 2026-07-28 on, it identifies the server software.
 	Meta *ResultMetaObject
-	// Says how to read the result: "complete" for a final one, "input_required" for an
-	// InputRequiredResult, or a value defined by a negotiated extension. Older servers leave it
-	// out, which a client reads as "complete". (In 2026-07-28 only, required.)
+	// Names the kind of result: "complete" for a final one, "input_required" for an
+	// InputRequiredResult, or a value that a negotiated extension defines. Servers of earlier
+	// revisions omit it; absent means "complete". (In 2026-07-28 only, required.)
 	ResultType *string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// ResultMetaObject is the _meta of a result: a MetaObject with members that the protocol
-// defines.
+// ResultMetaObject is the _meta of a result: a MetaObject with members defined by the
+// protocol.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#resultmetaobject
 type ResultMetaObject struct {
@@ -2592,90 +2551,91 @@ type ResultMetaObject struct {
 	// Names the task whose outcome this is; required in answers to tasks/result. (In 2025-11-25
 	// only.)
 	RelatedTask *RelatedTaskMetadata
-	// Identifies the server software, as it describes itself. Servers should send it unless told
-	// otherwise; it serves display and logging and must not influence behaviour. (In 2026-07-28
-	// only.)
+	// Identifies the server software, as reported by the server. Servers should send it unless
+	// configured otherwise. Use it for display and logging; it must not affect behavior. (In
+	// 2026-07-28 only.)
 	ServerInfo *Implementation
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// Root is a directory or file of the client in which the server may work.
+// Root is a directory or file of the client that the server may use.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#root
 type Root struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing. (Since 2025-06-18.)
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
+	// (Since 2025-06-18.)
 	Meta *MetaObject
-	// Labels the root for display or reference. Absent, only the URI identifies it.
+	// Names the root for display or reference.
 	Name *string
-	// Locates the root; the scheme has to be file at present.
+	// Locates the root. The scheme must be file.
 	URI string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// RootsListChangedNotification tells the server that the client's roots are no longer what
-// they were, so that it should ask for them anew by roots/list.
+// RootsListChangedNotification tells the server that the client's roots have changed. The
+// server should request them again by roots/list.
 //
 // Revisions: until 2025-11-25.
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#rootslistchangednotification
 type RootsListChangedNotification struct {
-	// Names the JSON-RPC version, which is always "2.0". (In 2025-11-25 only, required.)
+	// Names the JSON-RPC version; always "2.0". (In 2025-11-25 only, required.)
 	JSONRPC *string
-	// Carries metadata at most.
+	// Carries only metadata.
 	Params *NotificationParams
 
 	// Extra keeps the members that have no field here. The member "method" is always "notifications/roots/list_changed".
 	Extra codec.Extra
 }
 
-// SamplingMessage is one message of a conversation with a language model, as
-// sampling/createMessage passes it on.
+// SamplingMessage is one message of a conversation with a language model in
+// sampling/createMessage.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#samplingmessage
 type SamplingMessage struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing. (Since 2025-11-25.)
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
+	// (Since 2025-11-25.)
 	Meta *MetaObject
-	// Holds the message: a block of text, an image or, from 2025-03-26 on, sound. From
-	// 2025-11-25 on it can be a list of blocks, with tool calls and their results among them.
+	// Holds the content of the message: a block of text, an image or, from 2025-03-26 on, audio.
+	// From 2025-11-25 on it may be a list of blocks, which may include tool calls and their
+	// results.
 	Content SamplingContent
-	// Says whose turn in the conversation the message is.
+	// Names the author of the message: user or assistant.
 	Role Role
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// ServerCapabilities are the features that a server offers. A missing member means that the
-// feature is not supported, and its methods fail with error -32601. The set is open: servers
-// may add members of their own.
+// ServerCapabilities are the features that a server supports. An absent member means that
+// the feature is not supported; its methods fail with error -32601. Servers may add members
+// of their own.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#servercapabilities
 type ServerCapabilities struct {
-	// Present if the server answers completion/complete. (Since 2025-03-26.)
+	// Present if the server supports completion/complete. (Since 2025-03-26.)
 	Completions json.RawMessage
-	// Lists features outside the specification, by name, each with an object of settings.
+	// Maps the names of features outside the specification to their settings.
 	Experimental json.RawMessage
-	// Lists supported extensions by identifier, such as "io.modelcontextprotocol/tasks", each
-	// with an object of settings that may be empty. An identifier always has a prefix. (In
-	// 2026-07-28 only.)
+	// Maps the identifiers of supported extensions, such as "io.modelcontextprotocol/tasks", to
+	// their settings. Identifiers always have a prefix. Settings may be empty. (In 2026-07-28
+	// only.)
 	Extensions json.RawMessage
-	// Present if the server can send log records to the client. Deprecated from 2026-07-28 on.
+	// Present if the server may send log records to the client. Deprecated from 2026-07-28 on.
 	Logging json.RawMessage
-	// Present if the server offers prompts.
+	// Present if the server has prompts.
 	Prompts *ServerCapabilitiesPrompts
-	// Present if the server offers resources.
+	// Present if the server has resources.
 	Resources *ServerCapabilitiesResources
 	// Present if the server can run some requests as tasks. (In 2025-11-25 only.)
 	Tasks *ServerCapabilitiesTasks
-	// Present if the server offers tools.
+	// Present if the server has tools.
 	Tools *ServerCapabilitiesTools
 
 	// Extra keeps the members that have no field here.
@@ -2683,9 +2643,10 @@ type ServerCapabilities struct {
 }
 
 // ServerCapabilitiesPrompts is the value of prompts of ServerCapabilities. Present if the
-// server offers prompts.
+// server has prompts.
 type ServerCapabilitiesPrompts struct {
-	// True if the server announces changes of its list of prompts. Absent means false.
+	// Reports whether the server notifies clients when its list of prompts changes. Absent means
+	// false.
 	ListChanged *bool
 
 	// Extra keeps the members that have no field here.
@@ -2693,11 +2654,12 @@ type ServerCapabilitiesPrompts struct {
 }
 
 // ServerCapabilitiesResources is the value of resources of ServerCapabilities. Present if
-// the server offers resources.
+// the server has resources.
 type ServerCapabilitiesResources struct {
-	// True if the server announces changes of its list of resources. Absent means false.
+	// Reports whether the server notifies clients when its list of resources changes. Absent
+	// means false.
 	ListChanged *bool
-	// True if clients can have changes of single resources announced. Absent means false.
+	// Reports whether clients can subscribe to changes of single resources. Absent means false.
 	Subscribe *bool
 
 	// Extra keeps the members that have no field here.
@@ -2707,12 +2669,11 @@ type ServerCapabilitiesResources struct {
 // ServerCapabilitiesTasks is the value of tasks of ServerCapabilities. Present if the server
 // can run some requests as tasks.
 type ServerCapabilitiesTasks struct {
-	// Present, as an empty object, if the server answers tasks/cancel.
+	// Present, as an empty object, if the server supports tasks/cancel.
 	Cancel json.RawMessage
-	// Present, as an empty object, if the server answers tasks/list.
+	// Present, as an empty object, if the server supports tasks/list.
 	List json.RawMessage
-	// Lists, by category and operation, every request type that can become a task. What is
-	// missing here cannot.
+	// Lists the request types that can become tasks, grouped by feature. All others cannot.
 	Requests *ServerCapabilitiesTasksRequests
 
 	// Extra keeps the members that have no field here.
@@ -2720,8 +2681,7 @@ type ServerCapabilitiesTasks struct {
 }
 
 // ServerCapabilitiesTasksRequests is the value of tasks.requests of ServerCapabilities.
-// Lists, by category and operation, every request type that can become a task. What is
-// missing here cannot.
+// Lists the request types that can become tasks, grouped by feature. All others cannot.
 type ServerCapabilitiesTasksRequests struct {
 	// Groups the tool requests that can become tasks.
 	Tools *ServerCapabilitiesTasksRequestsTools
@@ -2733,8 +2693,8 @@ type ServerCapabilitiesTasksRequests struct {
 // ServerCapabilitiesTasksRequestsTools is the value of tasks.requests.tools of
 // ServerCapabilities. Groups the tool requests that can become tasks.
 type ServerCapabilitiesTasksRequestsTools struct {
-	// Present, as an empty object, if tools/call can become a task; each tool's taskSupport then
-	// says whether it does.
+	// Present, as an empty object, if tools/call can become a task. The taskSupport of each tool
+	// then decides.
 	Call json.RawMessage
 
 	// Extra keeps the members that have no field here.
@@ -2742,28 +2702,29 @@ type ServerCapabilitiesTasksRequestsTools struct {
 }
 
 // ServerCapabilitiesTools is the value of tools of ServerCapabilities. Present if the server
-// offers tools.
+// has tools.
 type ServerCapabilitiesTools struct {
-	// True if the server announces changes of its list of tools. Absent means false.
+	// Reports whether the server notifies clients when its list of tools changes. Absent means
+	// false.
 	ListChanged *bool
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// SetLevelRequest sets the least severity of the log records that the server sends. An
-// EmptyResult answers it.
+// SetLevelRequest sets the minimum severity of the log records that the server sends. The
+// response is an EmptyResult.
 //
 // Revisions: until 2025-11-25.
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#setlevelrequest
 type SetLevelRequest struct {
-	// Pairs a request with its response: the sender of the request chooses it, and the response
+	// Pairs a request with its response. The sender of the request chooses it; the response
 	// repeats it unchanged. (In 2025-11-25 only, required.)
 	ID RequestID
-	// Names the JSON-RPC version, which is always "2.0". (In 2025-11-25 only, required.)
+	// Names the JSON-RPC version; always "2.0". (In 2025-11-25 only, required.)
 	JSONRPC *string
-	// Carries the arguments of the message, whose shape depends on the method.
+	// Carries the arguments of the message. Their form depends on the method.
 	Params SetLevelRequestParams
 
 	// Extra keeps the members that have no field here. The member "method" is always "logging/setLevel".
@@ -2776,11 +2737,11 @@ type SetLevelRequest struct {
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#setlevelrequestparams
 type SetLevelRequestParams struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing. (In 2025-11-25 only.)
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol. (In
+	// 2025-11-25 only.)
 	Meta *RequestMetaObject
-	// Sets the least severity to send; more severe records come too.
+	// Sets the minimum severity. The server sends records of this severity and above.
 	Level LoggingLevel
 
 	// Extra keeps the members that have no field here.
@@ -2793,37 +2754,37 @@ type SetLevelRequestParams struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#stringschema
 type StringSchema struct {
-	// Prefills the field. Absent, it starts out empty. (Since 2025-11-25.)
+	// Sets the initial value. If absent, the field is empty. (Since 2025-11-25.)
 	Default *string
-	// Explains the field to the user.
+	// Describes the field for the user.
 	Description *string
-	// Demands a certain notation of the text. Absent, any text will do.
+	// Restricts the format of the text. If absent, any text is valid.
 	Format *StringSchemaFormat
-	// Limits the text to this many characters.
+	// Sets the maximum length, in characters.
 	MaxLength *int64
-	// Demands at least this many characters.
+	// Sets the minimum length, in characters.
 	MinLength *int64
-	// Labels the field in the form. Absent, the client uses the property name.
+	// Gives the label of the field. If absent, the client shows the property name.
 	Title *string
 
 	// Extra keeps the members that have no field here. The member "type" is always "string".
 	Extra codec.Extra
 }
 
-// SubscribeRequest asks the server to announce every change of one resource by a
-// ResourceUpdatedNotification. An EmptyResult answers it; the subscription lasts until
+// SubscribeRequest asks the server to send a ResourceUpdatedNotification whenever a resource
+// changes. The response is an EmptyResult. The subscription lasts until
 // resources/unsubscribe or the end of the session.
 //
 // Revisions: until 2025-11-25.
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#subscriberequest
 type SubscribeRequest struct {
-	// Pairs a request with its response: the sender of the request chooses it, and the response
+	// Pairs a request with its response. The sender of the request chooses it; the response
 	// repeats it unchanged. (In 2025-11-25 only, required.)
 	ID RequestID
-	// Names the JSON-RPC version, which is always "2.0". (In 2025-11-25 only, required.)
+	// Names the JSON-RPC version; always "2.0". (In 2025-11-25 only, required.)
 	JSONRPC *string
-	// Carries the arguments of the message, whose shape depends on the method.
+	// Carries the arguments of the message. Their form depends on the method.
 	Params SubscribeRequestParams
 
 	// Extra keeps the members that have no field here. The member "method" is always "resources/subscribe".
@@ -2836,83 +2797,83 @@ type SubscribeRequest struct {
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#subscriberequestparams
 type SubscribeRequestParams struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing. (In 2025-11-25 only.)
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol. (In
+	// 2025-11-25 only.)
 	Meta *RequestMetaObject
-	// Names the resource to watch. Any scheme may occur; its meaning is the server's business.
+	// Names the resource to subscribe to. It may have any scheme; the server defines its
+	// meaning.
 	URI string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// SubscriptionFilter is a choice of notifications for one subscription. Whatever is absent
-// or false here is not sent.
+// SubscriptionFilter selects the notifications of a subscription. The server does not send
+// those that are absent or false here.
 //
 // Revisions: in 2026-07-28 only.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#subscriptionfilter
 type SubscriptionFilter struct {
-	// True for notifications about changes of the list of prompts.
+	// Selects notifications about changes of the list of prompts.
 	PromptsListChanged *bool
-	// Lists the URIs of resources whose changes are to be announced, each by a
-	// ResourceUpdatedNotification.
+	// Selects ResourceUpdatedNotifications for the resources with these URIs.
 	ResourceSubscriptions []string
-	// True for notifications about changes of the list of resources.
+	// Selects notifications about changes of the list of resources.
 	ResourcesListChanged *bool
-	// True for notifications about changes of the list of tools.
+	// Selects notifications about changes of the list of tools.
 	ToolsListChanged *bool
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// SubscriptionsAcknowledgedNotification confirms that a subscription is in place and says
-// what it covers. No other message of that subscription precedes it, though on stdio those
-// of other subscriptions may.
+// SubscriptionsAcknowledgedNotification confirms a subscription and lists the notifications
+// that it covers. It is the first message of the subscription. Over stdio, messages of other
+// subscriptions may precede it.
 //
 // Revisions: in 2026-07-28 only.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#subscriptionsacknowledgednotification
 type SubscriptionsAcknowledgedNotification struct {
-	// Carries the arguments of the message, whose shape depends on the method.
+	// Carries the arguments of the message. Their form depends on the method.
 	Params SubscriptionsAcknowledgedNotificationParams
 
 	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0", "method" is always "notifications/subscriptions/acknowledged".
 	Extra codec.Extra
 }
 
-// SubscriptionsAcknowledgedNotificationParams say what a new subscription covers.
+// SubscriptionsAcknowledgedNotificationParams list the notifications that a new subscription
+// covers.
 //
 // Revisions: in 2026-07-28 only.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#subscriptionsacknowledgednotificationparams
 type SubscriptionsAcknowledgedNotificationParams struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing.
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *NotificationMetaObject
-	// Repeats the part of the requested filter that the server will honour, leaving out what it
-	// does not support. Clients should compare it with what they asked for.
+	// Repeats the part of the requested filter that the server supports. Clients should compare
+	// it with their request.
 	Notifications SubscriptionFilter
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// SubscriptionsListenRequest opens a subscription to notifications that are unrelated to any
-// single request. A SubscriptionsAcknowledgedNotification confirms it, and its response
-// comes only when the server ends the subscription in good order.
+// SubscriptionsListenRequest opens a subscription to notifications that are unrelated to a
+// single request. A SubscriptionsAcknowledgedNotification confirms it. The server sends the
+// response when it ends the subscription in an orderly way.
 //
 // Revisions: in 2026-07-28 only.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#subscriptionslistenrequest
 type SubscriptionsListenRequest struct {
-	// Pairs a request with its response: the sender of the request chooses it, and the response
+	// Pairs a request with its response. The sender of the request chooses it; the response
 	// repeats it unchanged.
 	ID RequestID
-	// Carries the arguments of the message, whose shape depends on the method.
+	// Carries the arguments of the message. Their form depends on the method.
 	Params SubscriptionsListenRequestParams
 
 	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0", "method" is always "subscriptions/listen".
@@ -2925,29 +2886,29 @@ type SubscriptionsListenRequest struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#subscriptionslistenrequestparams
 type SubscriptionsListenRequestParams struct {
-	// Declares the protocol version and the client's capabilities for this one request, and is
-	// therefore always present.
+	// Declares the protocol version and the client's capabilities for this request. It is
+	// required.
 	Meta RequestMetaObject
-	// Chooses what the subscription is to deliver; the server sends nothing else on it.
+	// Selects the notifications of the subscription. The server sends no others.
 	Notifications SubscriptionFilter
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// SubscriptionsListenResult ends a subscription: the server sends it when it closes the
-// stream deliberately, for example while shutting down. A connection that breaks gives no
-// result at all.
+// SubscriptionsListenResult ends a subscription. The server sends it when it closes the
+// stream on purpose, for example during shutdown. If the connection breaks, there is no
+// result.
 //
 // Revisions: in 2026-07-28 only.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#subscriptionslistenresult
 type SubscriptionsListenResult struct {
-	// Names the subscription that has ended; nothing else is reported.
+	// Names the subscription that has ended.
 	Meta SubscriptionsListenResultMetaObject
-	// Says how to read the result: "complete" for a final one, "input_required" for an
-	// InputRequiredResult, or a value defined by a negotiated extension. Older servers leave it
-	// out, which a client reads as "complete".
+	// Names the kind of result: "complete" for a final one, "input_required" for an
+	// InputRequiredResult, or a value that a negotiated extension defines. Servers of earlier
+	// revisions omit it; absent means "complete".
 	ResultType string
 
 	// Extra keeps the members that have no field here.
@@ -2955,17 +2916,17 @@ type SubscriptionsListenResult struct {
 }
 
 // SubscriptionsListenResultMetaObject is the _meta of a SubscriptionsListenResult: a
-// ResultMetaObject that also names the subscription.
+// ResultMetaObject with the id of the subscription.
 //
 // Revisions: in 2026-07-28 only.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#subscriptionslistenresultmetaobject
 type SubscriptionsListenResultMetaObject struct {
-	// Identifies the server software, as it describes itself. Servers should send it unless told
-	// otherwise; it serves display and logging and must not influence behaviour.
+	// Identifies the server software, as reported by the server. Servers should send it unless
+	// configured otherwise. Use it for display and logging; it must not affect behavior.
 	ServerInfo *Implementation
-	// Names the subscription that has ended, by the id of its subscriptions/listen request,
-	// which is the id of this response too.
+	// Names the subscription that has ended by the id of its subscriptions/listen request. It
+	// equals the id of this response.
 	SubscriptionID RequestID
 
 	// Extra keeps the members that have no field here.
@@ -2979,104 +2940,101 @@ type SubscriptionsListenResultMetaObject struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#subscriptionslistenresultresponse
 type SubscriptionsListenResultResponse struct {
-	// Pairs a request with its response: the sender of the request chooses it, and the response
+	// Pairs a request with its response. The sender of the request chooses it; the response
 	// repeats it unchanged.
 	ID RequestID
-	// Reports which subscription has ended.
+	// Names the subscription that has ended.
 	Result SubscriptionsListenResult
 
 	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0".
 	Extra codec.Extra
 }
 
-// Task is one long-running operation, as its receiver reports it. The receiver keeps it, and
-// the requestor asks for its state and outcome by taskId.
+// Task is a long-running operation, as reported by its receiver. The receiver stores the
+// task. The requestor asks for its state and result by taskId.
 //
 // Revisions: in 2025-11-25 only.
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#task
 type Task struct {
-	// Dates the creation of the task, in ISO 8601 notation.
+	// Records when the task was created, as an ISO 8601 timestamp.
 	CreatedAt string
-	// Dates the latest change of the task, in ISO 8601 notation.
+	// Records when the task last changed, as an ISO 8601 timestamp.
 	LastUpdatedAt string
-	// Suggests how many milliseconds to wait between two tasks/get requests. Absent, the
-	// requestor decides.
+	// Suggests how long to wait between tasks/get requests, in milliseconds. If absent, the
+	// requestor chooses.
 	PollInterval *int64
-	// States how far the task has come.
+	// Names the state of the task.
 	Status TaskStatus
-	// Describes the state in prose, for people; for a failure it says what went wrong. Absent
-	// when there is nothing to add.
+	// Describes the state for people, including the cause of a failure. Absent when there is
+	// nothing to add.
 	StatusMessage *string
-	// Identifies the task; chosen by the receiver and unique among its tasks. It should be
+	// Identifies the task. The receiver chooses it, unique among its tasks; it should be
 	// impossible to guess.
 	TaskID string
-	// Says for how many milliseconds after creation the receiver keeps the task and its outcome,
-	// which may differ from what was asked for; null means without limit.
+	// Sets how long the receiver keeps the task and its result, in milliseconds after creation.
+	// It may differ from the requested ttl. Null means no limit.
 	TTL *int64
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// TaskAugmentedRequestParams are the common base of arguments for requests that can be run
-// as tasks.
+// TaskAugmentedRequestParams are the common base of the arguments of requests that can
+// become tasks.
 //
 // Revisions: in 2025-11-25 only.
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#taskaugmentedrequestparams
 type TaskAugmentedRequestParams struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing.
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *RequestMetaObject
-	// Asks the receiver to run the request as a task, which it then answers at once with a
-	// CreateTaskResult. The receiver's capabilities must list the request type for this. Absent,
-	// an ordinary answer is wanted.
+	// Asks the receiver to run the request as a task and to respond at once with a
+	// CreateTaskResult. The receiver's capabilities must list the request type. If absent, the
+	// request does not become a task.
 	Task *TaskMetadata
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// TaskMetadata is the wish of a requestor to have its request run as a task; an empty object
-// suffices.
+// TaskMetadata asks the receiver to run a request as a task. It may be empty.
 //
 // Revisions: in 2025-11-25 only.
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#taskmetadata
 type TaskMetadata struct {
-	// Asks the receiver to keep the task and its outcome for this many milliseconds after
-	// creation. The receiver may settle on another duration and reports it in the Task.
+	// Asks the receiver to keep the task and its result for this long, in milliseconds after
+	// creation. The receiver may choose another duration and reports it in the Task.
 	TTL *int64
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// TaskStatusNotification tells the requestor that a task has changed its status. It is
-// optional, so that requestors keep polling by tasks/get as well.
+// TaskStatusNotification tells the requestor that the status of a task has changed. It is
+// optional: requestors must not rely on it and poll by tasks/get.
 //
 // Revisions: in 2025-11-25 only.
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#taskstatusnotification
 type TaskStatusNotification struct {
-	// Carries the arguments of the message, whose shape depends on the method.
+	// Carries the arguments of the message. Their form depends on the method.
 	Params TaskStatusNotificationParams
 
 	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0", "method" is always "notifications/tasks/status".
 	Extra codec.Extra
 }
 
-// TaskStatusNotificationParams are the task in its new state, without its outcome.
+// TaskStatusNotificationParams are the task in its new state, without its result.
 //
 // Revisions: in 2025-11-25 only.
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#taskstatusnotificationparams
 type TaskStatusNotificationParams struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing.
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta          *NotificationMetaObject
 	CreatedAt     string
 	LastUpdatedAt string
@@ -3090,62 +3048,61 @@ type TaskStatusNotificationParams struct {
 	Extra codec.Extra
 }
 
-// TextContent is a piece of text exchanged with a language model, as one content block.
+// TextContent is a content block that holds text.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#textcontent
 type TextContent struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing. (Since 2025-06-18.)
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
+	// (Since 2025-06-18.)
 	Meta *MetaObject
-	// Hints for whom the object is meant and how much it matters. Absent, the client decides
-	// without hints.
+	// Gives hints on the audience and the importance of the object. If absent, there are none.
 	Annotations *Annotations
-	// Contains the text itself.
+	// Contains the text.
 	Text string
 
 	// Extra keeps the members that have no field here. The member "type" is always "text".
 	Extra codec.Extra
 }
 
-// TextResourceContents is the textual form of a resource's contents; BlobResourceContents is
-// the binary one.
+// TextResourceContents holds text contents of a resource. BlobResourceContents is its
+// counterpart for binary data.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#textresourcecontents
 type TextResourceContents struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing. (Since 2025-06-18.)
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
+	// (Since 2025-06-18.)
 	Meta *MetaObject
 	// States the media type of the text. Absent when the server does not know it.
 	MIMEType *string
-	// Contains the text; anything that is not text belongs in a BlobResourceContents.
+	// Contains the text. Binary data belongs in a BlobResourceContents.
 	Text string
-	// Identifies the resource, or the part of it, that the text belongs to.
+	// Identifies the resource, or the part of a resource, that contains the text.
 	URI string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// TitledMultiSelectEnumSchema describes a form field with any number of choices out of a
-// fixed set, each choice having a label of its own.
+// TitledMultiSelectEnumSchema describes a form field for any number of choices from a fixed
+// set, with labels.
 //
 // Revisions: since 2025-11-25.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#titledmultiselectenumschema
 type TitledMultiSelectEnumSchema struct {
-	// Preselects these values. Absent, nothing is preselected.
+	// Sets the initial choices. If absent, there are none.
 	Default []string
-	// Explains the field to the user.
+	// Describes the field for the user.
 	Description *string
-	// Describes one element of the answer.
+	// Describes one element of the value.
 	Items TitledMultiSelectEnumSchemaItems
-	// Limits how many values can be chosen.
+	// Sets the maximum number of choices.
 	MaxItems *int64
-	// Demands at least this many values.
+	// Sets the minimum number of choices.
 	MinItems *int64
-	// Labels the field in the form. Absent, the client uses the property name.
+	// Gives the label of the field. If absent, the client shows the property name.
 	Title *string
 
 	// Extra keeps the members that have no field here. The member "type" is always "array".
@@ -3153,7 +3110,7 @@ type TitledMultiSelectEnumSchema struct {
 }
 
 // TitledMultiSelectEnumSchemaItems is the value of items of TitledMultiSelectEnumSchema.
-// Describes one element of the answer.
+// Describes one element of the value.
 type TitledMultiSelectEnumSchemaItems struct {
 	// Lists the choices.
 	AnyOf []TitledMultiSelectEnumSchemaItemsAnyOfItem
@@ -3165,29 +3122,29 @@ type TitledMultiSelectEnumSchemaItems struct {
 // TitledMultiSelectEnumSchemaItemsAnyOfItem is one element of items.anyOf of
 // TitledMultiSelectEnumSchema.
 type TitledMultiSelectEnumSchemaItemsAnyOfItem struct {
-	// Contains the value to return if this is chosen.
+	// Contains the value of the choice.
 	Const string
-	// Labels the choice for the user.
+	// Gives the label of the choice.
 	Title string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// TitledSingleSelectEnumSchema describes a form field with exactly one choice out of a fixed
-// set, each choice having a label of its own.
+// TitledSingleSelectEnumSchema describes a form field for one choice from a fixed set, with
+// labels.
 //
 // Revisions: since 2025-11-25.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#titledsingleselectenumschema
 type TitledSingleSelectEnumSchema struct {
-	// Preselects one of the values. Absent, nothing is preselected.
+	// Sets the initial choice. If absent, there is none.
 	Default *string
-	// Explains the field to the user.
+	// Describes the field for the user.
 	Description *string
 	// Lists the choices.
 	OneOf []TitledSingleSelectEnumSchemaOneOfItem
-	// Labels the field in the form. Absent, the client uses the property name.
+	// Gives the label of the field. If absent, the client shows the property name.
 	Title *string
 
 	// Extra keeps the members that have no field here. The member "type" is always "string".
@@ -3197,99 +3154,98 @@ type TitledSingleSelectEnumSchema struct {
 // TitledSingleSelectEnumSchemaOneOfItem is one element of oneOf of
 // TitledSingleSelectEnumSchema.
 type TitledSingleSelectEnumSchemaOneOfItem struct {
-	// Contains the value to return if this is chosen.
+	// Contains the value of the choice.
 	Const string
-	// Labels the choice for the user.
+	// Gives the label of the choice.
 	Title string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// Tool is a function of the server that the client's model can call.
+// Tool is a function that the server offers and the client's model can call.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#tool
 type Tool struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing. (Since 2025-06-18.)
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
+	// (Since 2025-06-18.)
 	Meta *MetaObject
-	// Describes the behaviour of the tool by hints that may be wrong. A title in them is shown
-	// if the tool has none of its own. (Since 2025-03-26.)
+	// Gives hints on the behavior of the tool, which may be wrong. Their title is shown if the
+	// tool has no title of its own. (Since 2025-03-26.)
 	Annotations *ToolAnnotations
-	// Tells the model what the tool does and when to use it.
+	// Describes the tool and its use to the model.
 	Description *string
-	// Says how the tool can be run, in particular whether as a task. Absent, it is not run as
-	// one. (In 2025-11-25 only.)
+	// Describes how the tool can run, in particular whether as a task. If absent, it cannot run
+	// as a task. (In 2025-11-25 only.)
 	Execution *ToolExecution
-	// Lists pictures of the object for user interfaces, typically one image in several sizes or
-	// themes. Absent or empty when there is none. (Since 2025-11-25.)
+	// Lists icons of the object for user interfaces, typically one image in several sizes or
+	// themes. Absent or empty when there are none. (Since 2025-11-25.)
 	Icons []Icon
-	// Describes the arguments of the tool by a JSON Schema whose type is "object". From
-	// 2026-07-28 on it may use every keyword of draft 2020-12, and x-mcp-header on a property
-	// asks clients to copy its value into an HTTP header.
+	// Describes the arguments of the tool by a JSON Schema of type "object". From 2026-07-28 on
+	// it may use all keywords of draft 2020-12, and x-mcp-header on a property asks clients to
+	// copy its value into an HTTP header.
 	InputSchema ToolInputSchema
-	// Identifies the tool within the server, to be passed to tools/call; shown to people too if
+	// Identifies the tool within the server, as passed to tools/call. It is shown to people if
 	// there is no title.
 	Name string
-	// Describes structuredContent of the tool's results by a JSON Schema, whose type has to be
-	// "object" before 2026-07-28. Absent, structured output has no promised form. (Since
-	// 2025-06-18.)
+	// Describes structuredContent of the tool's results by a JSON Schema. Before 2026-07-28 its
+	// type must be "object". If absent, structured output may have any form. (Since 2025-06-18.)
 	OutputSchema *ToolOutputSchema
-	// Gives the display name to show to people. When it is absent, the title in annotations is
-	// shown, or else the name. (Since 2025-06-18.)
+	// Gives the name to show to people. If absent, the title in annotations is shown, or else
+	// name. (Since 2025-06-18.)
 	Title *string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// ToolAnnotations are hints about how a tool behaves. None is guaranteed to be true, and a
-// client should not base decisions on those of a server that it does not trust.
+// ToolAnnotations are hints on the behavior of a tool. They may be wrong: a client should
+// not base decisions on hints from a server that it does not trust.
 //
 // Revisions: since 2025-03-26.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#toolannotations
 type ToolAnnotations struct {
-	// False if the tool only ever adds things, true if it may also overwrite or delete. Absent
-	// means true; without meaning for a read-only tool.
+	// Reports whether the tool may overwrite or delete. False means that it only adds. Absent
+	// means true. It has no meaning for a read-only tool.
 	DestructiveHint *bool
-	// True if repeating a call with equal arguments changes nothing more. Absent means false;
-	// without meaning for a read-only tool.
+	// Reports whether repeating a call with the same arguments has no further effect. Absent
+	// means false. It has no meaning for a read-only tool.
 	IdempotentHint *bool
-	// True if the tool deals with an unbounded outside world, as a web search does; false if its
-	// domain is closed, as that of a note store is. Absent means true.
+	// Reports whether the tool interacts with an open set of external entities, such as the web.
+	// False means a closed domain, such as a store of notes. Absent means true.
 	OpenWorldHint *bool
-	// True if the tool leaves everything as it is. Absent means false.
+	// Reports whether the tool changes nothing. Absent means false.
 	ReadOnlyHint *bool
-	// Gives a display name for the tool.
+	// Gives the name of the tool to show to people.
 	Title *string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// ToolChoice says whether the model uses tools in a sampling request.
+// ToolChoice controls the model's use of tools in a sampling request.
 //
 // Revisions: since 2025-11-25.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#toolchoice
 type ToolChoice struct {
-	// Sets the rule. Absent means "auto".
+	// Selects the rule. Absent means "auto".
 	Mode *ToolChoiceMode
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// ToolExecution says how a tool can be run.
+// ToolExecution describes how a tool can run.
 //
 // Revisions: in 2025-11-25 only.
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#toolexecution
 type ToolExecution struct {
-	// Says whether calls of the tool are run as tasks, provided that the server's capabilities
-	// list tasks.requests.tools.call. Absent means "forbidden".
+	// Sets whether calls of the tool may become tasks, if the server's capabilities list
+	// tasks.requests.tools.call. Absent means "forbidden".
 	TaskSupport *ToolExecutionTaskSupport
 
 	// Extra keeps the members that have no field here.
@@ -3297,30 +3253,30 @@ type ToolExecution struct {
 }
 
 // ToolInputSchema is the value of inputSchema of Tool. Describes the arguments of the tool
-// by a JSON Schema whose type is "object". From 2026-07-28 on it may use every keyword of
-// draft 2020-12, and x-mcp-header on a property asks clients to copy its value into an HTTP
+// by a JSON Schema of type "object". From 2026-07-28 on it may use all keywords of draft
+// 2020-12, and x-mcp-header on a property asks clients to copy its value into an HTTP
 // header.
 type ToolInputSchema struct {
 	// Names the JSON Schema dialect by its URI. Absent means 2020-12. (Since 2025-11-25.)
 	Schema *string
-	// Maps each argument to the JSON Schema that its value satisfies. (Until 2025-11-25.)
+	// Maps the name of each argument to its JSON Schema. (Until 2025-11-25.)
 	Properties json.RawMessage
-	// Lists the arguments that a call must include. (Until 2025-11-25.)
+	// Lists the required arguments. (Until 2025-11-25.)
 	Required []string
 
 	// Extra keeps the members that have no field here. The member "type" is always "object".
 	Extra codec.Extra
 }
 
-// ToolListChangedNotification tells the client that the server's list of tools is no longer
-// what it was. Servers that declare tools.listChanged send it unasked or, from 2026-07-28
-// on, to subscriptions whose filter sets toolsListChanged.
+// ToolListChangedNotification tells the client that the server's list of tools has changed.
+// Servers that declare tools.listChanged send it without a subscription until 2025-11-25.
+// From 2026-07-28 on, they send it to subscriptions whose filter sets toolsListChanged.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#toollistchangednotification
 type ToolListChangedNotification struct {
-	// Names the JSON-RPC version, which is always "2.0". (Since 2025-11-25, required.)
+	// Names the JSON-RPC version; always "2.0". (Since 2025-11-25, required.)
 	JSONRPC *string
-	// Carries metadata at most, such as the subscription that the notification belongs to.
+	// Carries only metadata, such as the subscription of the notification.
 	Params *NotificationParams
 
 	// Extra keeps the members that have no field here. The member "method" is always "notifications/tools/list_changed".
@@ -3328,17 +3284,17 @@ type ToolListChangedNotification struct {
 }
 
 // ToolOutputSchema is the value of outputSchema of Tool. Describes structuredContent of the
-// tool's results by a JSON Schema, whose type has to be "object" before 2026-07-28. Absent,
-// structured output has no promised form.
+// tool's results by a JSON Schema. Before 2026-07-28 its type must be "object". If absent,
+// structured output may have any form.
 type ToolOutputSchema struct {
 	// Names the JSON Schema dialect by its URI. Absent means 2020-12. (Since 2025-11-25.)
 	Schema *string
-	// Maps each member of the output to the JSON Schema that its value satisfies. (From
-	// 2025-06-18 to 2025-11-25.)
+	// Maps the name of each member of the output to its JSON Schema. (From 2025-06-18 to
+	// 2025-11-25.)
 	Properties json.RawMessage
-	// Lists the members that the output always has. (From 2025-06-18 to 2025-11-25.)
+	// Lists the required members of the output. (From 2025-06-18 to 2025-11-25.)
 	Required []string
-	// Restricts the output to a JSON object; always "object". (From 2025-06-18 to 2025-11-25,
+	// Marks the output as a JSON object; always "object". (From 2025-06-18 to 2025-11-25,
 	// required.)
 	Type *string
 
@@ -3346,62 +3302,62 @@ type ToolOutputSchema struct {
 	Extra codec.Extra
 }
 
-// ToolResultContent is the outcome of a tool call within a sampling conversation. It stands
-// in a user message, after the assistant message with the ToolUseContent.
+// ToolResultContent is the result of a tool call in a sampling conversation. It is part of a
+// user message that follows the assistant message with the ToolUseContent.
 //
 // Revisions: since 2025-11-25.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#toolresultcontent
 type ToolResultContent struct {
-	// Holds metadata of the model provider, such as cache marks. Clients should keep it when the
-	// conversation goes on in further sampling requests.
+	// Holds metadata of the model provider, such as cache marks. Clients should preserve it in
+	// later sampling requests of the conversation.
 	Meta *MetaObject
 	// Lists the output as content blocks, as in a CallToolResult.
 	Content []ContentBlock
-	// Marks the content as a description of what went wrong. Absent means false.
+	// Reports whether the tool failed; content then describes the failure. Absent means false.
 	IsError *bool
-	// Holds the output as JSON, which should fit the tool's outputSchema if there is one: an
-	// object or, from 2026-07-28 on, a value of any kind.
+	// Holds the output as JSON: an object or, from 2026-07-28 on, any value. It should match the
+	// outputSchema of the tool, if the tool has one.
 	StructuredContent json.RawMessage
-	// Repeats the id of the ToolUseContent that this outcome belongs to.
+	// Names the tool call by the id of its ToolUseContent.
 	ToolUseID string
 
 	// Extra keeps the members that have no field here. The member "type" is always "tool_result".
 	Extra codec.Extra
 }
 
-// ToolUseContent is a tool call that the model wants made within a sampling conversation. It
-// stands in an assistant message, and a ToolResultContent answers it.
+// ToolUseContent is a tool call that the model requests in a sampling conversation. It is
+// part of an assistant message. A ToolResultContent carries its result.
 //
 // Revisions: since 2025-11-25.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#toolusecontent
 type ToolUseContent struct {
-	// Holds metadata of the model provider, such as cache marks. Clients should keep it when the
-	// conversation goes on in further sampling requests.
+	// Holds metadata of the model provider, such as cache marks. Clients should preserve it in
+	// later sampling requests of the conversation.
 	Meta *MetaObject
-	// Identifies the call within the conversation, so that its outcome can refer to it.
+	// Identifies the call within the conversation. The result refers to it.
 	ID string
-	// Contains the arguments of the call by name, in accordance with the tool's inputSchema.
+	// Contains the arguments of the call by name. They must match the inputSchema of the tool.
 	Input json.RawMessage
-	// Names the tool to call, one of those offered in the request.
+	// Names the tool to call, one of those listed in the request.
 	Name string
 
 	// Extra keeps the members that have no field here. The member "type" is always "tool_use".
 	Extra codec.Extra
 }
 
-// URLElicitationRequiredError is the response to a request that cannot be served before the
-// user has visited one or more web pages. The client may repeat the request afterwards.
+// URLElicitationRequiredError is the response to a request that requires the user to visit
+// one or more web pages first. The client may repeat the request afterwards.
 //
 // Revisions: in 2025-11-25 only.
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#urlelicitationrequirederror
 type URLElicitationRequiredError struct {
-	// Describes the visits that are needed.
+	// Describes the required visits.
 	Error URLElicitationRequiredErrorError
-	// Repeats the id of the failed request. Absent if that could not be determined, for example
-	// because the input was unreadable.
+	// Repeats the id of the failed request. Absent if the id could not be read, for example
+	// because the input was malformed.
 	ID RequestID
 
 	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0".
@@ -3409,9 +3365,9 @@ type URLElicitationRequiredError struct {
 }
 
 // URLElicitationRequiredErrorError is the value of error of URLElicitationRequiredError.
-// Describes the visits that are needed.
+// Describes the required visits.
 type URLElicitationRequiredErrorError struct {
-	// Wraps the details of the error, and may have further members.
+	// Contains the details of the error. It may have additional members.
 	Data    URLElicitationRequiredErrorErrorData
 	Message string
 
@@ -3420,7 +3376,8 @@ type URLElicitationRequiredErrorError struct {
 }
 
 // URLElicitationRequiredErrorErrorData is the value of error.data of
-// URLElicitationRequiredError. Wraps the details of the error, and may have further members.
+// URLElicitationRequiredError. Contains the details of the error. It may have additional
+// members.
 type URLElicitationRequiredErrorErrorData struct {
 	// Lists the visits, each as a URL-mode elicitation.
 	Elicitations []ElicitRequestURLParams
@@ -3429,19 +3386,19 @@ type URLElicitationRequiredErrorErrorData struct {
 	Extra codec.Extra
 }
 
-// UnsubscribeRequest ends what resources/subscribe began for a resource. An EmptyResult
-// answers it.
+// UnsubscribeRequest ends a subscription made by resources/subscribe. The response is an
+// EmptyResult.
 //
 // Revisions: until 2025-11-25.
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#unsubscriberequest
 type UnsubscribeRequest struct {
-	// Pairs a request with its response: the sender of the request chooses it, and the response
+	// Pairs a request with its response. The sender of the request chooses it; the response
 	// repeats it unchanged. (In 2025-11-25 only, required.)
 	ID RequestID
-	// Names the JSON-RPC version, which is always "2.0". (In 2025-11-25 only, required.)
+	// Names the JSON-RPC version; always "2.0". (In 2025-11-25 only, required.)
 	JSONRPC *string
-	// Carries the arguments of the message, whose shape depends on the method.
+	// Carries the arguments of the message. Their form depends on the method.
 	Params UnsubscribeRequestParams
 
 	// Extra keeps the members that have no field here. The member "method" is always "resources/unsubscribe".
@@ -3454,11 +3411,11 @@ type UnsubscribeRequest struct {
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#unsubscriberequestparams
 type UnsubscribeRequestParams struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing. (In 2025-11-25 only.)
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol. (In
+	// 2025-11-25 only.)
 	Meta *RequestMetaObject
-	// Names the resource to stop watching.
+	// Names the resource to unsubscribe from.
 	URI string
 
 	// Extra keeps the members that have no field here.
@@ -3466,16 +3423,16 @@ type UnsubscribeRequestParams struct {
 }
 
 // UnsupportedProtocolVersionError is the response to a request in a protocol version that
-// the server does not speak. Over HTTP it comes with status 400.
+// the server does not support. Its HTTP status is 400.
 //
 // Revisions: in 2026-07-28 only.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#unsupportedprotocolversionerror
 type UnsupportedProtocolVersionError struct {
-	// Describes the disagreement on versions.
+	// Describes the unsupported version.
 	Error UnsupportedProtocolVersionErrorError
-	// Repeats the id of the failed request. Absent if that could not be determined, for example
-	// because the input was unreadable.
+	// Repeats the id of the failed request. Absent if the id could not be read, for example
+	// because the input was malformed.
 	ID RequestID
 
 	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0".
@@ -3483,9 +3440,9 @@ type UnsupportedProtocolVersionError struct {
 }
 
 // UnsupportedProtocolVersionErrorError is the value of error of
-// UnsupportedProtocolVersionError. Describes the disagreement on versions.
+// UnsupportedProtocolVersionError. Describes the unsupported version.
 type UnsupportedProtocolVersionErrorError struct {
-	// Wraps the details of the error.
+	// Contains the details of the error.
 	Data    UnsupportedProtocolVersionErrorErrorData
 	Message string
 
@@ -3494,35 +3451,35 @@ type UnsupportedProtocolVersionErrorError struct {
 }
 
 // UnsupportedProtocolVersionErrorErrorData is the value of error.data of
-// UnsupportedProtocolVersionError. Wraps the details of the error.
+// UnsupportedProtocolVersionError. Contains the details of the error.
 type UnsupportedProtocolVersionErrorErrorData struct {
-	// Repeats the version that the request named.
+	// Repeats the version of the request.
 	Requested string
-	// Lists the versions that the server speaks; the client can retry with one of them.
+	// Lists the versions that the server supports. The client may retry with one of them.
 	Supported []string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// UntitledMultiSelectEnumSchema describes a form field with any number of choices out of a
-// fixed set, which are shown as they are.
+// UntitledMultiSelectEnumSchema describes a form field for any number of choices from a
+// fixed set, without labels.
 //
 // Revisions: since 2025-11-25.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#untitledmultiselectenumschema
 type UntitledMultiSelectEnumSchema struct {
-	// Preselects these values. Absent, nothing is preselected.
+	// Sets the initial choices. If absent, there are none.
 	Default []string
-	// Explains the field to the user.
+	// Describes the field for the user.
 	Description *string
-	// Describes one element of the answer.
+	// Describes one element of the value.
 	Items UntitledMultiSelectEnumSchemaItems
-	// Limits how many values can be chosen.
+	// Sets the maximum number of choices.
 	MaxItems *int64
-	// Demands at least this many values.
+	// Sets the minimum number of choices.
 	MinItems *int64
-	// Labels the field in the form. Absent, the client uses the property name.
+	// Gives the label of the field. If absent, the client shows the property name.
 	Title *string
 
 	// Extra keeps the members that have no field here. The member "type" is always "array".
@@ -3530,7 +3487,7 @@ type UntitledMultiSelectEnumSchema struct {
 }
 
 // UntitledMultiSelectEnumSchemaItems is the value of items of UntitledMultiSelectEnumSchema.
-// Describes one element of the answer.
+// Describes one element of the value.
 type UntitledMultiSelectEnumSchemaItems struct {
 	// Lists the values to choose from.
 	Enum []string
@@ -3539,20 +3496,20 @@ type UntitledMultiSelectEnumSchemaItems struct {
 	Extra codec.Extra
 }
 
-// UntitledSingleSelectEnumSchema describes a form field with exactly one choice out of a
-// fixed set, which are shown as they are.
+// UntitledSingleSelectEnumSchema describes a form field for one choice from a fixed set,
+// without labels.
 //
 // Revisions: since 2025-11-25.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#untitledsingleselectenumschema
 type UntitledSingleSelectEnumSchema struct {
-	// Preselects one of the values. Absent, nothing is preselected.
+	// Sets the initial choice. If absent, there is none.
 	Default *string
-	// Explains the field to the user.
+	// Describes the field for the user.
 	Description *string
 	// Lists the values to choose from.
 	Enum []string
-	// Labels the field in the form. Absent, the client uses the property name.
+	// Gives the label of the field. If absent, the client shows the property name.
 	Title *string
 
 	// Extra keeps the members that have no field here. The member "type" is always "string".
@@ -3560,8 +3517,8 @@ type UntitledSingleSelectEnumSchema struct {
 }
 
 // SamplingContent is the value of content of CreateMessageResult. Holds the generated
-// content: a block of text, an image or, from 2025-03-26 on, sound. From 2025-11-25 on it
-// can be a list of blocks, tool calls among them.
+// content: a block of text, an image or, from 2025-03-26 on, audio. From 2025-11-25 on it
+// may be a list of blocks, which may include tool calls.
 //
 // It is encoded as a list if List is set or Items does not hold exactly one element.
 type SamplingContent struct {
@@ -3579,56 +3536,55 @@ type ElicitResultContentValueScalar struct{ Value codec.Scalar }
 // JSONRPCMessageList is the variant of [JSONRPCMessage] that is a list.
 type JSONRPCMessageList struct{ Value []JSONRPCMessageListItem }
 
-// Cursor is a position in a paginated listing. Only the server that issued it can interpret
-// it; clients pass it back untouched and keep no assumptions about its form or lifetime.
+// Cursor is a position in a paginated list. It is opaque to clients: they return it
+// unchanged and assume nothing about its form or lifetime.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#cursor
 type Cursor = string
 
-// EmptyResult is a successful result that has nothing to report beyond the members common to
-// all results.
+// EmptyResult is a successful result that has only the members common to all results.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#emptyresult
 type EmptyResult = Result
 
-// InputRequests are the inputs that a server asks for together, by keys of its own choosing.
-// The client answers every entry under the same key in InputResponses.
+// InputRequests maps keys that the server chooses to input requests. The client responds to
+// each of them under the same key in InputResponses.
 //
 // Revisions: in 2026-07-28 only.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#inputrequests
 type InputRequests = map[string]InputRequest
 
-// InputResponses are the client's answers to an InputRequests map, each under the key of its
-// request. Servers ignore keys that they did not issue.
+// InputResponses maps the keys of InputRequests to the client's responses. Servers ignore
+// keys that they did not issue.
 //
 // Revisions: in 2026-07-28 only.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#inputresponses
 type InputResponses = map[string]InputResponse
 
-// JSONArray is a JSON array with elements of any kind.
+// JSONArray is any JSON array.
 //
 // Revisions: in 2026-07-28 only.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#jsonarray
 type JSONArray = json.RawMessage
 
-// JSONObject is a JSON object with members of any name and kind.
+// JSONObject is any JSON object.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#jsonobject
 type JSONObject = json.RawMessage
 
-// JSONRPCBatchRequest is several requests and notifications sent together as one JSON array.
-// The answers come in a JSONRPCBatchResponse. Only revision 2025-03-26 has batches.
+// JSONRPCBatchRequest is a JSON array of requests and notifications. The response is a
+// JSONRPCBatchResponse. Only revision 2025-03-26 has batches.
 //
 // Revisions: in 2025-03-26 only.
 //
 // See https://modelcontextprotocol.io/specification/2025-03-26
 type JSONRPCBatchRequest = []JSONRPCBatchRequestItem
 
-// JSONRPCBatchResponse is several results and errors returned together as one JSON array, in
-// any order; ids tell which request each belongs to.
+// JSONRPCBatchResponse is a JSON array of results and errors, in any order. The id pairs
+// each with its request.
 //
 // Revisions: in 2025-03-26 only.
 //
@@ -3639,21 +3595,20 @@ type JSONRPCBatchResponse = []JSONRPCBatchResponseItem
 type JSONRPCError = JSONRPCErrorResponse
 
 // JSONValue is any JSON value. The published schema lists objects, arrays, strings, integers
-// and booleans, omitting null and fractions although the protocol allows both.
+// and booleans; the protocol also allows null and fractions.
 //
 // Revisions: in 2026-07-28 only.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#jsonvalue
 type JSONValue = json.RawMessage
 
-// ProgressToken is the label, a string or an integer, that links progress notifications to
-// the request they report on.
+// ProgressToken is a string or an integer that links progress notifications to a request.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#progresstoken
 type ProgressToken = codec.Scalar
 
-// RequestID is the identifier of a JSON-RPC request, a string or an integer but never null.
-// The sender does not reuse it while the request is unanswered.
+// RequestID identifies a JSON-RPC request. It is a string or an integer, never null. The
+// sender does not reuse it while the request is pending.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#requestid
 type RequestID = codec.Scalar
@@ -3661,9 +3616,9 @@ type RequestID = codec.Scalar
 // ResourceReference is the name that older revisions give to ResourceTemplateReference.
 type ResourceReference = ResourceTemplateReference
 
-// ResultType is the kind of a result, which tells how to read it. The core defines
-// "complete", for a final result, and "input_required", for an InputRequiredResult;
-// extensions add others, and a client rejects a result of unknown kind.
+// ResultType is the kind of a result, which determines its form. The protocol defines
+// "complete" for a final result and "input_required" for an InputRequiredResult. Extensions
+// may add others. A client rejects a result of an unknown kind.
 //
 // Revisions: in 2026-07-28 only.
 //

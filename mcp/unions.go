@@ -39,8 +39,8 @@ func (x *Unknown) Validate(rev Revision) error {
 
 func newUnknown(r *codec.Reader) *Unknown { return &Unknown{Raw: r.Raw()} }
 
-// AnyResourceContents is the value of resource of EmbeddedResource. Contains the resource,
-// as text or as base64 bytes, together with its URI.
+// AnyResourceContents is the value of resource of EmbeddedResource. Contains the URI of the
+// resource and its contents, as text or as bytes in base64.
 //
 // It is one of
 //   - [*TextResourceContents]
@@ -102,9 +102,9 @@ func DecodeCallToolOutcome(r *codec.Reader) CallToolOutcome {
 	}
 }
 
-// CallToolResultResponseResult is the value of result of CallToolResultResponse. Holds the
-// tool's output as a CallToolResult, or an InputRequiredResult if the server needs answers
-// before it can run the tool.
+// CallToolResultResponseResult is the value of result of CallToolResultResponse. Holds a
+// CallToolResult, or an InputRequiredResult if the server needs input before it can run the
+// tool.
 //
 // It is one of
 //   - [*InputRequiredResult]
@@ -135,8 +135,8 @@ func DecodeCallToolResultResponseResult(r *codec.Reader) CallToolResultResponseR
 	}
 }
 
-// ClientNotification is any notification that a client can send; method tells which. In
-// 2026-07-28 only CancelledNotification is left.
+// ClientNotification is any notification that a client can send. The method member selects
+// the type. In 2026-07-28 only CancelledNotification remains.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#clientnotification
 //
@@ -170,7 +170,7 @@ func DecodeClientNotification(r *codec.Reader) ClientNotification {
 	return newUnknown(r)
 }
 
-// ClientRequest is any request that a client can send; method tells which.
+// ClientRequest is any request that a client can send. The method member selects the type.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#clientrequest
 //
@@ -246,9 +246,9 @@ func DecodeClientRequest(r *codec.Reader) ClientRequest {
 	return newUnknown(r)
 }
 
-// ClientResult is any result with which a client can answer a request of the server. Its
-// form follows from the method of that request, since the result does not name it. From
-// 2026-07-28 on there are no such requests, and InputResponses take its place.
+// ClientResult is any result that a client can return to the server. The method of the
+// request determines its form; the result itself does not name it. From 2026-07-28 on,
+// InputResponses replace it.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#clientresult
 //
@@ -279,8 +279,8 @@ func DecodeClientResult(r *codec.Reader) ClientResult {
 	return codec.New(r, (*GetTaskPayloadResult).DecodeJSON)
 }
 
-// CompletionReference is the value of ref of CompleteRequestParams. Says what the argument
-// belongs to: a prompt, or a resource template.
+// CompletionReference is the value of ref of CompleteRequestParams. Refers to the prompt or
+// resource template that has the argument.
 //
 // It is one of
 //   - [*PromptReference]
@@ -303,8 +303,8 @@ func DecodeCompletionReference(r *codec.Reader) CompletionReference {
 	return newUnknown(r)
 }
 
-// ContentBlock is one piece of a prompt message or of a tool's output: text, an image,
-// sound, a link to a resource, or an embedded resource. Its type field tells which.
+// ContentBlock is one part of a prompt message or of a tool's output: text, an image, audio,
+// a link to a resource, or an embedded resource. The type member selects the variant.
 //
 // Revisions: since 2025-06-18.
 //
@@ -406,8 +406,8 @@ func DecodeElicitOutcome(r *codec.Reader) ElicitOutcome {
 	return codec.New(r, (*ElicitResult).DecodeJSON)
 }
 
-// ElicitRequestParams are the arguments of elicitation/create in either mode; mode tells
-// them apart, and where it is absent they are those of a form.
+// ElicitRequestParams are the arguments of elicitation/create in either mode. The mode
+// member selects the variant. If it is absent, the mode is "form".
 //
 // Revisions: since 2025-11-25.
 //
@@ -461,8 +461,8 @@ func DecodeElicitResultContentValue(r *codec.Reader) ElicitResultContentValue {
 	return newUnknown(r)
 }
 
-// EnumSchema describes a form field whose value is chosen from a fixed set: one choice or
-// several, with or without separate labels. In 2025-06-18 it allows one choice only.
+// EnumSchema describes a form field for one or several choices from a fixed set, with or
+// without labels. In 2025-06-18 it allows one choice only.
 //
 // Revisions: since 2025-06-18.
 //
@@ -535,9 +535,8 @@ func DecodeGetPromptOutcome(r *codec.Reader) GetPromptOutcome {
 	}
 }
 
-// GetPromptResultResponseResult is the value of result of GetPromptResultResponse. Holds the
-// expanded prompt, or an InputRequiredResult if the server needs answers before it can
-// expand it.
+// GetPromptResultResponseResult is the value of result of GetPromptResultResponse. Holds a
+// GetPromptResult, or an InputRequiredResult if the server needs input first.
 //
 // It is one of
 //   - [*InputRequiredResult]
@@ -568,9 +567,9 @@ func DecodeGetPromptResultResponseResult(r *codec.Reader) GetPromptResultRespons
 	}
 }
 
-// InputRequest is one thing that a server wants from the client before it can go on: a
-// generated message, the list of roots, or an answer from the user. It has a method and
-// params but, unlike a JSON-RPC request, no id.
+// InputRequest is an input that a server needs from the client before it can continue: a
+// generated message, the list of roots, or input from the user. It has a method and params
+// but, unlike a JSON-RPC request, no id.
 //
 // Revisions: in 2026-07-28 only.
 //
@@ -600,8 +599,8 @@ func DecodeInputRequest(r *codec.Reader) InputRequest {
 	return newUnknown(r)
 }
 
-// InputResponse is the client's answer to one InputRequest: a CreateMessageResult, a
-// ListRootsResult or an ElicitResult, according to the method asked for.
+// InputResponse is the client's response to an InputRequest: a CreateMessageResult, a
+// ListRootsResult or an ElicitResult, depending on the method.
 //
 // Revisions: in 2026-07-28 only.
 //
@@ -678,8 +677,8 @@ func DecodeJSONRPCBatchResponseItem(r *codec.Reader) JSONRPCBatchResponseItem {
 	return newUnknown(r)
 }
 
-// JSONRPCMessage is anything that may be sent as one message: a request, a notification, a
-// result or an error, and in 2025-03-26 a batch as well.
+// JSONRPCMessage is any message: a request, a notification, a result, an error or, in
+// 2025-03-26, a batch.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#jsonrpcmessage
 //
@@ -747,8 +746,8 @@ func DecodeJSONRPCMessageListItem(r *codec.Reader) JSONRPCMessageListItem {
 	return newUnknown(r)
 }
 
-// JSONRPCResponse is the answer to a request, either its result or its error; the presence
-// of error tells which. Before 2025-11-25 the name stands for the result alone.
+// JSONRPCResponse is the response to a request: an error if the error member is present,
+// otherwise a result. Before 2025-11-25 the name stands for results only.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#jsonrpcresponse
 //
@@ -773,8 +772,8 @@ func DecodeJSONRPCResponse(r *codec.Reader) JSONRPCResponse {
 	return newUnknown(r)
 }
 
-// MultiSelectEnumSchema describes a form field with any number of choices out of a fixed
-// set, labelled or not.
+// MultiSelectEnumSchema describes a form field for any number of choices from a fixed set,
+// with or without labels.
 //
 // Revisions: since 2025-11-25.
 //
@@ -802,7 +801,7 @@ func DecodeMultiSelectEnumSchema(r *codec.Reader) MultiSelectEnumSchema {
 }
 
 // PrimitiveSchemaDefinition describes one field of an elicitation form: a string, a number,
-// a boolean or a choice, never a nested structure.
+// a boolean or a choice. It cannot be nested.
 //
 // Revisions: since 2025-06-18.
 //
@@ -885,8 +884,7 @@ func DecodeReadResourceOutcome(r *codec.Reader) ReadResourceOutcome {
 }
 
 // ReadResourceResultResponseResult is the value of result of ReadResourceResultResponse.
-// Holds the contents, or an InputRequiredResult if the server needs answers before it can
-// deliver them.
+// Holds a ReadResourceResult, or an InputRequiredResult if the server needs input first.
 //
 // It is one of
 //   - [*InputRequiredResult]
@@ -917,8 +915,8 @@ func DecodeReadResourceResultResponseResult(r *codec.Reader) ReadResourceResultR
 	}
 }
 
-// SamplingMessageContentBlock is one piece of a sampling message: text, an image, sound, a
-// tool call or the result of one. Its type field tells which.
+// SamplingMessageContentBlock is one part of a sampling message: text, an image, audio, a
+// tool call or the result of one. The type member selects the variant.
 //
 // Revisions: since 2025-11-25.
 //
@@ -955,7 +953,8 @@ func DecodeSamplingMessageContentBlock(r *codec.Reader) SamplingMessageContentBl
 	return newUnknown(r)
 }
 
-// ServerNotification is any notification that a server can send; method tells which.
+// ServerNotification is any notification that a server can send. The method member selects
+// the type.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#servernotification
 //
@@ -1004,7 +1003,8 @@ func DecodeServerNotification(r *codec.Reader) ServerNotification {
 	return newUnknown(r)
 }
 
-// ServerRequest is any request that a server can send to a client; method tells which.
+// ServerRequest is any request that a server can send to a client. The method member selects
+// the type.
 //
 // Revisions: until 2025-11-25.
 //
@@ -1049,8 +1049,8 @@ func DecodeServerRequest(r *codec.Reader) ServerRequest {
 	return newUnknown(r)
 }
 
-// ServerResult is any result with which a server can answer a request of the client. Its
-// form follows from the method of that request, since the result does not name it.
+// ServerResult is any result that a server can return to the client. The method of the
+// request determines its form; the result itself does not name it.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#serverresult
 //
@@ -1089,8 +1089,8 @@ func DecodeServerResult(r *codec.Reader) ServerResult {
 	return codec.New(r, (*Result).DecodeJSON)
 }
 
-// SingleSelectEnumSchema describes a form field with exactly one choice out of a fixed set,
-// labelled or not.
+// SingleSelectEnumSchema describes a form field for one choice from a fixed set, with or
+// without labels.
 //
 // Revisions: since 2025-11-25.
 //

@@ -5,7 +5,8 @@
 
 package tasks
 
-// TaskStatus is the state of a task. Of the five, completed, failed and cancelled are final.
+// TaskStatus is the state of a task. The states completed, failed and cancelled are
+// terminal.
 //
 // See https://modelcontextprotocol.io/extensions/tasks/overview
 //
@@ -14,14 +15,14 @@ type TaskStatus string
 
 // The values of [TaskStatus].
 const (
-	// The work goes on.
+	// The task is in progress.
 	TaskStatusWorking TaskStatus = "working"
-	// The task waits for answers to its inputRequests.
+	// The task waits for responses to its inputRequests.
 	TaskStatusInputRequired TaskStatus = "input_required"
-	// The work is done, and tasks/get returns its result.
+	// The task has finished, and tasks/get returns its result.
 	TaskStatusCompleted TaskStatus = "completed"
-	// The work ended in a JSON-RPC error, which tasks/get returns.
+	// The task ended in a JSON-RPC error, which tasks/get returns.
 	TaskStatusFailed TaskStatus = "failed"
-	// The work was called off before it was done.
+	// The task was cancelled before it finished.
 	TaskStatusCancelled TaskStatus = "cancelled"
 )

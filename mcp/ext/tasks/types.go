@@ -35,16 +35,16 @@ type Value interface {
 	Validate(rev Revision) error
 }
 
-// CancelTaskRequest asks the server to stop a task. The server acknowledges it with an empty
-// CancelTaskResult, even when the task has already finished, and stops the work when it can;
-// an unknown task gives error -32602.
+// CancelTaskRequest asks the server to cancel a task. The server acknowledges it with an
+// empty CancelTaskResult, even if the task has already finished, and stops the work when it
+// can. The response for an unknown task is error -32602.
 //
 // See https://modelcontextprotocol.io/extensions/tasks/overview
 type CancelTaskRequest struct {
-	// Pairs a request with its response: the sender of the request chooses it, and the response
+	// Pairs a request with its response. The sender of the request chooses it; the response
 	// repeats it unchanged.
 	ID mcp.RequestID
-	// Carries the arguments of the message, whose shape depends on the method.
+	// Carries the arguments of the message. Their form depends on the method.
 	Params CancelTaskRequestParams
 
 	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0", "method" is always "tasks/cancel".
@@ -52,153 +52,151 @@ type CancelTaskRequest struct {
 }
 
 // CancelTaskRequestParams is the value of params of CancelTaskRequest. Carries the arguments
-// of the message, whose shape depends on the method.
+// of the message. Their form depends on the method.
 type CancelTaskRequestParams struct {
-	// Names the task to stop.
+	// Names the task to cancel.
 	TaskID string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// CancelTaskResult acknowledges tasks/cancel and has no content of its own. The status may
-// still lag behind, and a task that was almost done may yet complete or fail.
+// CancelTaskResult acknowledges tasks/cancel and is empty otherwise. The status of the task
+// may change later, and a task that was almost done may still complete or fail.
 //
 // See https://modelcontextprotocol.io/extensions/tasks/overview
 type CancelTaskResult struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing.
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *mcp.ResultMetaObject
 
 	// Extra keeps the members that have no field here. The member "resultType" is always "complete".
 	Extra codec.Extra
 }
 
-// CancelledTask is a task that was stopped on request before it finished. It has no result
-// and never changes again.
+// CancelledTask is a task that was cancelled before it finished. It has no result. The state
+// is terminal.
 //
 // See https://modelcontextprotocol.io/extensions/tasks/overview
 type CancelledTask struct {
-	// Dates the creation of the task, in ISO 8601 notation.
+	// Records when the task was created, as an ISO 8601 timestamp.
 	CreatedAt string
-	// Dates the latest change of the task, in ISO 8601 notation.
+	// Records when the task last changed, as an ISO 8601 timestamp.
 	LastUpdatedAt string
-	// Suggests how many milliseconds to wait between two tasks/get requests. It may differ from
-	// one report to the next; absent, the client decides.
+	// Suggests how long to wait between tasks/get requests, in milliseconds. It may change with
+	// every report. If absent, the client chooses.
 	PollIntervalMs *int64
-	// Describes the state in prose, for people; for a failure it says what went wrong. Absent
-	// when there is nothing to add.
+	// Describes the state for people, including the cause of a failure. Absent when there is
+	// nothing to add.
 	StatusMessage *string
-	// Identifies the task; chosen by the receiver and unique among its tasks. It should be
+	// Identifies the task. The receiver chooses it, unique among its tasks; it should be
 	// impossible to guess.
 	TaskID string
-	// Says for how many milliseconds after creation the server keeps the task and its outcome;
-	// null means without limit.
+	// Sets how long the server keeps the task and its result, in milliseconds after creation.
+	// Null means no limit.
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here. The member "status" is always "cancelled".
 	Extra codec.Extra
 }
 
-// CompletedTask is a task that ran to its end and has its result. It never changes again.
+// CompletedTask is a task that has finished and has a result. The state is terminal.
 //
 // See https://modelcontextprotocol.io/extensions/tasks/overview
 type CompletedTask struct {
-	// Dates the creation of the task, in ISO 8601 notation.
+	// Records when the task was created, as an ISO 8601 timestamp.
 	CreatedAt string
-	// Dates the latest change of the task, in ISO 8601 notation.
+	// Records when the task last changed, as an ISO 8601 timestamp.
 	LastUpdatedAt string
-	// Suggests how many milliseconds to wait between two tasks/get requests. It may differ from
-	// one report to the next; absent, the client decides.
+	// Suggests how long to wait between tasks/get requests, in milliseconds. It may change with
+	// every report. If absent, the client chooses.
 	PollIntervalMs *int64
-	// Contains what the original request would have returned without a task, for instance the
-	// members of a CallToolResult, including one whose isError is true.
+	// Contains the result of the original request, for instance the members of a CallToolResult.
+	// Its isError may be true.
 	Result json.RawMessage
-	// Describes the state in prose, for people; for a failure it says what went wrong. Absent
-	// when there is nothing to add.
+	// Describes the state for people, including the cause of a failure. Absent when there is
+	// nothing to add.
 	StatusMessage *string
-	// Identifies the task; chosen by the receiver and unique among its tasks. It should be
+	// Identifies the task. The receiver chooses it, unique among its tasks; it should be
 	// impossible to guess.
 	TaskID string
-	// Says for how many milliseconds after creation the server keeps the task and its outcome;
-	// null means without limit.
+	// Sets how long the server keeps the task and its result, in milliseconds after creation.
+	// Null means no limit.
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here. The member "status" is always "completed".
 	Extra codec.Extra
 }
 
-// CreateTaskResult answers a tools/call that the server turned into a task, for clients
-// which declared the extension on that very request. The task's own members stand directly
-// in the result, and the outcome is obtained later by tasks/get.
+// CreateTaskResult is the immediate response to a tools/call that the server runs as a task.
+// The client must have declared the extension on that request. The members of the task are
+// members of the result. The client gets the result of the call later by tasks/get.
 //
 // See https://modelcontextprotocol.io/extensions/tasks/overview
 type CreateTaskResult struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing.
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *mcp.ResultMetaObject
-	// Dates the creation of the task, in ISO 8601 notation.
+	// Records when the task was created, as an ISO 8601 timestamp.
 	CreatedAt string
-	// Dates the latest change of the task, in ISO 8601 notation.
+	// Records when the task last changed, as an ISO 8601 timestamp.
 	LastUpdatedAt string
-	// Suggests how many milliseconds to wait between two tasks/get requests. It may differ from
-	// one report to the next; absent, the client decides.
+	// Suggests how long to wait between tasks/get requests, in milliseconds. It may change with
+	// every report. If absent, the client chooses.
 	PollIntervalMs *int64
-	// States how far the task has come at the time of the answer.
+	// Names the state of the task at the time of the response.
 	Status TaskStatus
-	// Describes the state in prose, for people; for a failure it says what went wrong. Absent
-	// when there is nothing to add.
+	// Describes the state for people, including the cause of a failure. Absent when there is
+	// nothing to add.
 	StatusMessage *string
-	// Identifies the task; chosen by the receiver and unique among its tasks. It should be
+	// Identifies the task. The receiver chooses it, unique among its tasks; it should be
 	// impossible to guess.
 	TaskID string
-	// Says for how many milliseconds after creation the server keeps the task and its outcome;
-	// null means without limit.
+	// Sets how long the server keeps the task and its result, in milliseconds after creation.
+	// Null means no limit.
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here. The member "resultType" is always "task".
 	Extra codec.Extra
 }
 
-// FailedTask is a task that ended in a JSON-RPC error and never changes again. A tool that
-// merely reports failure by isError gives a CompletedTask instead.
+// FailedTask is a task that ended in a JSON-RPC error. The state is terminal. A tool that
+// reports failure by isError ends in a CompletedTask instead.
 //
 // See https://modelcontextprotocol.io/extensions/tasks/overview
 type FailedTask struct {
-	// Dates the creation of the task, in ISO 8601 notation.
+	// Records when the task was created, as an ISO 8601 timestamp.
 	CreatedAt string
-	// Contains the JSON-RPC error that the original request would have returned.
+	// Contains the JSON-RPC error that the original request ended in.
 	Error mcp.Error
-	// Dates the latest change of the task, in ISO 8601 notation.
+	// Records when the task last changed, as an ISO 8601 timestamp.
 	LastUpdatedAt string
-	// Suggests how many milliseconds to wait between two tasks/get requests. It may differ from
-	// one report to the next; absent, the client decides.
+	// Suggests how long to wait between tasks/get requests, in milliseconds. It may change with
+	// every report. If absent, the client chooses.
 	PollIntervalMs *int64
-	// Says in prose what went wrong; servers should always fill it in here.
+	// Describes the failure for people. Servers should always set it in this state.
 	StatusMessage *string
-	// Identifies the task; chosen by the receiver and unique among its tasks. It should be
+	// Identifies the task. The receiver chooses it, unique among its tasks; it should be
 	// impossible to guess.
 	TaskID string
-	// Says for how many milliseconds after creation the server keeps the task and its outcome;
-	// null means without limit.
+	// Sets how long the server keeps the task and its result, in milliseconds after creation.
+	// Null means no limit.
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here. The member "status" is always "failed".
 	Extra codec.Extra
 }
 
-// GetTaskRequest asks for the current state of a task, typically at regular intervals until
-// it is over. A GetTaskResult answers it, or error -32602 if the task is unknown or has
-// expired.
+// GetTaskRequest asks for the current state of a task. Requestors typically poll with it
+// until the state is terminal. The response is a GetTaskResult, or error -32602 if the task
+// is unknown or has expired.
 //
 // See https://modelcontextprotocol.io/extensions/tasks/overview
 type GetTaskRequest struct {
-	// Pairs a request with its response: the sender of the request chooses it, and the response
+	// Pairs a request with its response. The sender of the request chooses it; the response
 	// repeats it unchanged.
 	ID mcp.RequestID
-	// Carries the arguments of the message, whose shape depends on the method.
+	// Carries the arguments of the message. Their form depends on the method.
 	Params GetTaskRequestParams
 
 	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0", "method" is always "tasks/get".
@@ -206,9 +204,9 @@ type GetTaskRequest struct {
 }
 
 // GetTaskRequestParams is the value of params of GetTaskRequest. Carries the arguments of
-// the message, whose shape depends on the method.
+// the message. Their form depends on the method.
 type GetTaskRequestParams struct {
-	// Names the task to report on.
+	// Names the task to report.
 	TaskID string
 
 	// Extra keeps the members that have no field here.
@@ -217,25 +215,24 @@ type GetTaskRequestParams struct {
 
 // GetTaskResultCancelled is a variant of [GetTaskResult].
 type GetTaskResultCancelled struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing.
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *mcp.ResultMetaObject
-	// Dates the creation of the task, in ISO 8601 notation.
+	// Records when the task was created, as an ISO 8601 timestamp.
 	CreatedAt string
-	// Dates the latest change of the task, in ISO 8601 notation.
+	// Records when the task last changed, as an ISO 8601 timestamp.
 	LastUpdatedAt string
-	// Suggests how many milliseconds to wait between two tasks/get requests. It may differ from
-	// one report to the next; absent, the client decides.
+	// Suggests how long to wait between tasks/get requests, in milliseconds. It may change with
+	// every report. If absent, the client chooses.
 	PollIntervalMs *int64
-	// Describes the state in prose, for people; for a failure it says what went wrong. Absent
-	// when there is nothing to add.
+	// Describes the state for people, including the cause of a failure. Absent when there is
+	// nothing to add.
 	StatusMessage *string
-	// Identifies the task; chosen by the receiver and unique among its tasks. It should be
+	// Identifies the task. The receiver chooses it, unique among its tasks; it should be
 	// impossible to guess.
 	TaskID string
-	// Says for how many milliseconds after creation the server keeps the task and its outcome;
-	// null means without limit.
+	// Sets how long the server keeps the task and its result, in milliseconds after creation.
+	// Null means no limit.
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here. The member "resultType" is always "complete", "status" is always "cancelled".
@@ -244,28 +241,26 @@ type GetTaskResultCancelled struct {
 
 // GetTaskResultCompleted is a variant of [GetTaskResult].
 type GetTaskResultCompleted struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing.
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *mcp.ResultMetaObject
-	// Dates the creation of the task, in ISO 8601 notation.
+	// Records when the task was created, as an ISO 8601 timestamp.
 	CreatedAt string
-	// Dates the latest change of the task, in ISO 8601 notation.
+	// Records when the task last changed, as an ISO 8601 timestamp.
 	LastUpdatedAt string
-	// Suggests how many milliseconds to wait between two tasks/get requests. It may differ from
-	// one report to the next; absent, the client decides.
+	// Suggests how long to wait between tasks/get requests, in milliseconds. It may change with
+	// every report. If absent, the client chooses.
 	PollIntervalMs *int64
-	// Contains what the original request would have returned without a task. Present only if
-	// status is "completed".
+	// Contains the result of the original request. Present only if status is "completed".
 	Result json.RawMessage
-	// Describes the state in prose, for people; for a failure it says what went wrong. Absent
-	// when there is nothing to add.
+	// Describes the state for people, including the cause of a failure. Absent when there is
+	// nothing to add.
 	StatusMessage *string
-	// Identifies the task; chosen by the receiver and unique among its tasks. It should be
+	// Identifies the task. The receiver chooses it, unique among its tasks; it should be
 	// impossible to guess.
 	TaskID string
-	// Says for how many milliseconds after creation the server keeps the task and its outcome;
-	// null means without limit.
+	// Sets how long the server keeps the task and its result, in milliseconds after creation.
+	// Null means no limit.
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here. The member "resultType" is always "complete", "status" is always "completed".
@@ -274,27 +269,26 @@ type GetTaskResultCompleted struct {
 
 // GetTaskResultFailed is a variant of [GetTaskResult].
 type GetTaskResultFailed struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing.
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *mcp.ResultMetaObject
-	// Dates the creation of the task, in ISO 8601 notation.
+	// Records when the task was created, as an ISO 8601 timestamp.
 	CreatedAt string
-	// Contains the JSON-RPC error that ended the work. Present only if status is "failed".
+	// Contains the JSON-RPC error in which the task ended. Present only if status is "failed".
 	Error mcp.Error
-	// Dates the latest change of the task, in ISO 8601 notation.
+	// Records when the task last changed, as an ISO 8601 timestamp.
 	LastUpdatedAt string
-	// Suggests how many milliseconds to wait between two tasks/get requests. It may differ from
-	// one report to the next; absent, the client decides.
+	// Suggests how long to wait between tasks/get requests, in milliseconds. It may change with
+	// every report. If absent, the client chooses.
 	PollIntervalMs *int64
-	// Describes the state in prose, for people; for a failure it says what went wrong. Absent
-	// when there is nothing to add.
+	// Describes the state for people, including the cause of a failure. Absent when there is
+	// nothing to add.
 	StatusMessage *string
-	// Identifies the task; chosen by the receiver and unique among its tasks. It should be
+	// Identifies the task. The receiver chooses it, unique among its tasks; it should be
 	// impossible to guess.
 	TaskID string
-	// Says for how many milliseconds after creation the server keeps the task and its outcome;
-	// null means without limit.
+	// Sets how long the server keeps the task and its result, in milliseconds after creation.
+	// Null means no limit.
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here. The member "resultType" is always "complete", "status" is always "failed".
@@ -303,28 +297,27 @@ type GetTaskResultFailed struct {
 
 // GetTaskResultInputRequired is a variant of [GetTaskResult].
 type GetTaskResultInputRequired struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing.
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *mcp.ResultMetaObject
-	// Dates the creation of the task, in ISO 8601 notation.
+	// Records when the task was created, as an ISO 8601 timestamp.
 	CreatedAt string
-	// Lists the requests that wait for answers by tasks/update. Present only if status is
-	// "input_required".
+	// Holds the input requests that wait for a response by tasks/update. Present only if status
+	// is "input_required".
 	InputRequests mcp.InputRequests
-	// Dates the latest change of the task, in ISO 8601 notation.
+	// Records when the task last changed, as an ISO 8601 timestamp.
 	LastUpdatedAt string
-	// Suggests how many milliseconds to wait between two tasks/get requests. It may differ from
-	// one report to the next; absent, the client decides.
+	// Suggests how long to wait between tasks/get requests, in milliseconds. It may change with
+	// every report. If absent, the client chooses.
 	PollIntervalMs *int64
-	// Describes the state in prose, for people; for a failure it says what went wrong. Absent
-	// when there is nothing to add.
+	// Describes the state for people, including the cause of a failure. Absent when there is
+	// nothing to add.
 	StatusMessage *string
-	// Identifies the task; chosen by the receiver and unique among its tasks. It should be
+	// Identifies the task. The receiver chooses it, unique among its tasks; it should be
 	// impossible to guess.
 	TaskID string
-	// Says for how many milliseconds after creation the server keeps the task and its outcome;
-	// null means without limit.
+	// Sets how long the server keeps the task and its result, in milliseconds after creation.
+	// Null means no limit.
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here. The member "resultType" is always "complete", "status" is always "input_required".
@@ -333,95 +326,93 @@ type GetTaskResultInputRequired struct {
 
 // GetTaskResultWorking is a variant of [GetTaskResult].
 type GetTaskResultWorking struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing.
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *mcp.ResultMetaObject
-	// Dates the creation of the task, in ISO 8601 notation.
+	// Records when the task was created, as an ISO 8601 timestamp.
 	CreatedAt string
-	// Dates the latest change of the task, in ISO 8601 notation.
+	// Records when the task last changed, as an ISO 8601 timestamp.
 	LastUpdatedAt string
-	// Suggests how many milliseconds to wait between two tasks/get requests. It may differ from
-	// one report to the next; absent, the client decides.
+	// Suggests how long to wait between tasks/get requests, in milliseconds. It may change with
+	// every report. If absent, the client chooses.
 	PollIntervalMs *int64
-	// Describes the state in prose, for people; for a failure it says what went wrong. Absent
-	// when there is nothing to add.
+	// Describes the state for people, including the cause of a failure. Absent when there is
+	// nothing to add.
 	StatusMessage *string
-	// Identifies the task; chosen by the receiver and unique among its tasks. It should be
+	// Identifies the task. The receiver chooses it, unique among its tasks; it should be
 	// impossible to guess.
 	TaskID string
-	// Says for how many milliseconds after creation the server keeps the task and its outcome;
-	// null means without limit.
+	// Sets how long the server keeps the task and its result, in milliseconds after creation.
+	// Null means no limit.
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here. The member "resultType" is always "complete", "status" is always "working".
 	Extra codec.Extra
 }
 
-// InputRequiredTask is a task that waits for answers from the client, which sends them by
+// InputRequiredTask is a task that waits for input from the client. The client sends it by
 // tasks/update.
 //
 // See https://modelcontextprotocol.io/extensions/tasks/overview
 type InputRequiredTask struct {
-	// Dates the creation of the task, in ISO 8601 notation.
+	// Records when the task was created, as an ISO 8601 timestamp.
 	CreatedAt string
-	// Lists every request that is still unanswered, by key. A key is never used twice within one
-	// task, so that a client can skip those it has already handled.
+	// Holds the pending input requests by key. Keys are unique over the life of a task, so that
+	// a client can skip those it has already handled.
 	InputRequests mcp.InputRequests
-	// Dates the latest change of the task, in ISO 8601 notation.
+	// Records when the task last changed, as an ISO 8601 timestamp.
 	LastUpdatedAt string
-	// Suggests how many milliseconds to wait between two tasks/get requests. It may differ from
-	// one report to the next; absent, the client decides.
+	// Suggests how long to wait between tasks/get requests, in milliseconds. It may change with
+	// every report. If absent, the client chooses.
 	PollIntervalMs *int64
-	// Describes the state in prose, for people; for a failure it says what went wrong. Absent
-	// when there is nothing to add.
+	// Describes the state for people, including the cause of a failure. Absent when there is
+	// nothing to add.
 	StatusMessage *string
-	// Identifies the task; chosen by the receiver and unique among its tasks. It should be
+	// Identifies the task. The receiver chooses it, unique among its tasks; it should be
 	// impossible to guess.
 	TaskID string
-	// Says for how many milliseconds after creation the server keeps the task and its outcome;
-	// null means without limit.
+	// Sets how long the server keeps the task and its result, in milliseconds after creation.
+	// Null means no limit.
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here. The member "status" is always "input_required".
 	Extra codec.Extra
 }
 
-// Task is one long-running operation, as the server reports it: the members that tasks in
-// every state have. DetailedTask adds what depends on the state.
+// Task is a long-running operation, as reported by the server. It has the members common to
+// all states; DetailedTask adds those that depend on the state.
 //
 // See https://modelcontextprotocol.io/extensions/tasks/overview
 type Task struct {
-	// Dates the creation of the task, in ISO 8601 notation.
+	// Records when the task was created, as an ISO 8601 timestamp.
 	CreatedAt string
-	// Dates the latest change of the task, in ISO 8601 notation.
+	// Records when the task last changed, as an ISO 8601 timestamp.
 	LastUpdatedAt string
-	// Suggests how many milliseconds to wait between two tasks/get requests. It may differ from
-	// one report to the next; absent, the client decides.
+	// Suggests how long to wait between tasks/get requests, in milliseconds. It may change with
+	// every report. If absent, the client chooses.
 	PollIntervalMs *int64
-	// States how far the task has come.
+	// Names the state of the task.
 	Status TaskStatus
-	// Describes the state in prose, for people; for a failure it says what went wrong. Absent
-	// when there is nothing to add.
+	// Describes the state for people, including the cause of a failure. Absent when there is
+	// nothing to add.
 	StatusMessage *string
-	// Identifies the task; chosen by the receiver and unique among its tasks. It should be
+	// Identifies the task. The receiver chooses it, unique among its tasks; it should be
 	// impossible to guess.
 	TaskID string
-	// Says for how many milliseconds after creation the server keeps the task and its outcome;
-	// null means without limit.
+	// Sets how long the server keeps the task and its result, in milliseconds after creation.
+	// Null means no limit.
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// TaskStatusNotification reports a changed task to subscriptions whose filter names it in
-// taskIds. It contains what tasks/get would return at that moment.
+// TaskStatusNotification reports a changed task to subscriptions that name it in taskIds. It
+// contains the complete task, as tasks/get would return it.
 //
 // See https://modelcontextprotocol.io/extensions/tasks/overview
 type TaskStatusNotification struct {
-	// Contains the complete task, and in _meta the subscription that the notification belongs
-	// to.
+	// Contains the complete task and, in _meta, the subscription of the notification.
 	Params TaskStatusNotificationParams
 
 	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0", "method" is always "notifications/tasks".
@@ -430,25 +421,24 @@ type TaskStatusNotification struct {
 
 // TaskStatusNotificationParamsCancelled is a variant of [TaskStatusNotificationParams].
 type TaskStatusNotificationParamsCancelled struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing.
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *mcp.NotificationMetaObject
-	// Dates the creation of the task, in ISO 8601 notation.
+	// Records when the task was created, as an ISO 8601 timestamp.
 	CreatedAt string
-	// Dates the latest change of the task, in ISO 8601 notation.
+	// Records when the task last changed, as an ISO 8601 timestamp.
 	LastUpdatedAt string
-	// Suggests how many milliseconds to wait between two tasks/get requests. It may differ from
-	// one report to the next; absent, the client decides.
+	// Suggests how long to wait between tasks/get requests, in milliseconds. It may change with
+	// every report. If absent, the client chooses.
 	PollIntervalMs *int64
-	// Describes the state in prose, for people; for a failure it says what went wrong. Absent
-	// when there is nothing to add.
+	// Describes the state for people, including the cause of a failure. Absent when there is
+	// nothing to add.
 	StatusMessage *string
-	// Identifies the task; chosen by the receiver and unique among its tasks. It should be
+	// Identifies the task. The receiver chooses it, unique among its tasks; it should be
 	// impossible to guess.
 	TaskID string
-	// Says for how many milliseconds after creation the server keeps the task and its outcome;
-	// null means without limit.
+	// Sets how long the server keeps the task and its result, in milliseconds after creation.
+	// Null means no limit.
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here. The member "status" is always "cancelled".
@@ -457,28 +447,26 @@ type TaskStatusNotificationParamsCancelled struct {
 
 // TaskStatusNotificationParamsCompleted is a variant of [TaskStatusNotificationParams].
 type TaskStatusNotificationParamsCompleted struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing.
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *mcp.NotificationMetaObject
-	// Dates the creation of the task, in ISO 8601 notation.
+	// Records when the task was created, as an ISO 8601 timestamp.
 	CreatedAt string
-	// Dates the latest change of the task, in ISO 8601 notation.
+	// Records when the task last changed, as an ISO 8601 timestamp.
 	LastUpdatedAt string
-	// Suggests how many milliseconds to wait between two tasks/get requests. It may differ from
-	// one report to the next; absent, the client decides.
+	// Suggests how long to wait between tasks/get requests, in milliseconds. It may change with
+	// every report. If absent, the client chooses.
 	PollIntervalMs *int64
-	// Contains what the original request would have returned without a task. Present only if
-	// status is "completed".
+	// Contains the result of the original request. Present only if status is "completed".
 	Result json.RawMessage
-	// Describes the state in prose, for people; for a failure it says what went wrong. Absent
-	// when there is nothing to add.
+	// Describes the state for people, including the cause of a failure. Absent when there is
+	// nothing to add.
 	StatusMessage *string
-	// Identifies the task; chosen by the receiver and unique among its tasks. It should be
+	// Identifies the task. The receiver chooses it, unique among its tasks; it should be
 	// impossible to guess.
 	TaskID string
-	// Says for how many milliseconds after creation the server keeps the task and its outcome;
-	// null means without limit.
+	// Sets how long the server keeps the task and its result, in milliseconds after creation.
+	// Null means no limit.
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here. The member "status" is always "completed".
@@ -487,27 +475,26 @@ type TaskStatusNotificationParamsCompleted struct {
 
 // TaskStatusNotificationParamsFailed is a variant of [TaskStatusNotificationParams].
 type TaskStatusNotificationParamsFailed struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing.
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *mcp.NotificationMetaObject
-	// Dates the creation of the task, in ISO 8601 notation.
+	// Records when the task was created, as an ISO 8601 timestamp.
 	CreatedAt string
-	// Contains the JSON-RPC error that ended the work. Present only if status is "failed".
+	// Contains the JSON-RPC error in which the task ended. Present only if status is "failed".
 	Error mcp.Error
-	// Dates the latest change of the task, in ISO 8601 notation.
+	// Records when the task last changed, as an ISO 8601 timestamp.
 	LastUpdatedAt string
-	// Suggests how many milliseconds to wait between two tasks/get requests. It may differ from
-	// one report to the next; absent, the client decides.
+	// Suggests how long to wait between tasks/get requests, in milliseconds. It may change with
+	// every report. If absent, the client chooses.
 	PollIntervalMs *int64
-	// Describes the state in prose, for people; for a failure it says what went wrong. Absent
-	// when there is nothing to add.
+	// Describes the state for people, including the cause of a failure. Absent when there is
+	// nothing to add.
 	StatusMessage *string
-	// Identifies the task; chosen by the receiver and unique among its tasks. It should be
+	// Identifies the task. The receiver chooses it, unique among its tasks; it should be
 	// impossible to guess.
 	TaskID string
-	// Says for how many milliseconds after creation the server keeps the task and its outcome;
-	// null means without limit.
+	// Sets how long the server keeps the task and its result, in milliseconds after creation.
+	// Null means no limit.
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here. The member "status" is always "failed".
@@ -516,28 +503,27 @@ type TaskStatusNotificationParamsFailed struct {
 
 // TaskStatusNotificationParamsInputRequired is a variant of [TaskStatusNotificationParams].
 type TaskStatusNotificationParamsInputRequired struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing.
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *mcp.NotificationMetaObject
-	// Dates the creation of the task, in ISO 8601 notation.
+	// Records when the task was created, as an ISO 8601 timestamp.
 	CreatedAt string
-	// Lists the requests that wait for answers by tasks/update. Present only if status is
-	// "input_required".
+	// Holds the input requests that wait for a response by tasks/update. Present only if status
+	// is "input_required".
 	InputRequests mcp.InputRequests
-	// Dates the latest change of the task, in ISO 8601 notation.
+	// Records when the task last changed, as an ISO 8601 timestamp.
 	LastUpdatedAt string
-	// Suggests how many milliseconds to wait between two tasks/get requests. It may differ from
-	// one report to the next; absent, the client decides.
+	// Suggests how long to wait between tasks/get requests, in milliseconds. It may change with
+	// every report. If absent, the client chooses.
 	PollIntervalMs *int64
-	// Describes the state in prose, for people; for a failure it says what went wrong. Absent
-	// when there is nothing to add.
+	// Describes the state for people, including the cause of a failure. Absent when there is
+	// nothing to add.
 	StatusMessage *string
-	// Identifies the task; chosen by the receiver and unique among its tasks. It should be
+	// Identifies the task. The receiver chooses it, unique among its tasks; it should be
 	// impossible to guess.
 	TaskID string
-	// Says for how many milliseconds after creation the server keeps the task and its outcome;
-	// null means without limit.
+	// Sets how long the server keeps the task and its result, in milliseconds after creation.
+	// Null means no limit.
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here. The member "status" is always "input_required".
@@ -546,66 +532,65 @@ type TaskStatusNotificationParamsInputRequired struct {
 
 // TaskStatusNotificationParamsWorking is a variant of [TaskStatusNotificationParams].
 type TaskStatusNotificationParamsWorking struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing.
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *mcp.NotificationMetaObject
-	// Dates the creation of the task, in ISO 8601 notation.
+	// Records when the task was created, as an ISO 8601 timestamp.
 	CreatedAt string
-	// Dates the latest change of the task, in ISO 8601 notation.
+	// Records when the task last changed, as an ISO 8601 timestamp.
 	LastUpdatedAt string
-	// Suggests how many milliseconds to wait between two tasks/get requests. It may differ from
-	// one report to the next; absent, the client decides.
+	// Suggests how long to wait between tasks/get requests, in milliseconds. It may change with
+	// every report. If absent, the client chooses.
 	PollIntervalMs *int64
-	// Describes the state in prose, for people; for a failure it says what went wrong. Absent
-	// when there is nothing to add.
+	// Describes the state for people, including the cause of a failure. Absent when there is
+	// nothing to add.
 	StatusMessage *string
-	// Identifies the task; chosen by the receiver and unique among its tasks. It should be
+	// Identifies the task. The receiver chooses it, unique among its tasks; it should be
 	// impossible to guess.
 	TaskID string
-	// Says for how many milliseconds after creation the server keeps the task and its outcome;
-	// null means without limit.
+	// Sets how long the server keeps the task and its result, in milliseconds after creation.
+	// Null means no limit.
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here. The member "status" is always "working".
 	Extra codec.Extra
 }
 
-// TaskSubscriptionAcknowledgedNotifications are what the Tasks extension adds to the
-// notifications member of a SubscriptionsAcknowledgedNotification.
+// TaskSubscriptionAcknowledgedNotifications are the members that the Tasks extension adds to
+// notifications of a SubscriptionsAcknowledgedNotification.
 //
 // See https://modelcontextprotocol.io/extensions/tasks/overview
 type TaskSubscriptionAcknowledgedNotifications struct {
-	// Lists the tasks that the subscription will report on: those requested that the server
-	// knows and the client may see.
+	// Lists the tasks that the subscription covers: the requested tasks that exist and that the
+	// client may see.
 	TaskIDs []string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// TaskSubscriptionNotifications are what the Tasks extension adds to the notifications
-// filter of a subscriptions/listen request. Using them without declaring the extension on
-// that request gives error -32021.
+// TaskSubscriptionNotifications are the members that the Tasks extension adds to the
+// notifications filter of a subscriptions/listen request. If the client did not declare the
+// extension on that request, the response is error -32021.
 //
 // See https://modelcontextprotocol.io/extensions/tasks/overview
 type TaskSubscriptionNotifications struct {
-	// Lists the tasks whose changes are to be reported. Absent or empty, none are.
+	// Lists the tasks whose changes to report. Absent means none.
 	TaskIDs []string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// UpdateTaskRequest delivers answers to a task that asked for input. The server acknowledges
-// it with an UpdateTaskResult; an unknown task gives error -32602.
+// UpdateTaskRequest sends input to a task that waits for it. The server acknowledges it with
+// an UpdateTaskResult, or responds with error -32602 if the task is unknown.
 //
 // See https://modelcontextprotocol.io/extensions/tasks/overview
 type UpdateTaskRequest struct {
-	// Pairs a request with its response: the sender of the request chooses it, and the response
+	// Pairs a request with its response. The sender of the request chooses it; the response
 	// repeats it unchanged.
 	ID mcp.RequestID
-	// Carries the arguments of the message, whose shape depends on the method.
+	// Carries the arguments of the message. Their form depends on the method.
 	Params UpdateTaskRequestParams
 
 	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0", "method" is always "tasks/update".
@@ -613,60 +598,59 @@ type UpdateTaskRequest struct {
 }
 
 // UpdateTaskRequestParams is the value of params of UpdateTaskRequest. Carries the arguments
-// of the message, whose shape depends on the method.
+// of the message. Their form depends on the method.
 type UpdateTaskRequestParams struct {
-	// Contains answers to outstanding entries of the task's inputRequests, under the same keys.
-	// It need not cover all of them, and the server ignores keys that are not outstanding.
+	// Contains responses to pending inputRequests of the task, under the same keys. It need not
+	// respond to all of them. The server ignores keys that are not pending.
 	InputResponses mcp.InputResponses
-	// Names the task that the answers are for.
+	// Names the task that receives the input.
 	TaskID string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// UpdateTaskResult acknowledges tasks/update and has no content of its own. The effect of
-// the answers may become visible in tasks/get only later.
+// UpdateTaskResult acknowledges tasks/update and is empty otherwise. tasks/get may show the
+// effect of the input later.
 //
 // See https://modelcontextprotocol.io/extensions/tasks/overview
 type UpdateTaskResult struct {
-	// Holds metadata outside the protocol's own fields. A key may have a reverse-DNS prefix
-	// ending in a slash, and some prefixes are reserved for the protocol. Absent when the sender
-	// attached nothing.
+	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *mcp.ResultMetaObject
 
 	// Extra keeps the members that have no field here. The member "resultType" is always "complete".
 	Extra codec.Extra
 }
 
-// WorkingTask is a task that is being worked on and needs nothing from the client.
+// WorkingTask is a task in progress that needs no input from the client.
 //
 // See https://modelcontextprotocol.io/extensions/tasks/overview
 type WorkingTask struct {
-	// Dates the creation of the task, in ISO 8601 notation.
+	// Records when the task was created, as an ISO 8601 timestamp.
 	CreatedAt string
-	// Dates the latest change of the task, in ISO 8601 notation.
+	// Records when the task last changed, as an ISO 8601 timestamp.
 	LastUpdatedAt string
-	// Suggests how many milliseconds to wait between two tasks/get requests. It may differ from
-	// one report to the next; absent, the client decides.
+	// Suggests how long to wait between tasks/get requests, in milliseconds. It may change with
+	// every report. If absent, the client chooses.
 	PollIntervalMs *int64
-	// Describes the state in prose, for people; for a failure it says what went wrong. Absent
-	// when there is nothing to add.
+	// Describes the state for people, including the cause of a failure. Absent when there is
+	// nothing to add.
 	StatusMessage *string
-	// Identifies the task; chosen by the receiver and unique among its tasks. It should be
+	// Identifies the task. The receiver chooses it, unique among its tasks; it should be
 	// impossible to guess.
 	TaskID string
-	// Says for how many milliseconds after creation the server keeps the task and its outcome;
-	// null means without limit.
+	// Sets how long the server keeps the task and its result, in milliseconds after creation.
+	// Null means no limit.
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here. The member "status" is always "working".
 	Extra codec.Extra
 }
 
-// TasksExtensionCapability is the settings object of the Tasks extension, the value of
-// "io.modelcontextprotocol/tasks" in the extensions of either side. It has no members so
-// far; its presence alone declares support.
+// TasksExtensionCapability is the settings object of the Tasks extension: the value of
+// "io.modelcontextprotocol/tasks" in extensions of the client's and the server's
+// capabilities. It has no members. Its presence declares support.
 //
 // See https://modelcontextprotocol.io/extensions/tasks/overview
 type TasksExtensionCapability = map[string]json.RawMessage

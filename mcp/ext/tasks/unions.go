@@ -35,9 +35,9 @@ func (x *Unknown) Validate(rev Revision) error {
 
 func newUnknown(r *codec.Reader) *Unknown { return &Unknown{Raw: r.Raw()} }
 
-// DetailedTask is a task in full, as tasks/get and notifications/tasks report it: one of
-// WorkingTask, InputRequiredTask, CompletedTask, FailedTask and CancelledTask, told apart by
-// status.
+// DetailedTask is a complete task, as reported by tasks/get and notifications/tasks: a
+// WorkingTask, InputRequiredTask, CompletedTask, FailedTask or CancelledTask. The status
+// member selects the variant.
 //
 // See https://modelcontextprotocol.io/extensions/tasks/overview
 //
@@ -71,8 +71,8 @@ func DecodeDetailedTask(r *codec.Reader) DetailedTask {
 	return newUnknown(r)
 }
 
-// GetTaskResult answers tasks/get with the complete task: its state, and depending on that
-// state its outcome, its error or the requests that wait for an answer.
+// GetTaskResult is a complete task: its state and, depending on the state, its result, its
+// error or its pending input requests.
 //
 // See https://modelcontextprotocol.io/extensions/tasks/overview
 //
@@ -106,8 +106,8 @@ func DecodeGetTaskResult(r *codec.Reader) GetTaskResult {
 	return newUnknown(r)
 }
 
-// TaskStatusNotificationParams are the complete task in its new state, just as tasks/get
-// would return it.
+// TaskStatusNotificationParams are the complete task in its new state, as tasks/get would
+// return it.
 //
 // See https://modelcontextprotocol.io/extensions/tasks/overview
 //
