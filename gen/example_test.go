@@ -36,6 +36,7 @@ func ExampleGenerate() {
 	// decode.go
 	// encode.go
 	// marshal.go
+	// protocol.go
 	// methods.go
 	// handlers.go
 	// validate.go

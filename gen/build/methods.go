@@ -103,6 +103,10 @@ func (b *builder) methods() error {
 			return o.At().Errorf("the method %q belongs to the definition %s already", m.Name, other)
 		}
 		byName[m.Name] = name
+		m.Const = "Method" + joined(m.Name)
+		if err := b.claim(m.Const, "", o); err != nil {
+			return err
+		}
 		m.Doc = b.doc(scope{def: name, at: name, name: m.GoName, in: o.In | b.g.Defs[name].In}, o)
 		for i := range b.g.Revisions {
 			if o.In.Has(i) {

@@ -35,6 +35,7 @@ func Package(p *ir.Package, sources Sources, tables string) ([]File, error) {
 		{"decode.go", (*printer).decode},
 		{"encode.go", (*printer).encode},
 		{"marshal.go", (*printer).marshal},
+		{"protocol.go", (*printer).protocol},
 		{"methods.go", (*printer).methods},
 		{"handlers.go", (*printer).handlers},
 		{"validate.go", func(w *printer) { w.validate(tables) }},

@@ -280,6 +280,7 @@ const (
 type Method struct {
 	Name         string // as on the wire, such as "tools/call"
 	GoName       string // stem of Go names, such as CallTool
+	Const        string // Go name of the constant for Name, such as MethodToolsCall
 	Def          string // name of the request's definition
 	Notification bool
 	From         Direction

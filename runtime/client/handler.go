@@ -48,7 +48,7 @@ type questions struct {
 // ListRoots answers roots/list.
 func (q questions) ListRoots(ctx context.Context, _ *mcp.RequestParams) (*mcp.ListRootsResult, error) {
 	if q.c.options.Roots == nil {
-		return nil, jsonrpc.MethodNotFound("roots/list")
+		return nil, jsonrpc.MethodNotFound(mcp.MethodRootsList)
 	}
 	check := q.c.options.CheckRoot
 	if check == nil {

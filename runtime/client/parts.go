@@ -38,7 +38,7 @@ func (c *Client) parts(ctx context.Context, k *call, first *mcp.CallToolResult) 
 	}
 	params := k.params
 	params.Task = nil
-	o, err := resume.Resume(c.session.With(opts...), "tools/call", &params, token)
+	o, err := resume.Resume(c.session.With(opts...), mcp.MethodToolsCall, &params, token)
 	if err != nil {
 		return nil, err
 	}

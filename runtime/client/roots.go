@@ -78,7 +78,7 @@ func (r *Roots) change(ctx context.Context, f func([]mcp.Root) []mcp.Root) error
 	r.mu.Unlock()
 	var failed error
 	for _, s := range tell {
-		err := s.Notify(ctx, "notifications/roots/list_changed", nil)
+		err := s.Notify(ctx, mcp.MethodNotificationsRootsListChanged, nil)
 		if err != nil && !errors.Is(err, session.ErrClosed) {
 			failed = errors.Join(failed, err)
 		}
@@ -103,7 +103,7 @@ func (r *Roots) join(ctx context.Context, s *session.Session, since uint64) erro
 	if !changed {
 		return nil
 	}
-	return s.Notify(ctx, "notifications/roots/list_changed", nil)
+	return s.Notify(ctx, mcp.MethodNotificationsRootsListChanged, nil)
 }
 
 func over(s *session.Session) bool {

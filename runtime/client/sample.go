@@ -35,7 +35,7 @@ const codeRefused = -1
 // CreateMessage answers sampling/createMessage.
 func (q questions) CreateMessage(ctx context.Context, p *mcp.CreateMessageRequestParams) (mcp.CreateMessageOutcome, error) {
 	if q.c.options.Sample == nil {
-		return nil, jsonrpc.MethodNotFound("sampling/createMessage")
+		return nil, jsonrpc.MethodNotFound(mcp.MethodSamplingCreateMessage)
 	}
 	if (!q.c.options.SampleTools || !knowsTools(ctx)) && (p.Tools != nil || p.ToolChoice != nil) {
 		return nil, jsonrpc.InvalidParams(errors.New("the client has not declared sampling.tools"))

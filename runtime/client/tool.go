@@ -126,7 +126,7 @@ func toolParams(name string, arguments any) (p mcp.CallToolRequestParams, err er
 }
 
 // runsToolTasks reports whether the server runs tools as tasks.
-func (c *Client) runsToolTasks() bool { return c.session.PeerTakesTask("tools/call") }
+func (c *Client) runsToolTasks() bool { return c.session.PeerTakesTask(mcp.MethodToolsCall) }
 
 // mustBeTask reports whether a tool has to be called as a task, as far as the server says so.
 func (c *Client) mustBeTask(ctx context.Context, name string) (bool, error) {

@@ -37,16 +37,17 @@ func (s *Server) hello(tasks *task.Manager, list bool) (*mcp.InitializeResult, e
 // "Capability Negotiation").
 func (s *Server) capabilities(tasks *task.Manager, list bool) mcp.ServerCapabilities {
 	c := mcp.ServerCapabilities{Logging: json.RawMessage(`{}`)}
-	if !s.tools.empty() || s.raw("tools/list", "tools/call") {
+	if !s.tools.empty() || s.raw(mcp.MethodToolsList, mcp.MethodToolsCall) {
 		c.Tools = &mcp.ServerCapabilitiesTools{ListChanged: new(true)}
 	}
-	if !s.resources.empty() || !s.templates.empty() || s.raw("resources/list", "resources/read", "resources/templates/list") {
+	if !s.resources.empty() || !s.templates.empty() ||
+		s.raw(mcp.MethodResourcesList, mcp.MethodResourcesRead, mcp.MethodResourcesTemplatesList) {
 		c.Resources = &mcp.ServerCapabilitiesResources{ListChanged: new(true), Subscribe: new(true)}
 	}
-	if !s.prompts.empty() || s.raw("prompts/list", "prompts/get") {
+	if !s.prompts.empty() || s.raw(mcp.MethodPromptsList, mcp.MethodPromptsGet) {
 		c.Prompts = &mcp.ServerCapabilitiesPrompts{ListChanged: new(true)}
 	}
-	if s.completes() || s.raw("completion/complete") {
+	if s.completes() || s.raw(mcp.MethodCompletionComplete) {
 		c.Completions = json.RawMessage(`{}`)
 	}
 	if tasks != nil {
@@ -69,7 +70,7 @@ func (s *Server) raw(methods ...string) bool {
 // does not have, and drops cached roots when the client announces changes.
 func (p *peer) receive(next session.Handler) session.Handler {
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
-		if req.Method == "notifications/roots/list_changed" {
+		if req.Method == mcp.MethodNotificationsRootsListChanged {
 			p.roots.changed()
 		}
 		result, err := next(ctx, req)

@@ -159,7 +159,7 @@ func (c *Call) ElicitTask(ctx context.Context, params *mcp.ElicitRequestFormPara
 	if err != nil {
 		return nil, err
 	}
-	open, err := c.taskSession("elicitation/create", "tasks.requests.elicitation.create")
+	open, err := c.taskSession(mcp.MethodElicitationCreate, "tasks.requests.elicitation.create")
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +214,7 @@ func (c *Call) mayElicit(mode string) error {
 	if declared {
 		return nil
 	}
-	return &session.CapabilityError{Method: "elicitation/create", Capability: "elicitation." + mode, Revision: c.Session().Revision()}
+	return &session.CapabilityError{Method: mcp.MethodElicitationCreate, Capability: "elicitation." + mode, Revision: c.Session().Revision()}
 }
 
 // projectForm returns a form as the revision of the session has it.

@@ -81,7 +81,7 @@ func (c *Call) Log(ctx context.Context, level mcp.LoggingLevel, logger string, d
 	if !ok {
 		return nil
 	}
-	err = to.Notify(ctx, "notifications/message", params)
+	err = to.Notify(ctx, mcp.MethodNotificationsMessage, params)
 	if _, undeclared := errors.AsType[*session.CapabilityError](err); undeclared {
 		return nil
 	}

@@ -48,19 +48,19 @@ func (s *Server) broadcast(method string) {
 // ToolsChanged tells every session that its list of tools has changed, for those who see other tools by middleware
 // than the server has. Changes of the server's own features need no such call. So do [Server.ResourcesChanged], for
 // what list callbacks return, and [Server.PromptsChanged].
-func (s *Server) ToolsChanged() { s.announce("notifications/tools/list_changed") }
+func (s *Server) ToolsChanged() { s.announce(mcp.MethodNotificationsToolsListChanged) }
 
 // ResourcesChanged tells every session that its list of resources has changed; see [Server.ToolsChanged].
-func (s *Server) ResourcesChanged() { s.announce("notifications/resources/list_changed") }
+func (s *Server) ResourcesChanged() { s.announce(mcp.MethodNotificationsResourcesListChanged) }
 
 // PromptsChanged tells every session that its list of prompts has changed; see [Server.ToolsChanged].
-func (s *Server) PromptsChanged() { s.announce("notifications/prompts/list_changed") }
+func (s *Server) PromptsChanged() { s.announce(mcp.MethodNotificationsPromptsListChanged) }
 
 // ResourceUpdated tells the sessions that have subscribed to a resource that its contents have changed (MCP resources,
 // "Subscriptions"). It does not wait for them.
 func (s *Server) ResourceUpdated(uri string) {
 	for _, p := range s.everyPeer() {
-		p.notify(notice{method: "notifications/resources/updated", uri: uri})
+		p.notify(notice{method: mcp.MethodNotificationsResourcesUpdated, uri: uri})
 	}
 }
 

@@ -101,8 +101,8 @@ func revision(req *session.Request) mcp.Revision {
 // serves reports whether requests of a method are served here.
 func serves(method string) bool {
 	switch method {
-	case "completion/complete", "logging/setLevel", "prompts/get", "prompts/list", "resources/list", "resources/read",
-		"resources/subscribe", "resources/templates/list", "resources/unsubscribe", "tools/call", "tools/list":
+	case mcp.MethodCompletionComplete, mcp.MethodLoggingSetLevel, mcp.MethodPromptsGet, mcp.MethodPromptsList, mcp.MethodResourcesList, mcp.MethodResourcesRead,
+		mcp.MethodResourcesSubscribe, mcp.MethodResourcesTemplatesList, mcp.MethodResourcesUnsubscribe, mcp.MethodToolsCall, mcp.MethodToolsList:
 		return true
 	}
 	return false
@@ -111,7 +111,7 @@ func serves(method string) bool {
 // limited reports whether requests of a method run code of the author.
 func limited(method string) bool {
 	switch method {
-	case "completion/complete", "prompts/get", "resources/list", "resources/read", "resources/subscribe", "tools/call":
+	case mcp.MethodCompletionComplete, mcp.MethodPromptsGet, mcp.MethodResourcesList, mcp.MethodResourcesRead, mcp.MethodResourcesSubscribe, mcp.MethodToolsCall:
 		return true
 	}
 	return false

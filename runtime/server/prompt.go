@@ -64,7 +64,7 @@ func newPrompt(def mcp.Prompt, get PromptFunc, options []PromptOption) (*prompt,
 
 // ListPrompts implements prompts/list (MCP prompts, "Listing Prompts").
 func (h *handler) ListPrompts(ctx context.Context, params *mcp.PaginatedRequestParams) (*mcp.ListPromptsResult, error) {
-	entries, next, err := page(h.p.s.prompts, "prompts/list", params)
+	entries, next, err := page(h.p.s.prompts, mcp.MethodPromptsList, params)
 	if err != nil {
 		return nil, err
 	}

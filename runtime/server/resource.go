@@ -192,7 +192,7 @@ func orMIME(mime, other *string) *string {
 // ListResources implements resources/list: the static resources, then those that the list callbacks of templates
 // return (MCP resources, "Listing Resources").
 func (h *handler) ListResources(ctx context.Context, params *mcp.PaginatedRequestParams) (*mcp.ListResourcesResult, error) {
-	const list = "resources/list"
+	const list = mcp.MethodResourcesList
 	from, err := h.p.s.parsePlace(list, params)
 	if err != nil {
 		return nil, err

@@ -21,7 +21,7 @@ import (
 func (c *Call) Roots(ctx context.Context) ([]mcp.Root, error) {
 	client := c.capabilities()
 	if client != nil && client.Roots == nil {
-		return nil, &session.CapabilityError{Method: "roots/list", Capability: "roots", Revision: c.Session().Revision()}
+		return nil, &session.CapabilityError{Method: mcp.MethodRootsList, Capability: "roots", Revision: c.Session().Revision()}
 	}
 	if _, isTask := c.Task(); isTask || client == nil || client.Roots.ListChanged == nil || !*client.Roots.ListChanged {
 		return c.askRoots(ctx)

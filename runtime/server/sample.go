@@ -37,7 +37,7 @@ func (c *Call) SampleTask(ctx context.Context, params *mcp.CreateMessageRequestP
 	if err := c.maySend(params); err != nil {
 		return nil, err
 	}
-	open, err := c.taskSession("sampling/createMessage", "tasks.requests.sampling.createMessage")
+	open, err := c.taskSession(mcp.MethodSamplingCreateMessage, "tasks.requests.sampling.createMessage")
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +141,7 @@ func (c *Call) maySample(params *mcp.CreateMessageRequestParams) error {
 	default:
 		return nil
 	}
-	return &session.CapabilityError{Method: "sampling/createMessage", Capability: lacking, Revision: c.Session().Revision()}
+	return &session.CapabilityError{Method: mcp.MethodSamplingCreateMessage, Capability: lacking, Revision: c.Session().Revision()}
 }
 
 // checkConversation refuses tool calls without their results right behind them, and results with anything else in

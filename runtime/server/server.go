@@ -188,10 +188,10 @@ func New(cfg Config) (*Server, error) {
 	cfg.CursorKey = bytes.Clone(cfg.CursorKey)
 	cfg.Methods = maps.Clone(cfg.Methods)
 	s := &Server{cfg: cfg, peers: map[*peer]struct{}{}, timers: map[string]*time.Timer{}}
-	s.tools = newSet[*tool](s, "notifications/tools/list_changed")
-	s.resources = newSet[*resource](s, "notifications/resources/list_changed")
-	s.templates = newSet[*template](s, "notifications/resources/list_changed")
-	s.prompts = newSet[*prompt](s, "notifications/prompts/list_changed")
+	s.tools = newSet[*tool](s, mcp.MethodNotificationsToolsListChanged)
+	s.resources = newSet[*resource](s, mcp.MethodNotificationsResourcesListChanged)
+	s.templates = newSet[*template](s, mcp.MethodNotificationsResourcesListChanged)
+	s.prompts = newSet[*prompt](s, mcp.MethodNotificationsPromptsListChanged)
 	s.ofTasks.Logger = cfg.Session.Logger
 	s.clientTasks = requestor.Attach(&s.ofTasks)
 	s.nowhere = newPeer(s)
@@ -210,7 +210,7 @@ func (s *Server) OfferTasks(m *task.Manager, list bool) {
 // Resume returns the work of a task that an earlier process has left, nil if its tool is not there. It is made to be
 // the Resume of a [task.Config]: add the tools, then make the manager, then offer its tasks.
 func (s *Server) Resume(r task.Record) task.Work {
-	if r.Method != "tools/call" {
+	if r.Method != mcp.MethodToolsCall {
 		return nil
 	}
 	work := receiver.Work(s.nowhere.handler(), r)

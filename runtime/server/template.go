@@ -98,7 +98,7 @@ func (s *Server) listed(from string) (list []*entry[*template]) {
 
 // ListResourceTemplates implements resources/templates/list (MCP resources, "Resource Templates").
 func (h *handler) ListResourceTemplates(ctx context.Context, params *mcp.PaginatedRequestParams) (*mcp.ListResourceTemplatesResult, error) {
-	entries, next, err := page(h.p.s.templates, "resources/templates/list", params)
+	entries, next, err := page(h.p.s.templates, mcp.MethodResourcesTemplatesList, params)
 	if err != nil {
 		return nil, err
 	}

@@ -230,7 +230,7 @@ func inferInto(schema codec.Decoder, t reflect.Type, dir direction) error {
 
 // ListTools implements tools/list.
 func (h *handler) ListTools(ctx context.Context, params *mcp.PaginatedRequestParams) (*mcp.ListToolsResult, error) {
-	entries, next, err := page(h.p.s.tools, "tools/list", params)
+	entries, next, err := page(h.p.s.tools, mcp.MethodToolsList, params)
 	if err != nil {
 		return nil, err
 	}

@@ -132,7 +132,7 @@ func (c *Caller) Call(ctx context.Context, method string, params codec.Encoder) 
 
 // Ping asks the peer whether it is there.
 func (c *Caller) Ping(ctx context.Context) error {
-	_, err := c.Call(ctx, "ping", nil)
+	_, err := c.Call(ctx, mcp.MethodPing, nil)
 	return err
 }
 
@@ -157,7 +157,7 @@ func (s *Session) Notify(ctx context.Context, method string, params codec.Encode
 
 // Ping asks the peer whether it is there; it fails as Call does.
 func (s *Session) Ping(ctx context.Context) error {
-	_, err := s.Call(ctx, "ping", nil)
+	_, err := s.Call(ctx, mcp.MethodPing, nil)
 	return err
 }
 
@@ -419,7 +419,7 @@ func (s *Session) giveUp(ctx context.Context, call *Call, id jsonrpc.ID, p *pend
 
 // tellCancelled sends notifications/cancelled for a request, with cause as the reason.
 func (s *Session) tellCancelled(ctx context.Context, call *Call, id jsonrpc.ID, cause error) {
-	if call.Method == "initialize" || call.AsTask() {
+	if call.Method == mcp.MethodInitialize || call.AsTask() {
 		if call.opts.late == nil {
 			s.forget(id)
 		}
@@ -429,7 +429,7 @@ func (s *Session) tellCancelled(ctx context.Context, call *Call, id jsonrpc.ID, 
 	started := s.spawn(func() { // ends when the transport has taken it, or with the session
 		defer close(told)
 		reason := boundary.ErrorText(cause)
-		err := s.Notify(&requestContext{s.life, ctx, nil}, "notifications/cancelled",
+		err := s.Notify(&requestContext{s.life, ctx, nil}, mcp.MethodNotificationsCancelled,
 			&mcp.CancelledNotificationParams{RequestID: id, Reason: &reason})
 		if err != nil {
 			s.cfg.Logger.Debug("cancellation not sent", "method", call.Method, "error", err)
@@ -462,10 +462,10 @@ func (s *Session) allowed(call *Call, task, inside bool) error {
 		return s.closed()
 	case s.draining && !inside && !call.Notification:
 		return ErrClosed
-	case call.Method == "ping", call.Method == "initialize" && s.role == RoleClient && s.phase == phaseNew,
-		call.Method == "notifications/cancelled" && call.Notification:
+	case call.Method == mcp.MethodPing, call.Method == mcp.MethodInitialize && s.role == RoleClient && s.phase == phaseNew,
+		call.Method == mcp.MethodNotificationsCancelled && call.Notification:
 		return nil
-	case s.phase == phaseOpened && call.Method == "notifications/message" && call.Notification:
+	case s.phase == phaseOpened && call.Method == mcp.MethodNotificationsMessage && call.Notification:
 		// The server may log before the client has confirmed.
 	case s.phase != phaseReady:
 		return ErrNotInitialized

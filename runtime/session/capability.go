@@ -18,45 +18,45 @@ type need struct {
 // Negotiation").
 func needs(method string) (n need, ok bool) {
 	switch method {
-	case "completion/complete":
+	case mcp.MethodCompletionComplete:
 		return need{name: "completions"}, true
-	case "logging/setLevel":
+	case mcp.MethodLoggingSetLevel:
 		return need{name: "logging"}, true
-	case "prompts/get", "prompts/list":
+	case mcp.MethodPromptsGet, mcp.MethodPromptsList:
 		return need{name: "prompts"}, true
-	case "resources/list", "resources/read", "resources/templates/list":
+	case mcp.MethodResourcesList, mcp.MethodResourcesRead, mcp.MethodResourcesTemplatesList:
 		return need{name: "resources"}, true
-	case "resources/subscribe", "resources/unsubscribe":
+	case mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
 		return need{name: "resources.subscribe"}, true
-	case "tools/call", "tools/list":
+	case mcp.MethodToolsCall, mcp.MethodToolsList:
 		return need{name: "tools"}, true
-	case "elicitation/create":
+	case mcp.MethodElicitationCreate:
 		return need{name: "elicitation"}, true
-	case "roots/list":
+	case mcp.MethodRootsList:
 		return need{name: "roots"}, true
-	case "sampling/createMessage":
+	case mcp.MethodSamplingCreateMessage:
 		return need{name: "sampling"}, true
-	case "tasks/get", "tasks/result":
+	case mcp.MethodTasksGet, mcp.MethodTasksResult:
 		return need{name: "tasks"}, true
-	case "tasks/list":
+	case mcp.MethodTasksList:
 		return need{name: "tasks.list"}, true
-	case "tasks/cancel":
+	case mcp.MethodTasksCancel:
 		return need{name: "tasks.cancel"}, true
-	case "notifications/message":
+	case mcp.MethodNotificationsMessage:
 		return need{"logging", true}, true
-	case "notifications/prompts/list_changed":
+	case mcp.MethodNotificationsPromptsListChanged:
 		return need{"prompts.listChanged", true}, true
-	case "notifications/resources/list_changed":
+	case mcp.MethodNotificationsResourcesListChanged:
 		return need{"resources.listChanged", true}, true
-	case "notifications/resources/updated":
+	case mcp.MethodNotificationsResourcesUpdated:
 		return need{"resources.subscribe", true}, true
-	case "notifications/tools/list_changed":
+	case mcp.MethodNotificationsToolsListChanged:
 		return need{"tools.listChanged", true}, true
-	case "notifications/roots/list_changed":
+	case mcp.MethodNotificationsRootsListChanged:
 		return need{"roots.listChanged", true}, true
-	case "notifications/tasks/status":
+	case mcp.MethodNotificationsTasksStatus:
 		return need{"tasks", true}, true
-	case "notifications/elicitation/complete":
+	case mcp.MethodNotificationsElicitationComplete:
 		return need{name: "elicitation.url"}, true
 	}
 	return need{}, false
@@ -133,11 +133,11 @@ func (s *Session) takesTask(side Role, method string) bool {
 // taskCapability names the capability to run a method as a task, or "".
 func taskCapability(method string) string {
 	switch method {
-	case "tools/call":
+	case mcp.MethodToolsCall:
 		return "tasks.requests.tools.call"
-	case "sampling/createMessage":
+	case mcp.MethodSamplingCreateMessage:
 		return "tasks.requests.sampling.createMessage"
-	case "elicitation/create":
+	case mcp.MethodElicitationCreate:
 		return "tasks.requests.elicitation.create"
 	}
 	return ""

@@ -133,7 +133,7 @@ func (c *Config) withDefaults() Config {
 
 // timeout returns how long a request may take, 0 for no limit.
 func (c *Config) timeout(method string) time.Duration {
-	if method == "elicitation/create" || method == "sampling/createMessage" {
+	if method == mcp.MethodElicitationCreate || method == mcp.MethodSamplingCreateMessage {
 		return c.InputTimeout
 	}
 	return c.Timeout

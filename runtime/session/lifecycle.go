@@ -43,7 +43,7 @@ func clientHello(hello *mcp.InitializeRequestParams, rev mcp.Revision) *mcp.Init
 
 // introduce is the client's part of the opening.
 func (s *Session) introduce(ctx context.Context) error {
-	raw, err := s.Call(ctx, "initialize", s.client)
+	raw, err := s.Call(ctx, mcp.MethodInitialize, s.client)
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (s *Session) introduce(ctx context.Context) error {
 	s.phase = phaseReady
 	s.takeNotices()
 	s.mu.Unlock()
-	if err := s.Notify(ctx, "notifications/initialized", nil); err != nil {
+	if err := s.Notify(ctx, mcp.MethodNotificationsInitialized, nil); err != nil {
 		return err
 	}
 	close(s.ready)

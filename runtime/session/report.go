@@ -115,7 +115,7 @@ func (r *Reporter) flush() {
 	if p.Message != "" {
 		params.Message = &p.Message
 	}
-	if err := r.s.Notify(r.ctx, "notifications/progress", params); err != nil {
+	if err := r.s.Notify(r.ctx, mcp.MethodNotificationsProgress, params); err != nil {
 		r.s.cfg.Logger.Debug("progress not sent", "error", err)
 	}
 }

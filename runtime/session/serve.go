@@ -161,7 +161,7 @@ func (s *Session) sendReplies() {
 
 // request starts to serve a request, or refuses it.
 func (s *Session) request(message jsonrpc.Message, m transport.Message, b *batch) {
-	if message.Method == "ping" {
+	if message.Method == mcp.MethodPing {
 		s.answer(message.ID, nil, b) // at once, whatever else is going on
 		return
 	}
@@ -195,7 +195,7 @@ func (s *Session) admit(st *serving) error {
 	req := st.req
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if req.Method == "initialize" && s.role == RoleServer {
+	if req.Method == mcp.MethodInitialize && s.role == RoleServer {
 		if s.phase != phaseNew {
 			return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "initialize was sent before"}
 		}
@@ -216,13 +216,13 @@ func (s *Session) admit(st *serving) error {
 		return overloaded("%d answers wait to be read", s.answers)
 	case s.bytes+s.answerBytes > 0 && s.bytes+s.answerBytes+st.size > s.cfg.MaxBytes:
 		return overloaded("requests of %d bytes are being served, and answers of %d bytes wait to be read", s.bytes, s.answerBytes)
-	case req.Method == "initialize" && len(req.Params) > s.cfg.MaxInitialize:
+	case req.Method == mcp.MethodInitialize && len(req.Params) > s.cfg.MaxInitialize:
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("invalid params: longer than %d bytes", s.cfg.MaxInitialize)}
 	}
 	if _, taken := s.serving[req.ID]; taken {
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "a request with this id is being served"}
 	}
-	if req.Method == "initialize" {
+	if req.Method == mcp.MethodInitialize {
 		s.phase, s.opened = phaseOpening, make(chan struct{})
 	}
 	s.serving[req.ID] = st
@@ -296,7 +296,7 @@ func (st *serving) finish(result codec.Encoder, err error) {
 		s.mu.Lock()
 	}
 	delete(s.serving, st.req.ID)
-	opening := st.req.Method == "initialize" && s.phase == phaseOpening
+	opening := st.req.Method == mcp.MethodInitialize && s.phase == phaseOpening
 	waiting := s.answerBytes
 	if waiting >= s.cfg.MaxBytes && !silent {
 		text, ok = nil, false
@@ -379,7 +379,7 @@ func (st *serving) progress(req *Request) *Reporter {
 func (s *Session) cancelled(id jsonrpc.ID, reason string) {
 	s.mu.Lock()
 	st := s.serving[id]
-	if st == nil || st.over || st.kept || st.req.Method == "initialize" {
+	if st == nil || st.over || st.kept || st.req.Method == mcp.MethodInitialize {
 		s.mu.Unlock()
 		return
 	}
@@ -410,10 +410,10 @@ func (s *Session) cancelled(id jsonrpc.ID, reason string) {
 // notification takes a notification: what concerns the session at once, the rest when its turn comes.
 func (s *Session) notification(message jsonrpc.Message, m transport.Message) {
 	switch message.Method {
-	case "notifications/progress":
+	case mcp.MethodNotificationsProgress:
 		s.progressed(message.Params)
 		return
-	case "notifications/cancelled":
+	case mcp.MethodNotificationsCancelled:
 		var p mcp.CancelledNotificationParams
 		if err := codec.Unmarshal(message.Params, &p); err != nil {
 			s.warn("notification refused", "method", message.Method, "error", err)
@@ -424,7 +424,7 @@ func (s *Session) notification(message jsonrpc.Message, m transport.Message) {
 			reason = *p.Reason
 		}
 		s.cancelled(p.RequestID, reason)
-	case "notifications/initialized":
+	case mcp.MethodNotificationsInitialized:
 		s.initialized()
 	}
 	req := &Request{Method: message.Method, Params: message.Params, Session: s, values: m.Context}
@@ -508,7 +508,7 @@ func (s *Session) notify() {
 
 // base is the innermost handler.
 func (s *Session) base(ctx context.Context, req *Request) (codec.Encoder, error) {
-	if req.Method == "initialize" && s.role == RoleServer && !req.IsNotification() {
+	if req.Method == mcp.MethodInitialize && s.role == RoleServer && !req.IsNotification() {
 		return s.initialize(req)
 	}
 	if s.cfg.Handler == nil {

@@ -236,7 +236,7 @@ func (t *Tracker) put(p Progress) {
 func (s *Session) progressed(raw json.RawMessage) {
 	var params mcp.ProgressNotificationParams
 	if err := codec.Unmarshal(raw, &params); err != nil {
-		s.warn("notification refused", "method", "notifications/progress", "error", err)
+		s.warn("notification refused", "method", mcp.MethodNotificationsProgress, "error", err)
 		return
 	}
 	wanted := make([]*Tracker, 0, 2)

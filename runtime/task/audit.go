@@ -133,7 +133,7 @@ func (a *audit) read(r *Record, method string) {
 
 func (a *audit) listed(principal string) {
 	a.nRead.Add(1)
-	a.tell(slog.LevelDebug, Event{Kind: EventRead, Principal: principal, Method: "tasks/list"})
+	a.tell(slog.LevelDebug, Event{Kind: EventRead, Principal: principal, Method: mcp.MethodTasksList})
 }
 
 func (a *audit) expired(r *Record) {

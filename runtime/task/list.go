@@ -17,7 +17,7 @@ import (
 func (m *Manager) List(ctx context.Context, principal, cursor string) (tasks []mcp.Task, next string, err error) {
 	tasks, next, err = m.list(ctx, principal, cursor)
 	if err != nil {
-		m.audit.refused(principal, "", "tasks/list", err)
+		m.audit.refused(principal, "", mcp.MethodTasksList, err)
 		return nil, "", err
 	}
 	m.audit.listed(principal)

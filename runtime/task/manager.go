@@ -322,10 +322,10 @@ func (m *Manager) run(id string) *Run {
 func (m *Manager) Get(ctx context.Context, principal, id string, via Requestor) (mcp.Task, error) {
 	r, err := m.get(ctx, principal, id, via)
 	if err != nil {
-		m.audit.refused(principal, id, "tasks/get", err)
+		m.audit.refused(principal, id, mcp.MethodTasksGet, err)
 		return mcp.Task{}, err
 	}
-	m.audit.read(&r, "tasks/get")
+	m.audit.read(&r, mcp.MethodTasksGet)
 	return r.Task(), nil
 }
 
@@ -352,7 +352,7 @@ func (m *Manager) Cancel(ctx context.Context, principal, id string, via Requesto
 		r, err = m.cancel(ctx, id)
 	}
 	if err != nil {
-		m.audit.refused(principal, id, "tasks/cancel", err)
+		m.audit.refused(principal, id, mcp.MethodTasksCancel, err)
 		return mcp.Task{}, err
 	}
 	return r.Task(), nil

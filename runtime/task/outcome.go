@@ -174,7 +174,7 @@ var cancelledError = encodeError(&jsonrpc.Error{Code: CodeCancelled, Message: "t
 // Errors").
 func toolError(method string, result json.RawMessage) (text string, isError bool) {
 	r := codec.Borrow(result, codec.AllowSize(result)...)
-	isError = method == "tools/call" && r.PeekBool("isError") == "true"
+	isError = method == mcp.MethodToolsCall && r.PeekBool("isError") == "true"
 	r.Release()
 	if !isError {
 		return "", false

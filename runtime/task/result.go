@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazy"
 )
 
@@ -17,7 +18,7 @@ import (
 func (m *Manager) Result(ctx context.Context, principal, id string, via Requestor) (Outcome, error) {
 	out, err := m.result(ctx, principal, id, via)
 	if err != nil && ctx.Err() == nil { // to give up waiting is no refusal
-		m.audit.refused(principal, id, "tasks/result", err)
+		m.audit.refused(principal, id, mcp.MethodTasksResult, err)
 	}
 	return out, err
 }
@@ -33,7 +34,7 @@ func (m *Manager) result(ctx context.Context, principal, id string, via Requesto
 	if err != nil {
 		return Outcome{}, err
 	}
-	m.audit.read(&r, "tasks/result")
+	m.audit.read(&r, mcp.MethodTasksResult)
 	if r.Error != nil {
 		return Outcome{Error: decodeError(r.Error)}, nil
 	}

@@ -125,7 +125,7 @@ func (run *Run) sendReport(ctx context.Context, to Requestor, p *Progress) error
 	if p.Message != "" {
 		params.Message = &p.Message
 	}
-	err := notify(ctx, to, "notifications/progress", params)
+	err := notify(ctx, to, mcp.MethodNotificationsProgress, params)
 	if err != nil && !boundary.Report(run.m.cfg.Logger, "requestor panicked", err, "task", run.id) {
 		run.m.cfg.Logger.Debug("progress not sent", "task", run.id, "error", err)
 	}
@@ -304,7 +304,7 @@ func (run *Run) tell(via Requestor, r *Record) {
 	ctx := lazy.WithTimeout(run.m.life, statusTimeout, nil)
 	defer ctx.Cancel()
 	t := r.Task()
-	err := notify(ctx, via, "notifications/tasks/status", &mcp.TaskStatusNotificationParams{
+	err := notify(ctx, via, mcp.MethodNotificationsTasksStatus, &mcp.TaskStatusNotificationParams{
 		TaskID: t.TaskID, Status: t.Status, StatusMessage: t.StatusMessage,
 		CreatedAt: t.CreatedAt, LastUpdatedAt: t.LastUpdatedAt, TTL: t.TTL, PollInterval: t.PollInterval,
 	})

@@ -82,7 +82,7 @@ func (c *caller) call(ctx context.Context, server, name string, pairs []string) 
 	args := json.RawMessage(text)
 	for {
 		var result *mcp.CallToolResult
-		if c.task || mustBeTask(tool) && c.Session().PeerTakesTask("tools/call") {
+		if c.task || mustBeTask(tool) && c.Session().PeerTakesTask(mcp.MethodToolsCall) {
 			result, err = c.asTask(ctx, server, name, args)
 		} else {
 			result, err = c.CallTool(ctx, name, args, client.Timeout(0), client.OnProgress(c.console.Progress))
@@ -105,7 +105,7 @@ func (c *caller) more(ctx context.Context, name string, args json.RawMessage, re
 		return err
 	}
 	to := c.Session().With(session.Timeout(0), session.OnProgress(c.console.Progress))
-	o, err := resume.Resume(to, "tools/call", &mcp.CallToolRequestParams{Name: name, Arguments: args}, token)
+	o, err := resume.Resume(to, mcp.MethodToolsCall, &mcp.CallToolRequestParams{Name: name, Arguments: args}, token)
 	if err != nil {
 		return err
 	}

@@ -70,7 +70,7 @@ func (o Options) receive(next session.Handler) session.Handler {
 			return next(ctx, req)
 		}
 		switch req.Method {
-		case "tasks/get", "tasks/result", "tasks/list", "tasks/cancel":
+		case mcp.MethodTasksGet, mcp.MethodTasksResult, mcp.MethodTasksList, mcp.MethodTasksCancel:
 			result, err := o.answer(ctx, req)
 			if err != nil {
 				return nil, wire(ctx, err)
@@ -96,7 +96,7 @@ func wire(ctx context.Context, err error) error {
 func (o Options) answer(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 	m, who := o.Manager, session.Principal(ctx)
 	switch req.Method {
-	case "tasks/get":
+	case mcp.MethodTasksGet:
 		return jsonrpc.Serve(ctx, req.Params, false, func(ctx context.Context, p *mcp.GetTaskRequestParams) (*mcp.GetTaskResult, error) {
 			t, err := m.Get(ctx, who, p.TaskID, via{s: req.Session})
 			return &mcp.GetTaskResult{
@@ -104,7 +104,7 @@ func (o Options) answer(ctx context.Context, req *session.Request) (codec.Encode
 				LastUpdatedAt: t.LastUpdatedAt, TTL: t.TTL, PollInterval: t.PollInterval,
 			}, err
 		})
-	case "tasks/cancel":
+	case mcp.MethodTasksCancel:
 		return jsonrpc.Serve(ctx, req.Params, false, func(ctx context.Context, p *mcp.CancelTaskRequestParams) (*mcp.CancelTaskResult, error) {
 			t, err := m.Cancel(ctx, who, p.TaskID, via{s: req.Session})
 			return &mcp.CancelTaskResult{
@@ -112,7 +112,7 @@ func (o Options) answer(ctx context.Context, req *session.Request) (codec.Encode
 				LastUpdatedAt: t.LastUpdatedAt, TTL: t.TTL, PollInterval: t.PollInterval,
 			}, err
 		})
-	case "tasks/list":
+	case mcp.MethodTasksList:
 		return jsonrpc.Serve(ctx, req.Params, true, func(ctx context.Context, p *mcp.PaginatedRequestParams) (*mcp.ListTasksResult, error) {
 			cursor := ""
 			if p != nil && p.Cursor != nil {
@@ -170,7 +170,7 @@ func (o Options) request(ctx context.Context, req *session.Request, next session
 // refusal tells why a request is not served, in this way (MCP tasks, "Tool-Level Negotiation" and
 // "Protocol Errors").
 func refusal(method string, mode mcp.ToolExecutionTaskSupport, asked bool) error {
-	tool := method == "tools/call"
+	tool := method == mcp.MethodToolsCall
 	switch {
 	case mode == mcp.ToolExecutionTaskSupportRequired && !asked && tool:
 		return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "this tool can only be called as a task"}

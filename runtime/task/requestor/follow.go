@@ -366,7 +366,7 @@ func (p *pursuit) await() {
 // are none. Tick bounds how long they may be missing after the end of the task.
 func (p *pursuit) request(ctx context.Context) (hopeful bool, err error) {
 	f := p.f
-	raw, err := f.s.With(session.Timeout(0)).Call(ctx, "tasks/result", &mcp.GetTaskPayloadRequestParams{TaskID: f.id})
+	raw, err := f.s.With(session.Timeout(0)).Call(ctx, mcp.MethodTasksResult, &mcp.GetTaskPayloadRequestParams{TaskID: f.id})
 	switch {
 	case err == nil && f.wasCancelled():
 		f.finish(outcome{err: task.ErrCancelled}) // whatever the receiver returns for it

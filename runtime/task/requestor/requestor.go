@@ -52,7 +52,7 @@ func Attach(cfg *session.Config) *Tasks {
 // receive is the middleware for what comes in.
 func (t *Tasks) receive(next session.Handler) session.Handler {
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
-		if req.Method == "notifications/tasks/status" {
+		if req.Method == mcp.MethodNotificationsTasksStatus {
 			t.notified(req)
 		}
 		result, err := next(ctx, req)
@@ -66,7 +66,7 @@ func (t *Tasks) receive(next session.Handler) session.Handler {
 // relatedTo returns the task that a message of the peer belongs to, or "".
 func relatedTo(req *session.Request) string {
 	switch req.Method {
-	case "tasks/get", "tasks/result", "tasks/list", "tasks/cancel":
+	case mcp.MethodTasksGet, mcp.MethodTasksResult, mcp.MethodTasksList, mcp.MethodTasksCancel:
 		return "" // where such metadata means nothing
 	}
 	meta, err := req.Meta()
@@ -165,13 +165,13 @@ func Track(t *session.Tracker) Option { return func(o *options) { o.tracker = t 
 // CallTool calls a tool as a task. The params are not changed.
 func (t *Tasks) CallTool(ctx context.Context, s *session.Session, p *mcp.CallToolRequestParams, opts ...Option) (*Handle[*mcp.CallToolResult], error) {
 	q := *p
-	return create(ctx, t, s, "tools/call", &q, &q.Task, readTool, opts)
+	return create(ctx, t, s, mcp.MethodToolsCall, &q, &q.Task, readTool, opts)
 }
 
 // CreateMessage asks a client for a message of its model, as a task. The params are not changed.
 func (t *Tasks) CreateMessage(ctx context.Context, s *session.Session, p *mcp.CreateMessageRequestParams, opts ...Option) (*Handle[*mcp.CreateMessageResult], error) {
 	q := *p
-	return create(ctx, t, s, "sampling/createMessage", &q, &q.Task, readMessage, opts)
+	return create(ctx, t, s, mcp.MethodSamplingCreateMessage, &q, &q.Task, readMessage, opts)
 }
 
 // Elicit asks the user of a client, as a task. The params are not changed.
@@ -179,10 +179,10 @@ func (t *Tasks) Elicit(ctx context.Context, s *session.Session, p mcp.ElicitRequ
 	switch p := p.(type) {
 	case *mcp.ElicitRequestFormParams:
 		q := *p
-		return create(ctx, t, s, "elicitation/create", &q, &q.Task, readElicit, opts)
+		return create(ctx, t, s, mcp.MethodElicitationCreate, &q, &q.Task, readElicit, opts)
 	case *mcp.ElicitRequestURLParams:
 		q := *p
-		return create(ctx, t, s, "elicitation/create", &q, &q.Task, readElicit, opts)
+		return create(ctx, t, s, mcp.MethodElicitationCreate, &q, &q.Task, readElicit, opts)
 	}
 	return nil, fmt.Errorf("requestor: an elicitation of type %T cannot be a task", p)
 }

@@ -21,7 +21,7 @@ func Tool(tool *mcp.Tool) Option { return func(o *options) { o.tool = tool } }
 // if it must be one and the server runs tools as tasks, else plainly (MCP tasks, "Tool-Level
 // Negotiation"). If ctx ends first the call is cancelled, and so is the task; see [Handle.ResultOrCancel].
 func (t *Tasks) Invoke(ctx context.Context, s *session.Session, tool *mcp.Tool, p *mcp.CallToolRequestParams, opts ...Option) (*mcp.CallToolResult, error) {
-	if taskSupport(tool) == mcp.ToolExecutionTaskSupportRequired && s.PeerTakesTask("tools/call") {
+	if taskSupport(tool) == mcp.ToolExecutionTaskSupportRequired && s.PeerTakesTask(mcp.MethodToolsCall) {
 		h, err := t.CallTool(ctx, s, p, opts...)
 		if err != nil {
 			return nil, err

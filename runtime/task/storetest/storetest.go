@@ -98,12 +98,12 @@ func full(id, owner string) task.Record {
 		ID: id, Owner: owner,
 		Status: mcp.TaskStatusInputRequired, StatusMessage: "asking \"you\" \u2713",
 		Created: start, Updated: start.Add(time.Second), TTL: time.Hour, PollInterval: 5 * time.Second,
-		Method: "tools/call", Params: json.RawMessage(`{"name":"n"}`), Token: codec.IntScalar(0),
+		Method: mcp.MethodToolsCall, Params: json.RawMessage(`{"name":"n"}`), Token: codec.IntScalar(0),
 		Restartable: true, Runner: "batch", Job: "job-7", Bytes: 1 << 40,
 		Questions: []task.Question{
-			{Number: 1, Method: "elicitation/create", Params: json.RawMessage(`{}`), Result: json.RawMessage(`{"action":"accept"}`)},
-			{Number: 2, Method: "roots/list", Params: json.RawMessage(`{}`), Error: json.RawMessage(`{"code":1,"message":"m"}`)},
-			{Number: 3, Method: "sampling/createMessage", Params: json.RawMessage(`{}`)},
+			{Number: 1, Method: mcp.MethodElicitationCreate, Params: json.RawMessage(`{}`), Result: json.RawMessage(`{"action":"accept"}`)},
+			{Number: 2, Method: mcp.MethodRootsList, Params: json.RawMessage(`{}`), Error: json.RawMessage(`{"code":1,"message":"m"}`)},
+			{Number: 3, Method: mcp.MethodSamplingCreateMessage, Params: json.RawMessage(`{}`)},
 		},
 		Result: json.RawMessage(`{"content":[]}`), Error: json.RawMessage(`{"code":-32603,"message":"x","data":null}`),
 	}
@@ -111,7 +111,7 @@ func full(id, owner string) task.Record {
 
 // plain returns a record with nothing but what every task has.
 func plain(id, owner string) task.Record {
-	return task.Record{ID: id, Owner: owner, Status: mcp.TaskStatusWorking, Created: start, Updated: start, Method: "tools/call"}
+	return task.Record{ID: id, Owner: owner, Status: mcp.TaskStatusWorking, Created: start, Updated: start, Method: mcp.MethodToolsCall}
 }
 
 func create(t *testing.T, s task.Store, r task.Record) task.Record {

@@ -250,7 +250,7 @@ func revisionOf(result []byte) []string {
 // cancelled returns the request that a notification cancels, or the zero ID.
 func cancelled(m *jsonrpc.Message) jsonrpc.ID {
 	var p mcp.CancelledNotificationParams
-	if m.Method != "notifications/cancelled" || codec.Unmarshal(m.Params, &p) != nil {
+	if m.Method != mcp.MethodNotificationsCancelled || codec.Unmarshal(m.Params, &p) != nil {
 		return jsonrpc.ID{}
 	}
 	return p.RequestID
@@ -461,13 +461,13 @@ func (c *Client) look(m transport.Message, w *writing) {
 	switch envelope.Kind {
 	case jsonrpc.KindRequest:
 		w.id = envelope.ID
-		if envelope.Method == "initialize" {
+		if envelope.Method == mcp.MethodInitialize {
 			c.hello, c.helloID = m.Text, envelope.ID
 		}
 	case jsonrpc.KindNotification:
 		w.notice = true
 		delete(c.calls, cancelled(&envelope))
-		if envelope.Method == "notifications/initialized" {
+		if envelope.Method == mcp.MethodNotificationsInitialized {
 			c.ready, w.ready = m.Text, true
 		}
 	case jsonrpc.KindResponse, jsonrpc.KindErrorResponse: // of who hands on what others have said

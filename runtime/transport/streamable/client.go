@@ -169,11 +169,11 @@ func (c *Client) notify(ctx context.Context, text []byte, envelope jsonrpc.Messa
 	}
 	defer c.end.GiveRoom(len(text))
 	switch envelope.Method {
-	case "notifications/initialized":
+	case mcp.MethodNotificationsInitialized:
 		c.mu.Lock()
 		c.ready = bytes.Clone(text) // which is kept, but not what it was written into
 		c.mu.Unlock()
-	case "notifications/cancelled":
+	case mcp.MethodNotificationsCancelled:
 		if x := c.cancelled(envelope.Params); x != nil {
 			if !x.withdraw(ctx) {
 				return nil // the server has never got it
@@ -185,7 +185,7 @@ func (c *Client) notify(ctx context.Context, text []byte, envelope jsonrpc.Messa
 	defer cancel(nil)
 	defer context.AfterFunc(c.end.Life(), func() { cancel(transport.ErrClosed) })()
 	var err error
-	if envelope.Method == "notifications/initialized" {
+	if envelope.Method == mcp.MethodNotificationsInitialized {
 		err = c.confirm(bounded)
 	} else {
 		err = c.send(bounded, text, true)
@@ -352,7 +352,7 @@ func (c *Client) unask(id jsonrpc.ID) (ok bool) {
 // first.
 func (c *Client) receive(ctx context.Context, text []byte, envelope jsonrpc.Message) (ok bool) {
 	switch {
-	case envelope.Kind == jsonrpc.KindNotification && envelope.Method == "notifications/cancelled":
+	case envelope.Kind == jsonrpc.KindNotification && envelope.Method == mcp.MethodNotificationsCancelled:
 		var p mcp.CancelledNotificationParams
 		if codec.Unmarshal(envelope.Params, &p) == nil {
 			c.unask(p.RequestID)

@@ -99,7 +99,7 @@ func (c *Client) dropped(ctx context.Context, ep *epoch, resp *http.Response) bo
 	}
 	ctx, cancel := c.end.Patience(ctx)
 	defer cancel()
-	ping := jsonrpc.NewRequest(codec.StringScalar(rand.Text()), "ping", nil)
+	ping := jsonrpc.NewRequest(codec.StringScalar(rand.Text()), mcp.MethodPing, nil)
 	text, err := ping.AppendJSON(nil)
 	if err != nil {
 		return false // cannot be

@@ -55,7 +55,7 @@ func (c *Client) request(ctx context.Context, text []byte, envelope jsonrpc.Mess
 	if err := c.end.Room(ctx, len(text)); err != nil {
 		return err
 	}
-	x := &exchange{c: c, id: envelope.ID, text: text, first: envelope.Method == "initialize", out: make(chan struct{})}
+	x := &exchange{c: c, id: envelope.ID, text: text, first: envelope.Method == mcp.MethodInitialize, out: make(chan struct{})}
 	x.ctx, x.cancel = c.end.Within(ctx)
 	c.mu.Lock()
 	if x.first {

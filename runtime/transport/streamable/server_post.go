@@ -83,13 +83,13 @@ func (p *posted) add(m *jsonrpc.Message, text []byte) {
 	case jsonrpc.KindRequest:
 		p.requests = append(p.requests, m.ID)
 		switch m.Method {
-		case "initialize":
+		case mcp.MethodInitialize:
 			p.open, p.params = true, m.Params
-		case "tasks/get", "tasks/list":
+		case mcp.MethodTasksGet, mcp.MethodTasksList:
 			p.plain = !p.batch
 		}
 	case jsonrpc.KindNotification:
-		p.quiet = m.Method == "notifications/initialized" || m.Method == "notifications/cancelled"
+		p.quiet = m.Method == mcp.MethodNotificationsInitialized || m.Method == mcp.MethodNotificationsCancelled
 	default:
 		p.answer = true
 	}

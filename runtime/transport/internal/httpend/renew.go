@@ -40,7 +40,7 @@ func (e *End) Withdraw(id jsonrpc.ID, err error) {
 	if err != nil {
 		return // cannot be: the id was read
 	}
-	m := jsonrpc.NewNotification("notifications/cancelled", params)
+	m := jsonrpc.NewNotification(mcp.MethodNotificationsCancelled, params)
 	text, err := m.AppendJSON(nil)
 	if err != nil {
 		return

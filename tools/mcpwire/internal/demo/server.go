@@ -126,7 +126,7 @@ func ask(ctx context.Context, peer session.Peer) (quality string, err error) {
 	if err := codec.Unmarshal([]byte(`{"type":"object","properties":{"quality":{"type":"string"}},"required":["quality"]}`), &schema); err != nil {
 		return "", err
 	}
-	raw, err := peer.Call(ctx, "elicitation/create", &mcp.ElicitRequestFormParams{Message: "Which quality?", RequestedSchema: schema})
+	raw, err := peer.Call(ctx, mcp.MethodElicitationCreate, &mcp.ElicitRequestFormParams{Message: "Which quality?", RequestedSchema: schema})
 	if err != nil {
 		return "", err
 	}

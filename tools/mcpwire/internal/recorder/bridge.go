@@ -192,13 +192,13 @@ func (b *bridge) note(text []byte) (cancelled jsonrpc.ID, opens bool) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.open = append(b.open, pending{m.ID, string(p.Meta.Token)})
-	case m.Method == "notifications/cancelled":
+	case m.Method == mcp.MethodNotificationsCancelled:
 		var p mcp.CancelledNotificationParams
 		if codec.Unmarshal(m.Params, &p) == nil && b.forget(p.RequestID) {
 			return p.RequestID, false
 		}
 	}
-	return cancelled, m.Kind == jsonrpc.KindRequest && m.Method == "initialize"
+	return cancelled, m.Kind == jsonrpc.KindRequest && m.Method == mcp.MethodInitialize
 }
 
 // forget takes a request away; ok is false if there was none.
@@ -223,13 +223,13 @@ func (b *bridge) address(text []byte) transport.Message {
 	case m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindErrorResponse:
 		b.forget(m.ID)
 		out.For, out.Answer = m.ID, true
-	case m.Method == "notifications/progress":
+	case m.Method == mcp.MethodNotificationsProgress:
 		var p struct {
 			Token json.RawMessage `json:"progressToken"`
 		}
 		json.Unmarshal(m.Params, &p) // what is wrong with it, the client will find out
 		out.For = b.find(func(r pending) bool { return r.token == string(p.Token) })
-	case m.Kind == jsonrpc.KindRequest || m.Method == "notifications/message":
+	case m.Kind == jsonrpc.KindRequest || m.Method == mcp.MethodNotificationsMessage:
 		out.For = b.find(func(pending) bool { return true })
 	}
 	return out

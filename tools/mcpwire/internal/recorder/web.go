@@ -170,7 +170,7 @@ func (m *mirror) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		parsed, _ := jsonrpc.Parse(body, codec.NoCopy())
-		x.opens = parsed.Method == "initialize"
+		x.opens = parsed.Method == mcp.MethodInitialize
 	}
 	x.talk = m.talk(r.Header.Get("Mcp-Session-Id"), x.opens)
 	keep(x.talk, mcp.FromClient, body, size)

@@ -148,7 +148,7 @@ func (c *conversation) state(from mcp.Direction, m mcp.Typed) (task string, stat
 		c.asked[question{from, m.ID}] = p.TaskID
 		return "", ""
 	}
-	if m.Kind != jsonrpc.KindResponse && m.Kind != jsonrpc.KindErrorResponse || m.For != "tasks/result" {
+	if m.Kind != jsonrpc.KindResponse && m.Kind != jsonrpc.KindErrorResponse || m.For != mcp.MethodTasksResult {
 		return "", ""
 	}
 	asked := question{(mcp.FromClient | mcp.FromServer) ^ from, m.ID} // of the other side
