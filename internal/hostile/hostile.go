@@ -1,15 +1,15 @@
-// Package hostile holds inputs that decoders are known to get wrong, each with what has to become of it: it is
-// taken exactly, or refused with an error of its own at a place of its own. The tests of the packages codec,
+// Package hostile holds inputs that decoders are known to get wrong. Each comes with the expected result: the input is
+// accepted and kept exactly, or refused with a certain error at a certain position. The tests of the packages codec,
 // codec/jsonrpc and mcp decode them, and so does the comparison with other libraries.
 //
-// The package imports none of ours, so that the tests of all of them can use it.
+// The package imports no other package of this module, so that the tests of all packages can import it.
 package hostile
 
 // Rule names the error that an input is refused with: a sentinel, or a type, of package codec or codec/jsonrpc.
 type Rule string
 
-// The rules, in two groups: the text is malformed; it is well formed and no message, or of the wrong shape. The
-// zero Rule is none: the input is taken.
+// The rules, in two groups: for malformed text, and for well-formed text that is not a valid message or violates the
+// schema. The zero Rule means that the input is accepted.
 const (
 	Taken Rule = ""
 
@@ -48,7 +48,7 @@ const (
 	BatchSize  Rule = "jsonrpc.ErrBatchSize"
 )
 
-// Malformed reports whether the rule is about the text, whatever it is meant to be.
+// Malformed reports whether the rule is about malformed text.
 func (r Rule) Malformed() bool {
 	switch r {
 	case Syntax, BOM, ControlChar, Escape, Number, Literal, EOF, Trailing, UTF8, Surrogate, Duplicate, Depth, Size, StringSize:
@@ -57,7 +57,7 @@ func (r Rule) Malformed() bool {
 	return false
 }
 
-// Code is the error code of JSON-RPC 2.0 that goes with the rule; 0 goes with Taken.
+// Code returns the JSON-RPC 2.0 error code for the rule, or 0 for Taken.
 func (r Rule) Code() int64 {
 	switch {
 	case r == Taken:
@@ -70,15 +70,15 @@ func (r Rule) Code() int64 {
 	return -32600
 }
 
-// Refusal says why an input is refused and where. The zero Refusal is none: the input is taken, and written as
-// the same JSON value.
+// Refusal is the rule by which an input is refused, and the position. The zero Refusal means that the input is accepted
+// and encoded as the same JSON value.
 type Refusal struct {
 	Rule    Rule
 	Offset  int    // of the fault, in bytes
 	Pointer string // JSON pointer to the fault
 }
 
-// Class is a run of inputs of one kind.
+// Class is a list of inputs of one kind.
 type Class[T any] struct {
 	Name   string
 	Inputs []T

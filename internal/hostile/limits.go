@@ -2,13 +2,13 @@ package hostile
 
 import "strings"
 
-// Limit is a text at a limit or beyond it. A limit of 0 is not given, and negative ones are given as they are.
+// Limit is a text at or beyond a limit. A limit of 0 is not set; a negative one is passed on unchanged.
 type Limit struct {
 	Text
 	MaxDepth, MaxSize, MaxString int
 }
 
-// The limits that hold where none is given.
+// The default limits.
 const (
 	DefaultMaxDepth = 512
 	DefaultMaxSize  = 64 << 20
@@ -26,12 +26,12 @@ func Limits() []Limit {
 		{Text: Text{"depth by default", Nested(DefaultMaxDepth), Refusal{}}},
 		{Text: Text{"too deep by default", Nested(DefaultMaxDepth + 1), tooDeep}},
 		{Text: Text{"objects too deep by default", objects(DefaultMaxDepth + 1), Refusal{Depth, 5 * DefaultMaxDepth, strings.Repeat("/a", DefaultMaxDepth)}}},
-		{Text: Text{"depth of hundred thousand", Nested(100000), tooDeep}},
-		{Text: Text{"hundred thousand opening brackets", strings.Repeat("[", 100000), tooDeep}},
+		{Text: Text{"depth of 100000", Nested(100000), tooDeep}},
+		{Text: Text{"100000 opening brackets", strings.Repeat("[", 100000), tooDeep}},
 		{Text: Text{"depth of one", `[1]`, Refusal{}}, MaxDepth: 1},
 		{Text: Text{"two where one is allowed", `[1,{}]`, Refusal{Depth, 3, "/1"}}, MaxDepth: 1},
-		{Text: Text{"depth is of nesting, not of number", `[[],[],[[]]]`, Refusal{}}, MaxDepth: 3},
-		{Text: Text{"depth of ten thousand, allowed", Nested(10000), Refusal{}}, MaxDepth: 10000},
+		{Text: Text{"depth counts nesting, not values", `[[],[],[[]]]`, Refusal{}}, MaxDepth: 3},
+		{Text: Text{"depth of 10000, allowed", Nested(10000), Refusal{}}, MaxDepth: 10000},
 		{Text: Text{"depth below one is the default", Nested(2), Refusal{}}, MaxDepth: -1},
 		{Text: Text{"size", `[1234]`, Refusal{}}, MaxSize: 6},
 		{Text: Text{"too large", `[1234]`, Refusal{Size, 5, ""}}, MaxSize: 5},
@@ -45,7 +45,7 @@ func Limits() []Limit {
 		{Text: Text{"string too long by its escapes", `["\u0041\u0041"]`, Refusal{StringSize, 1, "/0"}}, MaxString: 10},
 		{Text: Text{"string too long by its bytes", `["éééééé"]`, Refusal{StringSize, 1, "/0"}}, MaxString: 10},
 		{Text: Text{"name too long", `{"ok":{"12345678901":1}}`, Refusal{StringSize, 7, "/ok/12345678901"}}, MaxString: 10},
-		{Text: Text{"number is no string", `[12345678901]`, Refusal{}}, MaxString: 10},
+		{Text: Text{"number is not a string", `[12345678901]`, Refusal{}}, MaxString: 10},
 		{Text: Text{"string below one is the default", long(10), Refusal{}}, MaxString: -1},
 	}
 }

@@ -2,7 +2,7 @@ package hostile
 
 import "fmt"
 
-// Kind is what a message is, in the words of package jsonrpc.
+// Kind is the kind of a message, in the terms of package jsonrpc.
 type Kind string
 
 // The kinds.
@@ -14,11 +14,11 @@ const (
 	ErrorResponse Kind = "error response"
 )
 
-// Message is one message, or what is to be taken for one.
+// Message is a message, or an invalid one.
 type Message struct {
 	Name, Text string
 	Refusal
-	Kind Kind   // what it is or was meant to be, as far as one can see
+	Kind Kind   // its kind, or the kind that it was meant to have, as far as can be known
 	ID   string // the id as JSON text, without needless escapes; "" if it has none that is valid
 }
 
@@ -26,20 +26,20 @@ type Message struct {
 func Messages() []Class[Message] {
 	return []Class[Message]{
 		{"Ids", ids()},
-		{"Members that do not go together", togetherMessages()},
-		{"Members missing or of the wrong kind", memberMessages()},
+		{"Conflicting members", togetherMessages()},
+		{"Missing members and wrong types", memberMessages()},
 		{"Names in the wrong case", caseMessages()},
-		{"Unknown members, unknown methods, what is optional", unknownMessages()},
-		{"Members that appear twice", repeatedMessages()},
+		{"Unknown members, unknown methods, optional members", unknownMessages()},
+		{"Duplicate members", repeatedMessages()},
 		{"Broken text inside a message", brokenMessages()},
-		{"What stands around a message", aroundMessages()},
-		{"No message", noMessages()},
+		{"Text around a message", aroundMessages()},
+		{"Not a message", noMessages()},
 	}
 }
 
 const message = `{"jsonrpc":"2.0","id":1,"method":"m"}`
 
-// ids returns a request, a response and an error response for each form of an id, and what is no id.
+// ids returns a request, a response and an error response for each valid and invalid form of an id.
 func ids() []Message {
 	var list []Message
 	for _, id := range []string{
@@ -193,7 +193,7 @@ func brokenMessages() []Message {
 		{"malformed in a notification, as far as one sees", `{"method":"m","params":{"a":}}`, Refusal{Syntax, 28, "/params/a"}, Invalid, ""},
 		{"malformed response", `{"id":1,"result":{"a":"` + "\xff" + `"}}`, Refusal{UTF8, 23, "/result/a"}, Response, `1`},
 		{"malformed error", `{"id":1,"error":{"code":1,"message":"\x"}}`, Refusal{Escape, 37, "/error/message"}, ErrorResponse, `1`},
-		{"malformed behind an invalid error", `{"error":{"code":"1"},"id":1,}`, Refusal{Syntax, 29, ""}, ErrorResponse, `1`},
+		{"malformed after an invalid error", `{"error":{"code":"1"},"id":1,}`, Refusal{Syntax, 29, ""}, ErrorResponse, `1`},
 		{"raw tab in an id", "{\"jsonrpc\":\"2.0\",\"id\":\"a\tb\",\"method\":\"m\"}", Refusal{ControlChar, 24, "/id"}, Invalid, ""},
 		{"raw NUL in a method", "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\x00\"}", Refusal{ControlChar, 35, "/method"}, Request, `1`},
 		{"raw line feed in params", "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\",\"params\":{\"a\":\"\n\"}}", Refusal{ControlChar, 52, "/params/a"}, Request, `1`},
@@ -221,29 +221,29 @@ func brokenMessages() []Message {
 func aroundMessages() []Message {
 	return []Message{
 		{"empty text", ``, Refusal{EOF, 0, ""}, Invalid, ""},
-		{"text that goes on", `{"jsonrpc":"2.0","id":1,"method":"m"}{}`, Refusal{Trailing, 37, ""}, Request, `1`},
-		{"malformed behind an invalid message", `{"jsonrpc":"1.0","id":1,"method":3} x`, Refusal{Trailing, 36, ""}, Request, `1`},
-		{"malformed behind another value", `[1,2]]`, Refusal{Trailing, 5, ""}, Invalid, ""},
-		{"line feed behind", message + "\n", Refusal{}, Request, `1`},
-		{"carriage return and line feed behind", message + "\r\n", Refusal{}, Request, `1`},
+		{"trailing text", `{"jsonrpc":"2.0","id":1,"method":"m"}{}`, Refusal{Trailing, 37, ""}, Request, `1`},
+		{"malformed after an invalid message", `{"jsonrpc":"1.0","id":1,"method":3} x`, Refusal{Trailing, 36, ""}, Request, `1`},
+		{"malformed after another value", `[1,2]]`, Refusal{Trailing, 5, ""}, Invalid, ""},
+		{"line feed after", message + "\n", Refusal{}, Request, `1`},
+		{"carriage return and line feed after", message + "\r\n", Refusal{}, Request, `1`},
 		{"white space of every kind around", "\t\r\n " + message + " \n\r\t", Refusal{}, Request, `1`},
-		{"second message behind", message + message, Refusal{Trailing, 37, ""}, Request, `1`},
+		{"second message after", message + message, Refusal{Trailing, 37, ""}, Request, `1`},
 		{"second message on the next line", message + "\n" + message, Refusal{Trailing, 38, ""}, Request, `1`},
-		{"brace behind", message + "}", Refusal{Trailing, 37, ""}, Request, `1`},
-		{"bracket behind", message + "]", Refusal{Trailing, 37, ""}, Request, `1`},
-		{"comma behind", message + ",", Refusal{Trailing, 37, ""}, Request, `1`},
-		{"NUL behind", message + "\x00", Refusal{Trailing, 37, ""}, Request, `1`},
-		{"byte order mark behind", message + "\uFEFF", Refusal{Trailing, 37, ""}, Request, `1`},
-		{"form feed behind", message + "\f", Refusal{Trailing, 37, ""}, Request, `1`},
-		{"no-break space behind", message + "\u00A0", Refusal{Trailing, 37, ""}, Request, `1`},
-		{"byte that is not UTF-8 behind", message + "\xff", Refusal{Trailing, 37, ""}, Request, `1`},
-		{"comment behind", message + "// done", Refusal{Trailing, 37, ""}, Request, `1`},
-		{"word behind", message + "null", Refusal{Trailing, 37, ""}, Request, `1`},
-		{"byte order mark in front", "\uFEFF" + message, Refusal{BOM, 0, ""}, Invalid, ""},
-		{"two byte order marks in front", "\uFEFF\uFEFF" + message, Refusal{BOM, 0, ""}, Invalid, ""},
-		{"NUL in front", "\x00" + message, Refusal{Syntax, 0, ""}, Invalid, ""},
-		{"record separator in front", "\x1e" + message, Refusal{Syntax, 0, ""}, Invalid, ""},
-		{"Content-Length in front", "Content-Length: 37\r\n\r\n" + message, Refusal{Syntax, 0, ""}, Invalid, ""},
+		{"brace after", message + "}", Refusal{Trailing, 37, ""}, Request, `1`},
+		{"bracket after", message + "]", Refusal{Trailing, 37, ""}, Request, `1`},
+		{"comma after", message + ",", Refusal{Trailing, 37, ""}, Request, `1`},
+		{"NUL after", message + "\x00", Refusal{Trailing, 37, ""}, Request, `1`},
+		{"byte order mark after", message + "\uFEFF", Refusal{Trailing, 37, ""}, Request, `1`},
+		{"form feed after", message + "\f", Refusal{Trailing, 37, ""}, Request, `1`},
+		{"no-break space after", message + "\u00A0", Refusal{Trailing, 37, ""}, Request, `1`},
+		{"byte that is not UTF-8 after", message + "\xff", Refusal{Trailing, 37, ""}, Request, `1`},
+		{"comment after", message + "// done", Refusal{Trailing, 37, ""}, Request, `1`},
+		{"word after", message + "null", Refusal{Trailing, 37, ""}, Request, `1`},
+		{"byte order mark before", "\uFEFF" + message, Refusal{BOM, 0, ""}, Invalid, ""},
+		{"two byte order marks before", "\uFEFF\uFEFF" + message, Refusal{BOM, 0, ""}, Invalid, ""},
+		{"NUL before", "\x00" + message, Refusal{Syntax, 0, ""}, Invalid, ""},
+		{"record separator before", "\x1e" + message, Refusal{Syntax, 0, ""}, Invalid, ""},
+		{"Content-Length before", "Content-Length: 37\r\n\r\n" + message, Refusal{Syntax, 0, ""}, Invalid, ""},
 		{"UTF-16", "{\x00\"\x00j\x00", Refusal{Syntax, 1, ""}, Invalid, ""},
 		{"a NUL alone", "\x00", Refusal{Syntax, 0, ""}, Invalid, ""},
 		{"white space alone", " \r\n\t", Refusal{EOF, 4, ""}, Invalid, ""},

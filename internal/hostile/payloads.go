@@ -2,7 +2,7 @@ package hostile
 
 import "strings"
 
-// Payload is the params or the result of a method, or what is to be taken for one.
+// Payload is the params or the result of a method, or an invalid one.
 type Payload struct {
 	Name   string
 	Rev    string // the revision that Faults are about
@@ -10,19 +10,19 @@ type Payload struct {
 	Def    string // the definition in that revision
 	Text   string
 	Refusal
-	// Faults are what validation against Rev finds in a payload that is taken: each a JSON pointer, a space and
-	// the keyword of the schema. Decoding keeps what it can, so that a message can be forwarded as it came.
+	// Faults are the faults that validation against Rev finds in an accepted payload: each a JSON pointer, a space and
+	// the keyword of the schema. Decoding accepts such payloads so that messages can be forwarded unchanged.
 	Faults []string
-	// MayRefuse marks what other libraries may refuse as well as keep, as long as they do not alter it: what a peer
-	// of a newer revision may send, and what only a format says is wrong.
+	// MayRefuse marks payloads that other libraries may either keep or refuse, but not change: those that a peer of a
+	// newer revision may send, and those that violate only a format.
 	MayRefuse bool
 }
 
 // IsResult reports whether the payload is a result.
 func (p Payload) IsResult() bool { return !strings.HasSuffix(p.Def, "Params") }
 
-// Message returns the payload inside of a message, and how many bytes of that are in front of it. The member that
-// tells its type stands behind it if late is set.
+// Message returns a message that contains the payload, and the offset of the payload in it. If late is set, the member
+// that determines the payload's type follows the payload.
 func (p Payload) Message(late bool) (text string, offset int) {
 	member, kind := `"params":`, `"id":1,"method":"`+p.Method+`"`
 	switch {
@@ -40,8 +40,7 @@ func (p Payload) Message(late bool) (text string, offset int) {
 	return before + p.Text + "}", len(before)
 }
 
-// The revisions that payloads belong to. Where nothing newer is needed that is 2025-06-18, the oldest that all
-// libraries cover.
+// The revisions of the payloads. Payloads use 2025-06-18, which all libraries support, unless they need a newer one.
 const (
 	june     = "2025-06-18"
 	november = "2025-11-25"
@@ -52,14 +51,14 @@ const (
 func Payloads() []Class[Payload] {
 	return []Class[Payload]{
 		{"Null, absent, empty", presencePayloads()},
-		{"Numbers in typed places", numberPayloads()},
+		{"Numbers in typed fields", numberPayloads()},
 		{"Unknown members", unknownPayloads()},
 		{"Names in the wrong case", casePayloads()},
 		{"Unknown variants of unions", variantPayloads()},
 		{"Base64", base64Payloads()},
-		{"Names that appear twice", repeatedPayloads()},
+		{"Duplicate names", repeatedPayloads()},
 		{"Broken strings", stringPayloads()},
-		{"Values of the wrong kind", kindPayloads()},
+		{"Values of the wrong type", kindPayloads()},
 	}
 }
 
@@ -108,19 +107,19 @@ func initialize(name, text string) Payload {
 	return Payload{Name: name, Rev: june, Method: "initialize", Def: "InitializeRequestParams", Text: text}
 }
 
-// refused says that decoding p fails.
+// refused returns p with the error that decoding it must cause.
 func (p Payload) refused(rule Rule, offset int, pointer string) Payload {
 	p.Refusal = Refusal{rule, offset, pointer}
 	return p
 }
 
-// faulty says that p is taken, and what validation finds.
+// faulty returns p with the faults that validation must find. Decoding accepts it.
 func (p Payload) faulty(faults ...string) Payload {
 	p.Faults = faults
 	return p
 }
 
-// newer says that p is taken although its revision does not know it.
+// newer returns p marked as a payload that only a newer revision may allow. Decoding accepts it.
 func (p Payload) newer(faults ...string) Payload {
 	p.MayRefuse = true
 	return p.faulty(faults...)
@@ -276,7 +275,7 @@ func variantPayloads() []Payload {
 	}
 }
 
-// The schemas say that such data is base64 by a format, which constrains nothing: it is kept as it came.
+// The schemas declare base64 by a format, which is not an assertion. So decoding keeps the data unchanged.
 func base64Payloads() []Payload {
 	image := func(name, data string) Payload {
 		return toolResult(name, `{"content":[{"type":"image","data":"`+data+`","mimeType":"image/png"}]}`)
@@ -286,11 +285,11 @@ func base64Payloads() []Payload {
 		image("of the alphabet for URLs", `-_-_AA==`),
 		image("with line breaks", `+/+/\r\nAA==`),
 		image("with a space", `+/+/ AA==`),
-		image("with set bits behind the end", `+/+/AB==`),
+		image("with bits set after the end", `+/+/AB==`),
 		image("with too much padding", `+/+/AA====`),
-		image("with text behind the padding", `AA==AA==`),
-		image("of a length that none has", `AAAAA`),
-		image("that is none", `not base64!`),
+		image("with text after the padding", `AA==AA==`),
+		image("of an impossible length", `AAAAA`),
+		image("that is not base64", `not base64!`),
 		resource("blob without padding", `{"contents":[{"uri":"file:///a","blob":"YQ"}]}`),
 		resource("blob of the alphabet for URLs", `{"contents":[{"uri":"file:///a","blob":"_-8="}]}`),
 	}

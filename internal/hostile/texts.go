@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// Text is a JSON value or what looks like one. The names follow the habit of the public JSON parsing test suites:
-// y_ must be accepted by everyone, n_ must be refused by everyone, i_ is left to the implementation, and what stands
-// here is our choice.
+// Text is a JSON value, or text that resembles one. Names follow the convention of public JSON test suites: every parser
+// must accept y_ and refuse n_, and each implementation decides on i_; for those, the Refusal is our decision.
 type Text struct {
 	Name, Text string
 	Refusal
@@ -17,13 +16,13 @@ type Text struct {
 func Texts() []Class[Text] {
 	return []Class[Text]{
 		{"Structure", structureTexts()},
-		{"Text behind the value", trailingTexts()},
+		{"Text after the value", trailingTexts()},
 		{"Literals", literalTexts()},
 		{"Numbers", numberTexts()},
 		{"Strings", stringTexts()},
-		{"Halves of surrogate pairs", surrogateTexts()},
+		{"Unpaired surrogates", surrogateTexts()},
 		{"Encoding", encodingTexts()},
-		{"Names that appear twice", repeatedTexts()},
+		{"Duplicate names", repeatedTexts()},
 	}
 }
 
@@ -247,7 +246,7 @@ func surrogateTexts() []Text {
 		{"i_high surrogate alone", `["\ud800"]`, Refusal{Surrogate, 2, "/0"}},
 		{"i_high surrogate and text", `["\ud800abc"]`, Refusal{Surrogate, 2, "/0"}},
 		{"i_high surrogate and another escape", `["\ud800\n"]`, Refusal{Surrogate, 2, "/0"}},
-		{"i_high surrogate and an escape that is none", `["a\ud800\u0041"]`, Refusal{Surrogate, 3, "/0"}},
+		{"i_high surrogate and the escape of a letter", `["a\ud800\u0041"]`, Refusal{Surrogate, 3, "/0"}},
 		{"i_two high surrogates", `["\ud800\ud800\udc00"]`, Refusal{Surrogate, 2, "/0"}},
 		{"i_low surrogate alone", `["\udc00"]`, Refusal{Surrogate, 2, "/0"}},
 		{"i_surrogates the wrong way round", `["\udc00\ud800"]`, Refusal{Surrogate, 2, "/0"}},
@@ -296,7 +295,7 @@ func repeatedTexts() []Text {
 	}
 }
 
-// ManyNames returns an object with n members, the last but one of which has the name of member again.
+// ManyNames returns an object with n members. The last but one has the same name as member again.
 func ManyNames(n, again int) string {
 	var b strings.Builder
 	b.WriteByte('{')

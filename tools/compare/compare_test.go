@@ -15,42 +15,44 @@ import (
 	"github.com/mcpwire/mcpwire/codec/shape"
 )
 
-// comparison is made once: it compiles generated code.
+// comparison runs once, because it compiles generated code.
 var comparison = sync.OnceValues(Run)
 
-// anyOverflow hides what becomes of a float64 that no int64 can hold. It depends on the processor, and go-sdk makes an
-// id of it.
+// anyOverflow hides the result of converting a float64 that overflows an int64. It depends on the processor, and
+// go-sdk makes an id of it.
 var anyOverflow = strings.NewReplacer("-9223372036854775808", "overflow", "9223372036854775807", "overflow")
 
-func TestTheReportIsUpToDate(t *testing.T) {
+func TestComparisonPagesAreUpToDate(t *testing.T) {
 	r, err := comparison()
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := r.Markdown()
+	pages, err := r.pages()
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := os.ReadFile("../../docs/comparison.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(anyOverflow.Replace(string(want)), anyOverflow.Replace(got)); diff != "" {
-		t.Errorf("docs/comparison.md is out of date, run go run . -write ../../docs/comparison.md (-want +got):\n%s", diff)
+	checkPages(t, pages)
+}
+
+func TestHostilePagesAreUpToDate(t *testing.T) {
+	checkPages(t, RunHostile().pages())
+}
+
+func checkPages(t *testing.T, pages []page) {
+	t.Helper()
+	for _, p := range pages {
+		file := "../../docs/" + p.file
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(anyOverflow.Replace(string(want)), anyOverflow.Replace(p.text)); diff != "" {
+			t.Errorf("%s is out of date, run go run . ../../docs (-want +got):\n%s", file, diff)
+		}
 	}
 }
 
-func TestThePageOfHostileInputsIsUpToDate(t *testing.T) {
-	want, err := os.ReadFile("../../docs/hostile.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(anyOverflow.Replace(string(want)), anyOverflow.Replace(RunHostile().Markdown())); diff != "" {
-		t.Errorf("docs/hostile.md is out of date, run go run . -hostile -write ../../docs/hostile.md (-want +got):\n%s", diff)
-	}
-}
-
-func TestMCPWireIsRightOnHostileInputs(t *testing.T) {
+func TestMCPWireIsCorrectOnHostileInputs(t *testing.T) {
 	p := mcpwire()
 	for _, g := range hostileGroups() {
 		for _, in := range g.Inputs {
@@ -61,7 +63,7 @@ func TestMCPWireIsRightOnHostileInputs(t *testing.T) {
 	}
 }
 
-func TestMCPWireKeepsWhatIsRightAndRefusesWhatIsNot(t *testing.T) {
+func TestMCPWireKeepsValidAndRefusesInvalidDocuments(t *testing.T) {
 	p := mcpwire()
 	for _, g := range Groups() {
 		for _, in := range g.Inputs {
@@ -76,7 +78,7 @@ func TestMCPWireKeepsWhatIsRightAndRefusesWhatIsNot(t *testing.T) {
 	}
 }
 
-// refusals says with which error, and where, mcpwire refuses each document that must be refused.
+// refusals lists the error and its JSON pointer for each document that must be refused.
 var refusals = map[string]struct {
 	err     error
 	pointer string
@@ -119,7 +121,7 @@ var (
 	mistyped = &codec.TypeError{}
 )
 
-func TestMCPWireSaysWhatIsWrongAndWhere(t *testing.T) {
+func TestMCPWireReportsErrorAndPointer(t *testing.T) {
 	used := map[string]bool{}
 	for _, g := range Groups() {
 		for _, in := range g.Inputs {
@@ -145,7 +147,7 @@ func TestMCPWireSaysWhatIsWrongAndWhere(t *testing.T) {
 	}
 	for name := range refusals {
 		if !used[name] {
-			t.Errorf("refusals has %q, inputs have not", name)
+			t.Errorf("refusals has %q, but no input has that name", name)
 		}
 	}
 }
@@ -163,17 +165,17 @@ func same(err, want error) bool {
 	return errors.Is(err, want)
 }
 
-func TestInputsHaveNamesOfTheirOwn(t *testing.T) {
+func TestInputNamesAreUnique(t *testing.T) {
 	seen := map[string]bool{}
 	for _, g := range slices.Concat(Groups(), hostileGroups()) {
 		for _, in := range g.Inputs {
 			name := g.Name + ", " + in.Name
 			if seen[name] {
-				t.Errorf("%s is there twice", name)
+				t.Errorf("%s: duplicate name", name)
 			}
 			seen[name] = true
 			if strings.Contains(in.Name, "|") {
-				t.Errorf("%s: a bar ends the cell of a table", name)
+				t.Errorf("%s: a bar would end the table cell", name)
 			}
 		}
 	}

@@ -14,12 +14,12 @@ import (
 
 // Change is one difference between two JSON values.
 type Change struct {
-	Pointer string // where it is
-	Old     string // JSON text; "" if the place is new
-	New     string // JSON text; "" if the place is gone
+	Pointer string // JSON pointer to the value
+	Old     string // JSON text; "" if the value is new
+	New     string // JSON text; "" if the value was lost
 }
 
-// String says what happened in a few words.
+// String describes the change in a few words.
 func (c Change) String() string {
 	at := c.Pointer
 	if strings.ContainsFunc(at, func(r rune) bool { return !unicode.IsPrint(r) }) {
@@ -35,7 +35,7 @@ func (c Change) String() string {
 }
 
 // Compare lists the differences between two JSON texts. Members may come in any order; numbers are equal if
-// they are the same number, however written and however large.
+// they have the same mathematical value.
 func Compare(before, after []byte) ([]Change, error) {
 	a, err := parse(before)
 	if err != nil {
@@ -114,8 +114,7 @@ func compare(changes []Change, at string, a, b any) []Change {
 	return append(changes, Change{at, text(a), text(b)})
 }
 
-// number is the one way to write a number here: its digits without zeros at either end, and the power of ten
-// behind them.
+// number returns the canonical form of a number: its digits without zeros at either end, followed by an exponent.
 func number(s string) string {
 	mantissa, exponent, _ := strings.Cut(strings.ToLower(s), "e")
 	e, _ := strconv.Atoi(exponent)

@@ -12,8 +12,8 @@ import (
 	"github.com/mcpwire/mcpwire/tools/compare/probe"
 )
 
-// engine returns a general JSON engine as a peer. It decodes JSON texts with exact, into any with numbers kept as
-// text, and the rest into the structs below.
+// engine returns a general JSON engine as a peer. It decodes arbitrary JSON with exact, into any with numbers as text,
+// and everything else with unmarshal, into the structs below.
 func engine(name, module, how string, unmarshal, exact func([]byte, any) error, marshal func(any) ([]byte, error)) Peer {
 	return Peer{Name: name, Module: module, How: how, Attempt: func(in Input) probe.Trial {
 		if in.Def == anyText {
@@ -33,16 +33,16 @@ func engine(name, module, how string, unmarshal, exact func([]byte, any) error, 
 	}}
 }
 
-// typed makes any value one with a type of its own.
+// typed wraps a value of type any in a named type.
 type typed struct{ value any }
 
-// numberDecoder is what engines call a decoder that can keep numbers as text.
+// numberDecoder is implemented by the decoders of engines that can keep numbers as text.
 type numberDecoder interface {
 	UseNumber()
 	Decode(v any) error
 }
 
-// decodeAll decodes the one value that there is to decode.
+// decodeAll decodes a value and fails if more text follows.
 func decodeAll(d numberDecoder, v any) error {
 	d.UseNumber()
 	if err := d.Decode(v); err != nil {
@@ -50,28 +50,28 @@ func decodeAll(d numberDecoder, v any) error {
 	}
 	var more any
 	if err := d.Decode(&more); err != io.EOF {
-		return errors.New("text behind the value")
+		return errors.New("text after the value")
 	}
 	return nil
 }
 
 func engines() []Peer {
-	// Both are the standard configuration but for what they say.
+	// Both are the standard configuration with the named exceptions.
 	exact := sonic.Config{SortMapKeys: true, CompactMarshaler: true, CopyString: true, ValidateString: true, UseNumber: true}.Froze()
 	out := sonic.Config{SortMapKeys: true, CompactMarshaler: true, CopyString: true, ValidateString: true}.Froze()
 	return []Peer{
 		engine("encoding/json", "encoding/json", "The standard library.", json.Unmarshal,
 			func(doc []byte, v any) error { return decodeAll(json.NewDecoder(bytes.NewReader(doc)), v) }, probe.Marshal),
-		engine("goccy", "github.com/goccy/go-json", "With its default settings.", goccy.Unmarshal,
+		engine("goccy", "github.com/goccy/go-json", "With default settings.", goccy.Unmarshal,
 			func(doc []byte, v any) error { return decodeAll(goccy.NewDecoder(bytes.NewReader(doc)), v) },
 			func(v any) ([]byte, error) { return goccy.MarshalWithOption(v, goccy.DisableHTMLEscape()) }),
-		engine("sonic", "github.com/bytedance/sonic", "In its standard configuration, the one that validates.", sonic.ConfigStd.Unmarshal,
+		engine("sonic", "github.com/bytedance/sonic", "With its standard configuration, which validates.", sonic.ConfigStd.Unmarshal,
 			exact.Unmarshal, out.Marshal),
 	}
 }
 
-// plainTypes are the structs that a careful user of an engine would write: a member that may be absent is a pointer
-// or a slice, what the schema leaves open is raw, and a content block has the members of all types of content.
+// plainTypes are the structs that a careful user of an engine would write: an optional member is a pointer or a slice,
+// a member that the schema leaves open is raw, and a content block has the members of all types of content.
 var plainTypes = map[string]func() any{
 	"JSONRPCRequest":             func() any { return new(plainMessage) },
 	"JSONRPCNotification":        func() any { return new(plainMessage) },

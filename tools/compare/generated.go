@@ -16,48 +16,48 @@ import (
 	"strings"
 
 	"github.com/atombender/go-jsonschema/pkg/generator"
-	_ "github.com/go-viper/mapstructure/v2" // what the generated code imports
+	_ "github.com/go-viper/mapstructure/v2" // imported by the generated code
 
 	"github.com/mcpwire/mcpwire/schema"
 	"github.com/mcpwire/mcpwire/tools/compare/probe"
 )
 
-// goFiles are go.mod and go.sum: the versions that the module with the generated code needs too.
+// goFiles are go.mod and go.sum. The module with the generated code needs the same versions.
 //
 //go:embed go.mod go.sum
 var goFiles embed.FS
 
 // Flavour is one way to run go-jsonschema.
 type Flavour struct {
-	Name       string // as its command line has it
+	Name       string // Markdown, with the flag of its command line
 	OnlyModels bool
 }
 
-// Flavours are tried in this order; the first whose output compiles is taken.
+// flavours are tried in this order. The comparison uses the first whose output compiles.
 var flavours = [...]Flavour{
 	{Name: "by default"},
 	{Name: "with `--only-models`", OnlyModels: true},
 }
 
-// Generation is what go-jsonschema made of one schema in one flavour.
+// Generation is the output of go-jsonschema for one schema in one flavour.
 type Generation struct {
 	Flavour  Flavour
 	Source   []byte
 	Warnings []string
-	Failed   string   // why there is no source
+	Failed   string   // the error of the generator; "" if there is source
 	Errors   []string // of the compiler
 }
 
 // OK reports whether the output can be used.
 func (g *Generation) OK() bool { return g.Failed == "" && len(g.Errors) == 0 }
 
-// Generated is what go-jsonschema made of one schema, in each flavour.
+// Generated is the output of go-jsonschema for one schema, in each flavour.
 type Generated struct {
 	Rev         string
 	Generations [len(flavours)]Generation
 }
 
-// Chosen returns the generation that the comparison runs on, or nil if none can be used.
+// Chosen returns the generation that the comparison uses, or nil if no output compiles.
 func (g *Generated) Chosen() *Generation {
 	for i := range g.Generations {
 		if g.Generations[i].OK() {
@@ -67,7 +67,7 @@ func (g *Generated) Chosen() *Generation {
 	return nil
 }
 
-// generate runs go-jsonschema on every schema, compiles the outputs in a folder of its own, and sends the inputs
+// generate runs go-jsonschema on every schema, compiles the outputs in a temporary folder, and sends the inputs
 // through them in one process.
 func generate(inputs []Input) (schemas []*Generated, trials map[Input]probe.Trial, err error) {
 	dir, err := os.MkdirTemp("", "compare-")
@@ -139,7 +139,7 @@ func packageName(rev string) string {
 	}, rev)
 }
 
-// folder is where the package of a revision is, in slashes and below the module.
+// folder returns the path of a revision's package relative to the module, with slashes.
 func folder(rev string, f Flavour) string {
 	if f.OnlyModels {
 		return "models/" + packageName(rev)
@@ -147,8 +147,8 @@ func folder(rev string, f Flavour) string {
 	return "full/" + packageName(rev)
 }
 
-// runGenerator generates a package, with what the command line of go-jsonschema has as defaults. The error is one
-// of writing files; if go-jsonschema fails, the result says so.
+// runGenerator generates a package with the default settings of go-jsonschema's command line. The error reports a file
+// that could not be written. If go-jsonschema fails, Failed of the result is set instead.
 func runGenerator(dir, rev string, f Flavour) (g Generation, err error) {
 	g.Flavour = f
 	src, err := schema.Read(rev)
@@ -194,7 +194,7 @@ func generateSource(file, name string, config generator.Config) (source []byte, 
 	return sources[name], nil
 }
 
-// compile builds every package and notes what the compiler says of each.
+// compile builds every package and stores the errors of the compiler.
 func compile(dir string, schemas []*Generated) error {
 	out, err := goCommand(dir, "build", "-trimpath", "-gcflags=-e", "./full/...", "./models/...").CombinedOutput()
 	if err == nil {
@@ -223,7 +223,7 @@ func compile(dir string, schemas []*Generated) error {
 	return nil
 }
 
-// goCommand is the go command in the module at dir.
+// goCommand returns a go command that runs in the module at dir.
 func goCommand(dir string, args ...string) *exec.Cmd {
 	c := exec.Command("go", args...)
 	c.Dir = dir
@@ -281,7 +281,7 @@ func runGenerated(dir string, schemas []*Generated, inputs []Input) (map[Input]p
 	return trials, nil
 }
 
-// document is an input as the runner reads it. Doc is bytes, since it need not be text.
+// document is an input for the runner. Doc is bytes, because it need not be valid UTF-8.
 type document struct {
 	Type, Subject string
 	Doc           []byte
@@ -295,7 +295,7 @@ func documents(inputs []Input) []document {
 	return list
 }
 
-// runner is the program that is compiled with the generated packages.
+// runner is the source of the program that imports the generated packages.
 const runner = `package main
 
 import (
@@ -336,7 +336,7 @@ func declares(source []byte, name string) (bool, error) {
 	return spec != nil, err
 }
 
-// declaration finds the declaration of a type; nil if there is none.
+// declaration returns the declaration of a type, or nil if there is none.
 func declaration(source []byte, name string) (*ast.TypeSpec, error) {
 	file, err := parser.ParseFile(token.NewFileSet(), "", source, parser.SkipObjectResolution)
 	if err != nil {
@@ -360,9 +360,9 @@ func goJSONSchema(trials map[Input]probe.Trial) Peer {
 	return Peer{
 		Name:   "go-jsonschema",
 		Module: "github.com/atombender/go-jsonschema",
-		How: "Its generator is run on the schema of each row's revision with the settings that its command line has by default, the " +
-			"output compiled, and encoding/json used on the type of the definition's name. Where that does not compile, the output of " +
-			"`--only-models` is used, which does not validate.",
+		How: "Its generator runs on the schema of each row's revision with the default settings of its command line. encoding/json " +
+			"then decodes into the type with the name of the definition. If the output does not compile, the output of `--only-models` " +
+			"is used, which does not validate.",
 		Attempt: func(in Input) probe.Trial { return trials[in] },
 	}
 }

@@ -11,7 +11,7 @@ import (
 // march is the only revision with batches.
 const march = "2025-03-26"
 
-// anyText stands for a definition in inputs that are JSON texts, or what looks like one.
+// anyText stands for a definition in inputs that are JSON texts or similar to JSON.
 const anyText = "any JSON"
 
 // hostileGroups returns the inputs that the tests of the module itself use.
@@ -47,7 +47,7 @@ func hostileGroups() []Group {
 	batches := Group{Name: "Messages: batches"}
 	for _, b := range hostile.Batches() {
 		if b.Rule == hostile.NoBatch {
-			continue // a function that takes messages and batches may take it
+			continue // a function that reads both messages and batches may accept it
 		}
 		in := Input{Name: b.Name, Rev: march, Def: "JSONRPCBatch", Doc: b.Text, Want: KeepOrRefuse, Rule: b.Rule}
 		if b.Rule != hostile.Taken || slices.ContainsFunc(b.Items, func(r hostile.Refusal) bool { return r.Rule != hostile.Taken }) {
@@ -89,7 +89,7 @@ func inMessage(in Input) Input {
 	return in
 }
 
-// Hostile is what became of hostile inputs.
+// Hostile is the result of the comparison on hostile inputs.
 type Hostile struct {
 	Peers  []Peer
 	Groups []Group
@@ -116,12 +116,12 @@ func RunHostile() *Hostile {
 	return h
 }
 
-// attempt lets one peer try one input. General says that it is a general engine.
+// attempt sends one input through one peer. General reports whether the peer is a general engine.
 func attempt(in Input, p Peer, general bool) Cell {
 	if general {
 		shape := in.Rule == hostile.Mistyped || in.Rule == hostile.Integer
 		if in.Want == Refuse && !in.Rule.Malformed() && !shape {
-			return Cell{Verdict: NoType} // what a message must have is none of an engine's business
+			return Cell{Verdict: NoType} // engines do not know the rules for messages
 		}
 		return judge(in, p.Attempt(in))
 	}
@@ -135,55 +135,65 @@ func attempt(in Input, p Peer, general bool) Cell {
 	return c
 }
 
-// Markdown writes the page.
-func (h *Hostile) Markdown() string {
+// pages returns the report and its summary.
+func (h *Hostile) pages() []page {
 	var b strings.Builder
 	b.WriteString(hostileIntroduction)
 	libraries(&b, h.Peers)
-	h.summary(&b)
+	b.WriteString("\n## Correct results\n\nA cell counts the inputs that the library handles correctly, of those that it has a type for.\n\n")
+	h.counts(&b, func(g Group) string { return g.Name })
 	h.tables(&b)
 	h.details(&b)
-	return b.String()
+	var s strings.Builder
+	s.WriteString(hostileSummary)
+	h.counts(&s, func(g Group) string {
+		kind, _, _ := strings.Cut(g.Name, ":")
+		return kind
+	})
+	s.WriteString(hostileSummaryEnd)
+	return []page{{"hostile.md", s.String()}, {"evidence/hostile.md", b.String()}}
 }
 
-const hostileIntroduction = `# Hostile inputs
+const hostileSummary = `# Hostile inputs
 
-Texts, messages, params and results that decoders are known to get wrong: broken JSON, JSON that programs read in
-different ways, messages that are none, and values at the edge of what the schemas admit. Each is decoded and encoded again
-by mcpwire, two SDKs and three general JSON engines. What comes out is compared with what went in, as JSON: members in any
-order, numbers exactly.
+Broken JSON, JSON that programs read in different ways, invalid messages, and values at the limits of the schemas: this page counts the inputs that each library handles correctly, of those that it has a type for. Correct means that a valid input comes out unchanged and that an invalid one is refused.
 
-A command writes this page. What it says of a library comes from running that library:
+`
 
-    cd tools/compare && go run . -hostile -write ../../docs/hostile.md
+const hostileSummaryEnd = `
+RFC 8259 leaves duplicate names, unpaired surrogates and invalid UTF-8 to the receiver. Here, only refusing them is correct, because programs that treat them differently read different messages. This is a strict reading, which the other libraries do not promise to follow.
 
-The inputs are those of the package internal/hostile. The tests of this repository decode the same ones with mcpwire in
-every way there is, and check the error, its JSON-RPC code, byte offset, line, column and JSON pointer.
+[evidence/hostile.md](evidence/hostile.md) lists every input, every verdict and every difference. To generate both pages, run:
 
-A cell says one of:
+    cd tools/compare && go run . ../../docs
 
-- **exact**: the input comes out as it went in.
-- **lost**: something of it does not come out.
-- **changed**: something comes out as something else, or something comes out that was not there.
+The inputs are those of package internal/hostile. The tests of codec, codec/jsonrpc and mcp decode them in every way that mcpwire offers and check the error: its JSON-RPC code, byte offset, line, column and JSON pointer.
+`
+
+const hostileIntroduction = `# Hostile inputs in detail
+
+JSON texts, messages, params and results that decoders are known to get wrong: broken JSON, JSON that programs read in different ways, invalid messages, and values at the limits of the schemas. mcpwire, two SDKs and three general JSON engines decode each input and encode it again. The output is compared with the input as JSON: members in any order, numbers exactly.
+
+This page is generated by running the libraries. To generate it, run:
+
+    cd tools/compare && go run . ../../docs
+
+The inputs are those of package internal/hostile. The tests of this repository decode them in every way that mcpwire offers and check the error: its JSON-RPC code, byte offset, line, column and JSON pointer.
+
+Each cell has one of these values:
+
+- **exact**: the output equals the input.
+- **lost**: a part of the input is missing from the output.
+- **changed**: a part of the output differs from the input, or is new.
 - **refused**: decoding fails.
-- **accepted**: decoding does not fail, though the input breaks JSON, JSON-RPC as the protocol narrows it, or the schema.
-- **no type**: the library has nothing to decode the input into, or it is wrong by a rule that is none of the library's
-  business. A general engine knows JSON and the structs that it is given, but no JSON-RPC and no schema.
+- **accepted**: decoding succeeds, although the input violates JSON, the schema, or JSON-RPC as the protocol restricts it.
+- **no type**: the library has no type for the input, or the input violates a rule that is outside the library's scope. A general engine knows JSON and the structs that it is given, but neither JSON-RPC nor a schema.
 
-What is wrong is in bold. Right is to give back exactly what is valid, and to refuse what is not. What only a newer
-revision may know, batches, which one revision had, base64 that is not as RFC 4648 has it, and nesting beyond 500 levels,
-may be refused or given back, but not altered.
+Errors are in bold. A valid input must come out unchanged, and an invalid one must be refused. Either is correct, but a change is not, for input that only a newer revision may allow, batches (which one revision had), base64 that does not follow RFC 4648, and nesting beyond 500 levels.
 
-RFC 8259 leaves it to the receiver what to do about two members of the same name, about halves of surrogate pairs and about
-text that is not UTF-8. Refusing them counts as right here, because programs that choose differently read different
-messages. That is a strict reading, and not one that the other libraries promise to follow: an engine that takes the last
-of two members, or puts U+FFFD for a byte that is not UTF-8, does what its documentation says. A gateway that lets such
-a message through, and a server that reads it in another way, is what goes wrong.
+RFC 8259 leaves duplicate names, unpaired surrogates and invalid UTF-8 to the receiver. Here, only refusing them is correct, because programs that treat them differently read different messages: a gateway lets such a message through, and a server reads it in another way. This is a strict reading, which the other libraries do not promise to follow. An engine that takes the last of two members, or replaces an invalid byte by U+FFFD, works as documented.
 
-Where an input is any JSON, the engines decode it into any, with numbers as text, and the others as an argument of a tool
-call. Where it is a message, params or a result, the engines decode it into structs such as a careful user would write,
-with pointers for what may be absent and raw JSON for what is open. What stands around a message is given to the function
-that decodes messages, though a transport may have taken some of it off before.
+If an input is arbitrary JSON, the engines decode it into any, with numbers as text, and the other libraries decode it as an argument of a tool call. If it is a message, params or a result, the engines decode it into structs that a careful user would write, with pointers for optional members and raw JSON for open ones. White space and other text around a message is given to the function that decodes messages, although a transport may remove some of it before.
 `
 
 // right counts the inputs of a group that a peer gets right, of those that it has a type for.
@@ -209,24 +219,32 @@ func (h *Hostile) header(b *strings.Builder, align string) {
 	b.WriteString("\n| --- |" + strings.Repeat(" "+align+" |", len(h.Peers)) + "\n")
 }
 
-func (h *Hostile) summary(b *strings.Builder) {
-	b.WriteString("\n## How many are right\n\nOf those that are not **no type**.\n\n")
-	h.header(b, "---:")
-	sum := make([][2]int, len(h.Peers))
+// counts writes a table of correct results, with one row for each run of groups with the same key.
+func (h *Hostile) counts(b *strings.Builder, key func(Group) string) {
+	type count struct{ right, of int }
+	rows, names := map[string][]count{}, []string{}
 	for _, g := range h.Groups {
-		fmt.Fprintf(b, "| %s |", g.Name)
-		for i := range h.Peers {
-			right, of := h.right(g, i)
-			sum[i][0], sum[i][1] = sum[i][0]+right, sum[i][1]+of
-			b.WriteString(share(right, of))
+		for _, name := range []string{key(g), "all"} {
+			if rows[name] == nil {
+				rows[name] = make([]count, len(h.Peers))
+				names = append(names, name)
+			}
+			for i := range h.Peers {
+				right, of := h.right(g, i)
+				rows[name][i].right += right
+				rows[name][i].of += of
+			}
+		}
+	}
+	names = append(slices.DeleteFunc(names, func(name string) bool { return name == "all" }), "all")
+	h.header(b, "---:")
+	for _, name := range names {
+		fmt.Fprintf(b, "| %s |", name)
+		for _, c := range rows[name] {
+			b.WriteString(share(c.right, c.of))
 		}
 		b.WriteString("\n")
 	}
-	b.WriteString("| all |")
-	for _, s := range sum {
-		b.WriteString(share(s[0], s[1]))
-	}
-	b.WriteString("\n")
 }
 
 func share(right, of int) string {
@@ -236,7 +254,7 @@ func share(right, of int) string {
 	return fmt.Sprintf(" %d of %d |", right, of)
 }
 
-// faulty returns the inputs of a group that somebody gets wrong, and the names of the others.
+// faulty returns the inputs of a group that at least one peer gets wrong, and the names of the others.
 func (h *Hostile) faulty(g Group) (faulty []Input, others []string) {
 	for _, in := range g.Inputs {
 		if slices.ContainsFunc(h.Cells[in], func(c Cell) bool { return c.Wrong }) {
@@ -271,13 +289,13 @@ func (h *Hostile) tables(b *strings.Builder) {
 			b.WriteString("\n")
 		}
 		if len(others) > 0 {
-			fmt.Fprintf(b, "Nobody gets these wrong: %s.\n", strings.Join(others, "; "))
+			fmt.Fprintf(b, "All libraries handle these correctly: %s.\n", strings.Join(others, "; "))
 		}
 	}
 }
 
 func (h *Hostile) details(b *strings.Builder) {
-	b.WriteString("\n## Details\n\nFor each cell in bold, what happened.\n")
+	b.WriteString("\n## Details\n\nThe reason for each cell in bold.\n")
 	for _, g := range h.Groups {
 		faulty, _ := h.faulty(g)
 		if len(faulty) == 0 {

@@ -2,40 +2,39 @@ package main
 
 import "github.com/mcpwire/mcpwire/internal/hostile"
 
-// Input is one document and what should become of it.
+// Input is one document and the expected result.
 type Input struct {
 	Name    string
 	Rev     string // the revision of the protocol it belongs to
-	Method  string // for params and results: of which method; "" for anything else
-	Def     string // the definition; for params that have none of their own, the request's name with Params behind
-	Subject string // JSON pointer to the part of the protocol it is about, "" if it is about none in particular
+	Method  string // the method of params and results; "" for anything else
+	Def     string // the definition; for params without a definition, the request's name followed by Params
+	Subject string // JSON pointer to the value that the row is about; "" if it is about the whole document
 	Want    Want
 	Doc     string
-	Rule    hostile.Rule // of hostile inputs: what decoding with mcpwire refuses them with
+	Rule    hostile.Rule // for hostile inputs, the error of decoding with mcpwire
 }
 
-// Want is what should become of a document.
+// Want is the expected result for a document.
 type Want int
 
 // The wants.
 const (
-	// Keep: the schema admits it, so it must come out as it went in.
+	// Keep means that the document is valid and must come out unchanged.
 	Keep Want = iota
-	// KeepOrRefuse: this revision does not know it, a later one may. Kept it can be forwarded, refused it is at
-	// least noticed.
+	// KeepOrRefuse means that a later revision may allow the document. If it is kept, it can be forwarded; if it is
+	// refused, it is at least noticed.
 	KeepOrRefuse
-	// Refuse: no revision admits it, or it is no proper JSON.
+	// Refuse means that no revision allows the document, or that it is not valid JSON.
 	Refuse
 )
 
-// Group is a run of inputs that belong together.
+// Group is a list of related inputs.
 type Group struct {
 	Name   string
 	Inputs []Input
 }
 
-// The revisions that inputs belong to. Where nothing newer is needed that is 2025-06-18, which all the libraries
-// cover.
+// The revisions of the inputs. Inputs use 2025-06-18, which all libraries support, unless they need a newer one.
 const (
 	june     = "2025-06-18"
 	november = "2025-11-25"
@@ -115,7 +114,7 @@ func unknown() Group {
 }
 
 func newer() Group {
-	return Group{"What a newer peer may send", []Input{
+	return Group{"Messages of a newer peer", []Input{
 		{Name: "unknown type of content", Rev: june, Method: "tools/call", Def: "CallToolResult", Want: KeepOrRefuse,
 			Doc: `{"content":[{"type":"text","text":"hi"},{"type":"video","data":"AAAA","mimeType":"video/webm","frames":3}]}`},
 		{Name: "unknown logging level", Rev: june, Method: "notifications/message", Def: "LoggingMessageNotificationParams", Want: KeepOrRefuse,
@@ -240,8 +239,8 @@ func numbers() Group {
 	}}
 }
 
-// Parts of documents that are not what a row is about. The tool has all that one library or another adds, and nothing
-// empty, so that rows with a tool are not all about that.
+// Parts of documents that are not the subject of a row. The tool has every member that one of the libraries adds, and no
+// empty ones, so that they do not decide the rows with a tool.
 const (
 	hints = `"annotations":{"readOnlyHint":true,"destructiveHint":false,"idempotentHint":true,"openWorldHint":false}`
 	tool  = `"name":"now","inputSchema":{"type":"object","properties":{"zone":{"type":"string"}},"required":["zone"]},` + hints
@@ -255,7 +254,7 @@ func linkOfSize(size string) string {
 func tasks() Group {
 	return Group{"Tasks of 2025-11-25", []Input{
 		{Name: "Task", Rev: november, Def: "Task", Subject: "/taskId", Doc: `{` + task + `}`},
-		{Name: "task that answers tools/call", Rev: november, Method: "tools/call", Def: "CreateTaskResult", Subject: "/task",
+		{Name: "task as the response to tools/call", Rev: november, Method: "tools/call", Def: "CreateTaskResult", Subject: "/task",
 			Doc: `{"task":{` + task + `},"_meta":{"io.modelcontextprotocol/model-immediate-response":"On it."}}`},
 		{Name: "tasks/get result", Rev: november, Method: "tasks/get", Def: "GetTaskResult", Subject: "/taskId", Doc: `{` + task + `,"_meta":{"n":1}}`},
 		{Name: "tasks/cancel result", Rev: november, Method: "tasks/cancel", Def: "CancelTaskResult", Subject: "/taskId",
@@ -362,7 +361,7 @@ func content() Group {
 		result("text with its type last", june, "/content/0/text", `{"text":"A\n\u00e9\ud83d\ude00 <&>","type":"text"}`),
 		result("annotations", june, "/content/0/annotations", `{"type":"text","text":"hi","annotations":{"audience":["user","assistant"],"priority":0.5,"lastModified":"2025-01-12T15:00:58Z"}}`),
 		result("image", june, "/content/0/mimeType", `{"type":"image","data":"iVBORw0KGgo=","mimeType":"image/png"}`),
-		result("sound", june, "/content/0/mimeType", `{"type":"audio","data":"UklGRg==","mimeType":"audio/wav"}`),
+		result("audio", june, "/content/0/mimeType", `{"type":"audio","data":"UklGRg==","mimeType":"audio/wav"}`),
 		{Name: "image in base64 without padding", Rev: june, Method: "tools/call", Def: "CallToolResult", Want: KeepOrRefuse,
 			Doc: `{"content":[{"type":"image","data":"iVBORw0KGgo","mimeType":"image/png"}]}`},
 		result("resource link", november, "/content/0/icons/0", `{"type":"resource_link","uri":"file:///a","name":"a","title":"A","description":"the letter","mimeType":"text/plain","size":0,"annotations":{"priority":1},"icons":[{"src":"data:image/png;base64,AA==","mimeType":"image/png","sizes":["48x48","any"],"theme":"dark"}],"_meta":{"n":1}}`),
@@ -392,7 +391,7 @@ func stateless() Group {
 			Doc: `{"resultType":"complete","ttlMs":60000,"cacheScope":"private","contents":[{"uri":"file:///a","text":"a","_meta":{"n":1}},{"uri":"file:///b","blob":"YQ==","mimeType":"image/png"}]}`},
 		{Name: "discovered server", Rev: july, Method: "server/discover", Def: "DiscoverResult", Subject: "/supportedVersions",
 			Doc: `{"resultType":"complete","ttlMs":0,"cacheScope":"public","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}`},
-		{Name: "answers to the input that a tool asked for", Rev: july, Method: "tools/call", Def: "CallToolRequestParams", Subject: "/inputResponses",
+		{Name: "responses to the input requests of a tool", Rev: july, Method: "tools/call", Def: "CallToolRequestParams", Subject: "/inputResponses",
 			Doc: `{"name":"pay","requestState":"s","inputResponses":{"who":{"action":"accept","content":{"name":"Ann"}}},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}`},
 	}}
 }
@@ -407,7 +406,7 @@ func wrong() Group {
 	message := func(name, def, doc string) Input {
 		return Input{Name: name, Rev: june, Def: def, Want: Refuse, Doc: doc}
 	}
-	return Group{"Well-formed text of the wrong shape", []Input{
+	return Group{"Well-formed text that violates the schema", []Input{
 		message("id null", "JSONRPCRequest", `{"jsonrpc":"2.0","id":null,"method":"ping"}`),
 		message("id 1.5", "JSONRPCRequest", `{"jsonrpc":"2.0","id":1.5,"method":"ping"}`),
 		message("id true", "JSONRPCRequest", `{"jsonrpc":"2.0","id":true,"method":"ping"}`),

@@ -1,51 +1,50 @@
-// Command compare sends small MCP documents through the Go types of several libraries, mcpwire's among them, and
-// reports as Markdown what each of them loses, changes, refuses and accepts. With -hostile it does so for the inputs
-// of the package internal/hostile, and for general JSON engines, too.
+// Command compare sends small MCP documents through the Go types of several libraries, mcpwire among them. It writes
+// pages about what each library loses, changes, refuses and accepts, for ordinary documents and for the hostile inputs
+// of package internal/hostile.
 package main
 
 import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 )
 
 func main() {
-	file := flag.String("write", "", "write the report to `FILE` rather than to standard output")
-	hostile := flag.Bool("hostile", false, "report on hostile inputs")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: go run . [-hostile] [-write FILE]\n\nFor example: go run . -write ../../docs/comparison.md")
-		flag.PrintDefaults()
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: go run . DOCS\n\ncompare writes its pages to the folder DOCS, for example ../../docs.")
 	}
 	flag.Parse()
-	if flag.NArg() > 0 {
+	if flag.NArg() != 1 {
 		flag.Usage()
 		os.Exit(2)
 	}
-	if err := report(*hostile, *file); err != nil {
+	if err := writePages(flag.Arg(0)); err != nil {
 		fmt.Fprintln(os.Stderr, "compare:", err)
 		os.Exit(1)
 	}
 }
 
-func report(hostile bool, file string) error {
-	text, err := page(hostile)
-	if err != nil {
-		return err
-	}
-	if file == "" {
-		_, err = fmt.Print(text)
-		return err
-	}
-	return os.WriteFile(file, []byte(text), 0o666)
-}
-
-func page(hostile bool) (string, error) {
-	if hostile {
-		return RunHostile().Markdown(), nil
-	}
+// writePages writes all pages to the folder docs.
+func writePages(docs string) error {
 	r, err := Run()
 	if err != nil {
-		return "", err
+		return err
 	}
-	return r.Markdown()
+	comparison, err := r.pages()
+	if err != nil {
+		return err
+	}
+	for _, p := range append(comparison, RunHostile().pages()...) {
+		if err := os.WriteFile(filepath.Join(docs, filepath.FromSlash(p.file)), []byte(p.text), 0o666); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// page is a generated Markdown file.
+type page struct {
+	file string // relative to the folder of the docs, with slashes
+	text string
 }

@@ -17,9 +17,8 @@ func mcpGo() Peer {
 		Name:   "mcp-go",
 		Module: "github.com/mark3labs/mcp-go",
 		How: "The types of its package mcp, and of client/transport for responses, with the functions that its client and server use: " +
-			"`ParseCallToolResult` and the like for results that have one, `ParseSamplingContent` for messages, `Validate` for " +
-			"elicitations, encoding/json for the rest. A request counts as refused if its server answers that it cannot parse it or that " +
-			"it is invalid.",
+			"`ParseCallToolResult` and similar functions for results, `ParseSamplingContent` for messages, `Validate` for elicitations, " +
+			"and encoding/json for the rest. A request counts as refused if its server responds with a parse error or an invalid request error.",
 		Attempt: func(in Input) probe.Trial {
 			decode, ok := mcpGoDecoders[in.Def]
 			if !ok {
@@ -30,7 +29,7 @@ func mcpGo() Peer {
 	}
 }
 
-// mcpGoDecoders holds how mcp-go decodes each definition that it has a type for.
+// mcpGoDecoders maps definitions to mcp-go's way to decode them.
 var mcpGoDecoders = map[string]func([]byte) (any, error){
 	"CallToolRequestParams":                 probe.Unmarshal(new(mcp.CallToolParams)),
 	"CallToolResult":                        parsed(mcp.ParseCallToolResult),
@@ -68,7 +67,7 @@ var mcpGoDecoders = map[string]func([]byte) (any, error){
 	"URLElicitationRequiredError":           decodeMCPGoURLElicitation,
 }
 
-// parsed is the decoder that goes with one of mcp-go's functions for results.
+// parsed returns a decoder that calls one of mcp-go's functions for results.
 func parsed[T any](parse func(*json.RawMessage) (*T, error)) func([]byte) (any, error) {
 	return func(doc []byte) (any, error) {
 		raw := json.RawMessage(doc)
@@ -76,7 +75,7 @@ func parsed[T any](parse func(*json.RawMessage) (*T, error)) func([]byte) (any, 
 	}
 }
 
-// decodeMCPGoRequest decodes a request that mcp-go's server takes.
+// decodeMCPGoRequest decodes a request that mcp-go's server accepts.
 func decodeMCPGoRequest(doc []byte) (any, error) {
 	answer := server.NewMCPServer("s", "1").HandleMessage(context.Background(), doc)
 	if e, ok := answer.(mcp.JSONRPCError); ok && (e.Error.Code == mcp.PARSE_ERROR || e.Error.Code == mcp.INVALID_REQUEST) {
@@ -119,7 +118,7 @@ func decodeElicitationParams(doc []byte) (any, error) {
 	return p, p.Validate()
 }
 
-// mcpGoURLElicitation is a response whose error data is of mcp-go's type for it.
+// mcpGoURLElicitation is a response whose error data has mcp-go's type.
 type mcpGoURLElicitation struct {
 	transport.JSONRPCResponse
 	Error struct {

@@ -14,9 +14,9 @@ func mcpwire() Peer {
 	return Peer{
 		Name:   "mcpwire",
 		Module: "github.com/mcpwire/mcpwire",
-		How: "Messages with `jsonrpc.Parse`, params with `mcp.DecodeParams` and results with `mcp.DecodeResult`, by their method, " +
-			"batches with `jsonrpc.ParseBatch`, anything else with `mcp.New`. What must be refused is also given to `Validate` " +
-			"with its revision: decoding alone is lenient where nothing is lost by it.",
+		How: "Messages use `jsonrpc.Parse`, batches `jsonrpc.ParseBatch`, params `mcp.DecodeParams` and results `mcp.DecodeResult` with their " +
+			"method, and everything else `mcp.New`. Documents that must be refused are also checked by `Validate` with their revision, " +
+			"because decoding alone is lenient as long as it loses nothing.",
 		Attempt: func(in Input) probe.Trial {
 			return probe.Run([]byte(in.Doc), in.Subject,
 				func(doc []byte) (any, error) { return decodeMCPWire(in, doc) },
@@ -51,13 +51,13 @@ func decodeMCPWire(in Input, doc []byte) (any, error) {
 	return v, v.Validate(mcp.Revision(in.Rev))
 }
 
-// batch is the messages of a batch.
+// batch holds the messages of a batch.
 type batch []jsonrpc.Message
 
 // EncodeJSON writes the batch.
 func (b batch) EncodeJSON(w *codec.Writer) { codec.EncodeList(w, b) }
 
-// parseBatch parses a batch; one element that is wrong is an error.
+// parseBatch parses a batch. It fails if one of the elements is invalid.
 func parseBatch(doc []byte) (any, error) {
 	items, err := jsonrpc.ParseBatch(doc)
 	var b batch

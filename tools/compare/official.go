@@ -1,6 +1,6 @@
-// The types of features that the protocol is about to drop are compared like the others.
+// Types of features that revision 2026-07-28 deprecates are compared like all others.
 //
-//lint:file-ignore SA1019 deprecated or not, they are what the SDK has
+//lint:file-ignore SA1019 the comparison includes deprecated types
 
 package main
 
@@ -36,17 +36,16 @@ func official() Peer {
 	return Peer{
 		Name:   "go-sdk",
 		Module: "github.com/modelcontextprotocol/go-sdk",
-		How: "The official SDK. Messages with `jsonrpc.DecodeMessage` and `jsonrpc.EncodeMessage` (a request counts as refused if its " +
-			"params do not fit their type), all else with encoding/json over the " +
-			"types of its package mcp: for params those that a receiver gets (`CallToolParamsRaw`), for sampling those with tools. Its " +
-			"own sessions decode params and results with another decoder, which minds the case of names; where that makes a difference, " +
-			"the details say so.",
+		How: "The official SDK. Messages use `jsonrpc.DecodeMessage` and `jsonrpc.EncodeMessage`; a request counts as refused if its " +
+			"params do not match their type. Everything else uses encoding/json with the types of its package mcp: for params those that a " +
+			"receiver gets (`CallToolParamsRaw`), for sampling those with tools. Its own sessions decode params and results with another " +
+			"decoder, which matches names case-sensitively; the details report where that makes a difference.",
 		Attempt: func(in Input) probe.Trial { return attempt(in, json.Unmarshal) },
 		Else:    func(in Input) probe.Trial { return attempt(in, sessionUnmarshal) },
 	}
 }
 
-// officialTypes holds the SDK's type for each definition that it has one for.
+// officialTypes maps definitions to the SDK's types.
 var officialTypes = map[string]func() any{
 	"CallToolRequestParams":                 func() any { return new(mcp.CallToolParamsRaw) },
 	"CallToolResult":                        func() any { return new(mcp.CallToolResult) },
@@ -70,15 +69,15 @@ var officialTypes = map[string]func() any{
 	"Tool":                                  func() any { return new(mcp.Tool) },
 }
 
-// sessionUnmarshal decodes as the SDK's sessions do, with the decoder and the setting of its internal package json.
+// sessionUnmarshal decodes like the SDK's sessions: with the decoder and the setting of its internal package json.
 func sessionUnmarshal(doc []byte, v any) error {
 	d := segmentio.NewDecoder(bytes.NewReader(doc))
 	d.DontMatchCaseInsensitiveStructFields()
 	return d.Decode(v)
 }
 
-// decodeOfficialMessage decodes a message and, if it is a request, tries its params on the type that a session would
-// decode them into, if it is one of the methods here.
+// decodeOfficialMessage decodes a message. For requests of the methods below, it also decodes the params into the type
+// that a session would use.
 func decodeOfficialMessage(doc []byte) (any, error) {
 	m, err := jsonrpc.DecodeMessage(doc)
 	if err != nil {
@@ -104,7 +103,7 @@ func decodeOfficialMessage(doc []byte) (any, error) {
 
 func encodeOfficialMessage(v any) ([]byte, error) { return jsonrpc.EncodeMessage(v.(jsonrpc.Message)) }
 
-// urlElicitation is a message whose error data is decoded the way the SDK's client does it.
+// urlElicitation is a message whose error data is decoded like in the SDK's client.
 type urlElicitation struct {
 	message *jsonrpc.Response
 	Error   struct {
@@ -126,7 +125,7 @@ func decodeURLElicitation(doc []byte) (any, error) {
 	v := &urlElicitation{message: response}
 	e, ok := errors.AsType[*jsonrpc.Error](response.Error)
 	if !ok || e.Code != mcp.CodeURLElicitationRequired {
-		return nil, errors.New("not the error that asks for an elicitation")
+		return nil, errors.New("not error -32042")
 	}
 	return v, json.Unmarshal(e.Data, &v.Error.Data)
 }

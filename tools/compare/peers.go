@@ -6,9 +6,8 @@ import "github.com/mcpwire/mcpwire/tools/compare/probe"
 type Peer struct {
 	Name    string
 	Module  string // its module path
-	How     string // which of its types and functions are used, and how; Markdown
+	How     string // the types and functions that the comparison uses; Markdown
 	Attempt func(in Input) probe.Trial
-	// Else says how the attempt would go with the library's other way to decode, if it has one that a caller
-	// does not get to use. Nil if it has none.
+	// Else makes the attempt with the library's internal way to decode. It is nil if the library has only one way.
 	Else func(in Input) probe.Trial
 }

@@ -14,16 +14,16 @@ type Report struct {
 	Groups  []Group
 	Cells   map[Input][]Cell // one for each peer, in their order
 	Schemas []*Generated
-	probes  map[Input]probe.Trial // of probes, through generated code
+	probes  map[Input]probe.Trial // results of probes through the generated code
 }
 
-// probes are documents for the generated code alone, for the text about it.
+// probes are documents that only the generated code decodes, for the text about it.
 var (
 	stringID = Input{Name: "string id", Rev: november, Def: "RequestId", Doc: `"a-1"`}
 	probes   = []Input{stringID}
 )
 
-// Run makes the comparison. It takes as long as the go command needs to compile the generated code.
+// Run makes the comparison. It compiles generated code, which takes most of the time.
 func Run() (*Report, error) {
 	r := &Report{Groups: Groups(), Cells: map[Input][]Cell{}}
 	var inputs []Input
@@ -47,7 +47,7 @@ func Run() (*Report, error) {
 	return r, nil
 }
 
-// otherwise says how other differs from c, the wording of errors aside.
+// otherwise describes how other differs from c, except for the text of errors.
 func otherwise(c, other Cell) []string {
 	switch {
 	case other.Verdict != c.Verdict:
@@ -58,50 +58,65 @@ func otherwise(c, other Cell) []string {
 	return []string{"in its own sessions it " + strings.Join(other.Notes, ", ")}
 }
 
-// Markdown writes the report.
-func (r *Report) Markdown() (string, error) {
+// pages returns the report and its summary.
+func (r *Report) pages() ([]page, error) {
 	var b strings.Builder
 	b.WriteString(introduction)
 	libraries(&b, r.Peers)
 	if err := r.schemas(&b); err != nil {
-		return "", err
+		return nil, err
 	}
 	r.table(&b)
+	b.WriteString("\n## Totals\n\n")
 	r.totals(&b)
 	r.details(&b)
-	return b.String(), nil
+	var s strings.Builder
+	s.WriteString(summary)
+	r.totals(&s)
+	s.WriteString(summaryEnd)
+	return []page{{"comparison.md", s.String()}, {"evidence/comparison.md", b.String()}}, nil
 }
 
-const introduction = `# What becomes of a message
+const summary = `# What happens to a message in other libraries
 
-Small MCP documents, each decoded into the Go types of four libraries and encoded again. What comes out is compared with
-what went in, as JSON: members in any order, numbers exactly, so that 60000.0 is 60000 but 9007199254740993 is not
-9007199254740992. A gateway, a recorder or a proxy does just this with every message, and a server or a client does half
-of it.
+A gateway, a recorder or a proxy decodes each message into Go types and encodes it again. This page counts what four libraries make of the same small documents: messages, params and results of every published revision. The output is compared with the input as JSON: members in any order, numbers exactly.
 
-A command writes this file. What it says of a library comes from running that library:
+`
 
-    cd tools/compare && go run . -write ../../docs/comparison.md
+const summaryEnd = `
+The words in bold are errors: a member was **lost**, a value was **changed**, a valid document was **refused**, an invalid document was **accepted**. "No type" means that the library has no Go type for the document.
 
-A cell says one of:
+Two of the libraries are made for another purpose. They hold sessions for an application, and a member that their types drop is often one that their sessions do not need.
 
-- **exact**: the document comes out as it went in.
-- **lost**: something of it does not come out.
-- **changed**: something comes out as something else, or something comes out that was not there.
-- **refused**: decoding fails. For a document that the schema admits that is wrong. For one that only a newer revision
-  may know it is not: a message that is turned away is at least noticed. For one that breaks the schema it is what
-  should happen.
-- **accepted**: decoding does not fail, though the document breaks the schema.
-- **no type**: the library has no Go type for what the row is about, or holds it as just any JSON. That is neither right nor
-  wrong; the library may leave the feature out for good reasons.
+[evidence/comparison.md](evidence/comparison.md) lists every document, every verdict and every difference. To generate both pages, run:
 
-What is wrong is in bold. A row belongs to 2025-06-18, which all the libraries cover, unless it is about something newer;
-the details name the revision.
+    cd tools/compare && go run . ../../docs
 
-The other libraries are used as their documentation has it, and two of them are made for another purpose: they hold
-conversations for you, and what their types drop is often what their sessions do not need. A row says nothing about that.
+[hostile.md](hostile.md) does the same for broken and unusual input.
+`
 
-Broken JSON, messages that are none, and other things that decoders get wrong have [a page of their own](hostile.md).
+const introduction = `# What happens to a message in other libraries, in detail
+
+Each library decodes small MCP documents into its Go types and encodes them again. The output is compared with the input as JSON: members in any order, numbers exactly, so that 60000.0 equals 60000 but 9007199254740993 does not equal 9007199254740992. A gateway, a recorder or a proxy does this with every message; a server or a client does half of it.
+
+This page is generated by running the libraries. To generate it, run:
+
+    cd tools/compare && go run . ../../docs
+
+Each cell has one of these values:
+
+- **exact**: the output equals the input.
+- **lost**: a part of the input is missing from the output.
+- **changed**: a part of the output differs from the input, or is new.
+- **refused**: decoding fails. This is an error for a valid document. It is no error for a document that a newer revision may allow, because a refused message is at least noticed. It is correct for an invalid document.
+- **accepted**: decoding succeeds, although the document is invalid.
+- **no type**: the library has no Go type for the subject of the row, or holds it as arbitrary JSON. This is neither right nor wrong: a library may have good reasons not to support a feature.
+
+Errors are in bold. A row applies to revision 2025-06-18, which all libraries support, unless its subject is newer. The details name the revision.
+
+The other libraries are used as their documentation describes. Two of them are made for another purpose: they hold sessions for an application, and a member that their types drop is often one that their sessions do not need. The rows do not account for that.
+
+[The page on hostile inputs](hostile.md) has broken JSON, invalid messages and other input that decoders get wrong.
 `
 
 func libraries(b *strings.Builder, peers []Peer) {
@@ -127,9 +142,9 @@ func version(module string) string {
 		}
 	}
 	if module != self {
-		return "as it comes with Go"
+		return "of the Go distribution"
 	}
-	return "as in this repository"
+	return "of this repository"
 }
 
 func (r *Report) table(b *strings.Builder) {
@@ -178,7 +193,7 @@ func (r *Report) Totals() []Total {
 }
 
 func (r *Report) totals(b *strings.Builder) {
-	b.WriteString("\n## Totals\n\n| |")
+	b.WriteString("| |")
 	for _, p := range r.Peers {
 		fmt.Fprintf(b, " %s |", p.Name)
 	}
@@ -192,7 +207,7 @@ func (r *Report) totals(b *strings.Builder) {
 		b.WriteString("\n")
 	}
 	row("exact", func(t Total) int { return t.Right[Exact] })
-	row("refused, as it should be", func(t Total) int { return t.Right[Refused] })
+	row("refused, correctly", func(t Total) int { return t.Right[Refused] })
 	for _, v := range []Verdict{Lost, Changed, Refused, Accepted} {
 		row("**"+string(v)+"**", func(t Total) int { return t.Wrong[v] })
 	}
@@ -201,7 +216,7 @@ func (r *Report) totals(b *strings.Builder) {
 }
 
 func (r *Report) details(b *strings.Builder) {
-	b.WriteString("\n## Details\n\nFor each cell in bold, what happened.\n")
+	b.WriteString("\n## Details\n\nThe reason for each cell in bold.\n")
 	for _, g := range r.Groups {
 		fmt.Fprintf(b, "\n### %s\n\n", g.Name)
 		for _, in := range g.Inputs {
@@ -219,7 +234,7 @@ func (r *Report) details(b *strings.Builder) {
 	}
 }
 
-// happened is what a cell in bold stands for. The notes on what is lost and changed say so themselves.
+// happened explains a cell in bold. Notes on lost and changed values already name the verdict.
 func happened(c Cell) string {
 	notes := strings.Join(c.Notes, "; ")
 	if c.Verdict == Lost || c.Verdict == Changed {

@@ -11,8 +11,8 @@ import (
 	"github.com/mcpwire/mcpwire/schema"
 )
 
-// What a document is called in the table, valid or not, is what an independent validator says of it.
-func TestInputsAreWhatTheyAreSaidToBe(t *testing.T) {
+// An independent validator agrees with each input on whether it is valid.
+func TestInputsAreAsValidAsTheyClaim(t *testing.T) {
 	validators := map[string]*validator{}
 	for _, g := range Groups() {
 		for _, in := range g.Inputs {

@@ -11,9 +11,9 @@ import (
 	"github.com/mcpwire/mcpwire/schema"
 )
 
-// schemas writes what go-jsonschema makes of the schemas.
+// schemas describes the Go types that go-jsonschema generates.
 func (r *Report) schemas(b *strings.Builder) error {
-	b.WriteString("\n## What go-jsonschema makes of the schemas\n\n| Schema |")
+	b.WriteString("\n## The types that go-jsonschema generates\n\n| Schema |")
 	for _, f := range flavours {
 		fmt.Fprintf(b, " %s |", f.Name)
 	}

@@ -10,27 +10,27 @@ import (
 	"github.com/mcpwire/mcpwire/tools/compare/probe"
 )
 
-// Verdict is what a library does with a document.
+// Verdict is the result of one library for one document.
 type Verdict string
 
 // The verdicts.
 const (
-	Exact    Verdict = "exact"    // it comes out as it went in
-	Lost     Verdict = "lost"     // something is missing from what comes out
-	Changed  Verdict = "changed"  // something is different or new in what comes out
+	Exact    Verdict = "exact"    // the output equals the document
+	Lost     Verdict = "lost"     // a part of the document is missing from the output
+	Changed  Verdict = "changed"  // a part of the output is different or new
 	Refused  Verdict = "refused"  // decoding fails
-	Accepted Verdict = "accepted" // decoding does not fail, though it should
-	NoType   Verdict = "no type"  // there is no Go type for what the document is about
+	Accepted Verdict = "accepted" // decoding succeeds, although it should fail
+	NoType   Verdict = "no type"  // the library has no Go type for the subject of the document
 )
 
 // Cell is a verdict with its reasons.
 type Cell struct {
 	Verdict Verdict
-	Wrong   bool     // not what should become of the document
+	Wrong   bool     // the verdict is an error
 	Notes   []string // Markdown
 }
 
-// judge compares what came out with what went in.
+// judge compares the output of a trial with its input.
 func judge(in Input, t probe.Trial) Cell {
 	c := verdict(in, t)
 	switch c.Verdict {
@@ -51,14 +51,14 @@ func verdict(in Input, t probe.Trial) Cell {
 	case t.Untyped:
 		return Cell{Verdict: NoType}
 	case t.Stuck != "" && in.Want == Refuse:
-		return Cell{Verdict: Accepted, Notes: []string{"cannot be encoded again: " + code(t.Stuck)}}
+		return Cell{Verdict: Accepted, Notes: []string{"encoding fails: " + code(t.Stuck)}}
 	case t.Stuck != "":
-		return Cell{Verdict: Lost, Notes: []string{"cannot be encoded again: " + code(t.Stuck)}}
+		return Cell{Verdict: Lost, Notes: []string{"encoding fails: " + code(t.Stuck)}}
 	case in.Want == Refuse:
 		return Cell{Verdict: Accepted, Notes: outcome(in, t)}
 	}
 	if err := codec.Valid(t.Out, codec.MaxDepth(len(t.Out))); err != nil {
-		return Cell{Verdict: Changed, Notes: []string{fmt.Sprintf("comes out as %s: %v", code(string(t.Out)), err)}}
+		return Cell{Verdict: Changed, Notes: []string{fmt.Sprintf("the output is %s: %v", code(string(t.Out)), err)}}
 	}
 	changes, err := Compare([]byte(in.Doc), t.Out)
 	if err != nil { // nested deeper than encoding/json reads
@@ -79,18 +79,18 @@ func verdict(in Input, t probe.Trial) Cell {
 	return c
 }
 
-// outcome says what an accepted document comes out as.
+// outcome describes the output for an accepted document.
 func outcome(in Input, t probe.Trial) []string {
 	if codec.Valid([]byte(in.Doc)) == nil {
 		changes, err := Compare([]byte(in.Doc), t.Out)
 		if err == nil && len(changes) == 0 {
-			return []string{"comes out as it went in"}
+			return []string{"the output equals the input"}
 		}
 	}
-	return []string{"comes out as " + code(string(t.Out))}
+	return []string{"the output is " + code(string(t.Out))}
 }
 
-// code sets a text as code, shortened and without line breaks.
+// code formats a text as Markdown code. It shortens the text and escapes line breaks.
 func code(s string) string {
 	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }) {
 		s = strings.Trim(fmt.Sprintf("%+q", s), `"`)

@@ -1,13 +1,13 @@
-// Command requirements writes docs/requirements.md: what the protocol demands, and which tests prove that it is met.
-// It is run by go generate from the root of the module.
+// Command requirements writes docs/requirements.md and docs/evidence/requirements.md: the requirements of the protocol and
+// the tests that prove them. go generate runs it in the root of the module.
 //
-// The requirements are the rows of 2025-11-25.yaml, our reading of the specification. A test names those that it
-// proves in a comment inside it or on top of it, on lines of their own:
+// The requirements are the rows of 2025-11-25.yaml, our reading of the specification. A test names the requirements that it
+// proves in a comment in its body or above it, on separate lines:
 //
 //	// Proves PING-01, JSONRPC-06.
 //
-// The test of this command fails if a requirement of a family that was built has no test, if a test names one that
-// does not exist, and if the document is not up to date.
+// The tests of this command fail if a MUST of an implemented family has no test, if a test names an unknown requirement,
+// and if a document is out of date.
 package main
 
 import (
@@ -18,15 +18,20 @@ import (
 
 func main() {
 	if err := run("."); err != nil {
-		fmt.Fprintln(os.Stderr, err)
+		fmt.Fprintln(os.Stderr, "requirements:", err)
 		os.Exit(1)
 	}
 }
 
 func run(root string) error {
-	text, err := document(root)
+	docs, err := documents(root)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(root, file), text, 0o644)
+	for file, text := range docs {
+		if err := os.WriteFile(filepath.Join(root, filepath.FromSlash(file)), text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -15,8 +15,8 @@ import (
 
 // proof is a test function that names requirements.
 type proof struct {
-	Package string // its folder, from the root of the module
-	Name    string // of the function
+	Package string // its folder, relative to the root of the module
+	Name    string // the name of the function
 }
 
 var (
@@ -24,8 +24,8 @@ var (
 	id     = regexp.MustCompile(`[A-Z]+-\d+`)
 )
 
-// proofs returns the tests of a module, by the ids they name, in the order of their files. Test functions count,
-// and those of packages of test suites, whose names end with test.
+// proofs returns the tests of the module at root by the ids that they name, in the order of their files. It reads test files
+// and the packages of test suites, whose names end in test.
 func proofs(root string) (map[string][]proof, error) {
 	found := map[string][]proof{}
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
@@ -50,7 +50,7 @@ func proofs(root string) (map[string][]proof, error) {
 	return found, err
 }
 
-// inFile adds the tests of one file.
+// inFile adds the tests of one file to found.
 func inFile(name, folder string, found map[string][]proof) error {
 	fset := token.NewFileSet()
 	f, err := parser.ParseFile(fset, name, nil, parser.ParseComments)
@@ -61,7 +61,7 @@ func inFile(name, folder string, found map[string][]proof) error {
 		for _, m := range proves.FindAllStringSubmatch(group.Text(), -1) {
 			fn := around(f, group)
 			if fn == nil {
-				return fmt.Errorf("%s: proof outside of a function", fset.Position(group.Pos()))
+				return fmt.Errorf("%s: proof outside a function", fset.Position(group.Pos()))
 			}
 			p := proof{path.Clean(folder), fn.Name.Name}
 			for _, id := range id.FindAllString(m[1], -1) {
@@ -74,7 +74,7 @@ func inFile(name, folder string, found map[string][]proof) error {
 	return nil
 }
 
-// around returns the function that a comment is in or on top of.
+// around returns the function that contains the comment or follows it.
 func around(f *ast.File, group *ast.CommentGroup) *ast.FuncDecl {
 	for _, d := range f.Decls {
 		fn, ok := d.(*ast.FuncDecl)

@@ -14,9 +14,9 @@ var source []byte
 type requirement struct {
 	ID    string `yaml:"id"`
 	Level string `yaml:"level"` // such as MUST or SHOULD-NOT
-	On    string `yaml:"on"`    // who has to meet it
+	On    string `yaml:"on"`    // the side that must meet it
 	Text  string `yaml:"text"`
-	Host  string `yaml:"host"` // why it is up to the application and has no test; "" if it is up to this module
+	Host  string `yaml:"host"` // the reason why the application must meet it; "" if this module must
 }
 
 // requirements returns all rows, in the order of the file.
@@ -26,16 +26,16 @@ func requirements() ([]requirement, error) {
 	return list, err
 }
 
-// family is the part of an id in front of the number.
+// family returns the part of the id before the number.
 func (r requirement) family() string {
 	family, _, _ := strings.Cut(r.ID, "-")
 	return family
 }
 
-// must reports whether there is no choice.
+// must reports whether the level is MUST or MUST-NOT.
 func (r requirement) must() bool { return strings.HasPrefix(r.Level, "MUST") }
 
-// built are the families that this module implements by now.
+// built returns the families that this module implements.
 func built() []string {
 	return []string{"JSONRPC", "LIFE", "PING", "CANC", "PROG", "STDIO", "TASK",
 		"SCHEMA", "META", "RES", "PROMPT", "COMPL", "LOG", "PAGE", "SAMP", "ROOT", "TRANS", "HTTP", "LEGACY",

@@ -12,7 +12,7 @@ import (
 // root of the module, from this package.
 const root = "../.."
 
-func TestEveryMustOfWhatWasBuiltHasATest(t *testing.T) {
+func TestEveryMustOfImplementedFamiliesHasATest(t *testing.T) {
 	list, err := requirements()
 	if err != nil {
 		t.Fatal(err)
@@ -24,43 +24,45 @@ func TestEveryMustOfWhatWasBuiltHasATest(t *testing.T) {
 	known := map[string]bool{}
 	for _, r := range list {
 		if known[r.ID] {
-			t.Errorf("%s is there twice", r.ID)
+			t.Errorf("duplicate id %s", r.ID)
 		}
 		known[r.ID] = true
 		switch tested := len(tests[r.ID]) > 0; {
 		case r.Host != "" && tested:
-			t.Errorf("%v prove %s, which is up to the application: %s", tests[r.ID], r.ID, r.Host)
+			t.Errorf("%v prove %s, but its row has host: %s", tests[r.ID], r.ID, r.Host)
 		case r.Host == "" && r.must() && slices.Contains(built(), r.family()) && !tested:
-			t.Errorf("no test names %s: %s", r.ID, r.Text)
+			t.Errorf("no test proves %s: %s", r.ID, r.Text)
 		}
 	}
 	for id, by := range tests {
 		if !known[id] {
-			t.Errorf("%v prove %s, which does not exist", by, id)
+			t.Errorf("%v prove the unknown requirement %s", by, id)
 		}
 	}
 	for _, family := range built() {
 		if !slices.ContainsFunc(list, func(r requirement) bool { return r.family() == family }) {
-			t.Errorf("there is no family %s", family)
+			t.Errorf("unknown family %s", family)
 		}
 	}
 }
 
-func TestDocumentIsUpToDate(t *testing.T) {
-	want, err := document(root)
+func TestDocumentsAreUpToDate(t *testing.T) {
+	docs, err := documents(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := os.ReadFile(filepath.Join(root, file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("run go generate (-want +got):\n%s", diff)
+	for file, want := range docs {
+		got, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(file)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), string(got)); diff != "" {
+			t.Errorf("%s is out of date, run go generate (-want +got):\n%s", file, diff)
+		}
 	}
 }
 
-func TestProofsAreFoundOnTopOfTestsAndInsideOfThem(t *testing.T) {
+func TestProofsInAndAboveTests(t *testing.T) {
 	dir := t.TempDir()
 	src := `package p
 

@@ -1,4 +1,4 @@
-// Package refusal compares errors with what hostile inputs must be refused with.
+// Package refusal compares errors with those that hostile inputs must cause.
 package refusal
 
 import (
@@ -34,7 +34,8 @@ func Is(err error, r hostile.Rule) bool {
 	return err != nil && rules[r] != nil && errors.Is(err, rules[r])
 }
 
-// Check returns how err, which came from decoding text, differs from what it has to be, or nil.
+// Check returns an error that describes how err, the result of decoding text, differs from want. It returns nil if they
+// match.
 func Check(want hostile.Refusal, text string, err error) error {
 	if want.Rule == hostile.Taken {
 		return err

@@ -1,6 +1,5 @@
-// Package probe sends one document through one Go type and looks at what the type made of it. It imports the
-// standard library only: the comparison runs it in its own process and, compiled from [Source], beside code that
-// was generated a moment before.
+// Package probe decodes one document into one Go type, encodes it again and examines the value. It imports only the
+// standard library: the comparison runs it in its own process and also compiles it from [Source] with generated code.
 package probe
 
 import (
@@ -12,17 +11,17 @@ import (
 	"strings"
 )
 
-// Trial is what became of one document. The zero Trial means that there was no type to try.
+// Trial is the result for one document. The zero Trial means that there is no type for it.
 type Trial struct {
 	Tried   bool   // there was a type
-	Refused string // the error of decoding; "" if it went well
-	Stuck   string // the error of encoding
-	Out     []byte // the document as it was written again
-	Untyped bool   // the subject is in no field, or in one that holds any JSON
+	Refused string // the error of decoding; "" if it succeeded
+	Stuck   string // the error of encoding; "" if it succeeded
+	Out     []byte // the encoded value
+	Untyped bool   // the subject has no field, or one that holds arbitrary JSON
 }
 
-// Run decodes doc with decode and encodes the result with encode. Subject is a JSON pointer to what the document
-// is about, "" for nothing in particular.
+// Run decodes doc with decode and encodes the result with encode. Subject is a JSON pointer to the value of interest,
+// "" for the whole document.
 func Run(doc []byte, subject string, decode func([]byte) (any, error), encode func(any) ([]byte, error)) (t Trial) {
 	t.Tried = true
 	defer func() {
@@ -62,8 +61,8 @@ func Marshal(v any) ([]byte, error) {
 	return bytes.TrimSpace(b.Bytes()), err
 }
 
-// Typed reports whether the value at pointer has a Go type of its own: whether fields, list elements and map
-// entries lead to it from v, none of which holds just any JSON.
+// Typed reports whether the value at pointer has a specific Go type: it is reached from v through fields, list elements
+// and map entries, and none of them holds arbitrary JSON.
 func Typed(v any, pointer string) bool {
 	var tokens []string
 	if pointer != "" {
@@ -119,7 +118,7 @@ func typed(v reflect.Value, tokens []string) bool {
 	return false
 }
 
-// free reports whether a type takes any JSON, or is what encoding/json makes of any JSON.
+// free reports whether a type holds arbitrary JSON, or is one to which encoding/json decodes arbitrary JSON.
 func free(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Interface:
@@ -132,7 +131,7 @@ func free(t reflect.Type) bool {
 	return false
 }
 
-// field finds the field for a member by its tag or, in types that write themselves, by its name.
+// field returns the field for a member, by its tag or, if the type has its own encoding, by its name.
 func field(v reflect.Value, member string) (reflect.Value, bool) {
 	t := v.Type()
 	for i := range t.NumField() {

@@ -1,5 +1,5 @@
-// Package servers holds the same server three times, by mcpwire and by two other Go SDKs. docs/from-other-sdks.md
-// shows them side by side.
+// Package servers holds the same server written with mcpwire and with two other Go SDKs. docs/from-other-sdks.md
+// shows all three.
 package servers
 
 import (
@@ -21,8 +21,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 )
 
-// The three do the same, and the document shows them as they are.
-func TestServersAreTheSame(t *testing.T) {
+// All three behave the same, and the document shows their source.
+func TestServersBehaveTheSame(t *testing.T) {
 	guide, err := os.ReadFile("../../../docs/from-other-sdks.md")
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +34,7 @@ func TestServersAreTheSame(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !strings.Contains(string(guide), "```go\n"+string(code)+"```\n") {
-				t.Error("the document does not show this program")
+				t.Error("docs/from-other-sdks.md does not show this program")
 			}
 			binary := filepath.Join(t.TempDir(), name)
 			if text, err := exec.Command("go", "build", "-o", binary, "./"+name).CombinedOutput(); err != nil {
@@ -45,11 +45,11 @@ func TestServersAreTheSame(t *testing.T) {
 				connect func(*testing.T, string, *client.Options) *client.Client
 			}{{"stdio", overStdio}, {"HTTP", overHTTP}} {
 				t.Run(way.name, func(t *testing.T) {
-					inOrder := name != "mcpgo"   // whose notifications may come behind the answer, where nobody wants them
-					var answer *mcp.ElicitResult // to the question of the server
+					inOrder := name != "mcpgo"   // mcp-go may send notifications after the response, and the client drops those
+					var answer *mcp.ElicitResult // the response to the input request
 					use(t, way.connect(t, binary, &client.Options{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
 						if fields := f.Fields(); f.Message != "For how many?" || len(fields) != 1 || fields[0].Name != "people" || !fields[0].Required {
-							t.Errorf("the server asks %q %+v", f.Message, fields)
+							t.Errorf("input request %q %+v", f.Message, fields)
 						}
 						return answer, nil
 					}}), &answer, inOrder)
@@ -84,7 +84,7 @@ func overHTTP(t *testing.T, binary string, o *client.Options) *client.Client {
 			t.Fatal(err)
 		}
 		ended := make(chan struct{})
-		go func() { // ends when the server does, which is killed below
+		go func() { // ends with the server process, which the cleanup kills
 			cmd.Wait()
 			close(ended)
 		}()
@@ -140,7 +140,7 @@ func use(t *testing.T, c *client.Client, answer **mcp.ElicitResult, inOrder bool
 	for _, tt := range []struct {
 		answer *mcp.ElicitResult
 		says   string
-		last   session.Progress // some may have been merged with it
+		last   session.Progress // earlier reports may have been merged into it
 	}{
 		{client.Accept(map[string]form.Value{"people": people}), "soup for 3", session.Progress{Value: 2, Total: new(2.0), Message: "done"}},
 		{client.Decline(), "Nothing was cooked.", session.Progress{Value: 1, Total: new(2.0), Message: "asking"}},
