@@ -1,4 +1,4 @@
-// Package doubling checks that work grows with its input, and not with the square of it.
+// Package doubling checks that the cost of work grows linearly with its input, not quadratically.
 package doubling
 
 import (
@@ -8,25 +8,25 @@ import (
 	"time"
 )
 
-// Small is the size of the small input, in whatever prepare counts.
+// Small is the size of the small input, in the unit of prepare.
 const Small = 2000
 
-// The large input is factor times the small one. It may cost as many times the time and the memory, and slack times
-// that, for caches, growing slices and logarithms; what grows with the square costs factor times factor.
+// The large input is factor times the small one. It may cost factor*slack times the time and memory of the small one; the
+// slack is for caches, growing slices and logarithms. Quadratic work costs factor*factor times as much.
 const (
 	factor = 32
 	slack  = 16
-	little = 128 // bytes of memory per n that are no reason to worry: a small input may find them ready in a pool
-	quick  = 500 // nanoseconds per n that are none either: a small input may fit the caches of the processor
+	little = 128 // bytes of memory per n that are ignored: a small input may get them from a pool
+	quick  = 500 // nanoseconds per n that are ignored: a small input may fit into the caches of the processor
 )
 
-// Check fails the test if run, which prepare returns for an input of size n, takes memory or time that grows with the
-// square of n. Prepare is not measured. It skips the test under the race detector, which makes it many times slower
-// and finds nothing in one goroutine.
+// Check fails the test if the memory or time of run grows with the square of n. Prepare returns run for an input of size n;
+// the call of prepare is not measured. Check skips the test under the race detector, which makes it many times slower and
+// cannot find a race in a single goroutine.
 //
 // Time is the processor time of the goroutine's thread, so other load on the machine does not
-// count. On operating systems that do not report it per thread, Check compares memory only. Of
-// several runs, the smallest figure counts.
+// matter. On operating systems that do not report it per thread, Check compares memory only. It uses
+// the smallest figure of several runs.
 func Check(t *testing.T, prepare func(n int) (run func())) {
 	t.Helper()
 	if race {
@@ -37,7 +37,7 @@ func Check(t *testing.T, prepare func(n int) (run func())) {
 	}
 }
 
-// squared says why the work grows with more than the input, or nothing.
+// squared describes quadratic growth, or returns "" if there is none.
 func squared(prepare func(n int) (run func())) (why string) {
 	small, large := prepare(Small), prepare(Small*factor)
 	a, b := first(small), measure(large)
@@ -53,7 +53,7 @@ func squared(prepare func(n int) (run func())) (why string) {
 	}
 }
 
-// first runs f often enough that a measurement of it is not mere chance.
+// first runs f often enough for a stable measurement.
 func first(f func()) cost {
 	c := measure(f)
 	for range 5 {
@@ -65,7 +65,7 @@ func first(f func()) cost {
 	return c
 }
 
-// Memory returns the least number of bytes that f allocates in some runs.
+// Memory returns the smallest number of bytes that f allocates in several runs.
 func Memory(f func()) uint64 {
 	c := measure(f)
 	for range 4 {

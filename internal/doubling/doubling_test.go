@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestSquaresAreFoundAndNothingElse(t *testing.T) {
+func TestCheckFindsOnlyQuadraticWork(t *testing.T) {
 	for name, c := range map[string]struct {
 		run     func(numbers []int)
 		squared bool
@@ -37,7 +37,7 @@ func sum(numbers []int) (s int) {
 	return s
 }
 
-// join writes a byte for each number, into one buffer or into a new copy of all so far.
+// join writes a byte for each number, into one buffer or into a new copy of the previous ones.
 func join(numbers []int, copied bool) string {
 	var b strings.Builder
 	text := ""

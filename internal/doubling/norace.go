@@ -2,4 +2,4 @@
 
 package doubling
 
-const race = false // the race detector is not on
+const race = false // the race detector is off

@@ -1,7 +1,6 @@
-// Package instance makes random JSON values from a schema: valid ones, which reach
-// every corner that the schema leaves open, and mutants of them, most of which are
-// not valid. Tests of the codec, of the generated types and of validation feed on
-// them.
+// Package instance makes random JSON values from a schema: valid ones, which cover all
+// choices that the schema leaves, and mutants of them, most of which are not valid. The
+// tests of the codec, of the generated types and of validation use them.
 //
 // The same document, seed and order of calls give the same values.
 package instance
@@ -24,14 +23,14 @@ import (
 type Maker struct {
 	doc   *load.Document
 	rng   *rand.Rand
-	turn  map[*load.Schema]int // so that each variant and each enum value gets its turn
-	names []string             // of all members in the document
-	low   map[*load.Schema]int // least depth of a value of the schema
+	turn  map[*load.Schema]int // the next variant or enum value of a schema
+	names []string             // the names of all members in the document
+	low   map[*load.Schema]int // the minimum depth of a value of the schema
 
-	style style // of the value being made
+	style style // the style of the current value
 }
 
-// style says which optional members a value has.
+// style selects the optional members of a value.
 type style int
 
 const (
@@ -40,7 +39,7 @@ const (
 	bare
 )
 
-// deep is the depth from which on values are kept as small as they can be.
+// deep is the depth at which values become as small as possible.
 const deep = 6
 
 // New returns a maker of values for the definitions of doc.
@@ -80,16 +79,16 @@ func walk(s *load.Schema, f func(*load.Schema)) {
 	}
 }
 
-// Value returns a value that the definition called name admits. It fails if it finds
-// none, which for a schema that admits something happens only where an allOf, a not
-// or an overlapping oneOf makes most combinations impossible. It does not look at not,
-// and takes the variants of a oneOf to exclude each other.
+// Value returns a valid value of the definition called name. It fails if it finds none.
+// For a schema that admits a value, this happens only if an allOf, a not or an
+// overlapping oneOf excludes most combinations. Value ignores not, and assumes that the
+// variants of a oneOf exclude each other.
 func (m *Maker) Value(name string) (*Value, error) {
 	s := m.doc.Defs[name]
 	if s == nil {
 		return nil, fmt.Errorf("instance: no definition %q in %s", name, m.doc.File)
 	}
-	m.style = style(m.rng.IntN(4)) // some has two chances
+	m.style = style(m.rng.IntN(4)) // the style some is twice as likely
 	for range 100 {
 		if v := m.value(0, s); v != nil {
 			return v, nil
@@ -98,8 +97,8 @@ func (m *Maker) Value(name string) (*Value, error) {
 	return nil, fmt.Errorf("instance: found no value for %q in %s", name, m.doc.File)
 }
 
-// value returns a value that all of schemas admit, or nil if the choices made along
-// the way exclude each other.
+// value returns a value that all of schemas admit, or nil if its choices exclude each
+// other.
 func (m *Maker) value(depth int, schemas ...*load.Schema) *Value {
 	var flat []*load.Schema
 	for _, s := range schemas {
@@ -115,8 +114,7 @@ func (m *Maker) value(depth int, schemas ...*load.Schema) *Value {
 	return v
 }
 
-// settle appends to flat the schemas that s comes down to once a variant of each
-// union has been picked.
+// settle picks a variant of each union in s and appends the resulting schemas to flat.
 func (m *Maker) settle(depth int, flat []*load.Schema, s *load.Schema) ([]*load.Schema, bool) {
 	if impossible(s) {
 		return nil, false
@@ -140,12 +138,12 @@ func (m *Maker) settle(depth int, flat []*load.Schema, s *load.Schema) ([]*load.
 	return flat, true
 }
 
-// impossible reports whether s plainly admits nothing.
+// impossible reports whether s obviously admits no value.
 func impossible(s *load.Schema) bool {
 	return s.False || s.Not != nil && unlimited(s.Not)
 }
 
-// unlimited reports whether s plainly admits everything.
+// unlimited reports whether s obviously admits every value.
 func unlimited(s *load.Schema) bool {
 	return s == nil || !s.False && s.Ref == "" && s.Types == nil && s.Const == nil && s.Enum == nil && s.Properties == nil &&
 		s.Required == nil && s.Additional == nil && s.PropertyNames == nil && s.Items == nil &&
@@ -161,7 +159,7 @@ func (m *Maker) variant(depth int, s *load.Schema, union []*load.Schema) *load.S
 	return union[m.next(s, len(union))]
 }
 
-// next returns a number below n, each in turn and now and then a random one.
+// next returns a number below n: usually the next one in turn, sometimes a random one.
 func (m *Maker) next(s *load.Schema, n int) int {
 	if m.rng.IntN(3) == 0 {
 		return m.rng.IntN(n)
@@ -170,12 +168,12 @@ func (m *Maker) next(s *load.Schema, n int) int {
 	return m.turn[s] % n
 }
 
-// least returns the least depth of a value of s.
+// least returns the minimum depth of a value of s.
 func (m *Maker) least(s *load.Schema) int {
 	if d, ok := m.low[s]; ok {
 		return d
 	}
-	m.low[s] = 1000 // while it is on the way: no way around a circle is short
+	m.low[s] = 1000 // a large depth while s is being computed, so that cycles are not taken
 	d := 0
 	if s.Ref != "" {
 		d = m.least(m.doc.Defs[s.Ref])
@@ -204,7 +202,7 @@ func (m *Maker) least(s *load.Schema) int {
 	return d
 }
 
-// plain returns a value for schemas, of which refs, unions and allOf are settled.
+// plain returns a value for schemas without refs, unions and allOf.
 func (m *Maker) plain(depth int, schemas []*load.Schema) *Value {
 	for _, s := range schemas {
 		if s.Const != nil {
@@ -230,7 +228,7 @@ func (m *Maker) plain(depth int, schemas []*load.Schema) *Value {
 		return nil
 	}
 	if !restricted && m.rng.IntN(3) > 0 {
-		types = types[:5] // anything goes: mostly scalars
+		types = types[:5] // any type is valid: mostly scalars
 	}
 	switch types[m.rng.IntN(len(types))] {
 	case "null":
@@ -249,8 +247,7 @@ func (m *Maker) plain(depth int, schemas []*load.Schema) *Value {
 	return m.object(depth, schemas)
 }
 
-// constant returns the value raw if all schemas admit it as far as const, enum and
-// type go.
+// constant returns the value raw if const, enum and type of all schemas admit it.
 func (m *Maker) constant(schemas []*load.Schema, text json.RawMessage) *Value {
 	v := parse(text)
 	for _, s := range schemas {
@@ -264,12 +261,12 @@ func (m *Maker) constant(schemas []*load.Schema, text json.RawMessage) *Value {
 		}
 	}
 	if v.kind == str && m.rng.IntN(20) == 0 {
-		v.text = disguise(m.rng, unquote(v.text))
+		v.text = quoteRandomly(m.rng, unquote(v.text))
 	}
 	return v
 }
 
-// is reports whether v is of the type that a type keyword names.
+// is reports whether v has the type that a type keyword names.
 func (v *Value) is(name string) bool {
 	if name == "integer" {
 		return v.kind == number && v.rat().IsInt()
@@ -285,7 +282,7 @@ func (v *Value) rat() *big.Rat {
 	return r
 }
 
-// equal compares scalars; arrays and objects are compared by their text.
+// equal reports whether two values are equal. It compares arrays and objects by their text.
 func (v *Value) equal(w *Value) bool {
 	switch {
 	case v.kind != w.kind:
@@ -298,7 +295,7 @@ func (v *Value) equal(w *Value) bool {
 	return string(v.JSON()) == string(w.JSON())
 }
 
-// Numbers that have been read wrong by somebody.
+// Numbers that decoders have read incorrectly.
 var (
 	integers = []string{
 		"0", "-0", "1", "5", "5.0", "5e0", "6e4", "60000.0", "50E-1", "1e+2", "-1", "-7.000", "100", "65536", "1700000000000",
@@ -341,7 +338,7 @@ func (m *Maker) number(schemas []*load.Schema, texts []string) *Value {
 
 func inBounds(schemas []*load.Schema, text string) bool {
 	if !slices.ContainsFunc(schemas, bounded) {
-		return true // nearly always, and numbers are slow to parse
+		return true // the usual case; parsing numbers is slow
 	}
 	n := (&Value{kind: number, text: text}).rat()
 	beyond := func(bound *float64, bad ...int) bool {
@@ -359,7 +356,7 @@ func bounded(s *load.Schema) bool {
 	return s.Minimum != nil || s.Maximum != nil || s.ExclusiveMinimum != nil || s.ExclusiveMaximum != nil
 }
 
-// Strings, as JSON text, that have been read or written wrong by somebody.
+// Strings, as JSON text, that codecs have read or written incorrectly.
 var strs = []string{
 	`""`, `"a"`, `"hello world"`, `"\u0041\n\t\"\\\/\b\f\r"`, `"héllo wörld"`, `"日本語"`, `"😀"`, `"\ud83d\ude00"`, `"\u2028\u2029"`, `"` + "\u2028" + `"`,
 	`"<script>&amp;</script>"`, `"\u0000\u001f\u007f"`, `"null"`, `"5"`, `"~/a~1b/0"`, `"aGVsbG8="`, `"file:///etc/hosts"`, `"2025-11-25T10:30:00Z"`,
@@ -387,7 +384,7 @@ func (m *Maker) string(schemas []*load.Schema) *Value {
 	if most >= 0 && len(s) > most {
 		s = s[:most]
 	}
-	return &Value{kind: str, text: disguise(m.rng, string(s))}
+	return &Value{kind: str, text: quoteRandomly(m.rng, string(s))}
 }
 
 func (m *Maker) array(depth int, schemas []*load.Schema) *Value {
@@ -451,9 +448,9 @@ func (m *Maker) object(depth int, schemas []*load.Schema) *Value {
 		case 0:
 			name = "x-" + name
 		case 1:
-			name = m.names[m.rng.IntN(len(m.names))] // known elsewhere
+			name = m.names[m.rng.IntN(len(m.names))] // a name of another object
 		}
-		if i >= 3 { // many: with a name of its own, or there would not be as many
+		if i >= 3 { // a unique name, or there would be fewer members
 			name = fmt.Sprintf("%s %d", name, i)
 		}
 		if !names[name] && !v.has(name) {
@@ -464,7 +461,7 @@ func (m *Maker) object(depth int, schemas []*load.Schema) *Value {
 	return v
 }
 
-// wants decides whether an optional member is there.
+// wants decides whether a value has an optional member.
 func (m *Maker) wants(depth int) bool {
 	switch {
 	case depth >= deep || m.style == bare:
@@ -475,8 +472,8 @@ func (m *Maker) wants(depth int) bool {
 	return m.rng.IntN(2) == 0
 }
 
-// extras decides how many members there are that the schema does not list; open
-// objects, which list none, have more.
+// extras decides how many members a value has that the schema does not list. Objects
+// whose schema lists no members have more.
 func (m *Maker) extras(depth int, open bool) int {
 	switch {
 	case depth >= deep || m.style == bare && m.rng.IntN(4) > 0:
@@ -489,7 +486,7 @@ func (m *Maker) extras(depth int, open bool) int {
 	return max(0, m.rng.IntN(4)-1)
 }
 
-// add adds a member with a value that fits to the object v, if there is one.
+// add adds a member with a valid value to the object v, if it finds a value.
 func (m *Maker) add(depth int, v *Value, schemas []*load.Schema, name string) bool {
 	var of []*load.Schema
 	for _, s := range schemas {
@@ -508,13 +505,13 @@ func (m *Maker) add(depth int, v *Value, schemas []*load.Schema, name string) bo
 	}
 	text := quote(name)
 	if m.rng.IntN(50) == 0 {
-		text = disguise(m.rng, name)
+		text = quoteRandomly(m.rng, name)
 	}
 	v.members = append(v.members, member{name, text, value})
 	return true
 }
 
-// goodName reports whether s, as far as it is plain, admits name.
+// goodName reports whether s admits name. It checks simple schemas only.
 func (m *Maker) goodName(s *load.Schema, name string) bool {
 	n := utf8.RuneCountInString(name)
 	switch {

@@ -34,8 +34,8 @@ const everything = `
 	"Free": {},
 	"Never": {"not": {}}`
 
-// In a few hundred values every corner that the schema leaves open is met.
-func TestValuesReachEveryCorner(t *testing.T) {
+// A few hundred values cover all choices that the schema leaves.
+func TestValuesCoverAllChoices(t *testing.T) {
 	doc := parse(t, everything)
 	for _, test := range []struct {
 		name    string
@@ -90,24 +90,24 @@ func TestValuesReachEveryCorner(t *testing.T) {
 				met[corner] = met[corner] || is(x)
 			}
 			if y := decode(t, v.Indent()); fmt.Sprint(x) != fmt.Sprint(y) {
-				t.Fatalf("%s with white space is another value:\n%s", v.JSON(), v.Indent())
+				t.Fatalf("%s with white space is a different value:\n%s", v.JSON(), v.Indent())
 			}
 		}
 		for corner := range test.corners {
 			if !met[corner] {
-				t.Errorf("%s: %s is never met", test.name, corner)
+				t.Errorf("%s: %s never occurs", test.name, corner)
 			}
 		}
 	}
 	if v, err := instance.New(doc, 1).Value("Never"); err == nil {
-		t.Errorf("a value of a schema that admits nothing: %s", v.JSON())
+		t.Errorf("got %s for a schema that admits no value", v.JSON())
 	}
 	if _, err := instance.New(doc, 1).Value("None"); err == nil {
 		t.Error("a value of a definition that is not there")
 	}
 }
 
-// Mutants are well-formed, differ from the value nearly always, and leave it alone.
+// Mutants are well-formed, nearly always differ from the value, and do not change it.
 func TestMutants(t *testing.T) {
 	doc := parse(t, everything)
 	maker := instance.New(doc, 1)
@@ -129,11 +129,11 @@ func TestMutants(t *testing.T) {
 		}
 	}
 	if same > count/20 {
-		t.Errorf("%d of %d mutants are no mutants", same, count)
+		t.Errorf("%d of %d mutants equal the original value", same, count)
 	}
 }
 
-// A seed stands for a sequence of values.
+// The same seed gives the same sequence of values.
 func TestValuesAreReproducible(t *testing.T) {
 	doc := parse(t, everything)
 	values := func(seed uint64) (all []byte) {

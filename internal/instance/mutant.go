@@ -9,13 +9,13 @@ import (
 	"github.com/mcpwire/mcpwire/gen/load"
 )
 
-// Mutant returns a copy of v with one or two things changed, most of the time so
-// that its schema no longer admits it.
+// Mutant returns a copy of v with one or two changes. In most cases its schema does not
+// admit the copy.
 func (m *Maker) Mutant(v *Value) *Value {
 	v, all := v.clone()
 	for range 1 + m.rng.IntN(2) {
 		for range 20 {
-			// Small values are many and large ones few: the odds favour neither.
+			// There are many small values and few large ones: choose both with equal odds.
 			at := all[m.rng.IntN(len(all))]
 			if m.rng.IntN(3) == 0 {
 				at = all[m.rng.IntN(min(len(all), 4))]
@@ -31,7 +31,7 @@ func (m *Maker) Mutant(v *Value) *Value {
 // mutations change a value, or report false if they do not apply to it.
 var mutations = []func(m *Maker, v *Value) bool{
 	dropRequired, dropRequired, wrongKind, wrongKind, toNull, badConstant, badConstant, outOfBounds, outOfBounds,
-	fraction, extraMember, miscount, length, swapMembers,
+	fraction, extraMember, changeLength, length, swapMembers,
 }
 
 func dropRequired(m *Maker, v *Value) bool {
@@ -55,15 +55,15 @@ func wrongKind(m *Maker, v *Value) bool {
 	old := v.kind
 	for range 20 {
 		if w := m.value(deep-2, &load.Schema{}); w.kind != old {
-			v.become(w)
+			v.assign(w)
 			return true
 		}
 	}
 	return false
 }
 
-// become gives v the content of w, but leaves what it was made for.
-func (v *Value) become(w *Value) {
+// assign gives v the content of w, but keeps the schemas of v.
+func (v *Value) assign(w *Value) {
 	v.kind, v.text, v.items, v.members = w.kind, w.text, w.items, w.members
 }
 
@@ -71,7 +71,7 @@ func toNull(m *Maker, v *Value) bool {
 	if v.kind == null {
 		return false
 	}
-	v.become(&Value{kind: null, text: "null"})
+	v.assign(&Value{kind: null, text: "null"})
 	return true
 }
 
@@ -141,8 +141,8 @@ func extraMember(m *Maker, v *Value) bool {
 	return true
 }
 
-// miscount makes a list too long or too short, or only longer where nothing bounds it.
-func miscount(m *Maker, v *Value) bool {
+// changeLength makes a list too long or too short, or longer if its length is not limited.
+func changeLength(m *Maker, v *Value) bool {
 	if v.kind != array {
 		return false
 	}
@@ -173,10 +173,10 @@ func length(m *Maker, v *Value) bool {
 	for _, s := range v.schemas {
 		switch {
 		case s.MinLength != nil && *s.MinLength > 0 && m.rng.IntN(2) == 0:
-			v.text = disguise(m.rng, strings.Repeat("é", *s.MinLength-1))
+			v.text = quoteRandomly(m.rng, strings.Repeat("é", *s.MinLength-1))
 			return true
 		case s.MaxLength != nil:
-			v.text = disguise(m.rng, strings.Repeat("é", *s.MaxLength+1))
+			v.text = quoteRandomly(m.rng, strings.Repeat("é", *s.MaxLength+1))
 			return true
 		}
 	}

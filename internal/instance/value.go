@@ -11,14 +11,14 @@ import (
 	"github.com/mcpwire/mcpwire/gen/load"
 )
 
-// Value is a JSON value that was made for a schema.
+// Value is a JSON value made for a schema.
 type Value struct {
 	kind    kind
 	text    string // of a scalar, as it is written
 	items   []*Value
 	members []member
 
-	schemas []*load.Schema // what the value was made to satisfy, without refs, unions and allOf
+	schemas []*load.Schema // the schemas that the value was made for, without refs, unions and allOf
 }
 
 type member struct {
@@ -52,21 +52,21 @@ func (v *Value) Indent() []byte {
 	return text
 }
 
-// IndentPlaces returns what Indent does, and where each value in it stands, outer ones first.
+// IndentPlaces returns the result of Indent and the place of each value in it, outer values first.
 func (v *Value) IndentPlaces() ([]byte, []Place) {
 	w := writer{text: []byte(" "), line: "\r\n", space: "\t "}
 	w.value(v, Place{Name: -1})
 	return w.text, w.places
 }
 
-// Place is where a value stands in a text.
+// Place is the position of a value in a text.
 type Place struct {
 	Pointer     string // JSON pointer to it
 	Offset, End int    // the text of the value
-	Depth       int    // arrays and objects around it
+	Depth       int    // the number of arrays and objects around it
 	Name        int    // offset of the name, if it is a member; otherwise negative
-	Index       int    // among the elements, if it is one
-	Scalar      bool   // it is neither an array nor an object
+	Index       int    // index of the element, if the value is one
+	Scalar      bool   // the value is neither an array nor an object
 }
 
 // writer writes values as JSON text.
@@ -76,7 +76,7 @@ type writer struct {
 	places      []Place
 }
 
-// value writes v, whose place is known up to its offsets.
+// value writes v and sets the offsets of its place.
 func (w *writer) value(v *Value, at Place) {
 	at.Offset, at.Scalar = len(w.text), v.kind != array && v.kind != object
 	n := len(w.places)
@@ -106,7 +106,7 @@ func (w *writer) value(v *Value, at Place) {
 	w.places[n].End = len(w.text)
 }
 
-// next writes what stands in front of the i-th element or member.
+// next writes the separator before the i-th element or member.
 func (w *writer) next(i int) {
 	if i > 0 {
 		w.text = append(w.text, ',')
@@ -182,13 +182,13 @@ func from(x any) *Value {
 func quote(s string) string {
 	text, err := json.Marshal(s)
 	if err != nil {
-		panic(err) // strings do not fail
+		panic(err) // encoding a string does not fail
 	}
 	return string(text)
 }
 
-// disguise returns the JSON string of s with some of it escaped that needs no escape.
-func disguise(rng *rand.Rand, s string) string {
+// quoteRandomly returns s as a JSON string with some needless escapes.
+func quoteRandomly(rng *rand.Rand, s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
 	for _, r := range s {
@@ -206,11 +206,11 @@ func disguise(rng *rand.Rand, s string) string {
 	return b.String()
 }
 
-// unquote returns what a JSON string stands for.
+// unquote returns the value of a JSON string.
 func unquote(text string) string {
 	var s string
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
-		panic(err) // only called on text made here
+		panic(err) // the text was made by this package
 	}
 	return s
 }

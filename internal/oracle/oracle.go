@@ -1,5 +1,5 @@
-// Package oracle holds what tests compare this module with: an independent JSON Schema
-// validator, and a comparison of JSON texts that is written the slow and plain way.
+// Package oracle holds references for tests: an independent JSON Schema validator, and a
+// slow and simple comparison of JSON texts.
 package oracle
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// Schemas are the definitions of one schema file, as an independent validator reads them.
-// Formats are annotations. It is not safe for concurrent use.
+// Schemas are the definitions of one schema file, compiled by an independent validator.
+// Formats are annotations. Schemas is not safe for concurrent use.
 type Schemas struct {
 	compiler *jsonschema.Compiler
 	home     string // "$defs" or "definitions"
@@ -37,7 +37,7 @@ func Compile(src []byte) (*Schemas, error) {
 	return s, s.compiler.AddResource(url, doc)
 }
 
-// annotate makes the formats that x mentions annotations; draft 7 would assert them.
+// annotate turns the formats in x into annotations; draft 7 would assert them.
 func (s *Schemas) annotate(x any) {
 	switch x := x.(type) {
 	case []any:
@@ -54,8 +54,8 @@ func (s *Schemas) annotate(x any) {
 	}
 }
 
-// Sound returns an error if a definition cannot be compiled, as one that refers to another
-// which does not exist.
+// Sound returns an error if a definition cannot be compiled, for example because it refers
+// to one that does not exist.
 func (s *Schemas) Sound(definitions []string) error {
 	for _, name := range definitions {
 		if _, err := s.compiler.Compile(location(name, s.home)); err != nil {
@@ -69,8 +69,8 @@ func location(definition, home string) string {
 	return url + "#/" + home + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(definition)
 }
 
-// Validate returns what the validator finds wrong with text as a value of the definition,
-// or nil. It panics if there is no such definition or text is not JSON.
+// Validate validates text as a value of the definition. It panics if there is no such
+// definition or text is not JSON.
 func (s *Schemas) Validate(definition string, text []byte) error {
 	schema := s.compiled[definition]
 	if schema == nil {
@@ -84,9 +84,8 @@ func (s *Schemas) Validate(definition string, text []byte) error {
 	return schema.Validate(value)
 }
 
-// Diff compares two JSON texts as values: the order of members does not count, and
-// numbers are the same if they are exactly, however they are written. It returns "" or
-// where they differ first.
+// Diff compares two JSON texts as values: the order of members does not matter, and
+// numbers are compared by their exact value. It returns the first difference, or "".
 func Diff(want, got []byte) string {
 	w, err := parse(want)
 	if err != nil {
@@ -157,8 +156,8 @@ func diff(at string, want, got any) string {
 	return fmt.Sprintf("%s: want %v, got %v", at, want, got)
 }
 
-// plain is the one text that all ways to write a number have in common: its digits
-// without zeros at either end, and where the point is.
+// plain returns the canonical form of a number: its digits without zeros at either end,
+// and the position of the point.
 func plain(text string) string {
 	text, neg := strings.CutPrefix(text, "-")
 	mantissa, exponent, _ := strings.Cut(strings.ToLower(text), "e")

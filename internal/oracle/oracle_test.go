@@ -8,10 +8,10 @@ import (
 func TestDiff(t *testing.T) {
 	for _, tt := range []struct {
 		name, want, got string
-		at              string // where the difference is; "=" for none
+		at              string // JSON pointer to the difference; "=" for none
 	}{
 		{"the same number written in many ways", `[60000, 6e4, 60000.0, 0.5, -0, 0.05e1]`, `[6e4, 60000.0, 60000, 5e-1, 0, 0.50]`, "="},
-		{"exponents with a sign or zeros in front", `[1e10, 100]`, `[1E+010, 10000e-02]`, "="},
+		{"exponents with a sign or leading zeros", `[1e10, 100]`, `[1E+010, 10000e-02]`, "="},
 		{"members in another order", `{"a":1,"b":[{}]}`, ` {"b" : [ {} ], "\u0061":1.0}`, "="},
 		{"one digit in thirty", `{"n":[123456789012345678901234567890]}`, `{"n":[123456789012345678901234567891]}`, "/n/0:"},
 		{"digits that a float64 rounds away", `0.1`, `0.1000000000000000055511151231257827`, ":"},

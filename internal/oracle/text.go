@@ -9,12 +9,12 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns what makes text malformed by the rules of package codec, or nil. It takes several passes over the
-// text, one for each rule, and leaves the grammar to encoding/json.
+// Text returns an error if text is malformed by the rules of package codec. It makes one pass over the text for each
+// rule, and leaves the grammar to encoding/json.
 func Text(text []byte, maxDepth int) error {
 	switch {
 	case !json.Valid(text):
-		return errors.New("encoding/json refuses it")
+		return errors.New("refused by encoding/json")
 	case !utf8.Valid(text):
 		return errors.New("not UTF-8")
 	}
@@ -26,10 +26,10 @@ func Text(text []byte, maxDepth int) error {
 	return names(d, maxDepth)
 }
 
-// surrogates checks that escapes of surrogates come in pairs. Backslashes are in strings only, since the grammar was
-// checked.
+// surrogates checks that escapes of surrogates come in pairs. Backslashes occur only in strings, because the grammar has
+// been checked.
 func surrogates(text []byte) error {
-	high := false // the last thing was the first half of a pair
+	high := false // the previous escape was a high surrogate
 	for i := 0; i < len(text); i++ {
 		low := false
 		if text[i] == '\\' {
@@ -48,14 +48,14 @@ func surrogates(text []byte) error {
 			}
 		}
 		if high != low {
-			return fmt.Errorf("half of a surrogate pair in front of offset %d", i+1)
+			return fmt.Errorf("unpaired surrogate before offset %d", i+1)
 		}
 		high = false
 	}
 	return nil
 }
 
-// names checks the next value of d: that no object has a name twice, and that it is not nested too deeply.
+// names checks the next value of d for duplicate names and for its nesting depth.
 func names(d *json.Decoder, maxDepth int) error {
 	token, err := d.Token()
 	open, ok := token.(json.Delim)
@@ -73,7 +73,7 @@ func names(d *json.Decoder, maxDepth int) error {
 				return err
 			}
 			if seen[name] {
-				return fmt.Errorf("the name %q comes twice", name)
+				return fmt.Errorf("duplicate name %q", name)
 			}
 			seen[name] = true
 		}

@@ -12,9 +12,8 @@ import (
 	"github.com/mcpwire/mcpwire/schema"
 )
 
-// Fuzz decodes random text as values of every definition that the revisions have, each by its own type, and holds
-// that to [CheckText]. Validate must do nothing worse than return an error. A number says which definition it is, and
-// for which revision.
+// Fuzz decodes random text as values of every definition of the revisions and checks the result with [CheckText].
+// Validate may return an error, but must not panic. The number in a fuzz input selects the definition and the revision.
 func Fuzz(f *testing.F, revisions []string, newValue func(definition string) codec.Value, validate func(revision, definition string, text []byte) error) {
 	seeds := NewSeeds(f, revisions)
 	names := seeds.Names()
@@ -39,13 +38,13 @@ func Fuzz(f *testing.F, revisions []string, newValue func(definition string) cod
 	})
 }
 
-// Seeds makes what fuzzing starts from.
+// Seeds makes the seed inputs of fuzzing.
 type Seeds struct {
 	f    *testing.F
 	docs []*load.Document
 }
 
-// NewSeeds reads the schemas of revisions.
+// NewSeeds reads the schemas of the revisions.
 func NewSeeds(f *testing.F, revisions []string) Seeds {
 	s := Seeds{f: f}
 	for _, rev := range revisions {
@@ -62,7 +61,7 @@ func NewSeeds(f *testing.F, revisions []string) Seeds {
 	return s
 }
 
-// Names lists what any of the revisions defines.
+// Names lists the definitions of all revisions.
 func (s Seeds) Names() []string {
 	var names []string
 	for _, doc := range s.docs {
@@ -72,7 +71,7 @@ func (s Seeds) Names() []string {
 	return slices.Compact(names)
 }
 
-// Add makes count values and as many mutants of a definition in every revision that has it.
+// Add makes count values and count mutants of a definition in every revision that has it.
 func (s Seeds) Add(definition string, count int, add func(text []byte)) {
 	for _, doc := range s.docs {
 		if doc.Defs[definition] == nil {
@@ -90,8 +89,9 @@ func (s Seeds) Add(definition string, count int, add func(text []byte)) {
 	}
 }
 
-// CheckText decodes random text with read. What is malformed must be refused, though perhaps for something in front
-// of that; what is well formed must not be called malformed. What decodes must come back the same, and stay so.
+// CheckText decodes random text with read. Malformed text must be refused, possibly with an error before the malformed
+// part. Well-formed text must not be refused as malformed. A decoded value must be encoded as the same value, and so
+// must that encoding.
 func CheckText(t *testing.T, text []byte, read func(*codec.Reader) codec.Encoder) {
 	v, err := codec.UnmarshalFunc(text, read)
 	malformed := codec.Valid(text)

@@ -2,4 +2,4 @@
 
 package roundtrip
 
-const slower = 5 // the race detector is about that much slower
+const slower = 5 // the slowdown by the race detector

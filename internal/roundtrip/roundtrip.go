@@ -1,10 +1,9 @@
-// Package roundtrip is the suite that every generated package must pass, once for each
-// revision that it serves: random values of every definition, made from the schema itself,
-// go through the Go types and back unharmed, and what an independent validator refuses is
-// reported, and nothing else.
+// Package roundtrip is the test suite for generated packages, run once for each revision.
+// It makes random values of every definition from the schema. They must survive decoding and
+// encoding unchanged, and Validate must report the same faults as an independent validator.
 //
-// Two environment variables change it: MCPWIRE_LONG=1 makes a few thousand values of
-// every definition instead of a hundred, and MCPWIRE_SEED=N makes other ones.
+// Two environment variables control it: MCPWIRE_LONG=1 makes a few thousand values of
+// every definition instead of a hundred, and MCPWIRE_SEED=N sets the seed.
 package roundtrip
 
 import (
@@ -33,14 +32,14 @@ import (
 	"github.com/mcpwire/mcpwire/internal/oracle"
 )
 
-// Package is one revision as a generated package serves it.
+// Package is one revision of a generated package.
 type Package struct {
 	Revision string
 	Schema   []byte // the schema file of the revision
 
 	// New returns a new value for a definition.
 	New func(definition string) codec.Value
-	// Validate and ValidateValue are the package's two ways to check against the revision.
+	// Validate and ValidateValue are the package's two functions to validate against the revision.
 	Validate      func(definition string, text []byte) error
 	ValidateValue func(codec.Value) error
 }
@@ -50,7 +49,7 @@ func Run(t *testing.T, p Package) {
 	s := New(t, p.Revision, p.Schema)
 	for c := range s.Cases(t, Count()) {
 		if p.New(c.Definition) == nil {
-			s.fail(t, c, errors.New("the package has no type for the definition"))
+			s.fail(t, c, errors.New("no type for the definition"))
 			continue
 		}
 		v, o := p.try(c)
@@ -68,28 +67,28 @@ func Run(t *testing.T, p Package) {
 	}
 }
 
-// Case is a value to try on a generated package.
+// Case is a value to test a generated package with.
 type Case struct {
 	Definition string
 	Text       []byte
-	Mutant     bool // changed at random, so that it may not be valid
-	Thorough   bool // to be looked at from more sides
+	Mutant     bool // randomly changed, and so possibly not valid
+	Thorough   bool // run additional checks
 }
 
-// Outcome is what a generated package makes of a case.
+// Outcome is the result of a generated package for a case.
 type Outcome struct {
-	Refused, Pointer string   // why and where decoding failed
-	Broken           string   // what failed that must not: encoding, or decoding again
-	Out, Again       []byte   // the value encoded, and encoded again after decoding that
-	Unknown          string   // where a union has a variant that the package does not know
-	Faults           []string // where Validate finds faults in the text
-	ValueFaults      []string // where the decoded value's Validate does
+	Refused, Pointer string   // the error of decoding and its JSON pointer
+	Broken           string   // an error of encoding, or of decoding again
+	Out, Again       []byte   // the encoded value, and the result of decoding and encoding that
+	Unknown          string   // place of a union with an unknown variant
+	Faults           []string // places of the faults that Validate finds in the text
+	ValueFaults      []string // places of the faults that Validate of the decoded value finds
 }
 
-// Suite makes the cases for one revision and judges what comes of them.
+// Suite makes the cases for one revision and judges the outcomes.
 type Suite struct {
-	// Empty lists the definitions that no value was found for, since there is none or it
-	// takes too much luck to hit one.
+	// Empty lists the definitions without a value: there is none, or the random search found
+	// none.
 	Empty []string
 
 	revision string
@@ -97,7 +96,7 @@ type Suite struct {
 	schemas  *oracle.Schemas
 
 	valid, refused, undecoded, still int
-	ambiguous                        map[string]int // exceptions met, by reason
+	ambiguous                        map[string]int // exceptions that occurred, by reason
 	failed                           map[string]bool
 }
 
@@ -116,7 +115,7 @@ func New(t *testing.T, revision string, schema []byte) *Suite {
 }
 
 // Cases makes count values of every definition that admits any, and a mutant of each. It
-// leaves out the rest of a definition that failed.
+// skips the remaining values of a definition that failed.
 func (s *Suite) Cases(t *testing.T, count int) iter.Seq[Case] {
 	seed := Seed(t)
 	return func(yield func(Case) bool) {
@@ -159,7 +158,7 @@ func (s *Suite) fail(t *testing.T, c Case, err error) {
 	t.Errorf("%s: %v\n%s", c.Definition, err, c.Text)
 }
 
-// Report writes the counts to the log and checks that the cases were worth it.
+// Report writes the counts to the log and checks that there were enough cases.
 func (s *Suite) Report(t *testing.T) {
 	t.Helper()
 	t.Logf("seed %d: %d definitions, %d valid instances; %d mutants: %d refused (%d of them on decoding), %d still valid",
@@ -181,15 +180,15 @@ func (s *Suite) Report(t *testing.T) {
 }
 
 const (
-	maxFailed    = 10  // failed definitions after which a run gives up
-	maxAmbiguous = 100 // one in so many valid values may be one of the exceptions
+	maxFailed    = 10  // failed definitions after which a run stops
+	maxAmbiguous = 100 // at most one in so many valid values may be an exception
 )
 
-// exceptions are the places where a value that a revision admits may fail to decode, each with the
-// reason. In all of them the schema names no member, so that a stray one of that name may hold
-// anything, and yet it is read as one that has a shape. The usual cause is a union whose variants
-// differ only by the presence and the JSON type of that member: the value is read as the variant
-// with that member.
+// exceptions are the places where a valid value may fail to decode, each with the reason. In all of
+// them the schema does not name a member, so an additional member of that name may have any value,
+// but it is decoded as a member with a type. The usual cause is a union whose variants differ only
+// by the presence and the JSON type of that member: the value is decoded as the variant with that
+// member.
 var exceptions = []struct {
 	place *regexp.Regexp
 	why   string
@@ -211,7 +210,7 @@ var exceptions = []struct {
 		"base messages, whose params are open, have the params that all messages have in common"},
 }
 
-// Count is how many values to make of each definition.
+// Count returns the number of values to make of each definition.
 func Count() int {
 	if os.Getenv("MCPWIRE_LONG") != "" {
 		return 3000
@@ -219,7 +218,7 @@ func Count() int {
 	return 100 / slower
 }
 
-// Seed is the seed that all random values start from.
+// Seed returns the seed of all random values.
 func Seed(t *testing.T) uint64 {
 	text := os.Getenv("MCPWIRE_SEED")
 	if text == "" {
@@ -232,8 +231,8 @@ func Seed(t *testing.T) uint64 {
 	return seed
 }
 
-// mix makes a seed of its own for each definition, so that a change to one leaves the
-// values of the others as they are.
+// mix derives a seed for each definition, so that a change to one definition does not change
+// the values of the others.
 func mix(seed uint64, parts ...string) uint64 {
 	h := fnv.New64()
 	for _, p := range parts {
@@ -242,14 +241,14 @@ func mix(seed uint64, parts ...string) uint64 {
 	return h.Sum64() + seed
 }
 
-// Judge returns what is wrong with what came of a case, or nil.
+// Judge returns an error if the outcome of a case is wrong.
 func (s *Suite) Judge(c Case, o Outcome) error {
 	want := s.schemas.Validate(c.Definition, c.Text)
 	switch {
 	case want != nil && !c.Mutant:
 		return fmt.Errorf("the validator refuses the instance: %v", want)
 	case (o.Faults == nil) != (want == nil):
-		return fmt.Errorf("the faults of Validate are at %q, and the validator says %v", o.Faults, want)
+		return fmt.Errorf("Validate finds faults at %q, but the validator reports %v", o.Faults, want)
 	}
 	switch {
 	case want != nil:
@@ -268,13 +267,13 @@ func (s *Suite) Judge(c Case, o Outcome) error {
 	case o.Refused != "" && s.excepted(c, o.Pointer):
 		return nil
 	case o.Refused != "":
-		return fmt.Errorf("the validator admits it, but decoding fails: %s", o.Refused)
+		return fmt.Errorf("decoding a valid value fails: %s", o.Refused)
 	}
 	if d := oracle.Diff(c.Text, o.Out); d != "" {
-		return fmt.Errorf("changed on the way: %s\n%s", d, o.Out)
+		return fmt.Errorf("encoded as a different value: %s\n%s", d, o.Out)
 	}
 	if !bytes.Equal(o.Out, o.Again) {
-		return fmt.Errorf("no fixed point:\n%s\n%s", o.Out, o.Again)
+		return fmt.Errorf("encoded differently after decoding again:\n%s\n%s", o.Out, o.Again)
 	}
 	if d := gocmp.Diff(o.Faults, o.ValueFaults); d != "" {
 		return fmt.Errorf("the text and the decoded value have different faults (-text +value):\n%s", d)
@@ -299,7 +298,7 @@ func (p Package) try(c Case) (v codec.Value, o Outcome) {
 		}
 		return v, o
 	}
-	clear(input) // what was decoded must not share memory with it
+	clear(input) // the decoded value must not share its memory
 	var err error
 	if o.Out, err = codec.Marshal(v); err != nil {
 		o.Broken = fmt.Sprintf("decoded, but not encoded: %v", err)
@@ -320,7 +319,7 @@ func (p Package) try(c Case) (v codec.Value, o Outcome) {
 	return v, o
 }
 
-// places lists where the faults are that Validate returned.
+// places lists the places of the faults in an error of Validate.
 func places(err error) (list []string) {
 	if err == nil {
 		return nil
@@ -336,8 +335,8 @@ func places(err error) (list []string) {
 	return list
 }
 
-// standard checks that encoding/json sees the same as package codec, and that values can
-// be compared. Out is v as codec encodes it.
+// standard checks that encoding/json and package codec agree, and that values can be compared.
+// Out is v as encoded by package codec.
 func (p Package) standard(c Case, v codec.Value, out []byte) error {
 	var bare any = v
 	if h, ok := v.(interface{ Unwrap() any }); ok {
@@ -360,27 +359,27 @@ func (p Package) standard(c Case, v codec.Value, out []byte) error {
 		return fmt.Errorf("two decodings differ (-first +second):\n%s", d)
 	}
 	if bare != any(v) {
-		return nil // what is no struct has no methods that encoding/json could call
+		return nil // only structs have methods that encoding/json can call
 	}
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, out); err != nil {
 		return err
 	}
 	if got := bytes.TrimSuffix(b.Bytes(), []byte("\n")); !bytes.Equal(compact.Bytes(), got) {
-		return fmt.Errorf("encoding/json writes other text:\n%s\n%s", compact.Bytes(), got)
+		return fmt.Errorf("encoding/json writes different text:\n%s\n%s", compact.Bytes(), got)
 	}
 	std := p.New(c.Definition)
 	if err := json.Unmarshal(c.Text, std); err != nil {
 		return fmt.Errorf("encoding/json: %v", err)
 	}
 	if d := gocmp.Diff(any(v), any(std)); d != "" {
-		return fmt.Errorf("encoding/json decodes another value (-codec +encoding/json):\n%s", d)
+		return fmt.Errorf("encoding/json decodes a different value (-codec +encoding/json):\n%s", d)
 	}
 	return nil
 }
 
-// compareHolders compares what New returns for a definition that is no struct by its
-// contents.
+// compareHolders compares the contents of holders, which New returns for definitions that are not
+// structs.
 var compareHolders = gocmp.FilterValues(
 	func(a, b codec.Value) bool {
 		_, ok := a.(interface{ Unwrap() any })
@@ -429,9 +428,8 @@ func findUnknown(at string, v reflect.Value) string {
 	return ""
 }
 
-// excepted reports whether decoding may fail in a place of a value that the revision
-// admits, and counts it. The revision must leave the place open: the validator admits every
-// kind of value there.
+// excepted reports whether decoding of a valid value may fail at a place, and counts it. The
+// revision must leave the place open: the validator admits every kind of value there.
 func (s *Suite) excepted(c Case, pointer string) bool {
 	tokens := strings.Split(pointer, "/")[1:]
 	for n := 1; n <= len(tokens); n++ {
@@ -463,7 +461,7 @@ func (s *Suite) exception(place string) bool {
 	return false
 }
 
-// open reports whether the validator admits every kind of value in a place.
+// open reports whether the validator admits every kind of value at a place.
 func (s *Suite) open(c Case, tokens []string) bool {
 	for _, other := range []string{`null`, `true`, `1.5`, `"x"`, `[]`, `[[1]]`, `{}`, `{"x":1}`} {
 		if changed, ok := replace(c.Text, tokens, other); !ok || s.schemas.Validate(c.Definition, changed) != nil {

@@ -8,27 +8,27 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 )
 
-// quick accepts a value without decoding it first. It knows only the keywords of inferred schemas:
-// a schema with any other keyword has no quick. A value that quick does not accept is checked again
-// by the validator, which can report the fault. So quick may be too strict, but never too lenient.
+// quick validates a value without decoding it first. It supports only the keywords of inferred
+// schemas; a schema with another keyword has no quick. The validator checks values that quick does
+// not accept again and reports the fault. So quick may be too strict, but never too lenient.
 type quick struct {
-	kinds    uint16 // the bits of those that are admitted; 0 for all
+	kinds    uint16 // the bits of the admitted kinds; 0 admits all
 	integer  bool   // numbers are integers
 	min, max *int64
-	members  []member // that have a property of their own or are required, sorted by name
+	members  []member // the members with a property or required, sorted by name
 	required uint64   // the bits of the required members
-	others   *quick   // members without a property of their own; nil refuses them
+	others   *quick   // the schema of members without a property; nil refuses them
 	items    *quick
 }
 
 // member is a member of an object that the schema names.
 type member struct {
 	name  string
-	value *quick // nil if it has no property
-	bit   uint64 // of its own; 0 beyond 64 members
+	value *quick // nil if the member has no property
+	bit   uint64 // unique; 0 beyond 64 members
 }
 
-// newQuick returns nil if the schema is not of the kind that it knows.
+// newQuick returns nil if the schema has a keyword that quick does not support.
 func newQuick(object map[string]any) *quick {
 	q := &quick{others: &quick{}, items: &quick{}}
 	q.others.others, q.others.items = q.others, q.others
@@ -100,7 +100,7 @@ func (q *quick) take(name string, v any) bool {
 	return false
 }
 
-// member returns the member of a name, which it adds if it is new.
+// member returns the member with the given name. It adds the member if it is new.
 func (q *quick) member(name string) *member {
 	i, found := slices.BinarySearchFunc(q.members, name, func(m member, name string) int { return strings.Compare(m.name, name) })
 	if !found {
@@ -113,10 +113,10 @@ func (q *quick) member(name string) *member {
 	return &q.members[i]
 }
 
-// find returns the member of a name, nil if there is none.
+// find returns the member with the given name, or nil.
 func (q *quick) find(name []byte) *member {
 	list := q.members
-	for len(list) > 8 { // and then one after another, which is faster where they are few
+	for len(list) > 8 { // below that, a linear search is faster
 		if middle := len(list) / 2; list[middle].name <= string(name) {
 			list = list[middle:]
 		} else {
@@ -178,10 +178,10 @@ func (q *quick) admits(text json.RawMessage) bool {
 	return r.Release() == nil && ok && (!c.unnamed || codec.Valid(text, codec.AllowSize(text)...) == nil)
 }
 
-// check holds one value against a schema.
+// check validates one value.
 type check struct {
 	r       *codec.Reader
-	unnamed bool // two members of an object may have the same name; codec.Valid decides
+	unnamed bool // an object may have duplicate names; codec.Valid decides
 }
 
 func (c *check) value(q *quick) bool {

@@ -19,17 +19,17 @@ import (
 	"github.com/mcpwire/mcpwire/codec/value"
 )
 
-// Schema is a JSON Schema that values are held against. It may be used by many goroutines.
+// Schema is a compiled JSON Schema. It is safe for concurrent use.
 type Schema struct {
 	compiled *jsonschema.Schema
-	quick    *quick // nil if the schema has keywords that it does not know
+	quick    *quick // nil if the schema has a keyword that quick does not support
 
 	size    int                             // subschemas
-	refers  bool                            // a subschema refers to another one
+	refers  bool                            // a subschema has a reference
 	anchors map[string][]*jsonschema.Schema // targets of dynamic references, "" for recursive ones
 }
 
-// Dialects are those of JSON Schema that a schema may name in $schema: their URIs, the default one
+// Dialects returns the URIs of the JSON Schema dialects that a schema may name in $schema, the default
 // first.
 func Dialects() []string {
 	return []string{
@@ -41,7 +41,7 @@ func Dialects() []string {
 	}
 }
 
-// Compile checks a schema against its dialect and makes it ready. Nothing is loaded from elsewhere.
+// Compile checks a schema against its dialect and compiles it. It does not load other schemas.
 func Compile(text json.RawMessage) (*Schema, error) {
 	var doc any
 	if err := codec.Unmarshal(text, value.Of(&doc)); err != nil {
@@ -49,36 +49,36 @@ func Compile(text json.RawMessage) (*Schema, error) {
 	}
 	object, _ := doc.(map[string]any)
 	if dialect, ok := object["$schema"].(string); ok && !supported(dialect) {
-		return nil, fmt.Errorf("the schema dialect %q is not supported, only %s", dialect, strings.Join(Dialects(), ", "))
+		return nil, fmt.Errorf("schema dialect %q is not supported; supported: %s", dialect, strings.Join(Dialects(), ", "))
 	}
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
-	c.UseLoader(nothingElse{})
+	c.UseLoader(noLoader{})
 	if err := c.AddResource(here, doc); err != nil {
-		return nil, unplaced(err)
+		return nil, withoutAddress(err)
 	}
 	compiled, err := c.Compile(here)
 	if err != nil {
-		return nil, unplaced(err)
+		return nil, withoutAddress(err)
 	}
 	out := &Schema{compiled: compiled, quick: newQuick(object)}
 	out.measure()
 	return out, nil
 }
 
-// here is the address under which a schema is compiled. A relative address would be read as a file
-// in the working directory.
+// here is the address under which a schema is compiled. The validator would resolve a relative
+// address to a file in the working directory.
 const (
 	folder = "tool:///"
 	here   = folder + "schema"
 )
 
-// unplaced removes the internal address from an error about a schema, as it means nothing to the
-// schema's author.
-func unplaced(err error) error {
+// withoutAddress removes the internal address from an error about a schema, because it is meaningless to
+// the schema's author.
+func withoutAddress(err error) error {
 	if e, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {
 		if faults := explain(e.Err); faults != "" {
-			return errors.New("the schema is not valid: " + strings.ReplaceAll(faults, "\n", "; "))
+			return errors.New("invalid schema: " + strings.ReplaceAll(faults, "\n", "; "))
 		}
 	}
 	return errors.New(strings.NewReplacer(here, "", folder, "").Replace(err.Error()))
@@ -93,17 +93,17 @@ func supported(dialect string) bool {
 	return false
 }
 
-// nothingElse is the loader for references to other schemas. It always fails: a peer must not make
-// this side read files.
-type nothingElse struct{}
+// noLoader is the loader for references to other schemas. It always fails, so that a peer cannot
+// make this process read files.
+type noLoader struct{}
 
-func (nothingElse) Load(url string) (any, error) {
-	return nil, errors.New("schemas elsewhere are not loaded")
+func (noLoader) Load(url string) (any, error) {
+	return nil, errors.New("references to other schemas are not supported")
 }
 
-// Check returns what is wrong with a value, one line for each fault, and "" if nothing is. It
-// reports only the first of many faults, and shortens long ones. A value that takes too many steps
-// to check is a fault.
+// Check validates a value. It returns one line for each fault, and "" if the value is valid. It
+// reports a limited number of faults and shortens long ones. A value that takes too many steps to
+// validate is a fault.
 func (s *Schema) Check(text json.RawMessage) (faults string) {
 	if s.quick != nil && s.quick.admits(text) {
 		return ""
@@ -112,7 +112,7 @@ func (s *Schema) Check(text json.RawMessage) (faults string) {
 	if err := codec.Unmarshal(text, value.Of(&v), codec.AllowSize(text)...); err != nil {
 		return err.Error()
 	}
-	if n, ok := unwieldy(v); ok {
+	if n, ok := hugeNumber(v); ok {
 		return "the number " + n[:min(len(n), 20)] + " is out of range"
 	}
 	if s.tooMuchWork(v, len(text)) {
@@ -133,7 +133,7 @@ func (s *Schema) CheckMember(name string, text json.RawMessage) (faults string) 
 	return member.Check(text)
 }
 
-// explain returns the faults in an error of the validator, and "" for nil.
+// explain returns the faults in an error of the validator, or "" for nil.
 func explain(err error) string {
 	if err == nil {
 		return ""
@@ -151,8 +151,8 @@ func explain(err error) string {
 // calculates with fractions, whose size grows with the exponent.
 const maxNumber = 400
 
-// unwieldy finds a number that would take the validator long.
-func unwieldy(v any) (n string, ok bool) {
+// hugeNumber returns a number that the validator would need too long for.
+func hugeNumber(v any) (n string, ok bool) {
 	switch v := v.(type) {
 	case json.Number:
 		digits, exponent, _ := strings.Cut(strings.ToLower(string(v)), "e")
@@ -160,13 +160,13 @@ func unwieldy(v any) (n string, ok bool) {
 		return string(v), err != nil || len(digits) > maxNumber || max(e, -e) > maxNumber
 	case []any:
 		for _, element := range v {
-			if n, ok = unwieldy(element); ok {
+			if n, ok = hugeNumber(element); ok {
 				return n, ok
 			}
 		}
 	case map[string]any:
 		for _, member := range v {
-			if n, ok = unwieldy(member); ok {
+			if n, ok = hugeNumber(member); ok {
 				return n, ok
 			}
 		}
@@ -174,19 +174,19 @@ func unwieldy(v any) (n string, ok bool) {
 	return "", false
 }
 
-// What a report is limited to. Values are quoted in it, and those are the peer's.
+// Limits of a report. It quotes values, whose length the peer controls.
 const (
 	maxFaults = 20
 	maxLine   = 300 // bytes
 )
 
-// report is what is wrong with a value.
+// report lists the faults of a value.
 type report struct {
 	printer *message.Printer
 	lines   []string
 }
 
-// describe adds the innermost causes, each with the JSON pointer of the value that it is about.
+// describe adds the innermost causes, each with the JSON pointer to its value.
 func (r *report) describe(e *jsonschema.ValidationError) {
 	if len(r.lines) > maxFaults {
 		return
@@ -199,7 +199,7 @@ func (r *report) describe(e *jsonschema.ValidationError) {
 	}
 }
 
-// choice reports whether the causes of a fault are alternatives, which make sense together only.
+// choice reports whether the causes of a fault are alternatives. Those are reported together.
 func choice(k jsonschema.ErrorKind) bool {
 	switch k.(type) {
 	case *kind.AnyOf, *kind.OneOf:

@@ -13,11 +13,11 @@ import (
 // Counting takes one step for each pair of a value and a subschema.
 
 const (
-	// maxSteps is how many steps the validator may take, in addition to stepsPerByte for each byte of the value.
+	// maxSteps is the number of steps that the validator may take in addition to stepsPerByte for each byte of the value.
 	maxSteps     = 1_000_000
 	stepsPerByte = 8
-	// maxPairs is how many pairs are counted for a schema with references. All of them are in
-	// memory during the count.
+	// maxPairs is the maximum number of counted pairs for a schema with references. The count
+	// keeps all pairs in memory.
 	maxPairs = 4_000_000
 )
 
@@ -64,7 +64,7 @@ func (s *Schema) measure() {
 	visit(s.compiled)
 }
 
-// inPlace returns the subschemas for the same value, dynamic references excepted; some are nil.
+// inPlace returns the subschemas for the same value, except for dynamic references. Some are nil.
 func inPlace(s *jsonschema.Schema) []*jsonschema.Schema {
 	list := slices.Concat([]*jsonschema.Schema{s.Ref, s.RecursiveRef, s.Not, s.If, s.Then, s.Else}, s.AllOf, s.AnyOf, s.OneOf)
 	for _, sub := range s.DependentSchemas {
@@ -110,13 +110,14 @@ type work struct {
 	known   map[pair]float64
 }
 
-// pair is a schema and a value: a map or a slice by its address, any other value by 0, as all of them take as many steps.
+// pair is a schema and a value. A map or slice is identified by its address. The address of any other value is 0, because
+// all of those take the same number of steps.
 type pair struct {
 	schema *jsonschema.Schema
 	value  uintptr
 }
 
-// steps returns how many steps the validator takes at most for a value.
+// steps returns the maximum number of steps that the validator takes for a value.
 func (w *work) steps(s *jsonschema.Schema, v any) (n float64) {
 	if s == nil {
 		return 0
@@ -129,7 +130,7 @@ func (w *work) steps(s *jsonschema.Schema, v any) (n float64) {
 	case map[string]any:
 		p.value = reflect.ValueOf(x).Pointer()
 	case []any:
-		if len(x) > 0 { // empty ones may share an address with another
+		if len(x) > 0 { // empty slices may have the same address as others
 			p.value = reflect.ValueOf(x).Pointer()
 		}
 	}
@@ -149,7 +150,7 @@ func (w *work) steps(s *jsonschema.Schema, v any) (n float64) {
 	return n
 }
 
-// excluded reports whether the type alone decides that the value is not valid.
+// excluded reports whether the value has a type that the schema does not admit.
 func excluded(s *jsonschema.Schema, v any) bool {
 	if s.Types == nil || s.Types.IsEmpty() {
 		return false

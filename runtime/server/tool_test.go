@@ -162,7 +162,7 @@ func TestToolsThatTheProtocolDoesNotAdmitAreRefused(t *testing.T) {
 			t.Errorf("%s was taken", def)
 			continue
 		}
-		if dialect := strings.Contains(def, "my-dialect"); dialect != strings.Contains(err.Error(), `the schema dialect "https://example.com/my-dialect" is not supported, only `+server.Dialects()[0]) {
+		if dialect := strings.Contains(def, "my-dialect"); dialect != strings.Contains(err.Error(), `schema dialect "https://example.com/my-dialect" is not supported; supported: `+server.Dialects()[0]) {
 			t.Errorf("%s: got %v", def, err)
 		}
 	}
