@@ -3,7 +3,7 @@ package gen
 import (
 	"strings"
 
-	"github.com/mcpwire/mcpwire/gen/load"
+	"github.com/mcpwire/mcpwire/internal/gen/load"
 )
 
 // descriptions documents a package with the prose of its own schemas.

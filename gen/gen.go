@@ -1,22 +1,23 @@
 // Package gen turns JSON schemas of the protocol into a Go package.
 //
-// The stages stand in packages of their own, values in and values out: load reads a
-// schema, merge folds revisions into one graph, build decides the Go types, emit prints
-// them; shapes makes the tables that values are checked against.
+// Its stages are the packages below internal/gen: load reads a schema, merge folds the revisions
+// into one graph, plan decides the Go types, and emit prints them. Package tables compiles the
+// tables that values are checked against.
 package gen
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/mcpwire/mcpwire/gen/build"
-	"github.com/mcpwire/mcpwire/gen/emit"
-	"github.com/mcpwire/mcpwire/gen/ir"
-	"github.com/mcpwire/mcpwire/gen/load"
-	"github.com/mcpwire/mcpwire/gen/merge"
-	"github.com/mcpwire/mcpwire/gen/shapes"
+	"github.com/mcpwire/mcpwire/internal/gen/emit"
+	"github.com/mcpwire/mcpwire/internal/gen/ir"
+	"github.com/mcpwire/mcpwire/internal/gen/load"
+	"github.com/mcpwire/mcpwire/internal/gen/merge"
+	"github.com/mcpwire/mcpwire/internal/gen/plan"
+	"github.com/mcpwire/mcpwire/internal/gen/tables"
 )
 
 // Schema is one schema to generate from.
@@ -26,16 +27,52 @@ type Schema struct {
 	Src      []byte // JSON text
 }
 
+// Overrides is an overrides file: decisions that the schemas leave open. It is a JSON array of
+// rows. Every row is an object with a rule, the members that the rule needs, and a reason. A row
+// that applies to nothing is an error. The zero value has no rows.
+//
+// These are the rules and their members:
+//
+//	rename     the definition def of older revisions is called as in newer ones
+//	refer      the inline or open objects that match at have the shape of the definition as; where
+//	           revisions contradict each other at that place, it applies to the inline object
+//	add        the definition def has the optional member member in revision; its shape is the
+//	           definition ref or the type type, and doc documents it
+//	struct     the definition def, an open object, becomes a struct that keeps its members
+//	tag        the member member of the definition def always has the string value value
+//	widen      integers in the member member of the definition def may be of type "number"
+//	name       the definition, inline shape or enum value at has the Go name as
+//	field      the member at has the Go name as
+//	direction  the method method is sent by from: "client", "server" or "both"
+//
+// A place, at, is written as "Definition/member/member", an enum value as
+// "Definition/member=value". In a refer row both parts of "Definition/member" may have the
+// wildcards of path.Match, and "**/member" matches the member at any depth.
+type Overrides struct {
+	File string // its name, for errors
+	Src  []byte // JSON text
+}
+
+// Docs supplies documentation by revision. An empty text means that there is none.
+type Docs interface {
+	Definition(rev, name string) string
+	// Field documents the member at path, such as "tasks.requests" or "items[].title".
+	Field(rev, def, path string) string
+	// Value documents one value of the enumeration at path.
+	Value(rev, def, path, value string) string
+}
+
 // Config says what to generate.
 type Config struct {
 	Package   string   // name of the Go package
 	Doc       string   // package comment, to follow "Package NAME "; empty for a plain one
 	Schemas   []Schema // from the oldest revision to the newest; at least one
-	Overrides *merge.Overrides
+	Overrides Overrides
 	// Docs documents the output. If it is nil, the output has the descriptions in the
 	// schemas.
-	Docs build.Docs
-	Link build.LinkFunc // where a definition is specified, or nil
+	Docs Docs
+	// Link returns the address of the page that specifies a definition in a revision. It may be nil.
+	Link func(rev, def string) string
 	// Base is a package generated before: definitions that say the same in its schema of
 	// BaseRevision are not generated again. An empty BaseRevision is its newest.
 	Base         *Output
@@ -43,19 +80,54 @@ type Config struct {
 	Path         string // import path of the output; needed if it is to be a Base
 }
 
+// File is one Go file, gofmt-clean.
+type File struct {
+	Name string
+	Src  []byte
+}
+
 // Output is a generated package.
 type Output struct {
-	Files   []emit.File
-	Package *ir.Package
+	Name  string // name of the Go package
+	Files []File
+	// Summary counts what the package declares, such as
+	// "150 definitions, 190 structs, 20 unions, 12 enums, 40 methods".
+	Summary string
 
 	path string
 	docs []*load.Document
+	plan *ir.Package
 }
 
+// Error is a fault in a schema or in the overrides, or a shape in a schema that the generator
+// cannot honour.
+type Error struct {
+	File    string // name of the file
+	Pointer string // RFC 6901 pointer of the place at fault
+	Message string // what is wrong and what to do about it
+}
+
+func (e *Error) Error() string { return (*load.Error)(e).Error() }
+
 // Generate makes a package. It is a function of its argument alone. An error in or about a
-// schema is a [*load.Error].
+// schema or the overrides is an [*Error].
 func Generate(c Config) (*Output, error) {
-	out := &Output{path: c.Path}
+	out, err := generate(c)
+	if fault := (*load.Error)(nil); errors.As(err, &fault) {
+		err = (*Error)(fault)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func generate(c Config) (*Output, error) {
+	overrides, err := merge.ParseOverrides(c.Overrides.File, c.Overrides.Src)
+	if err != nil {
+		return nil, err
+	}
+	out := &Output{Name: c.Package, path: c.Path}
 	var sources emit.Sources
 	for _, s := range c.Schemas {
 		doc, err := load.Parse(s.Revision, s.File, s.Src)
@@ -68,11 +140,11 @@ func Generate(c Config) (*Output, error) {
 	if len(out.docs) == 0 {
 		return nil, fmt.Errorf("no schema to generate from")
 	}
-	graph, err := merge.Merge(out.docs, c.Overrides)
+	graph, err := merge.Merge(out.docs, overrides)
 	if err != nil {
 		return nil, err
 	}
-	bc := build.Config{Name: c.Package, Doc: c.Doc, Overrides: c.Overrides, Docs: c.Docs, Link: c.Link}
+	bc := plan.Config{Name: c.Package, Doc: c.Doc, Overrides: overrides, Docs: c.Docs, Link: c.Link}
 	if bc.Docs == nil {
 		bc.Docs = descriptions(out.docs)
 	}
@@ -89,21 +161,30 @@ func Generate(c Config) (*Output, error) {
 			base = c.Base.docs[i]
 		}
 		same := merge.Same(out.docs[len(out.docs)-1], base)
-		bc.Base = &build.Base{Path: c.Base.path, Package: c.Base.Package, Same: func(def string) bool { return same[def] }}
+		bc.Base = &plan.Base{Path: c.Base.path, Package: c.Base.plan, Same: func(def string) bool { return same[def] }}
 	}
-	if out.Package, err = build.Build(graph, bc); err != nil {
+	if out.plan, err = plan.Build(graph, bc); err != nil {
 		return nil, err
 	}
-	if err := c.Overrides.Unused(); err != nil {
+	if err := overrides.Unused(); err != nil {
 		return nil, err
 	}
 	addParams(out.docs)
-	tables, err := shapes.Compile(out.docs)
+	compiled, err := tables.Compile(out.docs)
 	if err != nil {
 		return nil, err
 	}
-	out.Files, err = emit.Package(out.Package, sources, tables.Source("table"))
-	return out, err
+	files, err := emit.Package(out.plan, sources, compiled.Source("table"))
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		out.Files = append(out.Files, File(f))
+	}
+	p := out.plan
+	out.Summary = fmt.Sprintf("%d definitions, %d structs, %d unions, %d enums, %d methods",
+		len(p.Defs), len(p.Structs), len(p.Unions), len(p.Enums), len(p.Methods))
+	return out, nil
 }
 
 // addParams adds to each document a definition "NAME/params" for the params of every

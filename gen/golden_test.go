@@ -22,8 +22,6 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/mcpwire/mcpwire/gen"
-	"github.com/mcpwire/mcpwire/gen/load"
-	"github.com/mcpwire/mcpwire/gen/merge"
 	"github.com/mcpwire/mcpwire/schema"
 )
 
@@ -86,7 +84,7 @@ func TestGolden(t *testing.T) {
 				t.Fatalf("generation ends with the error %v; that does not fit the case's name", c.err)
 			}
 			if c.err != nil {
-				var e *load.Error
+				var e *gen.Error
 				if !errors.As(c.err, &e) {
 					t.Errorf("the error is a %T and names no place in a file: %[1]v", c.err)
 				}
@@ -141,7 +139,7 @@ func readGolden(file string) (*golden, error) {
 		switch f.Name {
 		case "show", "in.json", "run.go", "want.go", "want.json", "want.faults", "want.out", "want.err":
 		case "overrides.json":
-			c.config.Overrides, c.err = merge.ParseOverrides(f.Name, f.Data)
+			c.config.Overrides = gen.Overrides{File: f.Name, Src: f.Data}
 		case "docs.md":
 			if c.config.Docs, err = schema.ParseDocs(f.Data); err != nil {
 				return nil, fmt.Errorf("%s: docs.md:%w", file, err)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
-	"github.com/mcpwire/mcpwire/codec/shape"
+	"github.com/mcpwire/mcpwire/codec/jsonschema"
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
@@ -120,7 +120,7 @@ func ExampleDecodeResult() {
 // Validate says all that one revision finds wrong, each fault with its place.
 func ExampleValidate() {
 	err := mcp.Validate(mcp.Revision20251125, "Task", []byte(`{"taskId":7,"status":"asleep","createdAt":"","lastUpdatedAt":""}`))
-	var faults shape.Faults
+	var faults jsonschema.Faults
 	if errors.As(err, &faults) {
 		for _, f := range faults {
 			fmt.Printf("%q: %v\n", f.Pointer, f.Err)

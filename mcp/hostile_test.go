@@ -9,7 +9,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
-	"github.com/mcpwire/mcpwire/codec/shape"
+	"github.com/mcpwire/mcpwire/codec/jsonschema"
 	"github.com/mcpwire/mcpwire/internal/hostile"
 	"github.com/mcpwire/mcpwire/internal/hostile/refusal"
 	"github.com/mcpwire/mcpwire/internal/oracle"
@@ -97,7 +97,7 @@ func checkFaults(t *testing.T, p hostile.Payload, err error) {
 	if diff := cmp.Diff(p.Faults, faults(t, err)); diff != "" {
 		t.Errorf("%s: faults (-want +got):\n%s", p.Text, diff)
 	}
-	var list shape.Faults
+	var list jsonschema.Faults
 	errors.As(err, &list)
 	for _, f := range list {
 		line, column := codec.Position([]byte(p.Text), int(f.Offset))

@@ -8,8 +8,8 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
-	"github.com/mcpwire/mcpwire/codec/shape"
-	"github.com/mcpwire/mcpwire/gen/load"
+	"github.com/mcpwire/mcpwire/codec/jsonschema"
+	"github.com/mcpwire/mcpwire/internal/gen/load"
 	"github.com/mcpwire/mcpwire/internal/hostile"
 	"github.com/mcpwire/mcpwire/internal/hostile/refusal"
 	"github.com/mcpwire/mcpwire/internal/instance"
@@ -331,8 +331,8 @@ func TestFaultsOfValidationStandWhereTheySay(t *testing.T) {
 	}
 }
 
-func faultList(err error) shape.Faults {
-	var list shape.Faults
+func faultList(err error) jsonschema.Faults {
+	var list jsonschema.Faults
 	errors.As(err, &list)
 	return list
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mcpwire/mcpwire/codec"
-	"github.com/mcpwire/mcpwire/codec/shape"
+	"github.com/mcpwire/mcpwire/codec/jsonschema"
 	"github.com/mcpwire/mcpwire/internal/oracle"
 	"github.com/mcpwire/mcpwire/mcp"
 )
@@ -57,7 +57,7 @@ func faults(t *testing.T, err error) []string {
 	if err == nil {
 		return nil
 	}
-	var list shape.Faults
+	var list jsonschema.Faults
 	if !errors.As(err, &list) {
 		t.Fatalf("want faults, got a %T: %[1]v", err)
 	}
@@ -69,7 +69,7 @@ func faults(t *testing.T, err error) []string {
 }
 
 func keyword(err error) string {
-	var broken *shape.Error
+	var broken *jsonschema.Error
 	if errors.As(err, &broken) {
 		return broken.Keyword
 	}

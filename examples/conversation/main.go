@@ -1,6 +1,6 @@
-// Command conversation shows what mcpwire is for: it runs the whole pipeline, from the
-// protocol's schemas to Go types, in memory, and then reads a recorded conversation, in
-// which a tool runs as a task, with these types and says what it understood.
+// Command conversation reads a recorded conversation, in which a tool runs as a task, with the types
+// of package mcp. It prints what each message says, and checks that encoding returns the message
+// unchanged.
 package main
 
 import (
@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
-	"github.com/mcpwire/mcpwire/gen/protocol"
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
@@ -28,20 +27,6 @@ func main() {
 }
 
 func run(w io.Writer) error {
-	packages, err := protocol.Generate()
-	if err != nil {
-		return err
-	}
-	for _, p := range packages {
-		lines := 0
-		for _, f := range p.Files {
-			lines += bytes.Count(f.Src, []byte{'\n'})
-		}
-		fmt.Fprintf(w, "package %s: %d definitions of %d schema(s) -> %d structs, %d unions, %d enums, %d methods; %d lines of Go\n",
-			p.Dir, len(p.Package.Defs), len(p.Package.Revisions), len(p.Package.Structs), len(p.Package.Unions), len(p.Package.Enums), len(p.Package.Methods), lines)
-	}
-	fmt.Fprintln(w)
-
 	var talk mcp.Conversation
 	for line := range strings.Lines(string(recording)) {
 		arrow, text, _ := strings.Cut(strings.TrimSpace(line), " ")

@@ -11,7 +11,6 @@ func TestEveryMessageIsUnderstood(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"package mcp: ", "package mcp/ext/tasks: ",
 		"task 6f0c1c8e5b7d4a39 is working; look again every 2000 ms",
 		`unknown content, kept: {"type":"hologram","depth":3}`,
 		"code -32602: the task is completed already",

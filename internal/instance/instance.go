@@ -16,7 +16,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/mcpwire/mcpwire/gen/load"
+	"github.com/mcpwire/mcpwire/internal/gen/load"
 )
 
 // Maker makes values. It is not safe for concurrent use.

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/mcpwire/mcpwire/gen/load"
+	"github.com/mcpwire/mcpwire/internal/gen/load"
 )
 
 // Value is a JSON value made for a schema.

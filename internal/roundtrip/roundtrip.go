@@ -26,8 +26,8 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/mcpwire/mcpwire/codec"
-	"github.com/mcpwire/mcpwire/codec/shape"
-	"github.com/mcpwire/mcpwire/gen/load"
+	"github.com/mcpwire/mcpwire/codec/jsonschema"
+	"github.com/mcpwire/mcpwire/internal/gen/load"
 	"github.com/mcpwire/mcpwire/internal/instance"
 	"github.com/mcpwire/mcpwire/internal/oracle"
 )
@@ -324,7 +324,7 @@ func places(err error) (list []string) {
 	if err == nil {
 		return nil
 	}
-	var faults shape.Faults
+	var faults jsonschema.Faults
 	if !errors.As(err, &faults) {
 		return []string{"nowhere: " + err.Error()}
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
-	"github.com/mcpwire/mcpwire/codec/shape"
+	"github.com/mcpwire/mcpwire/codec/jsonschema"
 )
 
 // comparison runs once, because it compiles generated code.
@@ -103,7 +103,7 @@ var refusals = map[string]struct {
 	"content a single block":        {mistyped, "/content"},
 	"isError a string":              {mistyped, "/isError"},
 	"text missing":                  {required, "/content/0"},
-	"priority 1.5":                  {&shape.Error{Keyword: "maximum"}, "/content/0/annotations/priority"},
+	"priority 1.5":                  {&jsonschema.Error{Keyword: "maximum"}, "/content/0/annotations/priority"},
 	"embedded resource without uri": {required, "/content/0/resource"},
 	"maxTokens 2.5":                 {codec.ErrInteger, "/maxTokens"},
 	"progress a string":             {mistyped, "/progress"},
@@ -117,7 +117,7 @@ var refusals = map[string]struct {
 }
 
 var (
-	required = &shape.Error{Keyword: "required"}
+	required = &jsonschema.Error{Keyword: "required"}
 	mistyped = &codec.TypeError{}
 )
 
@@ -152,14 +152,14 @@ func TestMCPWireReportsErrorAndPointer(t *testing.T) {
 	}
 }
 
-// same reports whether err is want: by identity, but a TypeError by its type and a shape.Error by its keyword.
+// same reports whether err is want: by identity, but a TypeError by its type and a jsonschema.Error by its keyword.
 func same(err, want error) bool {
 	switch want := want.(type) {
 	case *codec.TypeError:
 		_, ok := errors.AsType[*codec.TypeError](err)
 		return ok
-	case *shape.Error:
-		e, ok := errors.AsType[*shape.Error](err)
+	case *jsonschema.Error:
+		e, ok := errors.AsType[*jsonschema.Error](err)
 		return ok && e.Keyword == want.Keyword
 	}
 	return errors.Is(err, want)

@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/mcpwire/mcpwire/gen/protocol"
+	"github.com/mcpwire/mcpwire/internal/gen/protocol"
 )
 
 func main() {

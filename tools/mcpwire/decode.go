@@ -12,7 +12,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
-	"github.com/mcpwire/mcpwire/codec/shape"
+	"github.com/mcpwire/mcpwire/codec/jsonschema"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
 	"github.com/mcpwire/mcpwire/schema"
@@ -283,7 +283,7 @@ func (d *decoder) validate(rep *report, at string, t mcp.Typed) {
 	}[t.Kind]
 	if text, err := t.Message.AppendJSON(nil); err == nil {
 		for _, name := range envelope {
-			if faults, known := errors.AsType[shape.Faults](mcp.Validate(rev, name, text)); known {
+			if faults, known := errors.AsType[jsonschema.Faults](mcp.Validate(rev, name, text)); known {
 				rep.addBelow(at, faults)
 				break
 			}
@@ -406,7 +406,7 @@ func places(err error) []*codec.Error {
 	if err == nil {
 		return nil
 	}
-	if faults, ok := errors.AsType[shape.Faults](err); ok {
+	if faults, ok := errors.AsType[jsonschema.Faults](err); ok {
 		return faults
 	}
 	if e, ok := errors.AsType[*codec.Error](err); ok {

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/mcpwire/mcpwire/gen"
-	"github.com/mcpwire/mcpwire/gen/merge"
 	"github.com/mcpwire/mcpwire/schema"
 )
 
@@ -30,8 +29,8 @@ the descriptions in the schemas, which are somebody else's text under a licence 
 
 What the schemas leave open, or what several revisions contradict each other in, is an error
 that says where. The overrides file settles it: a JSON array of rows, each with a rule and a
-reason; see the documentation of gen/merge.Override and, for an example, the file
-gen/protocol/overrides.json of this module.
+reason. "go doc github.com/mcpwire/mcpwire/gen.Overrides" lists the rules; an example is the file
+internal/gen/protocol/overrides.json of this module.
 
 Example:
 
@@ -68,9 +67,7 @@ Example:
 					if err != nil {
 						return err
 					}
-					if c.Overrides, err = merge.ParseOverrides(*overrides, src); err != nil {
-						return err
-					}
+					c.Overrides = gen.Overrides{File: *overrides, Src: src}
 				}
 				if !*keep {
 					docs, err := schema.ReadDocs()
@@ -91,9 +88,7 @@ Example:
 						return err
 					}
 				}
-				p := result.Package
-				_, err = fmt.Fprintf(s.out, "package %s: %d definitions, %d structs, %d unions, %d enums, %d methods, in %s\n",
-					p.Name, len(p.Defs), len(p.Structs), len(p.Unions), len(p.Enums), len(p.Methods), *out)
+				_, err = fmt.Fprintf(s.out, "package %s: %s, in %s\n", result.Name, result.Summary, *out)
 				return err
 			}
 		},

@@ -12,7 +12,7 @@ import (
 	"slices"
 
 	"github.com/mcpwire/mcpwire/codec"
-	"github.com/mcpwire/mcpwire/codec/shape"
+	"github.com/mcpwire/mcpwire/codec/jsonschema"
 )
 
 // input is a case, as in package internal/roundtrip.
@@ -100,7 +100,7 @@ func places(err error) (list []string) {
 	if err == nil {
 		return nil
 	}
-	var faults shape.Faults
+	var faults jsonschema.Faults
 	if !errors.As(err, &faults) {
 		return []string{"nowhere: " + err.Error()}
 	}

@@ -20,7 +20,7 @@ import (
 	"testing"
 
 	"github.com/mcpwire/mcpwire/codec"
-	"github.com/mcpwire/mcpwire/codec/shape"
+	"github.com/mcpwire/mcpwire/codec/jsonschema"
 )
 
 // golden is one generated package.
@@ -135,14 +135,14 @@ func faults(head string, err error) string {
 	if err == nil {
 		return ""
 	}
-	var list shape.Faults
+	var list jsonschema.Faults
 	if !errors.As(err, &list) {
 		return fmt.Sprintf("%s: %v\n", head, err)
 	}
 	var b strings.Builder
 	for _, f := range list {
 		keyword := "type"
-		var e *shape.Error
+		var e *jsonschema.Error
 		if errors.As(f, &e) {
 			keyword = e.Keyword
 		}

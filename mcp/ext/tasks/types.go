@@ -31,7 +31,7 @@ type Value interface {
 	codec.Value
 
 	// Validate encodes the value and checks it against the schema of one revision. The
-	// error lists every fault with its JSON pointer ([shape.Faults]); nil means there is none.
+	// error lists every fault with its JSON pointer ([jsonschema.Faults]); nil means there is none.
 	Validate(rev Revision) error
 }
 

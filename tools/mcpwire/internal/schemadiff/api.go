@@ -7,10 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mcpwire/mcpwire/gen/build"
-	"github.com/mcpwire/mcpwire/gen/ir"
-	"github.com/mcpwire/mcpwire/gen/load"
-	"github.com/mcpwire/mcpwire/gen/merge"
+	"github.com/mcpwire/mcpwire/internal/gen/ir"
+	"github.com/mcpwire/mcpwire/internal/gen/load"
+	"github.com/mcpwire/mcpwire/internal/gen/merge"
+	"github.com/mcpwire/mcpwire/internal/gen/plan"
 )
 
 // confirm runs the generator to find out which Go types of the older revision change when the newer
@@ -89,7 +89,7 @@ func goTypes(rows *merge.Overrides, docs ...*load.Document) (map[string]goName, 
 	for i := range graph.Revisions { // file names, and a revision twice, make no Go names
 		graph.Revisions[i] = fmt.Sprintf("number %d", i)
 	}
-	pkg, err := build.Build(graph, build.Config{Name: "p", Overrides: rows})
+	pkg, err := plan.Build(graph, plan.Config{Name: "p", Overrides: rows})
 	if err != nil {
 		return nil, err
 	}

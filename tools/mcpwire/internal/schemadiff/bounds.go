@@ -3,8 +3,8 @@ package schemadiff
 import (
 	"strconv"
 
-	"github.com/mcpwire/mcpwire/gen/load"
-	"github.com/mcpwire/mcpwire/gen/merge"
+	"github.com/mcpwire/mcpwire/internal/gen/load"
+	"github.com/mcpwire/mcpwire/internal/gen/merge"
 )
 
 // bounds compares what two shapes of the same type demand of their values beyond that.

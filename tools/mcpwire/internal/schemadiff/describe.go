@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/mcpwire/mcpwire/gen/merge"
+	"github.com/mcpwire/mcpwire/internal/gen/merge"
 )
 
 // words says what a shape is, in a few words: "list of Tool", "string | integer",

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/mcpwire/mcpwire/gen/load"
-	"github.com/mcpwire/mcpwire/gen/merge"
+	"github.com/mcpwire/mcpwire/internal/gen/load"
+	"github.com/mcpwire/mcpwire/internal/gen/merge"
 )
 
 // Effect is what a change does to the generated Go API; see the package comment.

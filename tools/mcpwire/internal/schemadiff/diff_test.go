@@ -14,10 +14,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mcpwire/mcpwire/gen"
-	"github.com/mcpwire/mcpwire/gen/build"
-	"github.com/mcpwire/mcpwire/gen/ir"
-	"github.com/mcpwire/mcpwire/gen/load"
-	"github.com/mcpwire/mcpwire/gen/merge"
+	"github.com/mcpwire/mcpwire/internal/gen/ir"
+	"github.com/mcpwire/mcpwire/internal/gen/load"
+	"github.com/mcpwire/mcpwire/internal/gen/merge"
+	"github.com/mcpwire/mcpwire/internal/gen/plan"
 	"github.com/mcpwire/mcpwire/schema"
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/schemadiff"
 )
@@ -436,7 +436,7 @@ func goTypes(docs ...*load.Document) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	pkg, err := build.Build(graph, build.Config{Name: "p"})
+	pkg, err := plan.Build(graph, plan.Config{Name: "p"})
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mcpwire/mcpwire/gen/merge"
+	"github.com/mcpwire/mcpwire/internal/gen/merge"
 )
 
 // method is what one revision says of a method.

@@ -1,0 +1,461 @@
+package jsonschema
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/mcpwire/mcpwire/codec"
+)
+
+// Check reports whether data, which must be one JSON value, is admitted by the node
+// called root, as found by [Table.Root]. The error is nil or [Faults]. Opts limit
+// the text as they do for [codec.Valid].
+func (t *Table) Check(root int32, data []byte, opts ...codec.Option) error {
+	if err := codec.Valid(data, append(codec.AllowSize(data), opts...)...); err != nil {
+		if e, ok := err.(*codec.Error); ok {
+			return Faults{e}
+		}
+		return err
+	}
+	return t.CheckValid(root, data)
+}
+
+// CheckValid is Check for text that is known to be well-formed: text that package
+// codec has decoded, or written. It may panic on other text. Nothing is allocated
+// for a value without faults, unless it is nested more than 32 deep, or unions that
+// only trying tells apart are inside of each other, or schemas that are made of
+// several for the same value (an allOf and the like) are, five deep.
+func (t *Table) CheckValid(root int32, data []byte) error {
+	c := checker{table: t, data: data}
+	c.value(root, space(data, 0))
+	return c.result()
+}
+
+// checker is the state of one Check.
+type checker struct {
+	table *Table
+	data  []byte
+
+	depth int
+	path  [32]int // the first steps to the current value
+	deep  []int   // further ones
+
+	faults   Faults
+	pointers int  // size of the pointers in faults
+	more     bool // faults were left out
+
+	quiet int // above zero, faults are counted, not recorded
+	count int
+	tried map[place]outcome // what unions inside of a quiet walk came to
+
+	ends map[int]int // where arrays and objects that start at an offset end, small ones left out
+	open []int       // scratch of skip: starts of those that it is inside of
+
+	layers int // how many nodes around the current value have it walked more than once
+	walked map[place]visit
+}
+
+// place is a node at an offset.
+type place struct {
+	node int32
+	at   int
+}
+
+// push makes step the last step of the path: the offset of a member name, or the
+// complement of the index of an item.
+func (c *checker) push(step int) {
+	c.depth++
+	c.set(step)
+}
+
+func (c *checker) pop() {
+	c.depth--
+	if c.depth >= len(c.path) {
+		c.deep = c.deep[:c.depth-len(c.path)]
+	}
+}
+
+// set replaces the last step.
+func (c *checker) set(step int) {
+	if d := c.depth - 1; d < len(c.path) {
+		c.path[d] = step
+	} else {
+		c.deep = append(c.deep[:d-len(c.path)], step)
+	}
+}
+
+func (c *checker) step(d int) int {
+	if d < len(c.path) {
+		return c.path[d]
+	}
+	return c.deep[d-len(c.path)]
+}
+
+// value checks the value at i against node n and returns the offset after it.
+func (c *checker) value(n int32, i int) int {
+	if n == Any {
+		return c.skip(i)
+	}
+	if node := &c.table.Nodes[n]; node.layered() {
+		return c.layer(n, i)
+	}
+	return c.walk(n, i)
+}
+
+// layered reports whether n has a value walked more than once.
+func (n *Node) layered() bool {
+	if len(n.All) == 0 && n.Not == 0 && len(n.Union) == 0 {
+		return false
+	}
+	walks := len(n.All)
+	for _, more := range [...]bool{n.Not != 0, len(n.Union) > 0, n.inner()} {
+		if more {
+			walks++
+		}
+	}
+	return walks > 1
+}
+
+// inner reports whether n says something of members or items.
+func (n *Node) inner() bool {
+	return len(n.Props) > 0 || n.Rest != Any || n.Names != Any || n.Items != Any
+}
+
+// freeLayers is how many layered nodes may be inside of each other before what they
+// came to is remembered. Each can double the work for all that is inside of it.
+const freeLayers = 4
+
+// visit is what a layered node came to.
+type visit struct {
+	faults   int  // in a quiet walk, or -1 if there was none
+	recorded bool // the faults are recorded
+	end      int
+}
+
+// layer is walk for a layered node.
+func (c *checker) layer(n int32, i int) int {
+	if c.layers < freeLayers {
+		c.layers++
+		end := c.walk(n, i)
+		c.layers--
+		return end
+	}
+	v, known := c.walked[place{n, i}]
+	switch {
+	case known && c.quiet > 0 && v.faults >= 0:
+		c.count += v.faults
+		return v.end
+	case known && c.quiet == 0 && v.recorded:
+		return v.end
+	case !known:
+		v.faults = -1
+	}
+	before := c.count
+	v.end = c.walk(n, i)
+	if c.quiet > 0 {
+		v.faults = c.count - before
+	} else {
+		v.recorded = true
+	}
+	if c.walked == nil {
+		c.walked = map[place]visit{}
+	}
+	c.walked[place{n, i}] = v
+	return v.end
+}
+
+// walk checks the value at i against all that node n says.
+func (c *checker) walk(n int32, i int) int {
+	node := &c.table.Nodes[n]
+	var kind Types
+	end := -1
+	switch c.data[i] {
+	case '{':
+		kind = Object
+		if len(node.Props) > 0 || node.Rest != Any || node.Names != Any {
+			end = c.object(node, i)
+		}
+	case '[':
+		kind = Array
+		if node.Items != Any || len(node.Bounds) > 0 {
+			end = c.array(node, i)
+		}
+	case '"':
+		kind = String
+		end = skipString(c.data, i)
+		if len(node.Bounds) > 0 {
+			c.length(node.Bounds, i, end)
+		}
+	case 't', 'f':
+		kind = Bool
+	case 'n':
+		kind = Null
+	default:
+		kind = Number
+		end = skipNumber(c.data, i)
+		if len(node.Bounds) > 0 {
+			c.size(node.Bounds, i, end)
+		}
+		if node.Types&Number == Integer && !isInteger(c.data[i:end]) {
+			kind = Fraction
+		}
+	}
+	if node.Types != 0 && node.Types&kind == 0 {
+		c.wrongKind(node.Types, i)
+	} else if node.Enum != nil && !c.oneOf(node.Enum, i) {
+		c.notOneOf(node.Enum, i)
+	}
+	for _, m := range node.All {
+		end = c.value(m, i)
+	}
+	if node.Not != 0 {
+		var faults int
+		if faults, end = c.attempt(node.Not, i); faults == 0 && !c.silent() {
+			c.broken(i, "not", "the schema excludes this value")
+		}
+	}
+	if len(node.Union) > 0 {
+		end = c.union(n, i)
+	}
+	if end < 0 {
+		end = c.skip(i)
+	}
+	return end
+}
+
+// object checks the members of the object at i.
+func (c *checker) object(node *Node, i int) int {
+	start := i
+	required := 0
+	c.push(0)
+	for i = space(c.data, i+1); c.data[i] != '}'; {
+		c.set(i)
+		name := i
+		i = skipString(c.data, i)
+		at := colon(c.data, i)
+		p := node.find(c.data[name+1 : i-1])
+		if node.Names != Any {
+			c.value(node.Names, name)
+		}
+		switch {
+		case p >= 0:
+			if node.Props[p].Required {
+				required++
+			}
+			i = c.value(node.Props[p].Node, at)
+		case node.Rest == None:
+			if !c.silent() {
+				c.broken(name, "additionalProperties", "member %s is not allowed", c.excerpt(name))
+			}
+			i = c.skip(at)
+		default:
+			i = c.value(node.Rest, at)
+		}
+		i = next(c.data, i)
+	}
+	c.pop()
+	// Names are unique, or the text would not be well-formed.
+	for _, p := range node.Props {
+		if p.Required {
+			required--
+		}
+	}
+	if required < 0 {
+		c.missing(node.Props, start)
+	}
+	return i + 1
+}
+
+// smallValue is the size up to which walking over a value again is cheaper than remembering
+// where it ends.
+const smallValue = 64
+
+// skip returns the offset after the value at i. Deep inside of others it remembers where values
+// end: at every level something may have to be skipped, with all that is inside of it.
+func (c *checker) skip(i int) int {
+	if c.depth < len(c.path) || c.data[i] != '{' && c.data[i] != '[' {
+		return skip(c.data, i)
+	}
+	c.open = c.open[:0]
+	for {
+		switch c.data[i] {
+		case '"':
+			i = skipString(c.data, i)
+			continue
+		case '{', '[':
+			if end, ok := c.ends[i]; ok {
+				i = end
+			} else {
+				c.open = append(c.open, i)
+				i++
+			}
+		case '}', ']':
+			i++
+			c.ended(i)
+		default:
+			i++
+			continue
+		}
+		if len(c.open) == 0 {
+			return i
+		}
+	}
+}
+
+// ended notes that the innermost value that skip is inside of ends at i.
+func (c *checker) ended(i int) {
+	last := len(c.open) - 1
+	start := c.open[last]
+	c.open = c.open[:last]
+	if i-start <= smallValue {
+		return
+	}
+	if c.ends == nil {
+		c.ends = map[int]int{}
+	}
+	c.ends[start] = i
+}
+
+// find returns the place in n.Props of the member with the name that content, the
+// inside of a JSON string, stands for, or -1.
+func (n *Node) find(content []byte) int {
+	if escaped(content) {
+		i, ok := slices.BinarySearchFunc(n.Props, content, func(p Prop, content []byte) int { return -order(content, p.Name) })
+		if !ok {
+			return -1
+		}
+		return i
+	}
+	low, high := 0, len(n.Props)
+	for low < high {
+		mid := int(uint(low+high) / 2)
+		switch name := n.Props[mid].Name; {
+		case name == string(content):
+			return mid
+		case name < string(content):
+			low = mid + 1
+		default:
+			high = mid
+		}
+	}
+	return -1
+}
+
+// member returns the offsets of the name and the value of a member of the object at
+// i, or -1.
+func (c *checker) member(i int, name string) (key, value int) {
+	for i = space(c.data, i+1); c.data[i] != '}'; {
+		key = i
+		i = skipString(c.data, i)
+		at := colon(c.data, i)
+		if order(c.data[key+1:i-1], name) == 0 {
+			return key, at
+		}
+		i = next(c.data, c.skip(at))
+	}
+	return -1, -1
+}
+
+// array checks the items of the array at i, and how many there are.
+func (c *checker) array(node *Node, i int) int {
+	start := i
+	n := 0
+	c.push(0)
+	for i = space(c.data, i+1); c.data[i] != ']'; n++ {
+		c.set(^n)
+		i = next(c.data, c.value(node.Items, i))
+	}
+	c.pop()
+	for _, b := range node.Bounds {
+		switch b.Keyword {
+		case MinItems:
+			if n < b.count() && !c.silent() {
+				c.broken(start, "minItems", "%s, at least %s are wanted", plural(n, "item"), b.Limit)
+			}
+		case MaxItems:
+			if n > b.count() && !c.silent() {
+				c.broken(start, "maxItems", "%s, at most %s are allowed", plural(n, "item"), b.Limit)
+			}
+		}
+	}
+	return i + 1
+}
+
+// length checks the length of the string from i to end.
+func (c *checker) length(bounds []Bound, i, end int) {
+	for _, b := range bounds {
+		switch b.Keyword {
+		case MinLength:
+			if n := codePoints(c.data[i+1 : end-1]); n < b.count() && !c.silent() {
+				c.broken(i, "minLength", "%s, at least %s are wanted", plural(n, "character"), b.Limit)
+			}
+		case MaxLength:
+			if n := codePoints(c.data[i+1 : end-1]); n > b.count() && !c.silent() {
+				c.broken(i, "maxLength", "%s, at most %s are allowed", plural(n, "character"), b.Limit)
+			}
+		}
+	}
+}
+
+// size compares the number from i to end with bounds.
+func (c *checker) size(bounds []Bound, i, end int) {
+	n := parseNumber(c.data[i:end])
+	for _, b := range bounds {
+		if b.Keyword > ExclusiveMaximum {
+			continue
+		}
+		order := n.compare(parseNumber([]byte(b.Limit)))
+		switch b.Keyword {
+		case Minimum:
+			if order < 0 && !c.silent() {
+				c.broken(i, "minimum", "%s is less than %s", c.excerpt(i), b.Limit)
+			}
+		case Maximum:
+			if order > 0 && !c.silent() {
+				c.broken(i, "maximum", "%s is more than %s", c.excerpt(i), b.Limit)
+			}
+		case ExclusiveMinimum:
+			if order <= 0 && !c.silent() {
+				c.broken(i, "exclusiveMinimum", "%s is not more than %s", c.excerpt(i), b.Limit)
+			}
+		case ExclusiveMaximum:
+			if order >= 0 && !c.silent() {
+				c.broken(i, "exclusiveMaximum", "%s is not less than %s", c.excerpt(i), b.Limit)
+			}
+		}
+	}
+}
+
+// count returns a limit on a number of things.
+func (b Bound) count() int {
+	n, _ := strconv.Atoi(b.Limit)
+	return n
+}
+
+// oneOf reports whether the value at i is one of texts.
+func (c *checker) oneOf(texts []string, i int) bool {
+	for _, text := range texts {
+		if equals(c.data, i, text) {
+			return true
+		}
+	}
+	return false
+}
+
+// attempt returns how many faults the value at i has against node n, and its end,
+// and records none.
+func (c *checker) attempt(n int32, i int) (faults, end int) {
+	before := c.count
+	c.quiet++
+	end = c.value(n, i)
+	c.quiet--
+	faults, c.count = c.count-before, before
+	return faults, end
+}
+
+func plural(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return strconv.Itoa(n) + " " + thing + "s"
+}

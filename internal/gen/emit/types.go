@@ -1,0 +1,394 @@
+package emit
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/mcpwire/mcpwire/internal/gen/ir"
+)
+
+func (w *printer) types() {
+	w.f("// Generated code of this version needs this version of package codec.\nconst _ = codec.GeneratedVersion1\n\n")
+	w.f("// Revision is a revision of the protocol, as the protocol itself writes it.\ntype Revision string\n\n")
+	w.f("// The revisions that the types of this package serve.\nconst (\n")
+	for _, r := range w.p.Revisions {
+		w.f("\t%s Revision = %q\n", r.Const, r.Label)
+	}
+	w.f(")\n\n")
+	w.f("// Value is a value of a definition in the protocol's schemas, such as *%s: it reads and\n// writes itself and says what a revision finds wrong with it.\n", w.example())
+	w.f("type Value interface {\n\tcodec.Value\n\n\t// Validate encodes the value and checks it against the schema of one revision. The\n\t// error lists every fault with its JSON pointer ([jsonschema.Faults]); nil means there is none.\n\tValidate(rev Revision) error\n}\n\n")
+	for _, s := range w.p.Structs {
+		w.structType(s)
+	}
+	for _, o := range w.p.OneOrMany {
+		w.doc("", o.Doc)
+		w.f("//\n// It is encoded as a list if List is set or Items does not hold exactly one element.\n")
+		w.f("type %s struct {\n\tItems []%s\n\tList bool // written as a list even if there is one element\n}\n\n", o.GoName, goType(o.Elem))
+	}
+	for _, x := range w.p.Wrappers {
+		w.doc("", x.Doc)
+		w.f("type %s struct{ Value %s }\n\n", x.GoName, goType(x.Type))
+	}
+	for _, a := range w.p.Aliases {
+		w.doc("", a.Doc)
+		w.f("type %s = %s\n\n", a.GoName, goType(a.Type))
+	}
+}
+
+// example is the name of some struct of the package, for comments.
+func (w *printer) example() string {
+	name := "T"
+	for _, s := range w.p.Structs {
+		if name = s.GoName; name == "Task" {
+			break
+		}
+	}
+	return name
+}
+
+func (w *printer) structType(s *ir.Struct) {
+	w.doc("", s.Doc)
+	w.f("type %s struct {\n", s.GoName)
+	for _, f := range s.Fields {
+		if f.GoName == "" {
+			continue
+		}
+		w.fieldDoc(f.Doc)
+		w.f("\t%s %s\n", f.GoName, fieldType(f))
+	}
+	if s.Rest != nil {
+		w.f("\t// AdditionalProperties holds all other members.\n\tAdditionalProperties map[string]%s\n", goType(s.Rest))
+	}
+	var consts []string
+	for _, f := range s.Fields {
+		if f.GoName == "" {
+			consts = append(consts, fmt.Sprintf("%q is always %s", f.JSON, f.Const))
+		}
+	}
+	if len(consts) < len(s.Fields) || s.Rest != nil {
+		w.f("\n")
+	}
+	w.f("\t// Extra keeps the members that have no field here.")
+	if consts != nil {
+		w.f(" The member %s.", strings.Join(consts, ", "))
+	}
+	w.f("\n\tExtra codec.Extra\n}\n\n")
+}
+
+func (w *printer) enums() {
+	for _, e := range w.p.Enums {
+		base := "int64"
+		if e.String {
+			base = "string"
+		}
+		w.doc("", e.Doc)
+		w.f("//\n// Values that have no constant are kept as they are; Validate reports them.\ntype %s %s\n\n", e.GoName, base)
+		w.f("// The values of [%s].\nconst (\n", e.GoName)
+		for _, v := range e.Values {
+			w.fieldDoc(v.Doc)
+			w.f("\t%s %s = %s\n", v.GoName, e.GoName, v.JSON)
+		}
+		w.f(")\n\n")
+	}
+}
+
+func (w *printer) unions() {
+	if len(w.p.Unions) == 0 {
+		return
+	}
+	w.f("// Unknown is a value of a union that is none of its variants: what a newer peer may send.\n// It is a variant of every union here and keeps the value as it came.\ntype Unknown struct{ Raw json.RawMessage }\n\n")
+	w.f("// DecodeJSON reads any value.\nfunc (x *Unknown) DecodeJSON(r *codec.Reader) { x.Raw = r.Raw() }\n\n")
+	w.f("// EncodeJSON writes the value as it came.\nfunc (x *Unknown) EncodeJSON(w *codec.Writer) { w.Raw(x.Raw) }\n\n")
+	w.f("// MarshalJSON returns the value as it came.\nfunc (x Unknown) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }\n\n")
+	w.f("// UnmarshalJSON keeps any value.\nfunc (x *Unknown) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }\n\n")
+	w.f("// Validate says that no revision knows the value.\nfunc (x *Unknown) Validate(rev Revision) error {\n\treturn fmt.Errorf(\"no variant of revision %%s has this shape\", rev)\n}\n\n")
+	w.f("func newUnknown(r *codec.Reader) *Unknown { return &Unknown{Raw: r.Raw()} }\n\n")
+	for _, u := range w.p.Unions {
+		w.union(u)
+	}
+	for _, u := range w.p.Unions {
+		for _, v := range u.Variants {
+			w.f("func (*%s) is%s() {}\n", goType(v.Type), u.GoName)
+		}
+		w.f("func (*Unknown) is%s() {}\n\n", u.GoName)
+	}
+}
+
+func (w *printer) union(u *ir.Union) {
+	w.doc("", u.Doc)
+	w.f("//\n// It is one of\n")
+	for _, v := range u.Variants {
+		note := ""
+		if v.Revs != "" {
+			note = ", " + v.Revs
+		}
+		w.f("//   - [*%s]%s\n", goType(v.Type), note)
+	}
+	w.f("//   - [*Unknown]\n")
+	if u.ByMethod {
+		w.f("//\n// Only the request tells which; see [DecodeResult].\n")
+	}
+	w.f("type %s interface {\n\tcodec.Encoder\n\n\tis%[1]s() // only the types above\n}\n\n", u.GoName)
+	if u.ByMethod {
+		comment(&w.b, "", fmt.Sprintf("Decode%s reads a result whose request is not known, as its base [*%s].", u.GoName, goType(u.Pick.Default.Type)))
+	} else {
+		comment(&w.b, "", fmt.Sprintf("Decode%s reads %s [%[1]s] and finds its variant %s.", u.GoName, article(u.GoName), pickWords(u.Pick)))
+	}
+	w.f("func Decode%s(r *codec.Reader) %[1]s {\n", u.GoName)
+	code, final := pick(u.Pick, true)
+	w.f("%s%s", guess(u.Pick), code)
+	if !final {
+		w.f("return newUnknown(r)\n")
+	}
+	w.f("}\n\n")
+}
+
+// guess is code that spares looking ahead through all of a value to find that nothing marks it as anything but the
+// plain variant: it reads that one, or the one whose key comes first, and sees whether what was read bears that out.
+func guess(p ir.Pick) string {
+	rest, tag := p, ir.TagCase{}
+	if len(p.Tags) == 1 && p.Tags[0].Absent != nil && p.Tags[0].Other != nil {
+		tag, rest = p.Tags[0], *p.Tags[0].Absent
+		if tag.Bool || !reflect.DeepEqual(rest, *tag.Other) {
+			return ""
+		}
+	}
+	if rest.Default == nil || len(rest.Tags) > 0 || len(p.Kinds) > 0 || len(rest.Keys) > 1 || len(rest.Keys) == 0 && tag.Member == "" {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("// Its first member nearly always tells what it is.\nstart := r.Mark()\n")
+	for _, k := range rest.Keys {
+		agrees, ok := bearsOut(k.Variant, tag, nil)
+		if len(k.Path) > 1 || !ok {
+			return ""
+		}
+		fmt.Fprintf(&b, "if r.Leads(%s) {\nif %s {\nreturn x\n}\n} else ", key(k), agrees)
+	}
+	agrees, ok := bearsOut(rest.Default, tag, rest.Keys)
+	if !ok {
+		return ""
+	}
+	fmt.Fprintf(&b, "if %s {\nreturn x\n}\n", agrees)
+	return b.String()
+}
+
+// bearsOut is a condition that reads a variant and sees that neither a tag nor one of the keys selects another.
+func bearsOut(v *ir.Variant, tag ir.TagCase, keys []ir.KeyCase) (condition string, ok bool) {
+	s, ok := v.Type.(*ir.Struct)
+	if !ok {
+		return "", false
+	}
+	field := func(name string) *ir.Field {
+		for _, f := range s.Fields {
+			if f.JSON == name {
+				return f
+			}
+		}
+		return nil
+	}
+	conditions := []string{}
+	for _, value := range tag.Values {
+		f := field(tag.Member)
+		if f == nil && s.Rest == nil {
+			conditions = append(conditions, fmt.Sprintf("!x.Extra.Has(%q)", tag.Member))
+			break
+		}
+		if f == nil || f.Type != ir.String || f.Presence != ir.Pointer {
+			return "", false
+		}
+		conditions = append(conditions, fmt.Sprintf("!codec.Is(x.%s, %q)", f.GoName, value.Value))
+	}
+	for _, k := range keys {
+		if field(k.Path[0]) != nil || s.Rest != nil {
+			return "", false
+		}
+		conditions = append(conditions, fmt.Sprintf("!x.Extra.Has(%q)", k.Path[0]))
+	}
+	if len(conditions) == 0 {
+		conditions = append(conditions, "true")
+	}
+	return fmt.Sprintf("x := codec.New(r, (*%s).DecodeJSON); r.BornOut(start, %s)", goType(v.Type), strings.Join(conditions, " && ")), true
+}
+
+// article is the indefinite article for a name.
+func article(name string) string {
+	if strings.ContainsRune("AEIO", rune(name[0])) {
+		return "an"
+	}
+	return "a"
+}
+
+// pickWords says in a few words how variants are told apart.
+func pickWords(p ir.Pick) string {
+	var how []string
+	if p.Kinds != nil {
+		how = append(how, "its JSON type")
+	}
+	for _, t := range p.Tags {
+		how = append(how, fmt.Sprintf("its member %q", t.Member))
+	}
+	if p.Keys != nil || p.Default != nil && how == nil {
+		how = append(how, "the members that are there")
+	}
+	for _, t := range p.Tags {
+		for _, v := range t.Values {
+			if len(v.Pick.Keys) > 0 {
+				return "by " + strings.Join(append(how, "the members that are there"), " and ")
+			}
+		}
+	}
+	return "by " + strings.Join(how, " and ")
+}
+
+// pick is the code of a decision, and whether control never gets past it. Top is set for
+// the decision that stands for the whole union.
+func pick(p ir.Pick, top bool) (code string, final bool) {
+	var b strings.Builder
+	if len(p.Kinds) > 0 {
+		b.WriteString("switch r.Kind() {\n")
+		for i, k := range p.Kinds {
+			if i == 0 || k.Variant != p.Kinds[i-1].Variant {
+				labels := []string{}
+				for _, same := range p.Kinds[i:] {
+					if same.Variant == k.Variant {
+						labels = append(labels, "codec.Kind"+same.Kind)
+					}
+				}
+				fmt.Fprintf(&b, "case %s:\n%s", strings.Join(labels, ", "), choose(k.Variant))
+			}
+		}
+		b.WriteString("}\n")
+	}
+	objects := p.Tags != nil || p.Keys != nil || p.Default != nil
+	if top && objects && (p.Default != nil || p.Kinds != nil || lenient(p)) {
+		b.WriteString("if r.Kind() != codec.KindObject {\nreturn newUnknown(r)\n}\n")
+	}
+	for _, t := range p.Tags {
+		tag, done := pickTag(t)
+		b.WriteString(tag)
+		final = final || done
+	}
+	if len(p.Keys) > 0 {
+		b.WriteString(pickKeys(p.Keys))
+	}
+	if p.Default != nil {
+		b.WriteString(choose(p.Default))
+		final = true
+	}
+	return b.String(), final
+}
+
+// lenient reports whether a value without any of the members asked for gets a variant.
+func lenient(p ir.Pick) bool {
+	for _, t := range p.Tags {
+		if t.Absent != nil || t.Other != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// pickTag switches on the value of a member. Values with the same outcome share a case.
+func pickTag(t ir.TagCase) (code string, final bool) {
+	type outcome struct {
+		labels []string
+		code   string
+		final  bool
+	}
+	var cases []*outcome
+	add := func(label string, p *ir.Pick) {
+		code, final := pick(*p, false)
+		for _, c := range cases {
+			if c.code == code {
+				c.labels = append(c.labels, label)
+				return
+			}
+		}
+		cases = append(cases, &outcome{[]string{label}, code, final})
+	}
+	if t.Absent != nil {
+		add(`""`, t.Absent)
+	}
+	for _, v := range t.Values {
+		add(fmt.Sprintf("%q", v.Value), v.Pick)
+	}
+	other, otherFinal := "", false
+	if t.Other != nil {
+		other, otherFinal = pick(*t.Other, false)
+	}
+	var b strings.Builder
+	if t.Bool {
+		fmt.Fprintf(&b, "switch r.PeekBool(%q) {\n", t.Member)
+	} else {
+		fmt.Fprintf(&b, "switch string(r.PeekText(%q)) {\n", t.Member)
+	}
+	final = otherFinal
+	for _, c := range cases {
+		if c.code != other {
+			fmt.Fprintf(&b, "case %s:\n%s", strings.Join(c.labels, ", "), c.code)
+			final = final && c.final
+		}
+	}
+	if other != "" {
+		fmt.Fprintf(&b, "default:\n%s", other)
+	}
+	b.WriteString("}\n")
+	return b.String(), final
+}
+
+// pickKeys switches on which members are there.
+func pickKeys(keys []ir.KeyCase) string {
+	var names []string
+	for _, k := range keys {
+		if len(k.Path) == 1 {
+			names = append(names, key(k))
+		}
+	}
+	var b strings.Builder
+	if len(keys) == 1 && len(names) == 1 {
+		return fmt.Sprintf("if r.PeekKeys(%s) != 0 {\n%s}\n", names[0], choose(keys[0].Variant))
+	}
+	if names != nil {
+		fmt.Fprintf(&b, "switch keys := r.PeekKeys(%s); {\n", strings.Join(names, ", "))
+	} else {
+		b.WriteString("switch {\n")
+	}
+	bit := 0
+	for _, k := range keys {
+		if len(k.Path) == 1 {
+			fmt.Fprintf(&b, "case keys&%#x != 0:\n", 1<<bit)
+			bit++
+		} else {
+			fmt.Fprintf(&b, "case r.PeekPath(%s, %q, %q):\n", kindSet(k.Kinds), k.Path[0], k.Path[1])
+		}
+		b.WriteString(choose(k.Variant))
+	}
+	b.WriteString("}\n")
+	return b.String()
+}
+
+// key returns the Go expression for a member that selects a variant.
+func key(k ir.KeyCase) string {
+	if k.Kinds == nil {
+		return fmt.Sprintf("codec.Key{Name: %q}", k.Path[0])
+	}
+	return fmt.Sprintf("codec.Key{Name: %q, Kinds: %s}", k.Path[0], kindSet(k.Kinds))
+}
+
+// kindSet returns the Go expression for a set of kinds.
+func kindSet(kinds []string) string {
+	if kinds == nil {
+		return "0"
+	}
+	var bits []string
+	for _, k := range kinds {
+		bits = append(bits, "1<<codec.Kind"+k)
+	}
+	return strings.Join(bits, "|")
+}
+
+func choose(v *ir.Variant) string {
+	return fmt.Sprintf("return codec.New(r, (*%s).DecodeJSON)\n", goType(v.Type))
+}

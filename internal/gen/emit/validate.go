@@ -1,0 +1,137 @@
+package emit
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/mcpwire/mcpwire/internal/gen/ir"
+)
+
+// validate prints what checks values, and the tables behind it.
+func (w *printer) validate(tables string) {
+	w.f(`// Validate checks data, JSON text, against a definition in the schema of one revision. A
+// definition may be followed by "/params" for the params of a request or notification. The
+// error lists every fault with its place ([jsonschema.Faults]); nil means there is none.
+func Validate(rev Revision, definition string, data []byte) error {
+	root, ok := table.Root(string(rev), definition)
+	if !ok {
+		return fmt.Errorf("revision %%q has no definition %%q", rev, definition)
+	}
+	return table.Check(root, data)
+}
+
+// validate checks x against the first of the definitions that the revision has.
+func validate(x codec.Encoder, rev Revision, definitions ...string) error {
+	for _, d := range definitions {
+		if root, ok := table.Root(string(rev), d); ok {
+			data, err := codec.Marshal(x)
+			if err != nil {
+				return err
+			}
+			return table.CheckValid(root, data)
+		}
+	}
+	return fmt.Errorf("revision %%q has no definition %%q", rev, definitions[0])
+}
+
+`)
+	params := w.paramsOf()
+	for _, s := range w.p.Structs {
+		var roots []string
+		if s.Def != "" {
+			roots = append(roots, s.Def)
+		}
+		for _, d := range w.p.Defs { // names that older revisions give to the definition
+			if d.Type == ir.Type(s) && d.Name != s.Def {
+				roots = append(roots, d.Name)
+			}
+		}
+		roots = append(roots, params[s]...)
+		if len(roots) == 0 {
+			roots = unionsOf(s.Unions)
+		}
+		w.validateMethod(s.GoName, roots)
+	}
+	for _, x := range w.p.Wrappers {
+		w.validateMethod(x.GoName, unionsOf(x.Unions))
+	}
+	w.registry()
+	w.f("%s\n", tables)
+}
+
+// validateMethod prints the method of a type that is checked against one of the definitions
+// called roots; there is none if there are none.
+func (w *printer) validateMethod(name string, roots []string) {
+	if len(roots) > 0 {
+		w.f("// Validate encodes x and checks it against the schema of revision rev; see [Value].\nfunc (x *%s) Validate(rev Revision) error { return validate(x, rev, \"%s\") }\n\n", name, strings.Join(roots, `", "`))
+	}
+}
+
+// unionsOf lists the unions that are definitions: a variant without a definition of its own
+// is checked against them.
+func unionsOf(unions []*ir.Union) []string {
+	var defs []string
+	for _, u := range unions {
+		if u.Def != "" {
+			defs = append(defs, u.Def)
+		}
+	}
+	return defs
+}
+
+// paramsOf finds for each struct the requests and notifications whose params it is. A
+// struct that serves several is found under its own name in every revision.
+func (w *printer) paramsOf() map[*ir.Struct][]string {
+	out := map[*ir.Struct][]string{}
+	for _, m := range w.p.Methods {
+		under, _ := underlying(m.Params)
+		switch t := under.(type) {
+		case *ir.Struct:
+			out[t] = append(out[t], m.Def+"/params")
+		case *ir.Union:
+			for _, v := range t.Variants {
+				if s, ok := v.Type.(*ir.Struct); ok {
+					out[s] = append(out[s], m.Def+"/params")
+				}
+			}
+		}
+	}
+	for s, places := range out {
+		if len(places) > 1 && s.Def != "" {
+			out[s] = nil
+		}
+	}
+	return out
+}
+
+func (w *printer) registry() {
+	w.f("// New returns a new value for a definition of the schemas, by the name it has there, or nil\n// if there is none of that name. For a struct it is a pointer to it; for anything else it is\n// a holder whose method Unwrap returns the value.\nfunc New(definition string) Value {\n\tswitch definition {\n")
+	for _, d := range w.p.Own() {
+		under, _ := underlying(d.Type)
+		if _, ok := under.(*ir.Struct); ok {
+			w.f("\tcase %q:\n\t\treturn new(%s)\n", d.Name, goType(d.Type))
+			continue
+		}
+		w.f("\tcase %q:\n\t\treturn &holder[%s]{definition: %[1]q, read: %[3]s, write: %s}\n", d.Name, valueType(d.Type), reader(d.Type), writer(d.Type))
+	}
+	w.f("\t}\n\treturn nil\n}\n\n")
+	w.f(`// holder makes a Value of what is no struct.
+type holder[T any] struct {
+	value      T
+	definition string
+	read       func(*codec.Reader) T
+	write      func(*codec.Writer, T)
+}
+
+func (h *holder[T]) DecodeJSON(r *codec.Reader)   { h.value = h.read(r) }
+func (h *holder[T]) EncodeJSON(w *codec.Writer)   { h.write(w, h.value) }
+func (h *holder[T]) Validate(rev Revision) error { return validate(h, rev, h.definition) }
+func (h *holder[T]) Unwrap() any                  { return h.value }
+
+`)
+	w.f("// Definitions returns the names of all definitions, of all revisions, sorted.\nfunc Definitions() []string {\n\treturn []string{\n")
+	for _, d := range w.p.Own() {
+		w.f("\t\t%s,\n", fmt.Sprintf("%q", d.Name))
+	}
+	w.f("\t}\n}\n\n")
+}

@@ -1,0 +1,293 @@
+// Package ir is the generator's intermediate form: every decision about the Go package
+// that will be written, and nothing about how to write it.
+//
+// A [Package] holds the declared types and the method table. Types are linked by
+// pointer. Declared types are *[Struct], *[Union], *[Enum], *[OneOrMany], *[Wrapper] and
+// *[Alias]; the others stand in fields: [Prim], *[Scalar], [Raw], *[List], *[Map],
+// *[Nullable] and *[External]. Package plan makes it, package emit prints it.
+package ir
+
+import "slices"
+
+// Package is one Go package to be generated.
+type Package struct {
+	Name      string // package name
+	Doc       string // first sentences of the package comment
+	Revisions []Revision
+
+	Structs   []*Struct    // sorted by GoName, like all lists of declarations
+	Unions    []*Union     //
+	Enums     []*Enum      //
+	OneOrMany []*OneOrMany //
+	Wrappers  []*Wrapper   //
+	Aliases   []*Alias     //
+
+	Methods []*Method // sorted by direction, then name
+	Defs    []*Def    // every definition of every revision, sorted by name
+	Imports []string  // import paths of external types
+}
+
+// Revision is one protocol revision.
+type Revision struct {
+	Label string // as in the protocol, such as "2025-11-25"
+	Const string // Go name of its constant
+}
+
+// Own returns the definitions whose types the package declares itself.
+func (p *Package) Own() []*Def {
+	return slices.DeleteFunc(slices.Clone(p.Defs), func(d *Def) bool {
+		t := d.Type
+		if n, ok := t.(*Nullable); ok {
+			t = n.Elem
+		}
+		_, external := t.(*External)
+		return external
+	})
+}
+
+// Def ties the name of a definition in the schemas to its Go type.
+type Def struct {
+	Name string
+	Type Type
+}
+
+// Doc is what the comment of a declaration or field says.
+type Doc struct {
+	Text      string // our own sentences; may be empty
+	Revisions string // which revisions have it, in words; "" when all do
+	Link      string // page of the specification, or ""
+}
+
+// Type is a Go type.
+type Type interface{ isType() }
+
+// Struct is an object with named members.
+type Struct struct {
+	GoName string
+	Def    string // name of the definition, or "" for an inline shape
+	Doc    Doc
+	Fields []*Field // sorted by JSON name
+	// Rest is the type of members that have no field: nil when they are kept raw.
+	Rest Type
+	// Required counts the fields and constants that carry a required bit.
+	Required int
+	// Unions are the unions that the struct is a variant of, sorted by name.
+	Unions []*Union
+	// Embedded reports whether some other struct holds this one as a plain field.
+	Embedded bool
+}
+
+// Presence says how a member that may be missing is told from one that is there.
+type Presence int
+
+// The presences.
+const (
+	Plain    Presence = iota // required by every revision: a plain field
+	Pointer                  // optional: nil means absent
+	NilEmpty                 // optional, of a type whose nil or zero value means absent
+)
+
+// Field is one member of a Struct.
+type Field struct {
+	JSON   string // member name
+	GoName string // "" for a constant that needs no field
+	Type   Type
+	Doc    Doc
+
+	Presence Presence
+	// Open reports that some revision has the struct but not the member, and so leaves open
+	// what the member holds. A value that does not fit the field is then kept beside it.
+	Open bool
+	// Bit is the position in the set of required members, or -1. Optional members have
+	// bits after those, which serve only to find duplicates.
+	Bit int
+	// Const is the JSON text of the only value the member may have; such a member has no
+	// field if every revision requires it.
+	Const string
+}
+
+// Union is a choice of variants behind one sealed interface.
+type Union struct {
+	GoName   string
+	Def      string
+	Doc      Doc
+	Variants []*Variant
+	Pick     Pick
+	// ByMethod marks the union of all results of one side, which only the request tells
+	// apart: it is decoded through the method table.
+	ByMethod bool
+	// Inside lists the wider unions that include this one.
+	Inside []*Union
+}
+
+// Variant is one alternative of a union: a *Struct or *Wrapper, or a type of another
+// package.
+type Variant struct {
+	Type Type
+	Revs string // which revisions have it, in words; "" when all do
+}
+
+// Pick is how the variant of a union is told from the value, tried in the order of the
+// fields. What nothing selects is an unknown variant.
+type Pick struct {
+	Kinds   []KindCase // by JSON type
+	Tags    []TagCase  // by the values of string members, the member most variants share first
+	Keys    []KeyCase  // by the presence of a member
+	Default *Variant   // for an object that nothing else selects, or nil
+}
+
+// KindCase selects a variant by JSON type. Kind is a name of codec's kinds without the
+// prefix: "String", "Number", "Bool", "Array" or "Object".
+type KindCase struct {
+	Kind    string
+	Variant *Variant
+}
+
+// TagCase selects by the value of Member, which is a string.
+type TagCase struct {
+	Member string
+	Bool   bool // it is a boolean
+	Values []TagValue
+	// Absent is how to go on when the member is missing, or nil to go on with Keys.
+	Absent *Pick
+	// Other is how to go on for values that are not listed; nil means an unknown variant.
+	Other *Pick
+}
+
+// TagValue is one value of a tag and what it leads to.
+type TagValue struct {
+	Value string
+	Pick  *Pick
+}
+
+// KeyCase selects a variant by the presence of a member. Path has the names that lead to it, in
+// most cases just one. Kinds are the JSON types that the variant admits there, as in KindCase; nil
+// stands for every type but null.
+type KeyCase struct {
+	Path    []string
+	Kinds   []string
+	Variant *Variant
+}
+
+// Enum is a string or integer with named values. Other values are kept and reported by
+// Validate.
+type Enum struct {
+	GoName string
+	Def    string
+	Doc    Doc
+	String bool // strings, else integers
+	Values []EnumValue
+}
+
+// EnumValue is one constant of an Enum.
+type EnumValue struct {
+	GoName string
+	JSON   string // JSON text
+	Doc    Doc
+}
+
+// OneOrMany is a value that is either one element or a list of them.
+type OneOrMany struct {
+	GoName string
+	Doc    Doc
+	Elem   Type
+}
+
+// Wrapper is a named type around a variant that is not an object, so that it can be a
+// variant of a union.
+type Wrapper struct {
+	GoName string
+	Doc    Doc
+	Type   Type // *List, *Map, *Scalar, Prim or Raw
+	Unions []*Union
+}
+
+// Alias is another name for a type.
+type Alias struct {
+	GoName string
+	Def    string
+	Doc    Doc
+	Type   Type
+}
+
+// Prim is a Go type with no parts.
+type Prim int
+
+// The primitive types. Integers and floats in a field keep beside them the exact text of
+// a number they cannot hold; in lists and maps Number keeps the text itself.
+const (
+	String Prim = iota
+	Bool
+	Int
+	Float
+	Number
+)
+
+// Scalar is a string, number or boolean with its exact text: codec.Scalar.
+type Scalar struct{ String, Integer, Number, Bool bool }
+
+// Raw is JSON text kept as it is. Kind is the JSON type that it must have.
+type Raw int
+
+// The raw kinds.
+const (
+	RawAny Raw = iota
+	RawObject
+	RawArray
+)
+
+// List is a slice of Elem.
+type List struct{ Elem Type }
+
+// Map is a map from strings to Elem.
+type Map struct{ Elem Type }
+
+// Nullable is Elem or null. A required one is a pointer, nil meaning null; an optional one
+// is a pointer to a codec.Nullable.
+type Nullable struct{ Elem Type }
+
+// External is a declared type of another generated package.
+type External struct {
+	Package string // package name
+	Type    Type   // its declaration there
+}
+
+func (*Struct) isType()    {}
+func (*Union) isType()     {}
+func (*Enum) isType()      {}
+func (*OneOrMany) isType() {}
+func (*Wrapper) isType()   {}
+func (*Alias) isType()     {}
+func (Prim) isType()       {}
+func (*Scalar) isType()    {}
+func (Raw) isType()        {}
+func (*List) isType()      {}
+func (*Map) isType()       {}
+func (*Nullable) isType()  {}
+func (*External) isType()  {}
+
+// Direction says which side sends a message.
+type Direction int
+
+// The directions. A message whose direction no schema states may come from either side.
+const (
+	FromClient Direction = 1 << iota
+	FromServer
+	FromBoth = FromClient | FromServer
+)
+
+// Method is one request or notification of the protocol.
+type Method struct {
+	Name         string // as on the wire, such as "tools/call"
+	GoName       string // stem of Go names, such as CallTool
+	Const        string // Go name of the constant for Name, such as MethodToolsCall
+	Def          string // name of the request's definition
+	Notification bool
+	From         Direction
+	Params       Type // *Struct, *Union or *External; nil if the method has none
+	OptParams    bool // params may be left out
+	Result       Type // *Struct, *Union or *External; nil for notifications
+	Task         bool // the request may be run as a task (2025-11-25)
+	Revisions    []int
+	Doc          Doc
+}

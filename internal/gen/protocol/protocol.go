@@ -1,0 +1,90 @@
+// Package protocol says how this module generates its own packages: mcp from all published
+// revisions, and mcp/ext/tasks from the Tasks extension.
+package protocol
+
+import (
+	_ "embed"
+	"strings"
+
+	"github.com/mcpwire/mcpwire/gen"
+	"github.com/mcpwire/mcpwire/schema"
+)
+
+//go:embed overrides.json
+var overrides []byte
+
+// Package is a generated package and where it stands in the module.
+type Package struct {
+	Dir string // slash-separated, below the root of the module
+	*gen.Output
+}
+
+const (
+	module   = "github.com/mcpwire/mcpwire/"
+	extTasks = "ext-tasks" // label of the Tasks extension in schema/
+)
+
+// Generate makes the packages from the embedded schemas, in memory.
+func Generate() ([]Package, error) {
+	docs, err := schema.ReadDocs()
+	if err != nil {
+		return nil, err
+	}
+	core := gen.Config{
+		Package: "mcp",
+		Path:    module + "mcp",
+		Doc: "holds every message of the Model Context Protocol as a Go type: one package for all published revisions.\n\n" +
+			"A member that every revision requires is a plain field; any other is a pointer, or a slice, map, raw value or union " +
+			"whose nil means absent. Unions are interfaces whose variants are pointers, for a type switch; what is no variant " +
+			"comes as [*Unknown]. Every struct keeps the members it has no field for in its field Extra, so that decoding and " +
+			"encoding loses nothing. Decoding is lenient where nothing is lost by it; Validate says what a revision finds wrong.",
+		Overrides: gen.Overrides{File: "internal/gen/protocol/overrides.json", Src: overrides},
+		Docs:      docs,
+		Link:      link,
+	}
+	for _, rev := range schema.Revisions() {
+		if core.Schemas, err = add(core.Schemas, rev); err != nil {
+			return nil, err
+		}
+	}
+	mcp, err := gen.Generate(core)
+	if err != nil {
+		return nil, err
+	}
+	ext := gen.Config{
+		Package: "tasks",
+		Path:    module + "mcp/ext/tasks",
+		Doc: "holds the messages of the Tasks extension (io.modelcontextprotocol/tasks). Definitions that the " +
+			"extension shares with the protocol are those of package mcp.",
+		Docs: docs,
+		Link: link,
+		Base: mcp,
+		// The revision that the extension's schema was written beside.
+		BaseRevision: "2026-07-28",
+	}
+	if ext.Schemas, err = add(nil, extTasks); err != nil {
+		return nil, err
+	}
+	tasks, err := gen.Generate(ext)
+	if err != nil {
+		return nil, err
+	}
+	return []Package{{"mcp", mcp}, {"mcp/ext/tasks", tasks}}, nil
+}
+
+func add(schemas []gen.Schema, rev string) ([]gen.Schema, error) {
+	src, err := schema.Read(rev)
+	return append(schemas, gen.Schema{Revision: rev, File: "schema/" + rev + "/schema.json", Src: src}), err
+}
+
+// link is the page of the specification for a definition; it exists from the revision on
+// that has a schema reference with anchors.
+func link(rev, def string) string {
+	switch rev {
+	case extTasks:
+		return "https://modelcontextprotocol.io/extensions/tasks/overview"
+	case "2024-11-05", "2025-03-26":
+		return "https://modelcontextprotocol.io/specification/" + rev
+	}
+	return "https://modelcontextprotocol.io/specification/" + rev + "/schema#" + strings.ToLower(def)
+}

@@ -1,0 +1,282 @@
+package tables
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/mcpwire/mcpwire/internal/gen/load"
+)
+
+// types is a set of kinds of values; the bits are those of jsonschema.Types.
+type types uint8
+
+const (
+	null types = 1 << iota
+	boolean
+	integer
+	fraction
+	str
+	array
+	object
+	never
+
+	every = never - 1
+)
+
+var typeNames = map[string]types{
+	"null": null, "boolean": boolean, "integer": integer, "number": integer | fraction,
+	"string": str, "array": array, "object": object,
+}
+
+// node is one schema; see jsonschema.Node for the meaning of the fields. Every pointer
+// but not and alias is never nil once built.
+type node struct {
+	from  *load.Schema // where it was first met; nil for any and none
+	place string       // the same, in a few words: "Task.status"
+	alias *node        // while building: the node that stands for this one
+	index int32        // place in the table
+
+	types  types // zero is all
+	enum   []string
+	bounds []bound
+
+	props    []prop // sorted by name
+	required []string
+	rest     *node
+	names    *node
+	items    *node
+
+	all   []*node
+	not   *node
+	union []variant
+	exact bool
+	tag   string
+}
+
+type bound struct{ keyword, limit string }
+
+type prop struct {
+	name     string
+	node     *node
+	required bool
+}
+
+type variant struct {
+	node  *node
+	kinds types
+	tags  []string
+}
+
+// isAny reports whether n is the first node of every table.
+func (n *node) isAny() bool { return n.from == nil && n.types == 0 }
+
+type builder struct {
+	defs  map[*load.Document]map[string]*node
+	nodes []*node // every node built, parents first
+
+	any, none *node // the first two nodes of every table
+}
+
+func newBuilder() *builder {
+	b := &builder{
+		defs: map[*load.Document]map[string]*node{},
+		any:  &node{place: "anything"},
+		none: &node{place: "nothing", types: never},
+	}
+	b.any.close(b)
+	b.none.close(b)
+	return b
+}
+
+func (b *builder) document(doc *load.Document) error {
+	defs := map[string]*node{}
+	b.defs[doc] = defs
+	for _, name := range doc.Names() {
+		defs[name] = &node{from: doc.Defs[name], place: name}
+	}
+	for _, name := range doc.Names() {
+		if err := b.fill(defs[name], doc.Defs[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close points the keywords that a node does not have at the node that admits all.
+func (n *node) close(b *builder) {
+	n.rest, n.names, n.items = b.any, b.any, b.any
+}
+
+// schema builds the node of s, which stands at place; nil is no schema.
+func (b *builder) schema(s *load.Schema, place string) (*node, error) {
+	switch {
+	case s == nil:
+		return b.any, nil
+	case s.False:
+		return b.none, nil
+	}
+	n := &node{from: s, place: place}
+	return n, b.fill(n, s)
+}
+
+func (b *builder) fill(n *node, s *load.Schema) (err error) {
+	n.close(b)
+	b.nodes = append(b.nodes, n)
+	if s.False {
+		n.alias = b.none
+		return nil
+	}
+	if s.Ref != "" {
+		n.all = append(n.all, b.defs[s.Doc][s.Ref])
+	}
+	for _, name := range s.Types {
+		n.types |= typeNames[name]
+	}
+	if s.Const != nil {
+		if err := n.admit(s, s.Const); err != nil {
+			return err
+		}
+	}
+	if s.Enum != nil {
+		m := n
+		if s.Const != nil { // a node has room for one of them
+			m = b.also(n, s)
+		}
+		if err := m.admit(s, s.Enum...); err != nil {
+			return err
+		}
+	}
+	n.limit("Minimum", s.Minimum)
+	n.limit("Maximum", s.Maximum)
+	n.limit("ExclusiveMinimum", s.ExclusiveMinimum)
+	n.limit("ExclusiveMaximum", s.ExclusiveMaximum)
+	n.count("MinLength", s.MinLength)
+	n.count("MaxLength", s.MaxLength)
+	n.count("MinItems", s.MinItems)
+	n.count("MaxItems", s.MaxItems)
+
+	n.required = s.Required
+	for _, p := range s.Properties {
+		c, err := b.schema(p.Schema, n.place+"."+p.Name)
+		if err != nil {
+			return err
+		}
+		n.props = append(n.props, prop{name: p.Name, node: c})
+	}
+	if n.rest, err = b.schema(s.Additional, n.place+".*"); err != nil {
+		return err
+	}
+	if n.names, err = b.schema(s.PropertyNames, n.place+" names"); err != nil {
+		return err
+	}
+	if n.items, err = b.schema(s.Items, n.place+"[]"); err != nil {
+		return err
+	}
+	all, err := b.list(s.AllOf, n.place)
+	if err != nil {
+		return err
+	}
+	n.all = append(n.all, all...)
+	if s.Not != nil {
+		if n.not, err = b.schema(s.Not, n.place+" not"); err != nil {
+			return err
+		}
+	}
+	anyOf, err := b.list(s.AnyOf, n.place)
+	if err != nil {
+		return err
+	}
+	oneOf, err := b.list(s.OneOf, n.place)
+	if err != nil {
+		return err
+	}
+	switch {
+	case oneOf == nil:
+		n.setUnion(anyOf, false)
+	case anyOf == nil:
+		n.setUnion(oneOf, true)
+	default: // a node has room for one of them
+		n.setUnion(anyOf, false)
+		b.also(n, s).setUnion(oneOf, true)
+	}
+	return nil
+}
+
+// also returns a new node that values of n must be admitted by too.
+func (b *builder) also(n *node, s *load.Schema) *node {
+	m := &node{from: s, place: n.place}
+	m.close(b)
+	b.nodes = append(b.nodes, m)
+	n.all = append(n.all, m)
+	return m
+}
+
+func (n *node) setUnion(nodes []*node, exact bool) {
+	n.exact = exact
+	for _, v := range nodes {
+		n.union = append(n.union, variant{node: v})
+	}
+}
+
+func (b *builder) list(schemas []*load.Schema, place string) ([]*node, error) {
+	var nodes []*node
+	for i, s := range schemas {
+		n, err := b.schema(s, place+"/"+strconv.Itoa(i))
+		if err != nil {
+			return nil, err
+		}
+		nodes = append(nodes, n)
+	}
+	return nodes, nil
+}
+
+// admit limits n to values.
+func (n *node) admit(s *load.Schema, values ...json.RawMessage) error {
+	for _, v := range values {
+		text, err := canonical(v)
+		if err != nil {
+			return s.Errorf("a value of const or enum cannot be compared: %v", err)
+		}
+		if !slices.Contains(n.enum, text) {
+			n.enum = append(n.enum, text)
+		}
+	}
+	return nil
+}
+
+// canonical returns the JSON text v without white space and needless escapes.
+func canonical(v json.RawMessage) (string, error) {
+	dec := json.NewDecoder(bytes.NewReader(v))
+	dec.UseNumber()
+	var value any
+	if err := dec.Decode(&value); err != nil {
+		return "", err
+	}
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(value); err != nil {
+		return "", err
+	}
+	return string(bytes.TrimSpace(out.Bytes())), nil
+}
+
+func (n *node) limit(keyword string, v *float64) {
+	if v == nil {
+		return
+	}
+	format := byte('f') // as people write it, unless it is very long
+	if a := math.Abs(*v); a >= 1e21 || a != 0 && a < 1e-6 {
+		format = 'g'
+	}
+	n.bounds = append(n.bounds, bound{keyword, strconv.FormatFloat(*v, format, -1, 64)})
+}
+
+func (n *node) count(keyword string, v *int) {
+	if v != nil {
+		n.bounds = append(n.bounds, bound{keyword, strconv.Itoa(*v)})
+	}
+}

@@ -1,0 +1,143 @@
+package tables
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mcpwire/mcpwire/internal/gen/load"
+)
+
+// fold keeps one of each set of nodes that admit the same values in the same way,
+// and numbers what is left.
+//
+// Nodes start out in classes by what they say themselves; a class is then split
+// while two of its nodes refer to different classes. What is left together in the
+// end is alike however deep one looks, also around circles.
+func (t *Tables) fold(docs []*load.Document, b *builder) {
+	nodes := order(docs, b)
+	class := make(map[*node]int, len(nodes))
+	count := 0
+	for {
+		ids := map[string]int{}
+		next := make(map[*node]int, len(nodes))
+		for _, n := range nodes {
+			key := n.signature(class)
+			if _, ok := ids[key]; !ok {
+				ids[key] = len(ids)
+			}
+			next[n] = ids[key]
+		}
+		class = next
+		if len(ids) == count {
+			break
+		}
+		count = len(ids)
+	}
+	first := make([]*node, count)
+	for _, n := range nodes {
+		if c := class[n]; first[c] == nil {
+			first[c] = n
+			t.nodes = append(t.nodes, n)
+		}
+	}
+	for _, n := range t.nodes {
+		n.each(func(m *node) *node { return first[class[m]] })
+		n.all = unique(n.all)
+		if n.not == t.nodes[0] { // a circle that limits nothing; a plain {} is resolved before
+			n.not, n.all = nil, append(n.all, t.nodes[1])
+		}
+	}
+	for i := range t.definitions {
+		for j, n := range t.definitions[i].nodes {
+			if n != nil {
+				t.definitions[i].nodes[j] = first[class[n]]
+			}
+		}
+	}
+	// Nodes that only name kinds come first, whatever mentions them.
+	slices.SortStableFunc(t.nodes[2:], func(a, b *node) int { return a.rank() - b.rank() })
+	for i, n := range t.nodes {
+		n.index = int32(i)
+		if n.rank() == 0 {
+			n.place = n.types.String()
+		}
+	}
+}
+
+func (n *node) rank() int {
+	if n.types != 0 && len(n.enum) == 0 && n.bare() {
+		return 0
+	}
+	return 1
+}
+
+// order lists the nodes that can be reached: any and none, then each definition
+// followed by what is inside of it.
+func order(docs []*load.Document, b *builder) []*node {
+	nodes := []*node{b.any, b.none}
+	seen := map[*node]bool{b.any: true, b.none: true}
+	named := map[*node]bool{}
+	for _, doc := range docs {
+		for name, n := range b.defs[doc] {
+			named[n] = true
+			if n.from == doc.Defs[name] { // else the definition is only a $ref
+				n.place = name + " " + doc.Revision
+			}
+		}
+	}
+	var add func(n *node)
+	add = func(n *node) {
+		seen[n] = true
+		nodes = append(nodes, n)
+		n.each(func(m *node) *node {
+			if !seen[m] && !named[m] {
+				add(m)
+			}
+			return m
+		})
+	}
+	for _, doc := range docs {
+		for _, name := range doc.Names() {
+			if n := b.defs[doc][name]; !seen[n] {
+				add(n)
+			}
+		}
+	}
+	return nodes
+}
+
+// signature is equal for two nodes that say the same and refer to the same classes.
+func (n *node) signature(class map[*node]int) string {
+	var s strings.Builder
+	types := n.types
+	if types == every {
+		types = 0
+	}
+	fmt.Fprintf(&s, "%d %q %v", types, n.enum, n.bounds)
+	for _, p := range n.props {
+		fmt.Fprintf(&s, " %q:%d:%t", p.name, class[p.node], p.required)
+	}
+	fmt.Fprintf(&s, " %d %d %d", class[n.rest], class[n.names], class[n.items])
+	for _, m := range n.all {
+		fmt.Fprintf(&s, " &%d", class[m])
+	}
+	if n.not != nil {
+		fmt.Fprintf(&s, " !%d", class[n.not])
+	}
+	for _, v := range n.union {
+		fmt.Fprintf(&s, " |%d", class[v.node])
+	}
+	fmt.Fprintf(&s, " %t", n.exact)
+	return s.String()
+}
+
+func unique(nodes []*node) []*node {
+	var out []*node
+	for _, n := range nodes {
+		if !slices.Contains(out, n) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
