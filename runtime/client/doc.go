@@ -17,7 +17,7 @@
 // # Results in parts
 //
 // CallTool fetches all parts of a result whose tool announces them in tools/list, once the list is known; see
-// package resume. To go on part by part, or with a tool that announces nothing, use [resume.Start] with
+// package [partial]. To go on part by part, or with a tool that announces nothing, use [partial.Start] with
 // [Client.Session].
 //
 // # Input requests of the server

@@ -6,7 +6,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/resume"
+	"github.com/mcpwire/mcpwire/runtime/experimental/partial"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
@@ -22,10 +22,10 @@ func (c *Client) parts(ctx context.Context, k *call, first *mcp.CallToolResult) 
 	if tool == nil || tool.Meta == nil {
 		return first, nil
 	}
-	if announced, _ := tool.Meta.Extra.Get(resume.PartialResultsMeta); string(announced) != "true" {
+	if announced, _ := tool.Meta.Extra.Get(partial.PartialResultsMeta); string(announced) != "true" {
 		return first, nil
 	}
-	token, more, err := resume.TokenOf(first)
+	token, more, err := partial.TokenOf(first)
 	if err != nil || !more {
 		return first, err
 	}
@@ -38,7 +38,7 @@ func (c *Client) parts(ctx context.Context, k *call, first *mcp.CallToolResult) 
 	}
 	params := k.params
 	params.Task = nil
-	o, err := resume.Resume(c.session.With(opts...), mcp.MethodToolsCall, &params, token)
+	o, err := partial.Continue(c.session.With(opts...), mcp.MethodToolsCall, &params, token)
 	if err != nil {
 		return nil, err
 	}

@@ -72,9 +72,9 @@ func Meta(name string, v any) CallOption {
 // known from the list, structured content that does not comply with its output schema is an
 // [*OutputError] (MCP tools, "Calling Tools" and "Output Schema", and tasks, "Tool-Level
 // Negotiation"), and all parts of partial results are fetched if the tool announces them by
-// [resume.PartialResultsMeta] in its _meta. The combined result has the content of all parts in
+// [partial.PartialResultsMeta] in its _meta. The combined result has the content of all parts in
 // order, and everything else from the last one. CallTool fails if there are more than 10,000 parts,
-// or more than 64 MiB in them: fetch those one by one, with a [resume.Operation].
+// or more than 64 MiB in them: fetch those one by one, with a [partial.Operation].
 func (c *Client) CallTool(ctx context.Context, name string, arguments any, opts ...CallOption) (*mcp.CallToolResult, error) {
 	p, err := toolParams(name, arguments)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/internal/toolschema"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/experimental/partial"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
-	"github.com/mcpwire/mcpwire/runtime/resume"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
@@ -39,9 +39,9 @@ func Tasks(support receiver.Support) ToolOption {
 }
 
 // PartialResults announces that the tool may return partial results. It sets the member
-// [resume.PartialResultsMeta] in the _meta of the tool's description, so that clients know before a
-// call that they can request further parts by token. Build the parts with [resume.PartFrom];
-// sessions need the middleware of [resume.Receive].
+// [partial.PartialResultsMeta] in the _meta of the tool's description, so that clients know before a
+// call that they can request further parts by token. Build the parts with [partial.PartFrom];
+// sessions need the middleware of [partial.Receive].
 func PartialResults() ToolOption {
 	return func(t *tool) { t.partial = true }
 }
@@ -52,7 +52,7 @@ func withPartialResults(meta *mcp.MetaObject) *mcp.MetaObject {
 	if meta != nil {
 		out = *meta
 	}
-	out.Extra.Set(resume.PartialResultsMeta, json.RawMessage("true"))
+	out.Extra.Set(partial.PartialResultsMeta, json.RawMessage("true"))
 	return &out
 }
 

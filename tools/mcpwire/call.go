@@ -15,7 +15,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
-	"github.com/mcpwire/mcpwire/runtime/resume"
+	"github.com/mcpwire/mcpwire/runtime/experimental/partial"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/console"
@@ -100,12 +100,12 @@ func (c *caller) call(ctx context.Context, server, name string, pairs []string) 
 
 // more asks for the parts of a result behind the first one, as long as there is a token for another, and writes them.
 func (c *caller) more(ctx context.Context, name string, args json.RawMessage, result *mcp.CallToolResult) error {
-	token, ok, err := resume.TokenOf(result)
+	token, ok, err := partial.TokenOf(result)
 	if err != nil || !ok {
 		return err
 	}
 	to := c.Session().With(session.Timeout(0), session.OnProgress(c.console.Progress))
-	o, err := resume.Resume(to, mcp.MethodToolsCall, &mcp.CallToolRequestParams{Name: name, Arguments: args}, token)
+	o, err := partial.Continue(to, mcp.MethodToolsCall, &mcp.CallToolRequestParams{Name: name, Arguments: args}, token)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 	"slices"
 
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/resume"
+	"github.com/mcpwire/mcpwire/runtime/experimental/partial"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -30,7 +30,7 @@ type Server struct {
 // tasks itself. Clients can list their tasks if cfg names a Principal. The server calls disconnect,
 // which may be nil, to cut the connection of a call.
 func New(ctx context.Context, version string, tasks task.Config, cfg session.Config, disconnect func(context.Context) bool) (*Server, error) {
-	inParts, err := resume.Receive(resume.Config{})
+	inParts, err := partial.Receive(partial.Config{})
 	if err != nil {
 		return nil, err
 	}

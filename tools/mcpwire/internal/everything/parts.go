@@ -5,7 +5,7 @@ import (
 	"strconv"
 
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/resume"
+	"github.com/mcpwire/mcpwire/runtime/experimental/partial"
 	"github.com/mcpwire/mcpwire/runtime/server"
 )
 
@@ -17,7 +17,7 @@ func addParts(s *server.Server) error {
 		func(ctx context.Context, _ *server.Call, in struct {
 			Letters int `json:"letters,omitempty" jsonschema:"how many letters a part has, 9 if it is left out"`
 		}) (string, error) {
-			part, ok := resume.PartFrom(ctx)
+			part, ok := partial.PartFrom(ctx)
 			if !ok {
 				return letters, nil
 			}

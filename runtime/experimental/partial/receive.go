@@ -1,4 +1,4 @@
-package resume
+package partial
 
 import (
 	"context"
@@ -16,44 +16,45 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// DefaultTTL is how long a token is good if a [Config] does not say otherwise.
+// DefaultTTL is the lifetime of a token if [Config.TTL] is zero.
 const DefaultTTL = 10 * time.Minute
 
-// TTLMeta is the member of a result's _meta that says for how many milliseconds its token is good.
+// TTLMeta is the member of a result's _meta with the lifetime of its token in milliseconds.
 const TTLMeta = "io.github.mcpwire/resumeTtl"
 
-// PartialResultsMeta is the member of a tool's _meta, in tools/list, that is true if its results may come in parts.
+// PartialResultsMeta is the member of a tool's _meta, in tools/list, that is true if the tool's results
+// may come in parts.
 const PartialResultsMeta = "io.github.mcpwire/partialResults"
 
-// Config says how a server gives out tokens. The zero value is good for one process.
+// Config configures the tokens of a server. The zero value works for a server of one process.
 type Config struct {
-	// Keys are secrets of [KeySize] bytes. The first one seals tokens, and each of them opens tokens that
-	// it has sealed, so that keys can be changed one after another. Instances with the same keys take each
-	// other's tokens. None means a random key: tokens end with the process.
+	// Keys are secrets of [KeySize] bytes. The first one seals tokens, and each of them opens tokens,
+	// so that keys can be rotated. Instances with the same keys accept each other's tokens. Without
+	// keys, Receive makes a random one, and tokens are valid only in this process.
 	Keys [][]byte
-	// TTL is how long a token is good. The default is [DefaultTTL].
+	// TTL is the lifetime of a token. The default is [DefaultTTL].
 	TTL time.Duration
-	// Ended remembers which operations are over. Nil means in memory, for as long as the TTL.
+	// Ended stores the operations that have ended. If it is nil, they are kept in memory for the TTL.
 	Ended Ended
 	// Logger receives failures of Ended. If it is nil, they go to [slog.Default].
 	Logger *slog.Logger
 }
 
-// Receive returns middleware for the sessions of a server, one for all of them, by which handlers of
-// requests can give their results in parts; see [PartFrom]. It takes a token out of the params before
-// the handler sees them, so that these are checked like those of the first request.
+// Receive returns middleware with which handlers of requests can return their results in parts; see
+// [PartFrom]. One middleware serves all sessions of a server. It removes the token from the params
+// before the handler sees them, so that they are validated like those of the first request.
 //
-// A token is encrypted and authenticated, and says nothing to anybody else but how long its state is. It
-// is good for requests of the same method with the same params, _meta excepted, on the same authority,
-// until it expires or the operation is over: that is when a part was answered without a further token,
-// even by an error, unless the request was cancelled or refused for lack of room. Until then it may be
-// sent again, through any session. All others are refused with [jsonrpc.CodeInvalidParams], and so is
-// each token of a request that asks for a task, which has no parts.
+// A token is encrypted and authenticated; it reveals only the length of its state. It is valid for
+// requests of the same method, with the same params except _meta, by the same principal, through any
+// session and any number of times, until it expires or the operation ends. An operation ends with a
+// response that has no further token, errors included, unless the request was cancelled or rejected
+// as overloaded. Invalid tokens are rejected with [jsonrpc.CodeInvalidParams], and so is every token
+// of a request that is run as a task, which has no parts.
 //
-// It fails if a key has another size, or the TTL is negative.
+// Receive fails if a key does not have KeySize bytes, or the TTL is negative.
 func Receive(cfg Config) (session.Middleware, error) {
 	if cfg.TTL < 0 {
-		return nil, errors.New("resume: the TTL is less than nothing")
+		return nil, fmt.Errorf("partial: negative TTL (%v)", cfg.TTL)
 	}
 	if cfg.TTL == 0 {
 		cfg.TTL = DefaultTTL
@@ -74,7 +75,7 @@ func Receive(cfg Config) (session.Middleware, error) {
 	return r.receive, nil
 }
 
-// Part is the part of a result that a handler is asked for. It is used by one goroutine at a time, until
+// Part is the part of a result that a handler is to return. It is for one goroutine at a time, until
 // the handler returns.
 type Part struct {
 	at      point
@@ -85,20 +86,21 @@ type Part struct {
 
 type partKey struct{}
 
-// PartFrom returns the part that the handler under ctx is asked for. If ok is false the result cannot
-// come in parts: there is no [Receive] around the handler, or it runs as a task.
+// PartFrom returns the part that the handler with context ctx is to return. If ok is false, the result
+// cannot come in parts: the session lacks the middleware of [Receive], or the request runs as a task.
 func PartFrom(ctx context.Context) (p *Part, ok bool) {
 	p, ok = ctx.Value(partKey{}).(*Part)
 	return p, ok
 }
 
-// State returns what the handler gave to [Part.More] with the part before; resumed is false for the first
-// part.
+// State returns the state that the handler gave to [Part.More] with the previous part. resumed is false
+// for the first part.
 func (p *Part) State() (state []byte, resumed bool) { return p.at.state, p.resumed }
 
-// More says that another part follows the one that the handler is about to return, and with what state
-// it begins. The state travels in the token, so it should be small: a position, or a key of what the
-// server keeps. It does nothing if the handler returns an error, or a result with isError.
+// More announces that another part follows the one that the handler is about to return. The next part
+// begins with the given state, which travels in the token and should be small: a position, or a key of
+// something that the server stores. More has no effect if the handler returns an error, or a result
+// with isError.
 func (p *Part) More(state []byte) { p.more, p.next = true, state }
 
 // receiver is the middleware.
@@ -123,11 +125,11 @@ func (r *receiver) receive(next session.Handler) session.Handler {
 			under = context.WithValue(ctx, partKey{}, part)
 		}
 		result, err := next(under, plain)
-		goesOn := err == nil && part.more
-		if goesOn {
-			result, goesOn, err = r.goOn(ctx, plain, part, result)
+		more := err == nil && part.more
+		if more {
+			result, more, err = r.withToken(ctx, plain, part, result)
 		}
-		if part.resumed && !goesOn && ctx.Err() == nil && !refused(err) {
+		if part.resumed && !more && ctx.Err() == nil && !refused(err) {
 			r.end(ctx, part)
 		}
 		return result, err
@@ -140,7 +142,8 @@ func asTask(req *session.Request) bool {
 	return wanted && (req.Session == nil || req.Session.TakesTask(req.Method))
 }
 
-// refused reports whether an error says that a request was not tried, and may be sent again.
+// refused reports whether an error says that a request was rejected unhandled, so that it may be sent
+// again.
 func refused(err error) bool {
 	e, ok := errors.AsType[*jsonrpc.Error](err)
 	return ok && (e.Code == session.CodeOverloaded || e.Code == session.CodeClosing)
@@ -167,7 +170,7 @@ func (r *receiver) begin(ctx context.Context, req *session.Request) (*Part, *ses
 	return part, plain, nil
 }
 
-// open returns what a token says, if it is good for the request.
+// open returns the content of a token, if it is valid for the request.
 func (r *receiver) open(ctx context.Context, req *session.Request, token string) (point, error) {
 	bound, err := binding(req.Method, session.Principal(ctx), req.Params)
 	if err != nil {
@@ -180,18 +183,18 @@ func (r *receiver) open(ctx context.Context, req *session.Request, token string)
 	if !time.Now().Before(at.expires) {
 		return point{}, invalid(errors.New("the resume token has expired"))
 	}
-	over, err := r.ended.Has(ctx, at.name())
+	ended, err := r.ended.Has(ctx, at.name())
 	if err != nil {
 		return point{}, err
 	}
-	if over {
-		return point{}, invalid(errors.New("the resume token is of an operation that is over"))
+	if ended {
+		return point{}, invalid(errors.New("the operation of the resume token has ended"))
 	}
 	return at, nil
 }
 
-// goOn returns a result with a token for the part after it, unless it is an error: then ok is false.
-func (r *receiver) goOn(ctx context.Context, req *session.Request, part *Part, result codec.Encoder) (with codec.Encoder, ok bool, err error) {
+// withToken returns a result with a token for the next part. If the result is an error, ok is false.
+func (r *receiver) withToken(ctx context.Context, req *session.Request, part *Part, result codec.Encoder) (with codec.Encoder, ok bool, err error) {
 	text := json.RawMessage(`{}`)
 	if result != nil {
 		if text, err = codec.Marshal(result); err != nil {
@@ -210,7 +213,7 @@ func (r *receiver) goOn(ctx context.Context, req *session.Request, part *Part, r
 	}
 	token := r.tokens.seal(point{part.at.id, time.Now().Add(r.ttl), part.next}, bound)
 	if len(token) > maxToken {
-		return nil, false, fmt.Errorf("resume: the state of the next part is too long (%d bytes)", len(part.next))
+		return nil, false, fmt.Errorf("partial: state of the next part is too long (%d bytes)", len(part.next))
 	}
 	return &edited{text, nextMember, &token}, true, nil
 }
@@ -223,17 +226,17 @@ func isError(result json.RawMessage) bool {
 	return ok && kind == codec.KindBool && text == "true"
 }
 
-// end notes that the operation is over. The last part is answered even if that fails.
+// end stores that the operation has ended. If that fails, the last part is returned nevertheless.
 func (r *receiver) end(ctx context.Context, part *Part) {
 	if err := r.ended.Add(ctx, part.at.name(), time.Now().Add(r.ttl)); err != nil {
-		r.log.Error("tokens of a completed operation stay good until they expire", "error", err)
+		r.log.Error("completed operation not stored; its tokens stay valid until they expire", "error", err)
 	}
 }
 
-// name is how an operation is called in an [Ended].
+// name is the name of an operation in an [Ended].
 func (p *point) name() string { return base64.RawURLEncoding.EncodeToString(p.id[:]) }
 
-// invalid refuses a request.
+// invalid returns the error response for an invalid request.
 func invalid(err error) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: err.Error()}
 }

@@ -1,4 +1,4 @@
-package resume
+package partial
 
 import (
 	"encoding/json"
@@ -19,13 +19,12 @@ func tokenOf(object json.RawMessage, name string) (token string, ok bool, err er
 	token, kind, ok := r.PeekMember(name)
 	r.Release()
 	if ok && kind != codec.KindString {
-		return "", false, fmt.Errorf("resume: %s is no string", name)
+		return "", false, fmt.Errorf("partial: %s is not a string", name)
 	}
 	return token, ok, nil
 }
 
-// edited is an object whose member name is the token instead, or is left out if that is nil. All else
-// stays as it is.
+// edited is an object whose member name is replaced by the token, or left out if token is nil.
 type edited struct {
 	object json.RawMessage
 	name   string

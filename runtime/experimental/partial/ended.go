@@ -1,4 +1,4 @@
-package resume
+package partial
 
 import (
 	"context"
@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// Ended remembers operations that are over, so that their tokens are refused. Instances of a server that
-// share keys share one, too, or a token of an operation that another instance has completed is taken
-// until it expires. Its methods may be called by many goroutines.
+// Ended stores the operations that have ended, so that their tokens are rejected. Instances of a server
+// that share keys should share it, too: otherwise an instance accepts the tokens of an operation that
+// another instance has completed, until they expire. Its methods may be called by many goroutines.
 type Ended interface {
-	// Add notes that an operation is over. It may be forgotten at the given time.
+	// Add stores an operation, until the given time at least.
 	Add(ctx context.Context, operation string, until time.Time) error
-	// Has reports whether an operation is over.
+	// Has reports whether an operation is stored.
 	Has(ctx context.Context, operation string) (bool, error)
 }
 
-// maxEnded is how many operations memory remembers. Beyond that, the oldest are forgotten before
+// maxEnded is the largest number of operations in memory. Beyond that, the oldest are deleted before
 // their time.
 const maxEnded = 100_000
 
@@ -24,7 +24,7 @@ const maxEnded = 100_000
 type memory struct {
 	mu    sync.Mutex
 	known map[string]struct{}
-	queue []ended // in the order they came, which is that of their times
+	queue []ended // in the order of their times
 }
 
 type ended struct {
@@ -32,7 +32,7 @@ type ended struct {
 	until     time.Time
 }
 
-// Add forgets what it may, and then notes the operation.
+// Add deletes expired operations, and then adds the given one.
 func (m *memory) Add(_ context.Context, operation string, until time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -48,7 +48,7 @@ func (m *memory) Add(_ context.Context, operation string, until time.Time) error
 	return nil
 }
 
-// Has reports whether an operation is noted.
+// Has implements [Ended].
 func (m *memory) Has(_ context.Context, operation string) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,4 +1,4 @@
-package resume
+package partial
 
 import (
 	"crypto/aes"
@@ -15,33 +15,33 @@ import (
 	"github.com/mcpwire/mcpwire/codec/value"
 )
 
-// KeySize is how many bytes a key has.
+// KeySize is the size of a key in bytes.
 const KeySize = 32
 
 var errToken = errors.New("the resume token is not valid for this request")
 
-// maxToken is how many bytes a token has at most; nothing is done with a longer one.
+// maxToken is the largest size of a token in bytes. Longer ones are rejected undecoded.
 const maxToken = 1 << 20
 
 // idSize is how many random bytes name an operation.
 const idSize = 16
 
-// point is where an operation goes on: what a token says to the server.
+// point is the content of a token: where an operation continues.
 type point struct {
 	id      [idSize]byte
 	expires time.Time // to the millisecond
 	state   []byte
 }
 
-// sealer turns points into tokens and back: base64url of a nonce and of what AES-256-GCM makes of the
-// point, authenticated together with what the token is bound to.
+// sealer turns points into tokens and back. A token is, in base64url, a nonce and the point encrypted
+// with AES-256-GCM and authenticated together with the binding.
 type sealer []cipher.AEAD // the first one seals
 
 func newSealer(keys [][]byte) (sealer, error) {
 	var s sealer
 	for i, key := range keys {
 		if len(key) != KeySize {
-			return nil, fmt.Errorf("resume: key %d has %d bytes, want %d", i, len(key), KeySize)
+			return nil, fmt.Errorf("partial: key %d has %d bytes, want %d", i, len(key), KeySize)
 		}
 		block, err := aes.NewCipher(key)
 		if err != nil {
@@ -82,8 +82,8 @@ func (s sealer) open(token string, bound []byte) (p point, err error) {
 	return p, errToken
 }
 
-// binding is a hash of what a token is good for. Params count by their meaning, whatever the order of
-// their members, and without _meta, in which each request has a progress token of its own.
+// binding is a hash of the requests that a token is valid for. It does not depend on the order of
+// members in params, nor on _meta, in which each request has a progress token of its own.
 func binding(method, principal string, params json.RawMessage) ([]byte, error) {
 	members := map[string]any{}
 	if len(params) > 0 {

@@ -1,4 +1,4 @@
-package resume_test
+package partial_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/resume"
+	"github.com/mcpwire/mcpwire/runtime/experimental/partial"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/session/sessiontest"
 )
@@ -42,7 +42,7 @@ func connect(t *testing.T, script ...any) (*session.Session, func() (params, ids
 // odd is a token that nobody would make up, as JSON.
 const odd = `" \"ä\u0000/{\n"`
 
-func parts(t *testing.T, o *resume.Operation) (list []string) {
+func parts(t *testing.T, o *partial.Operation) (list []string) {
 	t.Helper()
 	for part, err := range o.Parts(t.Context()) {
 		if err != nil {
@@ -58,7 +58,7 @@ func parts(t *testing.T, o *resume.Operation) (list []string) {
 func TestAnOperationGoesOnUntilNoTokenComes(t *testing.T) {
 	one, two, three := `{"content":[1],"nextResumeToken":`+odd+`}`, `{"content":[2],"nextResumeToken":""}`, `{"content":[3]}`
 	c, got := connect(t, one, two, three)
-	o, err := resume.Start(c, "tools/call", session.Raw(`{"_meta":{"x/y":1},"arguments":{"a":1},"name":"long","later":[null]}`))
+	o, err := partial.Start(c, "tools/call", session.Raw(`{"_meta":{"x/y":1},"arguments":{"a":1},"name":"long","later":[null]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestTheTokenOfAnOperationThatIsOverIsNotSent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, got := connect(t, `{"nextResumeToken":"t"}`, last)
-			o, err := resume.Start(c, "x/long", nil)
+			o, err := partial.Start(c, "x/long", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -101,7 +101,7 @@ func TestTheTokenOfAnOperationThatIsOverIsNotSent(t *testing.T) {
 				t.Errorf("got the parts %q", list)
 			}
 			for range 2 {
-				if _, err := o.Next(t.Context()); err != resume.ErrOver {
+				if _, err := o.Next(t.Context()); err != partial.ErrEnded {
 					t.Errorf("got %v", err)
 				}
 			}
@@ -119,7 +119,7 @@ func TestTheTokenOfAnOperationThatIsOverIsNotSent(t *testing.T) {
 // A token that was kept may have expired meanwhile.
 func TestARefusedTokenIsNotSentAgain(t *testing.T) {
 	c, got := connect(t, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "expired"})
-	o, err := resume.Resume(c, "x/long", session.Raw(`{}`), "old")
+	o, err := partial.Continue(c, "x/long", session.Raw(`{}`), "old")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestARefusedTokenIsNotSentAgain(t *testing.T) {
 // Proves RESUME-14.
 func TestAnOperationIsKeptOverAReconnect(t *testing.T) {
 	c, _ := connect(t, `{"nextResumeToken":"t"}`)
-	o, err := resume.Start(c, "x/long", nil)
+	o, err := partial.Start(c, "x/long", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func TestAnOperationIsKeptOverAReconnect(t *testing.T) {
 		t.Fatalf("the token is %q, %v", token, ok)
 	}
 	c, _ = connect(t, `{"end":true}`)
-	o, err = resume.Resume(c, "x/long", nil, token)
+	o, err = partial.Continue(c, "x/long", nil, token)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestAnOperationIsKeptOverAReconnect(t *testing.T) {
 
 func TestAnOperationOutlivesAServerWithoutRoom(t *testing.T) {
 	c, _ := connect(t, `{"nextResumeToken":"t"}`, &jsonrpc.Error{Code: session.CodeOverloaded, Message: "later"}, `{"end":true}`)
-	o, err := resume.Start(c, "x/long", nil)
+	o, err := partial.Start(c, "x/long", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,11 +183,11 @@ func TestAnOperationOutlivesAServerWithoutRoom(t *testing.T) {
 func TestWhatCannotBeAnOperation(t *testing.T) {
 	c, _ := connect(t, `{"nextResumeToken":1}`)
 	for _, params := range []string{`[]`, `{"resumeToken":"t"}`} {
-		if _, err := resume.Start(c, "x/long", session.Raw(params)); err == nil {
+		if _, err := partial.Start(c, "x/long", session.Raw(params)); err == nil {
 			t.Errorf("%s are params", params)
 		}
 	}
-	o, err := resume.Start(c, "x/long", nil)
+	o, err := partial.Start(c, "x/long", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +209,7 @@ func TestTokenOfAResult(t *testing.T) {
 		if err := codec.Unmarshal([]byte(test.result), result); err != nil {
 			t.Fatal(err)
 		}
-		if token, ok, err := resume.TokenOf(result); token != test.want || ok != test.ok || err != nil != test.fails {
+		if token, ok, err := partial.TokenOf(result); token != test.want || ok != test.ok || err != nil != test.fails {
 			t.Errorf("%s: got %q, %v, %v", test.result, token, ok, err)
 		}
 	}

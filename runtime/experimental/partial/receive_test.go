@@ -1,4 +1,4 @@
-package resume_test
+package partial_test
 
 import (
 	"bytes"
@@ -22,7 +22,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/resume"
+	"github.com/mcpwire/mcpwire/runtime/experimental/partial"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/session/sessiontest"
@@ -42,7 +42,7 @@ type pages struct {
 
 // count is the tool. Its state is something that nobody else is to know.
 func count(ctx context.Context, _ *server.Call, in pages) (string, error) {
-	part, ok := resume.PartFrom(ctx)
+	part, ok := partial.PartFrom(ctx)
 	if !ok {
 		return "all at once", nil
 	}
@@ -107,9 +107,9 @@ func connected(t *testing.T, conn transport.Conn) *session.Session {
 	return c
 }
 
-func receive(t *testing.T, cfg resume.Config) session.Middleware {
+func receive(t *testing.T, cfg partial.Config) session.Middleware {
 	t.Helper()
-	m, err := resume.Receive(cfg)
+	m, err := partial.Receive(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,15 +141,15 @@ func call(t *testing.T, c *session.Session, arguments, more string) (r reply) {
 	if err := json.Unmarshal(text, &result); err != nil {
 		t.Fatal(err)
 	}
-	return reply{Text: result.Content[0].Text, Token: result.Token, TTL: string(result.Meta[resume.TTLMeta]), Error: result.IsError}
+	return reply{Text: result.Content[0].Text, Token: result.Token, TTL: string(result.Meta[partial.TTLMeta]), Error: result.IsError}
 }
 
 func with(token string) string { return `,"resumeToken":"` + token + `"` }
 
 // Proves RESUME-01, RESUME-02, RESUME-08.
 func TestAToolGivesItsResultInParts(t *testing.T) {
-	c := counter(t, "", receive(t, resume.Config{TTL: time.Hour}))
-	o, err := resume.Start(c, "tools/call", &mcp.CallToolRequestParams{Name: "count", Arguments: json.RawMessage(`{"to":3}`)})
+	c := counter(t, "", receive(t, partial.Config{TTL: time.Hour}))
+	o, err := partial.Start(c, "tools/call", &mcp.CallToolRequestParams{Name: "count", Arguments: json.RawMessage(`{"to":3}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func TestAToolGivesItsResultInParts(t *testing.T) {
 	}
 }
 
-// ended is a resume.Ended that instances share, as they would a database.
+// ended is a partial.Ended that instances share, as they would a database.
 type ended struct {
 	mu   sync.Mutex
 	over map[string]bool
@@ -201,20 +201,20 @@ func (e *ended) Has(_ context.Context, operation string) (bool, error) {
 
 // Proves RESUME-04, RESUME-12.
 func TestATokenIsGoodForAnyInstanceThatSharesTheKeys(t *testing.T) {
-	older, newer := bytes.Repeat([]byte{1}, resume.KeySize), bytes.Repeat([]byte{2}, resume.KeySize)
+	older, newer := bytes.Repeat([]byte{1}, partial.KeySize), bytes.Repeat([]byte{2}, partial.KeySize)
 	shared := &ended{over: map[string]bool{}}
-	a := counter(t, "ann", receive(t, resume.Config{Keys: [][]byte{older}, Ended: shared}))
+	a := counter(t, "ann", receive(t, partial.Config{Keys: [][]byte{older}, Ended: shared}))
 	token := call(t, a, `{"to":2}`, ``).Token
 	a.Close()
-	b := counter(t, "ann", receive(t, resume.Config{Keys: [][]byte{newer, older}, Ended: shared}))
-	c := counter(t, "ann", receive(t, resume.Config{Keys: [][]byte{newer}, Ended: shared}))
+	b := counter(t, "ann", receive(t, partial.Config{Keys: [][]byte{newer, older}, Ended: shared}))
+	c := counter(t, "ann", receive(t, partial.Config{Keys: [][]byte{newer}, Ended: shared}))
 	if got := call(t, c, `{"to":2}`, with(token)); got.Code != jsonrpc.CodeInvalidParams {
 		t.Errorf("without the key: %+v", got)
 	}
 	if diff := cmp.Diff(reply{Text: "2"}, call(t, b, `{"to":2}`, with(token))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	d := counter(t, "ann", receive(t, resume.Config{Keys: [][]byte{older}, Ended: shared}))
+	d := counter(t, "ann", receive(t, partial.Config{Keys: [][]byte{older}, Ended: shared}))
 	if got := call(t, d, `{"to":2}`, with(token)); got.Code != jsonrpc.CodeInvalidParams {
 		t.Errorf("after the end elsewhere: %+v", got)
 	}
@@ -226,7 +226,7 @@ func TestATokenIsGoodForAnyInstanceThatSharesTheKeys(t *testing.T) {
 
 // Proves RESUME-05.
 func TestATokenRevealsNothing(t *testing.T) {
-	c := counter(t, "annabel", receive(t, resume.Config{}))
+	c := counter(t, "annabel", receive(t, partial.Config{}))
 	one, two := call(t, c, `{"to":2}`, ``).Token, call(t, c, `{"to":2}`, ``).Token
 	if one == two {
 		t.Error("two operations have the same token")
@@ -261,7 +261,7 @@ func TestAnErrorGivesNoToken(t *testing.T) {
 		{"busy", reply{Code: session.CodeOverloaded}, session.CodeOverloaded},
 	} {
 		t.Run(row.fail, func(t *testing.T) {
-			c := counter(t, "", receive(t, resume.Config{}))
+			c := counter(t, "", receive(t, partial.Config{}))
 			arguments := `{"to":3,"fail":"` + row.fail + `"}`
 			token := call(t, c, arguments, ``).Token
 			if diff := cmp.Diff(row.want, call(t, c, arguments, with(token))); diff != "" {
@@ -276,7 +276,7 @@ func TestAnErrorGivesNoToken(t *testing.T) {
 
 // Proves RESUME-07, RESUME-12.
 func TestATokenIsBoundToItsRequest(t *testing.T) {
-	m := receive(t, resume.Config{})
+	m := receive(t, partial.Config{})
 	c, other := counter(t, "ann", m), counter(t, "bob", m)
 	token := call(t, c, `{"to":3,"fail":""}`, ``).Token
 	refused := reply{Code: jsonrpc.CodeInvalidParams}
@@ -310,7 +310,7 @@ func TestATokenIsBoundToItsRequest(t *testing.T) {
 // Proves RESUME-12, RESUME-14.
 func TestATokenEndsWithItsTimeAndItsOperation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := counter(t, "", receive(t, resume.Config{TTL: time.Minute}))
+		c := counter(t, "", receive(t, partial.Config{TTL: time.Minute}))
 		left := call(t, c, `{"to":3}`, ``).Token
 		time.Sleep(time.Minute - time.Millisecond)
 		next := call(t, c, `{"to":3}`, with(left))
@@ -334,9 +334,9 @@ func TestATokenEndsWithItsTimeAndItsOperation(t *testing.T) {
 // the params. It calls second before that.
 func long(t *testing.T, second func(context.Context)) *session.Session {
 	c, _ := sessiontest.Pair(t, sessiontest.Side{}, sessiontest.Side{Config: session.Config{
-		Receiving: []session.Middleware{receive(t, resume.Config{})},
+		Receiving: []session.Middleware{receive(t, partial.Config{})},
 		Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
-			part, ok := resume.PartFrom(ctx)
+			part, ok := partial.PartFrom(ctx)
 			if !ok { // a notification
 				return nil, nil
 			}
@@ -355,7 +355,7 @@ func long(t *testing.T, second func(context.Context)) *session.Session {
 func TestPartsOfAnyMethod(t *testing.T) {
 	c := long(t, func(context.Context) {})
 	params := session.Raw(`{"n":1.0}`)
-	o, err := resume.Start(c, "x/long", params)
+	o, err := partial.Start(c, "x/long", params)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -363,7 +363,7 @@ func TestPartsOfAnyMethod(t *testing.T) {
 		t.Fatal(err)
 	}
 	token, _ := o.Token()
-	other, err := resume.Resume(c, "x/other", params, token)
+	other, err := partial.Continue(c, "x/other", params, token)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -384,7 +384,7 @@ func TestAPartThatWasCancelledMayBeAskedForAgain(t *testing.T) {
 				<-ctx.Done()
 			}
 		})
-		o, err := resume.Start(c, "x/long", nil)
+		o, err := partial.Start(c, "x/long", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -405,10 +405,10 @@ func TestAPartThatWasCancelledMayBeAskedForAgain(t *testing.T) {
 
 // Proves RESUME-04, RESUME-14.
 func TestPartsComeFromSeveralInstancesWithoutSessions(t *testing.T) {
-	key := bytes.Repeat([]byte{1}, resume.KeySize)
+	key := bytes.Repeat([]byte{1}, partial.KeySize)
 	var instances []*streamable.Handler
 	for range 2 {
-		s := counting(t, "", receive(t, resume.Config{Keys: [][]byte{key}}))
+		s := counting(t, "", receive(t, partial.Config{Keys: [][]byte{key}}))
 		h := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { s.Serve(conn) }, streamable.HandlerOptions{Stateless: true})
 		t.Cleanup(func() { h.Close() })
 		instances = append(instances, h)
@@ -422,7 +422,7 @@ func TestPartsComeFromSeveralInstancesWithoutSessions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := resume.Start(connected(t, conn), "tools/call", session.Raw(`{"name":"count","arguments":{"to":4}}`))
+	o, err := partial.Start(connected(t, conn), "tools/call", session.Raw(`{"name":"count","arguments":{"to":4}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -438,7 +438,7 @@ func TestPartsComeFromSeveralInstancesWithoutSessions(t *testing.T) {
 }
 
 func TestATaskHasNoParts(t *testing.T) {
-	s := counting(t, "", receive(t, resume.Config{}))
+	s := counting(t, "", receive(t, partial.Config{}))
 	m, err := task.New(t.Context(), task.Config{Store: store.New()})
 	if err != nil {
 		t.Fatal(err)
@@ -472,8 +472,8 @@ func TestATaskHasNoParts(t *testing.T) {
 }
 
 func TestWhatIsNoConfig(t *testing.T) {
-	for _, cfg := range []resume.Config{{TTL: -1}, {Keys: [][]byte{make([]byte, resume.KeySize), []byte("short")}}} {
-		if _, err := resume.Receive(cfg); err == nil {
+	for _, cfg := range []partial.Config{{TTL: -1}, {Keys: [][]byte{make([]byte, partial.KeySize), []byte("short")}}} {
+		if _, err := partial.Receive(cfg); err == nil {
 			t.Errorf("%+v was taken", cfg)
 		}
 	}

@@ -1,4 +1,4 @@
-package resume_test
+package partial_test
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
-	"github.com/mcpwire/mcpwire/runtime/resume"
+	"github.com/mcpwire/mcpwire/runtime/experimental/partial"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport/memory"
@@ -20,7 +20,7 @@ func Example() {
 	ctx := context.Background()
 	c := library(ctx)
 	defer c.Close()
-	o, err := resume.Start(c.Session(), "tools/call", &mcp.CallToolRequestParams{Name: "read"})
+	o, err := partial.Start(c.Session(), "tools/call", &mcp.CallToolRequestParams{Name: "read"})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func Example() {
 
 // library is connected with a server that reads a book aloud, a chapter at a time.
 func library(ctx context.Context) *client.Client {
-	inParts, err := resume.Receive(resume.Config{})
+	inParts, err := partial.Receive(partial.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func library(ctx context.Context) *client.Client {
 	}
 	chapters := []string{"Down the Rabbit-Hole", "The Pool of Tears", "A Caucus-Race"}
 	_, err = server.AddTool(s, mcp.Tool{Name: "read"}, func(ctx context.Context, _ *server.Call, _ struct{}) (string, error) {
-		part, ok := resume.PartFrom(ctx)
+		part, ok := partial.PartFrom(ctx)
 		if !ok {
 			return fmt.Sprint(chapters), nil
 		}
@@ -88,7 +88,7 @@ func ExampleResume() {
 	ctx := context.Background()
 	c, params := library(ctx), &mcp.CallToolRequestParams{Name: "read"}
 	defer c.Close()
-	o, err := resume.Start(c.Session(), "tools/call", params)
+	o, err := partial.Start(c.Session(), "tools/call", params)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func ExampleResume() {
 	token, more := o.Token()
 	fmt.Println(more)
 
-	o, err = resume.Resume(c.Session(), "tools/call", params, token)
+	o, err = partial.Continue(c.Session(), "tools/call", params, token)
 	if err != nil {
 		log.Fatal(err)
 	}
