@@ -14,13 +14,13 @@ import (
 // are treated as absent, because the server checks the arguments anyway.
 type property struct {
 	schema      json.RawMessage
-	Type        json.RawMessage `json:"type"` // a name, or a list of them
+	Type        json.RawMessage `json:"type"` // a name, or a list of names
 	AnyOf       json.RawMessage `json:"anyOf"`
 	OneOf       json.RawMessage `json:"oneOf"`
 	Description json.RawMessage `json:"description"`
 }
 
-// newProperty reads the schema of an argument. A schema of true or false has no members to read.
+// newProperty reads the schema of an argument. The schemas true and false have no members.
 func newProperty(schema json.RawMessage) (p property) {
 	if json.Unmarshal(schema, &p) != nil {
 		p = property{}
@@ -102,9 +102,9 @@ func arguments(tool *mcp.Tool, pairs []string) (map[string]json.RawMessage, erro
 	for _, pair := range pairs {
 		key, value, ok := strings.Cut(pair, "=")
 		if !ok {
-			return nil, usagef("%q is not KEY=VALUE", pair)
+			return nil, usagef("argument %q is not of the form KEY=VALUE", pair)
 		}
-		if _, twice := args[key]; twice {
+		if _, duplicate := args[key]; duplicate {
 			return nil, usagef("argument %q is given twice", key)
 		}
 		if args[key], err = argument(schemaOf(tool, properties[key], key), properties[key], key, value); err != nil {
@@ -114,8 +114,8 @@ func arguments(tool *mcp.Tool, pairs []string) (map[string]json.RawMessage, erro
 	return args, nil
 }
 
-// schemaOf compiles the schema of a tool with one argument alone, so that faults in the schemas of
-// others have no effect. It returns nil if the argument has no schema or a faulty one.
+// schemaOf compiles a tool's schema with a single argument, so that faults in the schemas of other
+// arguments have no effect. It returns nil if the argument has no schema or an invalid one.
 func schemaOf(tool *mcp.Tool, p property, key string) *toolschema.Schema {
 	if p.schema == nil {
 		return nil
@@ -151,5 +151,5 @@ func argument(schema *toolschema.Schema, p property, key, value string) (json.Ra
 	case mayBeText:
 		return text, nil
 	}
-	return nil, usagef("argument %q: %q is no %s", key, value, p.kind())
+	return nil, usagef("argument %q: %q is not of type %s", key, value, p.kind())
 }

@@ -19,7 +19,7 @@ func toolWith(t *testing.T, schema string) *mcp.Tool {
 }
 
 // A value is read as JSON or as a string, depending on which of them the schema admits.
-func TestArgumentsAreReadBySchema(t *testing.T) {
+func TestArgumentsFollowTheSchema(t *testing.T) {
 	tool := toolWith(t, `{"type":"object","$defs":{"text":{"type":"string"}},"properties":{
 		"any":true, "odd":{"description":7}, "text":{"type":"string"}, "number":{"type":"integer"}, "list":{"type":["string","null"]},
 		"either":{"anyOf":[{"type":"string"},{"type":"null"}]}, "one":{"oneOf":[{"type":"integer"},{"type":"string","minLength":3}]},
@@ -39,9 +39,9 @@ func TestArgumentsAreReadBySchema(t *testing.T) {
 		}
 	}
 	for _, tt := range []struct{ pairs, want string }{
-		{"number=x", `argument "number": "x" is no integer`},
-		{"object=x", `argument "object": "x" is no object`},
-		{"number", `"number" is not KEY=VALUE`},
+		{"number=x", `argument "number": "x" is not of type integer`},
+		{"object=x", `argument "object": "x" is not of type object`},
+		{"number", `argument "number" is not of the form KEY=VALUE`},
 		{"number=1 text=a number=2", `argument "number" is given twice`},
 	} {
 		if _, err := arguments(tool, strings.Fields(tt.pairs)); err == nil || err.Error() != tt.want {
@@ -51,7 +51,7 @@ func TestArgumentsAreReadBySchema(t *testing.T) {
 }
 
 // A schema that cannot be compiled does not prevent a call: its arguments are not checked.
-func TestArgumentsOfAFaultySchema(t *testing.T) {
+func TestArgumentsOfAnInvalidSchema(t *testing.T) {
 	tool := toolWith(t, `{"type":"object","properties":{"a":{"$ref":"https://example.com/x"},"n":{"type":"integer"}}}`)
 	args, err := arguments(tool, []string{"a=5", "n=1"})
 	if out, _ := json.Marshal(args); err != nil || string(out) != `{"a":5,"n":1}` {

@@ -22,23 +22,23 @@ import (
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/printable"
 )
 
-// call is the command call.
+// call returns the command call.
 func call() command {
 	return command{
 		name:  "call",
 		args:  "[-task] [-ttl TIME] [-json] [-env NAME] [-header H] [-root DIR] SERVER TOOL [KEY=VALUE...]",
 		short: "call a tool of a server",
 		help: `
-Connects with a server, calls a tool, shows its progress and writes its result. Values are read as
-the tool's schema says: text as it is, all else as JSON. A result that comes in parts is asked for to
-its end.
+Connects to a server, calls a tool, shows its progress and writes its result. The schema of the tool
+decides how a VALUE is read: as text if the argument is a string, otherwise as JSON. If the result
+comes in parts, call fetches all of them.
 
-With -task, and for a tool that wants it so, the call is a task, which goes on at the server
-whatever becomes of this command. Ctrl-C then offers to cancel the task or to leave it alone; the
-commands "task watch" and "task result" come back to it. Without a terminal it is left alone.
+With -task, and for a tool that requires it, the call runs as a task, which continues on the server if
+this command ends. Ctrl-C asks whether to cancel the task or to detach from it. To reattach, run
+"mcpwire task watch" or "mcpwire task result". Without a terminal, Ctrl-C detaches.
 ` + serverHelp + `
-Exit status: 0 if all is well, 1 if the call or the tool has failed or the task was left alone, 2
-for wrong usage.
+Exit status: 0 on success, 1 if the call or the tool failed or call detached from the task, 2 for
+invalid usage.
 
 Example:
 
@@ -48,10 +48,10 @@ Example:
 			c := new(caller)
 			c.declare(flags)
 			flags.BoolVar(&c.task, "task", false, "call the tool as a task")
-			flags.DurationVar(&c.ttl, "ttl", 0, "how long the server is asked to keep the task; default is up to the server")
+			flags.DurationVar(&c.ttl, "ttl", 0, "ask the server to keep the task for `TIME`; by default the server chooses")
 			return func(ctx context.Context, s streams, args []string) error {
 				if len(args) < 2 {
-					return usagef("SERVER and TOOL are missing")
+					return usagef("missing SERVER or TOOL")
 				}
 				return c.with(ctx, s, args[0], func() error { return c.call(ctx, args[0], args[1], args[2:]) })
 			}
@@ -98,7 +98,7 @@ func (c *caller) call(ctx context.Context, server, name string, pairs []string) 
 	}
 }
 
-// more asks for the parts of a result behind the first one, as long as there is a token for another, and writes them.
+// more fetches and writes the remaining parts of a result, until a part has no token for another one.
 func (c *caller) more(ctx context.Context, name string, args json.RawMessage, result *mcp.CallToolResult) error {
 	token, ok, err := partial.TokenOf(result)
 	if err != nil || !ok {
@@ -110,7 +110,7 @@ func (c *caller) more(ctx context.Context, name string, args json.RawMessage, re
 		return err
 	}
 	for n := 2; ok; n++ {
-		c.console.Line("there is more; part %d:", n)
+		c.console.Line("part %d:", n)
 		raw, err := o.Next(ctx)
 		c.console.Finish()
 		if err != nil {
@@ -128,7 +128,7 @@ func (c *caller) more(ctx context.Context, name string, args json.RawMessage, re
 	return nil
 }
 
-// find returns a tool, or an error that says which ones there are.
+// find returns a tool, or an error that lists the server's tools.
 func (c *caller) find(ctx context.Context, name string) (*mcp.Tool, error) {
 	tool, err := c.Tool(ctx, name)
 	if !errors.Is(err, client.ErrUnknown) {
@@ -141,16 +141,16 @@ func (c *caller) find(ctx context.Context, name string) (*mcp.Tool, error) {
 		}
 		names = append(names, t.Name)
 	}
-	return nil, fmt.Errorf("the server has no tool %s%s; it has %s", name, similar(name, names), strings.Join(names, ", "))
+	return nil, fmt.Errorf("the server has no tool %s%s; its tools are %s", name, similar(name, names), strings.Join(names, ", "))
 }
 
 func mustBeTask(tool *mcp.Tool) bool {
 	return tool.Execution != nil && tool.Execution.TaskSupport != nil && *tool.Execution.TaskSupport == mcp.ToolExecutionTaskSupportRequired
 }
 
-// visit asks the user to open pages that a call needs first, and reports whether to call again.
+// visit asks the user to open the pages that a call requires, and reports whether to call again.
 func (c *caller) visit(ctx context.Context, list []mcp.ElicitRequestURLParams) bool {
-	c.console.Line("before it does that, the server wants you to open a page in your browser. It says:")
+	c.console.Line("first, the server wants you to open a page in your browser. It says:")
 	for _, p := range list {
 		c.console.Quote(p.Message)
 		c.console.Page(p.URL)
@@ -179,7 +179,7 @@ func (c *caller) visit(ctx context.Context, list []mcp.ElicitRequestURLParams) b
 	return err == nil && !strings.HasPrefix(strings.ToLower(strings.TrimSpace(line)), "n")
 }
 
-// errVisited says that the server has what it wanted from a page.
+// errVisited means that the server has reported the page as visited.
 var errVisited = errors.New("the page was visited")
 
 // asTask calls a tool as a task.
@@ -198,7 +198,7 @@ func (c *caller) asTask(ctx context.Context, server, name string, args any) (*mc
 	return c.follow(ctx, server, h, onConsole{c.console})
 }
 
-// viewer shows what becomes of a task. Its methods are called by several goroutines.
+// viewer shows the states and progress of a task. Its methods are called by several goroutines.
 type viewer interface {
 	state(mcp.Task)
 	progress(session.Progress)
@@ -222,16 +222,16 @@ func (v onConsole) state(t mcp.Task) {
 	}
 }
 
-// lastWords is how long a task that is over may take to tell its last state.
-const lastWords = 2 * time.Second
+// lastStateTimeout limits the time that follow waits for the last state of a terminal task.
+const lastStateTimeout = 2 * time.Second
 
-// follow shows how a task goes on, and returns its result, or errFaults if the user has left it alone.
+// follow shows the states and progress of a task and returns its result. It returns errFaults if the user detaches.
 func (r *remote) follow(ctx context.Context, server string, h *requestor.Handle[*mcp.CallToolResult], view viewer) (*mcp.CallToolResult, error) {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer cancel()
-	group.Go(func() { // as the others, ends with work, or with the task
+	group.Go(func() { // ends with work or with the task, like the others
 		for p := range h.Progress(work) {
 			view.progress(p)
 		}
@@ -247,7 +247,7 @@ func (r *remote) follow(ctx context.Context, server string, h *requestor.Handle[
 		over <- outcome{result, err}
 	})
 	finish := func(out outcome) (*mcp.CallToolResult, error) {
-		defer time.AfterFunc(lastWords, cancel).Stop()
+		defer time.AfterFunc(lastStateTimeout, cancel).Stop()
 		group.Wait()
 		return out.result, out.err
 	}
@@ -272,19 +272,19 @@ func (r *remote) follow(ctx context.Context, server string, h *requestor.Handle[
 			if _, err := h.Cancel(work); err != nil {
 				return nil, err
 			}
-			return nil, fmt.Errorf("task %s is cancelled", h.ID())
+			return nil, fmt.Errorf("task %s was cancelled", h.ID())
 		}
 	}
-	r.console.Line("task %s goes on; to come back:\n  mcpwire task watch %s %s", h.ID(), quoted(server), quoted(h.ID()))
+	r.console.Line("detached from task %s; to reattach:\n  mcpwire task watch %s %s", h.ID(), quoted(server), quoted(h.ID()))
 	return nil, errFaults
 }
 
-// states tells of the states of a task, as they change.
+// states shows each change of a task's state.
 func states(ctx context.Context, h *requestor.Handle[*mcp.CallToolResult], view viewer) {
 	var last mcp.Task
 	for state, err := range h.Updates(ctx) {
 		if err != nil {
-			return // Result says it, too
+			return // Result reports it, too
 		}
 		if state.Status != last.Status || !equal(state.StatusMessage, last.StatusMessage) {
 			view.state(state)
@@ -295,20 +295,20 @@ func states(ctx context.Context, h *requestor.Handle[*mcp.CallToolResult], view 
 
 func equal(a, b *string) bool { return a == b || a != nil && b != nil && *a == *b }
 
-// What to do about a task after Ctrl-C.
+// The choices after Ctrl-C.
 const (
 	detach = iota
 	cancelTask
 	wait
 )
 
-// offer asks what to do about a task. Without a terminal it is left alone.
+// offer asks the user what to do with a task. Without a terminal it returns detach.
 func (r *remote) offer(ctx context.Context, id string) int {
 	if !r.console.Terminal() || id == "" {
 		return detach
 	}
-	back := r.console.SetAside() // what the task asks stays open if it is left
-	line, err := r.console.Ask(ctx, "\nTask "+printable.Line(id)+" goes on. Cancel it, detach from it, or wait for it? [detach]: ")
+	back := r.console.SetAside() // input requests of the task stay pending if the user detaches
+	line, err := r.console.Ask(ctx, "\nTask "+printable.Line(id)+" is still running. Cancel it, detach from it, or wait for it? [detach]: ")
 	word := strings.ToLower(strings.TrimSpace(line))
 	switch {
 	case err != nil || word == "":
@@ -322,8 +322,8 @@ func (r *remote) offer(ctx context.Context, id string) int {
 	return detach
 }
 
-// quoted returns word quoted for a shell. It puts "--" in front of a word that begins with a dash, so
-// that it is not taken for a flag.
+// quoted returns word quoted for a shell. It puts "--" before a word that begins with a dash, so that
+// it is not parsed as a flag.
 func quoted(word string) string {
 	safe := func(c rune) bool {
 		return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("_./:=@-", c)

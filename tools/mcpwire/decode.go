@@ -24,22 +24,22 @@ func decode() command {
 	return command{
 		name:  "decode",
 		args:  "[-rev REV] [-as TYPE] [-method METHOD] [-v] [FILE...]",
-		short: "decode messages or values, check them and write them again",
+		short: "decode messages or values, check them and encode them again",
 		help: `
-Reads JSON documents, one behind the other or one per line, from the files or from standard
-input, decodes each into its Go type, and writes it again, one per line, to standard output.
-Each fault goes to standard error as FILE:LINE:COL: /json/pointer: what is wrong. A document
-that cannot be decoded is not written.
+Reads JSON documents, one after another, from the files or from standard input. It decodes each
+into its Go type and writes it to standard output again, one per line. Faults are reported on
+standard error as FILE:LINE:COL: /json/pointer: message. A document that cannot be decoded is not
+written.
 
-By default a document is a JSON-RPC message. The payload of a response has the type that
-belongs to the request with its id earlier in the same file; -method says which method a
-response without request answers. With -as a document is a bare value of a definition in
-the schemas, such as CallToolResult, or ext/tasks.Task for one of the Tasks extension.
+By default a document is a JSON-RPC message. The type of a response follows from the request with
+the same id earlier in the file; for a response without a request, set -method to the method of the
+request. With -as, a document is a value of a definition in the schemas, such as CallToolResult, or
+ext/tasks.Task for a definition of the Tasks extension.
 
-With -rev every document is also checked against the schema of that revision. Batches are
-messages in revision 2025-03-26 alone.
+With -rev, documents are also checked against the schema of that revision. Only revision 2025-03-26
+has batches.
 
-Exit status: 0 if all is well, 1 if any input had a fault, 2 for wrong usage.
+Exit status: 0 on success, 1 if a document has a fault, 2 for invalid usage.
 
 Example:
 
@@ -48,10 +48,10 @@ Example:
 `,
 		setup: func(flags *flag.FlagSet) func(context.Context, streams, []string) error {
 			d := &decoder{}
-			flags.StringVar(&d.rev, "rev", "", "check against the schema of this `revision`")
-			flags.StringVar(&d.as, "as", "", "the `type` of bare values; default JSON-RPC messages")
-			flags.StringVar(&d.method, "method", "", "the `method` that responses without request answer")
-			flags.BoolVar(&d.verbose, "v", false, "write the Go type of each payload and a tab in front of each document")
+			flags.StringVar(&d.rev, "rev", "", "check against the schema of revision `REV`")
+			flags.StringVar(&d.as, "as", "", "decode values of type `TYPE` instead of JSON-RPC messages")
+			flags.StringVar(&d.method, "method", "", "take `METHOD` as the method of responses without a request")
+			flags.BoolVar(&d.verbose, "v", false, "write the Go type of the payload and a tab before each document")
 			return func(ctx context.Context, s streams, args []string) error {
 				if err := d.check(); err != nil {
 					return err
@@ -72,30 +72,30 @@ type decoder struct {
 	verbose bool
 
 	ext    bool // -as names a type of the Tasks extension
-	faults bool // some document had one
+	faults bool // a document had a fault
 }
 
 const extPrefix = "ext/tasks."
 
-// check finds what is wrong with the flags.
+// check validates the flags.
 func (d *decoder) check() error {
 	revisions := append(schema.Revisions(), schema.Extensions()...)
 	if d.rev != "" && !slices.Contains(revisions, d.rev) {
-		return usagef("-rev %s: there are %s", d.rev, strings.Join(revisions, ", "))
+		return usagef("-rev %s: unknown revision; the revisions are %s", d.rev, strings.Join(revisions, ", "))
 	}
 	if d.as != "" && d.method != "" {
-		return usagef("-as and -method exclude each other: one is for values, the other for messages")
+		return usagef("-as and -method cannot be combined: -as is for values, -method for messages")
 	}
 	if name, ok := strings.CutPrefix(d.as, extPrefix); ok {
 		d.ext = true
 		if tasks.New(name) == nil && mcp.New(name) == nil {
-			return usagef("-as %s: no such definition; there are %s", d.as, strings.Join(tasks.Definitions(), ", "))
+			return usagef("-as %s: unknown definition; the definitions are %s", d.as, strings.Join(tasks.Definitions(), ", "))
 		}
 		if d.rev != "" && !d.extension() {
-			return usagef("-as %s with -rev %s: the Tasks extension goes with revision 2026-07-28", d.as, d.rev)
+			return usagef("-as %s with -rev %s: the Tasks extension belongs to revision 2026-07-28", d.as, d.rev)
 		}
 	} else if d.as != "" && mcp.New(d.as) == nil {
-		return usagef("-as %s: no schema has that definition%s", d.as, similar(d.as, mcp.Definitions()))
+		return usagef("-as %s: unknown definition%s", d.as, similar(d.as, mcp.Definitions()))
 	}
 	if d.method != "" {
 		_, core := mcp.LookupMethod(d.method)
@@ -104,13 +104,13 @@ func (d *decoder) check() error {
 			for _, m := range mcp.Methods() {
 				names = append(names, m.Name)
 			}
-			return usagef("-method %s: no revision has that method%s", d.method, similar(d.method, names))
+			return usagef("-method %s: unknown method%s", d.method, similar(d.method, names))
 		}
 	}
 	return nil
 }
 
-// similar suggests a name that differs only in case or by a part.
+// similar suggests a name that differs only in case or contains name.
 func similar(name string, names []string) string {
 	for _, n := range names {
 		if strings.EqualFold(n, name) {
@@ -214,14 +214,14 @@ func (d *decoder) message(rep *report, talk *mcp.Conversation) error {
 	return d.write(rep, &t.Message, payload(t))
 }
 
-// expect tells the conversation that a response without request answers the method of -method.
+// expect tells the conversation that a response without a request belongs to the method given by -method.
 func (d *decoder) expect(text []byte, talk *mcp.Conversation) {
 	if m, err := jsonrpc.Parse(text); err == nil && m.Kind == jsonrpc.KindResponse && !talk.Expects(m.ID) {
 		talk.Expect(m.ID, d.method)
 	}
 }
 
-// batch decodes a batch. It is written again if each of its messages can be.
+// batch decodes a batch. It writes the batch if all messages can be decoded.
 func (d *decoder) batch(rep *report, talk *mcp.Conversation) error {
 	items, err := jsonrpc.ParseBatch(rep.doc.Text)
 	if err != nil {
@@ -263,12 +263,12 @@ func payloadPlace(t mcp.Typed) string {
 	return "/params"
 }
 
-// validate checks a message, which stands at a pointer of the document, against the revision:
-// the envelope, then the payload.
+// validate checks the envelope and the payload of a message against the revision. At is the
+// pointer of the message in the document.
 func (d *decoder) validate(rep *report, at string, t mcp.Typed) {
 	rev := mcp.Revision(d.rev)
 	if d.rev == extTasks {
-		rev = mcp.Revision20260728 // which the extension stands beside
+		rev = mcp.Revision20260728 // the revision that the extension belongs to
 	}
 	call := t.Kind == jsonrpc.KindRequest || t.Kind == jsonrpc.KindNotification
 	if call && !d.has(rev, t.Method) {
@@ -300,13 +300,13 @@ func (d *decoder) validate(rep *report, at string, t mcp.Typed) {
 	}
 }
 
-// has reports whether the revision, or the extension beside it, has the method.
+// has reports whether the revision or its extension has the method.
 func (d *decoder) has(rev mcp.Revision, method string) bool {
 	m, ok := mcp.LookupMethod(method)
 	return ok && m.In(rev) || d.ofExtension(method)
 }
 
-// ofExtension reports whether the method can be one of the Tasks extension.
+// ofExtension reports whether the method may belong to the Tasks extension.
 func (d *decoder) ofExtension(method string) bool {
 	_, ok := tasks.LookupMethod(method)
 	return ok && d.extension()
@@ -314,10 +314,10 @@ func (d *decoder) ofExtension(method string) bool {
 
 const extTasks = "ext-tasks"
 
-// extension reports whether messages may be those of the Tasks extension.
+// extension reports whether messages may belong to the Tasks extension.
 func (d *decoder) extension() bool { return d.rev == "2026-07-28" || d.rev == extTasks }
 
-// conversation returns a new conversation that knows the methods of the extension, too.
+// conversation returns a new conversation with the methods of the extension.
 func (d *decoder) conversation() *mcp.Conversation {
 	core := func(method string) bool {
 		m, ok := mcp.LookupMethod(method)
@@ -346,7 +346,7 @@ func (d *decoder) conversation() *mcp.Conversation {
 	}
 }
 
-// payload is what -v names the type of.
+// payload returns the value whose type -v shows.
 func payload(t mcp.Typed) any {
 	switch {
 	case t.Payload != nil:
@@ -382,26 +382,26 @@ type report struct {
 	*decoder
 	file string
 	doc  split.Document
-	said map[string]bool
+	seen map[string]bool
 }
 
-// add reports an error whose places are those in the document. A nil err is none.
+// add reports an error with positions in the document. It does nothing if err is nil.
 func (r *report) add(err error) {
 	for _, e := range places(err) {
 		r.print(int(e.Offset), e.Pointer, e.Err.Error())
 	}
 }
 
-// addBelow reports an error about what stands at a pointer of the document, or about a copy of
-// that: only the pointers inside the error, which go on from there, say where. A nil err is
-// none.
+// addBelow reports an error about the value at a pointer of the document, or about a copy of that
+// value. It ignores offsets in the error; pointers in the error are relative to the value. It does
+// nothing if err is nil.
 func (r *report) addBelow(at string, err error) {
 	for _, e := range places(err) {
 		r.addAt(at+e.Pointer, e.Err.Error())
 	}
 }
 
-// places lists what an error consists of. What has no place is about the whole.
+// places returns the errors that err consists of. An error without a place is about the document.
 func places(err error) []*codec.Error {
 	if err == nil {
 		return nil
@@ -424,16 +424,16 @@ func (r *report) print(offset int, pointer, message string) {
 	r.faults = true
 	line, column := r.doc.Position(offset)
 	text := fmt.Sprintf("%s:%d:%d: %s: %s\n", r.file, line, column, oneLine(pointer), oneLine(message))
-	if !r.said[text] {
-		if r.said == nil {
-			r.said = map[string]bool{}
+	if !r.seen[text] {
+		if r.seen == nil {
+			r.seen = map[string]bool{}
 		}
-		r.said[text] = true
+		r.seen[text] = true
 		fmt.Fprint(r.err, text)
 	}
 }
 
-// oneLine escapes what would break a line or a terminal, as Go strings do.
+// oneLine escapes line breaks and control characters like a Go string.
 func oneLine(s string) string {
 	return printable.Line(strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(s))
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// runWith runs the command with standard input and returns what it prints.
+// runWith runs the command with standard input and returns its exit code and output.
 func runWith(t *testing.T, in string, args ...string) (code int, out, errs string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -152,7 +152,7 @@ func TestDecodeUsage(t *testing.T) {
 		}
 	}
 	if code, _, errs := runWith(t, "", "decode", filepath.Join(t.TempDir(), "none")); code != exitFault || errs == "" {
-		t.Errorf("a file that is not there: exit code %d, want %d", code, exitFault)
+		t.Errorf("missing file: exit code %d, want %d", code, exitFault)
 	}
 }
 
@@ -166,7 +166,7 @@ func TestGen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Contains(src, []byte("\npackage one\n")) || !bytes.Contains(src, []byte("// Task is one long-running operation")) {
+	if !bytes.Contains(src, []byte("\npackage one\n")) || !bytes.Contains(src, []byte("// Task is a long-running operation")) {
 		t.Error("types.go lacks the package clause or the documentation")
 	}
 	for _, args := range [][]string{{}, {"-pkg", "1x", "-out", dir, "a=b"}, {"-pkg", "_", "-out", dir, "a=b"}, {"-pkg", "x", "a=b"}, {"-pkg", "x", "-out", dir}, {"-pkg", "x", "-out", dir, "nothing"}} {

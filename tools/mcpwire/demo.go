@@ -11,24 +11,26 @@ import (
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/demo"
 )
 
-// playDemo is the command demo.
+// playDemo returns the command demo.
 func playDemo() command {
 	return command{
 		name:  "demo",
 		args:  "[-http] [-svg FILE]",
-		short: "play a task that survives the death of its server",
-		help: `Demo starts a server in a process of its own and calls a tool of it as a task. It shows the
-progress, kills the server in the middle, starts it again, answers a question of the task, and
-shows the result. Then it lists what went over the wire. With -http that goes over HTTP, and the
-network between the two is cut once before the server is killed.
+		short: "demonstrate a task that survives a crash of its server",
+		help: `
+Starts a server in a separate process and calls one of its tools as a task. It shows the progress,
+kills the server, starts it again, answers an input request of the task and shows the result. Then it
+lists all messages. With -http, the two communicate over HTTP, and the network is cut once before the
+server is killed.
 
 Example:
 
-    mcpwire demo -svg demo.svg`,
+  mcpwire demo -svg demo.svg
+`,
 		setup: func(flags *flag.FlagSet) func(context.Context, streams, []string) error {
-			svg := flags.String("svg", "", "also draw the conversation, into this `file`")
-			overHTTP := flags.Bool("http", false, "play it over HTTP on this machine, and cut the network too")
-			serve := flags.String("serve", "", "be the server, with its tasks in this `file`")
+			svg := flags.String("svg", "", "also draw the messages into `FILE`")
+			overHTTP := flags.Bool("http", false, "use HTTP on this machine, and also cut the network")
+			serve := flags.String("serve", "", "run the server of the demo, with its tasks in `FILE`")
 			return func(ctx context.Context, s streams, args []string) error {
 				switch {
 				case len(args) > 0:

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The demo is played to its end: with progress, a question, a kill, and a result that came once, from the server's
-// second life; the picture is well-formed and shows all of it. Over HTTP the network is cut before the kill.
+// The demo shows progress, a killed server, an input request and one result, from the second server process. The drawing is
+// well-formed and shows all of it. Over HTTP the network is cut before the server is killed.
 func TestDemo(t *testing.T) {
 	dir := t.TempDir()
 	binary := filepath.Join(dir, "mcpwire")
@@ -18,9 +18,9 @@ func TestDemo(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		flags    []string
-		story    string // one more line of it
+		story    string // an additional line of the output
 		faults   []string
-		sessions int // how many are opened
+		sessions int // number of sessions
 	}{
 		{"stdio", nil, "waiting for task", []string{"kill -9"}, 2},
 		{"http", []string{"-http"}, "the network was cut", []string{"network cut", "kill -9"}, 1},
@@ -37,14 +37,14 @@ func TestDemo(t *testing.T) {
 			for _, want := range []string{"is working", test.story, "the server was killed", "the server was started again",
 				"the task asks: Which quality?", "\nresult: 40 frames in high quality"} {
 				if strings.Count(out, want) != 1 {
-					t.Errorf("the story does not have %q once:\n%s", want, out)
+					t.Errorf("want %q exactly once in the output:\n%s", want, out)
 				}
 			}
 			wire := append([]string{"tools/call: render, as a task", "elicitation/create: Which quality?",
 				"result of tasks/result: 40 frames in high quality"}, test.faults...)
 			for _, want := range wire {
 				if strings.Count(out, want) != 1 {
-					t.Errorf("the list does not have %q once:\n%s", want, out)
+					t.Errorf("want %q exactly once in the list:\n%s", want, out)
 				}
 			}
 			if !strings.Contains(out, "notifications/progress") {
@@ -57,7 +57,7 @@ func TestDemo(t *testing.T) {
 			for _, fault := range test.faults {
 				at := strings.Index(out, fault)
 				if at < last {
-					t.Errorf("%q is not where it belongs:\n%s", fault, out)
+					t.Errorf("%q is out of order:\n%s", fault, out)
 				}
 				last = at
 			}

@@ -17,44 +17,44 @@ func generate() command {
 	return command{
 		name:  "gen",
 		args:  "-pkg NAME -out DIR [-keep-docs] [-overrides FILE] REV=SCHEMA.json...",
-		short: "generate a Go package from one schema or several revisions",
+		short: "generate a Go package from one or several revisions of a schema",
 		help: `
-Writes a Go package with a type for every definition of the schemas, given from the oldest
-revision to the newest, each with a label such as 2025-11-25. One schema gives the types of
-that revision; several are merged: the newest shape wins, and what older revisions had stays.
-The package compiles in a module that requires github.com/mcpwire/mcpwire alone.
+Writes a Go package with a type for every definition of the schemas. List the schemas from the
+oldest revision to the newest, each with a label such as 2025-11-25. Several schemas are merged:
+types have the form of the newest revision, and keep the members of older ones. A module that uses
+the package needs no other module than github.com/mcpwire/mcpwire.
 
-Comments come from this module's own documentation of the protocol; with -keep-docs they are
-the descriptions in the schemas, which are somebody else's text under a licence of its own.
+Comments come from this module's own documentation of the protocol. With -keep-docs they are the
+descriptions in the schemas; those have their own authors and licence.
 
-What the schemas leave open, or what several revisions contradict each other in, is an error
-that says where. The overrides file settles it: a JSON array of rows, each with a rule and a
-reason. "go doc github.com/mcpwire/mcpwire/gen.Overrides" lists the rules; an example is the file
-internal/gen/protocol/overrides.json of this module.
+If a schema is ambiguous, or revisions contradict each other, gen fails with an error that names the
+place. Settle such cases in an overrides file: a JSON array of rows, each with a rule and a reason.
+"go doc github.com/mcpwire/mcpwire/gen.Overrides" lists the rules; internal/gen/protocol/overrides.json
+of this module is an example.
 
 Example:
 
   mcpwire gen -pkg mcp1125 -out ./mcp1125 2025-11-25=schema/2025-11-25/schema.json
 `,
 		setup: func(flags *flag.FlagSet) func(context.Context, streams, []string) error {
-			pkg := flags.String("pkg", "", "`name` of the package; required")
-			out := flags.String("out", "", "`folder` to write to, made if need be; required")
-			keep := flags.Bool("keep-docs", false, "take the comments from the schemas' descriptions")
-			overrides := flags.String("overrides", "", "`file` that settles what the schemas leave open")
+			pkg := flags.String("pkg", "", "name the package `NAME`; required")
+			out := flags.String("out", "", "write to the folder `DIR`, created if needed; required")
+			keep := flags.Bool("keep-docs", false, "use the descriptions in the schemas as comments")
+			overrides := flags.String("overrides", "", "settle ambiguities and contradictions as in `FILE`")
 			return func(_ context.Context, s streams, args []string) error {
 				switch {
 				case !token.IsIdentifier(*pkg) || *pkg == "_":
-					return usagef("-pkg %q is no package name", *pkg)
+					return usagef("-pkg %q is not a package name", *pkg)
 				case *out == "":
-					return usagef("-out is missing")
+					return usagef("missing -out")
 				case len(args) == 0:
-					return usagef("no schema is given (flags come first)")
+					return usagef("missing REV=SCHEMA.json")
 				}
 				c := gen.Config{Package: *pkg}
 				for _, arg := range args {
 					rev, file, ok := strings.Cut(arg, "=")
 					if !ok || rev == "" || file == "" {
-						return usagef("%q is not of the form REV=SCHEMA.json", arg)
+						return usagef("argument %q is not of the form REV=SCHEMA.json", arg)
 					}
 					src, err := os.ReadFile(file)
 					if err != nil {

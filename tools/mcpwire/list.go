@@ -16,11 +16,11 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/client"
 )
 
-// listCommands are the commands that list what a server has.
+// listCommands returns the commands that list the features of a server.
 func listCommands() []command {
 	return []command{
 		listCommand("tools", "list the tools of a server, with their arguments", (*remote).listTools),
-		listCommand("resources", "list the resources of a server, and the templates of further ones", (*remote).listResources),
+		listCommand("resources", "list the resources and resource templates of a server", (*remote).listResources),
 		listCommand("prompts", "list the prompts of a server, with their arguments", (*remote).listPrompts),
 	}
 }
@@ -31,7 +31,7 @@ func listCommand(name, short string, run func(r *remote, ctx context.Context) er
 		args:  "[-json] [-env NAME] [-header H] [-root DIR] SERVER",
 		short: short,
 		help: `
-Connects with a server and asks for its ` + name + `.
+Connects to a server and lists its ` + name + `.
 ` + serverHelp + `
 Example:
 
@@ -43,7 +43,7 @@ Example:
 			return func(ctx context.Context, s streams, args []string) error {
 				switch {
 				case len(args) == 0:
-					return usagef("SERVER is missing")
+					return usagef("missing SERVER")
 				case len(args) > 1:
 					return usagef("unexpected argument %q", args[1])
 				}
@@ -53,7 +53,7 @@ Example:
 	}
 }
 
-// each writes the items of a list, as JSON or by show.
+// each writes the items of a list, as JSON or with show.
 func each[T codec.Encoder](r *remote, list iter.Seq2[T, error], show func(T) error) error {
 	for item, err := range list {
 		switch {
@@ -108,7 +108,7 @@ func (r *remote) listResources(ctx context.Context) error {
 		return r.entry(x.URITemplate, client.Title(x.Title, x.Name), x.Description)
 	})
 	if jsonrpc.CodeOf(err) == jsonrpc.CodeMethodNotFound {
-		return nil // a server without templates may not know the method
+		return nil // a server without templates may not implement the method
 	}
 	return err
 }
@@ -131,7 +131,7 @@ func (r *remote) listPrompts(ctx context.Context) error {
 	})
 }
 
-// entry writes what an item of a list is.
+// entry writes an item of a list.
 func (r *remote) entry(name, title string, description *string) error {
 	if title == name {
 		title = ""
@@ -146,7 +146,7 @@ func (r *remote) entry(name, title string, description *string) error {
 	return err
 }
 
-// argument writes what an argument of a tool or a prompt is.
+// argument describes an argument of a tool or a prompt.
 func (r *remote) argument(name, kind string, required bool, description string) error {
 	if required {
 		kind += ", required"

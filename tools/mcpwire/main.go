@@ -1,5 +1,5 @@
 // Command mcpwire works with messages and schemas of the Model Context Protocol. Run it
-// with -h for its commands, and any of them with -h for what it does and an example.
+// with -h for a list of commands, and a command with -h for its help and an example.
 package main
 
 import (
@@ -20,12 +20,12 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // so that a second Ctrl-C ends what the first one could not
+	context.AfterFunc(ctx, stop) // restores the default: a second Ctrl-C kills the process
 	os.Exit(run(ctx, streams{os.Stdin, forTerminal(os.Stdout), forTerminal(os.Stderr)}, os.Args[1:]))
 }
 
-// forTerminal returns a writer to f. If f is a terminal, the writer escapes control characters, which
-// may come from other programs.
+// forTerminal returns a writer to f. If f is a terminal, the writer escapes control characters,
+// because the text may come from other programs.
 func forTerminal(f *os.File) io.Writer {
 	if printable.IsTerminal(f) {
 		return printable.NewWriter(f)
@@ -36,11 +36,11 @@ func forTerminal(f *os.File) io.Writer {
 // The exit codes.
 const (
 	exitOK    = 0
-	exitFault = 1 // an input was at fault, or the work failed
-	exitUsage = 2 // the command line was wrong
+	exitFault = 1 // the input has faults, or the command failed
+	exitUsage = 2 // the command line is invalid
 )
 
-// streams are what a command reads and writes.
+// streams are the input and output of a command.
 type streams struct {
 	in       io.Reader
 	out, err io.Writer
@@ -48,14 +48,14 @@ type streams struct {
 
 // command is one row of the command table.
 type command struct {
-	name  string // the words behind mcpwire, such as "schema diff"
-	args  string // what follows the flags, for the usage line
-	short string // what it does, in one line
-	help  string // what it does and an example, for -h
-	plain bool   // all behind the first argument is an argument, even if it looks like a flag
-	// setup declares the command's flags and returns what runs once they are parsed.
-	// Run gets the arguments; flags may stand between them. It returns an error of usagef for wrong
-	// ones, errFaults if it has reported faults itself, or any other error to be printed.
+	name  string // the words after mcpwire, such as "schema diff"
+	args  string // flags and arguments, for the usage line
+	short string // a description in one line
+	help  string // a full description with an example, for -h
+	plain bool   // flags end at the first argument
+	// setup declares the command's flags and returns the function that runs the command once they are
+	// parsed. The function gets the arguments without flags. It returns an error of usagef for invalid
+	// arguments, errFaults if it has reported faults itself, or any other error, which is printed.
 	setup func(*flag.FlagSet) func(ctx context.Context, s streams, args []string) error
 }
 
@@ -77,17 +77,17 @@ func commands() []command {
 	return append(all, version())
 }
 
-// errFaults says that the command has reported faults in its input on standard error.
-var errFaults = errors.New("faults were found")
+// errFaults means that the command has already reported its faults on standard error.
+var errFaults = errors.New("faults found")
 
-// usageError is a wrong command line.
+// usageError reports an invalid command line.
 type usageError struct{ msg string }
 
 func (e *usageError) Error() string { return e.msg }
 
 func usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
 
-// run runs the command that args name and returns the exit code.
+// run runs the command named by args and returns the exit code.
 func run(ctx context.Context, s streams, args []string) int {
 	if len(args) > 0 && isHelp(args[0]) {
 		if len(args) == 1 {
@@ -101,7 +101,7 @@ func run(ctx context.Context, s streams, args []string) int {
 		return unknown(s, args)
 	}
 	flags := flag.NewFlagSet(c.name, flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // what is wrong is printed below
+	flags.SetOutput(io.Discard) // errors are printed below
 	action := c.setup(flags)
 	rest, err := parse(flags, rest, c.plain)
 	switch {
@@ -120,7 +120,7 @@ func run(ctx context.Context, s streams, args []string) int {
 	case errors.Is(err, errFaults):
 		return exitFault
 	case errors.As(err, &wrong):
-		fmt.Fprintf(s.err, "mcpwire %s: %s\nusage: mcpwire %s\nRun mcpwire %s -h for more.\n", c.name, printable.Text(err.Error()), c.line(), c.name)
+		fmt.Fprintf(s.err, "mcpwire %s: %s\nusage: mcpwire %s\nRun 'mcpwire %s -h' for help.\n", c.name, printable.Text(err.Error()), c.line(), c.name)
 		return exitUsage
 	default:
 		fmt.Fprintf(s.err, "mcpwire %s: %s\n", c.name, printable.Text(err.Error()))
@@ -128,8 +128,8 @@ func run(ctx context.Context, s streams, args []string) int {
 	}
 }
 
-// parse parses the flags in args and returns the arguments, between which flags may stand unless plain says otherwise,
-// up to "--".
+// parse parses the flags in args and returns the arguments. Flags may follow arguments, unless plain is set. They end at
+// "--".
 func parse(flags *flag.FlagSet, args []string, plain bool) (rest []string, err error) {
 	for {
 		if err := flags.Parse(args); err != nil {
@@ -143,7 +143,7 @@ func parse(flags *flag.FlagSet, args []string, plain bool) (rest []string, err e
 	}
 }
 
-// find returns the command that args begin with and the arguments behind its name.
+// find returns the command that args begin with, and the arguments after its name.
 func find(commands []command, args []string) (*command, []string) {
 	for i, c := range commands {
 		words := strings.Fields(c.name)
@@ -154,8 +154,8 @@ func find(commands []command, args []string) (*command, []string) {
 	return nil, nil
 }
 
-// unknown answers a command line that names no command: a group such as "schema", with or
-// without -h, or nothing known at all.
+// unknown handles a command line that does not name a command: it is empty, names a group
+// such as "schema", with or without -h, or names an unknown command.
 func unknown(s streams, args []string) int {
 	var group []command
 	if len(args) > 0 {
@@ -173,13 +173,13 @@ func unknown(s streams, args []string) int {
 		overview(s.err, commands())
 	case len(group) > 0:
 		if len(args) > 1 {
-			fmt.Fprintf(s.err, "mcpwire: there is no command %q; there are\n\n", args[0]+" "+args[1])
+			fmt.Fprintf(s.err, "mcpwire: unknown command %q; the commands are\n\n", args[0]+" "+args[1])
 			list(s.err, group)
 		} else {
 			overview(s.err, group)
 		}
 	default:
-		fmt.Fprintf(s.err, "mcpwire: there is no command %q; run mcpwire -h for those there are\n", args[0])
+		fmt.Fprintf(s.err, "mcpwire: unknown command %q; run 'mcpwire -h' for a list\n", args[0])
 	}
 	return exitUsage
 }
@@ -193,7 +193,7 @@ func (c *command) line() string {
 }
 
 func overview(w io.Writer, commands []command) {
-	fmt.Fprint(w, "mcpwire works with messages and schemas of the Model Context Protocol, and with servers.\n\n")
+	fmt.Fprint(w, "mcpwire works with servers, messages and schemas of the Model Context Protocol.\n\n")
 	list(w, commands)
 }
 
@@ -201,7 +201,7 @@ func list(w io.Writer, commands []command) {
 	for _, c := range commands {
 		fmt.Fprintf(w, "  mcpwire %-12s  %s\n", c.name, c.short)
 	}
-	fmt.Fprint(w, "\nRun mcpwire COMMAND -h for what a command does, with an example.\n")
+	fmt.Fprint(w, "\nRun 'mcpwire COMMAND -h' for help on a command, with an example.\n")
 }
 
 func usage(w io.Writer, c *command, flags *flag.FlagSet) {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// mcpwire runs the command line and returns its exit code and what it wrote.
+// mcpwire runs the command line and returns its exit code and output.
 func mcpwire(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs strings.Builder
@@ -47,7 +47,7 @@ func TestOverviewListsEveryCommand(t *testing.T) {
 	}
 }
 
-func TestWrongUsage(t *testing.T) {
+func TestInvalidUsage(t *testing.T) {
 	for _, args := range []string{
 		"", "schema", "nonsense", "schema nonsense", "version 1", "version -x",
 		"schema sync", "schema sync x.json", "schema sync -rev 2030-01-01", "schema sync -rev a/b x.json", "schema sync -rev r x.json y.json",
@@ -62,7 +62,7 @@ func TestWrongUsage(t *testing.T) {
 	}
 }
 
-func TestFlagsMayStandBetweenArguments(t *testing.T) {
+func TestFlagsMayFollowArguments(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"a", "-b"} {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
@@ -85,7 +85,7 @@ func TestHelpForACommand(t *testing.T) {
 	if code, out, errs := mcpwire(t, "help", "schema", "diff"); code != exitOK || out != want || errs != "" {
 		t.Errorf("exit %d, errors %q, output:\n%s", code, errs, out)
 	}
-	if code, _, errs := mcpwire(t, "task", "lst"); code != exitUsage || !strings.Contains(errs, `no command "task lst"`) || !strings.Contains(errs, "mcpwire task list") {
+	if code, _, errs := mcpwire(t, "task", "lst"); code != exitUsage || !strings.Contains(errs, `unknown command "task lst"`) || !strings.Contains(errs, "mcpwire task list") {
 		t.Errorf("exit %d, errors:\n%s", code, errs)
 	}
 }
@@ -121,7 +121,7 @@ func TestSchemaSync(t *testing.T) {
 		t.Errorf("exit %d, output %q, errors %q, want %q", code, out, errs, want)
 	}
 	if code, _, _ := mcpwire(t, "schema", "sync", "-rev", "r", filepath.Join(dir, "none.json")); code != exitFault {
-		t.Errorf("a missing file: exit %d", code)
+		t.Errorf("missing file: exit %d", code)
 	}
 }
 
@@ -147,7 +147,7 @@ func TestSchemaDiff(t *testing.T) {
 	}
 	code, out, errs = mcpwire(t, "schema", "diff", "2025-06-18", "2030-01-01")
 	if code != exitFault || out != "" || !strings.Contains(errs, "2025-11-25") {
-		t.Errorf("an unknown revision: exit %d, output %q, errors %q", code, out, errs)
+		t.Errorf("unknown revision: exit %d, output %q, errors %q", code, out, errs)
 	}
 }
 
@@ -156,7 +156,7 @@ type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
 
-func TestOutputThatCannotBeWrittenIsAFault(t *testing.T) {
+func TestFailedWriteIsAFault(t *testing.T) {
 	server := serveEverything(t)
 	for _, args := range [][]string{
 		{"tools", server}, {"tools", "-json", server}, {"resources", server}, {"prompts", server}, {"call", server, "add", "a=1", "b=2"},
@@ -168,7 +168,7 @@ func TestOutputThatCannotBeWrittenIsAFault(t *testing.T) {
 	}
 }
 
-func TestWordsAreQuotedForShells(t *testing.T) {
+func TestQuotedForShells(t *testing.T) {
 	for word, want := range map[string]string{
 		"7f3a-B_c.d/e:f=g@h": "7f3a-B_c.d/e:f=g@h",
 		"":                   "''",
@@ -188,7 +188,7 @@ func TestWordsAreQuotedForShells(t *testing.T) {
 			t.Skip(err)
 		}
 		if c != 0 && (err != nil || string(out) != word) {
-			t.Errorf("a shell makes %q of %q (%v)", out, word, err)
+			t.Errorf("a shell reads %q from %q (%v)", out, word, err)
 		}
 	}
 }

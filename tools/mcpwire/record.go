@@ -14,33 +14,33 @@ import (
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/trace"
 )
 
-// record is the command record.
+// record returns the command record.
 func record() command {
 	return command{
 		name:  "record",
 		args:  "-o FILE [-http ADDRESS] [-header H] SERVER [ARG...]",
-		plain: true, // flags behind the command are its own
-		short: "stand between clients and a server and record what they say",
+		plain: true, // flags after SERVER belong to the server's command
+		short: "record the messages between clients and a server",
 		help: `
-Passes on what a client and a server say, and records it. SERVER is a URL, or a command with its
-arguments, in one word or several. A client talks to this command as it would to the server: over
-standard input and output, or over HTTP with -http. A command gets the environment of this process,
-and is started again for each session of a client over HTTP.
+Forwards messages between clients and a server and records them. SERVER is a URL, or a command with its
+arguments in one word or several. A client uses this command in place of the server: over standard
+input and output, or over HTTP with -http. The server's command gets the environment of this process.
+With -http, it is started again for each session.
 
-Where both sides are of a kind, nothing is changed on the way: no byte of standard input and output,
-and nothing of HTTP requests and answers, their headers, statuses and streams. Else the messages go
-on as they are. The recorder fails if the server does.
+If client and server use the same transport, record changes nothing: no byte of standard input and
+output, and no HTTP header, status or stream. Otherwise it forwards the messages unchanged over the
+other transport. If the server fails, record fails.
 
-FILE gets an object on a line of its own for each message, behind what is in it already: the time,
-the session, who sent it ("client" or "server"), the method, the Go type of the params or the
-result, and the message as it was. What is no message is recorded with what is wrong with it. The
-file holds the content of messages, secrets included. Only you can read it: its mode is set to 0600.
-Headers, the arguments of the command, and the user and query of the URL are not recorded.
+record appends one JSON object per message to FILE: the time, the session, the sender ("client" or
+"server"), the method, the Go type of the params or the result, and the message itself. Text that is
+not a valid message is recorded with the error. FILE contains all messages, including secrets, and only
+you can read it: its mode is set to 0600. Headers, the arguments of the command, and the user and
+query of the URL are not recorded.
 
-Over HTTP, web pages of other sites cannot use the recorder. The fields of -header are added only to
+Over HTTP, web pages of other sites cannot use the recorder. Headers given by -header are only added to
 requests to the path of the URL.
 
-Draw the file with "mcpwire trace".
+To list or draw the messages, run "mcpwire trace".
 
 Examples:
 
@@ -48,16 +48,16 @@ Examples:
   mcpwire record -o talk.ndjson -http :9000 https://example.com/mcp
 `,
 		setup: func(flags *flag.FlagSet) func(context.Context, streams, []string) error {
-			file := flags.String("o", "", "write to this `file`")
-			address := flags.String("http", "", "listen for clients over HTTP at this `address`; without a host it is this machine alone")
+			file := flags.String("o", "", "write to `FILE`")
+			address := flags.String("http", "", "serve clients over HTTP at `ADDRESS`; without a host, only clients on this machine can connect")
 			var headers values
-			flags.Var(&headers, "header", "send this `\"Name: value\"` to the URL; may be repeated")
+			flags.Var(&headers, "header", "send the header `\"Name: value\"` to the URL; may be repeated")
 			return func(ctx context.Context, s streams, args []string) error {
 				switch {
 				case *file == "":
-					return usagef("-o is missing")
+					return usagef("missing -o")
 				case len(args) == 0:
-					return usagef("SERVER is missing")
+					return usagef("missing SERVER")
 				}
 				server, err := recordedServer(args, headers)
 				if err != nil {
@@ -71,7 +71,7 @@ Examples:
 				log := trace.NewLog(f)
 				err = recordTo(ctx, s, log, server, *address)
 				if failed := log.Err(); failed != nil {
-					err = errors.Join(err, fmt.Errorf("the recording is not complete: %w", failed))
+					err = errors.Join(err, fmt.Errorf("the recording is incomplete: %w", failed))
 				}
 				return errors.Join(err, f.Close())
 			}
@@ -96,7 +96,7 @@ func openPrivate(name string) (*os.File, error) {
 	return f, nil
 }
 
-// recordedServer returns the server that the arguments name.
+// recordedServer returns the server named by the arguments.
 func recordedServer(args []string, headers values) (server recorder.Server, err error) {
 	server.Header, err = headers.header()
 	if err != nil {
@@ -106,13 +106,13 @@ func recordedServer(args []string, headers values) (server recorder.Server, err 
 	if len(args) == 1 {
 		server.URL, server.Command, err = serverOf(args[0])
 	} else if isURL(args[0]) {
-		err = usagef("unexpected argument %q behind the URL", args[1])
+		err = usagef("unexpected argument %q after the URL", args[1])
 	}
 	return server, err
 }
 
-// recordTo records the conversations of a client on standard input and output, or of those that come over HTTP. A fault
-// of the recording does not disturb them.
+// recordTo records the session of a client on standard input and output, or of all clients over HTTP. An error of the
+// recording does not affect the sessions.
 func recordTo(ctx context.Context, s streams, log *trace.Log, server recorder.Server, address string) error {
 	switch {
 	case address == "" && server.URL == "":

@@ -29,7 +29,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// beEcho makes the test program a server that sends back its input. With the value "dies" it ends
+// beEcho makes the test program a server that echoes its input. With the value "dies" it ends
 // after the first line. With "never reads" it writes its process id to standard error and does not
 // read.
 const beEcho = "MCPWIRE_TEST_ECHO"
@@ -74,7 +74,7 @@ func recordedIn(t *testing.T, file string) (list []recorded) {
 	return list
 }
 
-// recordEcho records what goes over the wire between input and the test program as echo.
+// recordEcho records the messages between input and the test program as an echo server.
 func recordEcho(t *testing.T, how, input string) (code int, out, errs, file string) {
 	t.Helper()
 	program, err := os.Executable()
@@ -89,7 +89,7 @@ func recordEcho(t *testing.T, how, input string) (code int, out, errs, file stri
 	return code, stdout.String(), stderr.String(), file
 }
 
-func TestRecordingChangesNoByte(t *testing.T) {
+func TestRecordForwardsUnchanged(t *testing.T) {
 	const (
 		list  = `{"jsonrpc": "2.0", "id":1, "method":"tools/list",  "params":{"<b>":"\u003c"}}`
 		odd   = `{"jsonrpc":"2.0","method":"x/unknown","params":{"n":1.50}}`
@@ -104,7 +104,7 @@ func TestRecordingChangesNoByte(t *testing.T) {
 		t.Errorf("exit %d, errors %q", code, errs)
 	}
 	if out != input {
-		t.Errorf("%d bytes became %d others", len(input), len(out))
+		t.Errorf("forwarded %d bytes as %d different ones", len(input), len(out))
 	}
 	got := map[string][]recorded{}
 	for _, r := range recordedIn(t, file) {
@@ -145,7 +145,7 @@ func TestRecordingChangesNoByte(t *testing.T) {
 	wellFormed(t, picture, "tools/list", "x/unknown", "not understood", "16777217 bytes, too long to be kept")
 }
 
-// wellFormed checks that a picture is XML and shows something.
+// wellFormed checks that a drawing is well-formed XML and contains the given texts.
 func wellFormed(t *testing.T, picture string, wants ...string) {
 	t.Helper()
 	text, err := os.ReadFile(picture)
@@ -157,20 +157,20 @@ func wellFormed(t *testing.T, picture string, wants ...string) {
 		if _, err := d.Token(); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
-			t.Fatalf("the picture: %v", err)
+			t.Fatalf("drawing: %v", err)
 		}
 	}
 	for _, want := range wants {
 		if !strings.Contains(string(text), want) {
-			t.Errorf("the picture lacks %q:\n%.3000s", want, text)
+			t.Errorf("the drawing lacks %q:\n%.3000s", want, text)
 		}
 	}
 }
 
-func TestRecordingEndsWithAServerThatDies(t *testing.T) {
-	in, client := io.Pipe() // which the client does not close
+func TestRecordFailsWithTheServer(t *testing.T) {
+	in, client := io.Pipe() // the client does not close it
 	defer client.Close()
-	go io.WriteString(client, `{"jsonrpc":"2.0","id":1,"method":"ping"}`+"\n") // ends when it is read
+	go io.WriteString(client, `{"jsonrpc":"2.0","id":1,"method":"ping"}`+"\n") // ends when the line is read
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -190,7 +190,7 @@ func TestRecordingEndsWithAServerThatDies(t *testing.T) {
 	}
 }
 
-func TestAServerThatCannotBeStartedIsOnRecord(t *testing.T) {
+func TestRecordOfAServerThatCannotStart(t *testing.T) {
 	dir := t.TempDir()
 	file, missing := filepath.Join(dir, "talk.ndjson"), filepath.Join(dir, "missing")
 	code, out, errs := mcpwire(t, "record", "-o", file, missing, "-x")
@@ -211,8 +211,8 @@ func (f onWrite) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestRecordingEndsTheServerWhenItIsEnded(t *testing.T) {
-	in, client := io.Pipe() // which the client does not close
+func TestRecordEndsTheServer(t *testing.T) {
+	in, client := io.Pipe() // the client does not close it
 	defer client.Close()
 	go io.WriteString(client, "{}\n") // ends when it is read
 	program, err := os.Executable()
@@ -231,8 +231,7 @@ func TestRecordingEndsTheServerWhenItIsEnded(t *testing.T) {
 	}
 }
 
-// asMain lets the test program, when it is started as a process, be the command itself, and returns its path and its
-// environment.
+// asMain returns the path and the environment with which the test program runs as the command.
 func asMain(t *testing.T) (program string, env []string) {
 	t.Helper()
 	program, err := os.Executable()
@@ -244,7 +243,7 @@ func asMain(t *testing.T) (program string, env []string) {
 	return program, append(stdio.DefaultEnv(), beMain+"=1", "GORACE=atexit_sleep_ms=0")
 }
 
-// serveEverything serves the server with every feature over HTTP, and returns where.
+// serveEverything serves the everything server over HTTP and returns its URL.
 func serveEverything(t *testing.T) (url string) {
 	t.Helper()
 	store := memory.New()
@@ -263,7 +262,8 @@ func serveEverything(t *testing.T) (url string) {
 	return web.URL + "/some/path"
 }
 
-// recordWeb runs the recorder for clients over HTTP, and returns where it is and what ends it and returns its exit code.
+// recordWeb runs the recorder for clients over HTTP. It returns its URL and a function that ends it and returns the exit
+// code.
 func recordWeb(t *testing.T, file, server string) (url string, end func() int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -275,7 +275,7 @@ func recordWeb(t *testing.T, file, server string) (url string, end func() int) {
 	}()
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
-		t.Fatalf("the recorder says %q, and then %v", line, err)
+		t.Fatalf("the recorder prints %q: %v", line, err)
 	}
 	return strings.TrimSpace(strings.TrimPrefix(line, "recording at ")), func() int {
 		cancel()
@@ -283,13 +283,13 @@ func recordWeb(t *testing.T, file, server string) (url string, end func() int) {
 	}
 }
 
-// Clients talk with a server through the recorder, whatever both are, one of them in a task that asks its user. All they
-// say is on record with its session and its type, and in the picture.
-func TestAllWaysAreRecorded(t *testing.T) {
+// The recorder works between all combinations of transports, also for a task that requests input. The recording has every
+// message with its session and type, and the drawing shows them.
+func TestRecordBetweenAllTransports(t *testing.T) {
 	program, env := asMain(t)
 	for _, test := range []struct {
 		name          string
-		overHTTP, web bool // the clients, and the server
+		overHTTP, web bool // whether clients and server use HTTP
 	}{
 		{"a command", false, false},
 		{"a URL", false, true},
@@ -313,7 +313,7 @@ func TestAllWaysAreRecorded(t *testing.T) {
 				o.Fill = func(ctx context.Context, _ *client.FormRequest) (*mcp.ElicitResult, error) {
 					h := <-handles
 					if state, err := h.Refresh(ctx); err != nil || state.Status != mcp.TaskStatusInputRequired {
-						t.Errorf("while it asks, the task is %s, %v", state.Status, err)
+						t.Errorf("during the input request the task is %s, %v", state.Status, err)
 					}
 					return client.Accept(nil), nil // the defaults
 				}
@@ -350,7 +350,7 @@ func TestAllWaysAreRecorded(t *testing.T) {
 				t.Errorf("exit %d", code)
 			}
 
-			sessions := map[string]map[string]int{} // how often a type comes in a session
+			sessions := map[string]map[string]int{} // counts of types by session
 			for _, r := range recordedIn(t, file) {
 				if r.Error != "" || r.Time == "" || r.Session == "" || r.Size > 0 {
 					t.Errorf("recorded: %+v", r)
@@ -372,7 +372,7 @@ func TestAllWaysAreRecorded(t *testing.T) {
 				}
 			}
 			if len(tasks) != 1 || len(calls) != 1 {
-				t.Errorf("a task in %q, none in %q", tasks, calls)
+				t.Errorf("want one session with a task and one without, got %q and %q", tasks, calls)
 			}
 
 			if code, out, errs := mcpwire(t, "trace", file, "-svg", picture); code != exitOK || out != "" || errs != "" {
@@ -384,7 +384,7 @@ func TestAllWaysAreRecorded(t *testing.T) {
 	}
 }
 
-func TestLinesThatAreNoRecordAreReported(t *testing.T) {
+func TestTraceReportsInvalidLines(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "talk.ndjson")
 	text := `{"time":"2026-01-02T03:04:05Z","from":"client","message":{"jsonrpc":"2.0","id":1,"method":"ping"}}
 {"from":"nobody"}
@@ -408,7 +408,7 @@ func TestLinesThatAreNoRecordAreReported(t *testing.T) {
 	}
 }
 
-func TestARecordingIsForItsUserAlone(t *testing.T) {
+func TestRecordingIsPrivate(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("there are no modes")
 	}
@@ -429,11 +429,11 @@ func TestARecordingIsForItsUserAlone(t *testing.T) {
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
 	if text, err := os.ReadFile(file); err != nil || strings.Contains(string(text), "SECRET") {
-		t.Errorf("on record (%v):\n%s", err, text)
+		t.Errorf("recorded (%v):\n%s", err, text)
 	}
 }
 
-func TestADrawingDoesNotReplaceItsRecording(t *testing.T) {
+func TestDrawingDoesNotReplaceItsRecording(t *testing.T) {
 	dir := t.TempDir()
 	file, link := filepath.Join(dir, "talk.ndjson"), filepath.Join(dir, "link")
 	if err := os.WriteFile(file, []byte("{}\n"), 0o600); err != nil {
@@ -448,6 +448,6 @@ func TestADrawingDoesNotReplaceItsRecording(t *testing.T) {
 		}
 	}
 	if text, err := os.ReadFile(file); err != nil || string(text) != "{}\n" {
-		t.Errorf("the recording is %q, %v", text, err)
+		t.Errorf("recording: %q, %v", text, err)
 	}
 }

@@ -25,17 +25,17 @@ import (
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/console"
 )
 
-// serverHelp is what the commands that talk to a server have in common, for their help.
+// serverHelp is the part of the help that all commands that connect to a server share.
 const serverHelp = `
-SERVER is a URL, or a command line in one argument, such as 'weather-server -v'. A command gets
-PATH, HOME and the like from the environment, and what -env names. What it writes to standard
-error is shown there. Progress and questions go to standard error, and results alone to standard
-output. Answers to the server's input requests are read from standard input, line by line. If
-standard input is empty, as with </dev/null, the server cannot ask for input. On a terminal, control
-characters from the server are escaped.
+SERVER is a URL, or a command line in one argument, such as 'weather-server -v'. The command gets a
+few variables of the environment, such as PATH and HOME, and those named by -env. Its standard error
+is shown. Only results are written to standard output; progress and input requests are written to
+standard error. Answers to input requests are read from standard input, line by line. If standard
+input is empty, as with </dev/null, the server cannot request input. On a terminal, control characters
+from the server are escaped.
 `
 
-// remote is a connection with a server, made as the flags of a command say.
+// remote is a connection to a server, configured by the flags of a command.
 type remote struct {
 	json    bool
 	env     values
@@ -43,7 +43,7 @@ type remote struct {
 	roots   values
 
 	streams
-	lines   sync.Mutex // held while a line is written that others may come between
+	lines   sync.Mutex // held while a line is written
 	console *console.Console
 	*client.Client
 }
@@ -56,10 +56,10 @@ func (v *values) Set(s string) error { *v = append(*v, s); return nil }
 
 // declare declares the flags.
 func (r *remote) declare(flags *flag.FlagSet) {
-	flags.BoolVar(&r.json, "json", false, "write JSON, for scripts, a line for each result")
-	flags.Var(&r.env, "env", "hand this `NAME[=VALUE]` of the environment on to the command; may be repeated")
-	flags.Var(&r.headers, "header", "send this `\"Name: value\"` to the URL; may be repeated")
-	flags.Var(&r.roots, "root", "let the server know of this `folder`; may be repeated")
+	flags.BoolVar(&r.json, "json", false, "write JSON for scripts, one result per line")
+	flags.Var(&r.env, "env", "pass the environment variable `NAME[=VALUE]` to the command; may be repeated")
+	flags.Var(&r.headers, "header", "send the header `\"Name: value\"` to the URL; may be repeated")
+	flags.Var(&r.roots, "root", "offer the folder `DIR` to the server as a root; may be repeated")
 }
 
 // with connects, runs f, and disconnects.
@@ -73,7 +73,7 @@ func (r *remote) with(ctx context.Context, s streams, server string, f func() er
 		if lost, ok := errors.AsType[*transport.DeliveryError](err); ok {
 			err = lost.Err
 		}
-		return fmt.Errorf("cannot connect with %s: %w", server, err)
+		return fmt.Errorf("cannot connect to %s: %w", server, err)
 	}
 	r.Client = c
 	err = f()
@@ -81,14 +81,14 @@ func (r *remote) with(ctx context.Context, s streams, server string, f func() er
 	closed := c.Close()
 	if err == nil && closed != nil {
 		if _, ok := errors.AsType[*exec.ExitError](closed); ok {
-			closed = fmt.Errorf("the command has succeeded, but the process of the server ended with an error: %w", closed)
+			closed = fmt.Errorf("the command succeeded, but the server process failed: %w", closed)
 		}
 		err = closed
 	}
 	return err
 }
 
-// dial connects with a server.
+// dial connects to a server.
 func (r *remote) dial(ctx context.Context, server string) (*client.Client, error) {
 	o := &client.Options{
 		Info: mcp.Implementation{Name: "mcpwire", Version: "1"},
@@ -120,12 +120,12 @@ func (r *remote) dial(ctx context.Context, server string) (*client.Client, error
 	return client.Command(ctx, stdio.Command{Path: words[0], Args: words[1:], Env: env, Stderr: r.console, Apart: true}, o)
 }
 
-// header returns fields of an HTTP header, each "Name: value", or nil if there are none.
+// header parses header fields of the form "Name: value". It returns nil if there are none.
 func (v values) header() (h http.Header, err error) {
 	for _, field := range v {
 		name, value, ok := strings.Cut(field, ":")
 		if !ok {
-			return nil, usagef("-header %q: no colon", field)
+			return nil, usagef("-header %q has no colon; use \"Name: value\"", field)
 		}
 		if h == nil {
 			h = http.Header{}
@@ -139,7 +139,7 @@ func isURL(server string) bool {
 	return strings.HasPrefix(server, "http://") || strings.HasPrefix(server, "https://")
 }
 
-// serverOf takes the argument SERVER for a URL, or for the words of a command.
+// serverOf parses the argument SERVER as a URL or as the words of a command.
 func serverOf(server string) (link string, words []string, err error) {
 	if isURL(server) {
 		return server, nil, nil
@@ -151,7 +151,7 @@ func serverOf(server string) (link string, words []string, err error) {
 	return "", words, nil
 }
 
-// folders returns the roots that the server may know of, or nil.
+// folders returns the roots to offer to the server, or nil.
 func (r *remote) folders() (*client.Roots, error) {
 	if len(r.roots) == 0 {
 		return nil, nil
@@ -178,7 +178,7 @@ func (r *remote) object(v codec.Encoder) error {
 	return err
 }
 
-// result writes the result of a tool. One that is an error goes to standard error.
+// result writes the result of a tool. The result of a failed tool goes to standard error.
 func (r *remote) result(result *mcp.CallToolResult) error {
 	failed := result.IsError != nil && *result.IsError
 	w := r.out
@@ -215,7 +215,7 @@ func writeResult(w io.Writer, result *mcp.CallToolResult) error {
 	return err
 }
 
-// describe is a piece of content as text.
+// describe returns a content block as text.
 func describe(block mcp.ContentBlock) string {
 	switch b := block.(type) {
 	case *mcp.TextContent:
@@ -223,7 +223,7 @@ func describe(block mcp.ContentBlock) string {
 	case *mcp.ImageContent:
 		return fmt.Sprintf("[image: %s, %d bytes in base64]", b.MIMEType, len(b.Data))
 	case *mcp.AudioContent:
-		return fmt.Sprintf("[sound: %s, %d bytes in base64]", b.MIMEType, len(b.Data))
+		return fmt.Sprintf("[audio: %s, %d bytes in base64]", b.MIMEType, len(b.Data))
 	case *mcp.ResourceLink:
 		return fmt.Sprintf("[link: %s, %s]", client.Title(b.Title, b.Name), b.URI)
 	case *mcp.EmbeddedResource:

@@ -27,7 +27,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// beServer makes the test program a server on standard input and output, with its tasks in a file.
+// beServer makes the test program a server on standard input and output that stores its tasks in a file.
 const beServer = "MCPWIRE_TEST_SERVER"
 
 // beFailing makes that server end with exit status 3.
@@ -99,11 +99,11 @@ func toolOf(req *session.Request) (p mcp.CallToolRequestParams) {
 	return p
 }
 
-// fixture answers requests. The tool sign needs a page to be visited, once.
+// fixture serves requests. The tool sign requires the user to visit a page once.
 type fixture struct {
-	ended   chan struct{} // never closed: slow waits for it
+	ended   chan struct{} // never closed; blocks the tool slow
 	visited bool
-	step    chan struct{} // steps takes one from it before each report, and before the end
+	step    chan struct{} // the tool steps receives from it before each report and before it returns
 }
 
 func (f *fixture) handle(ctx context.Context, req *session.Request) (codec.Encoder, error) {
@@ -146,7 +146,7 @@ func (f *fixture) call(ctx context.Context, p mcp.CallToolRequestParams) (codec.
 			return nil, err
 		}
 		result := answer.(*mcp.ElicitResult)
-		result.Meta = nil // names the task, if it is one
+		result.Meta = nil // may name the task
 		text, err := codec.Marshal(result)
 		return said(string(text)), err
 	case "slow":
@@ -182,14 +182,14 @@ func said(text string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.ContentBlock{&mcp.TextContent{Text: text}}}
 }
 
-// place is where a test runs the command line: with a server, and lines of standard input.
+// place runs the command line in a test, with a server and lines of standard input.
 type place struct {
 	t      *testing.T
 	server string
 	flags  []string
 }
 
-// newPlace returns a place whose server is a process with its tasks in a file.
+// newPlace returns a place whose server is a process that stores its tasks in a file.
 func newPlace(t *testing.T) *place {
 	t.Helper()
 	program, err := os.Executable()
@@ -199,7 +199,7 @@ func newPlace(t *testing.T) *place {
 	return &place{t, program, []string{"-env", beServer + "=" + filepath.Join(t.TempDir(), "tasks")}}
 }
 
-// run runs a command with the server in the place of SERVER, and flags behind its name.
+// run runs a command with p.server in place of SERVER, and p.flags after the name of the command.
 func (p *place) run(ctx context.Context, input, line string) (code int, stdout, stderr string) {
 	p.t.Helper()
 	name, rest, _ := strings.Cut(line, " -- ")
@@ -215,7 +215,7 @@ func (p *place) run(ctx context.Context, input, line string) (code int, stdout, 
 	return code, out.String(), errs.String()
 }
 
-func TestServersAreTalkedTo(t *testing.T) {
+func TestRemoteCommands(t *testing.T) {
 	p := newPlace(t)
 	for _, test := range []struct {
 		line, input string
@@ -226,8 +226,8 @@ func TestServersAreTalkedTo(t *testing.T) {
 		{line: "call -- SERVER echo n=1 s=2 any=x", out: `{"any":"x","n":1,"s":"2"}` + "\n", errs: []string{"100 % step"}},
 		{line: "call -json -- SERVER echo n=1 any=[1]", out: `{"content":[{"type":"text","text":"{\"any\":[1],\"n\":1}"}]}` + "\n"},
 		{line: "call -task -- SERVER echo n=1", out: `{"n":1}` + "\n", errs: []string{"task "}},
-		{line: "call -- SERVER echo n=x", code: exitUsage, errs: []string{`argument "n": "x" is no integer`}},
-		{line: "call -- SERVER echo n", code: exitUsage, errs: []string{`"n" is not KEY=VALUE`}},
+		{line: "call -- SERVER echo n=x", code: exitUsage, errs: []string{`argument "n": "x" is not of type integer`}},
+		{line: "call -- SERVER echo n", code: exitUsage, errs: []string{`"n" is not of the form KEY=VALUE`}},
 		{line: "call -- SERVER ech", code: exitFault, errs: []string{"no tool ech; did you mean echo?"}},
 		{line: "call -- SERVER fail", code: exitFault, errs: []string{"it broke\n"}},
 		{line: "call -json -- SERVER fail", code: exitFault, out: `{"content":[{"type":"text","text":"it broke"}],"isError":true}` + "\n"},
@@ -267,17 +267,17 @@ func TestServersAreTalkedTo(t *testing.T) {
 	}
 }
 
-// The result is written, and the exit status of the server is reported as an error.
-func TestAServerThatFailsInTheEndIsReported(t *testing.T) {
+// If the server fails after the call, the command writes the result and reports the exit status.
+func TestServerExitStatusIsReported(t *testing.T) {
 	p := newPlace(t)
 	p.flags = append(p.flags, "-env", beFailing+"=1")
 	code, out, errs := p.run(t.Context(), "", "call -- SERVER echo n=1")
-	if code != exitFault || out != `{"n":1}`+"\n" || !strings.Contains(errs, "the process of the server ended with an error: exit status 3\n") {
+	if code != exitFault || out != `{"n":1}`+"\n" || !strings.Contains(errs, "but the server process failed: exit status 3\n") {
 		t.Errorf("exit %d, output %q, errors:\n%s", code, out, errs)
 	}
 }
 
-// watcher is standard error that ends a context when some text has come.
+// watcher is a writer that calls a function once text was written to it.
 type watcher struct {
 	strings.Builder
 	text string
@@ -293,8 +293,8 @@ func (w *watcher) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// After Ctrl-C a task is there, in another process of the server, to be looked at and cancelled.
-func TestATaskIsLeftAloneAndComeBackTo(t *testing.T) {
+// After Ctrl-C a task continues: other server processes can show and cancel it.
+func TestDetachAndReattach(t *testing.T) {
 	p := newPlace(t)
 	ctx, interrupt := context.WithCancel(t.Context())
 	errs := &watcher{text: "task ", then: interrupt}
@@ -305,7 +305,7 @@ func TestATaskIsLeftAloneAndComeBackTo(t *testing.T) {
 	}
 	m := regexp.MustCompile(`mcpwire task watch \S+ (\S+)\n`).FindStringSubmatch(errs.String())
 	if m == nil {
-		t.Fatalf("the user is not told how to come back:\n%s", errs)
+		t.Fatalf("no command to reattach:\n%s", errs)
 	}
 	id := m[1]
 	for _, test := range []struct {
@@ -336,7 +336,7 @@ func TestATaskIsLeftAloneAndComeBackTo(t *testing.T) {
 	}
 }
 
-// answering is an output that calls a function for each line.
+// answering is a writer that calls a function for each line.
 type answering struct {
 	strings.Builder
 	line func(string)
@@ -347,8 +347,8 @@ func (a *answering) Write(b []byte) (int, error) {
 	return a.Builder.Write(b)
 }
 
-// The progress of a task is seen from elsewhere than where it was created.
-func TestATaskIsWatched(t *testing.T) {
+// Another process than the one that created a task can watch its progress.
+func TestTaskWatch(t *testing.T) {
 	for _, test := range []struct{ name, out, errs string }{
 		{"-json", `^{"task":{[^\n]*"status":"working"[^\n]*}}
 {"progress":{"progress":1,"total":2,"message":"step 1"}}
@@ -376,7 +376,7 @@ $`, "^$"},
 			created := &watcher{text: "task ", then: interrupt}
 			run(ctx, streams{strings.NewReader(""), new(strings.Builder), created}, []string{"call", "-task", s.URL, "steps"})
 			id, _, _ := strings.Cut(strings.TrimPrefix(created.String(), "task "), "\n")
-			goOn := func(line string) { // with what comes next, once this is seen
+			goOn := func(line string) { // lets the tool continue once its last report was shown
 				if strings.Contains(line, "working") || strings.Contains(line, "step") {
 					f.step <- struct{}{}
 				}
@@ -390,10 +390,10 @@ $`, "^$"},
 	}
 }
 
-func TestAResultInPartsIsAskedForToItsEnd(t *testing.T) {
+func TestCallFetchesAllPartsOfAResult(t *testing.T) {
 	server := serveEverything(t)
 	code, out, errs := mcpwire(t, "call", server, "alphabet", "letters=10")
-	if code != exitOK || out != "abcdefghij\nklmnopqrst\nuvwxyz\n" || errs != "there is more; part 2:\nthere is more; part 3:\n" {
+	if code != exitOK || out != "abcdefghij\nklmnopqrst\nuvwxyz\n" || errs != "part 2:\npart 3:\n" {
 		t.Errorf("exit %d, output %q, errors %q", code, out, errs)
 	}
 	code, out, _ = mcpwire(t, "call", "-json", server, "alphabet", "letters=13")
@@ -403,7 +403,7 @@ func TestAResultInPartsIsAskedForToItsEnd(t *testing.T) {
 	}
 }
 
-func TestServersAreReachedByURL(t *testing.T) {
+func TestServerByURL(t *testing.T) {
 	headers := make(chan string, 100)
 	handler := streamable.NewHandler(func(r *http.Request, conn transport.Conn) {
 		headers <- r.Header.Get("X-Key")

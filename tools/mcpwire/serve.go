@@ -21,23 +21,25 @@ import (
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/everything"
 )
 
-// serve is the command serve.
+// serve returns the command serve.
 func serve() command {
 	return command{
 		name:  "serve",
 		args:  "[-http ADDRESS] [-store FILE] [-debug ADDRESS]",
-		short: "be a server with every feature, to test clients with",
-		help: `Serve is a server that has every feature of the protocol, on standard input and output, or
-over HTTP with -http. Its tasks are kept in memory unless -store names a file. With -debug a page
-for operators shows them, those of every client, to whoever can reach its address.
+		short: "run a server with every feature, to test clients",
+		help: `
+Runs a server with every feature of the protocol on standard input and output, or over HTTP with
+-http. It keeps tasks in memory, or in a file with -store. With -debug, a web page shows the tasks of
+all clients. Anyone who can reach the address can read the page.
 
 Example:
 
-    mcpwire serve -http localhost:8080 -store tasks.db -debug localhost:6060`,
+  mcpwire serve -http localhost:8080 -store tasks.db -debug localhost:6060
+`,
 		setup: func(flags *flag.FlagSet) func(context.Context, streams, []string) error {
-			address := flags.String("http", "", "serve over HTTP at this `address`, at the path /mcp; without a host it is this machine alone")
-			file := flags.String("store", "", "keep the tasks in this `file`")
-			debug := flags.String("debug", "", "show all tasks on a web page at this `address`, at the path /tasks; without a host it is this machine alone")
+			address := flags.String("http", "", "serve over HTTP at `ADDRESS` and the path /mcp; without a host, only clients on this machine can connect")
+			file := flags.String("store", "", "store tasks in `FILE`")
+			debug := flags.String("debug", "", "show all tasks on a web page at `ADDRESS` and the path /tasks; without a host, only clients on this machine can connect")
 			return func(ctx context.Context, s streams, args []string) error {
 				if len(args) > 0 {
 					return usagef("unexpected argument %q", args[0])
@@ -75,7 +77,7 @@ func openStore(file string) (task.Store, error) {
 	return bolt.Open(file)
 }
 
-// service is the server with what an operator wants to see of its tasks.
+// service is the server and the data of the page for operators.
 type service struct {
 	server  *everything.Server
 	store   task.Store
@@ -96,8 +98,8 @@ func newService(ctx context.Context, store task.Store, overHTTP bool) (*service,
 	return &service{server, store, history}, nil
 }
 
-// showTasks serves the page of the tasks until stop is called. Standard output may be the protocol's, so it says where
-// on standard error.
+// showTasks serves the page of the tasks until stop is called. It prints the URL to standard error, because the server
+// may use standard output for messages.
 func (v *service) showTasks(s streams, address string) (stop func(), err error) {
 	listener, err := listen(address)
 	if err != nil {
@@ -118,7 +120,7 @@ func (v *service) showTasks(s streams, address string) (stop func(), err error) 
 	}, nil
 }
 
-// listen opens a TCP address, which without a host is one of this machine alone.
+// listen listens on a TCP address. Without a host it listens on localhost only.
 func listen(address string) (net.Listener, error) {
 	if strings.HasPrefix(address, ":") {
 		address = "localhost" + address
@@ -132,7 +134,7 @@ func (v *service) serveStdio(ctx context.Context) error {
 
 func (v *service) serveHTTP(ctx context.Context, s streams, address string) error {
 	handler := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) {
-		v.server.Serve(conn) // which closes the connection if it fails
+		v.server.Serve(conn) // closes the connection if it fails
 	}, streamable.HandlerOptions{StreamAfter: -1})
 	defer handler.Close()
 
@@ -147,7 +149,7 @@ func (v *service) serveHTTP(ctx context.Context, s streams, address string) erro
 	return serveWeb(ctx, web, listener, handler.Shutdown)
 }
 
-// serveWeb serves until ctx ends, and then shuts down what the server leads to, and the server.
+// serveWeb serves until ctx ends. Then it calls shutdown and shuts down the web server.
 func serveWeb(ctx context.Context, web *http.Server, listener net.Listener, shutdown func(context.Context) error) error {
 	ended := make(chan error, 1)
 	go func() { ended <- web.Serve(listener) }() // ends with Close

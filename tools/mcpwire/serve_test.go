@@ -19,7 +19,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 )
 
-// The everything server is used over both transports: every list is read, a tool is called, and one is run as a task.
+// The everything server works over both transports: the test reads every list, calls a tool, and runs one as a task.
 func TestServe(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "mcpwire")
 	if text, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
@@ -33,7 +33,7 @@ func TestServe(t *testing.T) {
 			t.Fatal(err)
 		}
 		if list := c.Server().Capabilities.Tasks.List; list == nil {
-			t.Error("the one client cannot list its tasks")
+			t.Error("the client on stdio cannot list its tasks")
 		}
 		useEverything(t, c)
 	})
@@ -44,7 +44,7 @@ func TestServe(t *testing.T) {
 			t.Fatal(err)
 		}
 		if list := c.Server().Capabilities.Tasks.List; list != nil {
-			t.Error("clients that cannot be told apart can list the tasks of others")
+			t.Error("HTTP clients without a principal can list tasks")
 		}
 		useEverything(t, c)
 	})
@@ -63,20 +63,20 @@ func TestServe(t *testing.T) {
 		line(t, out)
 		cmd.Process.Signal(syscall.SIGTERM)
 		if err := cmd.Wait(); err != nil {
-			t.Errorf("the server ends with %v", err)
+			t.Errorf("the server failed: %v", err)
 		}
 	})
 }
 
 // Proves HTTP-04.
-func TestServersAreForThisMachineAloneUnlessToldOtherwise(t *testing.T) {
+func TestListenWithoutHostIsLocal(t *testing.T) {
 	for address, want := range map[string]bool{":0": true, "localhost:0": true, "127.0.0.1:0": true, "0.0.0.0:0": false} {
 		l, err := listen(address)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got := l.Addr().(*net.TCPAddr).IP.IsLoopback(); got != want {
-			t.Errorf("for %s it listens at %s", address, l.Addr())
+			t.Errorf("%s: listening at %s", address, l.Addr())
 		}
 		l.Close()
 	}
@@ -89,7 +89,7 @@ func TestServersAreForThisMachineAloneUnlessToldOtherwise(t *testing.T) {
 	}
 }
 
-// The page for operators has its own address, and knows the tasks that clients have started.
+// The page for operators has its own address and shows the tasks of clients.
 func TestServeDebug(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -119,11 +119,11 @@ func TestServeDebug(t *testing.T) {
 	}
 	cancel()
 	if code := <-ended; code != exitOK {
-		t.Errorf("the server ended with %d", code)
+		t.Errorf("the server exited with %d", code)
 	}
 }
 
-// line returns the first line that comes.
+// line returns the first line of the output.
 func line(t *testing.T, r io.Reader) string {
 	t.Helper()
 	text, err := bufio.NewReader(r).ReadString('\n')
@@ -143,7 +143,7 @@ func serveOverHTTP(t *testing.T, args ...string) string {
 	t.Cleanup(func() {
 		cancel()
 		if code := <-ended; code != exitOK {
-			t.Errorf("the server ended with %d", code)
+			t.Errorf("the server exited with %d", code)
 		}
 	})
 	return strings.TrimPrefix(line(t, r), "serving at ")

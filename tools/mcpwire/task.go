@@ -13,22 +13,23 @@ import (
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/printable"
 )
 
-// taskCommands are the commands about tasks.
+// taskCommands returns the commands about tasks.
 func taskCommands() []command {
 	return []command{
-		taskCommand("list", "list the tasks that a server has for you", "", (*remote).listTasks),
+		taskCommand("list", "list your tasks on a server", "", (*remote).listTasks),
 		taskCommand("get", "show the state of a task", "", (*remote).getTask),
-		taskCommand("watch", "follow a task to its end, and write its result", `
-Shows each state, and the progress if the call that created the task has asked for it, and asks what
-the task asks its user. With -json each of them is a line on standard output: {"task":…},
-{"progress":…}, and in the end {"result":…}. Ctrl-C offers to cancel the task or to leave it alone.
+		taskCommand("watch", "show the progress of a task and write its result", `
+Shows each state of the task, and its progress if the call that created the task requested progress.
+Passes input requests of the task to the user. With -json, each of these is a line on standard output:
+{"task":…}, {"progress":…} and finally {"result":…}. Ctrl-C asks whether to cancel the task or to
+detach from it.
 `, (*remote).watchTask),
-		taskCommand("result", "wait for a task in silence and write its result", "", (*remote).taskResult),
+		taskCommand("result", "wait for a task and write its result", "", (*remote).taskResult),
 		taskCommand("cancel", "cancel a task", "", (*remote).cancelTask),
 	}
 }
 
-// taskCommand is the command task VERB.
+// taskCommand returns the command task VERB.
 func taskCommand(verb, short, more string, run func(r *remote, ctx context.Context, server, id string) error) command {
 	id, want, example := " ID", 2, " 7f3a"
 	if verb == "list" {
@@ -39,8 +40,7 @@ func taskCommand(verb, short, more string, run func(r *remote, ctx context.Conte
 		args:  "[-json] [-env NAME] [-header H] [-root DIR] SERVER" + id,
 		short: short,
 		help: `
-Talks with a server about tasks, which "mcpwire call -task" has created:
-` + short + `.
+Connects to a server to ` + short + `. "mcpwire call -task" creates tasks.
 ` + more + serverHelp + `
 Example:
 
@@ -51,7 +51,7 @@ Example:
 			r.declare(flags)
 			return func(ctx context.Context, s streams, args []string) error {
 				if len(args) < want {
-					return usagef("want SERVER%s", id)
+					return usagef("missing argument; want SERVER%s", id)
 				}
 				if len(args) > want {
 					return usagef("unexpected argument %q", args[want])
@@ -121,7 +121,7 @@ func (r *remote) watchTask(ctx context.Context, server, id string) error {
 	return nil
 }
 
-// asLines is a viewer for scripts. That a line cannot be written shows with the last one.
+// asLines is a viewer for scripts. It ignores write errors, because writing the result reports them.
 type asLines struct{ r *remote }
 
 func (v asLines) state(t mcp.Task) { v.r.named("task", &t) }

@@ -25,16 +25,16 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// terminal is a process at a terminal, as its user sees it.
+// terminal is a process that runs at a terminal.
 type terminal struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	master *os.File
-	seen   string // all of it
-	read   int    // so much of it was waited for
+	seen   string // all output so far
+	read   int    // the length of the output that after has consumed
 }
 
-// atTerminal starts the command at a terminal of its own.
+// atTerminal starts the command at a new terminal.
 func atTerminal(t *testing.T, args ...string) *terminal {
 	t.Helper()
 	program, env := asMain(t)
@@ -42,7 +42,7 @@ func atTerminal(t *testing.T, args ...string) *terminal {
 	if err != nil {
 		t.Skip("there are no terminals: ", err)
 	}
-	raw, err := master.SyscallConn() // Fd would take the deadline away
+	raw, err := master.SyscallConn() // Fd would disable deadlines
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,14 +70,14 @@ func atTerminal(t *testing.T, args ...string) *terminal {
 	return &terminal{t: t, cmd: cmd, master: master}
 }
 
-// after waits until the user sees something, and types.
+// after waits for output that contains seen, and then types.
 func (u *terminal) after(seen, typed string) {
 	u.t.Helper()
 	buf := make([]byte, 4<<10)
 	for !strings.Contains(u.seen[u.read:], seen) {
 		n, err := u.master.Read(buf)
 		if err != nil {
-			u.t.Fatalf("no %q: %v; the user sees\n%q", seen, err, u.seen)
+			u.t.Fatalf("no %q: %v; output:\n%q", seen, err, u.seen)
 		}
 		u.seen += string(buf[:n])
 	}
@@ -87,47 +87,47 @@ func (u *terminal) after(seen, typed string) {
 	}
 }
 
-// end waits for the process, and returns its exit code and what the user has seen at last.
+// end waits for the process and returns its exit code and the remaining output.
 func (u *terminal) end() (code int, last string) {
-	rest, _ := io.ReadAll(u.master) // which fails when nobody is at the terminal any more
+	rest, _ := io.ReadAll(u.master) // fails once all processes have closed the terminal
 	u.seen += string(rest)
-	u.cmd.Wait() // the code tells
+	u.cmd.Wait() // ProcessState has the exit code
 	return u.cmd.ProcessState.ExitCode(), strings.ReplaceAll(u.seen[u.read:], "\r\n", "\n")
 }
 
-func TestFormsAreFilledInAtATerminal(t *testing.T) {
+func TestFillFormAtATerminal(t *testing.T) {
 	u := atTerminal(t, "call", serveEverything(t), "test_elicitation", "message=Who?")
 	u.after("\"Everything\" asks:\r\n  | Who?", "")
 	u.after("username – what to call you: ", "Ann\n")
 	u.after("email – where to write to: ", "a@b.example\n")
 	u.after("Send this?", "yes\n")
 	if code, last := u.end(); code != exitOK || !strings.HasSuffix(last, "\nThe user's answer is accept: Ann <a@b.example>.\n") {
-		t.Errorf("exit %d, the user sees %q", code, last)
+		t.Errorf("exit %d, output %q", code, last)
 	}
 }
 
-// Ctrl-C in a question of a task offers to leave it alone, and it can be come back to.
-func TestATaskIsLeftAloneAtATerminal(t *testing.T) {
+// Ctrl-C during an input request of a task offers to detach. The user can reattach later.
+func TestDetachAndReattachAtATerminal(t *testing.T) {
 	server := serveEverything(t)
 	u := atTerminal(t, "call", "-task", server, "countdown", "from=0", "ask=true")
 	u.after("(yes or no) [true]: ", "\x03")
 	u.after("Cancel it, detach from it, or wait for it? [detach]: ", "detach\n")
 	code, last := u.end()
-	m := regexp.MustCompile(`come back:\n  mcpwire task watch (\S+) (\S+)\n$`).FindStringSubmatch(last)
+	m := regexp.MustCompile(`reattach:\n  mcpwire task watch (\S+) (\S+)\n$`).FindStringSubmatch(last)
 	if code != exitFault || m == nil {
-		t.Fatalf("exit %d, the user sees %q", code, last)
+		t.Fatalf("exit %d, output %q", code, last)
 	}
 	u = atTerminal(t, "task", "watch", m[1], m[2])
 	u.after("(yes or no) [true]: ", "no\n")
 	u.after("Send this?", "\n")
 	if code, last := u.end(); code != exitOK || !strings.HasSuffix(last, "completed\nCalled off.\n") {
-		t.Errorf("exit %d, the user sees %q", code, last)
+		t.Errorf("exit %d, output %q", code, last)
 	}
 	u = atTerminal(t, "call", "-task", server, "countdown", "from=60")
 	u.after("|  ", "\x03") // the end of the bar
 	u.after("Cancel it, detach from it, or wait for it? [detach]: ", "c\n")
-	if code, last := u.end(); code != exitFault || !strings.HasSuffix(last, " is cancelled\n") {
-		t.Errorf("exit %d, the user sees %q", code, last)
+	if code, last := u.end(); code != exitFault || !strings.HasSuffix(last, " was cancelled\n") {
+		t.Errorf("exit %d, output %q", code, last)
 	}
 }
 
@@ -151,16 +151,16 @@ func TestServersCannotControlATerminal(t *testing.T) {
 		u := atTerminal(t, args...)
 		u.end()
 		if !strings.Contains(u.seen, "ok") || strings.ContainsFunc(u.seen, func(r rune) bool { return strings.ContainsRune("\x1b\a\u202e\u009b", r) }) {
-			t.Errorf("%q: the terminal gets %q", args, u.seen)
+			t.Errorf("%q: output at the terminal: %q", args, u.seen)
 		}
 	}
 	if _, out, _ := mcpwire(t, "call", web.URL, "x"); out != evil+"\n" {
-		t.Errorf("where there is no terminal comes %q", out)
+		t.Errorf("output without a terminal: %q", out)
 	}
 }
 
-// A server that does not read its input is terminated, too.
-func TestTheServerEndsWithTheCommandThatIsTerminated(t *testing.T) {
+// Terminating the command also terminates a server that does not read its input.
+func TestTerminatingTheCommandTerminatesTheServer(t *testing.T) {
 	program, env := asMain(t)
 	cmd := exec.Command(program, "tools", "-env", beEcho+"=never reads", program)
 	cmd.Env = env
@@ -182,6 +182,6 @@ func TestTheServerEndsWithTheCommandThatIsTerminated(t *testing.T) {
 		t.Errorf("exit %d", code)
 	}
 	if err := syscall.Kill(pid, 0); err != syscall.ESRCH {
-		t.Errorf("the server is still there: %v", err)
+		t.Errorf("the server is still running: %v", err)
 	}
 }

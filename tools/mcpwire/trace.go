@@ -10,34 +10,34 @@ import (
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/trace"
 )
 
-// showTrace is the command trace.
+// showTrace returns the command trace.
 func showTrace() command {
 	return command{
 		name:  "trace",
 		args:  "[-svg OUT] FILE",
-		short: "list or draw a conversation that was recorded",
+		short: "list or draw recorded messages",
 		help: `
-Lists the messages in a file that "mcpwire record" wrote. With -svg it draws them instead: a line
-for the client of each session and one for the server, an arrow for each message, and beside them
+Lists the messages in a file written by "mcpwire record". With -svg, it draws a sequence diagram
+instead: a line for the client of each session and one for the server, an arrow for each message, and
 the states of the tasks.
 
-Lines of the file that cannot be read are reported and left out.
+Invalid lines of the file are reported and skipped.
 
 Example:
 
   mcpwire trace -svg talk.svg talk.ndjson
 `,
 		setup: func(flags *flag.FlagSet) func(context.Context, streams, []string) error {
-			svg := flags.String("svg", "", "draw into this `file`")
+			svg := flags.String("svg", "", "draw to `FILE`")
 			return func(_ context.Context, s streams, args []string) error {
 				if len(args) == 0 {
-					return usagef("no file")
+					return usagef("missing FILE")
 				}
 				if len(args) > 1 {
 					return usagef("unexpected argument %q", args[1])
 				}
 				if *svg != "" && sameFile(*svg, args[0]) {
-					return usagef("the drawing would replace the recording %q", args[0])
+					return usagef("the drawing would replace the recording %q; choose another file for -svg", args[0])
 				}
 				rec, faults := readTrace(args[0])
 				if rec == nil {
@@ -62,7 +62,7 @@ func sameFile(a, b string) bool {
 	return err == nil && os.SameFile(x, y)
 }
 
-// readTrace reads a file. It returns what could be read, or nil, and what could not.
+// readTrace reads a file. If some lines are invalid, it returns a recording of the others and an error.
 func readTrace(name string) (*trace.Recording, error) {
 	f, err := os.Open(name)
 	if err != nil {

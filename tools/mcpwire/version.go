@@ -13,10 +13,10 @@ import (
 func version() command {
 	return command{
 		name:  "version",
-		short: "print the version and the protocol revisions it knows",
+		short: "print the version and the supported protocol revisions",
 		help: `
-Prints the version of mcpwire, the Go version it was built with, and the protocol revisions
-and extensions whose schemas are built in.
+Prints the version of mcpwire, the Go version that built it, and the built-in protocol revisions and
+extensions.
 
 Example:
 
@@ -25,7 +25,7 @@ Example:
 		setup: func(*flag.FlagSet) func(context.Context, streams, []string) error {
 			return func(_ context.Context, s streams, args []string) error {
 				if len(args) > 0 {
-					return usagef("it takes no arguments")
+					return usagef("version takes no arguments")
 				}
 				module, goVersion := build()
 				_, err := fmt.Fprintf(s.out, "mcpwire %s, built with %s\nrevisions: %s\nextensions: %s\n", module, goVersion,
@@ -36,7 +36,7 @@ Example:
 	}
 }
 
-// build returns the version of this program and that of Go.
+// build returns the versions of this program and of Go.
 func build() (module, goVersion string) {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		return info.Main.Version, info.GoVersion
