@@ -38,9 +38,7 @@ func (s *Session) receiveBatch(m transport.Message) {
 
 // add adds an answer, which counts towards the limits until the batch is sent.
 func (b *batch) add(text []byte) {
-	b.s.mu.Lock()
-	b.s.answerBytes += len(text)
-	b.s.mu.Unlock()
+	b.s.inbound.hold(len(text))
 	b.mu.Lock()
 	b.held += len(text)
 	b.text = append(append(b.text, ','), text...)
@@ -57,8 +55,6 @@ func (b *batch) skip() {
 	if last {
 		b.text[0] = '['
 		b.s.reply(transport.Message{Text: append(b.text, ']')})
-		b.s.mu.Lock()
-		b.s.answerBytes -= b.held
-		b.s.mu.Unlock()
+		b.s.inbound.hold(-b.held)
 	}
 }

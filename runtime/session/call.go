@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
@@ -74,7 +73,7 @@ type options struct {
 	max        time.Duration // 0 unless progress restarts the timeout
 	onProgress func(Progress)
 	tracker    *Tracker
-	late       func(json.RawMessage, error)
+	late       lateFunc
 }
 
 // Option changes how one request is sent; see [Session.With].
@@ -161,19 +160,6 @@ func (s *Session) Ping(ctx context.Context) error {
 	return err
 }
 
-// pending is a request that waits for its answer. Who takes it out of Session.calls answers it.
-type pending struct {
-	answer chan answer                  // holds one
-	timer  *time.Timer                  // nil until there was a timeout; not running
-	late   func(json.RawMessage, error) // receives the answer after the call has returned; nil before that; guarded by mu
-}
-
-// answer is what a request was answered with.
-type answer struct {
-	result json.RawMessage
-	err    error
-}
-
 // send is the innermost sender.
 func (s *Session) send(ctx context.Context, call *Call) (json.RawMessage, error) {
 	if err := ctx.Err(); err != nil {
@@ -186,7 +172,7 @@ func (s *Session) send(ctx context.Context, call *Call) (json.RawMessage, error)
 		out.For = related.ID
 	}
 	if call.Notification {
-		if err := s.mayCall(call, inside); err != nil {
+		if err := s.allowed(call); err != nil {
 			return nil, err
 		}
 		var err error
@@ -207,7 +193,10 @@ func (s *Session) send(ctx context.Context, call *Call) (json.RawMessage, error)
 		return nil, err
 	}
 	defer tracker.drop(ctx)
-	id, p, err := s.register(call, inside)
+	if err := s.allowed(call); err != nil {
+		return nil, err
+	}
+	id, p, err := s.calls.add(inside)
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +205,7 @@ func (s *Session) send(ctx context.Context, call *Call) (json.RawMessage, error)
 		err = s.writeWithin(ctx, call.opts.timeout, out)
 	}
 	if err != nil {
-		s.unregister(id)
+		s.calls.remove(id)
 		return nil, err
 	}
 	if inside && related.state != nil {
@@ -227,7 +216,7 @@ func (s *Session) send(ctx context.Context, call *Call) (json.RawMessage, error)
 	if err != nil {
 		return nil, s.giveUp(ctx, call, id, p, err)
 	}
-	s.idle.Put(p) // nobody else has it: who took it out of s.calls has sent the answer
+	s.calls.reuse.Put(p) // deliver has no use for it after it has sent the answer
 	if lost, ok := errors.AsType[*transport.DeliveryError](got.err); ok && lost.Taken {
 		s.tellCancelled(ctx, call, id, got.err)
 	}
@@ -278,117 +267,17 @@ func (s *Session) await(ctx context.Context, call *Call, start time.Time, p *pen
 	}
 }
 
-// start starts the timer.
-func (p *pending) start(d time.Duration) {
-	if p.timer == nil {
-		p.timer = time.NewTimer(d)
-		return
-	}
-	p.timer.Reset(d)
-}
-
-// register gives a request an id and waits for its answer from now on.
-func (s *Session) register(call *Call, inside bool) (jsonrpc.ID, *pending, error) {
-	task := call.AsTask()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.allowed(call, task, inside); err != nil {
-		return jsonrpc.ID{}, nil, err
-	}
-	p, ok := s.idle.Get().(*pending)
-	if !ok {
-		p = &pending{answer: make(chan answer, 1)}
-	}
-	s.lastID++
-	id := codec.IntScalar(s.lastID)
-	if s.idPrefix != "" {
-		id = codec.StringScalar(s.idPrefix + strconv.FormatInt(s.lastID, 10))
-	}
-	s.calls[id] = p
-	s.busy++
-	return id, p, nil
-}
-
-// unregister forgets a request that was not answered; ok is false if it was, or is about to be.
-func (s *Session) unregister(id jsonrpc.ID) (ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.calls[id] == nil {
-		return false
-	}
-	delete(s.calls, id)
-	s.finished()
-	return true
+// callLate calls a function that was passed to [OnLate].
+func (s *Session) callLate(late lateFunc, a answer) {
+	s.panicked("OnLate", boundary.Run(func() error { late(a.result, a.err); return nil }))
 }
 
 // answered delivers an answer to the pending call. If there is none, it drops the answer: the call
 // was given up before.
 func (s *Session) answered(id jsonrpc.ID, a answer) {
-	s.mu.Lock()
-	p := s.calls[id]
-	if p != nil {
-		delete(s.calls, id)
-		if p.late == nil {
-			s.finished()
-		} else {
-			s.lateCalls--
-			s.takeLate(p.late, a)
-			s.mu.Unlock()
-			return
-		}
-	}
-	s.mu.Unlock()
-	if p != nil {
-		p.answer <- a
-		return
-	}
-	if s.cfg.Logger.Enabled(s.life, slog.LevelDebug) {
+	if !s.calls.deliver(id, a) && s.cfg.Logger.Enabled(s.life.ctx, slog.LevelDebug) {
 		s.cfg.Logger.Debug("answer dropped: no call waits for it", "id", boundary.Text(id.String(), maxID), "error", boundary.ErrorText(a.err))
 	}
-}
-
-// takeLate passes an answer to the function of [OnLate], in a goroutine that ends with it. It must
-// be called with mu held, and before the session has waited for its goroutines.
-func (s *Session) takeLate(late func(json.RawMessage, error), a answer) {
-	s.work.Add(1)
-	go func() {
-		defer s.work.Done()
-		s.panicked("OnLate", boundary.Run(func() error { late(a.result, a.err); return nil }))
-	}()
-}
-
-// maxLate is how many calls wait for a late answer at most.
-const maxLate = 1024
-
-// awaitLate leaves the answer to a call that returns to the function of [OnLate]; ok is false if the answer has come.
-func (s *Session) awaitLate(id jsonrpc.ID, p *pending, late func(json.RawMessage, error)) (ok bool) {
-	var dropped jsonrpc.ID
-	defer func() { s.forget(dropped) }() // not under mu
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.calls[id] != p {
-		go func() { // ends when late does: the answer is there, or about to be
-			a := <-p.answer
-			s.panicked("OnLate", boundary.Run(func() error { late(a.result, a.err); return nil }))
-		}()
-		return false
-	}
-	p.late = late
-	s.lateCalls++
-	s.finished()
-	s.late = append(s.late, id)
-	if s.lateCalls > maxLate || len(s.late) > 2*maxLate {
-		s.late = slices.DeleteFunc(s.late, func(id jsonrpc.ID) bool { return s.calls[id] == nil })
-	}
-	if s.lateCalls > maxLate {
-		dropped = s.late[0]
-		oldest := s.calls[dropped]
-		delete(s.calls, dropped)
-		s.late = s.late[1:]
-		s.lateCalls--
-		s.takeLate(oldest.late, answer{err: ErrTimeout})
-	}
-	return true
 }
 
 // forget tells the transport that no call waits for the answer to a request any more. It does
@@ -405,11 +294,14 @@ const cancelPatience = 100 * time.Millisecond
 // giveUp stops waiting for an answer because of cause, cancels the request at the peer, and returns
 // cause. If the answer has arrived at the same time, there is nothing to cancel.
 func (s *Session) giveUp(ctx context.Context, call *Call, id jsonrpc.ID, p *pending, cause error) error {
-	var open bool
+	open, dropped := false, jsonrpc.ID{}
 	if late := call.opts.late; late != nil {
-		open = s.awaitLate(id, p, late)
+		if open, dropped = s.calls.awaitLate(id, p, late); !open {
+			go func() { s.callLate(late, <-p.answer) }() // ends when late does: the answer is there, or about to be
+		}
+		s.forget(dropped)
 	} else {
-		open = s.unregister(id)
+		open = s.calls.remove(id)
 	}
 	if open {
 		s.tellCancelled(ctx, call, id, cause)
@@ -426,10 +318,10 @@ func (s *Session) tellCancelled(ctx context.Context, call *Call, id jsonrpc.ID, 
 		return
 	}
 	told := make(chan struct{})
-	started := s.spawn(func() { // ends when the transport has taken it, or with the session
+	started := s.life.spawn(func() { // ends when the transport has taken it, or with the session
 		defer close(told)
 		reason := boundary.ErrorText(cause)
-		err := s.Notify(&requestContext{s.life, ctx, nil}, mcp.MethodNotificationsCancelled,
+		err := s.Notify(&requestContext{s.life.ctx, ctx, nil}, mcp.MethodNotificationsCancelled,
 			&mcp.CancelledNotificationParams{RequestID: id, Reason: &reason})
 		if err != nil {
 			s.cfg.Logger.Debug("cancellation not sent", "method", call.Method, "error", err)
@@ -445,39 +337,28 @@ func (s *Session) tellCancelled(ctx context.Context, call *Call, id jsonrpc.ID, 
 	}
 }
 
-// mayCall is allowed for a notification.
-func (s *Session) mayCall(call *Call, inside bool) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.allowed(call, false, inside)
-}
-
-// allowed reports why a message must not be sent now. Inside means that it belongs to a request that is being
-// served. It is called with mu held.
-func (s *Session) allowed(call *Call, task, inside bool) error {
+// allowed reports why a message must not be sent now.
+func (s *Session) allowed(call *Call) error {
+	a := s.handshake.current.Load()
 	switch {
-	case s.stopped:
-		return s.closed()
-	case s.deaf && !call.Notification:
-		return s.closed()
-	case s.draining && !inside && !call.Notification:
-		return ErrClosed
-	case call.Method == mcp.MethodPing, call.Method == mcp.MethodInitialize && s.role == RoleClient && s.phase == phaseNew,
+	case s.life.over():
+		return s.life.err()
+	case call.Method == mcp.MethodPing, call.Method == mcp.MethodInitialize && a.role == RoleClient && a.phase == phaseNew,
 		call.Method == mcp.MethodNotificationsCancelled && call.Notification:
 		return nil
-	case s.phase == phaseOpened && call.Method == mcp.MethodNotificationsMessage && call.Notification:
+	case a.phase == phaseOpened && call.Method == mcp.MethodNotificationsMessage && call.Notification:
 		// The server may log before the client has confirmed.
-	case s.phase != phaseReady:
+	case a.phase != phaseReady:
 		return ErrNotInitialized
 	}
-	if err := s.missing(call.Method, call.Notification, true); err != nil {
+	if err := a.missing(call.Method, call.Notification, true); err != nil {
 		return err
 	}
-	if err := s.missingDetail(call.Method, call.Params); err != nil {
+	if err := a.missingDetail(call.Method, call.Params); err != nil {
 		return err
 	}
-	if task {
-		return s.missingTask(call.Method)
+	if !call.Notification && call.AsTask() {
+		return a.missingTask(call.Method)
 	}
 	return nil
 }

@@ -64,37 +64,36 @@ func needs(method string) (n need, ok bool) {
 
 // missing reports why this side must not send a message or, if sending is false, need not serve it: as the
 // revision does not have it or a capability was not declared. A method that no revision has is a matter between
-// the peers. It is called with mu held.
-func (s *Session) missing(method string, notification, sending bool) error {
+// the peers.
+func (a *agreement) missing(method string, notification, sending bool) error {
 	m, ok := mcp.LookupMethod(method)
 	if !ok {
 		return nil
 	}
-	sender := s.role
+	sender := a.role
 	if !sending {
 		sender = 3 - sender
 	}
-	if !m.In(s.revision) || m.Notification != notification || m.From&direction(sender) == 0 {
-		return &CapabilityError{Method: method, Revision: s.revision}
+	if !m.In(a.revision) || m.Notification != notification || m.From&direction(sender) == 0 {
+		return &CapabilityError{Method: method, Revision: a.revision}
 	}
 	n, ok := needs(method)
-	if !ok || n.name == "completions" && s.revision == mcp.Revision20241105 { // which has no such capability
+	if !ok || n.name == "completions" && a.revision == mcp.Revision20241105 { // which has no such capability
 		return nil
 	}
 	owner := 3 - sender
 	if n.sender {
 		owner = sender
 	}
-	if s.declared(owner, n.name) {
+	if a.declared(owner, n.name) {
 		return nil
 	}
-	return &CapabilityError{Method: method, Capability: n.name, Own: owner == s.role, Revision: s.revision}
+	return &CapabilityError{Method: method, Capability: n.name, Own: owner == a.role, Revision: a.revision}
 }
 
 // missingDetail reports why a request must not be sent with its params: as they use a part of a feature that the
-// client has not declared or the revision does not have. Raw params are not looked into. It is called with mu
-// held.
-func (s *Session) missingDetail(method string, params codec.Encoder) error {
+// client has not declared or the revision does not have. Raw params are not looked into.
+func (a *agreement) missingDetail(method string, params codec.Encoder) error {
 	name := ""
 	switch p := params.(type) {
 	case *mcp.ElicitRequestURLParams:
@@ -107,27 +106,27 @@ func (s *Session) missingDetail(method string, params codec.Encoder) error {
 		}
 	}
 	switch {
-	case name == "", name == "elicitation.form" && s.revision == mcp.Revision20250618: // the only way it had
+	case name == "", name == "elicitation.form" && a.revision == mcp.Revision20250618: // the only way it had
 		return nil
-	case s.revision == mcp.Revision20251125 && s.declared(3-s.role, name):
+	case a.revision == mcp.Revision20251125 && a.declared(3-a.role, name):
 		return nil
 	}
-	return &CapabilityError{Method: method, Capability: name, Revision: s.revision}
+	return &CapabilityError{Method: method, Capability: name, Revision: a.revision}
 }
 
 // missingTask reports why the peer must not be asked to run a request as a task (MCP tasks, "Capabilities"). It is
 // called with mu held.
-func (s *Session) missingTask(method string) error {
-	if s.takesTask(3-s.role, method) {
+func (a *agreement) missingTask(method string) error {
+	if a.takesTask(3-a.role, method) {
 		return nil
 	}
-	return &CapabilityError{Method: method, Capability: cmp.Or(taskCapability(method), "tasks"), Revision: s.revision}
+	return &CapabilityError{Method: method, Capability: cmp.Or(taskCapability(method), "tasks"), Revision: a.revision}
 }
 
-// takesTask reports whether a side has declared that it runs requests of a method as tasks. It is called with mu held.
-func (s *Session) takesTask(side Role, method string) bool {
+// takesTask reports whether a side has declared that it runs requests of a method as tasks.
+func (a *agreement) takesTask(side Role, method string) bool {
 	name := taskCapability(method)
-	return name != "" && s.revision == mcp.Revision20251125 && s.declared(side, name)
+	return name != "" && a.revision == mcp.Revision20251125 && a.declared(side, name)
 }
 
 // taskCapability names the capability to run a method as a task, or "".
@@ -145,17 +144,15 @@ func taskCapability(method string) string {
 
 // PeerTakesTask reports whether the peer has declared that it runs requests of a method as tasks.
 func (s *Session) PeerTakesTask(method string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.takesTask(3-s.role, method)
+	a := s.handshake.current.Load()
+	return a.takesTask(3-a.role, method)
 }
 
 // TakesTask reports whether this side has declared that it runs requests of a method as tasks. If it has not, the
 // task member of such requests is to be ignored.
 func (s *Session) TakesTask(method string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.takesTask(s.role, method)
+	a := s.handshake.current.Load()
+	return a.takesTask(a.role, method)
 }
 
 func direction(r Role) mcp.Direction {
@@ -165,12 +162,12 @@ func direction(r Role) mcp.Direction {
 	return mcp.FromClient
 }
 
-// declared reports whether a side has declared a capability. It is called with mu held.
-func (s *Session) declared(side Role, name string) bool {
+// declared reports whether a side has declared a capability.
+func (a *agreement) declared(side Role, name string) bool {
 	if side == RoleServer {
-		return s.server != nil && serverDeclares(&s.server.Capabilities, name)
+		return a.server != nil && serverDeclares(&a.server.Capabilities, name)
 	}
-	return s.client != nil && clientDeclares(&s.client.Capabilities, name)
+	return a.client != nil && clientDeclares(&a.client.Capabilities, name)
 }
 
 func serverDeclares(c *mcp.ServerCapabilities, name string) bool {

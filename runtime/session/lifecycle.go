@@ -19,12 +19,13 @@ import (
 // is a [transport.Renewer], what the server declares in a later opening counts from then on.
 func Connect(ctx context.Context, conn transport.Conn, hello *mcp.InitializeRequestParams, cfg *Config) (*Session, error) {
 	s := newSession(conn, RoleClient, cfg)
-	s.client = clientHello(hello, s.cfg.Revisions[0])
+	client := clientHello(hello, s.cfg.Revisions[0])
+	s.handshake.set(func(a *agreement) { a.client = client })
 	if r, ok := conn.(transport.Renewer); ok {
 		r.Renewed(s.renewed)
 	}
 	s.start()
-	if err := s.introduce(ctx); err != nil {
+	if err := s.introduce(ctx, client); err != nil {
 		s.Close()
 		return nil, err
 	}
@@ -42,8 +43,8 @@ func clientHello(hello *mcp.InitializeRequestParams, rev mcp.Revision) *mcp.Init
 }
 
 // introduce is the client's part of the opening.
-func (s *Session) introduce(ctx context.Context) error {
-	raw, err := s.Call(ctx, mcp.MethodInitialize, s.client)
+func (s *Session) introduce(ctx context.Context, client *mcp.InitializeRequestParams) error {
+	raw, err := s.Call(ctx, mcp.MethodInitialize, client)
 	if err != nil {
 		return err
 	}
@@ -53,20 +54,19 @@ func (s *Session) introduce(ctx context.Context) error {
 	}
 	rev := mcp.Revision(result.ProtocolVersion)
 	if !slices.Contains(s.cfg.Revisions, rev) {
-		return &VersionError{mcp.Revision(s.client.ProtocolVersion), rev, s.cfg.Revisions}
+		return &VersionError{mcp.Revision(client.ProtocolVersion), rev, s.cfg.Revisions}
 	}
-	s.mu.Lock()
-	if s.server == nil { // or it was renewed already
-		s.server = &result
-	}
-	s.revision = rev
-	s.phase = phaseReady
-	s.takeNotices()
-	s.mu.Unlock()
+	s.handshake.set(func(a *agreement) {
+		if a.server == nil { // or it was renewed already
+			a.server = &result
+		}
+		a.revision, a.phase = rev, phaseReady
+	})
+	s.notices.Resume()
 	if err := s.Notify(ctx, mcp.MethodNotificationsInitialized, nil); err != nil {
 		return err
 	}
-	close(s.ready)
+	close(s.handshake.ready)
 	return nil
 }
 
@@ -77,9 +77,7 @@ func (s *Session) renewed(initializeResult []byte) {
 		s.warn("result of a later initialize ignored", "error", err)
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.server = &result
+	s.handshake.set(func(a *agreement) { a.server = &result })
 }
 
 // Serve opens a session as the server of conn and introduces this side as hello says, whose protocol version need
@@ -95,7 +93,7 @@ func Serve(conn transport.Conn, hello *mcp.InitializeResult, cfg *Config) *Sessi
 	if hello != nil {
 		result = *hello
 	}
-	s.server = &result
+	s.handshake.set(func(a *agreement) { a.server = &result })
 	s.start()
 	return s
 }
@@ -110,19 +108,20 @@ type State struct {
 
 // State returns what the opening has settled; ok is false before that.
 func (s *Session) State() (state State, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return State{s.revision, s.client, s.server}, s.phase == phaseReady
+	a := s.handshake.current.Load()
+	return State{a.revision, a.client, a.server}, a.phase == phaseReady
 }
 
 // Resume goes on as the server of a session that was opened before: it is ready at once, and initialize is refused.
 // What was in flight is lost with the Session that it was in; the ids of requests sent from here on are others.
 func Resume(conn transport.Conn, state State, cfg *Config) *Session {
 	s := newSession(conn, RoleServer, cfg)
-	s.revision, s.client, s.server = state.Revision, state.Client, state.Server
-	s.idPrefix = rand.Text() + "-"
-	s.phase = phaseReady
-	close(s.ready)
+	s.calls.idPrefix = rand.Text() + "-"
+	s.handshake.set(func(a *agreement) {
+		a.revision, a.client, a.server, a.phase = state.Revision, state.Client, state.Server, phaseReady
+	})
+	close(s.handshake.ready)
+	s.notices.Resume()
 	s.start()
 	return s
 }
@@ -162,41 +161,21 @@ func (s *Session) initialize(req *Request) (codec.Encoder, error) {
 	if !slices.Contains(s.cfg.Revisions, rev) {
 		rev = s.cfg.Revisions[0]
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	result := *s.server
-	result.ProtocolVersion = string(rev)
-	s.client, s.server, s.revision = &params, &result, rev
+	var result mcp.InitializeResult
+	s.handshake.set(func(a *agreement) {
+		result = *a.server
+		result.ProtocolVersion = string(rev)
+		a.client, a.server, a.revision = &params, &result, rev
+	})
 	return &result, nil
 }
 
-// open notes that initialize was answered, with a result if ok. It is called with mu held.
-func (s *Session) open(ok bool) {
-	switch {
-	case !ok:
-		s.phase = phaseNew
-		s.notices, s.noticeBytes = nil, 0
-	case s.confirmed:
-		s.phase = phaseReady
-		close(s.ready)
-	default:
-		s.phase = phaseOpened
-	}
-	s.confirmed = false
-	close(s.opened)
-	s.opened = nil
-	s.takeNotices()
-}
-
-// initialized notes that the client is ready, which some say before they have the answer to initialize.
-func (s *Session) initialized() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.role == RoleServer && s.phase == phaseOpened:
-		s.phase = phaseReady
-		close(s.ready)
-	case s.role == RoleServer && s.phase == phaseOpening:
-		s.confirmed = true
+// opened ends the handshake of a server when initialize was answered, with a result if ok.
+func (s *Session) opened(ok bool) {
+	s.handshake.end(ok)
+	if ok {
+		s.notices.Resume()
+	} else {
+		s.notices.Clear()
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
@@ -41,35 +42,38 @@ func LogSent(log *slog.Logger, level slog.Level) SendMiddleware {
 	}
 }
 
-// quota limits how many events per second a peer can make a session log.
-type quota struct {
+// maxWarnings is how many events caused by messages of the peer are logged per second.
+const maxWarnings = 10
+
+// warnings logs events caused by messages of the peer, up to maxWarnings per second. It is safe for
+// concurrent use.
+type warnings struct {
+	log *slog.Logger
+
+	mu      sync.Mutex
 	begun   time.Time // the second
 	used    int
 	skipped int // events not logged since the last one that was
 }
 
-// maxWarnings is how many events are logged per second.
-const maxWarnings = 10
-
-// warn logs an event caused by a message of the peer, unless the quota of this second is used up.
-func (s *Session) warn(event string, attrs ...any) {
-	s.mu.Lock()
-	q := &s.warnings
-	if now := time.Now(); now.Sub(q.begun) >= time.Second {
-		q.begun, q.used = now, 0
+// warn logs an event, or counts it if maxWarnings is reached.
+func (w *warnings) warn(event string, attrs ...any) {
+	w.mu.Lock()
+	if now := time.Now(); now.Sub(w.begun) >= time.Second {
+		w.begun, w.used = now, 0
 	}
-	if q.used++; q.used > maxWarnings {
-		q.skipped++
-		s.mu.Unlock()
+	if w.used++; w.used > maxWarnings {
+		w.skipped++
+		w.mu.Unlock()
 		return
 	}
-	skipped := q.skipped
-	q.skipped = 0
-	s.mu.Unlock()
+	skipped := w.skipped
+	w.skipped = 0
+	w.mu.Unlock()
 	if skipped > 0 {
 		attrs = append(attrs, "skipped", skipped)
 	}
-	s.cfg.Logger.Warn(event, attrs...)
+	w.log.Warn(event, attrs...)
 }
 
 func record(ctx context.Context, log *slog.Logger, level slog.Level, what, method, id string, start time.Time, err error) {

@@ -19,13 +19,4 @@ func (o owner) Speaks(revision mcp.Revision) bool {
 
 func (o owner) Shutdown(ctx context.Context) error { return o.s.Shutdown(ctx) }
 
-func (o owner) AwaitsPeer() bool {
-	o.s.mu.Lock()
-	defer o.s.mu.Unlock()
-	for _, st := range o.s.serving {
-		if st.asking.Load() == 0 {
-			return false
-		}
-	}
-	return !o.s.noticing
-}
+func (o owner) AwaitsPeer() bool { return o.s.inbound.awaitPeer() && !o.s.notices.Running() }

@@ -82,13 +82,13 @@ func (r *Request) Progress() *Reporter {
 	if r.state == nil {
 		return nil
 	}
-	return r.state.progress(r)
+	return r.state.s.inbound.progress(r.state, r)
 }
 
 // Keep makes the request immune to cancellation: the peer's notifications/cancelled is ignored from now on, and the
 // answer is sent. It reports false if the request was cancelled before. It is for requests that have become a
 // task, which has a way of its own to be cancelled (MCP cancellation, "Behavior Requirements").
-func (r *Request) Keep() bool { return r.state == nil || r.state.keep() }
+func (r *Request) Keep() bool { return r.state == nil || r.state.s.inbound.keep(r.state) }
 
 // Detach replaces the Params of the request by params, a copy, so that the request no longer holds
 // its message in memory. Use it for a request whose context outlives it, such as one that has

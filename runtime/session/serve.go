@@ -15,7 +15,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// serving is a request of the peer that is being served. Its flags are guarded by the session's mu.
+// serving is a request of the peer that is being served. The flags over and kept are guarded by
+// inbound.mu.
 type serving struct {
 	s        *Session
 	req      *Request
@@ -107,57 +108,10 @@ func (s *Session) answer(id jsonrpc.ID, err error, b *batch) {
 	s.reply(transport.Message{Text: text, For: id, Answer: !id.IsZero()})
 }
 
-// Limits of the read loop's own answers that wait for the transport.
-const (
-	maxReplies    = 16384
-	maxReplyBytes = 4 << 20
-)
-
-// reply sends an answer without waiting for the transport. Two peers that both have too much to do would else wait
-// for each other to read. It waits only if very many answers are waiting already, as with a peer that does not read
-// at all.
-func (s *Session) reply(m transport.Message) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for len(s.replies) > 0 && (len(s.replies) >= maxReplies || s.replyBytes+len(m.Text) > maxReplyBytes) && !s.stopped {
-		s.replyRoom.Wait()
-	}
-	if s.stopped {
-		return
-	}
-	s.replies = append(s.replies, m)
-	s.replyBytes += len(m.Text)
-	if !s.replying {
-		s.replying = true
-		s.busy++
-		s.work.Add(1)
-		go s.sendReplies() // ends when none is left
-	}
-}
-
-// sendReplies hands replies over to the transport.
-func (s *Session) sendReplies() {
-	defer s.work.Done()
-	for {
-		s.mu.Lock()
-		batch := s.replies
-		s.replies = nil
-		if len(batch) == 0 || s.stopped {
-			s.replying = false
-			s.finished()
-			s.mu.Unlock()
-			return
-		}
-		s.mu.Unlock()
-		for _, m := range batch {
-			s.write(m)
-			s.mu.Lock()
-			s.replyBytes -= len(m.Text)
-			s.replyRoom.Broadcast()
-			s.mu.Unlock()
-		}
-	}
-}
+// reply sends an answer of the read loop without waiting for the transport. Otherwise two peers that
+// both have too much to do would wait for each other to read. It waits only if very many answers
+// are pending, as with a peer that reads nothing.
+func (s *Session) reply(m transport.Message) { s.replies.Put(m, len(m.Text)) }
 
 // request starts to serve a request, or refuses it.
 func (s *Session) request(message jsonrpc.Message, m transport.Message, b *batch) {
@@ -178,7 +132,7 @@ func (s *Session) request(message jsonrpc.Message, m transport.Message, b *batch
 		serving: serving{s: s, size: len(m.Text), batch: b},
 	}
 	req, st := &in.request, &in.serving
-	// Session.stop ends it with the session; to have each one hang on s.life would cost more.
+	// Session.stop ends it with the session; to have each one hang on s.life.ctx would cost more.
 	in.context = requestContext{&st.until, m.Context, req}
 	st.req, st.ctx = req, &in.context
 	req.state = st
@@ -186,62 +140,51 @@ func (s *Session) request(message jsonrpc.Message, m transport.Message, b *batch
 		s.answer(message.ID, err, b)
 		return
 	}
-	s.work.Add(1)
+	s.life.work.Add(1)
 	go st.serve() // ends when the handler returns
 }
 
-// admit decides whether a request is served, and if so notes it.
+// admit adds a request to those that are served, or returns the error with which it is refused.
 func (s *Session) admit(st *serving) error {
-	req := st.req
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if req.Method == mcp.MethodInitialize && s.role == RoleServer {
-		if s.phase != phaseNew {
-			return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "initialize was sent before"}
+	if st.req.Method == mcp.MethodInitialize && s.role == RoleServer {
+		return s.admitInitialize(st)
+	}
+	// A client that does not wait for the answer to initialize may be served all the same.
+	if st.opened = s.handshake.opening(); st.opened == nil {
+		if err := s.served(st.req.Method); err != nil {
+			return err
 		}
-		if st.batch != nil {
-			return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "initialize must not be part of a batch"}
-		}
-	} else if s.phase == phaseOpening {
-		st.opened = s.opened // a client that does not wait for the answer may be served all the same
-	} else if err := s.served(req.Method); err != nil {
+	}
+	return s.inbound.admit(st)
+}
+
+// admitInitialize is admit for initialize.
+func (s *Session) admitInitialize(st *serving) error {
+	err := s.handshake.begin()
+	if err != nil {
 		return err
 	}
 	switch {
-	case s.draining, s.stopped:
-		return &jsonrpc.Error{Code: CodeClosing, Message: "session is shutting down"}
-	case len(s.serving) >= s.cfg.MaxRequests:
-		return overloaded("%d requests are being served", len(s.serving))
-	case s.answers >= s.cfg.MaxRequests:
-		return overloaded("%d answers wait to be read", s.answers)
-	case s.bytes+s.answerBytes > 0 && s.bytes+s.answerBytes+st.size > s.cfg.MaxBytes:
-		return overloaded("requests of %d bytes are being served, and answers of %d bytes wait to be read", s.bytes, s.answerBytes)
-	case req.Method == mcp.MethodInitialize && len(req.Params) > s.cfg.MaxInitialize:
-		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("invalid params: longer than %d bytes", s.cfg.MaxInitialize)}
+	case st.batch != nil:
+		err = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "initialize must not be part of a batch"}
+	case len(st.req.Params) > s.cfg.MaxInitialize:
+		err = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("invalid params: longer than %d bytes", s.cfg.MaxInitialize)}
+	default:
+		err = s.inbound.admit(st)
 	}
-	if _, taken := s.serving[req.ID]; taken {
-		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "a request with this id is being served"}
+	if err != nil {
+		s.handshake.end(false)
 	}
-	if req.Method == mcp.MethodInitialize {
-		s.phase, s.opened = phaseOpening, make(chan struct{})
-	}
-	s.serving[req.ID] = st
-	s.bytes += st.size
-	s.busy++
-	return nil
+	return err
 }
 
-func overloaded(format string, args ...any) error {
-	return &jsonrpc.Error{Code: CodeOverloaded, Message: "overloaded: " + fmt.Sprintf(format, args...)}
-}
-
-// served reports why a request is not served: the session is not open, or the method is not part of it. It is called
-// with mu held.
+// served reports why a request is not served: the session is not open, or the method is not part of it.
 func (s *Session) served(method string) error {
-	if s.phase < phaseOpened {
+	a := s.handshake.current.Load()
+	if a.phase < phaseOpened {
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "session is not initialized"}
 	}
-	if s.missing(method, false, false) != nil {
+	if a.missing(method, false, false) != nil {
 		return jsonrpc.MethodNotFound(method)
 	}
 	return nil
@@ -249,7 +192,7 @@ func (s *Session) served(method string) error {
 
 // serve runs the handler and answers.
 func (st *serving) serve() {
-	defer st.s.work.Done()
+	defer st.s.life.work.Done()
 	stack.Grow()
 	var result codec.Encoder
 	err := boundary.ErrGoexit // unless the handler returns
@@ -270,8 +213,6 @@ func (st *serving) wait() error {
 	case <-st.ctx.Done():
 		return context.Cause(st.ctx)
 	}
-	st.s.mu.Lock()
-	defer st.s.mu.Unlock()
 	return st.s.served(st.req.Method)
 }
 
@@ -286,47 +227,21 @@ func (s *Session) run(ctx context.Context, req *Request) (result codec.Encoder, 
 func (st *serving) finish(result codec.Encoder, err error) {
 	s := st.s
 	text, ok := st.encode(result, err)
-
-	s.mu.Lock()
-	silent := st.over
-	st.over = true // no more progress, except for the report that the reporter holds
-	if reporter := st.reporter.Load(); reporter != nil && !silent {
-		s.mu.Unlock()
-		reporter.Finish()
-		s.mu.Lock()
-	}
-	delete(s.serving, st.req.ID)
-	opening := st.req.Method == mcp.MethodInitialize && s.phase == phaseOpening
-	waiting := s.answerBytes
-	if waiting >= s.cfg.MaxBytes && !silent {
-		text, ok = nil, false
-	}
-	if !silent {
-		s.answers++
-		s.answerBytes += len(text)
-	}
-	s.mu.Unlock()
+	size := len(text)
+	silent, pending := s.inbound.settle(st, size)
 	st.until.Cancel(nil)
-
 	if !silent {
-		counted := len(text)
-		if text == nil {
-			s.warn("answer dropped: the peer does not read", "method", st.req.Method, "waiting", waiting)
-			text, _, _ = encodeAnswer(st.req.ID, nil, overloaded("the answer was dropped, as answers of %d bytes wait to be read", waiting))
+		if pending >= s.cfg.MaxBytes {
+			s.warn("answer dropped: the peer does not read", "method", st.req.Method, "waiting", pending)
+			text, _, _ = encodeAnswer(st.req.ID, nil, overloaded("the answer was dropped, as answers of %d bytes wait to be read", pending))
+			size, ok = 0, false
 		}
-		st.deliver(s.life, text)
-		s.mu.Lock()
-		s.answers--
-		s.answerBytes -= counted
-	} else {
-		s.mu.Lock()
+		st.deliver(s.life.ctx, text)
 	}
-	s.bytes -= st.size
-	if opening {
-		s.open(ok)
+	if st.req.Method == mcp.MethodInitialize {
+		s.opened(ok)
 	}
-	s.finished()
-	s.mu.Unlock()
+	s.inbound.finish(st, silent, size)
 }
 
 // encode returns the text of the answer; ok says that it is a result.
@@ -353,40 +268,14 @@ func (st *serving) deliver(ctx context.Context, text []byte) error {
 	return st.s.writeUntil(ctx, transport.Message{Text: text, For: st.req.ID, Answer: true})
 }
 
-// keep is Request.Keep.
-func (st *serving) keep() bool {
-	st.s.mu.Lock()
-	defer st.s.mu.Unlock()
-	st.kept = true
-	return !st.over
-}
-
-// progress is Request.Progress.
-func (st *serving) progress(req *Request) *Reporter {
-	st.s.mu.Lock()
-	defer st.s.mu.Unlock()
-	reporter := st.reporter.Load()
-	if reporter == nil {
-		reporter = newReporter(st.s, st.ctx, req.ProgressToken())
-		reporter.over = st.over
-		st.reporter.Store(reporter)
-	}
-	return reporter
-}
-
 // cancelled cancels a request of the peer because that asked for it. Anything that does not fit is ignored, as the
 // cancellation may cross the answer (MCP cancellation, "Timing Considerations").
 func (s *Session) cancelled(id jsonrpc.ID, reason string) {
-	s.mu.Lock()
-	st := s.serving[id]
-	if st == nil || st.over || st.kept || st.req.Method == mcp.MethodInitialize {
-		s.mu.Unlock()
+	st := s.inbound.cancel(id)
+	if st == nil {
 		return
 	}
-	st.over = true
-	reporter := st.reporter.Load()
-	s.mu.Unlock()
-	reporter.silence()
+	st.reporter.Load().silence()
 	reason = boundary.Text(reason, maxReason)
 	s.cfg.Logger.Info("request cancelled by the peer", "method", st.req.Method, "id", id.String(), "reason", reason)
 	cause := ErrCancelled
@@ -397,7 +286,7 @@ func (s *Session) cancelled(id jsonrpc.ID, reason string) {
 		st.batch.skip()
 	}
 	conn, ok := s.conn.(transport.Releaser)
-	if !ok || !s.spawn(func() { // ends when the connection has noted it
+	if !ok || !s.life.spawn(func() { // ends when the connection has noted it
 		// What the handler still has to say comes behind that, and takes another way: who has cancelled a request
 		// may not look there any more.
 		defer st.until.Cancel(cause)
@@ -425,84 +314,40 @@ func (s *Session) notification(message jsonrpc.Message, m transport.Message) {
 		}
 		s.cancelled(p.RequestID, reason)
 	case mcp.MethodNotificationsInitialized:
-		s.initialized()
+		if s.role == RoleServer {
+			s.handshake.confirm()
+		}
 	}
 	req := &Request{Method: message.Method, Params: message.Params, Session: s, values: m.Context}
-	if refused := s.enqueue(notice{req, len(m.Text)}); refused != "" {
+	if refused := s.enqueue(req, len(m.Text)); refused != "" {
 		s.warn("notification dropped: "+refused, "method", boundary.Text(message.Method, 100))
 	}
 }
 
-// notice is a notification that waits for the handler.
-type notice struct {
-	req  *Request
-	size int // of the message, all of which it holds
-}
-
-// enqueue queues a notification for the handler. If it cannot, it returns the reason.
-func (s *Session) enqueue(n notice) (refused string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch waiting := len(s.notices); {
-	case s.stopped || s.cfg.Handler == nil && len(s.cfg.Receiving) == 0:
+// enqueue queues a notification for the handler. Size is that of its message, all of which it holds.
+// If it cannot, it returns the reason.
+func (s *Session) enqueue(req *Request, size int) (refused string) {
+	switch {
+	case s.cfg.Handler == nil && len(s.cfg.Receiving) == 0:
 		return ""
-	case s.phase == phaseNew && s.role == RoleServer:
+	case s.role == RoleServer && s.handshake.current.Load().phase == phaseNew:
 		return "session is not initialized"
-	case len(n.req.Method) > maxMethod:
+	case len(req.Method) > maxMethod:
 		return "the name of the method is too long"
-	case waiting >= s.cfg.MaxNotifications || waiting > 0 && s.noticeBytes+n.size > s.cfg.MaxBytes:
+	case !s.notices.TryPut(req, size):
 		return "too many wait for the handler"
 	}
-	s.notices = append(s.notices, n)
-	s.noticeBytes += n.size
-	s.takeNotices()
 	return ""
 }
 
-// takeNotices starts passing queued notifications to the handler, once the session is open. mu must
-// be held.
-func (s *Session) takeNotices() {
-	if s.noticing || len(s.notices) == 0 || s.phase == phaseNew || s.phase == phaseOpening || s.stopped {
+// notify passes a notification to the handler.
+func (s *Session) notify(req *Request) {
+	_, err := s.run(&requestContext{s.life.ctx, req.values, req}, req)
+	if err == nil || boundary.Report(s.cfg.Logger, "handler panicked", err, "method", req.Method) {
 		return
 	}
-	s.noticing = true
-	s.busy++
-	s.work.Add(1)
-	go s.notify() // ends when none is left
-}
-
-// notify hands the notifications that wait to the handler, one after another.
-func (s *Session) notify() {
-	defer s.work.Done()
-	over := false
-	defer func() {
-		if !over { // the handler called runtime.Goexit
-			s.work.Add(1)
-			go s.notify()
-		}
-	}()
-	for {
-		s.mu.Lock()
-		if len(s.notices) == 0 || s.stopped {
-			s.notices, s.noticing, s.noticeBytes = nil, false, 0
-			s.finished()
-			s.mu.Unlock()
-			over = true
-			return
-		}
-		n := s.notices[0]
-		s.notices[0] = notice{}
-		s.notices = s.notices[1:]
-		s.noticeBytes -= n.size
-		s.mu.Unlock()
-		req := n.req
-		_, err := s.run(&requestContext{s.life, req.values, req}, req)
-		if err == nil || boundary.Report(s.cfg.Logger, "handler panicked", err, "method", req.Method) {
-			continue
-		}
-		if s.life.Err() == nil && boundary.WireError(err).Code != jsonrpc.CodeMethodNotFound {
-			s.warn("notification not taken", "method", req.Method, "error", boundary.ErrorText(err))
-		}
+	if !s.life.over() && boundary.WireError(err).Code != jsonrpc.CodeMethodNotFound {
+		s.warn("notification not taken", "method", req.Method, "error", boundary.ErrorText(err))
 	}
 }
 

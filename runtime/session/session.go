@@ -6,15 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
-	"sync"
 	"time"
-	"weak"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/mailbox"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
@@ -44,76 +41,51 @@ type Session struct {
 	handler Handler // with its middleware
 	sender  Sender  // with its middleware
 
-	// life ends with the session, for the reason that is its cause.
-	life context.Context
-	end  context.CancelCauseFunc
-	work sync.WaitGroup // goroutines of the session, handlers included
-	done chan struct{}  // closed when they are gone and the connection is closed
-
-	closeErr error    // of the connection; set before done is closed
-	ended    bool     // done is closed; guarded by mu
-	after    []func() // that are called then; guarded by mu
-
-	ready    chan struct{} // closed when the peers have introduced themselves
-	idPrefix string        // of the ids of requests; "" for ids that are numbers
-	idle     sync.Pool     // of *pending that were answered, to be used again
-
-	mu          sync.Mutex
-	phase       phase
-	opened      chan struct{} // closed when initialize was answered; nil unless it is being answered
-	confirmed   bool          // initialized came while initialize was being answered
-	draining    bool
-	stopped     bool
-	deaf        bool // the peer sends nothing any more
-	revision    mcp.Revision
-	client      *mcp.InitializeRequestParams
-	server      *mcp.InitializeResult
-	lastID      int64
-	calls       map[jsonrpc.ID]*pending
-	lateCalls   int          // of calls, those that have returned; see OnLate
-	late        []jsonrpc.ID // of these, the oldest first, and of some that were answered
-	serving     map[jsonrpc.ID]*serving
-	bytes       int           // of requests that are being served, or whose answers wait for the transport
-	answers     int           // answers that wait for the transport
-	answerBytes int           // of these, and of those in batches
-	busy        int           // requests and notifications being served or answered, and calls waiting
-	quiet       chan struct{} // closed when busy is 0; nil unless something waits for that
-	trackers    map[mcp.ProgressToken]tracked
-	ofTasks     map[string][]weak.Pointer[Tracker] // by task, for those without a token
-	replies     []transport.Message                // answers of the read loop itself that wait for the transport
-	replyBytes  int                                // of these, and of one that is being handed over
-	replying    bool                               // a goroutine passes them on
-	replyRoom   sync.Cond                          // there is room for replies, or the session is over
-	notices     []notice                           // notifications that wait for the handler
-	noticeBytes int                                // of their messages
-	noticing    bool                               // a goroutine passes them on
-	warnings    quota
+	life      *lifetime
+	closeErr  error // of the connection; set before life.done is closed
+	activity  activity
+	handshake *handshake
+	calls     calls   // requests to the peer
+	inbound   inbound // requests of the peer
+	trackers  *trackers
+	replies   mailbox.Mailbox[transport.Message] // answers of the read loop itself
+	notices   mailbox.Mailbox[*Request]          // notifications for the handler, once the session is open
+	warnings
 }
 
-// phase is how far the opening handshake is.
-type phase uint8
-
+// Limits of the read loop's own answers that wait for the transport.
 const (
-	phaseNew     phase = iota // no initialize yet
-	phaseOpening              // initialize is being answered
-	phaseOpened               // initialize was answered; only the server knows this one
-	phaseReady                // and initialized was sent
+	maxReplies    = 16384
+	maxReplyBytes = 4 << 20
 )
 
 func newSession(conn transport.Conn, role Role, cfg *Config) *Session {
 	s := &Session{
-		conn:     conn,
-		cfg:      cfg.withDefaults(),
-		role:     role,
-		done:     make(chan struct{}),
-		ready:    make(chan struct{}),
-		calls:    map[jsonrpc.ID]*pending{},
-		serving:  map[jsonrpc.ID]*serving{},
-		trackers: map[mcp.ProgressToken]tracked{},
-		ofTasks:  map[string][]weak.Pointer[Tracker]{},
+		conn:      conn,
+		cfg:       cfg.withDefaults(),
+		role:      role,
+		life:      newLifetime(),
+		handshake: newHandshake(role),
+		trackers:  newTrackers(),
 	}
-	s.replyRoom.L = &s.mu
-	s.life, s.end = context.WithCancelCause(context.Background())
+	s.calls = calls{activity: &s.activity, byID: map[jsonrpc.ID]*pending{}, deliverLate: func(late lateFunc, a answer) {
+		s.life.work.Add(1)
+		go func() { // ends when late does
+			defer s.life.exit()
+			s.callLate(late, a)
+		}()
+	}}
+	s.inbound = inbound{
+		activity: &s.activity, byID: map[jsonrpc.ID]*serving{}, maxRequests: s.cfg.MaxRequests, maxBytes: s.cfg.MaxBytes,
+	}
+	s.replies = mailbox.Mailbox[transport.Message]{
+		Handle: func(m transport.Message) { s.write(m) }, Spawn: s.spawnBusy, MaxItems: maxReplies, MaxBytes: maxReplyBytes,
+	}
+	s.notices = mailbox.Mailbox[*Request]{
+		Handle: s.notify, Spawn: s.spawnBusy, MaxItems: s.cfg.MaxNotifications, MaxBytes: s.cfg.MaxBytes,
+	}
+	s.notices.Pause()
+	s.warnings.log = s.cfg.Logger
 	s.handler = s.base
 	for i := len(s.cfg.Receiving) - 1; i >= 0; i-- {
 		s.handler = s.cfg.Receiving[i](s.handler)
@@ -137,11 +109,11 @@ func (s *Session) start() {
 		c.Own(owner{s})
 	}
 	if p, ok := s.conn.(transport.Pusher); !ok || !p.Push(s.conn, s.pushed) {
-		s.work.Add(1)
+		s.life.work.Add(1)
 		go s.read()
 	}
 	if s.cfg.KeepAlive > 0 {
-		s.work.Add(1)
+		s.life.work.Add(1)
 		go s.keepAlive()
 	}
 }
@@ -150,63 +122,47 @@ func (s *Session) start() {
 func (s *Session) Role() Role { return s.role }
 
 // Revision returns the revision that was agreed on, or "" before that.
-func (s *Session) Revision() mcp.Revision {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.revision
-}
+func (s *Session) Revision() mcp.Revision { return s.handshake.current.Load().revision }
 
 // Client returns how the client introduced itself, or nil before that. It must not be changed.
-func (s *Session) Client() *mcp.InitializeRequestParams {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.client
-}
+func (s *Session) Client() *mcp.InitializeRequestParams { return s.handshake.current.Load().client }
 
 // Server returns how the server introduced itself, or nil before that. It must not be changed. A client over HTTP may
 // find another server behind its connection, after a restart: what that one has said is returned from then on.
-func (s *Session) Server() *mcp.InitializeResult {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.server
-}
+func (s *Session) Server() *mcp.InitializeResult { return s.handshake.current.Load().server }
 
 // Ready waits until the peers have introduced themselves, which is so from the start for what [Connect] returns.
 // It fails if ctx ends, or with [ErrClosed] if the session does.
 func (s *Session) Ready(ctx context.Context) error {
-	if s.life.Err() != nil {
-		return s.closed()
+	if s.life.over() {
+		return s.life.err()
 	}
 	select {
-	case <-s.ready:
+	case <-s.handshake.ready:
 		return nil
-	case <-s.life.Done():
-		return s.closed()
+	case <-s.life.ctx.Done():
+		return s.life.err()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
 // Done is closed when the session is over and everything it has started has stopped.
-func (s *Session) Done() <-chan struct{} { return s.done }
+func (s *Session) Done() <-chan struct{} { return s.life.done }
 
 // AfterDone has f called once Done is closed, in a goroutine of its own or one that is shared with others who wait for
 // that; at once if the session is over. It costs less than a goroutine that waits.
 func (s *Session) AfterDone(f func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended {
+	if !s.life.afterDone(f) {
 		go s.callAfter(f) // ends when f does, which is the caller's
-		return
 	}
-	s.after = append(s.after, f)
 }
 
 // Wait waits until the session is over and everything it has started has stopped, and returns what ended it: nil
 // if one of the sides closed it, as a server's standard input does by ending.
 func (s *Session) Wait() error {
-	<-s.done
-	cause := context.Cause(s.life)
+	<-s.life.done
+	cause := context.Cause(s.life.ctx)
 	if cause == ErrClosed || cause == io.EOF || errors.Is(cause, transport.ErrClosed) {
 		return s.closeErr
 	}
@@ -218,7 +174,7 @@ func (s *Session) Wait() error {
 // handler calls [Session.Stop] instead.
 func (s *Session) Close() error {
 	s.stop(ErrClosed)
-	<-s.done
+	<-s.life.done
 	return s.closeErr
 }
 
@@ -231,9 +187,8 @@ func (s *Session) Stop() { s.stop(ErrClosed) }
 // being served are answered with CodeClosing, and Shutdown returns the cause of ctx. Then it does
 // not wait for handlers that ignore the end of their context; Wait does.
 func (s *Session) Shutdown(ctx context.Context) error {
-	s.mu.Lock()
-	s.draining = true
-	s.mu.Unlock()
+	s.inbound.drain()
+	s.calls.drain()
 	if s.rest(ctx) {
 		return s.Close()
 	}
@@ -244,7 +199,7 @@ func (s *Session) Shutdown(ctx context.Context) error {
 	timer := time.NewTimer(lastPatience)
 	defer timer.Stop()
 	select {
-	case <-s.done:
+	case <-s.life.done:
 	case <-timer.C:
 	}
 	return context.Cause(ctx)
@@ -255,20 +210,11 @@ const lastPatience = 100 * time.Millisecond
 
 // abandon answers what is being served with CodeClosing, as far as the peer takes the answers at once.
 func (s *Session) abandon() {
-	ctx, cancel := context.WithTimeout(s.life, time.Second)
+	ctx, cancel := context.WithTimeout(s.life.ctx, time.Second)
 	defer cancel()
-	s.mu.Lock()
-	open := map[*serving]*Reporter{}
-	for _, st := range s.serving {
-		if !st.over {
-			st.over = true
-			open[st] = st.reporter.Load()
-		}
-	}
-	s.mu.Unlock()
-	for st, reporter := range open {
+	for _, st := range s.inbound.abandon() {
 		st.until.Cancel(ErrClosed)
-		reporter.Stop()
+		st.reporter.Load().Stop()
 		text, _, err := encodeAnswer(st.req.ID, nil, &jsonrpc.Error{Code: CodeClosing, Message: "session is shutting down"})
 		if err != nil || st.deliver(ctx, text) != nil {
 			return
@@ -278,39 +224,20 @@ func (s *Session) abandon() {
 
 // stop ends the session because of cause, unless it is over already, and does not wait.
 func (s *Session) stop(cause error) {
-	s.mu.Lock()
-	if s.stopped {
-		s.mu.Unlock()
+	if !s.life.stop(cause) {
 		return
 	}
-	s.stopped = true
-	s.replyRoom.Broadcast()
-	s.end(cause)
-	calls := s.takeCalls()
-	trackers := s.takeTrackers()
-	open := slices.Collect(maps.Values(s.serving)) // there will be no more
-	s.fail(calls, s.closed())
-	s.mu.Unlock()
-
-	for _, st := range open {
+	s.replies.Close()
+	s.notices.Close()
+	s.calls.close(s.life.err(), s.life.err())
+	for _, st := range s.inbound.close() {
 		st.until.Cancel(cause)
 	}
-	for _, t := range trackers {
-		t.Close()
-	}
+	s.trackers.close()
 	go func() { // ends when everything else has
 		s.closeErr = boundary.Run(s.conn.Close)
 		s.panicked("transport", s.closeErr)
-		s.work.Wait()
-		close(s.done)
-		s.mu.Lock()
-		s.ended = true
-		after := s.after
-		s.after = nil
-		s.mu.Unlock()
-		for _, f := range after {
-			s.callAfter(f)
-		}
+		s.life.finish(s.callAfter)
 	}()
 }
 
@@ -324,82 +251,24 @@ func (s *Session) panicked(name string, err error) {
 	boundary.Report(s.cfg.Logger, name+" panicked", err)
 }
 
-// takeTrackers returns the Trackers there are. It is called with mu held.
-func (s *Session) takeTrackers() []*Tracker {
-	var trackers []*Tracker
-	for _, ref := range s.trackers {
-		if t := ref.get(); t != nil {
-			trackers = append(trackers, t)
-		}
-	}
-	for _, refs := range s.ofTasks {
-		for _, ref := range refs {
-			if t := ref.Value(); t != nil {
-				trackers = append(trackers, t)
-			}
-		}
-	}
-	return trackers
-}
-
-// takeCalls removes and returns the pending calls, for fail. mu must be held.
-func (s *Session) takeCalls() map[jsonrpc.ID]*pending {
-	calls := s.calls
-	s.calls, s.late, s.lateCalls = map[jsonrpc.ID]*pending{}, nil, 0
-	return calls
-}
-
-// fail ends calls that takeCalls has removed. mu must be held.
-func (s *Session) fail(calls map[jsonrpc.ID]*pending, err error) {
-	for _, c := range calls {
-		if c.late != nil {
-			s.takeLate(c.late, answer{err: err})
-			continue
-		}
-		s.finished()
-		c.answer <- answer{err: err} // has room
-	}
-}
-
-// closed returns ErrClosed with what ended the session.
-func (s *Session) closed() error {
-	if cause := context.Cause(s.life); cause != nil && cause != ErrClosed {
-		return fmt.Errorf("%w: %w", ErrClosed, cause)
-	}
-	return ErrClosed
-}
-
-// spawn runs f in a goroutine of the session, which ends when f does; ok is false if the session is over.
-func (s *Session) spawn(f func()) (ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stopped {
-		return false
-	}
-	s.work.Add(1)
-	go func() {
-		defer s.work.Done()
+// spawnBusy runs f in a goroutine of the session that Shutdown waits for. It returns false, and does
+// not run f, if the session has ended.
+func (s *Session) spawnBusy(f func()) bool {
+	s.activity.begin()
+	ok := s.life.spawn(func() {
+		defer s.activity.end()
 		f()
-	}()
-	return true
-}
-
-// finished notes that something busy is no longer so. It is called with mu held.
-func (s *Session) finished() {
-	s.busy--
-	if s.busy == 0 && s.quiet != nil {
-		select {
-		case <-s.quiet:
-		default:
-			close(s.quiet)
-		}
+	})
+	if !ok {
+		s.activity.end()
 	}
+	return ok
 }
 
 // read takes messages from the connection until that is over.
 func (s *Session) read() {
-	defer s.work.Done()
-	for s.life.Err() == nil && s.came(s.next()) {
+	defer s.life.exit()
+	for !s.life.over() && s.came(s.next()) {
 	}
 }
 
@@ -411,14 +280,10 @@ func (s *Session) next() (m transport.Message, err error) {
 
 // pushed takes what a connection hands over by itself.
 func (s *Session) pushed(m transport.Message, err error) {
-	s.mu.Lock()
-	if s.stopped {
-		s.mu.Unlock()
+	if !s.life.enter() {
 		return
 	}
-	s.work.Add(1)
-	s.mu.Unlock()
-	defer s.work.Done()
+	defer s.life.exit()
 	s.came(m, err)
 }
 
@@ -458,15 +323,12 @@ func (s *Session) lost(err *transport.DeliveryError) {
 // peerDone ends the session because the peer sends nothing any more: what is being served has the grace period to
 // be answered.
 func (s *Session) peerDone() {
-	s.mu.Lock()
-	s.deaf = true
-	s.draining = true
-	s.fail(s.takeCalls(), fmt.Errorf("%w: %w", ErrClosed, io.EOF))
-	s.mu.Unlock()
-	ctx, cancel := context.WithTimeout(s.life, s.cfg.Grace)
-	s.work.Add(1)
+	s.inbound.drain()
+	s.calls.close(fmt.Errorf("%w: %w", ErrClosed, io.EOF), ErrClosed)
+	ctx, cancel := context.WithTimeout(s.life.ctx, s.cfg.Grace)
+	s.life.work.Add(1)
 	go func() { // ends after the grace period, or with the session
-		defer s.work.Done()
+		defer s.life.exit()
 		defer cancel()
 		if !s.rest(ctx) {
 			s.abandon()
@@ -475,21 +337,12 @@ func (s *Session) peerDone() {
 	}()
 }
 
-// rest waits until nothing is busy or the session is over; ok is false if ctx ends first.
+// rest waits until the session does nothing or is over; ok is false if ctx ends first.
 func (s *Session) rest(ctx context.Context) (ok bool) {
-	s.mu.Lock()
-	if s.quiet == nil {
-		s.quiet = make(chan struct{})
-		if s.busy == 0 {
-			close(s.quiet)
-		}
-	}
-	quiet := s.quiet
-	s.mu.Unlock()
 	select {
-	case <-quiet:
+	case <-s.activity.done():
 		return true
-	case <-s.life.Done():
+	case <-s.life.ctx.Done():
 		return true
 	case <-ctx.Done():
 		return false
@@ -497,18 +350,18 @@ func (s *Session) rest(ctx context.Context) (ok bool) {
 }
 
 // write hands a message to the transport. A connection that fails ends the session.
-func (s *Session) write(m transport.Message) error { return s.writeUntil(s.life, m) }
+func (s *Session) write(m transport.Message) error { return s.writeUntil(s.life.ctx, m) }
 
 func (s *Session) writeUntil(ctx context.Context, m transport.Message) error {
-	if s.life.Err() != nil {
-		return s.closed()
+	if s.life.over() {
+		return s.life.err()
 	}
 	err := s.put(ctx, m)
 	switch {
 	case err == nil:
 		return nil
-	case s.life.Err() != nil:
-		return s.closed()
+	case s.life.over():
+		return s.life.err()
 	case ctx.Err() != nil:
 		return err
 	}
@@ -517,7 +370,7 @@ func (s *Session) writeUntil(ctx context.Context, m transport.Message) error {
 	}
 	s.panicked("transport", err)
 	s.stop(err)
-	return s.closed()
+	return s.life.err()
 }
 
 // put writes to the connection.
@@ -528,16 +381,16 @@ func (s *Session) put(ctx context.Context, m transport.Message) (err error) {
 
 // keepAlive pings the peer now and then, until it does not answer or the session ends.
 func (s *Session) keepAlive() {
-	defer s.work.Done()
+	defer s.life.exit()
 	ticker := time.NewTicker(s.cfg.KeepAlive)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
-		case <-s.life.Done():
+		case <-s.life.ctx.Done():
 			return
 		}
-		err := s.With(Timeout(s.cfg.KeepAlive)).Ping(s.life)
+		err := s.With(Timeout(s.cfg.KeepAlive)).Ping(s.life.ctx)
 		if errors.Is(err, ErrTimeout) {
 			s.cfg.Logger.Warn("peer does not answer pings", "timeout", s.cfg.KeepAlive)
 			s.stop(ErrUnresponsive)

@@ -8,9 +8,7 @@ import (
 	"iter"
 	"log/slog"
 	"runtime"
-	"slices"
 	"sync"
-	"weak"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
@@ -28,7 +26,7 @@ const (
 // dropped. It is open until Close, or the end of the session. The session refers to it weakly: a
 // Tracker that is no longer reachable needs no Close.
 type Tracker struct {
-	s       *Session
+	owner   *trackers
 	forget  runtime.Cleanup // removes it from the session once it is unreachable
 	token   mcp.ProgressToken
 	task    string        // whose reports it receives, whatever their token; "" for those of its token
@@ -43,101 +41,35 @@ type Tracker struct {
 	signal chan struct{} // closed when there is something new; nil while nobody waits
 }
 
-// NewTracker returns a Tracker with a token of its own; see [Track]. No other operation has that token, in whatever
-// session: a task may go on in another session with the token it was created with.
+// NewTracker returns a Tracker with a token of its own; see [Track]. The token is unique among all
+// sessions: a task may go on in another session with the token it was created with.
 func (s *Session) NewTracker() *Tracker {
-	t := s.newTracker(codec.StringScalar(rand.Text()), "")
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.add(t)
+	t := newTracker(codec.StringScalar(rand.Text()), "")
+	s.trackers.add(t)
 	return t
 }
 
-// NewTrackerFor returns a Tracker for a token that is known from before, such as that of a task which was created
-// through an earlier session. It fails with [ErrTokenInUse].
+// NewTrackerFor returns a Tracker for a token that is known from before, such as that of a task which
+// was created through an earlier session. It fails with [ErrTokenInUse].
 func (s *Session) NewTrackerFor(token mcp.ProgressToken) (*Tracker, error) {
-	t := s.newTracker(token, "")
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.trackers[token].get() != nil {
+	t := newTracker(token, "")
+	if !s.trackers.add(t) {
 		return nil, ErrTokenInUse
 	}
-	s.add(t)
 	return t, nil
 }
 
-// NewTrackerOfTask returns a Tracker for a task of the peer whose token is not known, as that was created by somebody
-// else. It receives what says that it belongs to the task (MCP tasks, "Associating Task-Related Messages"). It has no
-// token, and [Track] does not take it.
+// NewTrackerOfTask returns a Tracker for a task of the peer whose token is not known, as another
+// requestor has created it. It receives the progress that names the task (MCP tasks, "Associating
+// Task-Related Messages"). It has no token, and [Track] does not take it.
 func (s *Session) NewTrackerOfTask(id string) *Tracker {
-	t := s.newTracker(mcp.ProgressToken{}, id)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.add(t)
+	t := newTracker(mcp.ProgressToken{}, id)
+	s.trackers.add(t)
 	return t
 }
 
-func (s *Session) newTracker(token mcp.ProgressToken, task string) *Tracker {
-	return &Tracker{s: s, token: token, task: task, touched: make(chan struct{}, 1)}
-}
-
-// tracked is a session's reference to a Tracker. It is weak, unless the Tracker belongs to a call
-// and ends with it.
-type tracked struct {
-	call *Tracker
-	weak weak.Pointer[Tracker]
-}
-
-// get returns the Tracker, or nil if it has become unreachable.
-func (t tracked) get() *Tracker {
-	if t.call != nil {
-		return t.call
-	}
-	return t.weak.Value()
-}
-
-// add registers a Tracker for its events from now on. If the session has ended, add closes it. mu
-// must be held.
-func (s *Session) add(t *Tracker) {
-	if s.stopped {
-		t.closed = true
-		return
-	}
-	ref := weak.Make(t)
-	if t.task != "" {
-		s.ofTasks[t.task] = append(s.ofTasks[t.task], ref)
-	} else {
-		s.trackers[t.token] = tracked{weak: ref}
-	}
-	token, task := t.token, t.task
-	t.forget = runtime.AddCleanup(t, func(ref weak.Pointer[Tracker]) { s.remove(token, task, ref) }, ref)
-}
-
-// remove undoes add.
-func (s *Session) remove(token mcp.ProgressToken, task string, ref weak.Pointer[Tracker]) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if task == "" {
-		if s.trackers[token].weak == ref {
-			delete(s.trackers, token)
-		}
-		return
-	}
-	rest := slices.DeleteFunc(s.ofTasks[task], func(x weak.Pointer[Tracker]) bool { return x == ref })
-	if s.ofTasks[task] = rest; len(rest) == 0 {
-		delete(s.ofTasks, task)
-	}
-}
-
-// trackCall returns the Tracker of one call.
-func (s *Session) trackCall() *Tracker {
-	t := s.newTracker(codec.StringScalar(rand.Text()), "")
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if t.closed = s.stopped; !t.closed {
-		s.trackers[t.token] = tracked{call: t}
-	}
-	return t
+func newTracker(token mcp.ProgressToken, task string) *Tracker {
+	return &Tracker{token: token, task: task, touched: make(chan struct{}, 1)}
 }
 
 // Token returns the progress token.
@@ -145,16 +77,7 @@ func (t *Tracker) Token() mcp.ProgressToken { return t.token }
 
 // Close ends the tracking. Reports that came before can still be read.
 func (t *Tracker) Close() {
-	t.s.mu.Lock()
-	own := t.task == "" && t.s.trackers[t.token].call == t
-	if own {
-		delete(t.s.trackers, t.token)
-	}
-	t.s.mu.Unlock()
-	if !own {
-		t.forget.Stop()
-		t.s.remove(t.token, t.task, weak.Make(t))
-	}
+	t.owner.drop(t)
 	t.mu.Lock()
 	t.closed = true
 	t.wake()
@@ -232,28 +155,20 @@ func (t *Tracker) put(p Progress) {
 	}
 }
 
-// progressed brings a progress notification to who asked for it. Others are dropped.
+// progressed passes a progress notification to its trackers. If there are none, it is dropped.
 func (s *Session) progressed(raw json.RawMessage) {
 	var params mcp.ProgressNotificationParams
 	if err := codec.Unmarshal(raw, &params); err != nil {
 		s.warn("notification refused", "method", mcp.MethodNotificationsProgress, "error", err)
 		return
 	}
-	wanted := make([]*Tracker, 0, 2)
-	s.mu.Lock()
-	if t := s.trackers[params.ProgressToken].get(); t != nil {
-		wanted = append(wanted, t)
-	}
+	task := ""
 	if params.Meta != nil && params.Meta.RelatedTask != nil {
-		for _, ref := range s.ofTasks[params.Meta.RelatedTask.TaskID] {
-			if t := ref.Value(); t != nil {
-				wanted = append(wanted, t)
-			}
-		}
+		task = params.Meta.RelatedTask.TaskID
 	}
-	s.mu.Unlock()
+	wanted := s.trackers.find(params.ProgressToken, task)
 	if len(wanted) == 0 {
-		if s.cfg.Logger.Enabled(s.life, slog.LevelDebug) {
+		if s.cfg.Logger.Enabled(s.life.ctx, slog.LevelDebug) {
 			s.cfg.Logger.Debug("progress dropped: unknown token", "token", boundary.Text(params.ProgressToken.String(), maxID))
 		}
 		return
@@ -282,7 +197,8 @@ func (s *Session) track(ctx context.Context, call *Call) (tracking, error) {
 		return t, nil
 	}
 	if t.tracker == nil {
-		t.tracker, t.own = s.trackCall(), true
+		t.tracker, t.own = newTracker(codec.StringScalar(rand.Text()), ""), true
+		s.trackers.addCall(t.tracker)
 	}
 	if t.tracker.task != "" {
 		return t, errors.New("session: the tracker of a task has no token for another request")
@@ -292,16 +208,16 @@ func (s *Session) track(ctx context.Context, call *Call) (tracking, error) {
 		t.done = make(chan struct{})
 		updates := t.tracker.Updates(ctx)
 		if !t.own {
-			updates = t.tracker.Updates(s.life)
+			updates = t.tracker.Updates(s.life.ctx)
 		}
-		started := s.spawn(func() { // ends when the tracker is closed or ctx ends, and f has returned
+		started := s.life.spawn(func() { // ends when the tracker is closed or ctx ends, and f has returned
 			defer close(t.done)
 			for p := range updates {
 				s.panicked("OnProgress", boundary.Run(func() error { f(p); return nil }))
 			}
 		})
 		if !started {
-			return t, s.closed()
+			return t, s.life.err()
 		}
 	}
 	return t, nil

@@ -1,0 +1,176 @@
+// Package mailbox hands items to a function one after another, in a goroutine that exists only while
+// there are items.
+package mailbox
+
+import "sync"
+
+// Mailbox is a bounded first-in, first-out queue of items for one function. Its fields are set
+// before the first use and not changed afterwards. Its methods are safe for concurrent use.
+type Mailbox[T any] struct {
+	// Handle handles an item. It is not called concurrently. If it ends its goroutine by
+	// [runtime.Goexit], the next item is handled in another one.
+	Handle func(T)
+
+	// Spawn runs a function in a goroutine of the owner. It returns false, and does not run the
+	// function, if the owner has ended.
+	Spawn func(func()) bool
+
+	// MaxItems is how many items may be pending. An item that is being handled is not pending.
+	MaxItems int
+
+	// MaxBytes is the largest sum of the sizes of the pending items and the one that is being
+	// handled. A larger item is taken if it is the only one.
+	MaxBytes int
+
+	mu      sync.Mutex
+	pending []entry[T]
+	bytes   int // of pending and of the item that is being handled
+	paused  bool
+	running bool // a goroutine calls Handle, or is about to
+	closed  bool
+	room    chan struct{} // closed when an item is removed; nil unless a Put waits
+}
+
+type entry[T any] struct {
+	item T
+	size int
+}
+
+// TryPut appends an item. It returns false if there is no room. A closed mailbox drops the item.
+func (m *Mailbox[T]) TryPut(item T, size int) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.closed && m.full(size) {
+		return false
+	}
+	m.add(item, size)
+	return true
+}
+
+// Put appends an item and waits for room before, if there is none. A closed mailbox drops the item.
+func (m *Mailbox[T]) Put(item T, size int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for !m.closed && m.full(size) {
+		if m.room == nil {
+			m.room = make(chan struct{})
+		}
+		room := m.room
+		m.mu.Unlock()
+		<-room
+		m.mu.Lock()
+	}
+	m.add(item, size)
+}
+
+// full reports whether there is no room for an item. mu must be held.
+func (m *Mailbox[T]) full(size int) bool {
+	return len(m.pending) >= m.MaxItems || m.bytes > 0 && m.bytes+size > m.MaxBytes
+}
+
+// add appends an item. mu must be held.
+func (m *Mailbox[T]) add(item T, size int) {
+	if m.closed {
+		return
+	}
+	m.pending = append(m.pending, entry[T]{item, size})
+	m.bytes += size
+	m.start()
+}
+
+// start starts the goroutine that handles the items, where it is needed. mu must be held.
+func (m *Mailbox[T]) start() {
+	if !m.running && !m.paused && len(m.pending) > 0 {
+		m.running = m.Spawn(m.run) // ends when no item is pending
+	}
+}
+
+// run handles items until none is pending.
+func (m *Mailbox[T]) run() {
+	held := 0 // the size of the item that is being handled
+	drained := false
+	defer func() {
+		if !drained { // Handle called runtime.Goexit
+			m.mu.Lock()
+			m.release(held)
+			m.running = false
+			m.start()
+			m.mu.Unlock()
+		}
+	}()
+	for {
+		m.mu.Lock()
+		m.release(held)
+		held = 0
+		if len(m.pending) == 0 || m.paused {
+			m.running = false
+			m.mu.Unlock()
+			drained = true
+			return
+		}
+		next := m.pending[0]
+		m.pending[0] = entry[T]{}
+		m.pending = m.pending[1:]
+		m.release(0) // there is room for another item, maybe
+		m.mu.Unlock()
+		held = next.size
+		m.Handle(next.item)
+	}
+}
+
+// release subtracts bytes and wakes the calls of Put that wait. mu must be held.
+func (m *Mailbox[T]) release(bytes int) {
+	m.bytes -= bytes
+	if m.room != nil {
+		close(m.room)
+		m.room = nil
+	}
+}
+
+// Pause stops the handling of items until Resume. An item that is being handled is completed.
+func (m *Mailbox[T]) Pause() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.paused = true
+}
+
+// Resume ends a Pause.
+func (m *Mailbox[T]) Resume() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.paused = false
+	m.start()
+}
+
+// Clear drops the pending items.
+func (m *Mailbox[T]) Clear() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.clear()
+}
+
+// clear is Clear with mu held.
+func (m *Mailbox[T]) clear() {
+	bytes := 0
+	for _, e := range m.pending {
+		bytes += e.size
+	}
+	m.pending = nil
+	m.release(bytes)
+}
+
+// Close drops the pending items and all later ones. It does not wait for an item that is being
+// handled.
+func (m *Mailbox[T]) Close() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closed = true
+	m.clear()
+}
+
+// Running reports whether an item is being handled, or about to be.
+func (m *Mailbox[T]) Running() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.running
+}

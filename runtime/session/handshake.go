@@ -1,0 +1,117 @@
+package session
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+)
+
+// phase is the progress of the handshake.
+type phase uint8
+
+const (
+	phaseNew     phase = iota // no initialize yet
+	phaseOpening              // the server is answering initialize
+	phaseOpened               // the server has answered initialize
+	phaseReady                // the client has sent initialized
+)
+
+// agreement is the outcome of the handshake so far. It is not changed: a later one replaces it.
+type agreement struct {
+	role     Role // of this side
+	phase    phase
+	revision mcp.Revision
+	client   *mcp.InitializeRequestParams
+	server   *mcp.InitializeResult
+}
+
+// handshake is the opening of a session (MCP lifecycle, "Initialization"). Its methods are safe for
+// concurrent use.
+type handshake struct {
+	ready chan struct{} // closed when the phase is phaseReady
+
+	current atomic.Pointer[agreement]
+
+	mu        sync.Mutex
+	answered  chan struct{} // closed when initialize was answered; nil unless it is being answered
+	confirmed bool          // initialized came while initialize was being answered
+}
+
+func newHandshake(role Role) *handshake {
+	h := &handshake{ready: make(chan struct{})}
+	h.current.Store(&agreement{role: role})
+	return h
+}
+
+// update replaces the agreement by a copy that f has changed. mu must be held.
+func (h *handshake) update(f func(*agreement)) {
+	next := *h.current.Load()
+	f(&next)
+	h.current.Store(&next)
+}
+
+// set changes the agreement by f.
+func (h *handshake) set(f func(*agreement)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.update(f)
+}
+
+// begin starts the answering of initialize. It fails if that is not the first message.
+func (h *handshake) begin() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.current.Load().phase != phaseNew {
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "initialize was sent before"}
+	}
+	h.update(func(a *agreement) { a.phase = phaseOpening })
+	h.answered = make(chan struct{})
+	return nil
+}
+
+// opening returns a channel that is closed when initialize was answered, or nil if it is not being
+// answered.
+func (h *handshake) opening() <-chan struct{} {
+	if h.current.Load().phase != phaseOpening {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.answered
+}
+
+// end ends what begin has started. Ok says whether initialize was answered with a result.
+func (h *handshake) end(ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	next := phaseNew
+	switch {
+	case ok && h.confirmed:
+		next = phaseReady
+	case ok:
+		next = phaseOpened
+	}
+	h.update(func(a *agreement) { a.phase = next })
+	if next == phaseReady {
+		close(h.ready)
+	}
+	h.confirmed = false
+	close(h.answered)
+	h.answered = nil
+}
+
+// confirm takes the client's initialized, which some clients send before they have the answer to
+// initialize.
+func (h *handshake) confirm() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch h.current.Load().phase {
+	case phaseOpened:
+		h.update(func(a *agreement) { a.phase = phaseReady })
+		close(h.ready)
+	case phaseOpening:
+		h.confirmed = true
+	}
+}

@@ -1,0 +1,173 @@
+package session
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+)
+
+// inbound are the requests of the peer that are being served. Its methods are safe for concurrent
+// use.
+type inbound struct {
+	activity    *activity
+	maxRequests int
+	maxBytes    int
+
+	mu          sync.Mutex // also guards the flags of each serving
+	closed      bool       // no request is served any more
+	draining    bool       // no further request is served
+	byID        map[jsonrpc.ID]*serving
+	bytes       int // of requests, until the transport has their answers
+	answers     int // that wait for the transport
+	answerBytes int // of answers that wait for the transport or for the rest of their batch
+}
+
+// admit adds a request, or returns the error with which it is refused.
+func (in *inbound) admit(st *serving) error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	switch {
+	case in.draining, in.closed:
+		return &jsonrpc.Error{Code: CodeClosing, Message: "session is shutting down"}
+	case len(in.byID) >= in.maxRequests:
+		return overloaded("%d requests are being served", len(in.byID))
+	case in.answers >= in.maxRequests:
+		return overloaded("%d answers wait to be read", in.answers)
+	case in.bytes+in.answerBytes > 0 && in.bytes+in.answerBytes+st.size > in.maxBytes:
+		return overloaded("requests of %d bytes are being served, and answers of %d bytes wait to be read", in.bytes, in.answerBytes)
+	case in.byID[st.req.ID] != nil:
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "a request with this id is being served"}
+	}
+	in.byID[st.req.ID] = st
+	in.bytes += st.size
+	in.activity.begin()
+	return nil
+}
+
+func overloaded(format string, args ...any) error {
+	return &jsonrpc.Error{Code: CodeOverloaded, Message: "overloaded: " + fmt.Sprintf(format, args...)}
+}
+
+// settle removes a request whose answer has size bytes, and counts the answer. Pending is the size of
+// the answers that wait for the transport: if it is maxBytes or more, the answer is not counted, as
+// it is to be dropped. Silent is true if the request is not to be answered.
+func (in *inbound) settle(st *serving, size int) (silent bool, pending int) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	silent = st.over
+	st.over = true // no more progress, except for the report that the reporter holds
+	if reporter := st.reporter.Load(); reporter != nil && !silent {
+		in.mu.Unlock()
+		reporter.Finish()
+		in.mu.Lock()
+	}
+	delete(in.byID, st.req.ID)
+	pending = in.answerBytes
+	if !silent {
+		in.answers++
+		if pending < in.maxBytes {
+			in.answerBytes += size
+		}
+	}
+	return silent, pending
+}
+
+// finish ends the counting of a request, and of its answer of size bytes unless it had none.
+func (in *inbound) finish(st *serving, silent bool, size int) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if !silent {
+		in.answers--
+		in.answerBytes -= size
+	}
+	in.bytes -= st.size
+	in.activity.end()
+}
+
+// hold counts bytes of answers that wait for the rest of their batch. A negative number ends that.
+func (in *inbound) hold(bytes int) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.answerBytes += bytes
+}
+
+// cancel makes sure that a request is not answered, and returns it. It returns nil if there is no
+// such request, or if it cannot be cancelled.
+func (in *inbound) cancel(id jsonrpc.ID) *serving {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	st := in.byID[id]
+	if st == nil || st.over || st.kept || st.req.Method == mcp.MethodInitialize {
+		return nil
+	}
+	st.over = true
+	return st
+}
+
+// keep makes a request immune to cancel. It returns false if the request is not to be answered.
+func (in *inbound) keep(st *serving) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	st.kept = true
+	return !st.over
+}
+
+// progress returns the Reporter of a request, of which req may be a copy with another token.
+func (in *inbound) progress(st *serving, req *Request) *Reporter {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	reporter := st.reporter.Load()
+	if reporter == nil {
+		reporter = newReporter(st.s, st.ctx, req.ProgressToken())
+		reporter.over = st.over
+		st.reporter.Store(reporter)
+	}
+	return reporter
+}
+
+// abandon makes sure that no handler answers its request any more, and returns the requests.
+func (in *inbound) abandon() []*serving {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	var open []*serving
+	for _, st := range in.byID {
+		if !st.over {
+			st.over = true
+			open = append(open, st)
+		}
+	}
+	return open
+}
+
+// awaitPeer reports whether every request waits for an answer of the peer.
+func (in *inbound) awaitPeer() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, st := range in.byID {
+		if st.asking.Load() == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// drain refuses further requests.
+func (in *inbound) drain() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.draining = true
+}
+
+// close refuses further requests, and returns those that are being served.
+func (in *inbound) close() []*serving {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.closed = true
+	open := make([]*serving, 0, len(in.byID))
+	for _, st := range in.byID {
+		open = append(open, st)
+	}
+	return open
+}

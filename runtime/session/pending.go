@@ -1,0 +1,168 @@
+package session
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+)
+
+// answer is the result of a request, or the reason for which it has none.
+type answer struct {
+	result json.RawMessage
+	err    error
+}
+
+// lateFunc receives an answer that comes after its call has returned; see [OnLate].
+type lateFunc func(json.RawMessage, error)
+
+// pending is a request that waits for its answer. The goroutine that takes it out of calls answers
+// it.
+type pending struct {
+	answer chan answer // holds one
+	timer  *time.Timer // nil until there was a timeout; not running
+	late   lateFunc    // nil until the call has returned; guarded by calls.mu
+}
+
+// start starts the timer.
+func (p *pending) start(d time.Duration) {
+	if p.timer == nil {
+		p.timer = time.NewTimer(d)
+		return
+	}
+	p.timer.Reset(d)
+}
+
+// maxLate is how many calls may wait for a late answer.
+const maxLate = 1024
+
+// calls are the requests to the peer that have no answer yet. Its methods are safe for concurrent
+// use, but for those that say otherwise.
+type calls struct {
+	activity *activity
+	// deliverLate passes an answer to a function of OnLate, in a goroutine of the session. It is
+	// called with mu held and before close has returned.
+	deliverLate func(lateFunc, answer)
+	idPrefix    string    // of the ids of requests; "" for ids that are numbers
+	reuse       sync.Pool // of *pending that were answered
+
+	mu        sync.Mutex
+	closed    error // why no request may be added; nil if they may
+	draining  bool  // only requests that belong to a request of the peer may be added
+	lastID    int64
+	byID      map[jsonrpc.ID]*pending
+	lateCount int          // of byID, the calls that have returned
+	late      []jsonrpc.ID // of these, the oldest first, and of some that were answered
+}
+
+// add adds a request and gives it an id. Inside means that it belongs to a request of the peer. It
+// fails with ErrClosed while the session shuts down, or with the error of close.
+func (c *calls) add(inside bool) (jsonrpc.ID, *pending, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed != nil:
+		return jsonrpc.ID{}, nil, c.closed
+	case c.draining && !inside:
+		return jsonrpc.ID{}, nil, ErrClosed
+	}
+	p, ok := c.reuse.Get().(*pending)
+	if !ok {
+		p = &pending{answer: make(chan answer, 1)}
+	}
+	c.lastID++
+	id := codec.IntScalar(c.lastID)
+	if c.idPrefix != "" {
+		id = codec.StringScalar(c.idPrefix + strconv.FormatInt(c.lastID, 10))
+	}
+	c.byID[id] = p
+	c.activity.begin()
+	return id, p, nil
+}
+
+// remove removes a request. It returns false if the request is answered, or about to be.
+func (c *calls) remove(id jsonrpc.ID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byID[id] == nil {
+		return false
+	}
+	delete(c.byID, id)
+	c.activity.end()
+	return true
+}
+
+// deliver answers a request. It returns false if there is none with that id.
+func (c *calls) deliver(id jsonrpc.ID, a answer) bool {
+	c.mu.Lock()
+	p := c.byID[id]
+	if p == nil {
+		c.mu.Unlock()
+		return false
+	}
+	delete(c.byID, id)
+	if p.late != nil {
+		c.lateCount--
+		c.deliverLate(p.late, a)
+		c.mu.Unlock()
+		return true
+	}
+	c.activity.end()
+	c.mu.Unlock()
+	p.answer <- a // has room
+	return true
+}
+
+// awaitLate leaves the answer of a request whose call returns to late. Open is false if the answer
+// is in p, or about to be. If too many calls wait, the oldest one ends with ErrTimeout, and its id is
+// returned.
+func (c *calls) awaitLate(id jsonrpc.ID, p *pending, late lateFunc) (open bool, dropped jsonrpc.ID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byID[id] != p {
+		return false, jsonrpc.ID{}
+	}
+	p.late = late
+	c.lateCount++
+	c.activity.end()
+	c.late = append(c.late, id)
+	if c.lateCount > maxLate || len(c.late) > 2*maxLate {
+		c.late = slices.DeleteFunc(c.late, func(id jsonrpc.ID) bool { return c.byID[id] == nil })
+	}
+	if c.lateCount > maxLate {
+		dropped = c.late[0]
+		oldest := c.byID[dropped]
+		delete(c.byID, dropped)
+		c.late = c.late[1:]
+		c.lateCount--
+		c.deliverLate(oldest.late, answer{err: ErrTimeout})
+	}
+	return true, dropped
+}
+
+// drain refuses further requests that do not belong to a request of the peer.
+func (c *calls) drain() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.draining = true
+}
+
+// close fails all requests with err, and later ones with later.
+func (c *calls) close(err, later error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = later
+	for _, p := range c.byID {
+		if p.late != nil {
+			c.deliverLate(p.late, answer{err: err})
+			continue
+		}
+		c.activity.end()
+		p.answer <- answer{err: err} // has room
+	}
+	c.byID, c.late, c.lateCount = map[jsonrpc.ID]*pending{}, nil, 0
+}

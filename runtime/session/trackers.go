@@ -1,0 +1,142 @@
+package session
+
+import (
+	"runtime"
+	"slices"
+	"sync"
+	"weak"
+
+	"github.com/mcpwire/mcpwire/mcp"
+)
+
+// trackers are the Trackers of a session, by what their progress is known by. Its methods are safe
+// for concurrent use.
+type trackers struct {
+	mu      sync.Mutex
+	closed  bool
+	byToken map[mcp.ProgressToken]tracked
+	byTask  map[string][]weak.Pointer[Tracker] // those without a token
+}
+
+func newTrackers() *trackers {
+	return &trackers{byToken: map[mcp.ProgressToken]tracked{}, byTask: map[string][]weak.Pointer[Tracker]{}}
+}
+
+// tracked is a reference to a Tracker. It is weak, unless the Tracker belongs to a call and ends with
+// it.
+type tracked struct {
+	call *Tracker
+	weak weak.Pointer[Tracker]
+}
+
+// get returns the Tracker, or nil if it has become unreachable.
+func (t tracked) get() *Tracker {
+	if t.call != nil {
+		return t.call
+	}
+	return t.weak.Value()
+}
+
+// add registers a new Tracker, which it closes if the session has ended. It returns false if the
+// token is in use.
+func (r *trackers) add(t *Tracker) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t.owner = r
+	if t.task == "" && r.byToken[t.token].get() != nil {
+		return false
+	}
+	if t.closed = r.closed; t.closed {
+		return true
+	}
+	ref := weak.Make(t)
+	if t.task != "" {
+		r.byTask[t.task] = append(r.byTask[t.task], ref)
+	} else {
+		r.byToken[t.token] = tracked{weak: ref}
+	}
+	token, task := t.token, t.task
+	t.forget = runtime.AddCleanup(t, func(ref weak.Pointer[Tracker]) { r.remove(token, task, ref) }, ref)
+	return true
+}
+
+// addCall registers the Tracker of one call, which is closed with the call.
+func (r *trackers) addCall(t *Tracker) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t.owner = r
+	if t.closed = r.closed; !t.closed {
+		r.byToken[t.token] = tracked{call: t}
+	}
+}
+
+// drop removes a Tracker.
+func (r *trackers) drop(t *Tracker) {
+	r.mu.Lock()
+	ofCall := t.task == "" && r.byToken[t.token].call == t
+	if ofCall {
+		delete(r.byToken, t.token)
+	}
+	r.mu.Unlock()
+	if !ofCall {
+		t.forget.Stop()
+		r.remove(t.token, t.task, weak.Make(t))
+	}
+}
+
+// remove undoes add.
+func (r *trackers) remove(token mcp.ProgressToken, task string, ref weak.Pointer[Tracker]) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if task == "" {
+		if r.byToken[token].weak == ref {
+			delete(r.byToken, token)
+		}
+		return
+	}
+	rest := slices.DeleteFunc(r.byTask[task], func(x weak.Pointer[Tracker]) bool { return x == ref })
+	if r.byTask[task] = rest; len(rest) == 0 {
+		delete(r.byTask, task)
+	}
+}
+
+// find returns the Trackers of a token, and of a task unless that is "".
+func (r *trackers) find(token mcp.ProgressToken, task string) []*Tracker {
+	found := make([]*Tracker, 0, 2)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t := r.byToken[token].get(); t != nil {
+		found = append(found, t)
+	}
+	if task != "" {
+		for _, ref := range r.byTask[task] {
+			if t := ref.Value(); t != nil {
+				found = append(found, t)
+			}
+		}
+	}
+	return found
+}
+
+// close closes all Trackers, and those that are added later.
+func (r *trackers) close() {
+	var open []*Tracker
+	r.mu.Lock()
+	r.closed = true
+	for _, ref := range r.byToken {
+		if t := ref.get(); t != nil {
+			open = append(open, t)
+		}
+	}
+	for _, refs := range r.byTask {
+		for _, ref := range refs {
+			if t := ref.Value(); t != nil {
+				open = append(open, t)
+			}
+		}
+	}
+	r.mu.Unlock()
+	for _, t := range open {
+		t.Close()
+	}
+}
