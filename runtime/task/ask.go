@@ -1,6 +1,7 @@
 package task
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -245,7 +246,7 @@ func (m *Manager) answer(id string, number uint64, result json.RawMessage, refus
 		if refused != nil {
 			asked.Error = encodeError(refused)
 		} else {
-			asked.Result = result
+			asked.Result = bytes.Clone(result) // it may be a small part of a large message
 		}
 		r.settle()
 		return nil
