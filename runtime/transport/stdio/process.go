@@ -42,7 +42,7 @@ type Command struct {
 }
 
 // waitDelay is how long a process that has ended may be outlived by its output, which a child of its own may hold, and
-// by a Write of standard error that blocks.
+// by a Write of standard error that blocks. What the process has written is read even later, see output.
 const waitDelay = time.Second
 
 const defaultExitTimeout = 2 * time.Second
@@ -111,7 +111,7 @@ func Start(c Command) (*Process, error) {
 		return nil, err
 	}
 	p := &Process{
-		conn: New(outR, inW, c.Options),
+		conn: New(&output{File: outR}, inW, c.Options),
 		cmd:  cmd, out: outR, errors: errR, last: last,
 		exitTimeout: c.ExitTimeout,
 		copied:      make(chan struct{}),
