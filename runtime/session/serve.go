@@ -144,6 +144,7 @@ func (s *Session) sendReplies() {
 		s.replies = nil
 		if len(batch) == 0 || s.stopped {
 			s.replying = false
+			s.replyRoom.Broadcast()
 			s.finished()
 			s.mu.Unlock()
 			return

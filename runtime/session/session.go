@@ -274,6 +274,21 @@ func (s *Session) abandon() {
 			return
 		}
 	}
+	s.awaitReplies(ctx)
+}
+
+// awaitReplies waits until the transport has the pending replies, those to batches among them.
+func (s *Session) awaitReplies(ctx context.Context) {
+	defer context.AfterFunc(ctx, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.replyRoom.Broadcast()
+	})()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.replying && ctx.Err() == nil {
+		s.replyRoom.Wait()
+	}
 }
 
 // stop ends the session because of cause, unless it is over already, and does not wait.
