@@ -34,7 +34,7 @@ func (run *Run) Call(ctx context.Context, method string, params codec.Encoder) (
 			run.take(number)
 			return q.answer()
 		}
-		r, err = run.m.store.Wait(ctx, run.id, r.Revision)
+		err = run.m.store.wait(ctx, &r)
 	}
 	run.withdraw(number)
 	if cause := context.Cause(ctx); cause != nil {
@@ -195,8 +195,8 @@ func (m *Manager) unclaim(id string, c *claim) bool {
 func (m *Manager) deliver(via Requestor, id string, c *claim) bool {
 	q := &c.question
 	// Whoever had the claim before has stored the answer by now, if there is one.
-	r, err := m.store.Get(c.ctx, id)
-	if err != nil {
+	var r Record
+	if m.store.get(c.ctx, id, &r) != nil {
 		return false
 	}
 	if now := r.question(q.Number); now == nil || !now.Open() {
