@@ -19,10 +19,16 @@ const closeAttempts = 6
 // is over already, or gone, the outcome is dropped.
 func (m *Manager) publish(run *Run, end ending) {
 	run.finish()
+	if err := m.storeOutcome(run, end); err != nil {
+		m.publishAgain(run, end, err)
+	}
+}
+
+// publishAgain goes on with publish when storeOutcome has returned err.
+func (m *Manager) publishAgain(run *Run, end ending, err error) {
 	const pause = 100 * time.Millisecond
 	closing, failing := 0, false
-	for wait := pause; ; wait = min(2*wait, 10*time.Second) {
-		err := m.storeOutcome(run, end)
+	for wait := pause; ; wait, err = min(2*wait, 10*time.Second), m.storeOutcome(run, end) {
 		if limit, ok := errors.AsType[*LimitError](err); ok {
 			end = ended(run, nil, WireError(limit))
 			continue
