@@ -1,15 +1,18 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
 	"go/token"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/mcpwire/mcpwire/gen"
+	"github.com/mcpwire/mcpwire/gen/emit"
 	"github.com/mcpwire/mcpwire/gen/merge"
 	"github.com/mcpwire/mcpwire/schema"
 )
@@ -23,7 +26,8 @@ func generate() command {
 Writes a Go package with a type for every definition of the schemas, given from the oldest
 revision to the newest, each with a label such as 2025-11-25. One schema gives the types of
 that revision; several are merged: the newest shape wins, and what older revisions had stays.
-The package compiles in a module that requires github.com/mcpwire/mcpwire alone.
+The package compiles in a module that requires github.com/mcpwire/mcpwire alone. Files in the
+folder that an earlier run generated are replaced or removed; all others stay.
 
 Comments come from this module's own documentation of the protocol; with -keep-docs they are
 the descriptions in the schemas, which are somebody else's text under a licence of its own.
@@ -91,6 +95,9 @@ Example:
 						return err
 					}
 				}
+				if err := removeStale(*out, result.Files); err != nil {
+					return err
+				}
 				p := result.Package
 				_, err = fmt.Fprintf(s.out, "package %s: %d definitions, %d structs, %d unions, %d enums, %d methods, in %s\n",
 					p.Name, len(p.Defs), len(p.Structs), len(p.Unions), len(p.Enums), len(p.Methods), *out)
@@ -98,4 +105,31 @@ Example:
 			}
 		},
 	}
+}
+
+// removeStale deletes the files in dir that an earlier run generated and files does not have. They
+// would refer to types that are gone.
+func removeStale(dir string, files []emit.File) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		current := slices.ContainsFunc(files, func(f emit.File) bool { return f.Name == e.Name() })
+		if current || !e.Type().IsRegular() || filepath.Ext(e.Name()) != ".go" {
+			continue
+		}
+		name := filepath.Join(dir, e.Name())
+		src, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		if !bytes.HasPrefix(src, []byte(emit.Generated)) {
+			continue
+		}
+		if err := os.Remove(name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
