@@ -24,7 +24,8 @@ type Command struct {
 	Env []string
 
 	// Apart gives the process a process group of its own, where the system has such: a Ctrl-C at the terminal
-	// then reaches this process alone, which can end the server in order.
+	// then reaches this process alone, which can end the server in order. When Close has to terminate or
+	// kill the server, it does so to the whole group, such as a shell and the server that the shell runs.
 	Apart bool
 
 	// Stderr receives the server's standard error, which is not part of the protocol. If it is nil,
@@ -53,6 +54,7 @@ const defaultExitTimeout = 2 * time.Second
 type Process struct {
 	conn        *Conn
 	cmd         *exec.Cmd
+	apart       bool          // it has a process group of its own
 	out         *os.File      // the server's standard output
 	errors      *os.File      // its standard error; nil if the process writes to a file itself
 	copied      chan struct{} // closed when all of errors has been copied
@@ -112,7 +114,7 @@ func Start(c Command) (*Process, error) {
 	}
 	p := &Process{
 		conn: New(&output{File: outR}, inW, c.Options),
-		cmd:  cmd, out: outR, errors: errR, last: last,
+		cmd:  cmd, apart: c.Apart, out: outR, errors: errR, last: last,
 		exitTimeout: c.ExitTimeout,
 		copied:      make(chan struct{}),
 		ended:       make(chan struct{}),
@@ -183,9 +185,9 @@ func (p *Process) end() error {
 	forced := ""
 	if !p.waitExit(p.exitTimeout) {
 		forced = "terminated"
-		if terminate(p.cmd.Process) != nil || !p.waitExit(p.termTimeout) {
+		if terminate(p.cmd.Process, p.apart) != nil || !p.waitExit(p.termTimeout) {
 			forced = "killed"
-			p.cmd.Process.Kill()
+			kill(p.cmd.Process, p.apart)
 		}
 	}
 	<-p.exited
