@@ -227,6 +227,9 @@ func (l *loader) schema(pointer string, raw json.RawMessage, t *schemas.Type) (*
 	if err := json.Unmarshal(raw, &keys); err != nil {
 		return nil, s.Errorf("a schema must be an object or a boolean: %v", err)
 	}
+	if keys == nil {
+		return nil, s.Errorf("a schema must be an object or a boolean, got null")
+	}
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		if err := l.keyword(s, key, keys[key], t); err != nil {
 			return nil, err
