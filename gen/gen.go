@@ -80,6 +80,9 @@ type Config struct {
 	Path         string // import path of the output; needed if it is to be a Base
 }
 
+// Header is the first line of every generated file.
+const Header = emit.Generated
+
 // File is one Go file, gofmt-clean.
 type File struct {
 	Name string

@@ -42,8 +42,9 @@ func (a answerTo) ReadsAnyResult() {}
 // created the task. Each side numbers its requests on its own: where both have one with the
 // same id under way, [Conversation.DecodeFrom], which is told who speaks, pairs the answers
 // for certain; the other methods go by which request's results have such a schema, and leave
-// the answer without a request if that does not settle it. The zero value is ready to use. A
-// Conversation belongs to one goroutine at a time.
+// the answer without a request if that does not settle it. A Conversation keeps each request until its
+// answer comes, and the id and the method of each task for as long as it is in use itself. The zero value
+// is ready to use. A Conversation belongs to one goroutine at a time.
 type Conversation struct {
 	// Params and Result read payloads by method, as [ReadMethodParams] and [ReadMethodResult] do, which
 	// are used where they are nil. They are for methods of extensions.

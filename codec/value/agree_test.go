@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/netip"
 	"reflect"
@@ -366,5 +367,23 @@ func randomize(rng *rand.Rand, v reflect.Value) {
 				randomize(rng, v.Field(i))
 			}
 		}
+	}
+}
+
+// The largest float32 is read back: its shortest decimal is a little more than that number.
+func TestLargestFloat32(t *testing.T) {
+	type small float32
+	for _, v := range []any{float32(math.MaxFloat32), []small{-math.MaxFloat32}, map[string]float32{"a": math.MaxFloat32}} {
+		text, err := codec.Marshal(value.Of(v))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := reflect.New(reflect.TypeOf(v))
+		if err := codec.Unmarshal(text, value.Of(got.Interface())); err != nil || !reflect.DeepEqual(got.Elem().Interface(), v) {
+			t.Errorf("%s: got %v, %v", text, got.Elem(), err)
+		}
+	}
+	if err := codec.Unmarshal([]byte(`3.4028236e38`), value.Of(new(float32))); !errors.Is(err, value.ErrRange) {
+		t.Errorf("got %v, want ErrRange", err)
 	}
 }

@@ -29,7 +29,8 @@ var form = engine.JoinOptions(
 type mode uint8
 
 const (
-	// exact reads integers in every notation, and reads named empty interface types like any.
+	// exact reads integers in every notation and every float32, and reads named empty interface types
+	// like any.
 	exact mode = 1 << iota
 	// lenient accepts struct definitions that encoding/json accepts and the engine otherwise refuses.
 	lenient
@@ -144,8 +145,8 @@ func readNumber(d *jsontext.Decoder, v *json.Number) error {
 // open, and length counts the names and values read from it so far.
 func isName(kind jsontext.Kind, length int64) bool { return kind == '{' && length%2 == 0 }
 
-// readExact reads named empty interface types like any, and reads numbers with a fraction or an
-// exponent into integer types. It leaves everything else to the engine.
+// readExact reads named empty interface types like any, reads numbers with a fraction or an exponent
+// into integer types, and reads numbers into float32 types. It leaves everything else to the engine.
 func readExact(d *jsontext.Decoder, v any) error {
 	p := reflect.ValueOf(v)
 	if p.Kind() != reflect.Pointer || p.IsNil() {
@@ -187,6 +188,22 @@ func readExact(d *jsontext.Decoder, v any) error {
 			return fmt.Errorf("%w of Go type %v", ErrRange, target.Type())
 		}
 		target.SetUint(n)
+		return nil
+	case reflect.Float32:
+		if d.PeekKind() != '0' || reads(p.Type()) {
+			return errors.ErrUnsupported
+		}
+		text, err := d.ReadValue()
+		if err != nil {
+			return err
+		}
+		// The engine compares the float64 with [math.MaxFloat32], which the shortest decimal of that
+		// number exceeds.
+		n, err := strconv.ParseFloat(string(text), 32)
+		if err != nil {
+			return fmt.Errorf("%w of Go type %v", ErrRange, target.Type())
+		}
+		target.SetFloat(n)
 		return nil
 	}
 	return errors.ErrUnsupported

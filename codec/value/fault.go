@@ -36,6 +36,10 @@ func remedy(err error) mode {
 		if _, ok := plainInteger(e.JSONValue); ok {
 			return exact
 		}
+	case e.JSONKind == '0' && e.GoType.Kind() == reflect.Float32:
+		if _, err := strconv.ParseFloat(string(e.JSONValue), 32); err == nil {
+			return exact
+		}
 	case e.Err != nil && e.Err.Error() == "invalid use of `string` tag option": // the engine does not export this error
 		return lenient
 	case e.Err != nil && e.GoType.Kind() == reflect.Struct && !reads(reflect.PointerTo(e.GoType)) && !writes(e.GoType) && plainTags(e.GoType):

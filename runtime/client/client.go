@@ -153,7 +153,8 @@ func (c *Client) Server() *mcp.InitializeResult { return c.session.Server() }
 // Revision returns the revision that was agreed on.
 func (c *Client) Revision() mcp.Revision { return c.session.Revision() }
 
-// Close ends the session at once; see [session.Session.Close]. Tasks go on at the server.
+// Close ends the session at once; see [session.Session.Close]. Tasks go on at the server. Handlers and
+// progress callbacks call [session.Session.Stop] instead, as Close waits for them.
 func (c *Client) Close() error { return c.session.Close() }
 
 // Shutdown ends the session in order; see [session.Session.Shutdown].

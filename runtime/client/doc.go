@@ -11,8 +11,8 @@
 // [Client.CallTool] waits for the result, and keeps to what a tool says of itself: one that can only
 // be called as a task is. [Client.StartTool] starts a task and returns its handle, and
 // [Client.ResumeTool] gets the handle of a task from its id, after a reconnect or in another process.
-// Tasks are an experimental part of revision 2025-11-25. docs/tasks.md has a table of what a handle does when
-// the line breaks or the server is silent.
+// Tasks are an experimental part of revision 2025-11-25. [requestor.Handle.Result] says what a handle
+// does when the connection breaks or the server is silent.
 //
 // # Results in parts
 //

@@ -51,10 +51,10 @@ type Icons struct {
 	// requests there.
 	Hosts []string
 
-	// Transport sends the requests, and decides which addresses it connects to. Nil means a
-	// transport that uses no proxy and, for Hosts, refuses addresses of this machine and of private
-	// networks. It must add no cookies and no credentials, so that the icon server cannot identify
-	// the user.
+	// Transport sends the requests, and decides which addresses it connects to. Nil means
+	// [http.DefaultTransport] for the origin of Server. For Hosts, it means a transport that uses no
+	// proxy and refuses addresses of this machine and of private networks. It must add no cookies
+	// and no credentials, so that the icon server cannot identify the user.
 	Transport http.RoundTripper
 }
 

@@ -92,7 +92,8 @@ func ProgressExtends(max time.Duration) Option { return func(o *options) { o.max
 
 // OnProgress asks the peer for progress and calls f for each report, one at a time, in a goroutine of its own. The
 // call returns after f has, and f is not called any more then. If f is slow it misses reports, but not the last one of
-// a call that succeeds. If the context of the call ends, the call does not wait for an f that is at work.
+// a call that succeeds. If the context of the call ends, the call does not wait for an f that is at work. To end the
+// session, f calls [Session.Stop]: [Session.Close] waits for f.
 func OnProgress(f func(Progress)) Option { return func(o *options) { o.onProgress = f } }
 
 // Track asks the peer for progress, which goes to t. It is for progress that outlives the call, as that of a task

@@ -145,6 +145,21 @@ func TestShutdownAnswersWhatItGivesUp(t *testing.T) {
 	})
 }
 
+// A batch is answered even if some of its requests are given up: their answers are in it beside the others.
+func TestShutdownAnswersBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := serve(t, &session.Config{Handler: waiting(make(chan error, 1))})
+		p.talk(strings.ReplaceAll(hello, "2025-11-25", "2025-03-26"))
+		p.send(`[{"jsonrpc":"2.0","id":"a","method":"x"},{"jsonrpc":"2.0","id":"b","method":"ping"}]`)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := s.Shutdown(ctx); err != context.DeadlineExceeded {
+			t.Errorf("got %v", err)
+		}
+		p.talk(`< [{"jsonrpc":"2.0","id":"a","error":{"code":-32051}},{"jsonrpc":"2.0","id":"b","result":{}}]`)
+	})
+}
+
 func TestTheEndOfOneSideEndsTheOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		why := make(chan error, 1)

@@ -220,6 +220,7 @@ func (s *Session) abandon() {
 			return
 		}
 	}
+	s.replies.Wait(ctx) // those to batches
 }
 
 // stop ends the session because of cause, unless it is over already, and does not wait.

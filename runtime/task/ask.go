@@ -1,6 +1,7 @@
 package task
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,7 +34,7 @@ func (run *Run) Call(ctx context.Context, method string, params codec.Encoder) (
 			run.take(number)
 			return q.answer()
 		}
-		r, err = run.m.store.Wait(ctx, run.id, r.Revision)
+		err = run.m.store.wait(ctx, &r)
 	}
 	run.withdraw(number)
 	if cause := context.Cause(ctx); cause != nil {
@@ -194,8 +195,8 @@ func (m *Manager) unclaim(id string, c *claim) bool {
 func (m *Manager) deliver(via Requestor, id string, c *claim) bool {
 	q := &c.question
 	// Whoever had the claim before has stored the answer by now, if there is one.
-	r, err := m.store.Get(c.ctx, id)
-	if err != nil {
+	var r Record
+	if m.store.get(c.ctx, id, &r) != nil {
 		return false
 	}
 	if now := r.question(q.Number); now == nil || !now.Open() {
@@ -245,7 +246,7 @@ func (m *Manager) answer(id string, number uint64, result json.RawMessage, refus
 		if refused != nil {
 			asked.Error = encodeError(refused)
 		} else {
-			asked.Result = result
+			asked.Result = bytes.Clone(result) // it may be a small part of a large message
 		}
 		r.settle()
 		return nil

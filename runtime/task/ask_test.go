@@ -17,6 +17,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/memory"
 )
 
 // asks is work that asks n questions at once, each with its number, and returns the answers.
@@ -44,6 +45,35 @@ func echo(ctx context.Context, method string, params json.RawMessage) (json.RawM
 func status(t *testing.T, m *task.Manager, id string) mcp.TaskStatus {
 	t.Helper()
 	return get(t, m, id).Status
+}
+
+// The stored answer to an input request holds no more memory than its own bytes.
+func TestStoredAnswerHoldsNoMessage(t *testing.T) {
+	store := memory.New()
+	bubble(t, task.Config{Store: store}, func(t *testing.T, m *task.Manager) {
+		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			if _, err := run.Call(ctx, "elicitation/create", nil); err != nil {
+				return nil, err
+			}
+			return untilDone(ctx, run)
+		})
+		message := []byte(`{"result":{"action":"decline"}}`)
+		p := &peer{answer: func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
+			return message[len(`{"result":`) : len(message)-1], nil
+		}}
+		ctx, cancel := context.WithCancel(t.Context())
+		go m.Result(ctx, "alice", created.TaskID, p) // ends with ctx
+		synctest.Wait()
+		cancel()
+		clear(message)
+		r, err := store.Get(t.Context(), created.TaskID)
+		if err != nil || len(r.Questions) != 1 {
+			t.Fatalf("got %+v, %v", r, err)
+		}
+		if got := string(r.Questions[0].Result); got != `{"action":"decline"}` {
+			t.Errorf("the stored answer is part of the message: %q", got)
+		}
+	})
 }
 
 // A question waits for the requestor, goes to it through tasks/result with the task in its _meta,

@@ -39,35 +39,36 @@ type Request struct {
 // store makes it. The state that it returns is that of the creation: working, even if the work is
 // done already. The values of ctx are those of the work's context, its end is not.
 func (m *Manager) Create(ctx context.Context, q Request) (mcp.Task, error) {
-	r, err := m.create(ctx, q)
-	if err != nil {
+	var r Record
+	if err := m.create(ctx, &q, &r); err != nil {
 		m.audit.refused(q.Principal, "", q.Method, err)
 		return mcp.Task{}, err
 	}
 	return r.Task(), nil
 }
 
-func (m *Manager) create(ctx context.Context, q Request) (Record, error) {
+// create makes r the record of the new task.
+func (m *Manager) create(ctx context.Context, q *Request, r *Record) error {
 	if err := m.admit(q.Principal); err != nil {
-		return Record{}, err
+		return err
 	}
 	work := q.Work
 	if q.Runner != "" {
 		jobs := m.cfg.Jobs[q.Runner]
 		if jobs == nil || work != nil {
-			return Record{}, fmt.Errorf("task: no jobs are called %q, or there is work as well", q.Runner)
+			return fmt.Errorf("task: no jobs are called %q, or there is work as well", q.Runner)
 		}
 		work = follow(jobs)
 	}
 	if work == nil {
-		return Record{}, errors.New("task: no work")
+		return errors.New("task: no work")
 	}
 	ttl, err := m.ttl(q.Task)
 	if err != nil {
-		return Record{}, err
+		return err
 	}
 	now := time.Now().UTC().Truncate(time.Microsecond)
-	r := Record{
+	*r = Record{
 		Owner: q.Principal, Status: mcp.TaskStatusWorking, StatusMessage: statusText(q.StatusMessage),
 		Created: now, Updated: now, TTL: ttl, PollInterval: m.cfg.PollInterval,
 		Method: q.Method, Params: q.Params, Token: q.Token,
@@ -79,50 +80,48 @@ func (m *Manager) create(ctx context.Context, q Request) (Record, error) {
 	for {
 		r.ID = rand.Text()
 		r.Bytes = r.size()
-		stored, err := m.begin(ctx, r, q.Via, work)
-		if !errors.Is(err, ErrExists) {
-			return stored, err
+		if err := m.begin(ctx, r, q.Via, work); !errors.Is(err, ErrExists) {
+			return err
 		}
 	}
 }
 
 // begin stores a task and starts its work. The work is known before the task is, so that no
 // cancellation can come too early for it.
-func (m *Manager) begin(ctx context.Context, r Record, via Requestor, work Work) (Record, error) {
-	run, err := m.newRun(ctx, &r, via)
+func (m *Manager) begin(ctx context.Context, r *Record, via Requestor, work Work) error {
+	run, err := m.newRun(ctx, r, via)
 	if err != nil {
-		return Record{}, err
+		return err
 	}
 	if err := m.limits.begin(&run.share); err != nil {
 		m.forget(run)
-		return Record{}, err
+		return err
 	}
 	// The task is stored even if the requestor gives up or the Manager closes meanwhile.
-	stored, err := m.store.Create(context.Background(), r)
+	err = m.store.create(r)
 	if err != nil && !answer(err) {
-		var failed error
-		if stored, failed = m.store.Get(context.Background(), r.ID); failed == nil {
+		if failed := m.store.get(context.Background(), r.ID, r); failed == nil {
 			err = nil // it was stored all the same
 		} else if !errors.Is(failed, ErrNotFound) {
 			m.wrote(err)
 			run.seq = 0
 			go m.work(run, func(context.Context, *Run) (codec.Encoder, error) { return nil, errNotCreated }) // ends when the store works again, or the Manager closes
-			return Record{}, m.fault("create task", err)
+			return m.fault("create task", err)
 		}
 	}
 	m.wrote(err)
 	if err != nil {
 		m.limits.leave(&run.share)
-		m.limits.drop(&r, &run.share)
+		m.limits.dropShare(&run.share)
 		m.forget(run)
-		return Record{}, m.fault("create task", err)
+		return m.fault("create task", err)
 	}
-	run.seq = stored.Seq
-	m.limits.settle(&run.share, &stored, 0)
-	m.audit.created(&stored)
-	m.sweepBy(stored.Expires())
+	run.seq = r.Seq
+	m.limits.settle(&run.share, r, 0)
+	m.audit.created(r)
+	m.sweepBy(r.Expires())
 	go m.work(run, work) // ends with the work; forgets the run
-	return stored, nil
+	return nil
 }
 
 // errNotCreated ends a task that the store has although its creation has failed.

@@ -1,7 +1,6 @@
 package task
 
 import (
-	"context"
 	"hash/maphash"
 	"sync"
 	"time"
@@ -35,7 +34,7 @@ func (m *Manager) drop() (pause time.Duration) {
 	m.mu.Unlock()
 	// The end of the Manager does not end the sweep: otherwise the Manager would not know which
 	// tasks were dropped.
-	gone, next, err := m.store.Sweep(context.Background(), time.Now(), sweepPortion)
+	gone, next, err := m.store.sweep(time.Now(), sweepPortion)
 	for i := range gone {
 		m.expired(&gone[i])
 	}
@@ -100,11 +99,11 @@ func (m *Manager) sweepBy(expires time.Time) {
 func (m *Manager) expired(r *Record) {
 	m.past.add(r.Owner, r.ID)
 	if run := m.run(r.ID); run != nil {
-		m.limits.drop(r, &run.share)
+		m.limits.dropShare(&run.share)
 		run.silence()
 		run.ctx.Cancel(ErrExpired)
 	} else {
-		m.limits.drop(r, nil)
+		m.limits.drop(r)
 	}
 	m.audit.expired(r)
 }

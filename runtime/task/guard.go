@@ -8,44 +8,63 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
-// guarded is a Store whose panics are errors.
-type guarded struct{ Store }
+// guard calls a Store, whose panics it returns as errors. It passes a Record by pointer, and changes
+// it only if the Store returns one. Copies of Records would make the stack of each goroutine grow,
+// which costs more than the rest of a call.
+type guard struct{ store Store }
 
-func (g guarded) Create(ctx context.Context, r Record) (stored Record, err error) {
+func (g guard) create(r *Record) (err error) {
 	defer boundary.Catch(&err)
-	return g.Store.Create(ctx, r)
+	stored, failed := g.store.Create(context.Background(), *r)
+	if failed == nil {
+		*r = stored
+	}
+	return failed
 }
 
-func (g guarded) Get(ctx context.Context, id string) (r Record, err error) {
+func (g guard) get(ctx context.Context, id string, r *Record) (err error) {
 	defer boundary.Catch(&err)
-	return g.Store.Get(ctx, id)
+	stored, failed := g.store.Get(ctx, id)
+	if failed == nil {
+		*r = stored
+	}
+	return failed
 }
 
-func (g guarded) Update(ctx context.Context, r Record) (stored Record, err error) {
+func (g guard) update(r *Record) (err error) {
 	defer boundary.Catch(&err)
-	return g.Store.Update(ctx, r)
+	stored, failed := g.store.Update(context.Background(), *r)
+	if failed == nil {
+		*r = stored
+	}
+	return failed
 }
 
-func (g guarded) Wait(ctx context.Context, id string, revision uint64) (r Record, err error) {
+// wait replaces r by a later revision of it.
+func (g guard) wait(ctx context.Context, r *Record) (err error) {
 	defer boundary.Catch(&err)
-	return g.Store.Wait(ctx, id, revision)
+	later, failed := g.store.Wait(ctx, r.ID, r.Revision)
+	if failed == nil {
+		*r = later
+	}
+	return failed
 }
 
-func (g guarded) List(ctx context.Context, owner string, after uint64, limit int) (list []Record, err error) {
+func (g guard) list(ctx context.Context, owner string, after uint64, limit int) (list []Record, err error) {
 	defer boundary.Catch(&err)
-	return g.Store.List(ctx, owner, after, limit)
+	return g.store.List(ctx, owner, after, limit)
 }
 
-func (g guarded) Sweep(ctx context.Context, now time.Time, limit int) (gone []Record, next time.Time, err error) {
+func (g guard) sweep(now time.Time, limit int) (gone []Record, next time.Time, err error) {
 	defer boundary.Catch(&err)
-	return g.Store.Sweep(ctx, now, limit)
+	return g.store.Sweep(context.Background(), now, limit)
 }
 
-func (g guarded) Scan(ctx context.Context) iter.Seq2[Record, error] {
+func (g guard) scan(ctx context.Context) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		more := true
 		err := boundary.Run(func() error {
-			for r, err := range g.Store.Scan(ctx) {
+			for r, err := range g.store.Scan(ctx) {
 				if more = yield(r, err); !more {
 					break
 				}

@@ -41,8 +41,8 @@ func follow(jobs Jobs) Work {
 
 // startJob returns the name of the task's job, which it starts and stores if it has none.
 func (run *Run) startJob(ctx context.Context, jobs Jobs) (string, error) {
-	r, err := run.m.store.Get(ctx, run.id)
-	if err != nil || r.Job != "" {
+	var r Record
+	if err := run.m.store.get(ctx, run.id, &r); err != nil || r.Job != "" {
 		return r.Job, err
 	}
 	job, err := jobs.Start(ctx, r)

@@ -162,20 +162,26 @@ func (l *limiter) leave(s *share) {
 	}
 }
 
-// drop counts a task whose record is gone; s is nil if it has no work here.
-func (l *limiter) drop(r *Record, s *share) {
+// drop counts a task whose record is gone, and that has no work here.
+func (l *limiter) drop(r *Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	u := l.of(r.Owner)
-	switch {
-	case s == nil:
-		u.bytes -= r.Bytes
-		if !r.over() {
-			u.tasks--
-		}
-	case !s.gone:
-		u.bytes -= s.bytes
-		s.bytes, s.gone = 0, true
-		s.end(u)
+	u.bytes -= r.Bytes
+	if !r.over() {
+		u.tasks--
 	}
+}
+
+// dropShare counts a task whose record is gone, and that has work here.
+func (l *limiter) dropShare(s *share) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s.gone {
+		return
+	}
+	u := l.of(s.owner)
+	u.bytes -= s.bytes
+	s.bytes, s.gone = 0, true
+	s.end(u)
 }

@@ -33,7 +33,7 @@ func (m *Manager) list(ctx context.Context, principal, cursor string) (tasks []m
 		return nil, "", err
 	}
 	// One more than fits tells whether there is another page.
-	records, err := m.store.List(ctx, principal, after, m.cfg.PageSize+1)
+	records, err := m.store.list(ctx, principal, after, m.cfg.PageSize+1)
 	if err != nil {
 		return nil, "", m.fault("list tasks", err)
 	}

@@ -25,7 +25,7 @@ import (
 // tasks. Do not offer tasks/list there.
 type Manager struct {
 	cfg     Config
-	store   Store
+	store   guard
 	release func() // gives up the store
 	audit   audit
 
@@ -70,7 +70,7 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 	}
 	m := &Manager{
 		cfg:     cfg,
-		store:   guarded{cfg.Store},
+		store:   guard{cfg.Store},
 		release: release,
 		audit:   audit{hook: cfg.Audit, log: cfg.Logger},
 		nudge:   make(chan struct{}, 1),
@@ -153,9 +153,9 @@ func (m *Manager) admit(principal string) error {
 	return m.limits.call(principal)
 }
 
-// read returns the record of a principal's task.
-func (m *Manager) read(ctx context.Context, principal, id string) (Record, error) {
-	r, err := m.store.Get(ctx, id)
+// read reads the record of a principal's task into r.
+func (m *Manager) read(ctx context.Context, principal, id string, r *Record) error {
+	err := m.store.get(ctx, id, r)
 	if err == nil && r.Owner != principal {
 		err = errForeign
 	}
@@ -166,9 +166,9 @@ func (m *Manager) read(ctx context.Context, principal, id string) (Record, error
 		err = ErrExpired
 	}
 	if err != nil {
-		return Record{}, m.fault("read task", err)
+		return m.fault("read task", err)
 	}
-	return r, nil
+	return nil
 }
 
 // errForeign is what ErrNotFound is inside if the task belongs to somebody else.
@@ -210,59 +210,66 @@ var errSame = errors.New("task: nothing to change")
 
 // change applies f to the record of a task that is not over, and stores it. It tries again as long
 // as others write in between. What f must not do is refused with a [*MoveError], and what takes too
-// many bytes with a [*LimitError]; if f returns errSame nothing is stored, and the record is
-// returned as it is. The end of ctx ends it before the record is written, but not the write, whose
+// many bytes with a [*LimitError]; if f returns errSame, having changed nothing, nothing is stored, and
+// the record is returned as it is. The end of ctx ends it before the record is written, but not the write, whose
 // outcome would be unknown.
-func (m *Manager) change(ctx context.Context, id string, f func(r *Record) error) (Record, error) {
+func (m *Manager) change(ctx context.Context, id string, f func(r *Record) error) (r Record, err error) {
 	for {
-		r, err := m.store.Get(ctx, id)
-		if err != nil {
+		if err := m.store.get(ctx, id, &r); err != nil {
 			return r, m.fault("read task", err)
 		}
-		old := r
+		from := r.Status
 		if err := f(&r); err == errSame {
-			return old, nil
+			return r, nil
 		} else if err != nil {
-			return old, err
+			return r, err
 		}
-		r, err = m.replace(&old, r)
-		if !errors.Is(err, ErrConflict) {
+		if err = m.replace(from, &r); !errors.Is(err, ErrConflict) {
 			return r, err
 		}
 	}
 }
 
-// replace stores r in the place of old, the record as it was read, and returns it as it is then. It
-// fails with ErrConflict if the record has changed in between, and otherwise as change does.
-func (m *Manager) replace(old *Record, r Record) (Record, error) {
-	if old.over() || r.Status != old.Status && !Legal(old.Status, r.Status) {
-		return *old, &MoveError{old.Status, r.Status}
+// replace stores r in the place of the record that was read, whose status was from, and makes r what
+// the store has then. Updated and Bytes of r are those of the record that was read. It fails with
+// ErrConflict if the record has changed in between, and otherwise as change does.
+func (m *Manager) replace(from mcp.TaskStatus, r *Record) error {
+	if Terminal(from) || r.Status != from && !Legal(from, r.Status) {
+		return &MoveError{from, r.Status}
 	}
 	run := m.run(r.ID) // now: its work may have returned when the record is written
-	r.Updated = after(old.Updated)
+	before := r.Bytes
+	r.Updated = after(r.Updated)
 	r.Bytes = r.size()
-	reserved := max(0, r.Bytes-old.Bytes)
+	reserved := max(0, r.Bytes-before)
 	if reserved > 0 {
 		// A task must be able to end, by an error, if that is small.
 		must := len(r.Error) > 0 && len(r.Error) <= smallError
 		if err := m.limits.reserve(r.Owner, reserved, must); err != nil {
-			return *old, err
+			return err
 		}
 	}
-	stored, err := m.store.Update(context.Background(), r)
+	err := m.store.update(r)
 	if err != nil && !answer(err) {
-		// It may have been written all the same.
-		if now, failed := m.store.Get(context.Background(), r.ID); failed == nil && wasWritten(&now, &r) {
-			stored, err = now, nil
-		}
+		err = m.confirm(r, err)
 	}
 	m.wrote(err)
 	if err != nil {
 		m.limits.reserve(r.Owner, -reserved, true)
-		return r, m.fault("write task", err)
+		return m.fault("write task", err)
 	}
-	m.changed(run, old.Status, &stored, reserved)
-	return stored, nil
+	m.changed(run, from, r, reserved)
+	return nil
+}
+
+// confirm returns nil if the store has r all the same, although Update has failed with err.
+func (m *Manager) confirm(r *Record, err error) error {
+	var now Record
+	if failed := m.store.get(context.Background(), r.ID, &now); failed != nil || !wasWritten(&now, r) {
+		return err
+	}
+	*r = now
+	return nil
 }
 
 // smallError is how long an error may be that is stored beyond the limit.
@@ -320,8 +327,8 @@ func (m *Manager) run(id string) *Run {
 // Get returns the state of a task (MCP tasks, "Getting Tasks"). Via, which may be nil, is where
 // the requestor can be reached from now on, as long as none waits in Result.
 func (m *Manager) Get(ctx context.Context, principal, id string, via Requestor) (mcp.Task, error) {
-	r, err := m.get(ctx, principal, id, via)
-	if err != nil {
+	var r Record
+	if err := m.get(ctx, principal, id, via, &r); err != nil {
 		m.audit.refused(principal, id, mcp.MethodTasksGet, err)
 		return mcp.Task{}, err
 	}
@@ -329,25 +336,25 @@ func (m *Manager) Get(ctx context.Context, principal, id string, via Requestor) 
 	return r.Task(), nil
 }
 
-func (m *Manager) get(ctx context.Context, principal, id string, via Requestor) (Record, error) {
+func (m *Manager) get(ctx context.Context, principal, id string, via Requestor, r *Record) error {
 	if err := m.admit(principal); err != nil {
-		return Record{}, err
+		return err
 	}
-	r, err := m.read(ctx, principal, id)
-	if err != nil {
-		return r, err
+	if err := m.read(ctx, principal, id, r); err != nil {
+		return err
 	}
 	if run := m.run(id); run != nil {
 		run.reach(via)
 	}
-	return r, nil
+	return nil
 }
 
 // Cancel moves a task to cancelled, and then stops its work, without waiting for that to
 // return; it returns the state (MCP tasks, "Task Cancellation"). Whatever the work still does,
 // the task stays cancelled. It fails with a [*MoveError] if the task is over.
 func (m *Manager) Cancel(ctx context.Context, principal, id string, via Requestor) (mcp.Task, error) {
-	r, err := m.get(ctx, principal, id, via)
+	var r Record
+	err := m.get(ctx, principal, id, via, &r)
 	if err == nil {
 		r, err = m.cancel(ctx, id)
 	}

@@ -19,16 +19,22 @@ const closeAttempts = 6
 // is over already, or gone, the outcome is dropped.
 func (m *Manager) publish(run *Run, end ending) {
 	run.finish()
+	if err := m.storeOutcome(run, end); err != nil {
+		m.publishAgain(run, end, err)
+	}
+}
+
+// publishAgain goes on with publish when storeOutcome has returned err.
+func (m *Manager) publishAgain(run *Run, end ending, err error) {
 	const pause = 100 * time.Millisecond
 	closing, failing := 0, false
-	for wait := pause; ; wait = min(2*wait, 10*time.Second) {
-		err := m.storeOutcome(run, end)
+	for wait := pause; ; wait, err = min(2*wait, 10*time.Second), m.storeOutcome(run, end) {
 		if limit, ok := errors.AsType[*LimitError](err); ok {
 			end = ended(run, nil, WireError(limit))
 			continue
 		}
 		if errors.Is(err, ErrNotFound) && run.seq == 0 { // its creation has failed indeed
-			m.limits.drop(&Record{Owner: run.share.owner}, &run.share)
+			m.limits.dropShare(&run.share)
 		}
 		if err == nil || errors.Is(err, ErrNotFound) {
 			return
@@ -63,9 +69,10 @@ func (m *Manager) publish(run *Run, end ending) {
 // storeOutcome writes an outcome into the record of a task, unless the record is terminal.
 func (m *Manager) storeOutcome(run *Run, end ending) error {
 	for {
-		r, err := m.store.Get(context.Background(), run.id)
+		var r Record
+		err := m.store.get(context.Background(), run.id, &r)
 		if errors.Is(err, ErrCorrupt) { // its payloads, which are not needed any more
-			r, err = m.head(run, err)
+			err = m.head(run, err, &r)
 		}
 		if err != nil {
 			return m.fault("read task", err)
@@ -74,24 +81,26 @@ func (m *Manager) storeOutcome(run *Run, end ending) error {
 			m.limits.settle(&run.share, &r, 0)
 			return nil
 		}
-		old := r
+		from := r.Status
 		r.end(end.status, end.message, end.out)
-		if _, err = m.replace(&old, r); !errors.Is(err, ErrConflict) {
+		if err = m.replace(from, &r); !errors.Is(err, ErrConflict) {
 			return err
 		}
 	}
 }
 
-// head returns the brief of a task whose record cannot be read because of err.
-func (m *Manager) head(run *Run, err error) (Record, error) {
+// head makes r the brief of a task whose record cannot be read because of err. It returns err if that
+// cannot be read either.
+func (m *Manager) head(run *Run, err error, r *Record) error {
 	if run.seq == 0 {
-		return Record{}, err
+		return err
 	}
-	list, failed := m.store.List(context.Background(), run.share.owner, run.seq-1, 1)
+	list, failed := m.store.list(context.Background(), run.share.owner, run.seq-1, 1)
 	if failed != nil || len(list) == 0 || list[0].ID != run.id {
-		return Record{}, err
+		return err
 	}
-	return list[0], nil
+	*r = list[0]
+	return nil
 }
 
 // errShutDown is the outcome of work that the Manager has stopped and that cannot be resumed.

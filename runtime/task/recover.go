@@ -41,7 +41,7 @@ func (m *Manager) recover(ctx context.Context) error {
 
 // scan counts all tasks, and sends the briefs of those that are to be recovered.
 func (m *Manager) scan(ctx context.Context, briefs chan<- Record) error {
-	for r, err := range m.store.Scan(ctx) {
+	for r, err := range m.store.scan(ctx) {
 		if err != nil {
 			return err
 		}
@@ -64,7 +64,8 @@ func (m *Manager) scan(ctx context.Context, briefs chan<- Record) error {
 
 // takeUp goes on with a task, or fails it.
 func (m *Manager) takeUp(ctx context.Context, brief Record) error {
-	r, err := m.store.Get(ctx, brief.ID)
+	var r Record
+	err := m.store.get(ctx, brief.ID, &r)
 	if errors.Is(err, ErrCorrupt) {
 		m.cfg.Logger.Error("stored task is damaged", "task", brief.ID, "error", err)
 		return m.abandon(ctx, &brief, "what was stored of the task is damaged")
@@ -134,9 +135,9 @@ func (m *Manager) abandon(ctx context.Context, r *Record, message string) error 
 	}
 	defer m.forget(run)
 	m.limits.leave(&run.share)
-	old := *r
+	from := r.Status
 	r.end(mcp.TaskStatusFailed, message, Outcome{Error: &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: message}})
-	_, err = m.replace(&old, *r)
+	err = m.replace(from, r)
 	if _, illegal := errors.AsType[*MoveError](err); illegal || errors.Is(err, ErrCorrupt) {
 		// The task expires as it is. The recovery of other tasks goes on.
 		m.cfg.Logger.Error("damaged task cannot be failed", "task", r.ID, "error", err)

@@ -27,9 +27,10 @@ func (m *Manager) result(ctx context.Context, principal, id string, via Requesto
 	if err := m.admit(principal); err != nil {
 		return Outcome{}, err
 	}
-	r, err := m.read(ctx, principal, id)
+	var r Record
+	err := m.read(ctx, principal, id, &r)
 	if err == nil && !r.over() {
-		r, err = m.wait(ctx, r, via)
+		err = m.wait(ctx, &r, via)
 	}
 	if err != nil {
 		return Outcome{}, err
@@ -41,8 +42,8 @@ func (m *Manager) result(ctx context.Context, principal, id string, via Requesto
 	return Outcome{Result: r.Result}, nil
 }
 
-// wait returns the record of a task when it is over.
-func (m *Manager) wait(ctx context.Context, r Record, via Requestor) (Record, error) {
+// wait replaces the record of a task by the one with its outcome, once that is there.
+func (m *Manager) wait(ctx context.Context, r *Record, via Requestor) error {
 	m.audit.waiting.Add(1)
 	defer m.audit.waiting.Add(-1)
 	if run := m.run(r.ID); run != nil && via != nil {
@@ -59,21 +60,20 @@ func (m *Manager) wait(ctx context.Context, r Record, via Requestor) (Record, er
 			if d == nil {
 				d = &delivery{waiter: waiter}
 			}
-			d.start(both, m, via, &r)
+			d.start(both, m, via, r)
 		}
-		next, err := m.store.Wait(both, r.ID, r.Revision)
+		err := m.store.wait(both, r)
 		if err != nil && both.Err() != nil {
-			return r, both.Cause()
+			return both.Cause()
 		}
 		if errors.Is(err, ErrNotFound) {
-			return r, ErrExpired // nothing else makes a task go
+			return ErrExpired // nothing else makes a task go
 		}
 		if err != nil {
-			return r, m.fault("wait for task", err)
+			return m.fault("wait for task", err)
 		}
-		r = next
 	}
-	return r, nil
+	return nil
 }
 
 // delivery is the questions that one caller brings to the requestor.

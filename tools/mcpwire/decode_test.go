@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -168,6 +170,21 @@ func TestGen(t *testing.T) {
 	}
 	if !bytes.Contains(src, []byte("\npackage one\n")) || !bytes.Contains(src, []byte("// Task is a long-running operation")) {
 		t.Error("types.go lacks the package clause or the documentation")
+	}
+	small, own := filepath.Join(t.TempDir(), "small.json"), filepath.Join(dir, "own.go")
+	for name, text := range map[string]string{small: `{"$defs": {"T": {"type": "object"}}}`, own: "package one\n"} {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if code, _, errs := runWith(t, "", "gen", "-pkg", "one", "-out", dir, "1="+small); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, errs)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "unions.go")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the unions of the earlier run: %v, want none", err)
+	}
+	if _, err := os.Stat(own); err != nil {
+		t.Error(err)
 	}
 	for _, args := range [][]string{{}, {"-pkg", "1x", "-out", dir, "a=b"}, {"-pkg", "_", "-out", dir, "a=b"}, {"-pkg", "x", "a=b"}, {"-pkg", "x", "-out", dir}, {"-pkg", "x", "-out", dir, "nothing"}} {
 		if code, _, _ := runWith(t, "", append([]string{"gen"}, args...)...); code != exitUsage {

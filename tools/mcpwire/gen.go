@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
 	"go/token"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/mcpwire/mcpwire/gen"
@@ -22,7 +24,8 @@ func generate() command {
 Writes a Go package with a type for every definition of the schemas. List the schemas from the
 oldest revision to the newest, each with a label such as 2025-11-25. Several schemas are merged:
 types have the form of the newest revision, and keep the members of older ones. A module that uses
-the package needs no other module than github.com/mcpwire/mcpwire.
+the package needs no other module than github.com/mcpwire/mcpwire. Files in the
+folder that an earlier run generated are replaced or removed; all others stay.
 
 Comments come from this module's own documentation of the protocol. With -keep-docs they are the
 descriptions in the schemas; those have their own authors and licence.
@@ -88,9 +91,39 @@ Example:
 						return err
 					}
 				}
+				if err := removeStale(*out, result.Files); err != nil {
+					return err
+				}
 				_, err = fmt.Fprintf(s.out, "package %s: %s, in %s\n", result.Name, result.Summary, *out)
 				return err
 			}
 		},
 	}
+}
+
+// removeStale deletes the files in dir that an earlier run generated and files does not have. They
+// would refer to types that are gone.
+func removeStale(dir string, files []gen.File) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		current := slices.ContainsFunc(files, func(f gen.File) bool { return f.Name == e.Name() })
+		if current || !e.Type().IsRegular() || filepath.Ext(e.Name()) != ".go" {
+			continue
+		}
+		name := filepath.Join(dir, e.Name())
+		src, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		if !bytes.HasPrefix(src, []byte(gen.Header)) {
+			continue
+		}
+		if err := os.Remove(name); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/printable"
 )
@@ -20,9 +21,16 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // restores the default: a second Ctrl-C kills the process
+	context.AfterFunc(ctx, func() { // restores the default: a second Ctrl-C kills the process
+		time.Sleep(sameSignal)
+		stop()
+	})
 	os.Exit(run(ctx, streams{os.Stdin, forTerminal(os.Stdout), forTerminal(os.Stderr)}, os.Args[1:]))
 }
+
+// sameSignal is how long after a signal another one counts as the same. The command timeout sends
+// each signal twice: to its child, and to the process group of both.
+const sameSignal = 100 * time.Millisecond
 
 // forTerminal returns a writer to f. If f is a terminal, the writer escapes control characters,
 // because the text may come from other programs.

@@ -23,6 +23,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/console"
+	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/recorder"
 )
 
 // serverHelp is the part of the help that all commands that connect to a server share.
@@ -73,7 +74,7 @@ func (r *remote) with(ctx context.Context, s streams, server string, f func() er
 		if lost, ok := errors.AsType[*transport.DeliveryError](err); ok {
 			err = lost.Err
 		}
-		return fmt.Errorf("cannot connect to %s: %w", server, err)
+		return fmt.Errorf("cannot connect to %s: %w", withoutSecrets(server), err)
 	}
 	r.Client = c
 	err = f()
@@ -86,6 +87,14 @@ func (r *remote) with(ctx context.Context, s streams, server string, f func() er
 		err = closed
 	}
 	return err
+}
+
+// withoutSecrets returns a command as it is, and a URL without its user and query.
+func withoutSecrets(server string) string {
+	if !isURL(server) {
+		return server
+	}
+	return recorder.Server{URL: server}.String()
 }
 
 // dial connects to a server.

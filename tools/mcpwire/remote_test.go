@@ -418,3 +418,15 @@ func TestServerByURL(t *testing.T) {
 		t.Errorf("exit %d, output %q, errors:\n%s", code, out, errs)
 	}
 }
+
+func TestConnectErrorsHoldNoSecretsOfTheURL(t *testing.T) {
+	s := httptest.NewServer(http.NotFoundHandler())
+	defer s.Close()
+	secret := strings.Replace(s.URL, "http://", "http://ann:secret@", 1) + "/mcp?key=secret"
+	for _, server := range []string{secret, strings.Replace(secret, "@", "/@", 1)} {
+		code, _, errs := mcpwire(t, "call", server, "echo")
+		if code != exitFault || !strings.Contains(errs, "cannot connect to ") || strings.Contains(errs, "secret") {
+			t.Errorf("exit %d, errors:\n%s", code, errs)
+		}
+	}
+}

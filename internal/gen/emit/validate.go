@@ -2,6 +2,7 @@ package emit
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/mcpwire/mcpwire/internal/gen/ir"
@@ -63,7 +64,11 @@ func validate(x codec.Encoder, rev Revision, definitions ...string) error {
 // called roots; there is none if there are none.
 func (w *printer) validateMethod(name string, roots []string) {
 	if len(roots) > 0 {
-		w.f("// Validate encodes x and checks it against the schema of revision rev; see [Value].\nfunc (x *%s) Validate(rev Revision) error { return validate(x, rev, \"%s\") }\n\n", name, strings.Join(roots, `", "`))
+		quoted := make([]string, len(roots))
+		for i, root := range roots {
+			quoted[i] = strconv.Quote(root)
+		}
+		w.f("// Validate encodes x and checks it against the schema of revision rev; see [Value].\nfunc (x *%s) Validate(rev Revision) error { return validate(x, rev, %s) }\n\n", name, strings.Join(quoted, ", "))
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -145,6 +146,12 @@ func Parse(revision, file string, src []byte) (*Document, error) {
 		doc.Defs[name] = s
 	}
 	for _, s := range l.refs {
+		token := s.Ref
+		s.Ref = unescape(token)
+		// A URI fragment has some characters percent-encoded (RFC 6901, section 6).
+		if decoded, err := url.PathUnescape(token); err == nil && doc.Defs[s.Ref] == nil {
+			s.Ref = unescape(decoded)
+		}
 		if doc.Defs[s.Ref] == nil {
 			return nil, s.Errorf("$ref names the definition %q, which does not exist", s.Ref)
 		}
@@ -220,6 +227,9 @@ func (l *loader) schema(pointer string, raw json.RawMessage, t *schemas.Type) (*
 	if err := json.Unmarshal(raw, &keys); err != nil {
 		return nil, s.Errorf("a schema must be an object or a boolean: %v", err)
 	}
+	if keys == nil {
+		return nil, s.Errorf("a schema must be an object or a boolean, got null")
+	}
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		if err := l.keyword(s, key, keys[key], t); err != nil {
 			return nil, err
@@ -244,7 +254,7 @@ func (l *loader) keyword(s *Schema, key string, raw json.RawMessage, t *schemas.
 		if !ok {
 			return s.Errorf("$ref %q leads out of %s; only definitions of the same file can be referred to", t.Ref, l.home)
 		}
-		s.Ref = unescape(name)
+		s.Ref = name // decoded by Parse
 	case "type":
 		s.Types, err = l.types(s, raw, t)
 	case "const":

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // Source returns the Go declaration of the table as a variable of the given name,
@@ -27,10 +28,21 @@ func (t *Tables) Source(name string) string {
 	}
 	s.WriteString("\t},\n\tNodes: []jsonschema.Node{\n")
 	for i, n := range t.nodes {
-		fmt.Fprintf(&s, "\t\t/* %d %s */ {%s},\n", i, strings.ReplaceAll(n.place, "*/", "* /"), n.literal())
+		fmt.Fprintf(&s, "\t\t/* %d %s */ {%s},\n", i, comment(n.place), n.literal())
 	}
 	s.WriteString("\t},\n}\n")
 	return s.String()
+}
+
+// comment returns s as the inside of a Go comment.
+func comment(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, s)
+	return strings.ReplaceAll(s, "*/", "* /")
 }
 
 // literal returns the fields of n that are not zero.

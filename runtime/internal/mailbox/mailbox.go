@@ -2,7 +2,10 @@
 // there are items.
 package mailbox
 
-import "sync"
+import (
+	"context"
+	"sync"
+)
 
 // Mailbox is a bounded first-in, first-out queue of items for one function. Its fields are set
 // before the first use and not changed afterwards. Its methods are safe for concurrent use.
@@ -28,6 +31,7 @@ type Mailbox[T any] struct {
 	paused  bool
 	running bool // a goroutine calls Handle, or is about to
 	closed  bool
+	ended   chan struct{} // closed when running becomes false; nil unless a Wait waits
 	room    chan struct{} // closed when an item is removed; nil unless a Put waits
 }
 
@@ -93,7 +97,7 @@ func (m *Mailbox[T]) run() {
 		if !drained { // Handle called runtime.Goexit
 			m.mu.Lock()
 			m.release(held)
-			m.running = false
+			m.stopped()
 			m.start()
 			m.mu.Unlock()
 		}
@@ -103,7 +107,7 @@ func (m *Mailbox[T]) run() {
 		m.release(held)
 		held = 0
 		if len(m.pending) == 0 || m.paused {
-			m.running = false
+			m.stopped()
 			m.mu.Unlock()
 			drained = true
 			return
@@ -115,6 +119,33 @@ func (m *Mailbox[T]) run() {
 		m.mu.Unlock()
 		held = next.size
 		m.Handle(next.item)
+	}
+}
+
+// stopped says that no goroutine calls Handle. mu must be held.
+func (m *Mailbox[T]) stopped() {
+	m.running = false
+	if m.ended != nil {
+		close(m.ended)
+		m.ended = nil
+	}
+}
+
+// Wait waits until all items are handled or dropped, or ctx ends.
+func (m *Mailbox[T]) Wait(ctx context.Context) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for m.running && ctx.Err() == nil {
+		if m.ended == nil {
+			m.ended = make(chan struct{})
+		}
+		ended := m.ended
+		m.mu.Unlock()
+		select {
+		case <-ended:
+		case <-ctx.Done():
+		}
+		m.mu.Lock()
 	}
 }
 

@@ -1,12 +1,14 @@
 package mailbox
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 func spawn(f func()) bool {
@@ -108,6 +110,33 @@ func TestCloseDropsItemsAndEndsPut(t *testing.T) {
 		synctest.Wait()
 		if !slices.Equal(handled, []int{0}) {
 			t.Errorf("handled %v, want only the first item", handled)
+		}
+	})
+}
+
+func TestWaitReturnsWhenAllIsHandled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan bool)
+		handled := 0
+		m := &Mailbox[int]{Handle: func(int) { <-release; handled++ }, Spawn: spawn, MaxItems: 9, MaxBytes: 100}
+		m.Wait(t.Context()) // nothing is pending
+		for i := range 3 {
+			m.Put(i, 1)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		m.Wait(ctx)
+		if ctx.Err() == nil {
+			t.Error("Wait returned before the items were handled")
+		}
+		go func() {
+			for range 3 {
+				release <- true
+			}
+		}()
+		m.Wait(t.Context())
+		if handled != 3 {
+			t.Errorf("Wait returned after %d items, want 3", handled)
 		}
 	})
 }

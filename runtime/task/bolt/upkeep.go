@@ -14,6 +14,9 @@ import (
 
 func compactPath(path string) string { return path + ".compact" }
 
+// partialPath is the name of a backup while it is being written.
+func partialPath(path string) string { return path + ".partial" }
+
 // Compact rewrites the file without the space that dropped tasks have left. It needs as much free
 // disk space as the records take. Reads go on meanwhile, and writes wait. If it fails, the store
 // keeps using its current file. It is not supported where an open file cannot be renamed, as on
@@ -81,7 +84,8 @@ func (s *Store) replaceBy(db *bbolt.DB, small, path string) error {
 }
 
 // Backup writes a copy of the store, as it is at one moment, to the file path, which [Open] opens. It
-// replaces a file that is there, once the copy is complete. Reads and writes go on meanwhile, unless a
+// replaces a file that is there, once the copy is complete. Until then, the copy is in path + ".partial";
+// the next Backup to path replaces one that an interrupted Backup has left. Reads and writes go on meanwhile, unless a
 // write needs a larger memory map of the store's file. That write, and all reads and writes after it,
 // wait until the copy is complete. The map doubles up to 1 GiB, and then grows by 1 GiB.
 func (s *Store) Backup(path string) (err error) {
@@ -99,7 +103,9 @@ func (s *Store) Backup(path string) (err error) {
 	if info, err := os.Stat(path); err == nil && os.SameFile(own, info) {
 		return fmt.Errorf("%q is the store's own file", path)
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".task-*.tmp")
+	// The name is fixed, so that a process that dies in the middle leaves one file, not one each time.
+	os.Remove(partialPath(path))
+	f, err := os.OpenFile(partialPath(path), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}

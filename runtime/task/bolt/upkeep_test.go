@@ -112,6 +112,25 @@ func TestRemainsOfCompactAreRemoved(t *testing.T) {
 	}
 }
 
+func TestBackupReplacesWhatAnInterruptedOneHasLeft(t *testing.T) {
+	dir := t.TempDir()
+	s := store(t, filepath.Join(dir, "tasks"))
+	copied := filepath.Join(dir, "copy")
+	if err := os.WriteFile(copied+".partial", []byte("the beginning of a copy"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Backup(copied); err != nil {
+		t.Fatal(err)
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) != 2 {
+		t.Errorf("files are left: %v", files)
+	}
+}
+
 func TestBackupIsAStore(t *testing.T) {
 	dir := t.TempDir()
 	path, copied := filepath.Join(dir, "tasks"), filepath.Join(dir, "copy")

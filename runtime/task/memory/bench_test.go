@@ -32,7 +32,7 @@ func BenchmarkHold(b *testing.B) {
 			r := task.Record{ID: fmt.Sprintf("%016x", i*7919), Owner: "o", Status: mcp.TaskStatusWorking, Created: created, TTL: time.Duration(i%1000+1) * time.Millisecond}
 			timed("create", func() (err error) { r, err = s.Create(context.Background(), r); return err })
 			r.Status = mcp.TaskStatusCompleted
-			timed("update", func() error { _, err := s.swap(r); return err })
+			timed("update", func() error { return s.swap(&r) })
 		}
 		gone := make([]*entry, 0, sweepPortion)
 		for dropped := 0; dropped < n; dropped += len(gone) {

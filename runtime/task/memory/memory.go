@@ -89,30 +89,31 @@ func (s *Store) Update(ctx context.Context, r task.Record) (task.Record, error) 
 	if err := ctx.Err(); err != nil {
 		return task.Record{}, err
 	}
-	r, err := s.swap(r)
-	if err == nil {
-		s.hub.Tell(&r)
+	if err := s.swap(&r); err != nil {
+		return task.Record{}, err
 	}
-	return r, err
+	s.hub.Tell(&r)
+	return r, nil
 }
 
-func (s *Store) swap(r task.Record) (task.Record, error) {
+// swap stores r, and makes it what is stored.
+func (s *Store) swap(r *task.Record) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return task.Record{}, task.ErrClosed
+		return task.ErrClosed
 	}
 	e := s.byID[r.ID]
 	if e == nil {
-		return task.Record{}, task.ErrNotFound
+		return task.ErrNotFound
 	}
 	if e.Revision != r.Revision {
-		return task.Record{}, task.ErrConflict
+		return task.ErrConflict
 	}
 	r.ID, r.Owner, r.Seq, r.Created, r.TTL = e.ID, e.Owner, e.Seq, e.Created, e.TTL
 	r.Revision++
-	e.Record = r
-	return r, nil
+	e.Record = *r
+	return nil
 }
 
 // Wait implements [task.Store].

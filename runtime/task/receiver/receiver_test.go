@@ -953,7 +953,7 @@ func TestTaskHoldsNoMessage(t *testing.T) {
 func TestKindsOfRequestsAreDeclaredApart(t *testing.T) {
 	for _, sampling := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			m, err := task.New(t.Context(), task.Config{Store: memory.New()})
+			m, err := task.New(t.Context(), task.Config{Store: memory.New(), Quiet: true})
 			if err != nil {
 				t.Fatal(err)
 			}

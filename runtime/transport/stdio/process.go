@@ -24,11 +24,14 @@ type Command struct {
 	Env []string
 
 	// Apart gives the process a process group of its own, where the system has such: a Ctrl-C at the terminal
-	// then reaches this process alone, which can end the server in order.
+	// then reaches this process alone, which can end the server in order. When Close has to terminate or
+	// kill the server, it does so to the whole group, such as a shell and the server that the shell runs.
 	Apart bool
 
 	// Stderr receives the server's standard error, which is not part of the protocol. If it is nil,
-	// the error of a server that fails has the last lines, and the rest is discarded.
+	// the error of a server that fails has the last lines, and the rest is discarded. A Write that
+	// blocks stops the server when its pipe is full, but does not keep Close from returning. After a
+	// Write that fails, the rest is discarded.
 	Stderr io.Writer
 
 	// ExitTimeout is how long Close waits for the process to end, first after its standard input was closed, and
@@ -39,7 +42,8 @@ type Command struct {
 	Options Options
 }
 
-// waitDelay is how long a process that has ended may be outlived by its output, which a child of its own may hold.
+// waitDelay is how long a process that has ended may be outlived by its output, which a child of its own may hold, and
+// by a Write of standard error that blocks. What the process has written is read even later, see output.
 const waitDelay = time.Second
 
 const defaultExitTimeout = 2 * time.Second
@@ -50,12 +54,16 @@ const defaultExitTimeout = 2 * time.Second
 type Process struct {
 	conn        *Conn
 	cmd         *exec.Cmd
+	apart       bool          // it has a process group of its own
 	out         *os.File      // the server's standard output
+	errors      *os.File      // its standard error; nil if the process writes to a file itself
+	copied      chan struct{} // closed when all of errors has been copied
 	last        *lastLines    // of standard error
 	exitTimeout time.Duration // after the end of its input
 	termTimeout time.Duration // after it was asked to terminate
-	exited      chan struct{} // closed when the process has ended
-	exit        error         // how, once it has
+	ended       chan struct{} // closed when the process has ended
+	exited      chan struct{} // closed after that, when its standard error has been copied
+	exit        error         // how the process has ended, once it has
 	close       func() error
 }
 
@@ -67,12 +75,10 @@ func Start(c Command) (*Process, error) {
 	if cmd.Env == nil {
 		cmd.Env = DefaultEnv()
 	}
-	cmd.Stderr = c.Stderr
 	last := new(lastLines)
 	if c.Stderr == nil {
-		cmd.Stderr = last
+		c.Stderr = last
 	}
-	cmd.WaitDelay = waitDelay
 	if c.Apart {
 		setApart(cmd)
 	}
@@ -84,16 +90,34 @@ func Start(c Command) (*Process, error) {
 	if err != nil {
 		return nil, errors.Join(err, inR.Close(), inW.Close())
 	}
-	cmd.Stdin, cmd.Stdout = inR, outW
+	// Package exec would copy to Stderr as well, but Wait would not return while a Write blocks.
+	errFile, direct := c.Stderr.(*os.File)
+	var errR, errW *os.File
+	if !direct {
+		if errR, errW, err = os.Pipe(); err != nil {
+			return nil, errors.Join(err, inR.Close(), inW.Close(), outR.Close(), outW.Close())
+		}
+		errFile = errW
+	}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = inR, outW, errFile
 	err = cmd.Start()
 	err = errors.Join(err, inR.Close(), outW.Close())
+	if !direct {
+		err = errors.Join(err, errW.Close())
+	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("stdio: %s: %w", c.Path, err), inW.Close(), outR.Close())
+		err = errors.Join(fmt.Errorf("stdio: %s: %w", c.Path, err), inW.Close(), outR.Close())
+		if !direct {
+			err = errors.Join(err, errR.Close())
+		}
+		return nil, err
 	}
 	p := &Process{
-		conn: New(outR, inW, c.Options),
-		cmd:  cmd, out: outR, last: last,
+		conn: New(&output{File: outR}, inW, c.Options),
+		cmd:  cmd, apart: c.Apart, out: outR, errors: errR, last: last,
 		exitTimeout: c.ExitTimeout,
+		copied:      make(chan struct{}),
+		ended:       make(chan struct{}),
 		exited:      make(chan struct{}),
 	}
 	if p.exitTimeout <= 0 {
@@ -101,7 +125,8 @@ func Start(c Command) (*Process, error) {
 	}
 	p.termTimeout = p.exitTimeout
 	p.close = sync.OnceValue(p.end)
-	go p.wait() // ends with the process, which Close sees to
+	go p.copyErrors(c.Stderr) // ends with the process, unless a Write blocks
+	go p.wait()               // ends with the process, which Close sees to
 	return p, nil
 }
 
@@ -124,7 +149,8 @@ func (p *Process) Read() (transport.Message, error) {
 	timer := time.NewTimer(waitDelay)
 	defer timer.Stop()
 	select {
-	case <-p.exited:
+	case <-p.ended:
+		<-p.exited // for all of standard error
 		if p.exit != nil {
 			if text := p.last.String(); text != "" {
 				return m, fmt.Errorf("stdio: server has ended: %w: %q", p.exit, text)
@@ -159,12 +185,12 @@ func (p *Process) end() error {
 	forced := ""
 	if !p.waitExit(p.exitTimeout) {
 		forced = "terminated"
-		if terminate(p.cmd.Process) != nil || !p.waitExit(p.termTimeout) {
+		if terminate(p.cmd.Process, p.apart) != nil || !p.waitExit(p.termTimeout) {
 			forced = "killed"
-			p.cmd.Process.Kill()
-			<-p.exited
+			kill(p.cmd.Process, p.apart)
 		}
 	}
+	<-p.exited
 	p.out.Close()
 	<-drained
 	if forced != "" {
@@ -178,21 +204,39 @@ func (p *Process) waitExit(timeout time.Duration) (ok bool) {
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
-	case <-p.exited:
+	case <-p.ended:
 		return true
 	case <-timer.C:
 		return false
 	}
 }
 
-// wait waits for the process.
+// wait waits for the process, and for its standard error.
 func (p *Process) wait() {
 	p.exit = p.cmd.Wait()
-	if errors.Is(p.exit, exec.ErrWaitDelay) {
-		p.exit = nil // exit status 0, but a child of it holds standard error
-	}
 	p.out.SetReadDeadline(time.Now().Add(waitDelay))
+	close(p.ended)
+	timer := time.NewTimer(waitDelay)
+	defer timer.Stop()
+	select {
+	case <-p.copied:
+	case <-timer.C: // a child of the process holds it, or a Write blocks
+	}
+	if p.errors != nil {
+		p.errors.Close()
+	}
 	close(p.exited)
+}
+
+// copyErrors copies standard error to w.
+func (p *Process) copyErrors(w io.Writer) {
+	defer close(p.copied)
+	if p.errors == nil {
+		return
+	}
+	if _, err := io.Copy(w, p.errors); err != nil {
+		io.Copy(io.Discard, p.errors) // so that the server is not stuck in writing
+	}
 }
 
 // DefaultEnv returns those variables of this process's environment that a program needs to run at all and that hold

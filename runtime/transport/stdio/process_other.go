@@ -9,7 +9,10 @@ import (
 )
 
 // terminate asks a process to end, which is not possible here.
-func terminate(*os.Process) error { return errors.ErrUnsupported }
+func terminate(_ *os.Process, _ bool) error { return errors.ErrUnsupported }
+
+// kill kills a process.
+func kill(p *os.Process, _ bool) { p.Kill() }
 
 // setApart does nothing: there are no process groups.
 func setApart(*exec.Cmd) {}

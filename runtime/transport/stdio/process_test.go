@@ -363,6 +363,46 @@ func TestTheErrorOfAServerThatFailsHasItsLastLines(t *testing.T) {
 	}
 }
 
+// blocked is a writer whose Write blocks until it is closed.
+type blocked chan struct{}
+
+func (b blocked) Write(p []byte) (int, error) {
+	<-b
+	return len(p), nil
+}
+
+func TestABlockedStderrDoesNotBlockClose(t *testing.T) {
+	stderr := make(blocked)
+	defer close(stderr)
+	c := child(t, "fails")
+	c.Stderr = stderr
+	process, err := stdio.Start(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = process.Close()
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 3 {
+		t.Errorf("got %v, want exit status 3", err)
+	}
+}
+
+// broken is a writer that fails.
+type broken struct{}
+
+func (broken) Write([]byte) (int, error) { return 0, errors.New("disk full") }
+
+func TestABrokenStderrDoesNotStopTheServer(t *testing.T) {
+	c := child(t, "server")
+	c.Stderr = broken{}
+	s, p := connect(t, c)
+	if _, err := call(t, s, "noise", `{}`); err != nil {
+		t.Error(err)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // A server that is serving a request when its client closes has time left to close its stores.
 func TestServerGraceIsShorterThanTheExitTimeout(t *testing.T) {
 	if session.DefaultGrace > stdio.DefaultExitTimeout/2 {

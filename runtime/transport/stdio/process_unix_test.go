@@ -3,8 +3,12 @@
 package stdio_test
 
 import (
+	"io"
+	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 )
@@ -24,5 +28,34 @@ func TestAServerMayBeApartFromTheTerminal(t *testing.T) {
 		if err := p.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// A shell does not pass a signal on to the server that it runs.
+func TestCloseTerminatesTheWholeGroup(t *testing.T) {
+	held := filepath.Join(t.TempDir(), "held")
+	if err := syscall.Mkfifo(held, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, err := stdio.Start(stdio.Command{
+		Path: "sh", Args: []string{"-c", `sleep 1000 >"$0" 2>&1 & echo {}; wait`, held}, Apart: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	end, err := os.Open(held) // waits for the shell's child, which holds the other end
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end.Close()
+	if _, err := p.Read(); err != nil {
+		t.Fatal(err)
+	}
+	p.SetTimeouts(time.Millisecond, time.Hour)
+	if err := p.Close(); err == nil {
+		t.Error("the shell has ended by itself")
+	}
+	if _, err := io.ReadAll(end); err != nil { // returns when the child has ended
+		t.Error(err)
 	}
 }

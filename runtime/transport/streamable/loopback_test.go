@@ -99,6 +99,37 @@ func TestServerAnswerThatIsNotRead(t *testing.T) {
 	})
 }
 
+// Without sessions, a client that writes or reads slowly takes part of what MaxSessions allows, so
+// that it cannot hold any number of messages in memory.
+func TestStatelessServerLimitsSlowClients(t *testing.T) {
+	body := call(1, "echo")
+	for _, test := range []struct {
+		name string
+		sent string // of the body
+	}{
+		{"message that does not arrive", body[:10]},
+		{"answer that is not read", body},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := serveTimed(t, streamable.HandlerOptions{
+					Stateless: true, MaxSessions: 1, ReadTimeout: time.Minute, StallTimeout: time.Minute}, &http.Server{})
+				conn := s.dialRaw()
+				fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), test.sent)
+				time.Sleep(30 * time.Second)
+				if got := s.status("POST", body); got != http.StatusTooManyRequests {
+					t.Errorf("another request: %d", got)
+				}
+				conn.Close()
+				time.Sleep(time.Second)
+				if got := s.status("POST", body); got != http.StatusOK {
+					t.Errorf("a request after that: %d", got)
+				}
+			})
+		})
+	}
+}
+
 // What comes in front of a message is for the http.Server to limit, which can do so without harm to streams.
 func TestServerHeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -89,7 +89,7 @@ type HandlerOptions struct {
 	ReadTimeout  time.Duration // how long a message may take to arrive; default [DefaultReadTimeout]
 	FlushTimeout time.Duration // how long a session that ends waits for its connections; default one second
 
-	// MaxSessions is how many sessions there may be, or requests being served if Stateless. The default is
+	// MaxSessions is how many sessions there may be, or POSTs being received or served if Stateless. The default is
 	// [DefaultMaxSessions]. One more ends the session that has been idle longest of the principal with the most sessions;
 	// if that principal has no idle session, the new one is refused with 429.
 	MaxSessions int
@@ -197,7 +197,8 @@ type Handler struct {
 	mu       sync.Mutex
 	sessions map[string]*serverConn
 	conns    map[*serverConn]struct{} // those of sessions, and the others
-	counts   map[string]int           // of conns by principal
+	counts   map[string]int           // of conns by principal, and of places
+	places   int                      // that are taken; see place
 	loading  map[string]chan struct{} // sessions that are taken from the store; closed when done
 	sweep    *time.Timer              // looks for idle sessions; nil while there is none
 	empty    chan struct{}            // closed when draining and no conn is left
@@ -336,7 +337,7 @@ func (h *Handler) newConn(r *http.Request, id, principal string, setup func(*ser
 	case h.draining.Load():
 		h.mu.Unlock()
 		return nil, errDraining
-	case len(h.conns) >= h.o.MaxSessions, h.counts[principal] >= h.o.MaxSessionsPerPrincipal:
+	case c.place == nil && (len(h.conns) >= h.o.MaxSessions || h.counts[principal] >= h.o.MaxSessionsPerPrincipal):
 		h.mu.Unlock()
 		return nil, errTooMany
 	case id != "" && h.sessions[id] != nil:
@@ -344,7 +345,11 @@ func (h *Handler) newConn(r *http.Request, id, principal string, setup func(*ser
 		return nil, errID
 	}
 	h.conns[c] = struct{}{}
-	h.counts[principal]++
+	if c.place != nil {
+		c.place.users++
+	} else {
+		h.counts[principal]++
+	}
 	if id != "" {
 		h.sessions[id] = c
 		h.sweepLater()
@@ -400,12 +405,56 @@ func (h *Handler) remove(c *serverConn) {
 	}
 	if _, ok := h.conns[c]; ok {
 		delete(h.conns, c)
-		if h.counts[c.principal]--; h.counts[c.principal] == 0 {
-			delete(h.counts, c.principal)
+		if c.place != nil {
+			h.leave(c.place)
+		} else {
+			h.uncount(c.principal)
 		}
 		if h.draining.Load() && len(h.conns) == 0 {
 			close(h.empty)
 		}
+	}
+}
+
+// uncount undoes one count of a principal. It is called with mu held.
+func (h *Handler) uncount(principal string) {
+	if h.counts[principal]--; h.counts[principal] == 0 {
+		delete(h.counts, principal)
+	}
+}
+
+// place counts a POST of a Stateless handler against MaxSessions, from before its message is read
+// until its answer is written, or until its connection is over if that is later. Otherwise clients
+// that write or read slowly could hold any number of messages in memory.
+type place struct {
+	principal string
+	users     int // the POST and the connection; guarded by the mu of the handler
+}
+
+// takePlace returns a place for a POST. It fails with errTooMany if there is none.
+func (h *Handler) takePlace(principal string) (*place, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.places >= h.o.MaxSessions || h.counts[principal] >= h.o.MaxSessionsPerPrincipal {
+		return nil, errTooMany
+	}
+	h.places++
+	h.counts[principal]++
+	return &place{principal, 1}, nil
+}
+
+// leavePlace notes that the POST of a place is over.
+func (h *Handler) leavePlace(p *place) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.leave(p)
+}
+
+// leave frees a place after its last user. It is called with mu held.
+func (h *Handler) leave(p *place) {
+	if p.users--; p.users == 0 {
+		h.places--
+		h.uncount(p.principal)
 	}
 }
 

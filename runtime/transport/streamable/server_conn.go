@@ -27,6 +27,7 @@ type serverConn struct {
 	h         *Handler
 	id        string // of the session; "" if there is none
 	principal string // that opened it
+	place     *place // that it has; nil unless the handler is Stateless
 	in        *queue.Queue
 	bodies    *guard.Room         // of messages that are being received
 	batch     []transport.Message // taken from in, not yet read

@@ -104,6 +104,16 @@ func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Reque
 			return
 		}
 	}
+	var taken *place
+	if h.o.Stateless {
+		principal, _ := transport.Principal(ctx)
+		var err error
+		if taken, err = h.takePlace(principal); err != nil {
+			refuse(w, err)
+			return
+		}
+		defer h.leavePlace(taken)
+	}
 	maxBody, room := h.o.MaxMessage, (*guard.Room)(nil)
 	switch {
 	case c != nil:
@@ -138,7 +148,7 @@ func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		return
 	}
 	if c == nil {
-		if c, ok = h.connFor(ctx, w, r, &p); !ok {
+		if c, ok = h.connFor(ctx, w, r, &p, taken); !ok {
 			return
 		}
 	}
@@ -166,8 +176,9 @@ func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	h.exchange(ctx, w, r, c, &p)
 }
 
-// connFor returns the connection for a POST that names no session, or has answered.
-func (h *Handler) connFor(ctx context.Context, w http.ResponseWriter, r *http.Request, p *posted) (c *serverConn, ok bool) {
+// connFor returns the connection for a POST that names no session, or has answered. Taken is the
+// place of the POST, nil unless the handler is Stateless.
+func (h *Handler) connFor(ctx context.Context, w http.ResponseWriter, r *http.Request, p *posted, taken *place) (c *serverConn, ok bool) {
 	if !p.open && !checkProtocol(w, r, nil) {
 		return nil, false
 	}
@@ -181,10 +192,10 @@ func (h *Handler) connFor(ctx context.Context, w http.ResponseWriter, r *http.Re
 		w.WriteHeader(http.StatusAccepted)
 		return nil, false
 	case h.o.Stateless && p.open:
-		c, err = h.newConn(r, "", principal, nil)
+		c, err = h.newConn(r, "", principal, func(c *serverConn) { c.place = taken })
 	case h.o.Stateless:
 		revision := protocolOf(r)
-		c, err = h.newConn(r, "", principal, func(c *serverConn) { c.resumed, c.revision = true, revision })
+		c, err = h.newConn(r, "", principal, func(c *serverConn) { c.place, c.resumed, c.revision = taken, true, revision })
 		if err == nil && !c.speaks(revision) {
 			refuseRevision(w, revision)
 			c.end()

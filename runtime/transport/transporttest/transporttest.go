@@ -144,11 +144,12 @@ func manyWriters(t *testing.T, e Ends) {
 
 func foreignText(t *testing.T, e Ends) {
 	texts := []string{"", "ä€𝄞 \u2028 \r\n \\ \" ", strings.Repeat("long ä ", 1<<19)}
-	go func() { // ends with the last of few texts
+	var wg sync.WaitGroup
+	wg.Go(func() { // ends with the last of few texts, which Write may return after Read
 		for i, text := range texts {
 			write(t, e.A, message(i, text))
 		}
-	}()
+	})
 	for i, text := range texts {
 		m, err := e.B.Read()
 		if err != nil {
@@ -158,6 +159,7 @@ func foreignText(t *testing.T, e Ends) {
 			t.Errorf("text %d arrived in %d bytes, not as its %d", i, len(m.Text), len(want.Text))
 		}
 	}
+	wg.Wait()
 }
 
 func arrivesBeforeClose(t *testing.T, e Ends) {

@@ -126,7 +126,7 @@ func port(u *url.URL) string {
 func ParseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil {
-		return nil, err
+		return nil, errors.New("malformed URL") // the text of err may hold a password
 	}
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, fmt.Errorf("%q is no URL of a server", u.Redacted())

@@ -3,6 +3,7 @@ package httpend
 import (
 	"bytes"
 	"io"
+	"strings"
 	"testing"
 )
 
@@ -41,5 +42,14 @@ func TestMemoryGrowsWithWhatHasArrived(t *testing.T) {
 	r := new(reader)
 	if _, err := readLength(r, 16<<20); err == nil || r.most > firstRead {
 		t.Errorf("nothing has come, and there is room for %d bytes (%v)", r.most, err)
+	}
+}
+
+// A password with a slash in it makes a URL malformed.
+func TestParseURLErrorHoldsNoSecrets(t *testing.T) {
+	for _, text := range []string{"http://ann:secret/2@host/mcp", "http://ann:secret@host:x/mcp?key=secret", "ftp://ann:secret@host/"} {
+		if _, err := ParseURL(text); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: got %v", text, err)
+		}
 	}
 }

@@ -1,0 +1,34 @@
+package stdio
+
+import (
+	"errors"
+	"os"
+	"time"
+)
+
+// output reads the standard output of a process. Once the process has ended, a read deadline is set,
+// as a child of it may hold the pipe open. After the deadline, output still returns the bytes that
+// are in the pipe, so that a slow reader loses no message.
+type output struct {
+	*os.File
+	late int // bytes read after the deadline
+}
+
+const (
+	// maxLate is how many bytes are read after the deadline. A pipe rarely holds more. The limit
+	// ends the reading from a child that goes on writing.
+	maxLate = 1 << 20
+	// latePatience is how long a read waits after the deadline, for bytes that are there already.
+	latePatience = 10 * time.Millisecond
+)
+
+func (o *output) Read(b []byte) (int, error) {
+	n, err := o.File.Read(b)
+	if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) || o.late >= maxLate {
+		return n, err
+	}
+	o.File.SetReadDeadline(time.Now().Add(latePatience))
+	n, err = o.File.Read(b)
+	o.late += n
+	return n, err
+}
