@@ -1,5 +1,5 @@
-// Command batch is a server on standard input and output with a tool that goes through a list, and that asks the user
-// about what it cannot read. It does so in a plain call as well as in a task.
+// Command batch is a server on standard input and output with a tool that processes a list. For entries that it cannot
+// parse, it requests input from the user, both in a plain call and in a task.
 //
 //	go run ./tools/mcpwire call -task 'go run ./examples/batch' count 'rows=[{"item":"nuts","count":"12"},{"item":"bolts","count":"a few"}]'
 package main
@@ -28,12 +28,12 @@ func main() {
 func run(ctx context.Context) error {
 	s, err := server.New(server.Config{
 		Info:    mcp.Implementation{Name: "batch", Version: "1"},
-		Session: session.Config{Principal: "local"}, // the user of this process; with a principal, the client can list its tasks
+		Session: session.Config{Principal: "local"}, // the user of this process; a principal lets the client list its tasks
 	})
 	if err != nil {
 		return err
 	}
-	tool := mcp.Tool{Name: "count", Description: new("Adds up what is in stock, and asks about counts that are not numbers.")}
+	tool := mcp.Tool{Name: "count", Description: new("Adds up the stock, and asks the user about counts that are not numbers.")}
 	asTask := server.Tasks(receiver.Support{Mode: mcp.ToolExecutionTaskSupportOptional})
 	if _, err := server.AddTool(s, tool, count, asTask); err != nil {
 		return err
@@ -48,7 +48,7 @@ func run(ctx context.Context) error {
 }
 
 type stock struct {
-	Rows []row `json:"rows" jsonschema:"what is in stock"`
+	Rows []row `json:"rows" jsonschema:"the items in stock"`
 }
 
 type row struct {
@@ -73,7 +73,7 @@ func count(ctx context.Context, c *server.Call, in stock) (out sum, err error) {
 			case mcp.ElicitResultActionDecline:
 				out.Skipped = append(out.Skipped, row.Item)
 			case mcp.ElicitResultActionCancel:
-				return out, fmt.Errorf("the user has stopped at row %d of %d, %s", i+1, len(in.Rows), row.Item)
+				return out, fmt.Errorf("the user stopped at row %d of %d, %s", i+1, len(in.Rows), row.Item)
 			}
 		}
 		out.Total += n
@@ -84,7 +84,7 @@ func count(ctx context.Context, c *server.Call, in stock) (out sum, err error) {
 	return out, nil
 }
 
-// ask lets the user say what the count of a row is; n is 0 if they did not accept.
+// ask requests the count of a row from the user. It returns 0 if the user does not accept.
 func ask(ctx context.Context, c *server.Call, r row) (n int, action mcp.ElicitResultAction, err error) {
 	var answer struct {
 		Count int `json:"count" jsonschema:"a whole number"`

@@ -27,11 +27,11 @@ func TestBatch(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		answer *mcp.ElicitResult
-		want   string // structured output, or else the text
+		want   string // the structured output or, if there is none, the text
 	}{
 		{"the user tells", client.Accept(map[string]form.Value{"count": nine}), `{"total":51}`},
 		{"the user skips one", client.Decline(), `{"total":42,"skipped":["bolts"]}`},
-		{"the user stops", client.Cancel(), "the user has stopped at row 2 of 3, bolts"},
+		{"the user stops", client.Cancel(), "the user stopped at row 2 of 3, bolts"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			ctx := t.Context()
@@ -62,17 +62,17 @@ func TestBatch(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff([]string{tt.want, tt.want}, []string{said(plain), said(asTask)}); diff != "" {
-				t.Errorf("a plain call and a task say (-want +got):\n%s", diff)
+				t.Errorf("results of a plain call and of a task (-want +got):\n%s", diff)
 			}
 			question := `How many are "a few" of bolts?`
 			if diff := cmp.Diff([]string{question, question}, asked); diff != "" {
-				t.Errorf("the questions (-want +got):\n%s", diff)
+				t.Errorf("input requests (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// said is the structured output of a tool, or else its text.
+// said returns the structured output of a tool or, if there is none, its text.
 func said(r *mcp.CallToolResult) string {
 	if r.StructuredContent != nil {
 		return string(r.StructuredContent)

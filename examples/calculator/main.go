@@ -1,5 +1,5 @@
-// Command calculator is a server on standard input and output with tools that calculate: with structured output, and
-// with errors that a model can learn from.
+// Command calculator is a server on standard input and output with arithmetic tools. They return structured output and
+// errors that help the model correct a call.
 //
 //	npx @modelcontextprotocol/inspector --cli go run ./examples/calculator --method tools/call --tool-name divide --tool-arg a=6 --tool-arg b=4
 package main
@@ -33,7 +33,7 @@ type answer struct {
 	Result float64 `json:"result"`
 }
 
-// operations returns the tools, by name.
+// operations returns the tools by name.
 func operations() map[string]func(a, b float64) (float64, error) {
 	return map[string]func(a, b float64) (float64, error){
 		"add":      func(a, b float64) (float64, error) { return a + b, nil },

@@ -1,6 +1,6 @@
 // Command conversation reads a recorded conversation, in which a tool runs as a task, with the types
-// of package mcp. It prints what each message says, and checks that encoding returns the message
-// unchanged.
+// of package mcp. It prints a line for each message, and checks that encoding does not change the
+// message.
 package main
 
 import (
@@ -40,16 +40,16 @@ func run(w io.Writer) error {
 		}
 		fmt.Fprintf(w, "%s  %-14s %-26s %s\n", way, label(typed), typed.For, describe(typed))
 
-		same, err := unharmed(typed, text)
+		same, err := unchanged(typed, text)
 		if err != nil || !same {
-			return fmt.Errorf("this message did not come back as it was: %s (%v)", text, err)
+			return fmt.Errorf("encoding changes this message: %s (%v)", text, err)
 		}
 	}
-	fmt.Fprintln(w, "\nEncoded again, every message is what it was, to the last digit and unknown member.")
+	fmt.Fprintln(w, "\nEncoded again, every message equals the original, including every digit and every unknown member.")
 	return nil
 }
 
-// label is the kind of a message with its id.
+// label returns the kind of a message and its id.
 func label(t mcp.Typed) string {
 	switch t.Kind {
 	case jsonrpc.KindNotification:
@@ -62,8 +62,8 @@ func label(t mcp.Typed) string {
 	return "request " + t.ID.String()
 }
 
-// describe says what a message is about. The payload is a pointer to a struct of package mcp,
-// so that a type switch tells everything.
+// describe summarizes a message. The payload is a pointer to a struct of package mcp, so a type
+// switch distinguishes all messages.
 func describe(t mcp.Typed) string {
 	switch p := t.Payload.(type) {
 	case *mcp.CallToolRequestParams:
@@ -115,8 +115,8 @@ func describe(t mcp.Typed) string {
 	return fmt.Sprintf("%T", t.Payload)
 }
 
-// unharmed encodes the message and reports whether it is still the one in text.
-func unharmed(t mcp.Typed, text string) (bool, error) {
+// unchanged encodes the message and reports whether the result equals text.
+func unchanged(t mcp.Typed, text string) (bool, error) {
 	got, err := t.Message.AppendJSON(nil)
 	if err != nil {
 		return false, err
@@ -129,7 +129,7 @@ func unharmed(t mcp.Typed, text string) (bool, error) {
 	return a == b, err
 }
 
-// normal is text with its members in order and its numbers as they were written.
+// normal returns text with sorted members and with the original text of numbers.
 func normal(text []byte) (string, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestEveryMessageIsUnderstood(t *testing.T) {
+func TestEveryMessageIsDecoded(t *testing.T) {
 	var out strings.Builder
 	if err := run(&out); err != nil {
 		t.Fatal(err)

@@ -37,16 +37,16 @@ func newServer() (*server.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = server.AddTool(s, mcp.Tool{Name: "echo", Title: new("Echo"), Description: new("Says a message back.")},
+	_, err = server.AddTool(s, mcp.Tool{Name: "echo", Title: new("Echo"), Description: new("Returns the message.")},
 		func(_ context.Context, _ *server.Call, in message) (reply, error) {
 			return reply{"The tool says: " + in.Message}, nil
 		})
 	_, err2 := s.AddTemplate(mcp.ResourceTemplate{Name: "echo", URITemplate: "echo://{message}",
-		Title: new("Echo as a resource"), Description: new("A text that says what its URI says."), MIMEType: new("text/plain")},
+		Title: new("Echo as a resource"), Description: new("A text with the message in its URI."), MIMEType: new("text/plain")},
 		func(_ context.Context, _ *server.Call, r server.Resource) ([]mcp.AnyResourceContents, error) {
 			return server.TextContents("The resource says: " + r.Vars.Get("message")), nil
 		})
-	_, err3 := s.AddPrompt(mcp.Prompt{Name: "echo", Title: new("Echo as a prompt"), Description: new("Hands a message to the model."),
+	_, err3 := s.AddPrompt(mcp.Prompt{Name: "echo", Title: new("Echo as a prompt"), Description: new("Sends the message to the model."),
 		Arguments: []mcp.PromptArgument{{Name: "message", Required: new(true)}}},
 		func(_ context.Context, _ *server.Call, arguments map[string]string) (*mcp.GetPromptResult, error) {
 			return server.Messages(server.UserText("Think about this: " + arguments["message"])), nil

@@ -34,27 +34,27 @@ func TestEcho(t *testing.T) {
 	}
 	const want = `{"echo":"The tool says: hello"}`
 	if text := result.Content[0].(*mcp.TextContent).Text; text != want || string(result.StructuredContent) != want {
-		t.Errorf("the tool says %q, and %s", text, result.StructuredContent)
+		t.Errorf("tool: text %q, structured content %s", text, result.StructuredContent)
 	}
 	tool, err := c.Tool(ctx, "echo")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if client.ToolTitle(tool) != "Echo" || tool.OutputSchema == nil || tool.OutputSchema.Properties == nil {
-		t.Errorf("the tool is listed as %+v", tool)
+		t.Errorf("listed tool: %+v", tool)
 	}
 	contents, err := c.ReadResource(ctx, "echo://hello%20world")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := contents.Contents[0].(*mcp.TextResourceContents).Text; got != "The resource says: hello world" {
-		t.Errorf("the resource says %q", got)
+		t.Errorf("resource contents: %q", got)
 	}
 	prompt, err := c.GetPrompt(ctx, "echo", map[string]string{"message": "hello"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := prompt.Messages[0].Content.(*mcp.TextContent).Text; got != "Think about this: hello" {
-		t.Errorf("the prompt says %q", got)
+		t.Errorf("prompt: %q", got)
 	}
 }

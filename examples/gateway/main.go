@@ -1,5 +1,5 @@
-// Command gateway stands between a client, on standard input and output, and a server that it starts. Links in the
-// results of tools that begin with one prefix get another. All else goes on as it came.
+// Command gateway forwards messages between a client, on standard input and output, and a server that it starts. It
+// replaces the prefix of links in tool results. It forwards everything else unchanged.
 //
 //	go run ./examples/gateway -from http://build.internal/ -to https://files.example.com/ build-server
 package main
@@ -21,8 +21,8 @@ import (
 
 func main() {
 	var g gateway
-	flag.StringVar(&g.from, "from", "http://localhost/", "the prefix of the links to edit")
-	flag.StringVar(&g.to, "to", "https://localhost/", "what they get in its place")
+	flag.StringVar(&g.from, "from", "http://localhost/", "replace this `PREFIX` of links")
+	flag.StringVar(&g.to, "to", "https://localhost/", "use this `PREFIX` instead")
 	flag.Parse()
 	if flag.NArg() == 0 {
 		log.Fatal("usage: gateway [-from PREFIX] [-to PREFIX] SERVER [ARGUMENT…]")
@@ -43,17 +43,17 @@ type gateway struct {
 	talk mcp.Conversation
 }
 
-// run forwards both ways until one end is over, and closes both. A client that closes its output may still wait for
-// answers: the server is told that nothing comes any more, and ends when it has given them.
+// run forwards in both directions until one connection ends, and then closes both. A client that closes its output may
+// still wait for responses: run closes the server's input, and the server ends after it has sent them.
 func (g *gateway) run(ctx context.Context, client transport.Conn, server transport.HalfCloser) error {
 	over := make(chan error, 1)
-	go func() { // ends when the client does, or is closed below
+	go func() { // ends when the client ends or is closed below
 		err := g.forward(ctx, mcp.FromClient, client, server)
 		if err == io.EOF {
 			err = nil
 			server.CloseWrite() // fails once the server is closed, below
 		} else {
-			server.Close() // which ends the other direction, too
+			server.Close() // ends the other direction, too
 		}
 		over <- err
 	}()
@@ -64,8 +64,8 @@ func (g *gateway) run(ctx context.Context, client transport.Conn, server transpo
 	return errors.Join(err, server.Close(), client.Close(), <-over)
 }
 
-// forward takes messages from one end to the other until the first is over, or sends nothing any more, which is
-// [io.EOF].
+// forward copies messages from one connection to the other. It returns [io.EOF] if the first one closes its output, and
+// otherwise the error of the connection.
 func (g *gateway) forward(ctx context.Context, side mcp.Direction, from, to transport.Conn) error {
 	for {
 		m, err := from.Read()
@@ -82,7 +82,7 @@ func (g *gateway) forward(ctx context.Context, side mcp.Direction, from, to tran
 	}
 }
 
-// pass returns a message as it goes on. What cannot be read is left to its receiver to judge.
+// pass returns the message to forward. It does not change invalid messages; their receiver reports them.
 func (g *gateway) pass(side mcp.Direction, text []byte) []byte {
 	g.mu.Lock()
 	defer g.mu.Unlock()

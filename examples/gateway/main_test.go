@@ -17,18 +17,18 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 )
 
-// The messages of one conversation go through in turn.
-func TestOneFieldIsEditedAndNothingElse(t *testing.T) {
+// The messages of one session pass through the gateway in order.
+func TestGatewayEditsOnlyLinks(t *testing.T) {
 	client, near := memory.Pair(memory.Options{})
 	far, server := memory.Pair(memory.Options{})
 	over := make(chan error, 1)
 	g := gateway{from: "http://in/", to: "https://out/"}
-	go func() { over <- g.run(t.Context(), near, far) }() // ends when the client closes
+	go func() { over <- g.run(t.Context(), near, far) }() // ends when the client closes its connection
 	for _, tt := range []struct {
 		name     string
 		from, to transport.Conn
 		text     string
-		want     string // "" if not a byte changes
+		want     string // "" if the message must not change
 	}{
 		{"a call with unknown members and an exact number", client, server,
 			`{"jsonrpc":"2.0", "id":1, "method":"tools/call", "params":{"name":"build", "arguments":{"n":1.00000000000000000001}, "x":null}}`, ""},
@@ -82,8 +82,8 @@ func TestOneFieldIsEditedAndNothingElse(t *testing.T) {
 	}
 }
 
-// The client closes its output, and the server is at it.
-func TestAnswersComeAfterTheClientHasClosedItsOutput(t *testing.T) {
+// The client closes its output while the server still works on a request.
+func TestResponsesArriveAfterTheClientClosesItsOutput(t *testing.T) {
 	client, near := memory.Pair(memory.Options{})
 	far, server := memory.Pair(memory.Options{})
 	over := make(chan error, 1)
@@ -111,7 +111,7 @@ func TestAnswersComeAfterTheClientHasClosedItsOutput(t *testing.T) {
 	}
 }
 
-// exact is a JSON value with its numbers as they are written.
+// exact decodes a JSON value and keeps the text of numbers.
 func exact(t *testing.T, text []byte) (v any) {
 	t.Helper()
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -122,7 +122,7 @@ func exact(t *testing.T, text []byte) (v any) {
 	return v
 }
 
-// The program, between a client and the example echo.
+// The program runs between a client and the example echo.
 func TestCommand(t *testing.T) {
 	dir := t.TempDir()
 	if text, err := exec.Command("go", "build", "-o", dir, ".", "../echo").CombinedOutput(); err != nil {
@@ -137,7 +137,7 @@ func TestCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := result.Content[0].(*mcp.TextContent).Text; got != `{"echo":"The tool says: hello"}` {
-		t.Errorf("the tool says %q", got)
+		t.Errorf("tool result: %q", got)
 	}
 	if err := c.Close(); err != nil {
 		t.Errorf("closing: %v", err)

@@ -1,5 +1,5 @@
-// Command jobclient calls the tool of jobserver as a task. In the middle it leaves, which ends the
-// server, starts that again, and waits for the result by the task's id.
+// Command jobclient calls the tool of jobserver as a task. While the task runs, it disconnects, which
+// ends the server. It then starts the server again and waits for the result by the task's id.
 //
 //	go run ./examples/jobclient
 package main
@@ -48,9 +48,9 @@ func run(ctx context.Context, server stdio.Command, out io.Writer) error {
 			break
 		}
 	}
-	c.Close() // and with it the server
+	c.Close() // also ends the server
 
-	fmt.Fprintln(out, "the server is gone, and comes back")
+	fmt.Fprintln(out, "the server has ended; starting it again")
 	if c, err = client.Command(ctx, server, options); err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 )
 
-// The two examples together: the task outlives the server.
+// The task survives the end of the server.
 func TestClientAndServer(t *testing.T) {
 	dir := t.TempDir()
 	binary := filepath.Join(dir, "jobserver")
@@ -25,7 +25,7 @@ func TestClientAndServer(t *testing.T) {
 	}
 	want := `^task (\w+) is working
 (frame \d+
-)+the server is gone, and comes back
+)+the server has ended; starting it again
 (task \w+ is working
 )?task \w+ is completed
 20 frames are ready

@@ -1,5 +1,5 @@
-// Command jobserver is a server on standard input and output with one tool that takes its time. Called
-// as a task the tool is not lost when the server ends or is killed: the next one runs it again.
+// Command jobserver is a server on standard input and output with one slow tool. If the tool is called
+// as a task, it survives the end or a crash of the server: the next server process re-runs it.
 //
 //	go run ./examples/jobclient
 package main
@@ -21,7 +21,7 @@ import (
 )
 
 func main() {
-	file := flag.String("store", "jobs.db", "where tasks are kept")
+	file := flag.String("store", "jobs.db", "store tasks in `FILE`")
 	flag.Parse()
 	if err := run(context.Background(), *file); err != nil {
 		log.Fatal(err)
@@ -31,12 +31,12 @@ func main() {
 func run(ctx context.Context, file string) error {
 	s, err := server.New(server.Config{
 		Info:    mcp.Implementation{Name: "jobserver", Version: "1"},
-		Session: session.Config{Principal: "local"}, // the user of this process; with a principal, the client can list its tasks
+		Session: session.Config{Principal: "local"}, // the user of this process; a principal lets the client list its tasks
 	})
 	if err != nil {
 		return err
 	}
-	tool := mcp.Tool{Name: "render", Description: new("Renders a number of frames, a tenth of a second each.")}
+	tool := mcp.Tool{Name: "render", Description: new("Renders a number of frames, one tenth of a second each.")}
 	asTask := server.Tasks(receiver.Support{Mode: mcp.ToolExecutionTaskSupportOptional, Restartable: true})
 	if _, err := server.AddTool(s, tool, render, asTask); err != nil {
 		return err
@@ -59,7 +59,7 @@ type film struct {
 	Frames int `json:"frames" jsonschema:"how many frames to render"`
 }
 
-// render is the same for a plain call and for a task.
+// render serves both plain calls and tasks.
 func render(ctx context.Context, c *server.Call, in film) (string, error) {
 	for i := range in.Frames {
 		select {

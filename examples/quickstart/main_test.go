@@ -47,20 +47,20 @@ func TestQuickStart(t *testing.T) {
 	}
 	const want = `{"result":3}`
 	if text := result.Content[0].(*mcp.TextContent).Text; text != want || string(result.StructuredContent) != want {
-		t.Errorf("1 + 2 is %q, and %s", text, result.StructuredContent)
+		t.Errorf("1 + 2: text %q, structured content %s", text, result.StructuredContent)
 	}
 	contents, err := c.ReadResource(ctx, "greeting://Ada")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := contents.Contents[0].(*mcp.TextResourceContents).Text; got != "Hello, Ada!" {
-		t.Errorf("the resource says %q", got)
+		t.Errorf("resource contents: %q", got)
 	}
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
 	cmd.Process.Signal(syscall.SIGTERM)
 	if err := cmd.Wait(); err != nil {
-		t.Errorf("the server ends with %v", err)
+		t.Errorf("the server failed: %v", err)
 	}
 }

@@ -1,6 +1,6 @@
 // Command sqlite is the SQLite explorer of the TypeScript SDK's documentation, on standard input and
 // output. The schema and the tables of a database are resources, and a tool queries the database. A
-// query is one SELECT on a read-only connection of its own. It can neither write to the database nor
+// query is one SELECT on a separate read-only connection. It can neither write to the database nor
 // lock it, and does not affect later queries.
 //
 // The example is a separate module, so that mcpwire does not depend on the driver.
@@ -35,7 +35,7 @@ func main() {
 	address := url.URL{Scheme: "file", Opaque: (&url.URL{Path: os.Args[1]}).EscapedPath(), RawQuery: "mode=ro&_pragma=query_only(1)"}
 	db, err := sql.Open("sqlite", address.String())
 	if err == nil {
-		db.SetMaxIdleConns(-1) // no state of a connection outlives its query
+		db.SetMaxIdleConns(-1) // each query gets a new connection, without the state of others
 		err = run(context.Background(), explorer{db})
 	}
 	if err != nil {
@@ -51,11 +51,11 @@ func run(ctx context.Context, e explorer) error {
 	if err != nil {
 		return err
 	}
-	_, err = server.AddTool(s, mcp.Tool{Name: "query", Title: new("SQL Query"), Description: new("Execute one SQL query on the database, which only reads"),
+	_, err = server.AddTool(s, mcp.Tool{Name: "query", Title: new("SQL Query"), Description: new("Executes one read-only SQL query on the database."),
 		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: new(true)}}, e.query)
 	_, err3 := s.AddResource(mcp.Resource{Name: "schema", URI: "schema://main", Title: new("Database Schema"),
-		Description: new("SQLite database schema"), MIMEType: new("text/plain")}, e.schema)
-	_, err2 := s.AddTemplate(mcp.ResourceTemplate{Name: "table", Description: new("The statement that makes a table."),
+		Description: new("The schema of the database."), MIMEType: new("text/plain")}, e.schema)
+	_, err2 := s.AddTemplate(mcp.ResourceTemplate{Name: "table", Description: new("The statement that creates a table."),
 		URITemplate: "sqlite:///{table}", MIMEType: new("text/plain")}, e.table, server.Complete("table", e.complete))
 	if err := errors.Join(err, err2, err3); err != nil {
 		return err
@@ -63,7 +63,7 @@ func run(ctx context.Context, e explorer) error {
 	return s.Run(ctx, stdio.Server(stdio.Options{}))
 }
 
-// explorer looks around in a database.
+// explorer reads a database.
 type explorer struct{ db *sql.DB }
 
 type question struct {
@@ -80,7 +80,7 @@ func (e explorer) query(ctx context.Context, _ *server.Call, in question) (answe
 	if err := check(in.SQL); err != nil {
 		return answer{}, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the query has taken more than %v", timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the query took longer than %v", timeout))
 	defer cancel()
 	found, err := e.read(ctx, in.SQL)
 	if ctx.Err() != nil {
@@ -106,7 +106,7 @@ func (e explorer) query(ctx context.Context, _ *server.Call, in question) (answe
 func check(query string) error {
 	query = strings.TrimRight(query, "; \t\r\n")
 	if strings.ContainsAny(query, ";\x00") {
-		return errors.New("want one statement, without a semicolon in it; write char(59) for one in a text")
+		return errors.New("want one statement without semicolons; write char(59) for a semicolon in a text")
 	}
 	word := strings.ToLower(strings.TrimLeft(query, " \t\r\n"))
 	if i := strings.IndexFunc(word, func(c rune) bool { return c < 'a' || c > 'z' }); i >= 0 {
@@ -126,7 +126,7 @@ func (e explorer) schema(ctx context.Context, _ *server.Call, _ server.Resource)
 	}
 	var statements []string
 	for _, row := range found.rows {
-		if text, ok := row[0].(string); ok { // tables of SQLite itself have none
+		if text, ok := row[0].(string); ok { // internal tables of SQLite have no statement
 			statements = append(statements, text)
 		}
 	}
@@ -152,7 +152,7 @@ func (e explorer) complete(ctx context.Context, _ *server.Call, value string, _ 
 // The limits of a query.
 const (
 	maxRows  = 100
-	maxBytes = 1 << 20 // of one value, and of all values together
+	maxBytes = 1 << 20 // limit for each value, and for all values together
 	timeout  = 10 * time.Second
 )
 
@@ -170,7 +170,7 @@ func (e explorer) read(ctx context.Context, query string, args ...any) (out tabl
 	}
 	defer conn.Close()
 	for limit, value := range map[int]int{
-		sqlite3.SQLITE_LIMIT_ATTACHED: 0, // mode ro is not enough: a database that is attached is another file
+		sqlite3.SQLITE_LIMIT_ATTACHED: 0, // read-only mode does not apply to attached databases, which are other files
 		sqlite3.SQLITE_LIMIT_LENGTH:   maxBytes,
 	} {
 		if _, err := sqlite.Limit(conn, limit, value); err != nil {
@@ -202,7 +202,7 @@ func (e explorer) read(ctx context.Context, query string, args ...any) (out tabl
 			}
 		}
 		if size > maxBytes {
-			return out, fmt.Errorf("the rows have more than %d bytes: select less", maxBytes)
+			return out, fmt.Errorf("the rows have more than %d bytes; select fewer", maxBytes)
 		}
 		out.rows = append(out.rows, row)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 )
 
-// shop makes a database and returns its file.
+// shop creates a database and returns its file name.
 func shop(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "the shop.db")
@@ -88,7 +88,7 @@ func TestExplorer(t *testing.T) {
 			}
 		}
 		if _, err := db.Exec("update goods set stock = stock"); err != nil {
-			t.Errorf("%s: the database is locked behind it: %v", tt.name, err)
+			t.Errorf("%s: the query left the database locked: %v", tt.name, err)
 		}
 	}
 	result, err := c.CallTool(ctx, "query", question{"with recursive n(i) as (select 1 union all select i+1 from n) select i from n"})
@@ -96,7 +96,7 @@ func TestExplorer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, err := client.Output[answer](result); err != nil || len(out.Rows) != maxRows || out.RowCount != maxRows || !out.More {
-		t.Errorf("of endless rows came %d, more is %v (%v)", len(out.Rows), out.More, err)
+		t.Errorf("endless query: %d rows, more is %v (%v)", len(out.Rows), out.More, err)
 	}
 }
 
@@ -116,21 +116,21 @@ func TestTablesAreResources(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"people"}, completion.Values); diff != "" {
-		t.Errorf("tables with p (-want +got):\n%s", diff)
+		t.Errorf("completions for p (-want +got):\n%s", diff)
 	}
 	schema, err := c.ReadResource(ctx, "schema://main")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := schema.Contents[0].(*mcp.TextResourceContents).Text; got != "CREATE TABLE goods (name text, price real, stock integer)\nCREATE TABLE people (name text)" {
-		t.Errorf("the schema is %q", got)
+		t.Errorf("schema: %q", got)
 	}
 	contents, err := c.ReadResource(ctx, "sqlite:///people")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := contents.Contents[0].(*mcp.TextResourceContents).Text; got != "CREATE TABLE people (name text)" {
-		t.Errorf("the table is made by %q", got)
+		t.Errorf("table: %q", got)
 	}
 	if _, err := c.ReadResource(ctx, "sqlite:///nothing"); err == nil {
 		t.Error("there is a table that nobody made")

@@ -1,6 +1,5 @@
-// Package console is how a command talks with a person, or with a script in the person's place: lines,
-// a progress bar where there is a terminal to draw it on, and questions that are answered by lines of
-// standard input.
+// Package console is the interface of a command to its user, who may be a script: output lines, a
+// progress bar on a terminal, and questions that lines of standard input answer.
 package console
 
 import (
@@ -20,7 +19,7 @@ import (
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/printable"
 )
 
-// Console is one such place. It may be used by many goroutines.
+// Console writes output, shows progress and asks questions. It is safe for concurrent use.
 type Console struct {
 	terminal bool
 	typed    bool // the input is a terminal
@@ -31,22 +30,22 @@ type Console struct {
 	mu      sync.Mutex
 	out     io.Writer
 	bar     *progressbar.ProgressBar // nil unless it is drawn
-	shown   int                      // without a terminal: quarters of the work that were told
-	asked   []*question              // the newest last: it gets the next line
-	early   []string                 // lines that came when nobody asked any more
-	reading bool                     // a goroutine is, until nobody asks
-	ended   bool                     // there are no more lines
+	shown   int                      // without a terminal: the last quarter of the work that was reported
+	asked   []*question              // pending questions, the newest last; it gets the next line
+	early   []string                 // lines that were read while no question was pending
+	reading bool                     // a goroutine reads lines until no question is pending
+	ended   bool                     // the input has ended
 }
 
 // question waits for a line.
 type question struct {
 	prompt string
-	answer chan string // holds one; closed if there will be none
-	aside  bool        // it is not shown, and gets no line
+	answer chan string // buffered; closed if the input ends before the answer
+	aside  bool        // hidden: the question is not shown and gets no line
 }
 
-// New returns a console that reads lines from in and writes to out, which is taken for a terminal if
-// it is one.
+// New returns a console that reads lines from in and writes to out. It detects whether in and out are
+// terminals.
 func New(in io.Reader, out io.Writer) *Console {
 	f, _ := in.(*os.File)
 	return &Console{
@@ -54,11 +53,11 @@ func New(in io.Reader, out io.Writer) *Console {
 	}
 }
 
-// inputPatience is how long HasInput waits for a pipe.
-const inputPatience = 100 * time.Millisecond
+// inputTimeout limits the time that HasInput waits for a pipe.
+const inputTimeout = 100 * time.Millisecond
 
-// HasInput reports whether there may be lines to read. It returns false if the input is already at
-// its end, as is common for a command in a script. It must be called before any other method.
+// HasInput reports whether there may be lines to read. It returns false if the input has already
+// ended, which is common in scripts. It must be called before any other method.
 func (c *Console) HasInput() bool {
 	if c.typed {
 		return true
@@ -69,7 +68,7 @@ func (c *Console) HasInput() bool {
 		defer close(c.looked)
 		_, err = c.in.Peek(1)
 	}()
-	timer := time.NewTimer(inputPatience)
+	timer := time.NewTimer(inputTimeout)
 	defer timer.Stop()
 	select {
 	case <-c.looked:
@@ -79,11 +78,11 @@ func (c *Console) HasInput() bool {
 	}
 }
 
-// Terminal reports whether somebody looks at the console.
+// Terminal reports whether the output is a terminal.
 func (c *Console) Terminal() bool { return c.terminal }
 
 // Line writes a line. It removes line breaks and escapes control characters in each argument that is
-// a string, an error or a Stringer, so that text from a server cannot start a line of its own.
+// a string, an error or a Stringer, so that text from a server cannot start a new line.
 func (c *Console) Line(format string, args ...any) {
 	args = printable.Args(args)
 	c.mu.Lock()
@@ -96,11 +95,11 @@ func (c *Console) Line(format string, args ...any) {
 	c.prompt()
 }
 
-// quote is the prefix of each line of text from another program, so that the user can tell it from
-// lines of this program.
+// quote is the prefix of each line of text from another program. It distinguishes such lines from
+// those of this program.
 const quote = "  | "
 
-// Quote writes text from another program, each line with a prefix. It cuts a text of more than
+// Quote writes text from another program, with a prefix on each line. It truncates the text after
 // maxQuoted characters or maxLines lines.
 func (c *Console) Quote(text string) {
 	if runes := []rune(text); len(runes) > maxQuoted {
@@ -116,13 +115,13 @@ func (c *Console) Quote(text string) {
 	}
 }
 
-// The most that Quote writes, in characters and in lines.
+// The limits of Quote, in characters and in lines.
 const (
 	maxQuoted = 4000
 	maxLines  = 40
 )
 
-// Write writes whole lines, so that a console can be what a process writes to.
+// Write writes whole lines. It makes a Console usable as the output of a process.
 func (c *Console) Write(text []byte) (int, error) {
 	for line := range strings.Lines(string(text)) {
 		c.Line(quote+"%s", strings.TrimRight(line, "\r\n"))
@@ -130,11 +129,11 @@ func (c *Console) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// steps is how fine the bar is.
+// steps is the resolution of the bar.
 const steps = 1000
 
-// Progress shows how far some work is: as a bar that moves, or, without a terminal, by a line for each
-// quarter. It draws nothing while somebody is asked.
+// Progress shows the progress of an operation, as a bar or, without a terminal, by a line for each
+// quarter. It draws no bar while a question is pending.
 func (c *Console) Progress(p session.Progress) {
 	p.Message = printable.Line(p.Message)
 	c.mu.Lock()
@@ -157,26 +156,26 @@ func (c *Console) Progress(p session.Progress) {
 	}
 }
 
-// draw moves the bar. It is called with mu held.
+// draw updates the bar. It must be called with mu held.
 func (c *Console) draw(known bool, share float64, message string) {
 	if c.bar == nil {
-		most := int64(-1) // a spinner
+		most := int64(-1) // shows a spinner
 		if known {
 			most = steps
 		}
 		c.bar = progressbar.NewOptions64(most, progressbar.OptionSetWriter(c.out), progressbar.OptionSetWidth(30),
 			progressbar.OptionClearOnFinish(), progressbar.OptionSetPredictTime(false), progressbar.OptionSpinnerType(14),
-			progressbar.OptionSetSpinnerChangeInterval(0)) // or it would write on its own, over prompts
+			progressbar.OptionSetSpinnerChangeInterval(0)) // otherwise it would redraw itself over prompts
 	}
 	c.bar.Describe(message)
 	if known {
-		c.bar.Set64(min(int64(share*steps), steps-1)) // the last step would end it
+		c.bar.Set64(min(int64(share*steps), steps-1)) // the last step would finish the bar
 	} else {
 		c.bar.Add(1)
 	}
 }
 
-// clear takes the bar away. It is called with mu held.
+// clear removes the bar. It must be called with mu held.
 func (c *Console) clear() {
 	if c.bar != nil {
 		c.bar.Clear()
@@ -184,7 +183,7 @@ func (c *Console) clear() {
 	}
 }
 
-// Finish takes the bar away: the work is over.
+// Finish removes the bar after the end of an operation.
 func (c *Console) Finish() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -192,7 +191,7 @@ func (c *Console) Finish() {
 	c.shown = 0
 }
 
-// prompt shows the newest question. It is called with mu held.
+// prompt shows the newest question. It must be called with mu held.
 func (c *Console) prompt() {
 	if q := c.newest(); q != nil {
 		c.clear()
@@ -200,7 +199,7 @@ func (c *Console) prompt() {
 	}
 }
 
-// newest returns the question that gets the next line, or nil. It is called with mu held.
+// newest returns the question that gets the next line, or nil. It must be called with mu held.
 func (c *Console) newest() *question {
 	for _, q := range slices.Backward(c.asked) {
 		if !q.aside {
@@ -210,7 +209,7 @@ func (c *Console) newest() *question {
 	return nil
 }
 
-// SetAside puts the questions aside that are being asked: they are neither shown nor answered until back is called.
+// SetAside hides all pending questions. They are neither shown nor answered until back is called.
 func (c *Console) SetAside() (back func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -231,9 +230,9 @@ func (c *Console) SetAside() (back func()) {
 	}
 }
 
-// Ask asks a question and returns the line that answers it. A question that is asked meanwhile comes
-// first. It fails with [io.EOF] if there are no more lines, and with the cause of ctx if that ends
-// first; a read that is under way then goes on in the background, and its line serves the next question.
+// Ask asks a question and returns the line that answers it. The newest of several questions is answered
+// first. Ask fails with [io.EOF] if the input ends, and with the cause of ctx if ctx ends. In the
+// latter case the pending read continues in the background, and its line answers the next question.
 func (c *Console) Ask(ctx context.Context, prompt string) (string, error) {
 	q := &question{prompt: printable.Text(prompt), answer: make(chan string, 1)}
 	c.mu.Lock()
@@ -254,7 +253,7 @@ func (c *Console) Ask(ctx context.Context, prompt string) (string, error) {
 	c.prompt()
 	if !c.reading {
 		c.reading = true
-		go c.read() // ends when nobody asks any more
+		go c.read() // ends when no question is pending
 	}
 	c.mu.Unlock()
 	select {
@@ -274,7 +273,7 @@ func (c *Console) Ask(ctx context.Context, prompt string) (string, error) {
 	}
 }
 
-// read gives lines to the newest question, as long as there is one.
+// read passes lines to the newest question, until no question is pending.
 func (c *Console) read() {
 	if c.looked != nil {
 		<-c.looked
@@ -283,7 +282,7 @@ func (c *Console) read() {
 	}
 }
 
-// readLine reads one line, and reports whether another one is wanted.
+// readLine reads one line and reports whether to read another one.
 func (c *Console) readLine() bool {
 	line, err := c.in.ReadString('\n')
 	c.mu.Lock()
@@ -291,7 +290,7 @@ func (c *Console) readLine() bool {
 	if line != "" {
 		line = strings.TrimRight(line, "\r\n")
 		if q := c.newest(); q != nil {
-			if !c.terminal { // which shows what is typed
+			if !c.terminal { // a terminal echoes the input itself
 				fmt.Fprintln(c.out, printable.Line(line))
 			}
 			q.answer <- line

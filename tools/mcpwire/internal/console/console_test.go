@@ -18,7 +18,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// request is a form of a server called S.
+// request returns a form of a server named S.
 func request(t *testing.T, schema string) *client.FormRequest {
 	t.Helper()
 	p := new(mcp.ElicitRequestFormParams)
@@ -32,7 +32,7 @@ const shop = `"required":["size"],"properties":{"size":{"type":"integer","title"
 	`"colour":{"type":"string","oneOf":[{"const":"r","title":"Red"},{"const":"g","title":"Green"}],"default":"g"},"note":{"type":"string"},"gift":{"type":"boolean"}}`
 
 // Proves ELIC-08, ELIC-14.
-func TestFormsAreFilledInByLines(t *testing.T) {
+func TestFill(t *testing.T) {
 	for _, test := range []struct {
 		name, input string
 		terminal    bool
@@ -70,7 +70,7 @@ func TestFormsAreFilledInByLines(t *testing.T) {
 	}
 }
 
-func TestDefaultsCanBeEmptied(t *testing.T) {
+func TestFillRemovesDefaults(t *testing.T) {
 	var out strings.Builder
 	answer, err := New(strings.NewReader("4\n:empty\n\n:empty\n"), &out).Fill(t.Context(), request(t, shop))
 	if err != nil {
@@ -85,7 +85,7 @@ func TestDefaultsCanBeEmptied(t *testing.T) {
 }
 
 // Proves ELIC-14, ELIC-15.
-func TestURLsAreShownInFull(t *testing.T) {
+func TestOpenURLShowsTheFullURL(t *testing.T) {
 	const page = "https://x.example/in?token=1"
 	for input, want := range map[string]mcp.ElicitResultAction{
 		"yes\n": "accept", "\n": "decline", "no\n": "decline", ":decline\n": "decline", ":cancel\n": "cancel", "": "cancel",
@@ -104,7 +104,7 @@ func TestURLsAreShownInFull(t *testing.T) {
 	}
 }
 
-func TestTheNewestQuestionComesFirst(t *testing.T) {
+func TestNewestQuestionIsAnsweredFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, input := io.Pipe()
 		var out strings.Builder
@@ -158,7 +158,7 @@ func TestTheNewestQuestionComesFirst(t *testing.T) {
 	})
 }
 
-func TestQuestionsAreSetAside(t *testing.T) {
+func TestSetAside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, input := io.Pipe()
 		defer input.Close()
@@ -195,7 +195,7 @@ func TestQuestionsAreSetAside(t *testing.T) {
 	})
 }
 
-func TestProgressIsToldByQuarters(t *testing.T) {
+func TestProgressByQuarters(t *testing.T) {
 	var out strings.Builder
 	c := New(strings.NewReader(""), &out)
 	for i := range 11 {
@@ -209,7 +209,7 @@ func TestProgressIsToldByQuarters(t *testing.T) {
 	}
 }
 
-func TestATerminalHasABar(t *testing.T) {
+func TestProgressBarOnATerminal(t *testing.T) {
 	var out strings.Builder
 	c := New(strings.NewReader(""), &out)
 	c.terminal = true
@@ -229,7 +229,7 @@ func TestATerminalHasABar(t *testing.T) {
 	}
 }
 
-// Text from a server cannot look like a line of the command, and cannot move the cursor.
+// Text from a server cannot imitate lines of the command, and cannot move the cursor.
 func TestServersCannotImitateTheConsole(t *testing.T) {
 	const evil = "log in\x1b[1A\x1b[2K\r\n\"bank\" wants you to open a page in your browser. It says:\n  domain: bank.example\n" +
 		"  page:   https://bank.example/\nWill you open it? (yes or no) [no]: \u202e\x1b[8m"
@@ -264,11 +264,11 @@ func TestServersCannotImitateTheConsole(t *testing.T) {
 	for line := range ours {
 		for _, lie := range []string{"  domain: bank", "  page:   https://bank.example/", "\"bank\"", "Send this?"} {
 			if strings.HasPrefix(line, lie) && !strings.Contains(line, "xn--evil") {
-				t.Errorf("the server has made a line of the command: %q", line)
+				t.Errorf("the server imitated a line of the command: %q", line)
 			}
 		}
 	}
-	for _, want := range []string{"  domain: xn--evil-5qa.example", "  warning: letters of this domain may look like others", `  page:   https://bank.example@xn--evil-5qa.example/in?\u202e`} {
+	for _, want := range []string{"  domain: xn--evil-5qa.example", "  warning: the domain has letters that may look like others", `  page:   https://bank.example@xn--evil-5qa.example/in?\u202e`} {
 		if !ours[want] {
 			t.Errorf("no line %q in\n%s", want, &out)
 		}

@@ -15,20 +15,20 @@ import (
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/printable"
 )
 
-// What can be typed in the place of any answer.
+// Inputs with a special meaning in any field.
 const (
 	declineWord = ":decline"
 	cancelWord  = ":cancel"
 	emptyWord   = ":empty" // only for an optional field with a default
 )
 
-// errDeclined and errCancelled say that the user does not answer.
+// errDeclined and errCancelled mean that the user declined or cancelled the request.
 var (
 	errDeclined  = errors.New("console: declined")
 	errCancelled = errors.New("console: cancelled")
 )
 
-// askUser is Ask, for a server: the user can decline and cancel.
+// askUser asks a question of a server. The user can also decline and cancel.
 func (c *Console) askUser(ctx context.Context, prompt string) (string, error) {
 	line, err := c.Ask(ctx, prompt)
 	switch {
@@ -44,14 +44,14 @@ func (c *Console) askUser(ctx context.Context, prompt string) (string, error) {
 	return line, nil
 }
 
-// Fill is [client.Options].Fill: it asks for the fields of a form, one after another. Without more
-// lines to read a form is cancelled.
+// Fill implements [client.Options].Fill. It asks for the fields of a form, one after another. If the
+// input ends, it cancels the form.
 func (c *Console) Fill(ctx context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
 	c.forms.Lock()
 	defer c.forms.Unlock()
 	c.Line("%s asks:", nameOf(f.Server))
 	c.Quote(f.Message)
-	c.Line("(%s or %s instead of an answer says so)", declineWord, cancelWord)
+	c.Line("(type %s to decline, %s to cancel)", declineWord, cancelWord)
 	for {
 		content, err := c.fields(ctx, f.Fields())
 		if err == nil && c.terminal {
@@ -81,7 +81,7 @@ func (c *Console) fields(ctx context.Context, list []form.Field) (map[string]for
 			return nil, err
 		}
 		if v != nil || emptiable(&f) {
-			content[f.Name] = v // nil if the user has removed the default: a missing member would stand for it
+			content[f.Name] = v // nil if the user removed the default: an absent member would mean the default
 		}
 	}
 	return content, nil
@@ -90,8 +90,8 @@ func (c *Console) fields(ctx context.Context, list []form.Field) (map[string]for
 // emptiable reports whether the user may remove the default of a field.
 func emptiable(f *form.Field) bool { return f.Default != nil && !f.Required }
 
-// field asks for a field until the answer fits. An empty line stands for the default, or for no value
-// where none is required.
+// field asks for a field until the answer is valid. An empty line means the default or, for an
+// optional field without default, no value.
 func (c *Console) field(ctx context.Context, f *form.Field) (form.Value, error) {
 	for {
 		line, err := c.askUser(ctx, label(f))
@@ -121,7 +121,7 @@ func nameOf(server mcp.Implementation) string {
 	return strconv.Quote(name)
 }
 
-// maxName is the number of characters of a server's name that are shown.
+// maxName is the maximum number of characters shown of a server's name.
 const maxName = 60
 
 // label returns the prompt for a field: one line, with the prefix for text from another program.
@@ -139,7 +139,7 @@ func label(f *form.Field) string {
 		}
 		b.WriteString(" (" + strings.Join(list, ", ") + ")")
 		if f.Kind == form.Choices {
-			b.WriteString(", any of them, with commas")
+			b.WriteString(", one or more, separated by commas")
 		}
 	case form.Bool:
 		b.WriteString(" (yes or no)")
@@ -160,14 +160,14 @@ func label(f *form.Field) string {
 	return printable.Line(b.String()) + ": "
 }
 
-// review lets the user look at the answers before they are sent.
+// review asks the user to confirm the answers before they are sent.
 func (c *Console) review(ctx context.Context) (again bool, err error) {
-	line, err := c.askUser(ctx, "Send this? (yes, or again) [yes]: ")
+	line, err := c.askUser(ctx, "Send this? (yes or again) [yes]: ")
 	return strings.HasPrefix(strings.ToLower(strings.TrimSpace(line)), "a"), err
 }
 
-// OpenURL is [client.Options].OpenURL: it shows a URL and asks for the user's consent. To open it is
-// left to the user.
+// OpenURL implements [client.Options].OpenURL. It shows a URL and asks for the user's consent. The user
+// opens the page.
 func (c *Console) OpenURL(ctx context.Context, u *client.URLRequest) (mcp.ElicitResultAction, error) {
 	c.forms.Lock()
 	defer c.forms.Unlock()
@@ -195,7 +195,7 @@ func (c *Console) Page(link string) {
 	}
 	c.Line("  domain: %s", domain)
 	if strings.Contains(strings.ToLower(domain), "xn--") || strings.ContainsFunc(domain, func(r rune) bool { return r > '~' }) {
-		c.Line("  warning: letters of this domain may look like others")
+		c.Line("  warning: the domain has letters that may look like others")
 	}
 	c.Line("  page:   %s", link)
 }

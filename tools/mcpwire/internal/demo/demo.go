@@ -1,6 +1,6 @@
-// Package demo shows what the runtime does: a client calls a tool as a task, looks on, answers a
-// question of the task, and gets the result although the server was killed in the middle, and, over
-// HTTP, the network was cut before that.
+// Package demo demonstrates the runtime: a client calls a tool as a task, follows its progress,
+// responds to its input request, and gets the result, although the server is killed in between and,
+// over HTTP, the network is cut before that.
 package demo
 
 import (
@@ -23,8 +23,8 @@ import (
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/trace"
 )
 
-// frames is how many frames the tool renders, cutAt the one after which the network is cut, killAt the
-// one after which the server is killed, and askAt the one before which the tool asks for the quality.
+// The tool renders frames frames. The network is cut after frame cutAt, the server is killed after
+// frame killAt, and the tool asks for the quality before frame askAt.
 const (
 	frames = 40
 	cutAt  = 4
@@ -32,13 +32,13 @@ const (
 	askAt  = 25
 )
 
-// Client is the part of the demo that somebody looks at.
+// Client runs the demo.
 type Client struct {
 	Server stdio.Command // starts [Serve], or for RunHTTP [ServeHTTP]
-	Out    io.Writer     // gets the story
+	Out    io.Writer     // receives the output for the user
 }
 
-// Run plays the demo on standard input and output, and returns what went over the wire.
+// Run plays the demo over standard input and output and returns a recording of all messages.
 func (c *Client) Run(ctx context.Context) (*trace.Recording, error) {
 	rec := new(trace.Recording)
 	show := console.New(strings.NewReader(""), c.Out)
@@ -102,7 +102,7 @@ func call(ctx context.Context, s *session.Session, tasks *requestor.Tasks, show 
 	return h, err
 }
 
-// tell shows a result.
+// tell prints a result.
 func tell(result *mcp.CallToolResult, show *console.Console) {
 	for _, content := range result.Content {
 		if text, ok := content.(*mcp.TextContent); ok {
@@ -111,7 +111,7 @@ func tell(result *mcp.CallToolResult, show *console.Console) {
 	}
 }
 
-// connect starts the server, and returns what kills it.
+// connect starts the server and returns a function that kills it.
 func (c *Client) connect(ctx context.Context, rec *trace.Recording, show *console.Console) (*session.Session, *requestor.Tasks, func() error, error) {
 	process, err := stdio.Start(c.Server)
 	if err != nil {
@@ -128,7 +128,7 @@ func (c *Client) connect(ctx context.Context, rec *trace.Recording, show *consol
 	return s, tasks, kill, err
 }
 
-// open opens a session that is recorded. The connection is closed if that fails.
+// open opens a recorded session. If that fails, it closes the connection.
 func open(ctx context.Context, conn transport.Conn, rec *trace.Recording, show *console.Console) (*session.Session, *requestor.Tasks, error) {
 	cfg := &session.Config{Handler: session.ClientHandler(user{show: show}, nil)}
 	tasks := requestor.Attach(cfg)
@@ -139,7 +139,7 @@ func open(ctx context.Context, conn transport.Conn, rec *trace.Recording, show *
 	return s, tasks, err
 }
 
-// user answers the questions of the server.
+// user responds to the input requests of the server.
 type user struct {
 	mcp.UnimplementedClientHandler
 	show *console.Console
@@ -155,7 +155,7 @@ func (u user) Elicit(ctx context.Context, p mcp.ElicitRequestParams) (mcp.Elicit
 	return answer("high")
 }
 
-// tapped is a connection of which is recorded what goes over it.
+// tapped records the messages of a connection.
 type tapped struct {
 	transport.Conn
 	rec *trace.Recording

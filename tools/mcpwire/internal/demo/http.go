@@ -18,8 +18,8 @@ import (
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/trace"
 )
 
-// RunHTTP plays the demo over HTTP, in one session and with one wait for the result, and returns what went over the
-// wire.
+// RunHTTP plays the demo over HTTP, with one session and one call that waits for the result. It returns a recording of all
+// messages.
 func (c *Client) RunHTTP(ctx context.Context) (rec *trace.Recording, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -91,20 +91,20 @@ func (c *Client) RunHTTP(ctx context.Context) (rec *trace.Recording, err error) 
 	return rec, errors.Join(s.Shutdown(ctx), ctx.Err())
 }
 
-// fault is something that goes wrong.
+// fault is a failure that the demo causes.
 type fault struct {
-	at     float64 // the frame after which it does
+	at     float64 // the frame after which it occurs
 	happen func() error
 }
 
 // web is a process that runs [ServeHTTP].
 type web struct {
 	cmd     *exec.Cmd
-	in      io.Closer // ends it
+	in      io.Closer // closing it ends the process
 	address string
 }
 
-// startWeb starts the process, and returns when it can be reached.
+// startWeb starts the process and returns once it accepts connections.
 func startWeb(c stdio.Command) (*web, error) {
 	cmd := exec.Command(c.Path, c.Args...)
 	cmd.Env, cmd.Stderr = stdio.DefaultEnv(), c.Stderr
@@ -123,19 +123,19 @@ func startWeb(c stdio.Command) (*web, error) {
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		w.kill()
-		return nil, fmt.Errorf("the server does not say where it is: %w", err)
+		return nil, fmt.Errorf("the server prints no address: %w", err)
 	}
 	w.address = strings.TrimSpace(line)
 	return w, nil
 }
 
-// kill ends the process as a crash does.
+// kill ends the process like a crash.
 func (w *web) kill() {
 	w.cmd.Process.Kill()
 	w.cmd.Wait()
 }
 
-// stop ends the process in order. It does nothing when it was killed.
+// stop ends the process. It does nothing if the process was killed.
 func (w *web) stop() error {
 	if w.cmd.ProcessState != nil {
 		return nil

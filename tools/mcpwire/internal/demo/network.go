@@ -6,19 +6,18 @@ import (
 	"sync"
 )
 
-// network is what lies between the client and the server: it leads connections from its own address to that of the
-// server, and can be cut. Its methods may be called by several goroutines.
+// network is a TCP proxy between the client and the server whose connections can be cut. It is safe for concurrent use.
 type network struct {
 	listener net.Listener
 	group    sync.WaitGroup
 
 	mu     sync.Mutex
-	server string // where connections lead to
+	server string // the address of the server
 	conns  map[net.Conn]bool
 	closed bool
 }
 
-// newNetwork returns a network on this machine that leads to a server. It is to be closed.
+// newNetwork starts a proxy for a server on a loopback address. The caller must close it.
 func newNetwork(server string) (*network, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -29,17 +28,17 @@ func newNetwork(server string) (*network, error) {
 	return n, nil
 }
 
-// address is where clients find the server.
+// address returns the address for clients.
 func (n *network) address() string { return n.listener.Addr().String() }
 
-// lead makes further connections lead to another address.
+// lead changes the address of the server for new connections.
 func (n *network) lead(server string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.server = server
 }
 
-// cut breaks all connections. New ones can be made.
+// cut closes all connections. Clients can make new ones.
 func (n *network) cut() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -48,7 +47,7 @@ func (n *network) cut() {
 	}
 }
 
-// close ends the network, and waits for all of it.
+// close stops the proxy and waits for its goroutines.
 func (n *network) close() {
 	n.listener.Close()
 	n.mu.Lock()
@@ -68,7 +67,7 @@ func (n *network) accept() {
 	}
 }
 
-// carry leads one connection to the server.
+// carry forwards one connection to the server.
 func (n *network) carry(client net.Conn) {
 	defer client.Close()
 	n.mu.Lock()
@@ -76,7 +75,7 @@ func (n *network) carry(client net.Conn) {
 	n.mu.Unlock()
 	server, err := net.Dial("tcp", address)
 	if err != nil {
-		return // the server is down, and so is the connection
+		return // the server is down, so the client's connection is closed
 	}
 	defer server.Close()
 	if !n.add(client) {
@@ -90,7 +89,7 @@ func (n *network) carry(client net.Conn) {
 	io.Copy(client, server)
 }
 
-// add makes a connection one that can be cut; ok is false if the network is closed.
+// add registers a connection for cut. It returns false if the network is closed.
 func (n *network) add(conn net.Conn) (ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

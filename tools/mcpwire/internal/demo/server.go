@@ -24,15 +24,15 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltevents"
 )
 
-// Serve is the server of the demo, on standard input and output. It keeps its tasks in a file.
+// Serve runs the server of the demo on standard input and output. It stores tasks in file.
 func Serve(file string) error {
 	return withTasks(file, "local", func(serve func(transport.Conn) *session.Session) error {
 		return serve(stdio.Server(stdio.Options{})).Wait()
 	})
 }
 
-// ServeHTTP is the server of the demo over HTTP, at a loopback address that it writes to standard output as a line. It
-// keeps its tasks in a file, and its sessions in another one beside it, and ends when standard input does.
+// ServeHTTP runs the server of the demo over HTTP, at a loopback address that it writes to standard output. It stores tasks
+// in file and sessions in a second file, and ends when standard input ends.
 func ServeHTTP(file string) error {
 	return withTasks(file, "", func(serve func(transport.Conn) *session.Session) error {
 		events, err := boltevents.Open(file+".events", boltevents.Options{})
@@ -58,9 +58,9 @@ func ServeHTTP(file string) error {
 	})
 }
 
-// withTasks runs f with a function that serves a connection. The task manager, which keeps its tasks
-// in file, runs until f returns. All connections have the given principal. Clients can list the tasks
-// unless principal is "", which stands for clients that the server cannot tell apart.
+// withTasks runs f with a function that serves a connection. The task manager stores tasks in file
+// and runs until f returns. All connections have the given principal. If principal is "", the server
+// cannot distinguish its clients, and they cannot list tasks.
 func withTasks(file, principal string, f func(serve func(transport.Conn) *session.Session) error) error {
 	store, err := bolt.Open(file)
 	if err != nil {
@@ -88,7 +88,7 @@ func withTasks(file, principal string, f func(serve func(transport.Conn) *sessio
 	})
 }
 
-// tools has one tool, which renders frames, a few hundredths of a second each.
+// tools has one tool, which renders frames at 50 ms each.
 type tools struct{ mcp.UnimplementedServerHandler }
 
 func (tools) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.CallToolOutcome, error) {
@@ -116,7 +116,7 @@ func (tools) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.Ca
 	return &mcp.CallToolResult{Content: []mcp.ContentBlock{&mcp.TextContent{Text: text}}}, nil
 }
 
-// form is what the tool asks for: the quality, as text.
+// form is the input that the tool requests: the quality, as text.
 type form struct {
 	Quality string `json:"quality"`
 }
@@ -143,7 +143,7 @@ func ask(ctx context.Context, peer session.Peer) (quality string, err error) {
 	return result.Content.Quality, nil
 }
 
-// answer is the user's answer to ask.
+// answer returns the user's response to ask.
 func answer(quality string) (*mcp.ElicitResult, error) {
 	content, err := json.Marshal(form{quality})
 	if err != nil {

@@ -10,13 +10,13 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/server"
 )
 
-// user is what the tool test_elicitation asks for.
+// user is the input that the tool test_elicitation requests.
 type user struct {
 	Username string `json:"username" jsonschema:"what to call you"`
 	Email    string `json:"email" jsonschema:"where to write to"`
 }
 
-// Forms that a struct cannot describe: one with defaults of all kinds, and one with choices of all kinds.
+// Forms that cannot be inferred from a struct: one with all kinds of defaults, and one with all kinds of choices.
 const (
 	defaults = `{"type":"object","properties":{
 		"name":{"type":"string","default":"John Doe"},
@@ -32,15 +32,15 @@ const (
 		"titledMulti":{"type":"array","items":{"anyOf":[{"const":"value1","title":"One"},{"const":"value2","title":"Two"},{"const":"value3","title":"Three"}]}}}}`
 )
 
-// addAsking adds tools that ask the client.
+// addAsking adds tools that send requests to the client.
 func addAsking(s *server.Server) error {
-	_, err := server.AddTool(s, mcp.Tool{Name: "test_sampling", Description: new("Asks the model of the client.")},
+	_, err := server.AddTool(s, mcp.Tool{Name: "test_sampling", Description: new("Samples the client's model.")},
 		func(ctx context.Context, c *server.Call, in struct {
 			Prompt string `json:"prompt" jsonschema:"what to ask the model"`
 		}) (string, error) {
 			return sample(ctx, c, in.Prompt)
 		})
-	_, err2 := server.AddTool(s, mcp.Tool{Name: "test_elicitation", Description: new("Asks the user for a name and an address.")},
+	_, err2 := server.AddTool(s, mcp.Tool{Name: "test_elicitation", Description: new("Requests a name and an address from the user.")},
 		func(ctx context.Context, c *server.Call, in struct {
 			Message string `json:"message" jsonschema:"what to tell the user"`
 		}) (string, error) {
@@ -82,7 +82,7 @@ func sample(ctx context.Context, c *server.Call, prompt string) (string, error) 
 	return text, nil
 }
 
-// addForm adds a tool that shows a form to the user.
+// addForm adds a tool that requests a form from the user.
 func addForm(s *server.Server, name, schema string) error {
 	params := &mcp.ElicitRequestFormParams{Message: "Please fill in this form."}
 	if err := codec.Unmarshal([]byte(schema), &params.RequestedSchema); err != nil {

@@ -1,6 +1,5 @@
-// Package everything is a server with every feature of the protocol, for those who test clients and for the official
-// conformance suite, which asks for the features whose names start with test: what they return follows from what it
-// looks at.
+// Package everything is a server with every feature of the protocol, for tests of clients and for the official
+// conformance suite. The suite uses the features whose names start with test, and defines their results.
 package everything
 
 import (
@@ -20,7 +19,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// Server is the server, and what runs its tasks.
+// Server is the server with its task manager.
 type Server struct {
 	*server.Server
 	tasks *task.Manager
@@ -38,7 +37,7 @@ func New(ctx context.Context, version string, tasks task.Config, cfg session.Con
 	s, err := server.New(server.Config{
 		Info: mcp.Implementation{
 			Name: "mcpwire-everything", Version: version, Title: new("Everything"),
-			Description: new("Has every feature of the protocol, to test clients with."),
+			Description: new("Has every feature of the protocol, to test clients."),
 			Icons:       []mcp.Icon{{Src: "data:image/png;base64," + base64.StdEncoding.EncodeToString(pixel()), MIMEType: new("image/png"), Sizes: []string{"1x1"}}},
 		},
 		Instructions: "Call the tool countdown as a task to see one at work.",
@@ -58,7 +57,7 @@ func New(ctx context.Context, version string, tasks task.Config, cfg session.Con
 	if err != nil {
 		return nil, err
 	}
-	s.OfferTasks(manager, cfg.Principal != "") // without a principal, each client would list the tasks of all
+	s.OfferTasks(manager, cfg.Principal != "") // without a principal, each client could list all tasks
 	return &Server{s, manager}, nil
 }
 
@@ -70,17 +69,17 @@ func (s *Server) Close() error {
 	return errors.Join(s.Server.Close(), s.tasks.Close(context.Background()))
 }
 
-// pixel is a picture of one red pixel, as PNG.
+// pixel returns a PNG image of one red pixel.
 func pixel() []byte {
 	red := image.NewPaletted(image.Rect(0, 0, 1, 1), color.Palette{color.RGBA{R: 255, A: 255}})
 	var b bytes.Buffer
 	if err := png.Encode(&b, red); err != nil {
-		panic(err) // a buffer takes everything
+		panic(err) // writing to a buffer does not fail
 	}
 	return b.Bytes()
 }
 
-// silence is a sound of no length, as WAV: 8000 samples of 8 bits a second, and none of them.
+// silence is an empty WAV file with 8000 samples of 8 bits per second.
 func silence() []byte {
 	return []byte("RIFF\x24\x00\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00\x40\x1f\x00\x00\x40\x1f\x00\x00\x01\x00\x08\x00data\x00\x00\x00\x00")
 }

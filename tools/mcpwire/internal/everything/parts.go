@@ -11,9 +11,9 @@ import (
 
 const letters = "abcdefghijklmnopqrstuvwxyz"
 
-// addParts adds a tool whose result comes in parts.
+// addParts adds a tool whose result arrives in parts.
 func addParts(s *server.Server) error {
-	_, err := server.AddTool(s, mcp.Tool{Name: "alphabet", Description: new("Says the alphabet in parts, as long as the client goes on with the token of the part before.")},
+	_, err := server.AddTool(s, mcp.Tool{Name: "alphabet", Description: new("Returns the alphabet in parts. The client requests each part with the token of the previous one.")},
 		func(ctx context.Context, _ *server.Call, in struct {
 			Letters int `json:"letters,omitempty" jsonschema:"how many letters a part has, 9 if it is left out"`
 		}) (string, error) {
@@ -28,7 +28,7 @@ func addParts(s *server.Server) error {
 			if state, resumed := part.State(); resumed {
 				var err error
 				if at, err = strconv.Atoi(string(state)); err != nil {
-					return "", err // of a token of another server with this key
+					return "", err // the token belongs to another server with the same key
 				}
 			}
 			if in.Letters >= len(letters)-at {

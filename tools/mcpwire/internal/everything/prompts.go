@@ -9,7 +9,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/server"
 )
 
-// addPrompts adds prompts of all kinds.
+// addPrompts adds all kinds of prompts.
 func addPrompts(s *server.Server) error {
 	_, err := s.AddPrompt(mcp.Prompt{Name: "test_simple_prompt", Description: new("Asks for a test.")},
 		func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) {
@@ -37,7 +37,7 @@ func addPrompts(s *server.Server) error {
 	return errors.Join(err, err2, err3, err4)
 }
 
-// elsewhere proposes places other than the first one.
+// elsewhere suggests places other than the first one.
 func elsewhere(ctx context.Context, c *server.Call, value string, others map[string]string) ([]string, error) {
 	places, err := server.OneOf("Paris", "Parma", "Prague")(ctx, c, value, others)
 	var rest []string

@@ -10,7 +10,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/server"
 )
 
-// addResources adds resources of all kinds.
+// addResources adds all kinds of resources.
 func addResources(s *server.Server) error {
 	_, err := s.AddResource(mcp.Resource{Name: "static-text", URI: "test://static-text", MIMEType: new("text/plain"), Description: new("A text.")}, text("A text that is always the same."))
 	_, err2 := s.AddResource(mcp.Resource{Name: "static-binary", URI: "test://static-binary", MIMEType: new("image/png"), Description: new("A red pixel.")},
@@ -23,7 +23,7 @@ func addResources(s *server.Server) error {
 			data, err := codec.Marshal(value.Of(map[string]string{"id": r.Vars.Get("id")}))
 			return server.TextContents(string(data)), err
 		}, server.Complete("id", server.OneOf("1", "12", "123")))
-	_, err5 := server.AddTool(s, mcp.Tool{Name: "touch", Description: new("Tells those who have subscribed to the watched resource that it has changed.")},
+	_, err5 := server.AddTool(s, mcp.Tool{Name: "touch", Description: new("Notifies subscribers that the watched resource has changed.")},
 		func(_ context.Context, c *server.Call, _ none) (string, error) {
 			c.Server().ResourceUpdated("test://watched-resource")
 			return "Touched.", nil
@@ -31,7 +31,7 @@ func addResources(s *server.Server) error {
 	return errors.Join(err, err2, err3, err4, err5)
 }
 
-// text reads a resource that is always the same.
+// text returns a handler for a constant resource.
 func text(content string) server.ReadFunc {
 	return func(context.Context, *server.Call, server.Resource) ([]mcp.AnyResourceContents, error) {
 		return server.TextContents(content), nil

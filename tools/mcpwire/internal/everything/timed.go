@@ -11,12 +11,12 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
 
-// step is the time between two reports: longer than the interval within which a session merges them.
+// step is the time between two reports. It is longer than the interval within which a session merges reports.
 const step = 120 * time.Millisecond
 
-// addTimed adds tools that take their time.
+// addTimed adds slow tools.
 func addTimed(s *server.Server, disconnect func(context.Context) bool) error {
-	_, err := server.AddTool(s, mcp.Tool{Name: "test_tool_with_logging", Description: new("Logs what it does.")},
+	_, err := server.AddTool(s, mcp.Tool{Name: "test_tool_with_logging", Description: new("Logs its steps.")},
 		func(ctx context.Context, c *server.Call, _ none) (string, error) {
 			for i, text := range []string{"Begun.", "At work.", "Done."} {
 				if err := pause(ctx, i); err != nil {
@@ -40,7 +40,7 @@ func addTimed(s *server.Server, disconnect func(context.Context) bool) error {
 			}
 			return "Progress was reported.", nil
 		})
-	_, err3 := server.AddTool(s, mcp.Tool{Name: "test_reconnection", Description: new("Cuts the connection before it answers.")},
+	_, err3 := server.AddTool(s, mcp.Tool{Name: "test_reconnection", Description: new("Cuts the connection before it responds.")},
 		func(ctx context.Context, c *server.Call, _ none) (string, error) {
 			cut := disconnect(ctx)
 			if err := pause(ctx, 1); err != nil {
@@ -48,12 +48,12 @@ func addTimed(s *server.Server, disconnect func(context.Context) bool) error {
 			}
 			return fmt.Sprintf("The connection was cut: %v.", cut), nil
 		})
-	_, err4 := server.AddTool(s, mcp.Tool{Name: "countdown", Description: new("Counts down from a number, a second each, best as a task.")},
+	_, err4 := server.AddTool(s, mcp.Tool{Name: "countdown", Description: new("Counts down from a number, one second each. Best called as a task.")},
 		countdown, server.Tasks(receiver.Support{Mode: mcp.ToolExecutionTaskSupportOptional, Restartable: true, Immediate: "The countdown has begun."}))
 	return errors.Join(err, err2, err3, err4)
 }
 
-// pause waits a step, but not before the first one.
+// pause waits for one step, except before the first one.
 func pause(ctx context.Context, i int) error {
 	if i == 0 {
 		return nil
@@ -70,7 +70,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// launch is what countdown asks when it is asked to.
+// launch is the form that countdown shows on request.
 type launch struct {
 	Go bool `json:"go" jsonschema:"whether to go on"`
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/server"
 )
 
-// none is the arguments of tools that take none.
+// none is the type of empty arguments.
 type none = struct{}
 
-// terms and sum are what the tool add takes and gives.
+// terms and sum are the arguments and the output of the tool add.
 type terms struct {
 	A float64 `json:"a" jsonschema:"the first term"`
 	B float64 `json:"b" jsonschema:"the second term"`
@@ -46,7 +46,7 @@ const strict = `{
 	}
 }`
 
-// addTools adds tools that answer at once.
+// addTools adds tools that respond at once.
 func addTools(s *server.Server) error {
 	var raw mcp.Tool
 	if err := codec.Unmarshal([]byte(strict), &raw); err != nil {

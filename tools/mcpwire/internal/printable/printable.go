@@ -26,8 +26,8 @@ func IsTerminal(w io.Writer) bool {
 }
 
 // Text returns s with each control or invisible character other than line feeds and tabs replaced by
-// an escape such as \x1b or \u202e. If anything has to be replaced, \r\n becomes \n, and bytes that
-// are not UTF-8 become U+FFFD.
+// an escape such as \x1b or \u202e. If it replaces a character, it also replaces \r\n by \n, and bytes
+// that are not UTF-8 by U+FFFD.
 func Text(s string) string {
 	if !strings.ContainsFunc(s, hidden) && utf8.ValidString(s) {
 		return s
@@ -76,7 +76,7 @@ type Writer struct {
 	part []byte // an incomplete character, or a carriage return, at the end of the last Write
 }
 
-// NewWriter returns a Writer that writes to the terminal to.
+// NewWriter returns a Writer for the terminal to.
 func NewWriter(to io.Writer) *Writer { return &Writer{to: to} }
 
 // Raw returns the underlying writer of a [Writer], and any other w itself. Use it for output that

@@ -16,28 +16,28 @@ import (
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/trace"
 )
 
-// bridge passes messages on between a client and a server over two transports.
+// bridge forwards messages between a client and a server that use different transports.
 type bridge struct {
 	talk           *trace.Session
 	client, server transport.Conn
 
 	mu   sync.Mutex
-	open []pending     // requests of the client that were not answered, the oldest first
-	idle chan struct{} // closed when there is none any more; nil while nobody waits for that
+	open []pending     // pending requests of the client, the oldest first
+	idle chan struct{} // closed when no request is pending; nil if there is no waiter
 }
 
 // pending is a request of the client.
 type pending struct {
 	id    jsonrpc.ID
-	token string // under which its progress comes, as JSON; "" for none
+	token string // the progress token as JSON; "" for none
 }
 
 func newBridge(talk *trace.Session, client, server transport.Conn) *bridge {
 	return &bridge{talk: talk, client: client, server: server}
 }
 
-// run passes messages on until one side is over, or ctx is, and closes both. A client that sends nothing any more may
-// still wait for answers.
+// run forwards messages until either side or ctx ends, and then closes both connections. A client that has closed its
+// output may still wait for responses.
 func (b *bridge) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -49,7 +49,7 @@ func (b *bridge) run(ctx context.Context) error {
 		b.client.Close()
 	}()
 	over := make(chan error, 1)
-	go func() { // ends when the client does, or is closed
+	go func() { // ends when the client ends or is closed
 		err := b.fromClient(ctx)
 		if err == io.EOF {
 			err = b.lastAnswers(ctx)
@@ -62,24 +62,24 @@ func (b *bridge) run(ctx context.Context) error {
 	cancel()
 	<-closing
 	closed := errors.Join(b.server.Close(), b.client.Close())
-	if err == nil { // else it says the same
+	if err == nil { // otherwise the other error has the same cause
 		err = closed
 	}
 	return errors.Join(err, <-over)
 }
 
-// lastAnswers sees to it that the server ends when it has answered all.
+// lastAnswers ends the server after its last response.
 func (b *bridge) lastAnswers(ctx context.Context) error {
 	if half, ok := b.server.(transport.HalfCloser); ok {
 		half.CloseWrite() // fails once the server is closed
 		return nil
 	}
 	b.answered(ctx)
-	b.server.Close() // run tells how
+	b.server.Close() // run reports the error
 	return nil
 }
 
-// answered waits until no request is open.
+// answered waits until no request is pending.
 func (b *bridge) answered(ctx context.Context) {
 	b.mu.Lock()
 	idle := make(chan struct{})
@@ -92,7 +92,7 @@ func (b *bridge) answered(ctx context.Context) {
 	}
 }
 
-// settle says so when no request is open. It is called with mu held.
+// settle wakes the waiter if no request is pending. It must be called with mu held.
 func (b *bridge) settle() {
 	if len(b.open) == 0 && b.idle != nil {
 		close(b.idle)
@@ -100,7 +100,7 @@ func (b *bridge) settle() {
 	}
 }
 
-// ignoreEnd is err, unless that says no more than that the connection is over.
+// ignoreEnd returns err, or nil if err only means that the connection has ended.
 func ignoreEnd(err error) error {
 	if err == io.EOF || errors.Is(err, transport.ErrClosed) {
 		return nil
@@ -108,7 +108,8 @@ func ignoreEnd(err error) error {
 	return err
 }
 
-// fromClient passes on what the client sends, until it sends nothing any more, which is [io.EOF], or is over.
+// fromClient forwards messages of the client. It returns [io.EOF] if the client closes its output, and otherwise the error
+// of the connection.
 func (b *bridge) fromClient(ctx context.Context) error {
 	for {
 		m, err := b.client.Read()
@@ -120,7 +121,7 @@ func (b *bridge) fromClient(ctx context.Context) error {
 				release.Release(cancelled)
 			}
 			if _, stream := b.server.(transport.HalfCloser); opens && !stream && err == nil {
-				b.answered(ctx) // what comes next belongs to the session that the answer names
+				b.answered(ctx) // later messages belong to the session that the response names
 			}
 		}
 		if err = b.judge(ctx, err); err != nil {
@@ -132,7 +133,7 @@ func (b *bridge) fromClient(ctx context.Context) error {
 	}
 }
 
-// fromServer passes on what the server sends, until it is over.
+// fromServer forwards messages of the server until its connection ends.
 func (b *bridge) fromServer(ctx context.Context) error {
 	for {
 		m, err := b.server.Read()
@@ -146,8 +147,8 @@ func (b *bridge) fromServer(ctx context.Context) error {
 	}
 }
 
-// judge returns err if the conversation cannot go on. What concerns one message alone is recorded, and whoever waits for
-// an answer gets one.
+// judge returns err if the session cannot continue. It records an error that concerns a single message, and responds to a
+// request that was not delivered.
 func (b *bridge) judge(ctx context.Context, err error) error {
 	if refused, ok := errors.AsType[*transport.MessageError](err); ok {
 		b.talk.Event(refused.Error())
@@ -174,8 +175,8 @@ func (b *bridge) judge(ctx context.Context, err error) error {
 	return b.client.Write(ctx, b.address(text))
 }
 
-// note keeps account of the requests of the client. It returns the id of one that gets no answer any more because this
-// message cancels it, and whether the message is initialize.
+// note registers a request of the client. If the message cancels a request, which then gets no response, it returns the id
+// of that request. It also reports whether the message is initialize.
 func (b *bridge) note(text []byte) (cancelled jsonrpc.ID, opens bool) {
 	m, err := jsonrpc.Parse(text, codec.NoCopy())
 	if err != nil {
@@ -188,7 +189,7 @@ func (b *bridge) note(text []byte) (cancelled jsonrpc.ID, opens bool) {
 				Token json.RawMessage `json:"progressToken"`
 			} `json:"_meta"`
 		}
-		json.Unmarshal(m.Params, &p) // what is wrong with it, the server will tell
+		json.Unmarshal(m.Params, &p) // the server reports invalid params
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.open = append(b.open, pending{m.ID, string(p.Meta.Token)})
@@ -201,7 +202,7 @@ func (b *bridge) note(text []byte) (cancelled jsonrpc.ID, opens bool) {
 	return cancelled, m.Kind == jsonrpc.KindRequest && m.Method == mcp.MethodInitialize
 }
 
-// forget takes a request away; ok is false if there was none.
+// forget removes a request. It returns false if the request is unknown.
 func (b *bridge) forget(id jsonrpc.ID) (ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -211,8 +212,8 @@ func (b *bridge) forget(id jsonrpc.ID) (ok bool) {
 	return len(b.open) < n
 }
 
-// address says which request of the client a message of the server is for. A server on standard output does not tell
-// what its questions and log messages belong to: they go with the newest request.
+// address returns the client's request that a message of the server belongs to. Over standard output, requests and log
+// messages of a server do not name one; they are sent with the newest request.
 func (b *bridge) address(text []byte) transport.Message {
 	out := transport.Message{Text: text}
 	m, err := jsonrpc.Parse(text, codec.NoCopy())
@@ -227,7 +228,7 @@ func (b *bridge) address(text []byte) transport.Message {
 		var p struct {
 			Token json.RawMessage `json:"progressToken"`
 		}
-		json.Unmarshal(m.Params, &p) // what is wrong with it, the client will find out
+		json.Unmarshal(m.Params, &p) // the client reports invalid params
 		out.For = b.find(func(r pending) bool { return r.token == string(p.Token) })
 	case m.Kind == jsonrpc.KindRequest || m.Method == mcp.MethodNotificationsMessage:
 		out.For = b.find(func(pending) bool { return true })
@@ -235,7 +236,7 @@ func (b *bridge) address(text []byte) transport.Message {
 	return out
 }
 
-// find returns the newest open request that is looked for, or the zero ID.
+// find returns the newest pending request that matches, or the zero ID.
 func (b *bridge) find(wanted func(pending) bool) (id jsonrpc.ID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/trace"
 )
 
-// addressed is a connection that notes for which requests something is sent.
+// addressed is a connection that records the requests to which messages belong.
 type addressed struct {
 	transport.Conn
 	sent     chan string // how each message is addressed
@@ -41,7 +41,7 @@ func (a *addressed) Write(ctx context.Context, m transport.Message) error {
 
 func (a *addressed) Release(id jsonrpc.ID) { a.released <- id.String() }
 
-func TestMessagesGoOnAsTheyAre(t *testing.T) {
+func TestBridgeForwardsMessagesUnchanged(t *testing.T) {
 	client, near := memory.Pair(memory.Options{})
 	far, server := memory.Pair(memory.Options{})
 	to := &addressed{near, make(chan string, 100), make(chan string, 1)}
@@ -108,7 +108,7 @@ func TestMessagesGoOnAsTheyAre(t *testing.T) {
 	}
 }
 
-func TestWhatFollowsOnInitializeWaitsForItsAnswer(t *testing.T) {
+func TestBridgeWaitsForTheInitializeResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, near := memory.Pair(memory.Options{})
 		far, server := memory.Pair(memory.Options{})
@@ -153,7 +153,7 @@ func TestWhatFollowsOnInitializeWaitsForItsAnswer(t *testing.T) {
 	})
 }
 
-// web is a connection with a server that is told of no end, as over HTTP, and may lose messages.
+// web is a connection to a server that cannot be half-closed, like HTTP, and may lose messages.
 type web struct {
 	transport.Conn
 	lost chan error
@@ -168,7 +168,7 @@ func (w *web) Read() (transport.Message, error) {
 	}
 }
 
-func TestAServerIsLeftWhenItHasAnsweredAll(t *testing.T) {
+func TestBridgeEndsTheServerAfterItsLastResponse(t *testing.T) {
 	client, near := memory.Pair(memory.Options{})
 	far, server := memory.Pair(memory.Options{})
 	lost := make(chan error, 1)

@@ -1,9 +1,8 @@
-// Package recorder stands between clients and a server, passes on what they say, and records it.
+// Package recorder forwards messages between clients and a server and records them.
 //
-// A client is on standard input and output or comes over HTTP, and a server is a command or a URL. Where both sides are
-// of a kind, nothing is changed on the way: the bytes of standard input and output, or the requests and answers of HTTP
-// with their headers, streams and sessions. Else messages go from one transport to the other, each with its text as it
-// is.
+// A client uses standard input and output or HTTP; a server is a command or a URL. If both sides use the same transport,
+// the recorder forwards bytes unchanged, or HTTP requests and responses with their headers, streams and sessions.
+// Otherwise it forwards messages from one transport to the other, and keeps the text of each message.
 package recorder
 
 import (
@@ -25,12 +24,12 @@ import (
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/trace"
 )
 
-// Server is a server that is talked to: a URL, or the words of a command.
+// Server is the server to connect to: a URL, or the words of a command.
 type Server struct {
 	URL     string
-	Command []string    // if URL is ""; it gets the environment of this process
-	Header  http.Header // goes to the URL with every request
-	Stderr  io.Writer   // gets what the command writes to standard error, and what is wrong with one that was started for a client over HTTP; nil discards it
+	Command []string    // used if URL is ""; gets the environment of this process
+	Header  http.Header // sent with every request to the URL
+	Stderr  io.Writer   // receives standard error of the command, and errors of commands started for HTTP clients; nil discards them
 }
 
 // String returns the URL or the command of the server. It leaves out the user and the query of the
@@ -46,19 +45,19 @@ func (s Server) String() string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }
 
-// stopTimeout is how long a server that was asked to terminate may take, and how long one that has ended may be
-// outlived by its output.
+// stopTimeout limits the time that a server may take to terminate, and the time that its output may remain open after it
+// has ended.
 const stopTimeout = 5 * time.Second
 
-// Pipe runs a command and records what goes to and fro between it and in and out, byte for byte, until it ends. When ctx
-// does, the command is asked to terminate.
+// Pipe runs a command, copies in to its input and its output to out unchanged, and records the messages. It returns when
+// the command ends. If ctx ends, Pipe asks the command to terminate.
 func Pipe(ctx context.Context, log *trace.Log, server Server, in io.Reader, out io.Writer) error {
 	talk := log.Session("")
 	cmd := exec.CommandContext(ctx, server.Command[0], server.Command[1:]...)
 	cmd.Stderr = server.Stderr
 	cmd.WaitDelay = stopTimeout
 	cmd.Cancel = func() error {
-		if cmd.Process.Signal(syscall.SIGTERM) != nil { // no such thing on this system
+		if cmd.Process.Signal(syscall.SIGTERM) != nil { // signals are not supported on this system
 			return cmd.Process.Kill()
 		}
 		return nil
@@ -69,14 +68,14 @@ func Pipe(ctx context.Context, log *trace.Log, server Server, in io.Reader, out 
 	if err != nil {
 		return err
 	}
-	talk.Event("start: " + server.String()) // in front of what the server says first
+	talk.Event("start: " + server.String()) // before the first message of the server
 	if err := cmd.Start(); err != nil {
 		talk.Event("not started: " + err.Error())
 		return err
 	}
-	go func() { // ends with the input, or with the first that comes once the server is gone
+	go func() { // ends with the input, or with the first input after the server has ended
 		toServer := talk.Tap(mcp.FromClient, stdin)
-		io.Copy(toServer, in) // a server that takes no more is about to end
+		io.Copy(toServer, in) // if this fails, the server has closed its input and is about to end
 		toServer.End()
 		stdin.Close()
 	}()
@@ -86,9 +85,9 @@ func Pipe(ctx context.Context, log *trace.Log, server Server, in io.Reader, out 
 	return ended
 }
 
-// connect opens a conversation with the server.
+// connect connects to the server.
 func (s Server) connect(talk *trace.Session) (transport.Conn, error) {
-	talk.Event("start: " + s.String()) // in front of what the server says first
+	talk.Event("start: " + s.String()) // before the first message of the server
 	var conn transport.Conn
 	var err error
 	if s.URL != "" {
@@ -107,8 +106,8 @@ func (s Server) connect(talk *trace.Session) (transport.Conn, error) {
 	return conn, nil
 }
 
-// Forward records the conversation between a client, at the other end of a connection, and a server, until one of them
-// ends it or ctx does. It closes the connection.
+// Forward forwards and records messages between a client, at the other end of conn, and a server. It returns when either
+// of them or ctx ends, and closes conn.
 func Forward(ctx context.Context, log *trace.Log, server Server, client transport.Conn) error {
 	talk := log.Session("")
 	conn, err := server.connect(talk)

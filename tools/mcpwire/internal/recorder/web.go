@@ -22,7 +22,7 @@ import (
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/trace"
 )
 
-// Handler answers clients over HTTP.
+// Handler serves clients over HTTP.
 type Handler struct {
 	http.Handler
 	path   string
@@ -30,17 +30,16 @@ type Handler struct {
 	mirror *mirror // nil for a command
 }
 
-// Path is where clients find the server.
+// Path returns the path of the endpoint for clients.
 func (h *Handler) Path() string { return h.path }
 
-// Shutdown ends the conversations in order, or at once when ctx ends.
+// Shutdown ends all sessions. When ctx ends, it closes those that remain.
 func (h *Handler) Shutdown(ctx context.Context) error { return h.close(ctx) }
 
-// maxServers is how many servers may run for clients over HTTP.
+// maxServers limits the number of server processes for HTTP clients.
 const maxServers = 100
 
-// Web returns a Handler for clients of a server. Where the server is a command, each session of a client gets one of its
-// own.
+// Web returns a Handler for clients of a server. If the server is a command, each session gets a separate process.
 func Web(log *trace.Log, server Server) (*Handler, error) {
 	if server.URL != "" {
 		return newMirror(log, server)
@@ -64,20 +63,20 @@ func Web(log *trace.Log, server Server) (*Handler, error) {
 	}}, nil
 }
 
-// mirror passes on HTTP requests to a server, and its answers, and records the messages in both.
+// mirror is a reverse proxy that records the messages in requests and responses.
 type mirror struct {
 	log    *trace.Log
 	target *url.URL
 	proxy  *httputil.ReverseProxy
-	life   context.Context // ends what is under way
+	life   context.Context // ends pending requests and streams
 
 	mu    sync.Mutex
 	talks map[string]*talking // by session id; ids are secret and not recorded
 	uses  int                 // counts the uses of all talks
-	loose string              // name of the conversation of requests without a session id; "" if there was none
+	loose string              // name of the session of requests without a session id; "" if there was none
 }
 
-// talking is the conversation of a session, with the time of its last use.
+// talking is a recorded session with the time of its last use.
 type talking struct {
 	talk *trace.Session
 	used int // the value of mirror.uses at the last use
@@ -94,7 +93,7 @@ func newMirror(records *trace.Log, server Server) (*Handler, error) {
 	life, end := context.WithCancel(context.Background())
 	m := &mirror{log: records, target: target, life: life, talks: map[string]*talking{}}
 	m.proxy = &httputil.ReverseProxy{
-		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableCompression: true}, // what is compressed cannot be read here
+		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableCompression: true}, // compressed bodies could not be recorded
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = target.Scheme, target.Host, target.Host
 			if r.Out.URL.Path == target.Path && r.Out.URL.RawQuery == "" {
@@ -102,7 +101,7 @@ func newMirror(records *trace.Log, server Server) (*Handler, error) {
 			}
 			r.Out.Header.Del("Accept-Encoding")
 			if r.In.URL.Path != target.Path {
-				return // the header fields are for the endpoint only, and may be secret
+				return // the header fields may be secret and are for the endpoint only
 			}
 			for name, values := range server.Header {
 				r.Out.Header[name] = values
@@ -115,7 +114,7 @@ func newMirror(records *trace.Log, server Server) (*Handler, error) {
 			}
 			w.WriteHeader(http.StatusBadGateway)
 		},
-		ErrorLog: log.New(io.Discard, "", 0), // clients that hang up are no news
+		ErrorLog: log.New(io.Discard, "", 0), // it would only report clients that disconnect
 	}
 	return &Handler{Handler: streamable.Protect(m, streamable.HandlerOptions{}), path: target.Path, mirror: m, close: func(context.Context) error {
 		end()
@@ -124,10 +123,10 @@ func newMirror(records *trace.Log, server Server) (*Handler, error) {
 	}}, nil
 }
 
-// exchange is a request to the server, which belongs to a conversation.
+// exchange is a request to the server in a session.
 type exchange struct {
 	talk  *trace.Session
-	opens bool // it is initialize
+	opens bool // the request is initialize
 }
 
 type exchangeKey struct{}
@@ -137,18 +136,17 @@ func exchangeOf(r *http.Request) *exchange {
 	return x
 }
 
-// ServeHTTP passes a request on. What goes elsewhere than to the endpoint of the server, as to find out about
-// authorization, is not recorded. The mirror adds credentials to requests, so the server cannot tell
-// its clients from web pages. The mirror therefore rejects requests that a page of another site can
-// send.
+// ServeHTTP forwards a request. It records only requests to the endpoint of the server, not those to other paths, such as
+// requests for authorization metadata. The mirror adds credentials to requests, so the server cannot distinguish its clients
+// from web pages. Therefore the mirror rejects requests that a page of another site can send.
 func (m *mirror) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.Header.Get("Origin") == "" {
-		http.Error(w, "the request is from a page of another site", http.StatusForbidden)
+		http.Error(w, "requests from pages of other sites are not allowed", http.StatusForbidden)
 		return
 	}
 	if r.Method == http.MethodPost && r.URL.Path == m.target.Path {
 		if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-			http.Error(w, "the content type is not application/json", http.StatusUnsupportedMediaType)
+			http.Error(w, "the content type must be application/json", http.StatusUnsupportedMediaType)
 			return
 		}
 	}
@@ -166,7 +164,7 @@ func (m *mirror) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodPost {
 		var err error
 		if body, size, err = read(&r.Body, r.ContentLength); err != nil {
-			http.Error(w, "the request cannot be read", http.StatusBadRequest)
+			http.Error(w, "cannot read the request body", http.StatusBadRequest)
 			return
 		}
 		parsed, _ := jsonrpc.Parse(body, codec.NoCopy())
@@ -177,14 +175,14 @@ func (m *mirror) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.proxy.ServeHTTP(w, r.WithContext(context.WithValue(ctx, exchangeKey{}, x)))
 }
 
-// talk returns the conversation of a session. Requests to servers without sessions are all in one
-// conversation, but are decoded separately, because they may have the same ids. An unknown session
-// gets a new conversation. The mirror stores it once the server has accepted the session id.
+// talk returns the record of a session. All requests to a server without sessions share one record,
+// but are decoded separately, because they may have the same ids. An unknown session gets a new
+// record. The mirror stores it once the server has accepted the session id.
 func (m *mirror) talk(id string, opens bool) *trace.Session {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
-	case id == "" && m.loose == "" && opens: // there may be an id in the answer
+	case id == "" && m.loose == "" && opens: // the response may have an id
 		return m.log.Session("")
 	case id == "":
 		talk := m.log.Session(m.loose)
@@ -197,7 +195,7 @@ func (m *mirror) talk(id string, opens bool) *trace.Session {
 	return m.talks[id].talk
 }
 
-// opened notes the conversation that an answer to initialize begins.
+// opened stores the record of the session that a response to initialize opens.
 func (m *mirror) opened(talk *trace.Session, id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -208,12 +206,12 @@ func (m *mirror) opened(talk *trace.Session, id string) {
 	}
 }
 
-// maxTalks is the number of most recently used sessions that are stored. A session that was dropped
-// and is used again gets a new name in the recording.
+// maxTalks limits the number of stored sessions. If a dropped session is used again, it gets a new
+// name in the recording.
 const maxTalks = 1000
 
-// remember stores the conversation of a session as the most recently used one. If there are too many,
-// it drops the least recently used one. It must be called with mu held.
+// remember stores the record of a session as the most recently used one. If there are too many, it
+// drops the least recently used one. It must be called with mu held.
 func (m *mirror) remember(id string, talk *trace.Session) {
 	m.uses++
 	m.talks[id] = &talking{talk, m.uses}
@@ -229,7 +227,7 @@ func (m *mirror) remember(id string, talk *trace.Session) {
 	delete(m.talks, oldest)
 }
 
-// known stores the conversation of a session whose id the server has accepted.
+// known stores the record of a session whose id the server has accepted.
 func (m *mirror) known(talk *trace.Session, id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -238,9 +236,9 @@ func (m *mirror) known(talk *trace.Session, id string) {
 	}
 }
 
-// answered records an answer of the server, or what its stream will bring.
+// answered records a response of the server, or the messages of its event stream.
 func (m *mirror) answered(resp *http.Response) error {
-	if resp.Request.Header.Get("Origin") != "" { // the access of pages is decided by the mirror, not by the server
+	if resp.Request.Header.Get("Origin") != "" { // the mirror, not the server, decides about access of pages
 		maps.DeleteFunc(resp.Header, func(name string, _ []string) bool { return strings.HasPrefix(name, "Access-Control-") })
 	}
 	x := exchangeOf(resp.Request)
@@ -284,7 +282,7 @@ func (m *mirror) answered(resp *http.Response) error {
 	return nil
 }
 
-// keep records a message of a number of bytes, which is nil if it is too long.
+// keep records a message of size bytes. The message is nil if it is too long.
 func keep(talk *trace.Session, from mcp.Direction, text []byte, size int64) {
 	switch {
 	case text == nil && size > 0:
@@ -294,8 +292,8 @@ func keep(talk *trace.Session, from mcp.Direction, text []byte, size int64) {
 	}
 }
 
-// read reads a body of a length, -1 if that is not known, and puts another one in its place that reads the same. A body
-// that is too long to be kept is nil, and its size at least what is returned if the length is not known.
+// read reads a body of the given length, -1 if unknown, and replaces it by one with the same content. If the body is too
+// long to be recorded, the text is nil; if its length is also unknown, the returned size is a lower bound.
 func read(body *io.ReadCloser, length int64) (text []byte, size int64, err error) {
 	text, err = io.ReadAll(io.LimitReader(*body, transport.DefaultMaxMessage+1))
 	if err != nil {
@@ -308,23 +306,23 @@ func read(body *io.ReadCloser, length int64) (text []byte, size int64, err error
 	return text, int64(len(text)), nil
 }
 
-// again reads a body from its beginning.
+// again is a body that is read from its beginning.
 type again struct {
 	io.Reader
 	io.Closer
 }
 
-// events is the body of an event stream, whose messages are recorded before they can be read.
+// events is the body of an event stream. It records messages before they are read.
 type events struct {
 	io.ReadCloser
 	talk *trace.Session
 
-	line  []byte // begun and not ended
+	line  []byte // the incomplete last line
 	width int64  // of the line, in bytes
-	data  []byte // of the event, each line with a line feed behind it
+	data  []byte // of the event, each line followed by a line feed
 	name  string // of the event
-	over  int64  // bytes of the event if that is too long to be kept
-	ended bool   // the line before has ended with a carriage return, whose line feed may come
+	over  int64  // bytes of the event, if it is too long to be recorded
+	ended bool   // the previous line ended with a carriage return, and a line feed may follow
 }
 
 func (e *events) Read(p []byte) (int, error) {
@@ -351,7 +349,7 @@ func (e *events) take(p []byte) {
 	}
 }
 
-// keep adds to the line, as long as the event is not too long.
+// keep appends to the line, unless the event is too long.
 func (e *events) keep(p []byte) {
 	e.width += int64(len(p))
 	if e.over > 0 || len(e.line)+len(e.data)+len(p) > transport.DefaultMaxMessage {
@@ -381,7 +379,7 @@ func (e *events) endEvent() {
 	case e.name != "" && e.name != "message":
 	case e.over > 0:
 		e.talk.TooLong(mcp.FromServer, e.over)
-	case len(e.data) > 1: // else it has no more than an id
+	case len(e.data) > 1: // otherwise the event has only an id
 		e.talk.Message(mcp.FromServer, bytes.TrimSuffix(e.data, []byte("\n")))
 	}
 	e.data, e.name, e.over = e.data[:0], "", 0

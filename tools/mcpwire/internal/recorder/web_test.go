@@ -18,7 +18,7 @@ import (
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/trace"
 )
 
-// line is what matters of a line of a recording.
+// line is the part of a recorded line that the tests compare.
 type line struct{ Session, From, Event, Type, Message string }
 
 func lines(t *testing.T, file *bytes.Buffer) (list []line) {
@@ -45,7 +45,7 @@ func lines(t *testing.T, file *bytes.Buffer) (list []line) {
 	return list
 }
 
-// mirrored returns where the mirror of a server is, and its recording.
+// mirrored returns the URL of a mirror for a server, and its recording.
 func mirrored(t *testing.T, server http.HandlerFunc) (url string, file *bytes.Buffer) {
 	t.Helper()
 	upstream := httptest.NewServer(server)
@@ -63,7 +63,7 @@ func mirrored(t *testing.T, server http.HandlerFunc) (url string, file *bytes.Bu
 	return web.URL + handler.Path(), file
 }
 
-// send makes an HTTP request, and returns the answer with its body.
+// send makes an HTTP request and returns the response with its body.
 func send(t *testing.T, method, url, session, body string) (*http.Response, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
@@ -90,7 +90,7 @@ func send(t *testing.T, method, url, session, body string) (*http.Response, stri
 	return resp, string(text)
 }
 
-func TestHTTPGoesOnAsItIs(t *testing.T) {
+func TestMirrorForwardsHTTPUnchanged(t *testing.T) {
 	const (
 		hello   = `{"jsonrpc":"2.0", "id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
 		welcome = `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}`
@@ -174,7 +174,7 @@ func TestHTTPGoesOnAsItIs(t *testing.T) {
 	}
 }
 
-func TestServersWithoutSessionsAreInOne(t *testing.T) {
+func TestMirrorRecordsRequestsWithoutSession(t *testing.T) {
 	url, file := mirrored(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}`)
@@ -193,7 +193,7 @@ func TestServersWithoutSessionsAreInOne(t *testing.T) {
 	}
 }
 
-func TestWhatIsTooLongGoesThrough(t *testing.T) {
+func TestMirrorForwardsLongBodies(t *testing.T) {
 	text := `"` + strings.Repeat("x", transport.DefaultMaxMessage) + `"`
 	kind := "application/json"
 	url, file := mirrored(t, func(w http.ResponseWriter, r *http.Request) {
@@ -224,7 +224,7 @@ func TestWhatIsTooLongGoesThrough(t *testing.T) {
 }
 
 // Web pages cannot send requests with the credentials of -header.
-func TestPagesOfOthersDoNotGetThrough(t *testing.T) {
+func TestMirrorRejectsPagesOfOtherSites(t *testing.T) {
 	const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"read_mail"}}`
 	for _, test := range []struct {
 		name, method, path string
@@ -272,7 +272,7 @@ func TestPagesOfOthersDoNotGetThrough(t *testing.T) {
 	}
 }
 
-func TestSessionsThatTheServerDoesNotKnowAreForgotten(t *testing.T) {
+func TestMirrorDropsUnknownSessions(t *testing.T) {
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.Header.Get("Mcp-Session-Id"), "unknown") {
 			w.WriteHeader(http.StatusNotFound)
@@ -305,7 +305,7 @@ func TestSessionsThatTheServerDoesNotKnowAreForgotten(t *testing.T) {
 	}
 }
 
-func TestWhatMayBeSecretDoesNotNameAServer(t *testing.T) {
+func TestServerStringOmitsSecrets(t *testing.T) {
 	for want, server := range map[string]Server{
 		"https://x.example/mcp": {URL: "https://ann:SECRET@x.example/mcp?key=SECRET#SECRET"},
 		"sh":                    {Command: []string{"sh", "-c", "true", "--token=SECRET"}},
@@ -316,7 +316,7 @@ func TestWhatMayBeSecretDoesNotNameAServer(t *testing.T) {
 	}
 }
 
-func TestAServerThatIsNotThereIsOnRecord(t *testing.T) {
+func TestMirrorRecordsAnUnreachableServer(t *testing.T) {
 	gone := httptest.NewServer(nil)
 	gone.Close()
 	var file bytes.Buffer

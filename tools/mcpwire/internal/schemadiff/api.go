@@ -13,8 +13,8 @@ import (
 	"github.com/mcpwire/mcpwire/internal/gen/plan"
 )
 
-// confirm runs the generator to find out which Go types of the older revision change when the newer
-// one is merged in. It adds a breaking change for each such definition that has none yet. The rules
+// confirm runs the generator to find the Go types of the older revision that change when the newer
+// one is merged. It adds a breaking change for each such definition that has none yet. The rules
 // cannot find all of these, such as a new name for the variant of a union.
 func (c *comparer) confirm(from, to *load.Document) {
 	rows := new(merge.Overrides)
@@ -86,7 +86,7 @@ func goTypes(rows *merge.Overrides, docs ...*load.Document) (map[string]goName, 
 	if err != nil {
 		return nil, err
 	}
-	for i := range graph.Revisions { // file names, and a revision twice, make no Go names
+	for i := range graph.Revisions { // file names and duplicate revisions do not give valid Go names
 		graph.Revisions[i] = fmt.Sprintf("number %d", i)
 	}
 	pkg, err := plan.Build(graph, plan.Config{Name: "p", Overrides: rows})

@@ -7,7 +7,7 @@ import (
 	"github.com/mcpwire/mcpwire/internal/gen/merge"
 )
 
-// bounds compares what two shapes of the same type demand of their values beyond that.
+// bounds compares the bounds and formats of two shapes of the same type.
 func (c *comparer) bounds(p place, a, b merge.Node) {
 	sa, sb := a.At(), b.At()
 	for _, k := range []struct {

@@ -7,15 +7,15 @@ import (
 	"github.com/mcpwire/mcpwire/internal/gen/merge"
 )
 
-// words says what a shape is, in a few words: "list of Tool", "string | integer",
+// words describes a shape briefly: "list of Tool", "string | integer",
 // "object {name, title?, …}".
 func words(n merge.Node) string { return describe(n, 6) }
 
-// fingerprint is the same for shapes that say the same about types and members.
+// fingerprint returns equal strings for shapes with equal types and members.
 func fingerprint(n merge.Node) string { return describe(n, 0) }
 
-// describe names at most most members, values or variants; 0 stands for all of them, and
-// then says what each member is.
+// describe names at most most members, values or variants. If most is 0, it names all and
+// describes each member.
 func describe(n merge.Node, most int) string {
 	switch n := n.(type) {
 	case *merge.Ref:
@@ -100,7 +100,7 @@ func scalarWords(k merge.Kinds) string {
 	return strings.Join(kinds, " | ")
 }
 
-// cut joins the items, and puts an ellipsis for those after the first few.
+// cut joins the first few items and replaces the others by an ellipsis.
 func cut(items []string, sep string, most int) string {
 	if most > 0 && len(items) > most {
 		items = append(items[:most:most], "…")
@@ -108,7 +108,7 @@ func cut(items []string, sep string, most int) string {
 	return strings.Join(items, sep)
 }
 
-// list joins names as in a sentence: the first few and the number of the others.
+// list joins names for a sentence: the first few and the number of the others.
 func list(names []string, most int) string {
 	if len(names) <= most {
 		return strings.Join(names, ", ")
@@ -131,12 +131,12 @@ func open(n merge.Node) bool {
 	return ok && o.Open()
 }
 
-// free reports whether values of shape n are raw JSON in Go: the schema says nothing about
-// what is in them.
+// free reports whether values of shape n are raw JSON in Go, because the schema does not
+// restrict their content.
 func free(g *merge.Graph, n merge.Node) bool { return freeBelow(g, n, map[string]bool{}) }
 
-// freeBelow is free; busy holds the definitions that lead to n. One that leads back to
-// itself, as JSONValue does, says nothing by that.
+// freeBelow implements free. Busy holds the definitions that lead to n, to stop at recursive
+// ones such as JSONValue.
 func freeBelow(g *merge.Graph, n merge.Node, busy map[string]bool) bool {
 	switch n := n.(type) {
 	case *merge.Ref:
@@ -170,8 +170,8 @@ func freeBelow(g *merge.Graph, n merge.Node, busy map[string]bool) bool {
 	return false
 }
 
-// nilMeansAbsent reports whether the Go type of n has a nil that can stand for an absent
-// member, so that an optional field of it is no pointer.
+// nilMeansAbsent reports whether the Go type of n has a nil that means an absent member, so
+// that an optional field needs no pointer.
 func nilMeansAbsent(g *merge.Graph, n merge.Node) bool {
 	if free(g, n) {
 		return true

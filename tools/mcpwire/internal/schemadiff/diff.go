@@ -13,10 +13,10 @@ import (
 	"github.com/mcpwire/mcpwire/internal/gen/merge"
 )
 
-// Effect is what a change does to the generated Go API; see the package comment.
+// Effect is the effect of a change on the generated Go API; see the package comment.
 type Effect int
 
-// The effects, the one that matters most first.
+// The effects, the most important first.
 const (
 	Breaking Effect = iota
 	Widened
@@ -28,14 +28,14 @@ func (e Effect) String() string {
 	return [...]string{"breaking", "widened", "added", "none"}[e]
 }
 
-// Kind is what a change is about.
+// Kind is the kind of a change.
 type Kind int
 
 // The kinds, in the order in which they are printed.
 const (
 	Method     Kind = iota // a method: a definition whose member method is a constant
-	Definition             // a definition as a whole, new, gone or renamed
-	Field                  // a field, new or gone
+	Definition             // a new, removed or renamed definition
+	Field                  // a new or removed field
 	Presence               // whether a field is required
 	Type                   // the type of a field or definition
 	Value                  // a value of an enum, or the value of a constant
@@ -55,10 +55,10 @@ type Change struct {
 	Path       string // path of the field below it, as in docs.md; "" for the definition itself
 	What       string // what changed
 	Effect     Effect
-	Why        string // what makes it so, where the effect alone does not say it; or ""
+	Why        string // the reason for the effect, or "" if it is obvious
 }
 
-// Diff is what changed from one revision to another.
+// Diff lists the changes from one revision to another.
 type Diff struct {
 	From, To string   // labels of the revisions
 	Changes  []Change // sorted by kind of section, definition and path
@@ -126,33 +126,33 @@ func (c *comparer) add(k Kind, p place, e Effect, why, format string, args ...an
 	c.diff.Changes = append(c.diff.Changes, Change{k, p.def, p.path, fmt.Sprintf(format, args...), e, why})
 }
 
-// definitions notes the definitions that only one side has.
+// definitions adds the definitions that only one side has.
 func (c *comparer) definitions() {
-	gone := maps.Clone(c.a.Defs)
+	removed := maps.Clone(c.a.Defs)
 	for _, name := range c.b.Names() {
-		delete(gone, name)
+		delete(removed, name)
 		if c.a.Defs[name] != nil {
 			continue
 		}
 		why := ""
 		if places := c.named[name]; len(places) > 0 {
 			slices.Sort(places)
-			why = "it names what was inline in " + list(slices.Compact(places), 3)
+			why = "names the inline type of " + list(slices.Compact(places), 3)
 		}
 		c.add(Definition, place{name, ""}, Added, why, "new: %s", words(c.b.Defs[name].Node))
 	}
 	for old, now := range c.renamed {
-		c.add(Definition, place{old, ""}, Added, "a rename row in the overrides keeps the old name as an alias", "is called %s now, with the same shape", now)
-		delete(gone, old)
+		c.add(Definition, place{old, ""}, Added, "a rename row in the overrides keeps the old name as an alias", "renamed to %s, same form", now)
+		delete(removed, old)
 		c.diff.Changes = slices.DeleteFunc(c.diff.Changes, func(d Change) bool { return d.Kind == Definition && d.Definition == now })
 	}
-	for name := range gone {
-		c.add(Definition, place{name, ""}, None, "the Go type stays", "gone")
+	for name := range removed {
+		c.add(Definition, place{name, ""}, None, "the Go type stays", "removed")
 	}
 }
 
-// renames finds the definitions of a that b has under another name: both are structs,
-// enums or unions of the same shape, and no third one is like them.
+// renames returns the definitions of a that have another name in b: both are structs, enums
+// or unions of the same shape, and no third definition has that shape.
 func renames(a, b *merge.Graph) map[string]string {
 	only := func(g, other *merge.Graph) map[string][]string {
 		byShape := map[string][]string{}
@@ -164,9 +164,9 @@ func renames(a, b *merge.Graph) map[string]string {
 		}
 		return byShape
 	}
-	gone, fresh := only(a, b), only(b, a)
+	removed, fresh := only(a, b), only(b, a)
 	to := map[string]string{}
-	for shape, names := range gone {
+	for shape, names := range removed {
 		if len(names) == 1 && len(fresh[shape]) == 1 {
 			to[names[0]] = fresh[shape][0]
 		}
@@ -174,8 +174,8 @@ func renames(a, b *merge.Graph) map[string]string {
 	return to
 }
 
-// declared reports whether a definition of shape n gets a Go type of its own; all others
-// are aliases.
+// declared reports whether a definition of shape n gets a declared Go type. All others are
+// aliases.
 func declared(n merge.Node) bool {
 	switch n := n.(type) {
 	case *merge.Object:
@@ -188,7 +188,7 @@ func declared(n merge.Node) bool {
 	return false
 }
 
-// shape compares what stands at p in both revisions.
+// shape compares the shapes at p in both revisions.
 func (c *comparer) shape(p place, a, b merge.Node) {
 	na, aNull := a.(*merge.Nullable)
 	nb, bNull := b.(*merge.Nullable)
@@ -200,15 +200,15 @@ func (c *comparer) shape(p place, a, b merge.Node) {
 	}
 	switch {
 	case aNull && !bNull:
-		c.add(Type, p, None, "the Go type still has null", "must not be null any more")
+		c.add(Type, p, None, "the Go type still has null", "null is no longer allowed")
 	case bNull && !aNull:
-		c.add(Type, p, Breaking, "the Go type changes to tell null from absent", "may be null")
+		c.add(Type, p, Breaking, "the Go type changes to distinguish null from absent", "null is allowed")
 	}
 
 	ra, aRef := a.(*merge.Ref)
 	rb, bRef := b.(*merge.Ref)
 	if aRef && bRef && (ra.Name == rb.Name || c.renamed[ra.Name] == rb.Name) {
-		return // what changed in the definition is reported there
+		return // changes of the definition are reported there
 	}
 	freeA, freeB := free(c.a, a), free(c.b, b)
 	da, db := c.declaration(c.a, a), c.declaration(c.b, b)
@@ -234,7 +234,7 @@ func (c *comparer) shape(p place, a, b merge.Node) {
 	}
 }
 
-// declaration is the name of the declared type that n refers to, or "".
+// declaration returns the name of the declared type that n refers to, or "".
 func (c *comparer) declaration(g *merge.Graph, n merge.Node) string {
 	for range len(g.Defs) + 1 {
 		r, ok := n.(*merge.Ref)
@@ -264,7 +264,7 @@ func (c *comparer) references(p place, a, b *merge.Ref) {
 	}
 }
 
-// fromNamed compares a declared type with a shape that has no name any more.
+// fromNamed compares a declared type with a shape that no longer has a name.
 func (c *comparer) fromNamed(p place, a *merge.Ref, b merge.Node) {
 	switch {
 	case refersTo(b, a.Name):
@@ -285,8 +285,8 @@ func (c *comparer) fromNamed(p place, a *merge.Ref, b merge.Node) {
 	}
 }
 
-// intoNamed compares a shape without a name with the declared type that it has become. If
-// that is new, its members are compared too: there is no other place to report them.
+// intoNamed compares a shape without a name with the declared type that replaces it. If the type
+// is new, it also compares the members, because they are reported nowhere else.
 func (c *comparer) intoNamed(p place, a merge.Node, b *merge.Ref) {
 	if refersTo(a, b.Name) {
 		c.retyped(p, a, b, None, "the Go type stays the union")
@@ -304,7 +304,7 @@ func (c *comparer) intoNamed(p place, a merge.Node, b *merge.Ref) {
 	case !sameName(p, b.Name):
 		c.retyped(p, a, b, Breaking, "the type of the inline object becomes "+b.Name)
 	}
-	if c.a.Defs[b.Name] == nil { // else what changed in it is reported there
+	if c.a.Defs[b.Name] == nil { // otherwise its changes are reported there
 		c.named[b.Name] = append(c.named[b.Name], p.String())
 		c.objects(p, oa, ob)
 	}
@@ -320,10 +320,10 @@ func sameName(p place, name string) bool {
 		}
 		return -1
 	}, path)
-	return strings.EqualFold(inline, name) // Go names differ in case alone
+	return strings.EqualFold(inline, name) // Go names differ only in case
 }
 
-// inline compares shapes that have no declared type, or are the top of a definition.
+// inline compares shapes without a declared type, or the top shapes of definitions.
 func (c *comparer) inline(p place, a, b merge.Node) {
 	// Names of other shapes are aliases in Go.
 	a, b = c.a.Follow(a), c.b.Follow(b)
@@ -378,7 +378,7 @@ func (c *comparer) inline(p place, a, b merge.Node) {
 
 func enumWhy(a *merge.Enum) string {
 	if len(a.Values) == 1 {
-		return "a constant becomes a field to be set"
+		return "a constant becomes a field"
 	}
 	return "the enum's type becomes a plain one"
 }
@@ -399,7 +399,7 @@ func (c *comparer) scalars(p place, a, b *merge.Scalar) {
 	c.bounds(p, a, b)
 }
 
-// several reports whether a scalar of these kinds needs a type that holds any of them.
+// several reports whether a scalar of these kinds needs a type for all of them.
 func several(k merge.Kinds) bool {
 	switch k {
 	case merge.KindString, merge.KindBool, merge.KindInteger, merge.KindNumber, merge.KindNumber | merge.KindInteger:
@@ -413,7 +413,7 @@ func (c *comparer) enums(p place, a, b *merge.Enum) {
 		return slices.ContainsFunc(e.Values, func(v *merge.EnumValue) bool { return v.JSON == json })
 	}
 	if len(a.Values) == 1 && (len(b.Values) > 1 || !has(b, a.Values[0].JSON)) {
-		c.add(Value, p, Breaking, "a constant becomes a field to be set", "%s → %s", words(a), words(b))
+		c.add(Value, p, Breaking, "a constant becomes a field", "%s → %s", words(a), words(b))
 		return
 	}
 	for _, v := range b.Values {
@@ -423,7 +423,7 @@ func (c *comparer) enums(p place, a, b *merge.Enum) {
 	}
 	for _, v := range a.Values {
 		if !has(b, v.JSON) {
-			c.add(Value, p, None, "the constant stays", "value %s gone", v.JSON)
+			c.add(Value, p, None, "the constant stays", "value %s removed", v.JSON)
 		}
 	}
 }
@@ -441,18 +441,18 @@ func (c *comparer) unions(p place, a, b *merge.Union) {
 			}
 		}
 		if !hasVariant(b, v.Node) {
-			c.add(Variant, p, None, "the variant stays", "variant %s gone", words(v.Node))
+			c.add(Variant, p, None, "the variant stays", "variant %s removed", words(v.Node))
 		}
 	}
 }
 
-// intoUnion compares a union with another shape that has taken its place. Merging keeps the
-// union and makes the shape one of its variants.
+// intoUnion compares a union with another shape that replaces it. Merging keeps the union and
+// makes the shape one of its variants.
 func (c *comparer) intoUnion(p place, a *merge.Union, b merge.Node) {
 	if hasVariant(a, b) {
 		c.retyped(p, a, b, None, "the Go type stays the union")
 	} else {
-		c.retyped(p, a, b, Widened, "the Go type stays the union and has to hold this, too")
+		c.retyped(p, a, b, Widened, "the Go type stays the union and gets this as a variant")
 	}
 }
 
@@ -482,7 +482,7 @@ func (c *comparer) objects(p place, a, b *merge.Object) {
 		return
 	}
 	if len(a.Members) > 0 && open(b) {
-		c.retyped(p, a, b, None, "the struct stays and keeps what it does not know")
+		c.retyped(p, a, b, None, "the struct stays and keeps unknown members")
 		return
 	}
 	for _, mb := range b.Members {
@@ -491,14 +491,14 @@ func (c *comparer) objects(p place, a, b *merge.Object) {
 		if ma == nil {
 			need := "optional"
 			if mb.Required == b.In {
-				need = "required, but absent in the older revision"
+				need = "required, but missing in the older revision"
 			}
 			c.add(Field, at, Added, "", "new: %s, %s", words(mb.Node), need)
 			continue
 		}
 		if wasRequired, isRequired := ma.Required == a.In, mb.Required == b.In; wasRequired != isRequired {
 			if isRequired {
-				c.add(Presence, at, None, "it may be absent in the older revision", "optional → required")
+				c.add(Presence, at, None, "it is optional in the older revision", "optional → required")
 			} else {
 				effect, why := c.loosened(ma.Node)
 				c.add(Presence, at, effect, why, "required → optional")
@@ -515,12 +515,12 @@ func (c *comparer) objects(p place, a, b *merge.Object) {
 		if ma.Required == a.In {
 			effect, why = c.loosened(ma.Node)
 		}
-		c.add(Field, p.member(ma.Name), effect, why, "gone")
+		c.add(Field, p.member(ma.Name), effect, why, "removed")
 	}
 	c.others(p, a, b)
 }
 
-// loosened is the effect on a required field of type n that may be absent from now on.
+// loosened returns the effect if a required field of type n becomes optional.
 func (c *comparer) loosened(n merge.Node) (Effect, string) {
 	if e, ok := n.(*merge.Enum); ok && len(e.Values) == 1 {
 		return Added, "the constant gets a field"
@@ -531,14 +531,14 @@ func (c *comparer) loosened(n merge.Node) (Effect, string) {
 	return Breaking, "a plain field becomes a pointer"
 }
 
-// others compares what the members without a name may be.
+// others compares the shapes of members without a name.
 func (c *comparer) others(p place, a, b *merge.Object) {
 	_, aNever := a.Rest.(*merge.Never)
 	_, bNever := b.Rest.(*merge.Never)
 	switch {
 	case aNever && bNever:
 	case bNever:
-		c.add(Others, p, None, "they are kept all the same", "other members are forbidden")
+		c.add(Others, p, None, "they are kept anyway", "other members are forbidden")
 	case aNever:
 		c.add(Others, p, Widened, "", "other members are allowed")
 	default:

@@ -33,10 +33,9 @@ func parse(t *testing.T, rev, src string) *load.Document {
 	return doc
 }
 
-// A row has the definitions of the older and the newer schema and the changes expected, as
-// "effect kind place: what". Breaking changes are checked against the generator: where one
-// is expected, merging the newer schema in must change a Go type that was there before, and
-// must not where none is.
+// A row has the definitions of the older and the newer schema and the expected changes, as
+// "effect kind place: what". Breaking changes are checked against the generator: merging the
+// newer schema must change an existing Go type if and only if the row has one.
 var rules = []struct {
 	name     string
 	a, b     string
@@ -58,27 +57,27 @@ var rules = []struct {
 		name: "a definition goes",
 		a:    `"T": {"type": "string"}, "U": {"properties": {"a": {}}}`,
 		b:    `"T": {"type": "string"}`,
-		want: []string{"none definition U: gone"},
+		want: []string{"none definition U: removed"},
 	}, {
 		name: "optional and required fields come",
 		a:    `"T": {"properties": {"a": {"type": "string"}}, "required": ["a"]}`,
 		b:    `"T": {"properties": {"a": {"type": "string"}, "b": {"type": "integer"}, "c": {"items": {"type": "number"}, "type": "array"}}, "required": ["a", "b"]}`,
-		want: []string{"added field T.b: new: integer, required, but absent in the older revision", "added field T.c: new: list of number, optional"},
+		want: []string{"added field T.b: new: integer, required, but missing in the older revision", "added field T.c: new: list of number, optional"},
 	}, {
 		name: "an optional field goes",
 		a:    `"T": {"properties": {"a": {"type": "string"}, "b": {}}}`,
 		b:    `"T": {"properties": {"a": {"type": "string"}}}`,
-		want: []string{"none field T.b: gone"},
+		want: []string{"none field T.b: removed"},
 	}, {
 		name: "a required plain field goes",
 		a:    `"T": {"properties": {"a": {"type": "string"}, "b": {}}, "required": ["a"]}`,
 		b:    `"T": {"properties": {"b": {}}}`,
-		want: []string{"breaking field T.a: gone"},
+		want: []string{"breaking field T.a: removed"},
 	}, {
 		name: "a required list goes",
 		a:    `"T": {"properties": {"a": {"type": "array", "items": {"type": "string"}}, "b": {}}, "required": ["a"]}`,
 		b:    `"T": {"properties": {"b": {}}}`,
-		want: []string{"widened field T.a: gone"},
+		want: []string{"widened field T.a: removed"},
 	}, {
 		name: "required plain fields become optional",
 		a: `"T": {"properties": {"s": {"type": "string"}, "n": {"type": "integer"}, "e": {"enum": ["x", "y"]}, "o": {"properties": {"a": {}}}, "r": {"$ref": "#/$defs/S"}},
@@ -128,12 +127,12 @@ var rules = []struct {
 		a:    `"T": {"properties": {"b": {"type": "number"}, "d": {"type": ["string", "integer"]}, "e": {"type": ["string", "integer"]}, "f": {"type": ["string", "null"]}}}`,
 		b:    `"T": {"properties": {"b": {"type": "integer"}, "d": {"type": "string"}, "e": {"type": ["string", "boolean"]}, "f": {"type": "string"}}}`,
 		want: []string{"none type T.b: number → integer", "none type T.d: string | integer → string", "widened type T.e: string | integer → string | boolean",
-			"none type T.f: must not be null any more"},
+			"none type T.f: null is no longer allowed"},
 	}, {
 		name: "null comes",
 		a:    `"T": {"properties": {"a": {"type": "integer"}}, "required": ["a"]}`,
 		b:    `"T": {"properties": {"a": {"type": ["integer", "null"]}}, "required": ["a"]}`,
-		want: []string{"breaking type T.a: may be null"},
+		want: []string{"breaking type T.a: null is allowed"},
 	}, {
 		name: "a string becomes an object",
 		a:    `"T": {"properties": {"a": {"type": "string"}}}`,
@@ -197,13 +196,13 @@ var rules = []struct {
 		name:     "a definition is renamed",
 		a:        `"T": {"properties": {"a": {"$ref": "#/$defs/Old"}}}, "Old": {"properties": {"b": {"const": "x"}}}`,
 		b:        `"T": {"properties": {"a": {"$ref": "#/$defs/New"}}}, "New": {"properties": {"b": {"const": "x"}}}`,
-		want:     []string{"added definition Old: is called New now, with the same shape"},
+		want:     []string{"added definition Old: renamed to New, same form"},
 		override: true,
 	}, {
 		name: "values of an enum come and go",
 		a:    `"E": {"enum": ["a", "b"], "type": "string"}, "T": {"properties": {"e": {"enum": ["c", "d"]}}}`,
 		b:    `"E": {"enum": ["b", "c"], "type": "string"}, "T": {"properties": {"e": {"enum": ["c", "d", "e"]}}}`,
-		want: []string{`none value E: value "a" gone`, `added value E: value "c" new`, `added value T.e: value "e" new`},
+		want: []string{`none value E: value "a" removed`, `added value E: value "c" new`, `added value T.e: value "e" new`},
 	}, {
 		name: "an enum becomes a string",
 		a:    `"T": {"properties": {"e": {"enum": ["a", "b"], "type": "string"}}}`,
@@ -225,7 +224,7 @@ var rules = []struct {
 			"B": {"properties": {"b": {}}, "required": ["b"]}, "C": {"properties": {"c": {}}, "required": ["c"]}`,
 		b: `"U": {"anyOf": [{"$ref": "#/$defs/A"}, {"$ref": "#/$defs/C"}]}, "A": {"properties": {"a": {}}, "required": ["a"]},
 			"B": {"properties": {"b": {}}, "required": ["b"]}, "C": {"properties": {"c": {}}, "required": ["c"]}`,
-		want: []string{"none variant U: variant B gone", "widened variant U: variant C new"},
+		want: []string{"none variant U: variant B removed", "widened variant U: variant C new"},
 	}, {
 		name: "a type becomes a union, and a union a type",
 		a: `"T": {"properties": {"x": {"$ref": "#/$defs/A"}}}, "S": {"properties": {"y": {"anyOf": [{"$ref": "#/$defs/A"}, {"$ref": "#/$defs/B"}]}}},
@@ -254,15 +253,15 @@ var rules = []struct {
 			"ClientRequest": {"anyOf": [{"$ref": "#/$defs/ARequest"}, {"$ref": "#/$defs/BRequest"}]}`,
 		b: `"Result": {"properties": {"_meta": {}}}, "ARequest": {"properties": {"method": {"const": "a"}}, "required": ["method"]}, "CNotification": {"properties": {"method": {"const": "c"}}, "required": ["method"]},
 			"ClientRequest": {"$ref": "#/$defs/ARequest"}, "ServerRequest": {"$ref": "#/$defs/ARequest"}, "ServerNotification": {"$ref": "#/$defs/CNotification"}`,
-		want: []string{"added method a: request of the client → request of either side", "none method b: gone: request of the client (BRequest)",
-			"added method c: new: notification of the server (CNotification)", "none definition BRequest: gone", "added definition CNotification: new: object {method}",
+		want: []string{"added method a: request of the client → request of either side", "none method b: removed: request of the client (BRequest)",
+			"added method c: new: notification of the server (CNotification)", "none definition BRequest: removed", "added definition CNotification: new: object {method}",
 			"added definition ServerNotification: new: CNotification", "added definition ServerRequest: new: ARequest",
 			"none type ClientRequest: ARequest | BRequest → ARequest"},
 	}, {
 		name: "the definition of a method is renamed",
 		a:    `"Result": {"properties": {"_meta": {}}}, "ARequest": {"properties": {"method": {"const": "a"}, "params": {"type": "object"}}, "required": ["method"]}`,
 		b:    `"Result": {"properties": {"_meta": {}}}, "BRequest": {"properties": {"method": {"const": "a"}}, "required": ["method"]}`,
-		want: []string{"breaking method a: its definition was ARequest, is BRequest", "none definition ARequest: gone", "added definition BRequest: new: object {method}"},
+		want: []string{"breaking method a: definition ARequest → BRequest", "none definition ARequest: removed", "added definition BRequest: new: object {method}"},
 	},
 }
 
@@ -362,8 +361,8 @@ func randomPair(random *rand.Rand) (a, b string) {
 	return a, write(object(fb, chance(50)))
 }
 
-// A change that is not reported as breaking can be merged, and does not change any Go type.
-func TestNothingBreaksThatIsNotCalledBreaking(t *testing.T) {
+// A change that is not reported as breaking can be merged and does not change any Go type.
+func TestUnreportedChangesDoNotBreak(t *testing.T) {
 	const seed = 1
 	random := rand.New(rand.NewPCG(seed, seed))
 	harmless := 0
@@ -408,8 +407,8 @@ func TestNothingBreaksThatIsNotCalledBreaking(t *testing.T) {
 	}
 }
 
-// generatorChanges reports whether a Go type of the package made from a is another one, or
-// gone, in the package made from a and b; how says which, for people.
+// generatorChanges reports whether a Go type of the package made from a differs, or is missing,
+// in the package made from a and b. how describes the difference.
 func generatorChanges(t *testing.T, a, b *load.Document) (changed bool, how string) {
 	t.Helper()
 	before, err := goTypes(a)
@@ -429,8 +428,8 @@ func generatorChanges(t *testing.T, a, b *load.Document) (changed bool, how stri
 	return changed, how
 }
 
-// goTypes lists what the package generated from docs declares: types and the types of
-// fields by name.
+// goTypes returns the types and the types of fields that the package generated from docs
+// declares, by name.
 func goTypes(docs ...*load.Document) (map[string]string, error) {
 	graph, err := merge.Merge(docs, nil)
 	if err != nil {
@@ -464,7 +463,7 @@ func goTypes(docs ...*load.Document) (map[string]string, error) {
 	return types, nil
 }
 
-// goType names a type; aliases are what they stand for.
+// goType returns the name of a type with aliases resolved.
 func goType(t ir.Type) string {
 	switch t := t.(type) {
 	case *ir.Struct:
@@ -522,11 +521,11 @@ func TestPrintGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(string(want), out.String()); d != "" {
-		t.Errorf("printed (-want +got):\n%s\nrun go test with -update if that is right", d)
+		t.Errorf("printed (-want +got):\n%s\nrun go test with -update if this is correct", d)
 	}
 }
 
-func TestCompareIsDeterministicAndQuietOnEqualSchemas(t *testing.T) {
+func TestCompareIsDeterministicAndEmptyForEqualSchemas(t *testing.T) {
 	revs := append(schema.Revisions(), schema.Extensions()...)
 	for i, rev := range revs {
 		same, err := schemadiff.Compare(embedded(t, rev), embedded(t, rev))

@@ -7,7 +7,7 @@ import (
 	"github.com/mcpwire/mcpwire/internal/gen/merge"
 )
 
-// method is what one revision says of a method.
+// method is a method of one revision.
 type method struct {
 	def                    string // its definition
 	notification           bool
@@ -30,10 +30,10 @@ func (m method) String() string {
 	return kind + " of a side that is not stated"
 }
 
-// methodsOf finds the methods of a revision: every definition called …Request or
-// …Notification whose member method is a constant. Who sends it stands in the definitions
-// ClientRequest, ServerRequest, ClientNotification and ServerNotification: each is a union
-// or, of late, the one message that is left.
+// methodsOf returns the methods of a revision: every definition called …Request or
+// …Notification whose member method is a constant. The definitions ClientRequest,
+// ServerRequest, ClientNotification and ServerNotification list the senders: each is a union
+// or a single message.
 func methodsOf(g *merge.Graph) map[string]method {
 	found := map[string]method{}
 	for _, name := range g.Names() {
@@ -74,7 +74,7 @@ func sends(g *merge.Graph, side, method string) bool {
 	return slices.ContainsFunc(u.Variants, func(v *merge.Variant) bool { return methodName(g.Follow(v.Node)) == method })
 }
 
-// methodName is the constant that the member method of a message has, or "".
+// methodName returns the constant value of the member method of a message, or "".
 func methodName(n merge.Node) string {
 	o, ok := n.(*merge.Object)
 	if !ok {
@@ -109,12 +109,12 @@ func (c *comparer) methods() {
 			c.add(Method, p, None, "the handlers stay", "%s → %s", a, b)
 		}
 		if a.def != b.def && c.renamed[a.def] != b.def {
-			c.add(Method, p, Breaking, "the Go names change with it", "its definition was %s, is %s", a.def, b.def)
+			c.add(Method, p, Breaking, "the Go names change", "definition %s → %s", a.def, b.def)
 		}
 	}
 	for name, a := range before {
 		if _, ok := after[name]; !ok {
-			c.add(Method, place{def: name}, None, "it stays", "gone: %s (%s)", a, a.def)
+			c.add(Method, place{def: name}, None, "it stays", "removed: %s (%s)", a, a.def)
 		}
 	}
 }

@@ -8,11 +8,10 @@ import (
 	"strings"
 )
 
-// several changes of the same words are printed once if they happened in that many
-// definitions or more.
+// sameFrom is the number of definitions from which on equal changes are printed once for all.
 const sameFrom = 3
 
-// Count returns how many changes have the effect e.
+// Count returns the number of changes with the effect e.
 func (d *Diff) Count(e Effect) int {
 	n := 0
 	for _, c := range d.Changes {
@@ -23,9 +22,9 @@ func (d *Diff) Count(e Effect) int {
 	return n
 }
 
-// Print writes the changes as text for people: a line that counts them by effect, then the
-// methods, the definitions that are new or gone, what happened to many definitions alike,
-// and what happened to each of the others.
+// Print writes the changes as text: a line with the counts by effect, then the methods, the
+// new and removed definitions, changes that are equal in several definitions, and all other
+// changes by definition.
 func (d *Diff) Print(w io.Writer) error {
 	p := printer{}
 	p.f("%s → %s: %d breaking, %d widened, %d added, %d without effect on the Go API\n",
@@ -67,8 +66,8 @@ func (d *Diff) Print(w io.Writer) error {
 	return err
 }
 
-// groups separates the changes that happened alike to several definitions from the others,
-// and keeps the order of both.
+// groups separates changes that are equal in several definitions from the others, and keeps
+// the order of both.
 func groups(changes []Change) (alike [][]Change, single []Change) {
 	type key struct {
 		kind            Kind
@@ -108,7 +107,7 @@ func (p *printer) section(title string, changes []Change) {
 	}
 }
 
-// change prints one line: the effect, the place, what changed and why that has the effect.
+// change prints one line: the effect, the place, the change and the reason.
 func (p *printer) change(c Change, name string) {
 	p.f("  %-8s  ", c.Effect)
 	for _, s := range []string{name, c.Path} {
@@ -123,8 +122,8 @@ func (p *printer) change(c Change, name string) {
 	p.f("\n")
 }
 
-// wrapped prints text in lines of some eighty characters, the first behind a prefix and the
-// others indented as far.
+// wrapped prints text in lines of some eighty characters, the first after a prefix and the
+// others with the same indentation.
 func (p *printer) wrapped(prefix, text string) {
 	line := prefix
 	for _, word := range strings.Fields(text) {

@@ -1,4 +1,4 @@
-// Package schemasync brings published schemas into the schema folder.
+// Package schemasync imports published schemas into the schema folder.
 package schemasync
 
 import (
@@ -18,17 +18,17 @@ import (
 	"github.com/mcpwire/mcpwire/schema"
 )
 
-// Limits of size and time for reading a schema. The largest schema so far has less than 200 kB.
+// Limits for reading a schema. The largest published schema has less than 200 kB.
 const (
 	maxSize = 16 << 20
 	timeout = time.Minute
 )
 
-// Report says what a sync has done.
+// Report is the result of a sync.
 type Report struct {
 	Revision string
 	File     string // the file in the schema folder
-	Changed  bool   // whether the file was written: it is new or was different
+	Changed  bool   // whether the file was written, because it is new or differs
 
 	Definitions, Fields, Values int
 	PublishedSize, Size         int // in bytes, with and without the prose
@@ -41,15 +41,15 @@ var revisionName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 // CheckRevision returns an error if rev cannot be the name of a revision's folder.
 func CheckRevision(rev string) error {
 	if !revisionName.MatchString(rev) {
-		return fmt.Errorf("%q is not a revision: a revision has letters, digits, dots and dashes, such as 2025-11-25", rev)
+		return fmt.Errorf("invalid revision %q; a revision has letters, digits, dots and dashes, such as 2025-11-25", rev)
 	}
 	return nil
 }
 
 // Sync reads the published schema from a file or, if it starts with http:// or https://,
 // from that address, and writes its canonical form to dir/rev/schema.json. The
-// documentation is looked up in dir/docs.md; without that file nothing is documented. On
-// an error the folder is as it was; one about the schema wraps a [*schema.Error].
+// documentation is in dir/docs.md; without that file nothing is documented. If Sync fails, it
+// does not change the folder. An error about the schema wraps a [*schema.Error].
 func Sync(ctx context.Context, dir, rev, from string) (*Report, error) {
 	if err := CheckRevision(rev); err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func Sync(ctx context.Context, dir, rev, from string) (*Report, error) {
 		return nil, err
 	}
 	if len(members) == 0 {
-		return nil, fmt.Errorf("%s: there are no definitions in it", from)
+		return nil, fmt.Errorf("%s: no definitions", from)
 	}
 	docs, err := readDocs(filepath.Join(dir, "docs.md"))
 	if err != nil {
@@ -115,12 +115,12 @@ func read(ctx context.Context, from string) ([]byte, error) {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s: the server says %s", from, resp.Status)
+		return nil, fmt.Errorf("%s: HTTP status %s", from, resp.Status)
 	}
 	return readSome(resp.Body, from)
 }
 
-// readSome reads all of r. It fails if r has more than maxSize bytes.
+// readSome reads r to its end. It fails if r has more than maxSize bytes.
 func readSome(r io.Reader, from string) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(r, maxSize+1))
 	if err != nil {
@@ -144,7 +144,7 @@ func readDocs(file string) (*schema.Docs, error) {
 	return docs, nil
 }
 
-// write writes the file unless it has that content already.
+// write writes the file unless it already has the content.
 func write(file string, src []byte) (changed bool, err error) {
 	if old, err := os.ReadFile(file); err == nil && bytes.Equal(old, src) {
 		return false, nil
@@ -155,8 +155,8 @@ func write(file string, src []byte) (changed bool, err error) {
 	return true, os.WriteFile(file, src, 0o644)
 }
 
-// Print writes the report as text: what was taken, then a line for each undocumented
-// definition and field.
+// Print writes the report as text: a summary, then a line for each undocumented definition
+// and field.
 func (r *Report) Print(w io.Writer) error {
 	var b strings.Builder
 	done := "wrote"

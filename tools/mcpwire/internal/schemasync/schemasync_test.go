@@ -27,8 +27,8 @@ func schemaFolder(t *testing.T) string {
 	return dir
 }
 
-// source returns a schema as it was published, or as it is embedded where the published
-// schemas are absent, and reports whether it has its prose.
+// source returns a published schema, or the embedded one if the published schemas are not
+// available, and reports whether it has prose.
 func source(t *testing.T, rev string) (file string, published bool) {
 	t.Helper()
 	if spec := os.Getenv("MCPWIRE_SPEC"); spec != "" {
@@ -94,7 +94,7 @@ const small = `{"$defs": {
 	"Result": {"properties": {"_meta": {"type": "object"}, "brandNew": {}}}
 }}`
 
-func TestSyncListsWhatIsUndocumented(t *testing.T) {
+func TestSyncListsUndocumentedMembers(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, small) }))
 	defer server.Close()
 	dir := schemaFolder(t)
@@ -141,8 +141,8 @@ func TestSyncRefuses(t *testing.T) {
 		{"text that is not JSON", "2030-01-01", "{\n<html>", ":2:1: "},
 		{"an unknown keyword", "2030-01-01", `{"$defs": {"T": {"x-y": 1}}}`, ":1:25: /$defs/T/x-y: "},
 		{"a schema without definitions", "2030-01-01", `{"type": "object"}`, "no definitions"},
-		{"a revision with a slash", "../x", small, "not a revision"},
-		{"a hidden revision", ".git", small, "not a revision"},
+		{"a revision with a slash", "../x", small, "invalid revision"},
+		{"a hidden revision", ".git", small, "invalid revision"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -162,7 +162,7 @@ func TestSyncRefuses(t *testing.T) {
 	}
 }
 
-func TestSyncOfWhatCannotBeRead(t *testing.T) {
+func TestSyncOfUnreadableSources(t *testing.T) {
 	if _, err := schemasync.Sync(t.Context(), t.TempDir(), "r", filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("error %v, want fs.ErrNotExist", err)
 	}
@@ -173,7 +173,7 @@ func TestSyncOfWhatCannotBeRead(t *testing.T) {
 	}
 }
 
-func TestSyncRefusesAFileThatIsTooLong(t *testing.T) {
+func TestSyncRefusesLongFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "endless.json")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)

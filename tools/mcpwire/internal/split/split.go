@@ -10,14 +10,14 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 )
 
-// Document is one document of a stream, as it stands there, and the place of its first
-// byte: Line and Column count from 1, Column in bytes.
+// Document is the text of one document of a stream and the position of its first byte. Line
+// and Column count from 1, Column in bytes.
 type Document struct {
 	Text         []byte
 	Line, Column int
 }
 
-// Position returns the place in the stream of the byte at an offset of the document.
+// Position returns the position in the stream of the byte at an offset of the document.
 func (d Document) Position(offset int) (line, column int) {
 	line, column = codec.Position(d.Text, offset)
 	if line == 1 {
@@ -26,26 +26,26 @@ func (d Document) Position(offset int) (line, column int) {
 	return line + d.Line - 1, column
 }
 
-// Scanner reads the documents of a stream: JSON values one behind the other, on lines of
-// their own or not, each over as many lines as it likes. It looks no further than to where a
-// value ends, so that each comes out as soon as it is there; whether it is well formed is for
-// the caller to find out. What is broken ends with its line at the latest, if the next line
-// starts a document of its own: one bad line costs no other.
+// Scanner reads the documents of a stream: a sequence of JSON values, with any line breaks in
+// and between them. It reads only up to the end of a value, so that it returns each document as
+// soon as it is complete. It does not check whether a document is well formed. A malformed
+// document ends at the end of a line if the next line starts a new document, so that one
+// malformed line does not affect others.
 type Scanner struct {
 	r            *bufio.Reader
 	line, column int
 	max          int
 }
 
-// ErrTooLong is the error for a document longer than the limit; reading stops there.
-var ErrTooLong = errors.New("the document is too long")
+// ErrTooLong is the error for a document longer than the limit. Reading stops there.
+var ErrTooLong = errors.New("document too long")
 
-// NewScanner returns a Scanner for r that takes documents of up to max bytes.
+// NewScanner returns a Scanner for r that accepts documents of up to max bytes.
 func NewScanner(r io.Reader, max int) *Scanner {
 	return &Scanner{r: bufio.NewReaderSize(r, 64<<10), line: 1, column: 1, max: max}
 }
 
-// Next returns the next document, or [io.EOF] behind the last one.
+// Next returns the next document, or [io.EOF] after the last one.
 func (s *Scanner) Next() (Document, error) {
 	if err := s.skipSpace(); err != nil {
 		return Document{}, err
@@ -61,7 +61,7 @@ func (s *Scanner) Next() (Document, error) {
 			return d, err
 		}
 		if c == '\n' && (depth == 0 || inString || s.startsAnew(d)) {
-			// A scalar ends here, and so does what no further line can mend.
+			// A scalar ends here, and so does text that further lines cannot complete.
 			s.advance(c)
 			d.Text = bytes.TrimRight(d.Text, " \t\r")
 			return d, nil
@@ -89,9 +89,9 @@ func (s *Scanner) Next() (Document, error) {
 	}
 }
 
-// startsAnew reports, at the end of a line inside of d, whether the next line is a document
-// of its own: it is if both start with a brace in the first column, and the next line has
-// all of an object. Behind a bracket, comma or colon the next line belongs to d.
+// startsAnew reports, at the end of a line inside d, whether the next line is a new document.
+// This is so if both start with a brace in the first column and the next line contains a
+// complete object. After a bracket, comma or colon the next line belongs to d.
 func (s *Scanner) startsAnew(d Document) bool {
 	if d.Column != 1 || len(d.Text) == 0 || d.Text[0] != '{' {
 		return false
@@ -103,7 +103,7 @@ func (s *Scanner) startsAnew(d Document) bool {
 	if next, _ := s.r.Peek(2); !bytes.Equal(next, []byte(`{"`)) {
 		return false
 	}
-	for { // read on to the end of the line, or as far as the buffer goes
+	for { // read to the end of the line or of the buffer
 		ahead, _ := s.r.Peek(s.r.Buffered())
 		if i := bytes.IndexByte(ahead, '\n'); i >= 0 {
 			return codec.Valid(ahead[:i]) == nil
@@ -114,7 +114,7 @@ func (s *Scanner) startsAnew(d Document) bool {
 	}
 }
 
-// skipSpace goes to the start of the next document.
+// skipSpace advances to the start of the next document.
 func (s *Scanner) skipSpace() error {
 	for {
 		c, err := s.r.ReadByte()

@@ -24,24 +24,24 @@ const (
 	serverSide = "server"
 )
 
-// entry is a line of a file: an event, or what one side sent as one line.
+// entry is a line of a file: an event, or a line that one side sent.
 type entry struct {
 	Time    time.Time `json:"time"`
-	Session string    `json:"session,omitempty"` // name of the conversation; none for an event of all
+	Session string    `json:"session,omitempty"` // name of the session; "" for an event that belongs to none
 	Event   string    `json:"event,omitempty"`
 	From    string    `json:"from,omitempty"`   // clientSide or serverSide
-	Method  string    `json:"method,omitempty"` // that is called or answered
-	Type    string    `json:"type,omitempty"`   // of the params or the result, in Go
-	Error   string    `json:"error,omitempty"`  // why it was not understood
-	Size    int64     `json:"size,omitempty"`   // bytes of a line that is too long to be kept
+	Method  string    `json:"method,omitempty"` // method of the request, also for a response
+	Type    string    `json:"type,omitempty"`   // Go type of the params or the result
+	Error   string    `json:"error,omitempty"`  // the error of an invalid message
+	Size    int64     `json:"size,omitempty"`   // bytes of a line that is too long to be recorded
 
-	// The line, in one of three ways: as it is if that is JSON in one line, as a text, or in base64 if it is not UTF-8.
+	// The line in one of three forms: unchanged if it is JSON on one line, as text, or in base64 if it is not UTF-8.
 	Message json.RawMessage `json:"message,omitempty"`
 	Text    string          `json:"text,omitempty"`
 	Bytes   []byte          `json:"bytes,omitempty"`
 }
 
-// line is what was sent, or nil if that is not in the entry.
+// line returns the sent line, or nil if the entry does not contain it.
 func (e *entry) line() []byte {
 	switch {
 	case e.Message != nil:
@@ -52,55 +52,54 @@ func (e *entry) line() []byte {
 	return e.Bytes
 }
 
-// Log writes conversations as NDJSON, an object for each message or event, with the time, the conversation, who sent it,
-// the Go type it has, and the message as it was. Its methods, and those of its Sessions, may be called by several
-// goroutines.
+// Log writes sessions as NDJSON: an object for each message or event, with the time, the session, the sender, the Go type
+// and the unchanged message. A Log and its Sessions are safe for concurrent use.
 type Log struct {
-	mu  sync.Mutex // held while an entry is written: the order in the file is that of the conversations
+	mu  sync.Mutex // held while an entry is written, so that the file has the order of the messages
 	w   io.Writer
-	err error // the first one
+	err error // the first error
 }
 
-// NewLog returns a Log that writes to w, one Write for an entry.
+// NewLog returns a Log that writes to w, with one Write per entry.
 func NewLog(w io.Writer) *Log { return &Log{w: w} }
 
-// Err returns the first error of writing. What follows on one is lost.
+// Err returns the first write error. Entries after an error are lost.
 func (l *Log) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.err
 }
 
-// Event records something that belongs to no conversation.
+// Event records an event that belongs to no session.
 func (l *Log) Event(text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.write(entry{Event: text}, nil)
 }
 
-// Session is one conversation in a Log.
+// Session is one session in a Log.
 type Session struct {
 	log  *Log
 	name string
 	kept mcp.Conversation // guarded by the mu of the Log
 }
 
-// Session begins a conversation of a name; "" stands for one that no other conversation has.
+// Session starts a session with the given name. "" selects a new unique name.
 func (l *Log) Session(name string) *Session {
 	return &Session{log: l, name: cmp.Or(name, rand.Text()[:8])}
 }
 
-// Name returns the name of the conversation.
+// Name returns the name of the session.
 func (s *Session) Name() string { return s.name }
 
-// Event records something that happened beside the messages.
+// Event records an event of the session.
 func (s *Session) Event(text string) {
 	s.log.mu.Lock()
 	defer s.log.mu.Unlock()
 	s.log.write(entry{Session: s.name, Event: text}, nil)
 }
 
-// Message records a message that one side sent, or what it sent in the place of one.
+// Message records a message, or invalid text, that one side sent.
 func (s *Session) Message(from mcp.Direction, line []byte) {
 	s.log.mu.Lock()
 	defer s.log.mu.Unlock()
@@ -125,15 +124,15 @@ func (s *Session) Message(from mcp.Direction, line []byte) {
 	s.log.write(e, raw)
 }
 
-// TooLong records a message of a number of bytes that was not kept.
+// TooLong records the size of a message that is too long to be recorded.
 func (s *Session) TooLong(from mcp.Direction, size int64) {
 	s.log.mu.Lock()
 	defer s.log.mu.Unlock()
 	s.log.write(entry{Session: s.name, From: side(from), Size: size}, nil)
 }
 
-// write writes an entry at this time, with a message to the byte as it was, which encoding/json would make compact. It is
-// called with mu held.
+// write writes an entry with the current time. It keeps the bytes of the message, which encoding/json would reformat. It
+// must be called with mu held.
 func (l *Log) write(e entry, message []byte) {
 	if l.err != nil {
 		return
@@ -157,22 +156,23 @@ func side(from mcp.Direction) string {
 	return serverSide
 }
 
-// Tap passes on what one side sends, byte for byte as it comes, and records its lines. It is used by one goroutine.
-// Empty lines, which are no messages, are not recorded, and lines over [transport.DefaultMaxMessage] bytes only with their size.
+// Tap forwards the bytes that one side sends and records its lines. It does not record empty lines, and only the size of
+// lines over [transport.DefaultMaxMessage] bytes. It must not be used concurrently.
 type Tap struct {
 	session *Session
 	from    mcp.Direction
 	to      io.Writer
-	line    []byte // begun and not ended
-	over    int64  // bytes of it that were dropped
+	line    []byte // the incomplete last line
+	over    int64  // dropped bytes of the line
 }
 
-// Tap returns a Tap for what one side sends to the other, which to leads to.
+// Tap returns a Tap for the bytes that from sends. It forwards them to to.
 func (s *Session) Tap(from mcp.Direction, to io.Writer) *Tap {
 	return &Tap{session: s, from: from, to: to}
 }
 
-// Write passes p on. A message is recorded before its end goes out, so that it stands in front of its answer.
+// Write forwards p. It records a message before it forwards the end of the message, so that the record precedes that of
+// the response.
 func (t *Tap) Write(p []byte) (int, error) {
 	rest := p
 	for {
@@ -197,7 +197,7 @@ func (t *Tap) keep(p []byte) {
 	t.line = append(t.line, p...)
 }
 
-// End records a last line that has no end, if there is one.
+// End records an incomplete last line.
 func (t *Tap) End() {
 	switch {
 	case t.over > 0:
@@ -208,8 +208,8 @@ func (t *Tap) End() {
 	t.line, t.over = t.line[:0], 0
 }
 
-// Read returns the Recording in a file that a [Log] wrote. Lines of it that are none of a Log, such as a last one of
-// which a part is missing, are left out; the error names them all, or is that of reading.
+// Read reads a file written by a [Log]. It skips invalid lines, such as an incomplete last one, and returns an error that
+// names them together with the Recording. If reading fails, it returns that error.
 func Read(r io.Reader) (*Recording, error) {
 	rec := new(Recording)
 	var faults []error
@@ -230,7 +230,7 @@ func Read(r io.Reader) (*Recording, error) {
 	}
 }
 
-// entry records what a line of a file says.
+// entry adds the entry of a file to the recording.
 func (r *Recording) entry(text []byte) error {
 	var e entry
 	if err := json.Unmarshal(text, &e); err != nil {
@@ -249,7 +249,7 @@ func (r *Recording) entry(text []byte) error {
 	case serverSide:
 		from = mcp.FromServer
 	default:
-		return fmt.Errorf("from %q: neither %s nor %s, and no event", e.From, clientSide, serverSide)
+		return fmt.Errorf("from %q: want %s or %s, or an event", e.From, clientSide, serverSide)
 	}
 	if line := e.line(); line != nil {
 		r.message(e.Time, e.Session, from, line)

@@ -13,20 +13,20 @@ import (
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/printable"
 )
 
-// The measures of the diagram, in pixels.
+// The dimensions of the diagram, in pixels.
 const (
-	left    = 130 // where the line of the first client is
+	left    = 130 // position of the first client's line
 	across  = 600 // from the line of the last client to the server's
 	beside  = 110 // from the line of one client to that of another at the same time
-	top     = 90  // in front of the first row
+	top     = 90  // above the first row
 	spacing = 34
 	margin  = 130 // right of the server's line
 	lane    = 110 // between the states of one task and those of another under way
 )
 
-// Draw writes the conversations as a sequence diagram, as SVG: a line for each client and one for the server, an arrow
-// for each message, and from the server's line to the right the states of each task. A client has its line from its
-// first message to its last, and a number if it is not the only one.
+// Draw writes the messages as a sequence diagram in SVG: a line for each client and one for the server, an arrow for each
+// message, and the states of each task to the right of the server's line. A client's line extends from its first to its
+// last message. Clients have numbers if there are several.
 func (r *Recording) Draw(w io.Writer) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,22 +71,22 @@ func (r *Recording) Draw(w io.Writer) error {
 	return err
 }
 
-// plan is a diagram that is being drawn, and where things are in it.
+// plan is a diagram that is being drawn, with the positions of its parts.
 type plan struct {
 	strings.Builder
 	several     bool  // there are several clients
-	last, right int   // where the line of the last client is, and that of the server
-	y           []int // of each row
-	end         int   // of the lines
+	last, right int   // positions of the lines of the last client and of the server
+	y           []int // position of each row
+	end         int   // end of the lines
 }
 
-// line is where a client is: its column, and its first and last row.
+// line is the position of a client's line: its column, and its first and last row.
 type line struct{ column, from, to int }
 
 func (l *line) x() int { return left + beside*l.column }
 
-// lines returns where the clients are, and how many columns they need. The column of one that has said its last is free
-// for another.
+// lines returns the lines of all clients and the number of columns. The column of a client can be reused after its last
+// message.
 func (r *Recording) lines() (lines map[*conversation]*line, columns int) {
 	lines = map[*conversation]*line{}
 	for i := range r.rows {
@@ -99,7 +99,7 @@ func (r *Recording) lines() (lines map[*conversation]*line, columns int) {
 		}
 		lines[c].to = i
 	}
-	var ends []int // the last row of who has each column
+	var ends []int // the last row of the client in each column
 	for _, c := range r.sessions {
 		l := lines[c]
 		if l.column = slices.IndexFunc(ends, func(end int) bool { return end < l.from }); l.column < 0 {
@@ -110,7 +110,7 @@ func (r *Recording) lines() (lines map[*conversation]*line, columns int) {
 	return lines, len(ends)
 }
 
-// client draws the line of a client, with its name where it begins.
+// client draws the line of a client, with its name at the top.
 func (p *plan) client(c *conversation, l *line) {
 	if !p.several {
 		p.line(left, 50, p.end)
@@ -136,7 +136,7 @@ func (p *plan) box(x, y, width int, name string) {
 		x-width/2, y-15, width, x, y+5, escape(shorten(name, width/7)))
 }
 
-// bar is one state of one task: from the row that tells it to that which tells the next.
+// bar is one state of a task, from the row that reports it to the row that reports the next one.
 type bar struct {
 	task     string
 	status   mcp.TaskStatus
@@ -145,8 +145,7 @@ type bar struct {
 	first    bool
 }
 
-// bars returns the states of all tasks and how many lanes they need. The lane of a task that has ended is free for
-// another.
+// bars returns the states of all tasks and the number of lanes. The lane of a task can be reused after its last state.
 func (r *Recording) bars() (list []bar, lanes int) {
 	current := map[string]int{} // the last bar of each task
 	var taken []bool
@@ -175,12 +174,12 @@ func (r *Recording) bars() (list []bar, lanes int) {
 	return list, len(taken)
 }
 
-// ended reports whether no other status follows.
+// ended reports whether the status is terminal.
 func ended(s mcp.TaskStatus) bool {
 	return s == mcp.TaskStatusCompleted || s == mcp.TaskStatusFailed || s == mcp.TaskStatusCancelled
 }
 
-// bar draws a bar with its status, and the task's id where it begins.
+// bar draws a bar with its status, and with the task's id at the top.
 func (p *plan) bar(s bar) {
 	colour := "#bbb"
 	switch s.status {
@@ -208,7 +207,7 @@ func (p *plan) bar(s bar) {
 	p.WriteString("</g>\n")
 }
 
-// row draws a row, of a client whose line is at x.
+// row draws a row of a client whose line is at x.
 func (p *plan) row(r *row, x, y int) {
 	label := escape(shorten(r.label(), 80))
 	fmt.Fprintf(p, `<text x="10" y="%d" fill="#888" font-size="11">%.3f s</text>`+"\n", y+4, r.at.Seconds())
@@ -219,7 +218,7 @@ func (p *plan) row(r *row, x, y int) {
 	}
 	x1, x2 := x, p.right-7
 	if p.several {
-		x1 += 8 // beside the number
+		x1 += 8 // leave room for the number
 	}
 	if r.from == mcp.FromServer {
 		x1, x2 = x2, x1
@@ -235,19 +234,19 @@ func (p *plan) row(r *row, x, y int) {
 	case jsonrpc.KindInvalid:
 		colour = "#b3261e"
 	}
-	back := 9 // from the tip to where its sides end
+	back := 9 // length of the arrow head
 	if x2 > x1 {
 		back = -back
 	}
 	fmt.Fprintf(p, `<line x1="%d" y1="%d" x2="%d" y2="%d" stroke="%s"%s/><path d="M%d %dl%d -4v8z" fill="%s"/><text x="%d" y="%d" text-anchor="middle" fill="%s">%s</text>`+"\n",
 		x1, y, x2, y, colour, dash, x2, y, back, colour, (p.last+p.right)/2, y-5, colour, label)
-	if p.several { // whose arrow it is, where it crosses the lines of others
+	if p.several { // mark the arrow with the client's number, because it crosses the lines of others
 		fmt.Fprintf(p, `<circle cx="%d" cy="%d" r="8" fill="%s"/><text x="%d" y="%d" text-anchor="middle" fill="#fff" font-size="10">%d</text>`+"\n",
 			x, y, colour, x, y+4, r.session.number)
 	}
 }
 
-// shorten makes a text fit into a number of characters.
+// shorten truncates a text to a number of characters.
 func shorten(s string, most int) string {
 	if runes := []rune(s); len(runes) > most {
 		return string(runes[:most-1]) + "…"
@@ -255,7 +254,7 @@ func shorten(s string, most int) string {
 	return s
 }
 
-// escape makes a text fit to stand in XML, where some characters cannot be at all.
+// escape escapes a text for XML. It replaces characters that XML does not allow.
 func escape(s string) string {
 	var b strings.Builder
 	xml.EscapeText(&b, []byte(printable.Line(s))) // a Builder does not fail

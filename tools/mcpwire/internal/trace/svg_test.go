@@ -11,7 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// told is a message of a table.
+// told is a recorded message in a test table.
 type told struct {
 	from mcp.Direction
 	text string
@@ -41,7 +41,7 @@ func result(id int, isError bool) told {
 	return told{mcp.FromServer, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"content":[],"isError":%v}}`, id, isError)}
 }
 
-func TestBarsShowTheStatesOfTasks(t *testing.T) {
+func TestDrawShowsTaskStates(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		told  []told
@@ -83,7 +83,7 @@ func TestBarsShowTheStatesOfTasks(t *testing.T) {
 	}
 }
 
-func TestAnAnswerToNothingHasNoMethod(t *testing.T) {
+func TestResponseWithoutRequestHasNoMethod(t *testing.T) {
 	var rec Recording
 	rec.Message(time.Unix(0, 0), mcp.FromServer, []byte(`{"jsonrpc":"2.0","error":{"code":-32600,"message":"no"}}`))
 	rec.Message(time.Unix(0, 0), mcp.FromServer, []byte(`{"jsonrpc":"2.0","id":7,"result":{}}`))
@@ -93,7 +93,7 @@ func TestAnAnswerToNothingHasNoMethod(t *testing.T) {
 	}
 }
 
-func TestClientsHaveALineEach(t *testing.T) {
+func TestDrawSeveralClients(t *testing.T) {
 	var rec Recording
 	at := func(i int) time.Time { return time.Unix(int64(i), 0) }
 	rec.event(at(0), "", "begin")

@@ -1,6 +1,6 @@
-// Package trace keeps what went over the wire between a client and a server, and shows it: as a list, or drawn.
+// Package trace records the messages between clients and a server and shows them as a list or as a drawing.
 //
-// A [Recording] is in memory. A [Log] writes a file that [Read] makes a Recording of again.
+// A [Recording] is in memory. A [Log] writes a file, and [Read] returns a Recording of it.
 package trace
 
 import (
@@ -16,23 +16,23 @@ import (
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/printable"
 )
 
-// Recording is what went over the wire, in the order in which it was told. The zero value is empty and ready to use,
-// by several goroutines.
+// Recording holds messages in the order in which they were added. The zero value is empty and ready to use. It is safe for
+// concurrent use.
 type Recording struct {
 	mu       sync.Mutex
 	start    time.Time
 	rows     []row
 	sessions []*conversation
 	named    map[string]*conversation
-	server   string // what the first server calls itself
+	server   string // the name of the first server
 }
 
-// conversation is what one client and its server say.
+// conversation holds the messages of one session.
 type conversation struct {
-	number int                 // from 1, in the order in which they begin
-	client string              // what the client calls itself
-	kept   mcp.Conversation    // gives each message its type
-	asked  map[question]string // the tasks whose results are waited for
+	number int                 // from 1, in the order of the first messages
+	client string              // the name of the client
+	kept   mcp.Conversation    // determines the type of each message
+	asked  map[question]string // task ids of pending requests for results
 }
 
 // question is a request for the result of a task.
@@ -41,34 +41,34 @@ type question struct {
 	id   jsonrpc.ID
 }
 
-// row is one message, several of a kind in a row, or an event.
+// row is one message, several consecutive messages of one kind, or an event.
 type row struct {
 	at      time.Duration // since the start
-	session *conversation // nil for an event that belongs to none
+	session *conversation // nil for an event that belongs to no session
 	from    mcp.Direction // 0 for an event
 	kind    jsonrpc.Kind
-	method  string // that is called or answered
+	method  string // method of the request, also for a response
 	detail  string
-	task    string         // whose status the message tells, or ""
-	status  mcp.TaskStatus // that the message tells, or ""
+	task    string         // the task whose status the message reports, or ""
+	status  mcp.TaskStatus // the reported status, or ""
 	count   int
 }
 
-// Event records something that happened beside the messages.
+// Event records an event.
 func (r *Recording) Event(at time.Time, text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.event(at, "", text)
 }
 
-// Message records a message. One that is none is recorded with what is wrong with it.
+// Message records a message. It records an invalid message with its error.
 func (r *Recording) Message(at time.Time, from mcp.Direction, text []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.message(at, "", from, text)
 }
 
-// in returns the conversation of a name.
+// in returns the conversation with the given name.
 func (r *Recording) in(session string) *conversation {
 	if c := r.named[session]; c != nil {
 		return c
@@ -98,7 +98,7 @@ func (r *Recording) message(at time.Time, session string, from mcp.Direction, te
 	} else {
 		next.detail = describe(m)
 		next.task, next.status = c.state(from, m)
-		r.introduce(c, m)
+		r.setNames(c, m)
 	}
 	if n := len(r.rows); n > 0 && next.kind == jsonrpc.KindNotification && next.status == "" {
 		if last := &r.rows[n-1]; last.session == c && last.from == from && last.kind == next.kind && last.method == next.method && last.status == "" {
@@ -110,7 +110,7 @@ func (r *Recording) message(at time.Time, session string, from mcp.Direction, te
 	r.add(at, next)
 }
 
-// unread records a message whose text is not there.
+// unread records a message without its text.
 func (r *Recording) unread(at time.Time, session string, from mcp.Direction, detail string) {
 	r.add(at, row{session: r.in(session), from: from, detail: detail, count: 1})
 }
@@ -123,8 +123,8 @@ func (r *Recording) add(at time.Time, next row) {
 	r.rows = append(r.rows, next)
 }
 
-// introduce notes the name that a side gives itself.
-func (r *Recording) introduce(c *conversation, m mcp.Typed) {
+// setNames stores the names in the messages of the handshake.
+func (r *Recording) setNames(c *conversation, m mcp.Typed) {
 	switch p := m.Payload.(type) {
 	case *mcp.InitializeRequestParams:
 		c.client = p.ClientInfo.Name
@@ -133,7 +133,7 @@ func (r *Recording) introduce(c *conversation, m mcp.Typed) {
 	}
 }
 
-// state says which status of which task a message tells, if any.
+// state returns the task and the status that a message reports, if any.
 func (c *conversation) state(from mcp.Direction, m mcp.Typed) (task string, status mcp.TaskStatus) {
 	switch p := m.Payload.(type) {
 	case *mcp.CreateTaskResult:
@@ -151,10 +151,10 @@ func (c *conversation) state(from mcp.Direction, m mcp.Typed) (task string, stat
 	if m.Kind != jsonrpc.KindResponse && m.Kind != jsonrpc.KindErrorResponse || m.For != mcp.MethodTasksResult {
 		return "", ""
 	}
-	asked := question{(mcp.FromClient | mcp.FromServer) ^ from, m.ID} // of the other side
+	asked := question{(mcp.FromClient | mcp.FromServer) ^ from, m.ID} // the request came from the other side
 	task = c.asked[asked]
 	delete(c.asked, asked)
-	if task == "" || m.Kind == jsonrpc.KindErrorResponse { // an error can be that of the task or of asking for it
+	if task == "" || m.Kind == jsonrpc.KindErrorResponse { // the error may concern the task or the request for its result
 		return "", ""
 	}
 	if result, ok := m.Payload.(*mcp.CallToolResult); ok && result.IsError != nil && *result.IsError {
@@ -163,7 +163,7 @@ func (c *conversation) state(from mcp.Direction, m mcp.Typed) (task string, stat
 	return task, mcp.TaskStatusCompleted
 }
 
-// describe says in a few words what is in a message.
+// describe summarizes the content of a message.
 func describe(m mcp.Typed) string {
 	if m.Error != nil {
 		return m.Error.Message
@@ -201,7 +201,7 @@ func describe(m mcp.Typed) string {
 	return ""
 }
 
-// label names a row.
+// label returns the description of a row.
 func (r *row) label() string {
 	var parts []string
 	switch r.kind {
@@ -209,7 +209,7 @@ func (r *row) label() string {
 		parts = append(parts, strings.TrimSuffix("result of "+r.method, " of "))
 	case jsonrpc.KindErrorResponse:
 		parts = append(parts, strings.TrimSuffix("error of "+r.method, " of "))
-	case jsonrpc.KindInvalid: // an event, or no message
+	case jsonrpc.KindInvalid: // an event or an invalid message
 	default:
 		parts = append(parts, r.method)
 	}
@@ -222,7 +222,7 @@ func (r *row) label() string {
 	return strings.Join(parts, ": ")
 }
 
-// Print writes the conversations as a list, with their numbers if there are several.
+// Print writes the messages as a list, with the numbers of sessions if there are several.
 func (r *Recording) Print(w io.Writer) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
