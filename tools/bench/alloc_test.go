@@ -2,12 +2,11 @@ package main
 
 import "testing"
 
-// promises are the most allocations that mcpwire makes with a message, and the number to get down to. They are
-// there to be lowered.
+// promises are the maximum numbers of allocations per message, and the targets. Lower them when the codec improves.
 //
-// Targets: to read the envelope and to write into a buffer that is large enough costs none. To decode a small message
-// costs three (the value, its text, its optional members), and a list three for each element, however many fields
-// that has. Minus one is no target.
+// The target is zero for decoding the envelope and for encoding into a sufficiently large buffer. It is three for decoding
+// a small message (the value, its text, its optional members), and three for each element of a list, independent of the
+// number of fields. Minus one means that there is no target.
 var promises = []struct {
 	message                  string
 	decode, envelope, encode int64
@@ -40,7 +39,7 @@ var promises = []struct {
 func TestMCPWireAllocatesNoMoreThanPromised(t *testing.T) {
 	for i, m := range messages() {
 		if i >= len(promises) || promises[i].message != m.name {
-			t.Fatalf("no promise for %s, or not in its place", m.name)
+			t.Fatalf("missing or misplaced promise for %s", m.name)
 		}
 		p := promises[i]
 		e, err := enterMCPWire(m)
@@ -61,7 +60,7 @@ func TestMCPWireAllocatesNoMoreThanPromised(t *testing.T) {
 			}
 			switch got, _ := allocations(o.run, 20); {
 			case got > o.promised:
-				t.Errorf("%s/%s: %d allocations, promised are %d", o.name, m.name, got, o.promised)
+				t.Errorf("%s/%s: %d allocations, want at most %d", o.name, m.name, got, o.promised)
 			case got < o.promised:
 				t.Logf("%s/%s: %d allocations; lower the promise, which is %d", o.name, m.name, got, o.promised)
 			case got > o.target && o.target >= 0:

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Benchmark measures everything, one thing at a time: names are OPERATION/MESSAGE/CONTESTANT. The command codec has
-// the contestants take turns instead, which is fairer on a machine that does other work, too.
+// Benchmark measures all combinations, one after another: names are OPERATION/MESSAGE/CONTESTANT. In the command codec the
+// contestants take turns, which is fairer on a machine with other load.
 func Benchmark(b *testing.B) {
 	for _, o := range operations() {
 		b.Run(o.name, func(b *testing.B) {
@@ -27,7 +27,7 @@ func Benchmark(b *testing.B) {
 	}
 }
 
-// BenchmarkValues measures what the command values does.
+// BenchmarkValues makes the measurements of the command values.
 func BenchmarkValues(b *testing.B) {
 	for _, c := range valueCases() {
 		for _, e := range valueEngines() {

@@ -4,5 +4,5 @@ package main
 
 import "time"
 
-// processTime does not know.
+// processTime is not supported on this system.
 func processTime() (spent time.Duration, ok bool) { return 0, false }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// processTime returns how long the process has had a processor, all threads together.
+// processTime returns the processor time of all threads of the process.
 func processTime() (spent time.Duration, ok bool) {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/bytedance/sonic"
 )
 
-// report is what the command codec prints.
+// report is the output of the command codec.
 type report struct {
 	Go      string            `json:"go"`
 	System  string            `json:"system"`
@@ -38,30 +38,30 @@ type row struct {
 	Size      int      `json:"bytes"`
 	Unseen    bool     `json:"unseen,omitempty"`
 	Samples   []sample `json:"samples"`
-	// How many times as fast as others mcpwire is: medians over the rounds, not quotients of the medians.
+	// Speed of mcpwire relative to others: medians over the rounds, not quotients of the medians.
 	Ratios []versus `json:"ratios"`
 }
 
-// versus is how mcpwire compares with one other contestant.
+// versus is the speed of mcpwire relative to one contestant.
 type versus struct {
 	With  string  `json:"with"`
 	Times float64 `json:"times"`
-	Best  bool    `json:"best,omitempty"` // the fastest one of its role for this row
+	Best  bool    `json:"best,omitempty"` // the contestant is the fastest of its role in this row
 	role  role
 }
 
 func runCodec(args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("codec", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	asJSON := flags.Bool("json", false, "print JSON for machines")
-	filter := flags.String("filter", "", "measure only what matches this `regexp`; names are OPERATION/MESSAGE/CONTESTANT")
-	rounds := flags.Int("rounds", 30, "how often each contestant has its turn")
-	turn := flags.Duration("turn", 10*time.Millisecond, "how long a turn is")
-	wall := flags.Bool("wall", false, "take the time of day rather than the time that the process has a processor")
-	fastest := flags.Bool("min", false, "print the fastest turn, not the median one")
-	short := flags.Bool("short", false, "of the others, print only how they compare")
-	variants := flags.Bool("variants", false, "measure other ways to use mcpwire, too")
-	quiet := flags.Bool("quiet", false, "do not say on standard error what is being measured")
+	asJSON := flags.Bool("json", false, "print JSON")
+	filter := flags.String("filter", "", "measure only names that match `REGEXP`; names are OPERATION/MESSAGE/CONTESTANT")
+	rounds := flags.Int("rounds", 30, "give each contestant this `NUMBER` of turns")
+	turn := flags.Duration("turn", 10*time.Millisecond, "let a turn take this `TIME`")
+	wall := flags.Bool("wall", false, "measure clock time instead of processor time")
+	fastest := flags.Bool("min", false, "print the fastest turn instead of the median")
+	short := flags.Bool("short", false, "print only ratios for other contestants")
+	variants := flags.Bool("variants", false, "also measure other ways to use mcpwire")
+	quiet := flags.Bool("quiet", false, "print no progress on standard error")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func runCodec(args []string, stdout, stderr io.Writer) error {
 	return err
 }
 
-// measureAll measures what the pattern matches.
+// measureAll measures all names that match the pattern.
 func measureAll(p plan, who []contestant, pattern *regexp.Regexp, progress io.Writer) (*report, error) {
 	r := newReport(p)
 	for _, m := range messages() {
@@ -152,7 +152,7 @@ func newReport(p plan) *report {
 	return r
 }
 
-// cpu returns the name of the processor where the system tells it.
+// cpu returns the name of the processor, or "" if the system does not report it.
 func cpu() string {
 	file, err := os.Open("/proc/cpuinfo")
 	if err != nil {
@@ -167,7 +167,7 @@ func cpu() string {
 	return ""
 }
 
-// compare returns the ratios of a row: none if mcpwire was not measured.
+// compare returns the ratios of a row, or none if mcpwire was not measured.
 func compare(samples []sample) []versus {
 	var list []versus
 	best := map[role]int{} // index in list

@@ -26,13 +26,13 @@ func TestTableShowsWhatWasMeasured(t *testing.T) {
 	want := `go1.26.8, linux/amd64, 2 CPUs (Some CPU); medians of 1 rounds of 10ms, CPU time on one CPU.
 Peers: goccy v2, sonic v1.
 
-Decode: MB/s (allocations), then how many times as fast as others mcpwire is
+Decode: MB/s (allocations), then the speed of mcpwire relative to others
 
 | message | bytes |  mcpwire | mcpwire-parts |   go-sdk |   goccy |    sonic |  jx-skip | / best engine | / go-sdk | / jx-skip |
 | ------- | ----: | -------: | ------------: | -------: | ------: | -------: | -------: | ------------: | -------: | --------: |
 | an a    |   500 | 1000 (3) |       833 (4) | 100 (18) | 500 (9) | 667 (10) | 2000 (0) |    1.50 sonic |    10.00 |      0.50 |
 
-Decode, messages the codec is not tuned for: MB/s (allocations), then how many times as fast as others mcpwire is
+Decode, messages the codec is not tuned for: MB/s (allocations), then the speed of mcpwire relative to others
 
 | message | bytes |  mcpwire |
 | ------- | ----: | -------: |
@@ -67,7 +67,7 @@ func TestCodecPrintsTablesOrJSON(t *testing.T) {
 	}
 	for _, c := range contestants() {
 		if c.module != "" && r.Modules[c.name] == "" {
-			t.Errorf("no version of %s", c.name) // tables name what they compare with
+			t.Errorf("no version of %s", c.name) // tables show the versions
 		}
 		if s := r.Rows[0].sample(c.name); s == nil && c.role != roleVariant || s != nil && (s.Median <= 0 || s.Min > s.Median) {
 			t.Errorf("%s: %+v", c.name, s)

@@ -2,27 +2,27 @@ package main
 
 import "bytes"
 
-// role says what a contestant is compared as.
+// role is the category in which a contestant is compared.
 type role int
 
 const (
 	roleOurs    role = iota
-	roleVariant      // another way to use ours: shown, not compared
+	roleVariant      // another way to use mcpwire; shown but not compared
 	roleSDK          // a library for the protocol
-	roleEngine       // a general JSON engine, used as its documentation shows first
-	roleTuned        // the same, used as fast as it can be used
-	roleScan         // reads without decoding: the ceiling
+	roleEngine       // a general JSON engine, used as in the first example of its documentation
+	roleTuned        // a general JSON engine with its fastest options
+	roleScan         // reads without decoding: the limit
 )
 
 // contestant is one way to decode and encode messages.
 type contestant struct {
 	name   string // in tables and in the names of benchmarks
-	module string // where it comes from; "" is the standard library or this repository
+	module string // its module; "" for the standard library and this repository
 	role   role
 	enter  func(m message) (entry, error)
 }
 
-// contestants returns all of them, in the order of the tables.
+// contestants returns all contestants in the order of the tables.
 func contestants() []contestant {
 	return []contestant{
 		{"mcpwire", "", roleOurs, enterMCPWire},
@@ -41,18 +41,19 @@ func contestants() []contestant {
 	}
 }
 
-// entry is what a contestant does with one message. What it cannot do, or does just as another one, is nil.
+// entry holds the operations of a contestant for one message. An operation is nil if the contestant does not support it or
+// does it like another contestant.
 type entry struct {
-	envelope func() error // reads the message but leaves the payload raw
-	decode   func() error // reads the message and the payload into typed values
-	encode   func() error // writes such values
+	envelope func() error // decodes the message but keeps the payload raw
+	decode   func() error // decodes the message and the payload into typed values
+	encode   func() error // encodes such values
 
-	// again decodes a copy of the message, spoils that if asked to, and encodes what was decoded. It runs the
-	// functions that decode and encode run, so that a test of it shows that they do their work.
+	// again decodes a copy of the message, overwrites the copy if requested, and encodes the decoded value. It calls the
+	// same functions as decode and encode, so that a test of it also tests them.
 	again func(spoil bool) ([]byte, error)
 }
 
-// operation is one of the things that are measured.
+// operation is a measured operation.
 type operation struct {
 	name string
 	of   func(e entry) func() error
@@ -66,14 +67,14 @@ func operations() []operation {
 	}
 }
 
-// enter makes the entry of a contestant that decodes a message into an envelope and a value, and encodes these.
-// It fails if the message cannot be decoded.
+// enter returns the entry of a contestant that decodes a message into an envelope and a value, and encodes these. It fails
+// if the message cannot be decoded.
 func enter[E any](m message, decode func(text []byte) (E, any, error), encode func(envelope *E, value any) ([]byte, error)) (entry, error) {
 	envelope, value, err := decode(m.data)
 	if err != nil {
 		return entry{}, err
 	}
-	var kept struct { // so that all of it has to be on the heap, as it is for most users
+	var kept struct { // forces the values to the heap, as for most users
 		value any
 		text  []byte
 	}

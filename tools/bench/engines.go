@@ -9,14 +9,14 @@ import (
 	goccyjson "github.com/goccy/go-json"
 )
 
-// engine is a general JSON engine, used in one way.
+// engine is a general JSON engine with one configuration.
 type engine struct {
 	unmarshal func(text []byte, v any) error
 	marshal   func(v any) ([]byte, error)
 	flat      bool // decode into the types of flat.go
 }
 
-// Each engine with the functions that its documentation shows first, and the two fastest tuned as well.
+// Each engine with the functions of the first example in its documentation, and the two fastest also tuned.
 var (
 	standard = engine{unmarshal: json.Unmarshal, marshal: json.Marshal}
 
@@ -35,10 +35,10 @@ var (
 		flat:      true,
 	}
 
-	// The standard configuration validates. With the default one a string may hold control characters and bytes that
-	// are not UTF-8.
+	// The standard configuration validates. The default one accepts strings with control characters and bytes that are not
+	// UTF-8.
 	sonicStandard = engine{unmarshal: sonic.ConfigStd.Unmarshal, marshal: sonic.ConfigStd.Marshal}
-	// Of the standard configuration this leaves what makes it validate. Strings share one copy of the text.
+	// This is the part of the standard configuration that validates. Strings share one copy of the text.
 	sonicLean  = sonic.Config{ValidateString: true}.Froze()
 	sonicTuned = engine{unmarshal: sonicLean.Unmarshal, marshal: sonicLean.Marshal, flat: true}
 )
@@ -81,7 +81,7 @@ func (e engine) enter(m message) (entry, error) {
 	return entry, err
 }
 
-// enterScan walks over the text and checks its grammar. Nothing is kept.
+// enterScan checks the grammar of the text and keeps nothing.
 func enterScan(m message) (entry, error) {
 	d := jx.DecodeBytes(m.data)
 	skip := func() error {

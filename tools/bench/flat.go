@@ -5,9 +5,8 @@ import (
 	"encoding/json"
 )
 
-// The types that an engine decodes into faster than into those with unions, at a price: a union is one struct with
-// the members of all variants, and it is left to the reader of a value which of them count. In return no value is
-// looked at twice.
+// Types that engines decode faster than those with unions. A union is one struct with the members of all variants, and
+// the user of a value must select the relevant members. No value is read twice.
 
 type flatBlock struct {
 	Type              string                 `json:"type"`
@@ -47,7 +46,7 @@ type flatPromptResult struct {
 	} `json:"messages"`
 }
 
-// decodeFlatSamplingParams has to look at content twice: it may be one block or a list.
+// decodeFlatSamplingParams must read content twice, because it may be one block or a list.
 func decodeFlatSamplingParams(e engine, raw []byte) (any, error) {
 	return decodeSamplingParams(e, raw, func(raw []byte) (any, error) {
 		if bytes.HasPrefix(raw, []byte{'['}) {
@@ -88,7 +87,7 @@ type flatElicitParams struct {
 	Task *plainTaskMetadata `json:"task,omitzero"`
 }
 
-// decodeFlat is decodePlain for payloads with unions, and nil for all others.
+// decodeFlat returns the equivalent of decodePlain for payloads with unions, and nil for all others.
 func decodeFlat(m message) func(e engine, raw []byte) (any, error) {
 	switch {
 	case m.asTask:

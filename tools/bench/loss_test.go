@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// losses are what contestants do not bring back from decoding and encoding a message. All else has to come back:
-// so that nobody is measured doing less than the others without its being written here. A place is a JSON pointer
-// with * for the elements of a list and x-* for all names that begin like that.
+// losses lists the data that contestants lose when they decode and encode a message. They must not lose anything else, so
+// that all contestants do the same work except for the listed losses. A place is a JSON pointer, with * for the elements
+// of a list and x-* for all names that begin with x-.
 var losses = map[string]map[string][]string{
 	"go-sdk": {
 		"tool-result":       {"lost /result/isError"}, // false, as is everywhere below
@@ -44,7 +44,7 @@ var losses = map[string]map[string][]string{
 	"sonic-tuned":     {"unknown-members": unknown},
 }
 
-// unknown are the members that no struct has a field for. mcpwire keeps them.
+// unknown are the members without a field in any struct. mcpwire keeps them.
 var unknown = []string{
 	"lost /result/content/*/annotations/x-*",
 	"lost /result/content/*/x-*",
@@ -52,7 +52,7 @@ var unknown = []string{
 	"lost /x-*",
 }
 
-// shares is the contestant whose values share memory with the text.
+// shares names the contestant whose values share memory with the text.
 const shares = "mcpwire-nocopy"
 
 func TestEverybodyBringsBackWhatIsDecodedButForListedLosses(t *testing.T) {
@@ -64,7 +64,7 @@ func TestEverybodyBringsBackWhatIsDecodedButForListedLosses(t *testing.T) {
 				t.Errorf("%s, %s: %v", m.name, c.name, err)
 				continue
 			}
-			if e.again == nil { // a scan, or a library without the types
+			if e.again == nil { // a scan, or a library without types for the message
 				continue
 			}
 			text, err := e.again(c.name != shares)
@@ -93,7 +93,7 @@ func parse(t *testing.T, text []byte) any {
 	return v
 }
 
-// differ notes at which places got is not want.
+// differ adds the places at which got differs from want.
 func differ(found map[string]bool, at string, want, got any) {
 	switch want := want.(type) {
 	case map[string]any:

@@ -1,31 +1,31 @@
-// Command bench measures the codec beside other Go libraries.
+// Command bench compares the codec with other Go libraries.
 //
-//	go run . codec            how fast messages are decoded and encoded, as tables
-//	go run . codec -json      the same for machines
-//	go run . values           how fast values of types known at run time only are, by engine
-//	go run . size             what package mcp costs a program that imports it
+//	go run . codec            tables of decoding and encoding speed, by message
+//	go run . codec -json      the same as JSON
+//	go run . values           tables of the speed for values of any Go type, by engine
+//	go run . size             build time and size of a program that imports package mcp
 //	go test -bench .          the same measurements for benchstat
 //
 // # What is measured
 //
-// The messages are made in code; messages.go has them. The first set is the one that the published table shows. The
-// second is "unseen": nobody tunes the codec for it, so that it shows what a gain is worth elsewhere.
+// The messages are in messages.go. The first set is that of the published table. The second set is "unseen": the codec is
+// not tuned for it, so that it shows whether an improvement is general.
 //
-// To decode is to go from the bytes of a message to typed values, envelope included. To encode is the way back. For
-// mcpwire both are the functions that every user calls; the buffer to encode into is used again. The SDKs decode with
-// the types and functions that their own sessions use, in no more passes than they need. A general engine decodes
-// into plain structs with the same fields (plain.go), in two passes, first the envelope and then the payload; what
-// the schema leaves open stays raw, and a union is told by its discriminator. The two fastest engines take part a
-// second time, tuned: with a union as one struct of all members (flat.go), and with the fastest options under which
-// they still validate. What a library loses on the way is written down, and checked, in loss_test.go.
+// Decoding converts the bytes of a message to typed values, including the envelope. Encoding is the reverse. mcpwire
+// uses the functions that every user calls, and reuses the buffer for encoding. The SDKs decode with the types and
+// functions of their own sessions, in as few passes as possible. A general engine decodes into plain structs with the
+// same fields (plain.go), in two passes, first the envelope and then the payload. Members that the schema leaves open
+// stay raw, and a discriminator selects the variant of a union. The two fastest engines are also measured tuned: with
+// each union as one struct of all members (flat.go), and with the fastest options under which they still validate.
+// loss_test.go lists and checks the data that each library loses.
 //
-// "Envelope" is to read a message only as far as to know what it is, with the payload raw. A scan is jx.Decoder.Skip:
-// it checks the grammar and keeps nothing, and so is what decoding could at best come near to.
+// "Envelope" decodes a message far enough to know its kind, and keeps the payload raw. A scan is jx.Decoder.Skip: it
+// checks the grammar and keeps nothing, and is therefore a limit for decoding.
 //
-// All contestants with one message take turns of some milliseconds, and what counts is the median turn. Ratios are
-// medians, too: of the quotients of turns in the same round. Time is that which the process has a processor, where
-// the system tells it, and all work is done on one, garbage collection included. So results hold on a machine that
-// others use as well. With -wall, time is that on the clock.
+// For each message, all contestants take turns of some milliseconds. The result is the median turn. Ratios are medians
+// of the quotients of turns in the same round. Time is processor time, if the system reports it, and all work runs on
+// one processor, including garbage collection. So results hold on a machine with other load. With -wall, time is clock
+// time.
 package main
 
 import (

@@ -7,23 +7,23 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 )
 
-// mcpGoEnvelope is what is kept of an envelope, to encode it again.
+// mcpGoEnvelope is the part of an envelope that is needed to encode it again.
 type mcpGoEnvelope struct {
 	id     mcp.RequestId
 	method string
 }
 
-// mcpGoBase is what mcp-go's client and server look at first, to see what a message is.
+// mcpGoBase is the type into which mcp-go's client and server first decode a message to determine its kind.
 type mcpGoBase struct {
 	JSONRPC string         `json:"jsonrpc"`
 	ID      *mcp.RequestId `json:"id,omitempty"`
 	Method  string         `json:"method,omitempty"`
 }
 
-// enterMCPGo decodes with the types and functions that mcp-go's client and server use, and with no more passes than
-// they need: one to see what the message is, one for the message with its params or with the result raw, one for
-// the result. (They make several more, over the metadata and the version of the protocol of requests, and a client
-// marshals and unmarshals the params of requests once more.) Encoding is one json.Marshal, as they do it.
+// enterMCPGo decodes with the types and functions of mcp-go's client and server, in as few passes as possible: one for the
+// kind of the message, one for the message with its params or with the raw result, and one for the result. (mcp-go makes
+// several more passes over the metadata and the protocol version of requests, and a client marshals and unmarshals params
+// once more.) Encoding is one json.Marshal, as in mcp-go.
 func enterMCPGo(m message) (entry, error) {
 	if m.form == bareTask {
 		return enter(m, func(text []byte) (envelope struct{}, value any, err error) {
@@ -51,7 +51,7 @@ func enterMCPGo(m message) (entry, error) {
 			if err := json.Unmarshal(text, &base); err != nil {
 				return mcpGoEnvelope{}, nil, err
 			}
-			n := new(mcp.JSONRPCNotification) // all that a handler gets
+			n := new(mcp.JSONRPCNotification) // the only argument of handlers
 			return mcpGoEnvelope{}, n, json.Unmarshal(text, n)
 		}, func(_ *mcpGoEnvelope, value any) ([]byte, error) {
 			return json.Marshal(value)
@@ -93,7 +93,7 @@ func enterMCPGoResponse(m message) (entry, error) {
 // mcpGoRequest is a type of request.
 type mcpGoRequest struct {
 	zero   func() any
-	finish func(v any) error // what is left to do after unmarshalling
+	finish func(v any) error // completes the value after unmarshalling
 	params func(v any) any
 }
 
@@ -147,12 +147,12 @@ func parseSamplingContent(messages []mcp.SamplingMessage) error {
 	return nil
 }
 
-// parsed is a function for a result whose type is forgotten.
+// parsed converts a function for results to one that returns any.
 func parsed[T any](parse func(*json.RawMessage) (*T, error)) func(*json.RawMessage) (any, error) {
 	return func(raw *json.RawMessage) (any, error) { return parse(raw) }
 }
 
-// unmarshalResult is for results that mcp-go has no function for: its client unmarshals them.
+// unmarshalResult decodes results for which mcp-go has no function. Its client unmarshals them.
 func unmarshalResult[T any](raw *json.RawMessage) (*T, error) {
 	v := new(T)
 	return v, json.Unmarshal(*raw, v)

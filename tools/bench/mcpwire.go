@@ -6,7 +6,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// enterMCPWire decodes a message and its payload with one call, and encodes both into a buffer that is used again.
+// enterMCPWire decodes a message and its payload with one call, and encodes both into a reused buffer.
 func enterMCPWire(m message) (entry, error) {
 	var buf []byte
 	if m.form == bareTask {
@@ -28,7 +28,7 @@ func enterMCPWire(m message) (entry, error) {
 	return e, err
 }
 
-// enterMCPWireMarshal encodes into memory of its own each time.
+// enterMCPWireMarshal encodes into a new buffer each time.
 func enterMCPWireMarshal(m message) (entry, error) {
 	var e entry
 	var err error
@@ -41,9 +41,9 @@ func enterMCPWireMarshal(m message) (entry, error) {
 	return e, err
 }
 
-// enterMCPWireNoCopy lets raw values share memory with the text. A gateway may.
+// enterMCPWireNoCopy lets raw values share memory with the text, as a gateway may do.
 func enterMCPWireNoCopy(m message) (entry, error) {
-	if m.form == bareTask { // has no raw values
+	if m.form == bareTask { // it has no raw values
 		return entry{}, nil
 	}
 	e, err := enter(m, decodeMessage(m, codec.NoCopy()), func(envelope *jsonrpc.Message, _ any) ([]byte, error) {
@@ -53,8 +53,8 @@ func enterMCPWireNoCopy(m message) (entry, error) {
 	return e, err
 }
 
-// enterMCPWireParts decodes the envelope and then its payload, and encodes the payload and then the envelope: for
-// whoever has something to do in between.
+// enterMCPWireParts decodes the envelope and then the payload, and encodes the payload and then the envelope. Callers can
+// inspect the envelope in between.
 func enterMCPWireParts(m message) (entry, error) {
 	if m.form == bareTask {
 		return entry{}, nil
@@ -92,7 +92,7 @@ func decodeTask(text []byte) (envelope struct{}, value any, err error) {
 	return envelope, task, codec.Unmarshal(text, task)
 }
 
-// decodeMessage returns how messages like m are decoded.
+// decodeMessage returns the function that decodes messages like m.
 func decodeMessage(m message, opts ...codec.Option) func(text []byte) (jsonrpc.Message, any, error) {
 	if m.form == response {
 		return func(text []byte) (jsonrpc.Message, any, error) {

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// plan says how to measure.
+// plan configures a measurement.
 type plan struct {
-	rounds int                  // how often each contestant has its turn
-	turn   time.Duration        // how long a turn is, about
-	clock  func() time.Duration // measures time from any start
+	rounds int                  // number of turns of each contestant
+	turn   time.Duration        // approximate length of a turn
+	clock  func() time.Duration // returns the time since an arbitrary start
 }
 
-// clock returns the time that the process has had a processor, or the time of day where the system does not tell
-// the former, or if asked to. Only the first holds on a machine that is busy with something else.
+// clock returns a function for processor time. If the system does not report that, or wall is set, it returns one for
+// clock time, whose results do not hold on a machine with other load.
 func clock(wall bool) (now func() time.Duration, name string) {
 	if _, ok := processTime(); ok && !wall {
 		return func() time.Duration {
@@ -28,7 +28,7 @@ func clock(wall bool) (now func() time.Duration, name string) {
 	return func() time.Duration { return time.Since(start) }, "wall time"
 }
 
-// sample is what was measured of one contestant with one operation on one message.
+// sample is the measurement of one contestant for one operation on one message.
 type sample struct {
 	Contestant string  `json:"contestant"`
 	Median     float64 `json:"nsPerOp"`    // of the turns
@@ -36,24 +36,23 @@ type sample struct {
 	Allocs     int64   `json:"allocsPerOp"`
 	Bytes      int64   `json:"bytesPerOp"` // allocated
 
-	turns []float64 // nanoseconds for one operation, by round
+	turns []float64 // nanoseconds per operation, by round
 	role  role
 }
 
-// runner is a contestant at work.
+// runner is a contestant during a measurement.
 type runner struct {
 	contestant contestant
 	run        func() error
 }
 
-// measure lets the runners have their turns: one each in every round, so that what slows the machine down for a
-// while slows them all, and in another order each time, so that nobody always follows the same one. A turn begins
-// with a few operations that do not count. All work is done on one processor, that of the garbage collector included,
-// which otherwise an idle one would do for free.
+// measure lets the runners take turns. Each has one turn in every round, so that a slow machine affects all, and the order
+// changes, so that no runner always follows the same one. A turn begins with a few operations that are not measured. All
+// work runs on one processor. Otherwise, another processor would collect garbage for free.
 //
-// No turn begins with a collection of garbage, for that has the heap shrink after turns that allocate nothing; to get
-// the memory back from the system takes whoever is next milliseconds. What one leaves behind may so be collected in
-// the turn of another, but everybody causes as many collections as follow from what he allocates.
+// measure does not collect garbage before a turn: that would shrink the heap after turns that allocate nothing, and the
+// next runner would need milliseconds to get memory from the system. So garbage of one runner may be collected in the turn
+// of another. But each runner causes as many collections as its allocations require.
 func (p plan) measure(runners []runner) ([]sample, error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	samples := make([]sample, len(runners))
@@ -67,7 +66,7 @@ func (p plan) measure(runners []runner) ([]sample, error) {
 		}
 		s.Allocs, s.Bytes = allocations(r.run, min(counts[i], 100))
 	}
-	order := rand.New(rand.NewPCG(1, 2)) // the same for everybody who measures
+	order := rand.New(rand.NewPCG(1, 2)) // the same order in every run
 	for range p.rounds {
 		for _, i := range order.Perm(len(runners)) {
 			p.repeat(runners[i].run, 1+counts[i]/20)
@@ -81,7 +80,7 @@ func (p plan) measure(runners []runner) ([]sample, error) {
 	return samples, nil
 }
 
-// calibrate returns how many operations fill a turn, at least one.
+// calibrate returns the number of operations that fill a turn, at least one.
 func (p plan) calibrate(r runner) (int, error) {
 	if err := r.run(); err != nil {
 		return 0, err
@@ -96,7 +95,7 @@ func (p plan) calibrate(r runner) (int, error) {
 	}
 }
 
-// repeat runs an operation n times and returns how many nanoseconds one took. Errors were looked for before.
+// repeat runs an operation n times and returns the nanoseconds per operation. Errors were checked before.
 func (p plan) repeat(run func() error, n int) float64 {
 	start := p.clock()
 	for range n {
@@ -105,8 +104,8 @@ func (p plan) repeat(run func() error, n int) float64 {
 	return float64(p.clock()-start) / float64(n)
 }
 
-// allocations returns how many allocations one operation makes, and how many bytes they take, on average over n
-// operations, rounded down: what the runtime allocates now and then on its own does not count.
+// allocations returns the allocations and allocated bytes per operation: the average over n operations, rounded down to
+// exclude occasional allocations of the runtime.
 func allocations(run func() error, n int) (count, bytes int64) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	_ = run()
@@ -128,8 +127,8 @@ func median(list []float64) float64 {
 	return (list[(n-1)/2] + list[n/2]) / 2
 }
 
-// ratio returns how many times as fast as b a is: the median over the rounds, in each of which both had their turns
-// within a short time.
+// ratio returns the speed of a relative to b: the median over the rounds, in each of which both had turns within a short
+// time.
 func ratio(a, b sample) float64 {
 	list := make([]float64, len(a.turns))
 	for i := range list {

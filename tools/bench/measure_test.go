@@ -21,7 +21,7 @@ func TestMedian(t *testing.T) {
 }
 
 func TestRatioIsTakenWithinRounds(t *testing.T) {
-	// The machine was ten times as slow for both in the second round, and for one of them in the last.
+	// The machine was ten times slower for both in the second round, and for one of them in the last.
 	a, b := sample{turns: []float64{10, 100, 10, 100}}, sample{turns: []float64{20, 200, 20, 20}}
 	if got := ratio(a, b); got != 2 {
 		t.Errorf("got %v, want 2", got)
@@ -39,12 +39,12 @@ func TestContestantsTakeTurns(t *testing.T) {
 			return nil
 		}}
 	}
-	now, _ := clock(true) // sleeping takes none of the other
+	now, _ := clock(true) // sleeping takes no processor time
 	samples, err := plan{3, time.Millisecond, now}.measure([]runner{work("a"), work("b"), work("c")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	// First everybody is calibrated. Where two turns of the same meet, they look like one.
+	// First, all are calibrated. Two consecutive turns of the same runner appear as one.
 	got := strings.Join(order, "")
 	if !strings.HasPrefix(got, "abc") || strings.Repeat("abc", len(got)/3) == got {
 		t.Errorf("the order is %s", got)
@@ -68,7 +68,7 @@ func TestClocksRun(t *testing.T) {
 		for begun := time.Now(); time.Since(begun) < 5*time.Millisecond || now() == start; {
 		}
 		if now() <= start || wall != (name == "wall time") && !wall == (name == "CPU time") {
-			t.Errorf("%s stands still, or is not the clock for wall=%t", name, wall)
+			t.Errorf("%s: wrong clock for wall=%t, or it does not advance", name, wall)
 		}
 	}
 }

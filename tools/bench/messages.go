@@ -9,30 +9,29 @@ import (
 	"strings"
 )
 
-// form is what a message is on the wire.
+// form is the kind of a message.
 type form int
 
 const (
 	request form = iota
 	notification
 	response
-	bareTask // a Task without an envelope, as a store keeps it
+	bareTask // a Task without an envelope, as in a store
 )
 
-// message is one text that the contestants decode, and whose value they encode.
+// message is a text that the contestants decode, and whose value they encode.
 type message struct {
 	name   string // in the names of benchmarks
 	title  string // in tables
-	unseen bool   // nobody tunes the codec for it
+	unseen bool   // the codec is not tuned for it
 	form   form
-	method string // what it calls or answers
-	asTask bool   // it answers a call that asked for a task
+	method string // the method of the request, also for a response
+	asTask bool   // the response to a request for a task
 	data   []byte
 }
 
-// messages returns the texts, always the same: first those of the table that the codec is measured by, then
-// the unseen ones, which are there to show whether what was gained on the first holds elsewhere. The content is
-// made up.
+// messages returns the messages, always the same: first those of the published table, then the unseen ones, which show
+// whether an improvement is general. The content is invented.
 func messages() []message {
 	list := []message{
 		{name: "tools-call", title: "tools/call", form: request, method: "tools/call", data: toolsCall()},
@@ -262,7 +261,7 @@ func progress() []byte {
 		`"message":"Rendering frame 118"}}`)
 }
 
-// deep returns a call with arguments that have n objects and lists inside each other.
+// deep returns a call with arguments of n nested objects and lists.
 func deep(n int) []byte {
 	open, end := "", ""
 	for i := range n / 2 {
@@ -272,7 +271,7 @@ func deep(n int) []byte {
 	return []byte(`{"jsonrpc":"2.0","id":6,"method":"tools/call","params":{"name":"walk","arguments":` + open + `{}` + end + `}}`)
 }
 
-// unknownMembers returns a result as a peer from the future, or one with many extensions of its own, may send it.
+// unknownMembers returns a result that a newer peer, or one with many extensions, may send.
 func unknownMembers() []byte {
 	more := func(prefix string) string {
 		return fmt.Sprintf(`"x-%[1]s-trace":"00-4bf92f3577b34da6-01","x-%[1]s-timing":{"queued":3,"ran":182.5,"steps":["load","match"]},`+
@@ -286,7 +285,7 @@ func unknownMembers() []byte {
 func nonASCII(escaped bool) []byte {
 	text := strings.Repeat("Маяк был перенесён дважды. 灯台は二度移された。Der Leuchtturm wurde zweimal versetzt – größer als zuvor. 🌊🚢\n", 16)
 	quoted := quote(text)
-	if escaped { // as Python's json writes it
+	if escaped { // like the output of Python's json
 		var b bytes.Buffer
 		for _, r := range quoted {
 			switch {
@@ -304,7 +303,7 @@ func nonASCII(escaped bool) []byte {
 	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":9,"result":{"content":[{"type":"text","text":%s}]}}`, quoted)
 }
 
-// resultFirst returns a response with its members in the order that the official TypeScript SDK writes them.
+// resultFirst returns a response with its members in the order of the official TypeScript SDK.
 func resultFirst() []byte {
 	return []byte(`{"result":{"content":[{"type":"text","text":"Moved 14 files into \"archive\"."}],"structuredContent":{"moved":14}},` +
 		`"jsonrpc":"2.0","id":3}`)
@@ -319,18 +318,18 @@ func list(n int, item func(i int) []byte) []byte {
 	return bytes.Join(items, []byte{','})
 }
 
-// quote returns s as a JSON string that escapes no more than it must.
+// quote returns s as a JSON string with only the required escapes.
 func quote(s string) string {
 	var b strings.Builder
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(s); err != nil {
-		panic(err) // no string fails
+		panic(err) // encoding a string does not fail
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// indented returns the text as people read it.
+// indented returns the text with indentation.
 func indented(text []byte) []byte {
 	var b bytes.Buffer
 	if err := json.Indent(&b, text, "", "  "); err != nil {

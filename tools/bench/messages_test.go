@@ -23,7 +23,7 @@ func TestMessagesAreAsLargeAsTheTableSays(t *testing.T) {
 		delete(sizes, m.name)
 	}
 	for name := range sizes {
-		t.Errorf("no message %s", name)
+		t.Errorf("missing message %s", name)
 	}
 }
 
@@ -32,11 +32,11 @@ func TestMessagesAreTheSameEveryTime(t *testing.T) {
 	again := messages()
 	for i, m := range messages() {
 		if names[m.name] {
-			t.Errorf("two messages %s", m.name)
+			t.Errorf("duplicate message %s", m.name)
 		}
 		names[m.name] = true
 		if !bytes.Equal(m.data, again[i].data) {
-			t.Errorf("%s changes", m.name)
+			t.Errorf("%s is not always the same", m.name)
 		}
 	}
 }

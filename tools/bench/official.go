@@ -9,10 +9,10 @@ import (
 	segmentio "github.com/segmentio/encoding/json"
 )
 
-// enterOfficial decodes as the sessions of the official SDK do: the envelope with jsonrpc.DecodeMessage, then the
-// payload into the type of its package mcp, with the decoder of segmentio/encoding and the setting of the SDK's
-// internal package json. The SDK's walk over the payload to limit its depth is left out. Encoding is marshalling the
-// payload without HTML escapes, then jsonrpc.EncodeMessage.
+// enterOfficial decodes like the sessions of the official SDK: the envelope with jsonrpc.DecodeMessage, then the payload
+// into the type of its package mcp, with the decoder of segmentio/encoding and the setting of the SDK's internal package
+// json. It omits the SDK's check of the payload's depth. It encodes by marshalling the payload without HTML escapes and
+// calling jsonrpc.EncodeMessage.
 func enterOfficial(m message) (entry, error) {
 	var e entry
 	var err error
@@ -44,8 +44,8 @@ func enterOfficial(m message) (entry, error) {
 	return e, err
 }
 
-// officialType returns a function that makes the SDK's type for the payload of m, or nil if it has none, as for
-// tasks.
+// officialType returns a function that makes a value of the SDK's type for the payload of m. It returns nil if the SDK has
+// no type, as for tasks.
 func officialType(m message) func() any {
 	switch {
 	case m.form == bareTask || m.asTask:
@@ -63,7 +63,7 @@ func officialType(m message) func() any {
 		"elicitation/create":     func() any { return new(mcp.ElicitParams) },
 		"initialize":             func() any { return new(mcp.InitializeParams) },
 		"notifications/progress": func() any { return new(mcp.ProgressNotificationParams) },
-		//lint:ignore SA1019 clients decode sampling requests into it as long as there are any
+		//lint:ignore SA1019 clients decode sampling requests into it
 		"sampling/createMessage": func() any { return new(mcp.CreateMessageWithToolsParams) },
 		"tools/call":             func() any { return new(mcp.CallToolParamsRaw) },
 	}[m.method]

@@ -6,10 +6,10 @@ import (
 	"errors"
 )
 
-// The types that the engines decode into: what a careful user of a general engine would write for the same
-// messages. A member that may be absent is a pointer or a slice, what the schema leaves open is raw, and a union
-// is an interface over structs, as in package mcp. No engine decodes into such an interface, so the lists and objects that hold
-// unions have a second struct, with the union raw, and a function that looks at the discriminator of each.
+// The types into which the engines decode: those that a careful user of a general engine would write for the same
+// messages. An optional member is a pointer or a slice, a member that the schema leaves open is raw, and a union is an
+// interface over structs, as in package mcp. Engines cannot decode into such an interface. So the lists and objects that
+// contain unions have a second struct, with the raw union, and a function that reads the discriminators.
 
 type plainMessage struct {
 	JSONRPC string          `json:"jsonrpc"`
@@ -20,7 +20,7 @@ type plainMessage struct {
 	Error   json.RawMessage `json:"error,omitzero"`
 }
 
-// plainTyped is a plainMessage to encode: with the payload in place, it takes one pass.
+// plainTyped is a plainMessage for encoding. It contains the payload, so that encoding takes one pass.
 type plainTyped struct {
 	JSONRPC string          `json:"jsonrpc"`
 	ID      json.RawMessage `json:"id,omitzero"`
@@ -61,7 +61,7 @@ type plainListTasksResult struct {
 	NextCursor *string         `json:"nextCursor,omitzero"`
 }
 
-// plainBlock is a block of content: one of the structs below, by a pointer.
+// plainBlock is a content block: a pointer to one of the structs below.
 type plainBlock interface{ isPlainBlock() }
 
 type plainAnnotations struct {
@@ -77,7 +77,7 @@ type plainText struct {
 	Meta        json.RawMessage   `json:"_meta,omitzero"`
 }
 
-// plainMedia is an image or a sound.
+// plainMedia is an image or audio.
 type plainMedia struct {
 	Type        string            `json:"type"`
 	Data        string            `json:"data"`
@@ -277,7 +277,7 @@ type plainToolChoice struct {
 	Mode *string `json:"mode,omitzero"`
 }
 
-// plainSamplingOptions is all of a sampling request but its messages.
+// plainSamplingOptions is a sampling request without its messages.
 type plainSamplingOptions struct {
 	Meta             json.RawMessage        `json:"_meta,omitzero"`
 	ModelPreferences *plainModelPreferences `json:"modelPreferences,omitzero"`
@@ -299,7 +299,7 @@ type plainSamplingParams struct {
 
 func decodePlainSamplingParams(e engine, raw []byte) (any, error) {
 	return decodeSamplingParams(e, raw, func(raw []byte) (any, error) {
-		if !bytes.HasPrefix(raw, []byte{'['}) { // engines cut white space off
+		if !bytes.HasPrefix(raw, []byte{'['}) { // engines remove leading white space
 			return decodePlainBlock(e, raw)
 		}
 		var blocks []json.RawMessage
@@ -460,7 +460,7 @@ type plainProgressParams struct {
 	Message       *string         `json:"message,omitzero"`
 }
 
-// plainField is a field of a form: one of the structs below, by a pointer.
+// plainField is a field of a form: a pointer to one of the structs below.
 type plainField interface{ isPlainField() }
 
 type plainStringField struct {
@@ -494,7 +494,7 @@ type plainOption struct {
 	Title string `json:"title"`
 }
 
-// plainChoiceField is any choice of one.
+// plainChoiceField is a single choice of any kind.
 type plainChoiceField struct {
 	Type        string        `json:"type"`
 	Title       *string       `json:"title,omitzero"`
@@ -505,7 +505,7 @@ type plainChoiceField struct {
 	Default     *string       `json:"default,omitzero"`
 }
 
-// plainChoicesField is any choice of several.
+// plainChoicesField is a multiple choice of any kind.
 type plainChoicesField struct {
 	Type        string     `json:"type"`
 	Title       *string    `json:"title,omitzero"`
@@ -597,8 +597,8 @@ func decodePlainElicitParams(e engine, raw []byte) (any, error) {
 	return &plainElicitParams{wire.Meta, wire.Mode, wire.Message, form, wire.Task}, nil
 }
 
-// decodePlain returns how an engine decodes the payload of a message: the params, the result, or, if there is no
-// envelope, the whole.
+// decodePlain returns the function by which an engine decodes the payload of a message: the params, the result or, without
+// an envelope, the message itself.
 func decodePlain(m message, flat bool) func(e engine, raw []byte) (any, error) {
 	if flat {
 		if decode := decodeFlat(m); decode != nil {
@@ -608,7 +608,7 @@ func decodePlain(m message, flat bool) func(e engine, raw []byte) (any, error) {
 	switch {
 	case m.form == bareTask:
 		return into[plainTask]
-	case m.asTask: // who asked for a task knows it
+	case m.asTask: // the caller knows that it requested a task
 		return into[plainCreateTaskResult]
 	case m.form == response:
 		return map[string]func(engine, []byte) (any, error){

@@ -23,7 +23,7 @@ const (
 	typed  = module + "/tools/bench/internal/size/typed"
 )
 
-// sizes is what the command size prints.
+// sizes is the output of the command size.
 type sizes struct {
 	Go       string    `json:"go"`
 	CPUs     int       `json:"cpus"`
@@ -31,20 +31,20 @@ type sizes struct {
 	Programs []program `json:"programs"`
 }
 
-// lines counts the lines of a package, tests left out.
+// lines counts the lines of a package without tests.
 type lines struct {
 	Package   string `json:"package"`
 	Generated int    `json:"generated"`
 	Written   int    `json:"written"` // by hand
 }
 
-// program is what it takes to build one. Times are medians, in seconds, and begin with an empty build cache. They are
-// of all processors together, or by the clock where the system does not tell.
+// program is the cost of building a program. Times are medians in seconds, from an empty build cache. They are processor
+// time, or clock time if the system does not report that.
 type program struct {
 	Package  string  `json:"package"`
-	Standard float64 `json:"standardSeconds"` // to compile what it needs of the standard library
-	Packages float64 `json:"packagesSeconds"` // then, what it needs of this repository
-	Link     float64 `json:"linkSeconds"`     // then, its package main, and to link all that
+	Standard float64 `json:"standardSeconds"` // compiling packages of the standard library
+	Packages float64 `json:"packagesSeconds"` // compiling packages of this repository
+	Link     float64 `json:"linkSeconds"`     // compiling package main, and linking
 	Binary   int64   `json:"binaryBytes"`
 	Stripped int64   `json:"strippedBytes"` // without symbols and debugging information
 }
@@ -52,8 +52,8 @@ type program struct {
 func runSize(args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("size", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	asJSON := flags.Bool("json", false, "print JSON for machines")
-	runs := flags.Int("runs", 1, "how often to build each program with an empty cache; times are medians")
+	asJSON := flags.Bool("json", false, "print JSON")
+	runs := flags.Int("runs", 1, "build each program this `NUMBER` of times with an empty cache; times are medians")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func buildOften(name string, runs int, progress io.Writer) (program, error) {
 	return p, nil
 }
 
-// build builds a program in stages with a cache that is empty at first.
+// build builds a program in stages, from an empty cache.
 func build(name string) (program, error) {
 	p := program{Package: name}
 	dir, err := os.MkdirTemp("", "bench-size-")
@@ -172,7 +172,7 @@ func build(name string) (program, error) {
 	return p, err
 }
 
-// needs returns the packages that a program imports, directly or not.
+// needs returns the packages that a program imports, directly or indirectly.
 func needs(name string) (standard, own []string, err error) {
 	out, _, err := goTool("", "list", "-deps", "-f", "{{.Standard}} {{.ImportPath}}", name)
 	if err != nil {
@@ -181,7 +181,7 @@ func needs(name string) (standard, own []string, err error) {
 	for line := range strings.Lines(out) {
 		isStandard, path, _ := strings.Cut(strings.TrimSpace(line), " ")
 		switch {
-		case path == name || path == "unsafe": // the latter is nothing to compile
+		case path == name || path == "unsafe": // unsafe is not compiled
 		case isStandard == "true":
 			standard = append(standard, path)
 		default:
@@ -191,7 +191,7 @@ func needs(name string) (standard, own []string, err error) {
 	return standard, own, nil
 }
 
-// goTool runs the go command with a build cache of its own, unless that is "", and says how many seconds it took.
+// goTool runs the go command and returns its time in seconds. It uses a separate build cache, unless cache is "".
 func goTool(cache string, args ...string) (out string, seconds float64, err error) {
 	c := exec.Command("go", args...)
 	c.Env = os.Environ()
@@ -206,7 +206,7 @@ func goTool(cache string, args ...string) (out string, seconds float64, err erro
 		return "", 0, fmt.Errorf("go %s: %w\n%s", args[0], err, stderr.String())
 	}
 	took := time.Since(start)
-	if _, ok := processTime(); ok { // then the time of the compilers is known, too, that go has started
+	if _, ok := processTime(); ok { // includes the compilers that go has started
 		took = c.ProcessState.UserTime() + c.ProcessState.SystemTime()
 	}
 	return string(text), took.Seconds(), nil
@@ -222,13 +222,13 @@ func fileSize(name string) (int64, error) {
 
 func (s sizes) markdown() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %d CPUs.\n\nLines of Go, tests left out\n\n", s.Go, s.CPUs)
+	fmt.Fprintf(&b, "%s, %d CPUs.\n\nLines of Go without tests\n\n", s.Go, s.CPUs)
 	table := [][]string{{"package", "generated", "by hand", "together"}}
 	for _, l := range s.Lines {
 		table = append(table, []string{l.Package, strconv.Itoa(l.Generated), strconv.Itoa(l.Written), strconv.Itoa(l.Generated + l.Written)})
 	}
 	b.WriteString(align(table))
-	b.WriteString("\nA program that reads and writes messages: CPU seconds to build it from an empty cache, and kilobytes\n\n")
+	b.WriteString("\nA program that decodes and encodes messages: CPU seconds to build it from an empty cache, and size in kilobytes\n\n")
 	table = [][]string{{"program", "standard library", "our packages", "main and linking", "all", "binary", "stripped"}}
 	row := func(name string, p program) []string {
 		line := []string{name}

@@ -9,9 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// markdown returns the report as tables: per operation one for the messages of the published table and one for the
-// unseen ones. They show the median turns or, if fastest is set, the fastest ones; ratios are always medians. A short
-// report leaves out how fast the others are.
+// markdown returns the report as tables: for each operation, one for the messages of the published table and one for the
+// unseen ones. They show the median turns or, if fastest is set, the fastest ones. Ratios are always medians. A short
+// report omits the speed of other contestants.
 func (r *report) markdown(fastest, short bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, %s, %d CPUs", r.Go, r.System, r.CPUs)
@@ -38,17 +38,17 @@ func (r *report) markdown(fastest, short bool) string {
 			if unseen {
 				title += ", messages the codec is not tuned for"
 			}
-			fmt.Fprintf(&b, "\n%s: MB/s (allocations), then how many times as fast as others mcpwire is\n\n", title)
+			fmt.Fprintf(&b, "\n%s: MB/s (allocations), then the speed of mcpwire relative to others\n\n", title)
 			b.WriteString(table(rows, fastest, short))
 		}
 	}
 	return b.String()
 }
 
-// table returns rows of one operation as a Markdown table whose columns are aligned in the source, too.
+// table returns rows of one operation as a Markdown table with aligned columns.
 func table(rows []row, fastest, short bool) string {
 	var names, against []string
-	for _, c := range contestants() { // in their order; only those that are there
+	for _, c := range contestants() { // in their order, and only those with results
 		if (!short || c.role == roleOurs) && slices.ContainsFunc(rows, func(r row) bool { return r.sample(c.name) != nil }) {
 			names = append(names, c.name)
 		}
@@ -110,7 +110,7 @@ func (r row) versus(contestant string) *versus {
 	return nil
 }
 
-// best returns how mcpwire compares with the fastest of those in a role.
+// best returns the comparison with the fastest contestant of a role.
 func (r row) best(of role) *versus {
 	for i := range r.Ratios {
 		if r.Ratios[i].Best && r.Ratios[i].role == of {
@@ -132,8 +132,7 @@ func (r row) speed(contestant string, fastest bool) string {
 	return fmt.Sprintf("%.0f (%d)", float64(r.Size)/ns*1000, s.Allocs)
 }
 
-// align returns lines, the first of which is the head, as a table: the first column to the left, numbers to the
-// right.
+// align formats lines, the first of which is the head, as a table. The first column is aligned left, numbers right.
 func align(lines [][]string) string {
 	widths := make([]int, len(lines[0]))
 	for _, line := range lines {

@@ -25,7 +25,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// The types below are what a tool's author may write, and then some.
+// The types below are types that authors of tools may use, and more unusual ones.
 
 type scalars struct {
 	Bool    bool    `json:"bool"`
@@ -57,7 +57,7 @@ type optionals struct {
 	Only   *only            `json:"only"`
 }
 
-// only is a struct that is one pointer, which the runtime may keep in place of an interface's data.
+// only is a struct of a single pointer, which the runtime stores directly in an interface.
 type only struct {
 	P *only `json:"p"`
 }
@@ -92,7 +92,7 @@ type middle struct {
 	Name string `json:"name,omitempty"`
 }
 
-// Public is embedded, by its pointer too.
+// Public is embedded, also by pointer.
 type Public struct {
 	Seen  bool   `json:"seen"`
 	Title string `json:"title"`
@@ -119,7 +119,7 @@ type middleExported struct {
 	Other  *Public `json:"other,omitempty"`
 }
 
-// Below has a pointer that no package can set from outside, behind another.
+// Below has an unexported pointer behind another one, which other packages cannot set.
 type Below struct {
 	*base
 	Depth int `json:"depth"`
@@ -130,7 +130,7 @@ type above struct {
 	Height int `json:"height"`
 }
 
-// alike has names that differ in case, and one that differs from nothing in case.
+// alike has names that differ only in case, and one without such a counterpart.
 type alike struct {
 	Name   string `json:"name"`
 	Upper  string `json:"Name"`
@@ -142,7 +142,7 @@ type alike struct {
 	hidden string
 }
 
-// wide has more fields than fit a small table.
+// wide has more fields than fit into a small table.
 type wide struct {
 	A, B, C, D, E, F, G, H, I, J, K, L, M, N, O, P, Q, R, S, T, U, V int
 	Abc, Abd, Abcd, AbcdEfgh, AbcdEfgi                               string
@@ -213,7 +213,7 @@ type protocol struct {
 	Args   json.RawMessage     `json:"args,omitempty"`
 }
 
-// shout has methods for text, the one that writes on the value.
+// shout has text methods; MarshalText has a value receiver.
 type shout struct{ s string }
 
 func (s shout) MarshalText() ([]byte, error) { return []byte(s.s + "!"), nil }
@@ -227,7 +227,7 @@ func (s *shout) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// pair has methods for JSON, the one that writes on the pointer.
+// pair has JSON methods; MarshalJSON has a pointer receiver.
 type pair struct{ a, b int }
 
 func (p *pair) MarshalJSON() ([]byte, error) { return fmt.Appendf(nil, "[ %d,\n%d]", p.a, p.b), nil }
@@ -252,7 +252,7 @@ type methods struct {
 	Omitted pair            `json:"omitted,omitempty"`
 }
 
-// targets makes a new value of each type.
+// targets returns a new value of each type.
 var targets = []func() any{
 	func() any { return new(scalars) },
 	func() any { return new(optionals) },
@@ -287,7 +287,7 @@ var targets = []func() any{
 	func() any { return new([]map[string][]*embedded) },
 }
 
-// valueTexts are what one or other of the types takes, and what it should not.
+// valueTexts are valid texts for some of the types, and invalid ones.
 var valueTexts = []string{
 	`{"bool":true,"int":-5,"int8":127,"int64":9223372036854775807,"uint":1,"uint16":65535,"float":1.5e3,"float32":0.1,"string":"\u00e9\n","level":3,"word":"w"}`,
 	`{"int":1.0,"int8":1e2,"int64":1e19,"uint":-0,"uint16":65536,"float":1e400}`,
@@ -317,8 +317,7 @@ var valueTexts = []string{
 	`{"a":1,"a":2}`, `"\ud800"`, "\"\xff\"", `[1] 2`, `{"int":`, "\xef\xbb\xbf{}",
 }
 
-// reference does by the book what package value promises: this module is where the implementation of encoding/json/v2
-// comes from.
+// reference implements the rules of package value with the module that encoding/json/v2 comes from.
 type reference struct{ reading, exact, writing experimentjson.Options }
 
 func newReference() reference {
@@ -405,9 +404,9 @@ var (
 	zero         = regexp.MustCompile(`^-?0(?:\.0+)?[eE][-+]?[0-9]+$`)
 )
 
-// FuzzValue holds package value against the reference: both take the same texts and make the same values of them,
-// and both write these alike. An error is at a place that exists; what is written is read back as the same, and does
-// not change with the text it came from. Garbage is collected all the time, so that a bad pointer is noticed.
+// FuzzValue compares package value with the reference: both must accept the same texts, decode them to the same values and
+// encode these equally. The place of an error must exist. The output must decode to the same value, and must not change
+// when the input text is overwritten. Garbage is collected continuously, to detect invalid pointers.
 func FuzzValue(f *testing.F) {
 	for i, text := range valueTexts {
 		for j := range targets {
@@ -424,7 +423,7 @@ func FuzzValue(f *testing.F) {
 	})
 }
 
-// FuzzTypes is FuzzValue for types that nobody would think of.
+// FuzzTypes is FuzzValue for random types.
 func FuzzTypes(f *testing.F) {
 	types := make([]reflect.Type, 256)
 	for i := range types {
@@ -447,7 +446,7 @@ func FuzzTypes(f *testing.F) {
 	})
 }
 
-// leaves are the types that random types end in.
+// leaves are the innermost types of random types.
 var leaves = []reflect.Type{
 	reflect.TypeFor[bool](), reflect.TypeFor[int](), reflect.TypeFor[int8](), reflect.TypeFor[int64](), reflect.TypeFor[uint16](),
 	reflect.TypeFor[uint64](), reflect.TypeFor[float32](), reflect.TypeFor[float64](), reflect.TypeFor[string](), reflect.TypeFor[[]byte](),
@@ -557,7 +556,7 @@ func (ref reference) check(t *testing.T, text []byte, target func() any) {
 		input[i] = '#'
 	}
 	if malformed := codec.Valid(text); malformed != nil {
-		// What follows the value is looked at last.
+		// Text after the value is checked last.
 		if err == nil || err.Error() != malformed.Error() && !errors.Is(malformed, codec.ErrTrailing) {
 			t.Fatalf("got %v, want %v", err, malformed)
 		}
@@ -565,7 +564,7 @@ func (ref reference) check(t *testing.T, text []byte, target func() any) {
 	}
 	want := target()
 	wantErr := experimentjson.Unmarshal(text, want, ref.reading)
-	if wantErr != nil { // perhaps since it minds how an integer is written
+	if wantErr != nil { // the reference may refuse the notation of an integer
 		want = target()
 		wantErr = experimentjson.Unmarshal(text, want, ref.exact)
 	}
@@ -608,7 +607,7 @@ func (ref reference) check(t *testing.T, text []byte, target func() any) {
 	}
 }
 
-// checkRaw checks that a raw value is written if it is well formed, and only then.
+// checkRaw checks that a raw value is encoded if and only if it is well formed.
 func checkRaw(t *testing.T, text []byte) {
 	malformed := codec.Valid(text, codec.MaxDepth(9000))
 	for _, v := range []any{json.RawMessage(text), verbatim(text)} {
@@ -622,12 +621,12 @@ func checkRaw(t *testing.T, text []byte) {
 	}
 }
 
-// verbatim is JSON that a method writes.
+// verbatim is JSON that its method returns.
 type verbatim string
 
 func (v verbatim) MarshalJSON() ([]byte, error) { return []byte(v), nil }
 
-// checkPlace checks that an error about well-formed text is at a value that is there.
+// checkPlace checks that an error about well-formed text refers to an existing value.
 func checkPlace(t *testing.T, text []byte, err error) {
 	e, ok := errors.AsType[*codec.Error](err)
 	if !ok || codec.Code(err) != -32602 {

@@ -18,16 +18,16 @@ import (
 	"github.com/mcpwire/mcpwire/codec/value"
 )
 
-// valueEngine moves values of types that are known at run time only.
+// valueEngine decodes and encodes values of types that are known only at run time.
 type valueEngine struct {
 	name    string
 	decode  func(text []byte, v any) error
-	encode  func(v any) ([]byte, error) // nil if it does not
-	checked bool                        // decode looks for all that is malformed by itself
+	encode  func(v any) ([]byte, error) // nil if the engine cannot encode
+	checked bool                        // decode itself checks the text completely
 }
 
-// valueEngines returns package value and what could stand in its place. The first is package value; the second is what
-// the check alone costs, that package value makes before it decodes. The others have it made before them, too.
+// valueEngines returns package value, the check that package value makes before it decodes, and the alternative engines.
+// The alternatives decode after the same check.
 func valueEngines() []valueEngine {
 	return []valueEngine{
 		{"mcpwire", func(text []byte, v any) error { return codec.Unmarshal(text, value.Of(v)) },
@@ -44,7 +44,7 @@ func valueEngines() []valueEngine {
 	}
 }
 
-// read decodes behind the check.
+// read decodes after the check.
 func (e valueEngine) read(text []byte, v any) error {
 	if !e.checked {
 		if err := codec.Valid(text); err != nil {
@@ -54,7 +54,7 @@ func (e valueEngine) read(text []byte, v any) error {
 	return e.decode(text, v)
 }
 
-// valueCase is a text and the Go type that the author of a tool has for it.
+// valueCase is a text and the Go type that the author of a tool uses for it.
 type valueCase struct {
 	name, title string
 	text        []byte
@@ -107,7 +107,7 @@ type person struct {
 	} `json:"address"`
 }
 
-// valueCases returns what tools are called with and answer, always the same. The content is made up.
+// valueCases returns arguments and outputs of tools. They are invented and always the same.
 func valueCases() []valueCase {
 	people := fmt.Appendf(nil, `{"people":[%s],"next":"p2"}`, list(50, func(i int) []byte {
 		return fmt.Appendf(nil, `{"id":%d,"name":"Person number %[1]d","email":"p%[1]d@example.com","score":%[1]d.25,"active":%v,`+
@@ -128,9 +128,9 @@ func valueCases() []valueCase {
 func runValues(args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("values", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	rounds := flags.Int("rounds", 30, "how often each contestant has its turn")
-	turn := flags.Duration("turn", 10*time.Millisecond, "how long a turn is")
-	wall := flags.Bool("wall", false, "take the time of day rather than the time that the process has a processor")
+	rounds := flags.Int("rounds", 30, "give each contestant this `NUMBER` of turns")
+	turn := flags.Duration("turn", 10*time.Millisecond, "let a turn take this `TIME`")
+	wall := flags.Bool("wall", false, "measure clock time instead of processor time")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -168,8 +168,8 @@ func runValues(args []string, stdout, stderr io.Writer) error {
 	return err
 }
 
-// valueTable measures an operation on all cases. Cells are MB/s and allocations, and how many times as fast as the
-// others package value is.
+// valueTable measures an operation on all cases. Cells have MB/s and allocations, and the speed of package value relative
+// to the other engines.
 func valueTable(p plan, title string, operation func(valueCase, valueEngine) func() error) (string, error) {
 	var lines [][]string
 	for _, c := range valueCases() {

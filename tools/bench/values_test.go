@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// docs/values.md says this of the engines.
+// docs/values.md makes these statements about engines.
 func TestWhatEnginesMakeOfGoValues(t *testing.T) {
 	type names struct {
 		Name string   `json:"name,omitempty"`
@@ -20,7 +20,7 @@ func TestWhatEnginesMakeOfGoValues(t *testing.T) {
 	for _, c := range []struct {
 		what, text string
 		ok         func(v names, err error) bool
-		wrong      []string // engines for which it does not hold
+		wrong      []string // engines for which the statement does not hold
 	}{
 		{"an unknown member stays unknown", `{"Name":"x"}`,
 			func(v names, err error) bool { return err == nil && v.Name == "" }, []string{"goccy", "sonic", "encoding-json"}},
@@ -56,7 +56,7 @@ func TestWhatEnginesMakeOfGoValues(t *testing.T) {
 	}
 }
 
-// A nil list is one, or none.
+// A nil slice is encoded as [] or as null.
 func TestWhatEnginesMakeOfNilLists(t *testing.T) {
 	var null []string
 	for _, e := range valueEngines() {

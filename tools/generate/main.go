@@ -1,5 +1,5 @@
-// Command generate writes the generated packages of this module. It is run by go generate
-// from the root of the module.
+// Command generate writes the generated packages of this module. go generate runs it in the root
+// of the module.
 package main
 
 import (
@@ -12,7 +12,7 @@ import (
 
 func main() {
 	if err := run("."); err != nil {
-		fmt.Fprintln(os.Stderr, err)
+		fmt.Fprintln(os.Stderr, "generate:", err)
 		os.Exit(1)
 	}
 }

@@ -1,8 +1,8 @@
-// Has the command lines of the Inspector list and call everything, and compares what they show with what the servers
-// are made to answer. The first one, --cli, makes a connection for each command; the second one, mcpdo, keeps
-// connections open, and knows tasks, completion, subscriptions, roots and the questions of a server. Neither knows
-// sampling. A task that asks cannot be tried: mcpdo calls tasks/result, with which questions come, only when a task is
-// over, and shows no question that comes when it is told to call it before.
+// Lists and calls every feature with the command lines of the Inspector, and compares the output with the known responses
+// of the servers. The first command line, --cli, opens a connection for each command. The second, mcpdo, keeps connections
+// open, and supports tasks, completion, subscriptions, roots and elicitation. Neither supports sampling. Input requests of
+// tasks cannot be tested: mcpdo calls tasks/result, with which input requests are sent, only when a task is terminal, and
+// shows no input request if it is told to call it earlier.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
@@ -15,7 +15,7 @@ const clients = resolve('node_modules/@modelcontextprotocol/inspector/clients');
 const env = {
 	...process.env,
 	HOME: work, MCP_INSPECTOR_SECRET_STORE: 'file',
-	// What mcpdo private prints, so that its daemon is ours alone.
+	// The values that mcpdo private prints. They give this process its own daemon.
 	MCP_INSPECTOR_DAEMON_DIR: join(work, 'daemon'), MCP_INSPECTOR_DAEMON_TOKEN: 'inspector',
 };
 
@@ -42,7 +42,7 @@ function start(program, args) {
 	return { child, out, done };
 }
 
-// failure is what a program says is wrong: a line on its standard error.
+// failure returns the error that a program reports, as a line on standard error.
 function failure(stderr) {
 	const line = stderr.split('\n').find((line) => line.startsWith('{"error"'));
 	return line ? JSON.parse(line).error : undefined;
@@ -61,7 +61,7 @@ async function cli(target, method, ...flags) {
 	return { result: out?.result, error };
 }
 
-// mcpdo runs a command that must succeed, and gives what it shows.
+// mcpdo runs a command that must succeed and returns its output.
 async function mcpdo(...args) {
 	const { out, error } = await run('mcpdo/build/mcp-bin.js', args);
 	assert.equal(error, undefined, error?.message);
@@ -89,8 +89,7 @@ const pixel = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABAQMAAAAl21bKAAAAA1BMVEX/AAAZ4gk3A
 const picture = { type: 'image', mimeType: 'image/png', data: pixel };
 const nowhere = { type: 'object', additionalProperties: false };
 
-// calls are the calls of tools that --cli can make, which declares nothing that a server could ask it, and their
-// results. Every tool is among them.
+// calls lists a call of every tool by --cli, with the result. --cli declares no capabilities for requests of the server.
 const calls = (cut) => [
 	['add', { a: 1, b: 2.5 }, { content: [text('{"sum":3.5}')], structuredContent: { sum: 3.5 } }],
 	['add', { a: 1 }, noncompliant("missing property 'b'")],
@@ -120,7 +119,7 @@ const calls = (cut) => [
 	['touch', {}, says('Touched.')],
 ];
 
-// lists are what the methods that list show.
+// lists has the results of the methods that list features.
 const lists = {
 	'resources/list': { resources: [
 		{ name: 'static-binary', uri: 'test://static-binary', description: 'A red pixel.', mimeType: 'image/png' },
@@ -157,8 +156,8 @@ const prompts = [
 	['test_prompt_with_image', {}, [user(picture), user(text('What is on this picture?'))]],
 ];
 
-// everything checks what --cli does with the everything server. Over HTTP one of its tools cuts the connection, and tasks
-// are not listed, since clients cannot be told apart.
+// everything checks --cli with the everything server. Over HTTP one of its tools cuts the connection, and tasks are not
+// listed, because the server cannot distinguish clients.
 async function everything(name, target, http) {
 	await check(`${name}: initialize`, async () => {
 		const { result } = await cli(target, 'initialize');
@@ -199,7 +198,7 @@ async function everything(name, target, http) {
 			assert.deepEqual((await cli(target, 'resources/read', '--uri', uri)).result, { contents: [{ uri, ...contents }] });
 		});
 	}
-	await check(`${name}: resources/read of what is not there`, async () => {
+	await check(`${name}: resources/read of an unknown resource`, async () => {
 		assert.equal((await cli(target, 'resources/read', '--uri', 'test://none')).error.message, 'resource not found: "test://none"');
 	});
 	for (const [prompt, args, messages] of prompts) {
@@ -209,7 +208,7 @@ async function everything(name, target, http) {
 			assert.deepEqual((await cli(target, 'prompts/get', '--prompt-name', prompt, ...flags)).result, { messages });
 		});
 	}
-	await check(`${name}: prompts/get without an argument that it needs`, async () => {
+	await check(`${name}: prompts/get without a required argument`, async () => {
 		const { error } = await cli(target, 'prompts/get', '--prompt-name', 'test_prompt_with_arguments', '--prompt-args', 'arg1=Paris');
 		assert.equal(error.message, 'the prompt "test_prompt_with_arguments" needs the argument "arg2"');
 	});
@@ -218,7 +217,7 @@ async function everything(name, target, http) {
 	});
 }
 
-// connected checks what mcpdo does on one connection to the everything server.
+// connected checks mcpdo on one connection to the everything server.
 async function connected(name, target, http) {
 	const connection = ['--connection', name];
 	const on = (...args) => mcpdo(...connection, ...args);
@@ -239,31 +238,31 @@ async function connected(name, target, http) {
 			'--complete-arg-name', 'id', '--complete-arg-value', '12');
 		assert.deepEqual(got, { values: ['12', '123'], total: 2, hasMore: false });
 	});
-	await check(`${name}: roots that change`, async () => {
+	await check(`${name}: changed roots`, async () => {
 		for (const roots of [[{ uri: 'file:///a' }], [{ uri: 'file:///a' }, { uri: 'file:///b' }]]) {
 			await on('roots/set', '--roots-json', JSON.stringify(roots));
 			const lines = [`The client has ${roots.length} roots.`, ...roots.map((root) => root.uri)];
 			assert.deepEqual(await on('tools/call', 'roots'), says(...lines));
 		}
 	});
-	// A question comes back as the result of the command; the answer to it is the next command.
-	await check(`${name}: elicitation that is accepted`, async () => {
+	// An input request is the result of the command; the response is the next command.
+	await check(`${name}: accepted elicitation`, async () => {
 		const { elicitationPending: asked } = await on('tools/call', 'test_elicitation', 'message:=Who is it?');
 		assert.equal(asked.message, 'Who is it?');
 		assert.deepEqual(asked.requestedSchema.required, ['username', 'email']);
 		const got = await mcpdo('elicitation/respond', asked.elicitationId, 'username:=Ann', 'email:=ann@example.com');
 		assert.deepEqual(got, says("The user's answer is accept: Ann <ann@example.com>."));
 	});
-	await check(`${name}: elicitation with choices, declined`, async () => {
+	await check(`${name}: declined elicitation with choices`, async () => {
 		const { elicitationPending: asked } = await on('tools/call', 'test_elicitation_sep1330_enums');
 		assert.equal(asked.requestedSchema.properties.titledMulti.items.anyOf[2].title, 'Three');
 		assert.deepEqual(await mcpdo('elicitation/respond', asked.elicitationId, '--decline'), says('The user\'s answer: {"action":"decline"}'));
 	});
-	await check(`${name}: log messages as they come`, async () => {
+	await check(`${name}: log messages`, async () => {
 		await on('logging/setLevel', 'debug');
 		await following([...connection, 'logging/tail'], async (shown) => {
 			const all = () => ['Begun.', 'At work.', 'Done.'].every((message) => shown().includes(`"data": "${message}"`));
-			await until('what is logged', async () => { // which is shown from some time on after the command has begun
+			await until('log messages', async () => { // which is shown from some time on after the command has begun
 				assert.deepEqual(await on('tools/call', 'test_tool_with_logging'), says('Three messages were logged.'));
 				return all();
 			});
@@ -289,7 +288,7 @@ async function connected(name, target, http) {
 		assert.deepEqual(await on('tasks/result', id), got);
 		assert.equal(await mcpdoFails(...connection, 'tasks/cancel', id), 'task is already over: its status is completed');
 	});
-	await check(`${name}: a task that is not there`, async () => {
+	await check(`${name}: an unknown task`, async () => {
 		assert.equal(await mcpdoFails(...connection, 'tasks/get', 'nothing'), 'task: not found');
 	});
 	await check(`${name}: disconnect`, async () => {
@@ -299,7 +298,7 @@ async function connected(name, target, http) {
 	});
 }
 
-// following runs a test while a command shows what comes from the server, and ends the command.
+// following runs a test while a command shows messages of the server, and then ends the command.
 async function following(args, test) {
 	const { child, out, done } = start('mcpdo/build/mcp-bin.js', args);
 	try {
@@ -310,15 +309,15 @@ async function following(args, test) {
 	}
 }
 
-// created returns the ids of the tasks that a recording has the beginning of.
+// created returns the ids of the tasks that were created in a recording.
 function created(record) {
 	const lines = existsSync(record) ? (readFileSync(record, 'utf8').match(/^.*"mcp.CreateTaskResult".*\n/gm) ?? []) : [];
 	return lines.map((line) => JSON.parse(line).message.result.task.taskId);
 }
 
-// durable checks that a task outlives its server, which is killed while the task runs; mcpdo starts it again. The tool
-// takes as many seconds as its argument says. A recorder in between tells when there is a task: mcpdo does nothing else
-// on a connection until a call is over.
+// durable checks that a task survives a crash of its server, which mcpdo starts again. The argument of the tool is its
+// duration in seconds. A recorder between the two shows when the task exists, because mcpdo does nothing else on a
+// connection until a call has ended.
 async function durable(name, target, tool, arg, want) {
 	const connection = ['--connection', name];
 	const on = (...args) => mcpdo(...connection, ...args);
@@ -334,12 +333,12 @@ async function durable(name, target, tool, arg, want) {
 	await check(`${name}: connect`, async () => {
 		await mcpdo('connect', ...connection, '--', mcpwire, 'record', '-o', record, 'sh', '-c', 'echo $$ >"$0"; exec "$@"', pid, ...target);
 	});
-	await check(`${name}: a task that outlives its server`, async () => {
+	await check(`${name}: a task that survives its server`, async () => {
 		const id = await interrupted(2);
 		assert.deepEqual((await on('tasks/result', id)).content, says(want).content);
 		assert.deepEqual((await on('tasks/list')).tasks.map((task) => [task.taskId, task.status]), [[id, 'completed']]);
 	});
-	await check(`${name}: a task that outlives its server and is cancelled`, async () => {
+	await check(`${name}: a task that survives its server and is cancelled`, async () => {
 		const id = await interrupted(600);
 		await on('tasks/cancel', id);
 		assert.equal((await on('tasks/get', id)).task.status, 'cancelled');
@@ -347,8 +346,8 @@ async function durable(name, target, tool, arg, want) {
 	await check(`${name}: disconnect`, () => mcpdo('disconnect', name));
 }
 
-// aside checks what a second connection does about a task that the first one waits for. A recorder in the first one tells
-// which task that is.
+// aside checks a second connection to a task that the first one waits for. A recorder on the first connection shows the id
+// of the task.
 async function aside(name, url) {
 	const [waiting, other] = ['waiting', 'other'].map((which) => `${name}-${which}`);
 	const on = (...args) => mcpdo('--connection', other, ...args);
@@ -357,7 +356,7 @@ async function aside(name, url) {
 		await mcpdo('connect', '--connection', waiting, '--', mcpwire, 'record', '-o', record, url);
 		await mcpdo('connect', '--connection', other, '--', url);
 	});
-	await check(`${name}: a task that is cancelled`, async () => {
+	await check(`${name}: a cancelled task`, async () => {
 		const { done } = start('mcpdo/build/mcp-bin.js', ['--connection', waiting, 'tools/call', 'countdown', 'from:=600', '--task']);
 		await until('the task', () => created(record).length > 0);
 		const [id] = created(record);
@@ -365,12 +364,12 @@ async function aside(name, url) {
 		assert.equal((await on('tasks/get', id)).task.status, 'cancelled');
 		assert.notEqual((await done).code, 0);
 	});
-	await check(`${name}: the end of both`, async () => {
+	await check(`${name}: disconnect both`, async () => {
 		for (const connection of [waiting, other]) await mcpdo('disconnect', connection);
 	});
 }
 
-// serving runs a test while the everything server serves over HTTP.
+// serving runs a test while the everything server runs over HTTP.
 async function serving(test) {
 	const server = spawn(mcpwire, ['serve', '-http', 'localhost:0'], { stdio: ['ignore', 'pipe', 'inherit'] });
 	const ended = new Promise((resolve) => server.on('close', resolve));
@@ -384,7 +383,7 @@ async function serving(test) {
 	}
 }
 
-// readme checks the server of README.md, which keeps its tasks in the folder it is started in.
+// readme checks the server of README.md, which stores its tasks in its working directory.
 async function readme() {
 	process.chdir(work);
 	const studio = [join(work, 'studio', 'studio')];

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestEveryContestantIsMeasuredOnEveryWay(t *testing.T) {
+func TestEveryContestantIsMeasured(t *testing.T) {
 	for _, group := range []struct {
 		args []string
 		list []contestant
@@ -29,7 +29,7 @@ func TestEveryContestantIsMeasuredOnEveryWay(t *testing.T) {
 		}
 		for _, c := range group.list {
 			if got := strings.Count(out.String(), "  "+c.name+" "); got != 2*len(c.ways) {
-				t.Errorf("%s is there %d times:\n%s", c.name, got, &out)
+				t.Errorf("%s appears %d times:\n%s", c.name, got, &out)
 			}
 		}
 	}

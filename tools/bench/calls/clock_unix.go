@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// processorTime is what this process and the children that have ended have used.
+// processorTime returns the processor time of this process and of its ended children.
 func processorTime() time.Duration {
 	var sum time.Duration
 	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {

@@ -10,7 +10,7 @@ import (
 type contestant struct {
 	name  string
 	ways  map[string]opener
-	serve func(ctx context.Context) error // is a server over standard input and output
+	serve func(ctx context.Context) error // runs a server over standard input and output
 }
 
 // opener opens a connection to a server.
@@ -18,30 +18,30 @@ type opener func(ctx context.Context) (client, error)
 
 // client is a connection to a server with the tool.
 type client struct {
-	call  func(ctx context.Context) error // calls the tool and checks the answer
-	close func() error                    // may be called again
+	call  func(ctx context.Context) error // calls the tool and checks the result
+	close func() error                    // may be called more than once
 }
 
-// The ways to a server.
+// The transports.
 const (
 	inMemory  = "in memory"
 	overStdio = "stdio"
-	overJSON  = "HTTP, answered with JSON"
-	overSSE   = "HTTP, answered with SSE"
+	overJSON  = "HTTP, JSON response"
+	overSSE   = "HTTP, SSE response"
 )
 
-// texts are the contestants that answer with a line of text.
+// texts returns the contestants whose tool returns a line of text.
 func texts() []contestant {
 	return []contestant{
 		sessionText().contestant("mcpwire session"),
 		serverText().contestant("mcpwire server"),
 		{"official Go SDK", map[string]opener{inMemory: officialInMemory, overStdio: officialOverStdio, overJSON: officialOverHTTP(true), overSSE: officialOverHTTP(false)}, officialServe},
 		{"mcp-go", map[string]opener{inMemory: mcpgoInMemory, overStdio: mcpgoOverStdio, overJSON: mcpgoOverHTTP}, mcpgoServe},
-		{"nothing decoded", map[string]opener{overJSON: plainOverHTTP}, nil},
+		{"net/http alone", map[string]opener{overJSON: plainOverHTTP}, nil},
 	}
 }
 
-// structs are those that move structs.
+// structs returns the contestants whose tool converts structs.
 func structs() []contestant {
 	return []contestant{
 		sessionByHand().contestant("session, by hand"),
@@ -50,33 +50,33 @@ func structs() []contestant {
 	}
 }
 
-// serve is the child process of a contestant.
+// serve runs the child process of a contestant.
 func serve(ctx context.Context, name string) error {
 	for _, c := range slices.Concat(texts(), structs()) {
 		if c.name == name && c.serve != nil {
 			return c.serve(ctx)
 		}
 	}
-	return fmt.Errorf("there is no contestant %q", name)
+	return fmt.Errorf("unknown contestant %q", name)
 }
 
-// tool is called by all.
+// tool is the name of the tool that all contestants call.
 const tool = "weather"
 
-// answer is the line of text, and arguments are those that lead to it.
+// answer is the line of text that the tool returns for arguments.
 const answer = "4 °C, rain later"
 
 func arguments() map[string]any { return map[string]any{"city": "Oslo", "days": 3} }
 
-// check checks an answer.
+// check checks a result.
 func check(text string, err error) error {
 	if err == nil && text != answer {
-		err = fmt.Errorf("the tool answers %q", text)
+		err = fmt.Errorf("wrong result %q", text)
 	}
 	return err
 }
 
-// place and forecast are the structs.
+// place and forecast are the arguments and the output of the tool.
 type place struct {
 	City string `json:"city"`
 	Days int    `json:"days"`
@@ -93,7 +93,7 @@ func weather(in place) forecast { return forecast{in.City, in.Days > 2} }
 
 func checkForecast(out forecast, err error) error {
 	if err == nil && out != weather(where) {
-		err = fmt.Errorf("the tool answers %v", out)
+		err = fmt.Errorf("wrong result %v", out)
 	}
 	return err
 }

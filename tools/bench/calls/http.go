@@ -21,7 +21,7 @@ func pooled() *http.Client {
 	return &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}}
 }
 
-// closing closes a client, what it has gone through, and the server.
+// closing closes a client, its connections and the server.
 func closing(c client, pool *http.Client, server *httptest.Server) client {
 	inner := c.close
 	c.close = sync.OnceValue(func() error {
@@ -56,7 +56,7 @@ func mcpgoOverHTTP(ctx context.Context) (client, error) {
 	return closing(c, pool, server), err
 }
 
-// plainOverHTTP sends the same bytes and looks at none of them.
+// plainOverHTTP sends the same bytes without decoding them.
 func plainOverHTTP(context.Context) (client, error) {
 	request := []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"weather","arguments":{"city":"Oslo","days":3}}}`)
 	response := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":%q}]}}`, answer)
@@ -79,7 +79,7 @@ func plainOverHTTP(context.Context) (client, error) {
 		defer answer.Body.Close()
 		n, err := io.Copy(io.Discard, answer.Body)
 		if err == nil && n != int64(len(response)) {
-			err = errors.New("the answer is incomplete")
+			err = errors.New("incomplete response")
 		}
 		return err
 	}

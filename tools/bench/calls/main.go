@@ -1,21 +1,21 @@
-// Command calls measures tool calls: how many a client and a server do per second, in one process, over standard input
-// and output, and over HTTP on the loopback address.
+// Command calls measures tool calls between a client and a server: in one process, over standard input and output, and
+// over HTTP on the loopback address.
 //
 //	go run ./calls
 //	go run ./calls -structs
 //
-// The first compares plain calls with those of the other SDKs: a small object of arguments, which the tool answers with
-// a line of text, through the plain calls of their APIs, with what these check by default. Over HTTP they share a way
-// of pooling connections, and there is what such an exchange costs when nobody looks at what is in it.
+// The first compares plain calls with those of the other SDKs: a small object of arguments and a line of text as the
+// result, through the plain calls of their APIs, with their default checks. Over HTTP all use the same pooling of
+// connections, and "net/http alone" shows the cost of the exchange without decoding.
 //
-// The second compares a tool that is a Go function from a struct to a struct, called by a client that knows its
-// schemas, with a handler and a call over a bare session which move the same structs by hand and check nothing, and
-// with one that sends the same messages without looking at the values in them.
+// The second measures a tool that is a Go function from a struct to a struct, called by a client that knows its schemas.
+// It compares this with a handler and a call over a bare session that convert the same structs by hand and check nothing,
+// and with prepared messages whose values are not decoded.
 //
-// The contestants take turns, so that what else the machine does hits all of them. The table has medians of the turns:
-// the calls per second, how that compares with the first contestant in the turn next to it, the processor time that a
-// call takes on both sides together, which depends less on what else goes on, with the same comparison, and what is
-// allocated for a call in this process, which both sides share except over standard input and output.
+// The contestants take turns, so that other load of the machine affects all of them. The table has medians over the turns:
+// the calls per second, and in parentheses the ratio to the first contestant in the neighboring turn; the processor time
+// per call of both sides together, which depends less on other load, and its ratio; and the allocations per call in this
+// process, which contains both sides except over standard input and output.
 package main
 
 import (
@@ -47,10 +47,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return serve(ctx, args[1])
 	}
 	flags := flag.NewFlagSet("calls", flag.ContinueOnError)
-	rounds := flags.Int("rounds", 5, "how many turns each contestant gets")
-	only := flags.String("way", "", "measure only ways whose name has this `text` in it")
-	moved := flags.Bool("structs", false, "compare calls that move structs")
-	turn := flags.Duration("time", time.Second, "how long a turn takes")
+	rounds := flags.Int("rounds", 5, "give each contestant this `NUMBER` of turns")
+	only := flags.String("way", "", "measure only transports whose name contains `TEXT`")
+	moved := flags.Bool("structs", false, "compare calls with structs")
+	turn := flags.Duration("time", time.Second, "let a turn take this `TIME`")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -71,10 +71,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return nil
 }
 
-// turn is what is measured in one.
+// turn holds the measurements of one turn.
 type turn struct{ rate, cost, bytes, allocations float64 }
 
-// measure prints the table for one way to the server and a number of callers.
+// measure prints the table for one transport and a number of callers.
 func measure(ctx context.Context, out io.Writer, all []contestant, way string, callers, rounds int, length time.Duration) error {
 	list := slices.DeleteFunc(slices.Clone(all), func(c contestant) bool { return c.ways[way] == nil })
 	turns := make([][]turn, len(list))
@@ -108,7 +108,7 @@ func measure(ctx context.Context, out io.Writer, all []contestant, way string, c
 	return nil
 }
 
-// allocated is how much this process has allocated, by one of the names of runtime/metrics.
+// allocated returns a counter of allocations of this process, by its name in runtime/metrics.
 func allocated(name string) uint64 {
 	sample := []metrics.Sample{{Name: name}}
 	metrics.Read(sample)
@@ -120,7 +120,7 @@ func median(list []float64) float64 {
 	return list[len(list)/2]
 }
 
-// calls opens a connection and returns how many calls it does in a turn, and how long that took.
+// calls opens a connection and makes calls for a turn. It returns their number and the elapsed time.
 func calls(ctx context.Context, open opener, callers int, turn time.Duration) (int64, time.Duration, error) {
 	c, err := open(ctx)
 	if err != nil {

@@ -22,13 +22,13 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// mcpwire is a way to use mcpwire: what a server and a client are made of.
+// mcpwire is a way to use mcpwire: it makes a server and a client.
 type mcpwire struct {
 	serve func(transport.Conn) *session.Session
 	dial  func(context.Context, transport.Conn) (client, error)
 }
 
-// contestant makes one of it.
+// contestant returns m as a contestant.
 func (m mcpwire) contestant(name string) contestant {
 	return contestant{name, map[string]opener{
 		inMemory:  m.inMemory,
@@ -70,7 +70,7 @@ func (m mcpwire) overHTTP(streamAfter time.Duration) opener {
 	}
 }
 
-// sessionText answers with a line of text, and looks at no more than it needs for that.
+// sessionText returns a line of text. It decodes only the members that it needs.
 func sessionText() mcpwire {
 	given := must(json.Marshal(arguments()))
 	result := server.Text(answer)
@@ -84,7 +84,7 @@ func sessionText() mcpwire {
 		})}
 }
 
-// serverText does the same with a tool that takes its arguments as JSON.
+// serverText does the same with a tool that gets its arguments as JSON.
 func serverText() mcpwire {
 	given := must(json.Marshal(arguments()))
 	result := server.Text(answer)
@@ -100,7 +100,7 @@ func serverText() mcpwire {
 	})}
 }
 
-// sessionFixed sends the messages of those below, and looks at none of the values in them.
+// sessionFixed sends the same messages as the contestants below, but does not decode their values.
 func sessionFixed() mcpwire {
 	given := must(json.Marshal(where))
 	result := must(server.Structured(weather(where)))
@@ -111,7 +111,7 @@ func sessionFixed() mcpwire {
 		})}
 }
 
-// sessionByHand moves structs by hand and checks nothing.
+// sessionByHand converts structs by hand and checks nothing.
 func sessionByHand() mcpwire {
 	return mcpwire{serveHandler(func(p *mcp.CallToolRequestParams) (*mcp.CallToolResult, error) {
 		var in place
@@ -137,7 +137,7 @@ func sessionByHand() mcpwire {
 	})}
 }
 
-// serverStructs is the tool as its author writes it, and the call as a host does it.
+// serverStructs is the tool as an author writes it, and the call as a host makes it.
 func serverStructs() mcpwire {
 	return mcpwire{serveTool(func(s *server.Server) error {
 		_, err := server.AddTool(s, mcp.Tool{Name: tool}, func(_ context.Context, _ *server.Call, in place) (forecast, error) { return weather(in), nil })
@@ -151,7 +151,7 @@ func serverStructs() mcpwire {
 	})}
 }
 
-// toolHandler serves the tool alone.
+// toolHandler serves only the tool.
 type toolHandler struct {
 	mcp.UnimplementedServerHandler
 	call func(*mcp.CallToolRequestParams) (*mcp.CallToolResult, error)
@@ -188,7 +188,7 @@ func serveTool(add func(*server.Server) error) func(transport.Conn) *session.Ses
 	return func(conn transport.Conn) *session.Session { return must(s.Serve(conn)) }
 }
 
-// dialClient opens a client that knows the tool, as hosts do, and so checks its output.
+// dialClient opens a client that knows the tool, like a host, and therefore checks its output.
 func dialClient(call func(context.Context, *mcpwireclient.Client) error) func(context.Context, transport.Conn) (client, error) {
 	return func(ctx context.Context, conn transport.Conn) (client, error) {
 		c, err := mcpwireclient.Connect(ctx, conn, &mcpwireclient.Options{Info: mcp.Implementation{Name: "client", Version: "1"}})
@@ -200,7 +200,7 @@ func dialClient(call func(context.Context, *mcpwireclient.Client) error) func(co
 	}
 }
 
-// closing closes a client, and then something else.
+// closing closes a client and then another object.
 func (c client) closing(other func() error) client {
 	inner := c.close
 	c.close = func() error { return errors.Join(inner(), other()) }

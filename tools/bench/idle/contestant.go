@@ -26,14 +26,14 @@ type contestant struct {
 	name    string
 	handler func() http.Handler // serves sessions with a tool
 
-	// connect opens a session with its standing stream, which lasts as long as what it returns.
+	// connect opens a session with its GET stream. The session lasts until the returned value is closed.
 	connect func(ctx context.Context, url string, pool *http.Client) (any, error)
 }
 
-// plain is the contestant that is no SDK.
+// plain is the contestant without an SDK.
 const plain = "net/http alone"
 
-// contestants returns all of them, ours first.
+// contestants returns all contestants, mcpwire first.
 func contestants() []contestant {
 	return []contestant{
 		{"mcpwire", mcpwireHandler, mcpwireConnect},
@@ -49,7 +49,7 @@ func find(name string) (contestant, error) {
 			return c, nil
 		}
 	}
-	return contestant{}, fmt.Errorf("there is no contestant %q", name)
+	return contestant{}, fmt.Errorf("unknown contestant %q", name)
 }
 
 const tool = "weather"
@@ -60,7 +60,7 @@ func mcpwireHandler() http.Handler {
 		_, err = server.AddTool(s, mcp.Tool{Name: tool}, func(context.Context, *server.Call, struct{}) (string, error) { return "rain", nil })
 	}
 	if err != nil {
-		panic(err) // cannot be: the names are fine
+		panic(err) // cannot happen: the names are valid
 	}
 	return streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { s.Serve(conn) }, streamable.HandlerOptions{MaxSessions: 100_000})
 }
@@ -107,7 +107,7 @@ func mcpgoConnect(ctx context.Context, url string, pool *http.Client) (any, erro
 	return c, err
 }
 
-// plainHandler answers what a client says when it opens a session, and holds its stream.
+// plainHandler responds to the messages that open a session, and holds its stream.
 func plainHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {
@@ -139,7 +139,7 @@ func plainHandler() http.Handler {
 	})
 }
 
-// plainConnect opens the stream alone, and waits for what comes.
+// plainConnect opens only the stream and reads it.
 func plainConnect(ctx context.Context, url string, pool *http.Client) (any, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -1,16 +1,15 @@
-// Command idle measures what an idle session over HTTP with its standing stream holds in memory, beside the other
-// SDKs:
+// Command idle compares the memory of an idle session over HTTP, with its GET stream, with that of other SDKs:
 //
 //	go run ./idle -sessions 2000
 //
-// Servers and clients are measured apart, each in a process of its own, so that what one side holds is not counted for
-// the other. The sessions of a server are opened by a client that is the same for all of them, in another process: it
-// says hello, opens the stream, and keeps no other connection. The clients are connected with a server that is the same
-// for all of them, which looks at nothing, and share a pool of connections. Memory is what is in use after a garbage
-// collection, the stacks of goroutines included, divided by the number of sessions.
+// Servers and clients are measured separately, each in its own process, so that the memory of one side is not counted for
+// the other. The same client in another process opens the sessions of all servers: it performs the handshake, opens the
+// stream, and keeps no other connection. All clients connect to the same server, which decodes nothing, and share a pool
+// of connections. Memory is the memory in use after a garbage collection, including stacks of goroutines, divided by the
+// number of sessions.
 //
-// What package net/http costs by itself, with a handler that holds a stream and a client that reads one, is in each
-// of the figures, and is measured too; in brackets is what an SDK has beyond that.
+// All figures include the cost of package net/http, with a handler that holds a stream and a client that reads one. That
+// cost is also measured. The figures in parentheses exclude it.
 package main
 
 import (
@@ -36,7 +35,7 @@ func main() {
 	}
 }
 
-// What makes the program a server, or a process with clients of the server at a URL.
+// The flags that make the program a server, or a process with clients of the server at a URL.
 const (
 	serveFlag = "-serve"
 	holdFlag  = "-hold"
@@ -47,7 +46,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return obey(ctx, args, os.Stdin, out)
 	}
 	flags := flag.NewFlagSet("idle", flag.ContinueOnError)
-	sessions := flags.Int("sessions", 2000, "how many sessions there are at once")
+	sessions := flags.Int("sessions", 2000, "hold this `NUMBER` of sessions")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -74,23 +73,23 @@ func child(args []string) bool {
 	return len(args) == 2 && args[0] == serveFlag || len(args) == 3 && args[0] == holdFlag
 }
 
-// usage is what a process holds.
+// usage is the resource usage of a process.
 type usage struct{ bytes, stacks, goroutines float64 }
 
-// per is what each of so many things holds that came since u.
+// per returns the increase since u, divided by n.
 func (u usage) per(after usage, count int) usage {
 	n := float64(count)
 	return usage{(after.bytes - u.bytes) / n, (after.stacks - u.stacks) / n, (after.goroutines - u.goroutines) / n}
 }
 
-// beyond says what u is, and what of it is not in floor.
+// beyond formats u and, in parentheses, its excess over floor.
 func (u usage) beyond(floor usage) string {
 	return fmt.Sprintf("%5.1f kB, stacks %4.1f, in %3.1f goroutines (%+5.1f kB)", u.bytes/1000, u.stacks/1000, u.goroutines, (u.bytes-floor.bytes)/1000)
 }
 
-// used returns what this process holds.
+// used returns the resource usage of this process.
 func used() usage {
-	for range 3 { // pools and finalizers hold on to what the first one finds
+	for range 3 { // pools and finalizers keep memory during the first collection
 		runtime.GC()
 	}
 	var m runtime.MemStats
@@ -98,7 +97,7 @@ func used() usage {
 	return usage{float64(m.HeapAlloc + m.StackInuse), float64(m.StackInuse), float64(runtime.NumGoroutine())}
 }
 
-// measureServer returns what a session is to a server.
+// measureServer returns the usage per session of a server.
 func measureServer(ctx context.Context, c contestant, count int) (usage, error) {
 	server, err := start(ctx, serveFlag, c.name)
 	if err != nil {
@@ -114,7 +113,7 @@ func measureServer(ctx context.Context, c contestant, count int) (usage, error) 
 	return measure(server, count, clients.open)
 }
 
-// measureClient returns what a session is to a client.
+// measureClient returns the usage per session of a client.
 func measureClient(ctx context.Context, c contestant, count int) (usage, error) {
 	server, err := start(ctx, serveFlag, plain)
 	if err != nil {
@@ -129,7 +128,7 @@ func measureClient(ctx context.Context, c contestant, count int) (usage, error) 
 	return measure(clients, count, clients.open)
 }
 
-// measure returns what each of so many sessions is to a process. What the first one brings is not counted for it.
+// measure returns the usage per session of a process. It excludes costs that only the first session has.
 func measure(p *process, count int, open func(count int) error) (usage, error) {
 	if err := open(1); err != nil {
 		return usage{}, err
@@ -145,12 +144,12 @@ func measure(p *process, count int, open func(count int) error) (usage, error) {
 	return before.per(after, count), err
 }
 
-// process is a child process. It does what it is told by lines, and answers each of them with one.
+// process is a child process. It reads commands as lines and responds to each with a line.
 type process struct {
 	cmd  *exec.Cmd
 	in   io.WriteCloser
 	out  *bufio.Reader
-	line string // the first that it has printed: the URL of a server
+	line string // the first line of its output: the URL of a server
 }
 
 func start(ctx context.Context, args ...string) (*process, error) {
@@ -183,7 +182,7 @@ func (p *process) read() (string, error) {
 	return strings.TrimSpace(line), err
 }
 
-// tell has the process do something, and returns what it answers.
+// tell sends a command to the process and returns its response.
 func (p *process) tell(format string, args ...any) (string, error) {
 	if _, err := fmt.Fprintf(p.in, format+"\n", args...); err != nil {
 		return "", err
@@ -209,17 +208,17 @@ func (p *process) open(count int) error {
 
 // stop ends the process.
 func (p *process) stop() {
-	p.cmd.Process.Kill() // a server would wait for its streams
+	p.cmd.Process.Kill() // a server would wait for the end of its streams
 	p.cmd.Wait()
 }
 
-// obey is a child process: it serves, or holds clients, and does what the lines of in say, until there are no more.
+// obey runs a child process: a server, or a process with clients. It executes the commands in in until in ends.
 func obey(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
 	c, err := find(args[1])
 	if err != nil {
 		return err
 	}
-	pool := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2}} // as many as by default
+	pool := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2}} // the default
 	var hold []any
 	switch args[0] {
 	case serveFlag:

@@ -24,7 +24,7 @@ func TestEveryContestantHoldsSessions(t *testing.T) {
 	}
 	for _, c := range contestants() {
 		if got := strings.Count("\n"+out.String(), "\n"+c.name+" "); got != 1 {
-			t.Errorf("%s is there %d times:\n%s", c.name, got, &out)
+			t.Errorf("%s appears %d times:\n%s", c.name, got, &out)
 		}
 	}
 }

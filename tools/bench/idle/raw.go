@@ -13,13 +13,13 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// raw is the client of all servers: of each session it keeps a connection with the stream, and nothing else.
+// raw is the client for all servers. It keeps one connection per session, with the stream.
 type raw struct {
 	server  *url.URL
 	streams []net.Conn
 }
 
-// open opens so many sessions.
+// open opens n sessions.
 func (c *raw) open(count int) error {
 	for range count {
 		if err := c.openOne(); err != nil {
@@ -48,7 +48,7 @@ func (c *raw) openOne() error {
 	return nil
 }
 
-// send makes a request over a connection of its own. The body of the answer was read, unless it is a stream.
+// send makes a request over a new connection. It reads the body of the response, unless it is a stream.
 func (c *raw) send(method, session, body string) (net.Conn, *http.Response, error) {
 	conn, err := net.Dial("tcp", c.server.Host)
 	if err != nil {

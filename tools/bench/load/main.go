@@ -1,12 +1,12 @@
 // Command load holds many sessions with tasks over HTTP on the loopback address, client and server in one process, and
-// prints what that costs while it goes on:
+// prints the resource usage:
 //
 //	go run ./load -sessions 2000 -time 1m
 //
-// Each session has its standing stream and makes one task after the other, at a pace that makes them so many per second
-// altogether: it creates the task, waits for the result, and checks it. Memory is what is in use after a garbage
-// collection, the stacks of goroutines included. It is measured only when the first tasks have expired, so that from
-// then on it has no reason to grow. In the end everything is shut down; goroutines that are left are an error.
+// Each session has its GET stream and runs one task after another, at a pace that gives the total rate: it creates the
+// task, waits for the result, and checks it. Memory is the memory in use after a garbage collection, including stacks of
+// goroutines. The measurement begins after the first tasks have expired, so that memory should not grow any further. In
+// the end the command shuts everything down, and fails if goroutines are left.
 package main
 
 import (
@@ -43,37 +43,37 @@ func main() {
 
 const (
 	samples = 6
-	work    = 50 * time.Millisecond // that a task takes
-	ttl     = 3 * time.Second       // of a task
-	opening = 32                    // sessions that are opened or closed at once
+	work    = 50 * time.Millisecond // duration of a task
+	ttl     = 3 * time.Second       // lifetime of a task
+	opening = 32                    // number of sessions that are opened or closed concurrently
 )
 
 func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("load", flag.ContinueOnError)
-	sessions := flags.Int("sessions", 1000, "how many sessions there are at once")
-	rate := flags.Float64("rate", 300, "how many tasks all of them create per second")
-	length := flags.Duration("time", 5*time.Second, "for how long it is measured")
+	sessions := flags.Int("sessions", 1000, "hold this `NUMBER` of sessions")
+	rate := flags.Float64("rate", 300, "create this `NUMBER` of tasks per second in total")
+	length := flags.Duration("time", 5*time.Second, "measure for this `TIME`")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	before := runtime.NumGoroutine()
-	fmt.Fprintf(out, "nothing yet: %s\n", used())
+	fmt.Fprintf(out, "at the start: %s\n", used())
 	if err := load(ctx, out, *sessions, *rate, *length); err != nil {
 		return err
 	}
 	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; runtime.Gosched() {
 		if time.Now().After(deadline) {
 			stacks := make([]byte, 1<<20)
-			return fmt.Errorf("%d goroutines are left, there were %d before:\n%s", runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])
+			return fmt.Errorf("%d goroutines are left, want %d:\n%s", runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])
 		}
 	}
 	fmt.Fprintf(out, "shut down:   %s\n", used())
 	return nil
 }
 
-// used says what the process holds now.
+// used returns the current resource usage of the process as text.
 func used() string {
-	for range 3 { // pools and finalizers hold on to what the first one finds
+	for range 3 { // pools and finalizers keep memory during the first collection
 		runtime.GC()
 	}
 	var m runtime.MemStats
@@ -81,7 +81,7 @@ func used() string {
 	return fmt.Sprintf("%6.1f MB, %6d goroutines", float64(m.HeapAlloc+m.StackInuse)/1e6, runtime.NumGoroutine())
 }
 
-// load measures so many sessions, and ends them.
+// load opens sessions, measures them, and closes them.
 func load(ctx context.Context, out io.Writer, count int, rate float64, length time.Duration) (err error) {
 	s, err := newServer(ctx)
 	if err != nil {
@@ -120,7 +120,7 @@ func load(ctx context.Context, out io.Writer, count int, rate float64, length ti
 	return nil
 }
 
-// sample prints what is used now and then, once the first tasks have expired.
+// sample prints the resource usage at intervals, after the first tasks have expired.
 func sample(ctx context.Context, out io.Writer, length time.Duration, tasks *atomic.Int64) {
 	if !sleep(ctx, 2*ttl) {
 		return
@@ -134,7 +134,7 @@ func sample(ctx context.Context, out io.Writer, length time.Duration, tasks *ato
 	}
 }
 
-// sleep reports whether the time went by before the context was over.
+// sleep waits for the given time. It returns false if the context ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -146,7 +146,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// each does something to all users, some at once; those that are nil are made first.
+// each calls a function for all users, for some of them concurrently. It creates users that are nil.
 func each(users []*user, do func(*user) error) error {
 	var group sync.WaitGroup
 	var failed atomic.Pointer[error]
@@ -172,7 +172,7 @@ func each(users []*user, do func(*user) error) error {
 
 // user is a client with a session.
 type user struct {
-	session *session.Session // nil if it is not open
+	session *session.Session // nil if not open
 	tasks   *requestor.Tasks
 }
 
@@ -194,7 +194,7 @@ func (u *user) close() error {
 	return u.session.Close()
 }
 
-// goOn makes tasks until the context is over, the first of them after a while.
+// goOn runs tasks until the context ends, the first after a delay.
 func (u *user) goOn(ctx context.Context, after, pace time.Duration, tasks *atomic.Int64) error {
 	for n := 0; sleep(ctx, after); n++ {
 		start := time.Now()
@@ -211,7 +211,7 @@ func (u *user) goOn(ctx context.Context, after, pace time.Duration, tasks *atomi
 	return nil
 }
 
-// task makes one task.
+// task runs one task.
 func (u *user) task(ctx context.Context, n int) error {
 	given := fmt.Appendf(nil, `{"n":%d}`, n)
 	h, err := u.tasks.CallTool(ctx, u.session, &mcp.CallToolRequestParams{Name: "echo", Arguments: given}, requestor.TTL(ttl))
@@ -223,7 +223,7 @@ func (u *user) task(ctx context.Context, n int) error {
 		return err
 	}
 	if text, ok := result.Content[0].(*mcp.TextContent); !ok || text.Text != string(given) {
-		return fmt.Errorf("the result of task %d is %v", n, result.Content[0])
+		return fmt.Errorf("task %d: wrong result %v", n, result.Content[0])
 	}
 	return nil
 }
@@ -248,7 +248,7 @@ func newServer(ctx context.Context) (*server, error) {
 			ServerInfo:   mcp.Implementation{Name: "server", Version: "1"},
 		}, cfg)
 	}, streamable.HandlerOptions{
-		Store:       streamable.NewMemoryStore(streamable.MemoryOptions{MaxBytes: 1 << 20}), // it is full when the measuring begins
+		Store:       streamable.NewMemoryStore(streamable.MemoryOptions{MaxBytes: 1 << 20}), // full when the measurement begins
 		MaxSessions: 100_000,
 	})
 	return &server{manager, handler, httptest.NewServer(handler)}, nil

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestALittleLoad(t *testing.T) {
+func TestLoad(t *testing.T) {
 	var out strings.Builder
 	if err := run(t.Context(), []string{"-sessions", "20", "-rate", "100", "-time", "100ms"}, &out); err != nil {
 		t.Fatal(err)

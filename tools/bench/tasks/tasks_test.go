@@ -41,18 +41,17 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// The benchmarks of tasks, to be run by themselves, each with the -benchtime that its comment names:
+// Benchmarks of tasks. Run each separately, with the -benchtime in its comment:
 //
 //	go test -run '^$' -bench TaskCycle -benchtime 9x
 //
-// A cycle is to create a task, run it, and fetch its result. "manager" is the runtime alone, as another
-// SDK would embed it; "session" has a client, a server and every message in between, encoded and
-// decoded, over a pair of connections in memory, the notification of the task's end included. mcp-go runs
-// in one process too, through the transport that it has for that, which calls the server's handler, and the
-// client's for notifications, directly. "http" and "mcp-go-http"
-// are client and server in one process over Streamable HTTP on the loopback address, with two POSTs in
-// a cycle; "http-listening" has the standing stream as well, on which the status of each task comes,
-// of which mcp-go tells nothing.
+// A cycle creates a task, runs it, and fetches its result. "manager" is the runtime alone, as another
+// SDK would embed it. "session" has a client, a server and all messages over an in-memory connection,
+// including the notification of the task's end. mcp-go also runs in one process, over its in-process
+// transport, which calls the handlers of server and client directly. "http" and "mcp-go-http" are client
+// and server in one process over Streamable HTTP on the loopback address, with two POSTs per cycle.
+// "http-listening" also has the GET stream, on which the server reports the status of each task; mcp-go
+// does not report it.
 
 const concurrent = 64
 
@@ -80,21 +79,21 @@ func boltStore(b *testing.B) task.Store {
 	return s
 }
 
-// contestant does cycles: it creates a task, runs it, and fetches its result.
+// contestant runs cycles: it creates a task, runs it, and fetches its result.
 type contestant struct {
 	name  string
 	cycle func() error
 }
 
 const (
-	turn    = 3 * time.Second // that a contestant gets in a round
-	keeping = 2 * time.Second // how long tasks in memory are kept: many expire in the turn that made them
+	turn    = 3 * time.Second // length of a turn
+	keeping = 2 * time.Second // lifetime of tasks in memory: many expire in the turn that created them
 )
 
-// contest lets the contestants take turns, b.N of them each, with so many callers at once. Whatever else the machine
-// does hits all of them, and of a round the ratios to its last contestant are taken, which is the peer. The metrics
-// are medians, and for the ratios the least and the most as well. There is a rest after each turn, in which tasks in
-// memory expire and garbage is collected, so that nobody pays for somebody else's.
+// contest lets the contestants take b.N turns each, with the given number of concurrent callers. Other load of the machine
+// affects all of them. Ratios are relative to the last contestant of the same round, which is the peer. The metrics are
+// medians and, for ratios, also the minimum and the maximum. After each turn, tasks in memory expire and garbage is
+// collected, so that no contestant pays for another one.
 func contest(b *testing.B, rest time.Duration, list ...contestant) {
 	b.Helper()
 	rates, costs := make([][]float64, len(list)), make([][]float64, len(list))
@@ -112,7 +111,7 @@ func contest(b *testing.B, rest time.Duration, list ...contestant) {
 			savings[i] = append(savings[i], last(costs[len(list)-1])/last(costs[i]))
 		}
 	}
-	b.ReportMetric(0, "ns/op") // of all together says nothing
+	b.ReportMetric(0, "ns/op") // meaningless for all contestants together
 	for i, c := range list {
 		b.ReportMetric(median(rates[i]), c.name+"-cycles/s")
 		b.ReportMetric(median(costs[i]), c.name+"-cpu-µs")
@@ -127,7 +126,7 @@ func contest(b *testing.B, rest time.Duration, list ...contestant) {
 	}
 }
 
-// take runs f for a turn and returns how often, in what time, for how much processor time.
+// take runs f for a turn and returns the number of runs, the elapsed time and the processor time.
 func take(b *testing.B, f func() error) (n float64, took, spent time.Duration) {
 	var count atomic.Int64
 	start, before := time.Now(), processor()
@@ -170,7 +169,7 @@ func cycle(m *task.Manager, owner string) error {
 	return err
 }
 
-// BenchmarkTaskCycle takes -benchtime 9x for nine rounds.
+// BenchmarkTaskCycle needs -benchtime, such as 9x for nine rounds.
 func BenchmarkTaskCycle(b *testing.B) {
 	plain := func(context.Context, *session.Request) (codec.Encoder, error) { return done, nil }
 	plainMCPGo := func(context.Context, mcpgo.CallToolRequest) (*mcpgo.CallToolResult, error) {
@@ -213,7 +212,7 @@ func BenchmarkTaskCycle(b *testing.B) {
 	})
 }
 
-// taskServer is a side that serves a tool, as a task too.
+// taskServer serves a tool that can be called as a task.
 func taskServer(m *task.Manager, tool session.Handler) sessiontest.Side {
 	side := sessiontest.Side{Server: mcp.ServerCapabilities{Tools: new(mcp.ServerCapabilitiesTools), Tasks: receiver.ServerCapabilities(true)}}
 	side.Config.Handler = func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
@@ -234,7 +233,7 @@ func connect(b *testing.B, m *task.Manager, tool session.Handler) *session.Sessi
 	return c
 }
 
-// pooled returns a client that keeps a connection for every caller.
+// pooled returns an HTTP client that keeps a connection for every caller.
 func pooled(b *testing.B) *http.Client {
 	pool := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4 * concurrent}}
 	b.Cleanup(pool.CloseIdleConnections)
@@ -328,7 +327,7 @@ func openMCPGo(b *testing.B, c *client.Client) *client.Client {
 
 var mcpGoID atomic.Int64
 
-// createMCPGo goes below the client, whose CallTool knows no tasks.
+// createMCPGo sends the request itself, because the client's CallTool does not support tasks.
 func createMCPGo(c *client.Client, ttl int64) (string, error) {
 	resp, err := c.GetTransport().SendRequest(context.Background(), transport.JSONRPCRequest{
 		JSONRPC: "2.0", ID: mcpgo.NewRequestId(1e9 + mcpGoID.Add(1)), Method: "tools/call",
@@ -353,8 +352,8 @@ func resultMCPGo(c *client.Client, id string) (*mcpgo.TaskResultResult, error) {
 	return c.TaskResult(context.Background(), q)
 }
 
-// rawBolt makes the same writes as a cycle does: the record and its three index entries, then the
-// record with its outcome. The callers share transactions as bbolt itself offers that.
+// rawBolt makes the same writes as a cycle: the record and its three index entries, then the record with
+// its result. The callers share transactions by bbolt's own Batch.
 func rawBolt(b *testing.B) func() error {
 	db, err := bbolt.Open(filepath.Join(b.TempDir(), "raw"), 0o600, &bbolt.Options{FreelistType: bbolt.FreelistMapType})
 	if err != nil {
@@ -362,7 +361,7 @@ func rawBolt(b *testing.B) func() error {
 	}
 	b.Cleanup(func() { db.Close() })
 	db.MaxBatchSize = concurrent
-	db.MaxBatchDelay = time.Millisecond // 10 ms, the default, is slower here
+	db.MaxBatchDelay = time.Millisecond // faster than the default of 10 ms
 	err = db.Update(func(tx *bbolt.Tx) error {
 		for _, name := range []string{"tasks", "ids", "owners", "expiry"} {
 			if _, err := tx.CreateBucket([]byte(name)); err != nil {
@@ -396,21 +395,21 @@ func rawBolt(b *testing.B) func() error {
 	}
 }
 
-// waker is one whose wake-ups are measured: once does a cycle, and waiting reports that its work may end.
+// waker is a contestant whose wake-ups are measured. once runs a cycle, and waiting reports that its work may end.
 type waker struct {
 	name    string
 	once    func() error
 	waiting func() bool
 }
 
-// BenchmarkTaskWake measures from the end of the work to the result at the caller, who is blocked. It takes -benchtime
-// 5000x for so many wake-ups of each contestant, who take turns at every single one. The metrics are the median and p99 of
-// them, and how the medians compare to that of the last contestant: over all, and the least and the most in a tenth of them.
+// BenchmarkTaskWake measures the time from the end of the work to the result at a blocked caller. It needs -benchtime, such
+// as 5000x for 5000 wake-ups of each contestant; the contestants alternate. The metrics are the median, p99, and the ratio
+// of the median to that of the last contestant: overall, and its minimum and maximum over tenths of the wake-ups.
 func BenchmarkTaskWake(b *testing.B) {
-	var start time.Time // when the work has ended
+	var start time.Time // the end of the work
 	release := make(chan bool)
 	work := func() { <-release; start = time.Now() }
-	// measure waits for settle after waiting has come true, until all sleep.
+	// measure waits for settle once waiting is true, so that all goroutines are blocked.
 	measure := func(b *testing.B, settle time.Duration, list ...waker) {
 		times := make([][]time.Duration, len(list))
 		for range b.N {
@@ -433,7 +432,7 @@ func BenchmarkTaskWake(b *testing.B) {
 				times[i] = append(times[i], at.Sub(start))
 			}
 		}
-		b.ReportMetric(0, "ns/op") // of all together says nothing
+		b.ReportMetric(0, "ns/op") // meaningless for all contestants together
 		theirs := times[len(list)-1]
 		for i, w := range list {
 			b.ReportMetric(float64(median(times[i]))/1e3, w.name+"-p50-µs")
@@ -487,7 +486,7 @@ func BenchmarkTaskWake(b *testing.B) {
 		}, func() bool { return m.Stats().Waiting == 1 }}
 		measure(b, 50*time.Microsecond, over(b, "session", connect), alone, peer(b, "mcp-go", connectMCPGo))
 	})
-	b.Run("http", func(b *testing.B) { // where it takes a while until all sleep
+	b.Run("http", func(b *testing.B) { // all goroutines are blocked only after a while
 		measure(b, 2*time.Millisecond, over(b, "http", connectHTTP), peer(b, "mcp-go-http", connectMCPGoHTTP))
 	})
 }
@@ -505,7 +504,7 @@ func TestMain(m *testing.M) {
 	}
 	cfg := &session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 		if _, ok := task.FromContext(ctx); ok {
-			time.Sleep(2 * time.Millisecond) // until the caller is blocked
+			time.Sleep(2 * time.Millisecond) // let the caller block
 		}
 		return &mcp.CallToolResult{Content: []mcp.ContentBlock{}, StructuredContent: strconv.AppendInt(nil, time.Now().UnixNano(), 10)}, nil
 	}}
@@ -515,9 +514,8 @@ func TestMain(m *testing.M) {
 	}, cfg).Wait()
 }
 
-// BenchmarkTaskWakeStdio measures the same with the server in a process of its own: from the end of
-// the work, by the clock of the machine, to the result at the caller; and for comparison how long a
-// plain call takes there and back.
+// BenchmarkTaskWakeStdio measures the same with the server in a separate process: the clock time from
+// the end of the work to the result at the caller and, for comparison, the round trip of a plain call.
 func BenchmarkTaskWakeStdio(b *testing.B) {
 	conn, err := stdio.Start(stdio.Command{Path: os.Args[0], Env: append(stdio.DefaultEnv(), serverEnv+"=1"), Stderr: os.Stderr})
 	if err != nil {
@@ -550,7 +548,7 @@ func BenchmarkTaskWakeStdio(b *testing.B) {
 		}
 		wake = append(wake, now.Sub(time.Unix(0, ended)))
 
-		time.Sleep(2 * time.Millisecond) // both processes have been idle then, as in front of the wake-up
+		time.Sleep(2 * time.Millisecond) // let both processes become idle, as before a wake-up
 		start := time.Now()
 		if _, err := peer.CallTool(context.Background(), &mcp.CallToolRequestParams{Name: "t"}); err != nil {
 			b.Fatal(err)
@@ -563,8 +561,8 @@ func BenchmarkTaskWakeStdio(b *testing.B) {
 	b.ReportMetric(float64(plain[len(plain)/2])/1e3, "round-trip-p50-µs")
 }
 
-// BenchmarkTaskTenThousandWaiters blocks ten thousand callers on one task, and measures until the
-// last one has its answer.
+// BenchmarkTaskTenThousandWaiters blocks ten thousand callers on one task and measures the time until
+// the last one has the result.
 func BenchmarkTaskTenThousandWaiters(b *testing.B) {
 	for name, open := range map[string]func(*testing.B) task.Store{"memory": func(*testing.B) task.Store { return memory.New() }, "bolt": boltStore} {
 		b.Run(name, func(b *testing.B) {
@@ -603,7 +601,7 @@ func BenchmarkTaskTenThousandWaiters(b *testing.B) {
 	}
 }
 
-// processor is how long the process has had a processor so far.
+// processor returns the processor time of the process.
 func processor() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
@@ -612,8 +610,8 @@ func processor() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// goroutines makes the runtime keep as many descriptors of goroutines as the work of n tasks needs, so
-// that these are not counted as memory of the tasks.
+// goroutines makes the runtime allocate the descriptors of goroutines for the work of n tasks, so that
+// they are not counted as memory of the tasks.
 func goroutines(n int) {
 	stop := make(chan bool)
 	var group sync.WaitGroup
@@ -632,8 +630,8 @@ func heap() uint64 {
 	return s.HeapAlloc
 }
 
-// BenchmarkTaskMemory measures the heap that a hundred thousand tasks take: live ones whose work
-// waits, its goroutine's stack not counted, and finished ones with a small result.
+// BenchmarkTaskMemory measures the heap of a hundred thousand tasks: live ones whose work is blocked,
+// without stacks of goroutines, and finished ones with a small result.
 func BenchmarkTaskMemory(b *testing.B) {
 	const n = 100_000
 	b.Run("mcpwire", func(b *testing.B) {
@@ -730,7 +728,7 @@ func listTasks(b *testing.B, store task.Store, size int) {
 		}
 		cursor = next
 		if size > 100_000 && cursor != "" {
-			break // far enough to have a cursor; walking half of a million takes its time
+			break // far enough to have a cursor; reading half a million tasks takes too long
 		}
 	}
 	b.ReportAllocs()
@@ -745,11 +743,10 @@ func listTasks(b *testing.B, store task.Store, size int) {
 	b.ReportMetric(float64(processor()-before)/float64(n)/1e3, "cpu-µs/op")
 }
 
-// BenchmarkTaskExpiry creates a million tasks that expire soon after, and measures the longest time
-// that a look at another task takes meanwhile, and how much the heap grows. The same looks at a task of
-// a Manager that nobody else uses say what of that is due to the processors being busy, and the metrics
-// of the Go runtime say for how long it has stopped everything at most. For how long the store holds its lock
-// is measured by BenchmarkHold in runtime/task/memory.
+// BenchmarkTaskExpiry creates a million tasks that expire soon, and measures the longest read of another
+// task meanwhile and the growth of the heap. Reads of a task of a second, otherwise unused Manager show the
+// share that is due to busy processors. The metrics of the Go runtime show the longest stop of all
+// goroutines. BenchmarkHold in runtime/task/memory measures how long the store holds its lock.
 func BenchmarkTaskExpiry(b *testing.B) {
 	for range b.N {
 		m, apart := newManager(b, memory.New(), time.Hour), newManager(b, memory.New(), time.Hour)
@@ -762,8 +759,8 @@ func BenchmarkTaskExpiry(b *testing.B) {
 		group.Go(func() { peak = highest(stop) })
 		before, stops := heap(), stopped()
 		for i := range 1_000_000 {
-			// No more work at once than a server has that is not overloaded: what is measured is
-			// how long tasks are in the way, not goroutines.
+			// Limit concurrent work as on a server that is not overloaded: the benchmark measures the
+			// effect of tasks, not of goroutines.
 			for i%64 == 0 && m.Stats().Running > 0 {
 				runtime.Gosched()
 			}
@@ -790,7 +787,7 @@ func BenchmarkTaskExpiry(b *testing.B) {
 	}
 }
 
-// look looks at a task of a Manager each millisecond until stop is closed, and returns how long that took.
+// look reads a task of a Manager every millisecond until stop is closed, and returns the durations.
 func look(b *testing.B, m *task.Manager, stop <-chan bool) (times []time.Duration) {
 	bystander, err := m.Create(context.Background(), task.Request{Method: "tools/call", Work: atOnce})
 	if err != nil {
@@ -810,9 +807,9 @@ func look(b *testing.B, m *task.Manager, stop <-chan bool) (times []time.Duratio
 	}
 }
 
-// highest returns the largest heap until stop is closed.
+// highest returns the maximum size of the heap until stop is closed.
 func highest(stop <-chan bool) (peak uint64) {
-	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}} // to read it stops nobody
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}} // reading it does not stop other goroutines
 	for {
 		select {
 		case <-stop:
@@ -824,14 +821,14 @@ func highest(stop <-chan bool) (peak uint64) {
 	}
 }
 
-// stopped returns how often the Go runtime has stopped everything to collect garbage, by how long.
+// stopped returns the histogram of garbage collection pauses.
 func stopped() *metrics.Float64Histogram {
 	sample := []metrics.Sample{{Name: "/sched/pauses/total/gc:seconds"}}
 	metrics.Read(sample)
 	return sample[0].Value.Float64Histogram()
 }
 
-// longest returns the upper bound of the longest time that was added to a histogram, in seconds.
+// longest returns the upper bound of the longest time in a histogram, in seconds.
 func longest(before, after *metrics.Float64Histogram) (seconds float64) {
 	for i, n := range after.Counts {
 		if n > before.Counts[i] {

@@ -1,6 +1,6 @@
-// Command client is what the official conformance suite tests the client with: it calls each tool of the
-// server at a URL once, gives the schema of a tool back to a server that wants to see what arrived of it, and
-// accepts every form as it is proposed.
+// Command client is the client for the official conformance suite. It calls each tool of the server at a
+// URL once, returns the schema of a tool to a server that checks it, and accepts every form with its
+// defaults.
 package main
 
 import (
@@ -22,7 +22,7 @@ func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	if err := run(ctx, os.Args[1]); err != nil {
-		fmt.Fprintln(os.Stderr, err)
+		fmt.Fprintln(os.Stderr, "client:", err)
 		os.Exit(1)
 	}
 }
@@ -54,14 +54,14 @@ func run(ctx context.Context, url string) error {
 	return c.Shutdown(ctx)
 }
 
-// The scenario json-schema-2020-12-preservation has a tool with a schema of many keywords, and one that takes
-// that schema as the client knows it.
+// The scenario json-schema-2020-12-preservation has a tool with a schema of many keywords, and one that
+// takes the schema as received by the client.
 const (
 	schemaTool = "json_schema_2020_12_tool"
 	echoTool   = "json_schema_echo"
 )
 
-// arguments returns what to call a tool with.
+// arguments returns arguments for a call of a tool.
 func arguments(ctx context.Context, c *client.Client, tool *mcp.Tool) (map[string]any, error) {
 	if tool.Name != echoTool {
 		return required(tool)
@@ -73,12 +73,12 @@ func arguments(ctx context.Context, c *client.Client, tool *mcp.Tool) (map[strin
 	return map[string]any{"schema": described.InputSchema}, nil
 }
 
-// required makes up what a tool requires.
+// required returns invented values for the required arguments of a tool.
 func required(tool *mcp.Tool) (map[string]any, error) {
 	var properties map[string]struct{ Type string }
 	if len(tool.InputSchema.Properties) > 0 {
 		if err := json.Unmarshal(tool.InputSchema.Properties, &properties); err != nil {
-			return nil, fmt.Errorf("the schema of %s: %w", tool.Name, err)
+			return nil, fmt.Errorf("schema of tool %s: %w", tool.Name, err)
 		}
 	}
 	args := map[string]any{}

@@ -1,5 +1,4 @@
-// Command plain reads a message and writes it again with encoding/json alone. It is what command typed is compared
-// with.
+// Command plain decodes and encodes a message with encoding/json only, for comparison with command typed.
 package main
 
 import (

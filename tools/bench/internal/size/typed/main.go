@@ -1,5 +1,5 @@
-// Command typed reads a message and writes it again with package mcp. An argument is the method that a response
-// answers. Since it can be any, all types of the package are in the binary.
+// Command typed decodes and encodes a message with package mcp. The argument is the method of the request for a response.
+// It can be any method, so that the binary contains all types of the package.
 package main
 
 import (
@@ -33,5 +33,5 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	return json.NewEncoder(os.Stdout).Encode(&m) // so that encoding/json is linked here, too
+	return json.NewEncoder(os.Stdout).Encode(&m) // links encoding/json, like command plain
 }
