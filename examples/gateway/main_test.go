@@ -13,14 +13,14 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/transport"
-	"github.com/mcpwire/mcpwire/runtime/transport/memory"
+	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 )
 
 // The messages of one session pass through the gateway in order.
 func TestGatewayEditsOnlyLinks(t *testing.T) {
-	client, near := memory.Pair(memory.Options{})
-	far, server := memory.Pair(memory.Options{})
+	client, near := inmemory.Pair(inmemory.Options{})
+	far, server := inmemory.Pair(inmemory.Options{})
 	over := make(chan error, 1)
 	g := gateway{from: "http://in/", to: "https://out/"}
 	go func() { over <- g.run(t.Context(), near, far) }() // ends when the client closes its connection
@@ -84,8 +84,8 @@ func TestGatewayEditsOnlyLinks(t *testing.T) {
 
 // The client closes its output while the server still works on a request.
 func TestResponsesArriveAfterTheClientClosesItsOutput(t *testing.T) {
-	client, near := memory.Pair(memory.Options{})
-	far, server := memory.Pair(memory.Options{})
+	client, near := inmemory.Pair(inmemory.Options{})
+	far, server := inmemory.Pair(inmemory.Options{})
 	over := make(chan error, 1)
 	go func() { over <- new(gateway).run(t.Context(), near, far) }() // ends when the server closes
 	if err := client.Write(t.Context(), transport.Message{Text: []byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)}); err != nil {

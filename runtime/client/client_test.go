@@ -16,7 +16,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
-	"github.com/mcpwire/mcpwire/runtime/transport/memory"
+	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
 // scripted is a server: what it answers is in a table.
@@ -47,7 +47,7 @@ func connect(t *testing.T, o *client.Options, answers map[string]func(string) (s
 
 func connectAs(t *testing.T, capabilities mcp.ServerCapabilities, o *client.Options, cfg session.Config, answers map[string]func(string) (string, error)) (*client.Client, *scripted) {
 	t.Helper()
-	a, b := memory.Pair(memory.Options{})
+	a, b := inmemory.Pair(inmemory.Options{})
 	s := &scripted{t: t, answers: answers}
 	if cfg.Handler == nil {
 		cfg.Handler = s.handle

@@ -18,7 +18,7 @@ import (
 	store "github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 	"github.com/mcpwire/mcpwire/runtime/transport"
-	"github.com/mcpwire/mcpwire/runtime/transport/memory"
+	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
@@ -88,7 +88,7 @@ func bakery() transport.Conn {
 	if err != nil {
 		log.Fatal(err)
 	}
-	here, there := memory.Pair(memory.Options{})
+	here, there := inmemory.Pair(inmemory.Options{})
 	if _, err := s.Serve(there); err != nil {
 		log.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func ExampleClient_StartTool() {
 	defer tasks.Close(ctx)
 	defer s.Close()
 	s.OfferTasks(tasks, true)
-	here, there := memory.Pair(memory.Options{})
+	here, there := inmemory.Pair(inmemory.Options{})
 	if _, err := s.Serve(there); err != nil {
 		log.Fatal(err)
 	}

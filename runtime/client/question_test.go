@@ -25,7 +25,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 	taskmemory "github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/runtime/transport"
-	"github.com/mcpwire/mcpwire/runtime/transport/memory"
+	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
 // asked is a question of a server, and what comes of it: a result, or the code of an error.
@@ -433,7 +433,7 @@ func TestRootsThatChangeWhileTheSessionIsOpened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		roots := new(client.Roots)
 		told := make(chan string, 1)
-		a, b := memory.Pair(memory.Options{})
+		a, b := inmemory.Pair(inmemory.Options{})
 		server := session.Serve(b, &mcp.InitializeResult{ServerInfo: mcp.Implementation{Name: "s", Version: "1"}}, &session.Config{
 			Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 				if req.Method == "notifications/roots/list_changed" {

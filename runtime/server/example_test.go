@@ -23,14 +23,14 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 	"github.com/mcpwire/mcpwire/runtime/transport"
-	"github.com/mcpwire/mcpwire/runtime/transport/memory"
+	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
 // converse connects a client with a server in this process. A server of its own runs over stdio.Server or under a
 // streamable.Handler.
 func converse(ctx context.Context, s *server.Server) *client.Client {
-	here, there := memory.Pair(memory.Options{})
+	here, there := inmemory.Pair(inmemory.Options{})
 	if _, err := s.Serve(there); err != nil {
 		log.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func ExampleElicit() {
 		log.Fatal(err)
 	}
 
-	here, there := memory.Pair(memory.Options{})
+	here, there := inmemory.Pair(inmemory.Options{})
 	if _, err := s.Serve(there); err != nil {
 		log.Fatal(err)
 	}
@@ -301,7 +301,7 @@ func ExampleServer_Run() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	here, there := memory.Pair(memory.Options{})
+	here, there := inmemory.Pair(inmemory.Options{})
 	go func() { // ends when the server does
 		c, err := client.Connect(ctx, here, nil)
 		if err != nil {
@@ -339,7 +339,7 @@ func ExampleCall() {
 		log.Fatal(err)
 	}
 
-	here, there := memory.Pair(memory.Options{})
+	here, there := inmemory.Pair(inmemory.Options{})
 	if _, err := s.Serve(there); err != nil {
 		log.Fatal(err)
 	}
@@ -450,7 +450,7 @@ func ExampleCall_SampleTask() {
 		log.Fatal(err)
 	}
 	defer tasks.Close(ctx)
-	here, there := memory.Pair(memory.Options{})
+	here, there := inmemory.Pair(inmemory.Options{})
 	if _, err := s.Serve(there); err != nil {
 		log.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
-	"github.com/mcpwire/mcpwire/runtime/transport/memory"
+	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
 // keeper is a connection that keeps a state.
@@ -58,7 +58,7 @@ func (k *keeper) fail(err error) {
 // connectKept opens a session over a connection with a state.
 func connectKept(t *testing.T, s *server.Server, with side, state []byte) (*asker, *keeper) {
 	t.Helper()
-	here, there := memory.Pair(memory.Options{})
+	here, there := inmemory.Pair(inmemory.Options{})
 	k := &keeper{Conn: there, state: state}
 	return connectOver(t, s, with, here, k), k
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 	taskmemory "github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
-	"github.com/mcpwire/mcpwire/runtime/transport/memory"
+	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
 // The transport alone limits the length of messages.
@@ -38,7 +38,7 @@ func TestArgumentsAndResultsMayBeAsLongAsTheTransportAllows(t *testing.T) {
 	}
 	defer tasks.Close(t.Context())
 	s.OfferTasks(tasks, false)
-	a, b := memory.Pair(memory.Options{})
+	a, b := inmemory.Pair(inmemory.Options{})
 	if _, err := s.Serve(b); err != nil {
 		t.Fatal(err)
 	}

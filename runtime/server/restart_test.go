@@ -20,7 +20,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
-	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltevents"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltstore"
 )
 
 // The server that is killed is this test program, told by its environment which file to use. It is given the listener as
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 
 // serveNews serves until it is killed.
 func serveNews(file string) error {
-	events, err := boltevents.Open(file, boltevents.Options{})
+	events, err := boltstore.Open(file, boltstore.Options{})
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
-	"github.com/mcpwire/mcpwire/runtime/transport/memory"
+	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
 // asker is a session with a server, and what came through it.
@@ -42,7 +42,7 @@ type side struct {
 // connect opens a session with s, which ends with the test.
 func connect(t testing.TB, s *server.Server, with side) *asker {
 	t.Helper()
-	here, there := memory.Pair(memory.Options{})
+	here, there := inmemory.Pair(inmemory.Options{})
 	return connectOver(t, s, with, here, there)
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
-	"github.com/mcpwire/mcpwire/runtime/transport/memory"
+	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
 // Proves RES-08.
@@ -171,7 +171,7 @@ func TestChangesWhileASessionOpensAreAnnounced(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newServer(t, server.Config{})
 			must(server.AddTool(s, mcp.Tool{Name: "a"}, hi))
-			here, there := memory.Pair(memory.Options{})
+			here, there := inmemory.Pair(inmemory.Options{})
 			talk := func() {
 				send := func(text string) {
 					if err := here.Write(t.Context(), transport.Message{Text: []byte(text)}); err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
-	memoryconn "github.com/mcpwire/mcpwire/runtime/transport/memory"
+	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
 // order is a tool that takes its time, reports progress, logs and asks.
@@ -234,7 +234,7 @@ func TestRunShutsDownWhenItsContextEnds(t *testing.T) {
 				}
 				return "done", nil
 			}))
-			here, there := memoryconn.Pair(memoryconn.Options{})
+			here, there := inmemory.Pair(inmemory.Options{})
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error)
 			go func() { ended <- s.Run(ctx, there) }()
@@ -341,7 +341,7 @@ func TestAHandlerAsksTheClientForTasks(t *testing.T) {
 			},
 		}
 		o.Session.Timeout = time.Hour
-		here, there := memoryconn.Pair(memoryconn.Options{})
+		here, there := inmemory.Pair(inmemory.Options{})
 		must(s.Serve(there))
 		c, err := client.Connect(t.Context(), here, o)
 		if err != nil {

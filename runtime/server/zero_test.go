@@ -14,7 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
-	memoryconn "github.com/mcpwire/mcpwire/runtime/transport/memory"
+	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
 // What is missing is an error, and no panic later on.
@@ -78,7 +78,7 @@ func TestCapabilitiesMayPanic(t *testing.T) {
 			panic("no")
 		}
 	}})
-	_, there := memoryconn.Pair(memoryconn.Options{})
+	_, there := inmemory.Pair(inmemory.Options{})
 	if _, err := s.Serve(there); err == nil || !strings.Contains(err.Error(), "capabilities") {
 		t.Errorf("got %v", err)
 	}

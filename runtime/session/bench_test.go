@@ -12,7 +12,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/session/sessiontest"
 	"github.com/mcpwire/mcpwire/runtime/transport"
-	"github.com/mcpwire/mcpwire/runtime/transport/memory"
+	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 )
 
@@ -43,7 +43,7 @@ func BenchmarkCall(b *testing.B) {
 }
 
 func memoryPair() (transport.Conn, transport.Conn) {
-	x, y := memory.Pair(memory.Options{})
+	x, y := inmemory.Pair(inmemory.Options{})
 	return x, y
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
-	"github.com/mcpwire/mcpwire/runtime/internal/lazy"
+	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
@@ -230,7 +230,7 @@ func (s *Session) writeWithin(ctx context.Context, timeout time.Duration, out tr
 	if timeout == 0 {
 		return s.writeUntil(ctx, out)
 	}
-	limited := lazy.WithTimeout(ctx, timeout, ErrTimeout)
+	limited := lazyctx.WithTimeout(ctx, timeout, ErrTimeout)
 	defer limited.Cancel()
 	return s.writeUntil(limited, out)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/session/sessiontest"
 	"github.com/mcpwire/mcpwire/runtime/transport"
-	"github.com/mcpwire/mcpwire/runtime/transport/memory"
+	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
 // A handler that ignores its context holds up Wait, and nothing else.
@@ -55,7 +55,7 @@ func TestShutdownReturnsWithItsContext(t *testing.T) {
 // The same holds if the peer reads nothing.
 func TestShutdownReturnsThoughThePeerDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		x, y := memory.Pair(memory.Options{MaxQueue: 1})
+		x, y := inmemory.Pair(inmemory.Options{MaxQueue: 1})
 		defer x.Close()
 		s := session.Serve(y, nil, &session.Config{Timeout: -1})
 		defer s.Close()

@@ -12,7 +12,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
-	"github.com/mcpwire/mcpwire/runtime/transport/memory"
+	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 )
 
@@ -32,7 +32,7 @@ func (counter) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.
 // A server and a client in one process, and a call with progress.
 func Example() {
 	ctx := context.Background()
-	a, b := memory.Pair(memory.Options{})
+	a, b := inmemory.Pair(inmemory.Options{})
 	server := session.Serve(b, &mcp.InitializeResult{
 		ServerInfo:   mcp.Implementation{Name: "counter", Version: "1"},
 		Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}},
@@ -68,7 +68,7 @@ func Example() {
 // Methods of one's own, and middleware that logs what is received.
 func ExampleMethods() {
 	ctx := context.Background()
-	a, b := memory.Pair(memory.Options{})
+	a, b := inmemory.Pair(inmemory.Options{})
 	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey || a.Key == "took" {
 			return slog.Attr{} // is different each time
@@ -156,7 +156,7 @@ func ExampleResume() {
 		ServerInfo:   mcp.Implementation{Name: "counter", Version: "1"},
 		Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}},
 	}
-	a, b := memory.Pair(memory.Options{})
+	a, b := inmemory.Pair(inmemory.Options{})
 	s := session.Resume(b, session.State{Revision: mcp.Revision20251125, Server: hello}, &session.Config{Handler: session.ServerHandler(counter{}, nil)})
 	defer s.Close()
 	// The client knows nothing of that, and sends what it would have sent.

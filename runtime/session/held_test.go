@@ -13,7 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
-	"github.com/mcpwire/mcpwire/runtime/transport/memory"
+	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
 // A peer sends what costs the most, and reads nothing. What the session holds stays within twice the limit.
@@ -55,7 +55,7 @@ func TestAHostilePeerCannotExceedALimit(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, bubble(func(t *testing.T) {
-			x, y := memory.Pair(memory.Options{MaxQueue: 64 << 10, StallTimeout: time.Hour})
+			x, y := inmemory.Pair(inmemory.Options{MaxQueue: 64 << 10, StallTimeout: time.Hour})
 			defer x.Close()
 			s := session.Serve(y, nil, &session.Config{MaxBytes: limit, Handler: c.handler, Logger: quiet()})
 			defer s.Close()
@@ -95,7 +95,7 @@ func heap() int {
 // Short ones, but many of them.
 func TestAnswersOfTheSessionItselfAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		x, y := memory.Pair(memory.Options{MaxQueue: 10_000, StallTimeout: time.Hour})
+		x, y := inmemory.Pair(inmemory.Options{MaxQueue: 10_000, StallTimeout: time.Hour})
 		defer x.Close()
 		s := session.Serve(y, nil, nil)
 		defer s.Close()
@@ -117,7 +117,7 @@ func TestAnswersOfTheSessionItselfAreLimited(t *testing.T) {
 
 func TestAnswersThatWaitCountAsRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		x, y := memory.Pair(memory.Options{MaxQueue: 1000, StallTimeout: time.Hour})
+		x, y := inmemory.Pair(inmemory.Options{MaxQueue: 1000, StallTimeout: time.Hour})
 		defer x.Close()
 		var served atomic.Int32
 		s := session.Serve(y, nil, &session.Config{MaxRequests: 8, Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
@@ -202,7 +202,7 @@ func TestAMessageMayBeAsLongAsItsTransportAllows(t *testing.T) {
 // Requests that were all admitted end at the same time, in more than the peer may leave unread.
 func TestAnswersAboveTheLimitAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		x, y := memory.Pair(memory.Options{MaxQueue: 1000, StallTimeout: time.Hour})
+		x, y := inmemory.Pair(inmemory.Options{MaxQueue: 1000, StallTimeout: time.Hour})
 		defer x.Close()
 		release := make(chan struct{})
 		s := session.Serve(y, nil, &session.Config{MaxBytes: 1 << 20, Logger: quiet(), Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {

@@ -15,7 +15,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/session/sessiontest"
 	"github.com/mcpwire/mcpwire/runtime/transport"
-	"github.com/mcpwire/mcpwire/runtime/transport/memory"
+	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
 func TestMoreRequestsThanAreServedAtOnceAreRefused(t *testing.T) {
@@ -108,7 +108,7 @@ func TestPeersThatFloodEachOtherGetThrough(t *testing.T) {
 		}
 		return session.Raw(`{"text":"` + strings.Repeat("x", 200) + `"}`), nil
 	}}}
-	a, b := memory.Pair(memory.Options{MaxQueue: 2000, StallTimeout: time.Minute})
+	a, b := inmemory.Pair(inmemory.Options{MaxQueue: 2000, StallTimeout: time.Minute})
 	c, s := sessiontest.Connect(t, a, b, side, side)
 	var wg sync.WaitGroup
 	for _, s := range []*session.Session{c, s} {
@@ -131,7 +131,7 @@ func TestPeersThatFloodEachOtherGetThrough(t *testing.T) {
 // that lasts.
 func TestAPeerThatDoesNotReadIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		x, y := memory.Pair(memory.Options{MaxQueue: 10_000, StallTimeout: time.Minute})
+		x, y := inmemory.Pair(inmemory.Options{MaxQueue: 10_000, StallTimeout: time.Minute})
 		defer x.Close()
 		s := session.Serve(y, nil, nil)
 		var err error
@@ -157,7 +157,7 @@ func TestAPeerThatDoesNotReadIsGivenUp(t *testing.T) {
 
 func TestTheTimeoutOfACallCoversWaitingForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		x, y := memory.Pair(memory.Options{MaxQueue: 1})
+		x, y := inmemory.Pair(inmemory.Options{MaxQueue: 1})
 		defer x.Close()
 		s := session.Serve(y, nil, nil)
 		defer s.Close()

@@ -15,7 +15,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
-	"github.com/mcpwire/mcpwire/runtime/transport/memory"
+	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
 func TestThePrincipalIsThatOfTheMessageOrElseOfTheSession(t *testing.T) {
@@ -23,7 +23,7 @@ func TestThePrincipalIsThatOfTheMessageOrElseOfTheSession(t *testing.T) {
 		for _, c := range []struct {
 			conn, want string
 		}{{"", "the session's"}, {"the message's", "the message's"}} {
-			x, y := memory.Pair(memory.Options{})
+			x, y := inmemory.Pair(inmemory.Options{})
 			defer x.Close()
 			var got string
 			s := session.Serve(&authenticated{y, c.conn}, nil, &session.Config{Principal: "the session's", Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
@@ -77,7 +77,7 @@ func (r *recorded) Write(ctx context.Context, m transport.Message) error {
 
 func TestMessagesSayWhichRequestTheyBelongTo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		x, y := memory.Pair(memory.Options{})
+		x, y := inmemory.Pair(inmemory.Options{})
 		conn := &recorded{Conn: y}
 		s := session.Serve(conn, nil, &session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			if req.IsNotification() {

@@ -14,14 +14,14 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
-	"github.com/mcpwire/mcpwire/runtime/transport/memory"
+	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
 // peer is the other end of a session's connection, without a session: it sends what it is told and notes what it
 // gets. It works inside of a bubble of synctest.
 type peer struct {
 	t    *testing.T
-	conn *memory.Conn
+	conn *inmemory.Conn
 	mu   sync.Mutex
 	got  []string
 	over chan struct{} // closed when the connection is
@@ -29,7 +29,7 @@ type peer struct {
 
 // newPeer returns a peer, and the end that is for the session.
 func newPeer(t *testing.T) (*peer, transport.Conn) {
-	x, y := memory.Pair(memory.Options{})
+	x, y := inmemory.Pair(inmemory.Options{})
 	p := &peer{t: t, conn: x, over: make(chan struct{})}
 	go func() { // ends with the connection
 		defer close(p.over)

@@ -10,7 +10,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
-	"github.com/mcpwire/mcpwire/runtime/internal/lazy"
+	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/internal/stack"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
@@ -20,7 +20,7 @@ import (
 type serving struct {
 	s        *Session
 	req      *Request
-	until    lazy.Cancellable // ends ctx
+	until    lazyctx.Cancellable // ends ctx
 	ctx      context.Context
 	size     int
 	batch    *batch // that it came in, or nil

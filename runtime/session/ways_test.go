@@ -11,7 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
-	"github.com/mcpwire/mcpwire/runtime/transport/memory"
+	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
 // ways is a connection that has a way of its own for each request, and none for what belongs to no request.
@@ -37,7 +37,7 @@ func (w *ways) Resumed() (mcp.Revision, []byte, bool) { return w.revision, w.cli
 
 func TestWaysOfRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		here, there := memory.Pair(memory.Options{})
+		here, there := inmemory.Pair(inmemory.Options{})
 		defer here.Close()
 		conn := &ways{Conn: there, released: make(chan jsonrpc.ID, 10), revision: mcp.Revision20251125,
 			client: []byte(`{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"c","version":"1"}}`)}

@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/internal/lazy"
+	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 )
 
 // Result waits until a task is over and returns its outcome, which it can do any number of times
@@ -51,7 +51,7 @@ func (m *Manager) wait(ctx context.Context, r *Record, via Requestor) error {
 		defer run.leave(via)
 	}
 	waiter := m.waits.Add(1)
-	both := lazy.WithBoth(ctx, m.life)
+	both := lazyctx.WithBoth(ctx, m.life)
 	var d *delivery
 	defer func() { d.wait() }() // after the context has ended, which ends every delivery
 	defer both.Release()

@@ -13,7 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
-	"github.com/mcpwire/mcpwire/runtime/internal/lazy"
+	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/internal/stack"
 )
 
@@ -90,7 +90,7 @@ func (m *Manager) forget(run *Run) {
 
 // workContext is the context of work: the task's own end, and the values of the request that it was created for.
 type workContext struct {
-	lazy.Cancellable
+	lazyctx.Cancellable
 	values context.Context
 	run    *Run
 }
@@ -99,7 +99,7 @@ func (c *workContext) Value(key any) any {
 	switch {
 	case key == runKey{}:
 		return c.run
-	case lazy.IsCancelKey(key):
+	case lazyctx.IsCancelKey(key):
 		return c.Cancellable.Value(key)
 	}
 	return c.values.Value(key)

@@ -10,7 +10,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
-	"github.com/mcpwire/mcpwire/runtime/internal/lazy"
+	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 )
 
 // Why a report of progress is not taken.
@@ -35,9 +35,9 @@ type progress struct {
 	paused int         // attempts to cancel the task: nothing is sent meanwhile
 	over   bool        // nothing is taken or sent any more
 
-	sending *lazy.Cancellable // context of the report on its way; nil if there is none
-	to      Requestor         // where that goes
-	idle    chan struct{}     // closed when it has returned; nil without a waiter
+	sending *lazyctx.Cancellable // context of the report on its way; nil if there is none
+	to      Requestor            // where that goes
+	idle    chan struct{}        // closed when it has returned; nil without a waiter
 }
 
 // Report sends progress to the requestor under the token of the request that created the task, at
@@ -92,7 +92,7 @@ func (run *Run) flush() {
 		if p.held = nil; to == nil {
 			return
 		}
-		p.sent, p.to, p.sending = time.Now(), to, new(lazy.Cancellable)
+		p.sent, p.to, p.sending = time.Now(), to, new(lazyctx.Cancellable)
 		ctx := p.sending
 		run.mu.Unlock()
 		err := run.sendReport(ctx, to, report)
@@ -301,7 +301,7 @@ func (run *Run) notify(r *Record) {
 
 // tell sends one status.
 func (run *Run) tell(via Requestor, r *Record) {
-	ctx := lazy.WithTimeout(run.m.life, statusTimeout, nil)
+	ctx := lazyctx.WithTimeout(run.m.life, statusTimeout, nil)
 	defer ctx.Cancel()
 	t := r.Task()
 	err := notify(ctx, via, mcp.MethodNotificationsTasksStatus, &mcp.TaskStatusNotificationParams{

@@ -13,7 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/experimental/partial"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
-	"github.com/mcpwire/mcpwire/runtime/transport/memory"
+	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
 func Example() {
@@ -72,7 +72,7 @@ func library(ctx context.Context) *client.Client {
 		log.Fatal(err)
 	}
 
-	here, there := memory.Pair(memory.Options{})
+	here, there := inmemory.Pair(inmemory.Options{})
 	if _, err := s.Serve(there); err != nil {
 		log.Fatal(err)
 	}

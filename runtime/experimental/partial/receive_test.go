@@ -30,7 +30,7 @@ import (
 	store "github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 	"github.com/mcpwire/mcpwire/runtime/transport"
-	"github.com/mcpwire/mcpwire/runtime/transport/memory"
+	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
@@ -71,7 +71,7 @@ func count(ctx context.Context, _ *server.Call, in pages) (string, error) {
 func counter(t *testing.T, principal string, receiving ...session.Middleware) *session.Session {
 	t.Helper()
 	s := counting(t, principal, receiving...)
-	here, there := memory.Pair(memory.Options{})
+	here, there := inmemory.Pair(inmemory.Options{})
 	if _, err := s.Serve(there); err != nil {
 		t.Fatal(err)
 	}
@@ -448,7 +448,7 @@ func TestATaskHasNoParts(t *testing.T) {
 		m.Close(context.Background())
 	})
 	s.OfferTasks(m, false)
-	here, there := memory.Pair(memory.Options{})
+	here, there := inmemory.Pair(inmemory.Options{})
 	if _, err := s.Serve(there); err != nil {
 		t.Fatal(err)
 	}

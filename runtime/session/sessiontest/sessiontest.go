@@ -10,7 +10,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
-	"github.com/mcpwire/mcpwire/runtime/transport/memory"
+	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
 // Side is one side of a pair of sessions. The zero value has no capabilities and the default configuration.
@@ -24,7 +24,7 @@ type Side struct {
 // It may be called within a bubble of testing/synctest.
 func Pair(t testing.TB, client, server Side) (c, s *session.Session) {
 	t.Helper()
-	a, b := memory.Pair(memory.Options{})
+	a, b := inmemory.Pair(inmemory.Options{})
 	return Connect(t, a, b, client, server)
 }
 

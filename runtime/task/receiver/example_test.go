@@ -11,7 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
-	pipe "github.com/mcpwire/mcpwire/runtime/transport/memory"
+	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
 // A server whose handler serves plain calls and tasks, without package server. What an earlier process has left is
@@ -31,7 +31,7 @@ func ExampleAttach() {
 	defer manager.Close(ctx)
 	cfg := &session.Config{Handler: handler}
 	receiver.Attach(cfg, receiver.Options{Manager: manager})
-	near, far := pipe.Pair(pipe.Options{})
+	near, far := inmemory.Pair(inmemory.Options{})
 	server := session.Serve(far, &mcp.InitializeResult{Capabilities: mcp.ServerCapabilities{
 		Tools: new(mcp.ServerCapabilitiesTools), Tasks: receiver.ServerCapabilities(false),
 	}}, cfg)

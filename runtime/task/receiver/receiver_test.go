@@ -23,7 +23,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 	wire "github.com/mcpwire/mcpwire/runtime/transport"
-	transport "github.com/mcpwire/mcpwire/runtime/transport/memory"
+	transport "github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
 // fixture is a server with tasks and a client that asks raw questions.

@@ -11,7 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
-	pipe "github.com/mcpwire/mcpwire/runtime/transport/memory"
+	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
 type tools struct{ mcp.UnimplementedServerHandler }
@@ -29,7 +29,7 @@ func connect(ctx context.Context) (client *session.Session, tasks *requestor.Tas
 	if err != nil {
 		log.Fatal(err)
 	}
-	near, far := pipe.Pair(pipe.Options{})
+	near, far := inmemory.Pair(inmemory.Options{})
 
 	serverConfig := &session.Config{Handler: session.ServerHandler(tools{}, nil)}
 	receiver.Attach(serverConfig, receiver.Options{Manager: manager})

@@ -22,7 +22,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 	"github.com/mcpwire/mcpwire/runtime/transport"
-	"github.com/mcpwire/mcpwire/runtime/transport/memory"
+	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 )
 
@@ -142,7 +142,7 @@ func (s *silent) Write(ctx context.Context, m transport.Message) error {
 // A receiver that has been silent for the lifetime of the task does not have it any more.
 func TestSilentReceiverIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b := memory.Pair(memory.Options{})
+		a, b := inmemory.Pair(inmemory.Options{})
 		line := &silent{Conn: a}
 		var client, server sessiontest.Side
 		server.Server = mcp.ServerCapabilities{Tools: new(mcp.ServerCapabilitiesTools), Tasks: receiver.ServerCapabilities(true)}

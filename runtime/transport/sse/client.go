@@ -15,8 +15,8 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
-	"github.com/mcpwire/mcpwire/runtime/transport/internal/httpend"
-	"github.com/mcpwire/mcpwire/runtime/transport/internal/sse"
+	"github.com/mcpwire/mcpwire/runtime/transport/internal/eventstream"
+	"github.com/mcpwire/mcpwire/runtime/transport/internal/httpcore"
 )
 
 // Client is the client's end of a connection. It is a [transport.Conn] for a session in the role of the client.
@@ -37,7 +37,7 @@ import (
 //
 // What follows the path in the URLs of the server, where the session is named, is in no error and no log.
 type Client struct {
-	end   *httpend.End
+	end   *httpcore.End
 	url   *url.URL
 	close func() error
 
@@ -58,7 +58,7 @@ type Client struct {
 
 // line is a stream from the server, and where to post to.
 type line struct {
-	*sse.Reader
+	*eventstream.Reader
 	resp   *http.Response
 	hangUp context.CancelCauseFunc
 	post   *url.URL
@@ -77,12 +77,12 @@ var ErrEndpoint = errors.New("sse: no endpoint")
 // [*httpclient.StatusError] if the server refuses the stream, with [ErrEndpoint] if it is of another kind, with the
 // cause of ctx, which bounds Dial alone, or with what has happened to the connection.
 func Dial(ctx context.Context, serverURL string, o httpclient.Options) (*Client, error) {
-	u, err := httpend.ParseURL(serverURL)
+	u, err := httpcore.ParseURL(serverURL)
 	if err != nil {
 		return nil, fmt.Errorf("sse: %w", err)
 	}
 	c := &Client{
-		end: httpend.New(o), url: u,
+		end: httpcore.New(o), url: u,
 		calls: map[jsonrpc.ID]struct{}{}, asked: map[jsonrpc.ID]struct{}{}, lost: map[jsonrpc.ID]struct{}{},
 	}
 	c.close = sync.OnceValue(func() error {
@@ -109,12 +109,12 @@ func Dial(ctx context.Context, serverURL string, o httpclient.Options) (*Client,
 
 // open opens a stream and reads its first event. HangUp ends ctx, and the stream.
 func (c *Client) open(ctx context.Context, hangUp context.CancelCauseFunc) (*line, error) {
-	resp, err := c.end.Do(ctx, httpend.Request{Method: http.MethodGet, URL: c.url, Header: http.Header{"Accept": {httpend.Events}}})
+	resp, err := c.end.Do(ctx, httpcore.Request{Method: http.MethodGet, URL: c.url, Header: http.Header{"Accept": {httpcore.Events}}})
 	if err != nil {
 		hangUp(nil)
 		return nil, err
 	}
-	l := &line{Reader: sse.NewReader(resp.Body, c.end.Options.MaxMessage), resp: resp, hangUp: hangUp}
+	l := &line{Reader: eventstream.NewReader(resp.Body, c.end.Options.MaxMessage), resp: resp, hangUp: hangUp}
 	if l.post, err = l.endpoint(); err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
@@ -128,10 +128,10 @@ func (c *Client) open(ctx context.Context, hangUp context.CancelCauseFunc) (*lin
 // endpoint reads the first event, which says where to post to.
 func (l *line) endpoint() (*url.URL, error) {
 	if l.resp.StatusCode/100 != 2 {
-		status, _ := httpend.Status(l.resp)
+		status, _ := httpcore.Status(l.resp)
 		return nil, status
 	}
-	if media := httpend.ContentType(l.resp); media != httpend.Events {
+	if media := httpcore.ContentType(l.resp); media != httpcore.Events {
 		return nil, fmt.Errorf("%w: %w: %q", ErrEndpoint, httpclient.ErrContent, media)
 	}
 	for {
@@ -149,7 +149,7 @@ func (l *line) endpoint() (*url.URL, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrEndpoint, errors.Unwrap(err)) // without the text
 		}
-		if !httpend.SameOrigin(base, post) {
+		if !httpcore.SameOrigin(base, post) {
 			return nil, fmt.Errorf("%w: %s://%s is another origin", ErrEndpoint, post.Scheme, post.Host)
 		}
 		return post, nil
@@ -157,7 +157,7 @@ func (l *line) endpoint() (*url.URL, error) {
 }
 
 // next reads the next event.
-func (l *line) next() (sse.Event, error) {
+func (l *line) next() (eventstream.Event, error) {
 	event, err := l.Next()
 	if event.Retry > 0 {
 		l.retry = event.Retry
@@ -202,7 +202,7 @@ func (c *Client) read(l *line) error {
 // learn notes what a message from the server means for a session that may be lost. It returns false for the answer to a
 // request that was reported as lost.
 func (c *Client) learn(text []byte) bool {
-	m, err := httpend.Parse(text)
+	m, err := httpcore.Parse(text)
 	if errors.Is(err, jsonrpc.ErrBatch) {
 		items, _ := jsonrpc.ParseBatch(text, append(codec.AllowSize(text), codec.NoCopy())...)
 		for i := range items {
@@ -275,7 +275,7 @@ func (c *Client) renew(last *line, cause error) (*line, error) {
 		c.end.Withdraw(id, lost)
 	}
 	for {
-		if !httpend.Sleep(c.end.Life(), c.end.Backoff(last.retry, c.failures)) {
+		if !httpcore.Sleep(c.end.Life(), c.end.Backoff(last.retry, c.failures)) {
 			return nil, lost
 		}
 		c.failures++
@@ -297,7 +297,7 @@ func (c *Client) renew(last *line, cause error) (*line, error) {
 			}
 			return l, nil
 		}
-		if c.end.Err() != nil || !httpend.Passing(err) {
+		if c.end.Err() != nil || !httpcore.Passing(err) {
 			return nil, fmt.Errorf("%w, and there is no new one: %w", lost, err)
 		}
 		c.end.Options.Logger.Info("no stream from the server", "error", err)
@@ -315,7 +315,7 @@ func (c *Client) reopen(hello []byte, id jsonrpc.ID, ready []byte, revision []st
 	}
 	result, err := c.greet(ctx, l, hello, id)
 	if err == nil && !slices.Equal(revisionOf(result), revision) {
-		err = httpend.ErrRevision
+		err = httpcore.ErrRevision
 	}
 	if err == nil && ready != nil {
 		err = c.postNow(ctx, l, ready, revision)
@@ -342,7 +342,7 @@ func (c *Client) greet(ctx context.Context, l *line, hello []byte, id jsonrpc.ID
 		case event.Name != "" || len(event.Data) == 0:
 			continue
 		}
-		m, _ := httpend.Parse(event.Data)
+		m, _ := httpcore.Parse(event.Data)
 		switch {
 		case m.ID == id && m.Kind == jsonrpc.KindErrorResponse:
 			return nil, m.Error
@@ -356,13 +356,13 @@ func (c *Client) greet(ctx context.Context, l *line, hello []byte, id jsonrpc.ID
 
 // postNow posts a message that belongs to the opening of a session.
 func (c *Client) postNow(ctx context.Context, l *line, text []byte, revision []string) error {
-	resp, err := c.end.Do(ctx, httpend.Request{Method: http.MethodPost, URL: l.post, Header: postHeader(revision), Text: text})
+	resp, err := c.end.Do(ctx, httpcore.Request{Method: http.MethodPost, URL: l.post, Header: postHeader(revision), Text: text})
 	if err != nil {
 		return err
 	}
-	defer httpend.Discard(resp)
+	defer httpcore.Discard(resp)
 	if resp.StatusCode/100 != 2 {
-		status, _ := httpend.Status(resp)
+		status, _ := httpcore.Status(resp)
 		return status
 	}
 	return nil
@@ -370,7 +370,7 @@ func (c *Client) postNow(ctx context.Context, l *line, text []byte, revision []s
 
 // postHeader returns the header of a POST.
 func postHeader(revision []string) http.Header {
-	h := http.Header{"Content-Type": {httpend.JSON}, "Accept": {httpend.JSON + ", " + httpend.Events}}
+	h := http.Header{"Content-Type": {httpcore.JSON}, "Accept": {httpcore.JSON + ", " + httpcore.Events}}
 	if revision != nil {
 		h["Mcp-Protocol-Version"] = revision
 	}
@@ -454,7 +454,7 @@ func (w *writing) isOut() bool {
 func (c *Client) look(m transport.Message, w *writing) {
 	var envelope jsonrpc.Message
 	if !m.Answer {
-		envelope, _ = httpend.Parse(m.Text) // whatever is wrong with it, the server will tell
+		envelope, _ = httpcore.Parse(m.Text) // whatever is wrong with it, the server will tell
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -544,7 +544,7 @@ func (c *Client) lose(w *writing, taken bool, err error) {
 // confirm sends notifications/initialized again and again, which was lost or refused, until the server takes it or l is
 // not the line any more. The server may send nothing before it has it, and takes it twice without harm.
 func (c *Client) confirm(l *line, text []byte, header http.Header) {
-	for failures := 0; httpend.Sleep(c.end.Life(), c.end.Backoff(0, failures)) && c.isOn(l); failures++ {
+	for failures := 0; httpcore.Sleep(c.end.Life(), c.end.Backoff(0, failures)) && c.isOn(l); failures++ {
 		ctx, cancel := c.end.Patience(c.end.Life())
 		err := c.postNow(ctx, l, text, header["Mcp-Protocol-Version"])
 		cancel()
@@ -568,16 +568,16 @@ func (c *Client) send(values context.Context, w *writing) error {
 	defer release()
 	sent := func() { w.once.Do(func() { close(w.out) }) }
 	for failures := 0; ; failures++ {
-		resp, err := c.end.Do(ctx, httpend.Request{Method: http.MethodPost, URL: l.post, Header: header, Text: w.text, Sent: sent})
+		resp, err := c.end.Do(ctx, httpcore.Request{Method: http.MethodPost, URL: l.post, Header: header, Text: w.text, Sent: sent})
 		if err == nil {
-			defer httpend.Discard(resp)
+			defer httpcore.Discard(resp)
 			if resp.StatusCode/100 != 2 {
 				c.refused(w, l, resp)
 				c.repeat(w, l, header)
 			}
 			return nil
 		}
-		if httpend.Unreached(err) && failures < c.end.Options.MaxRetries && httpend.Sleep(ctx, c.end.Backoff(0, failures)) && c.isOn(l) {
+		if httpcore.Unreached(err) && failures < c.end.Options.MaxRetries && httpcore.Sleep(ctx, c.end.Backoff(0, failures)) && c.isOn(l) {
 			continue
 		}
 		if c.end.Stalled(err) || c.end.Err() != nil {
@@ -601,7 +601,7 @@ func (c *Client) repeat(w *writing, l *line, header http.Header) {
 
 // refused tells who waits that the server has refused a message.
 func (c *Client) refused(w *writing, l *line, resp *http.Response) {
-	status, _ := httpend.Status(resp)
+	status, _ := httpcore.Status(resp)
 	var err error = status
 	if status.Code == http.StatusNotFound && c.isGreeted() {
 		err = fmt.Errorf("%w: %w", httpclient.ErrSessionLost, status)

@@ -12,9 +12,9 @@ import (
 
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/internal/eventstream"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/queue"
-	"github.com/mcpwire/mcpwire/runtime/transport/internal/sse"
 )
 
 // conn is the server's end of a connection. It is a [transport.Conn].
@@ -86,7 +86,7 @@ func (c *conn) fail(err error) {
 
 // serve writes the stream, beginning with an event, until the connection is over or the client, whose request ctx is
 // of, has gone.
-func (c *conn) serve(w http.ResponseWriter, ctx context.Context, first sse.Event) {
+func (c *conn) serve(w http.ResponseWriter, ctx context.Context, first eventstream.Event) {
 	rc := http.NewResponseController(w)
 	defer context.AfterFunc(ctx, func() { c.fail(fmt.Errorf("%w: the client has hung up", transport.ErrClosed)) })()
 	defer context.AfterFunc(c.late, func() { rc.SetWriteDeadline(time.Now()) })()
@@ -94,7 +94,7 @@ func (c *conn) serve(w http.ResponseWriter, ctx context.Context, first sse.Event
 	ticking.Go(c.tick) // ends when the connection is over
 	defer ticking.Wait()
 
-	buf := sse.Append(nil, first)
+	buf := eventstream.Append(nil, first)
 	for {
 		if err := c.writeOut(w, rc, buf); err != nil {
 			switch {
@@ -117,11 +117,11 @@ func (c *conn) serve(w http.ResponseWriter, ctx context.Context, first sse.Event
 		buf = buf[:0]
 		for _, m := range batch {
 			if m.Text == nil {
-				buf = sse.AppendComment(buf, "")
+				buf = eventstream.AppendComment(buf, "")
 				continue
 			}
 			buf = append(buf, "event: message\n"...) // old clients may not know that this is the default
-			buf = sse.Append(buf, sse.Event{Data: m.Text})
+			buf = eventstream.Append(buf, eventstream.Event{Data: m.Text})
 		}
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/internal/eventstream"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
-	"github.com/mcpwire/mcpwire/runtime/transport/internal/sse"
 )
 
 // HandlerOptions say how a server behaves. The zero value means the defaults, which are safe for a server on the
@@ -130,7 +130,7 @@ func (h *Handler) stream(ctx context.Context, w http.ResponseWriter, r *http.Req
 	header.Set("Cache-Control", "no-cache, no-transform")
 	header.Set("X-Accel-Buffering", "no") // or some proxies would keep events back
 	w.WriteHeader(http.StatusOK)
-	c.serve(w, r.Context(), sse.Event{Name: "endpoint", Data: []byte(endpoint)})
+	c.serve(w, r.Context(), eventstream.Event{Name: "endpoint", Data: []byte(endpoint)})
 }
 
 // endpoint returns the URL to post to for a new connection, and its id.

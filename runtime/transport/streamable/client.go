@@ -17,7 +17,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
-	"github.com/mcpwire/mcpwire/runtime/transport/internal/httpend"
+	"github.com/mcpwire/mcpwire/runtime/transport/internal/httpcore"
 	"github.com/mcpwire/mcpwire/runtime/transport/sse"
 )
 
@@ -55,7 +55,7 @@ type ClientOptions struct {
 //
 // The id of the session is a secret: it is in no error and no log.
 type Client struct {
-	end     *httpend.End
+	end     *httpcore.End
 	url     *url.URL
 	options ClientOptions
 	close   func() error
@@ -75,12 +75,12 @@ type Client struct {
 
 // Dial returns a connection with the server at a URL. Nothing is sent before the first Write.
 func Dial(serverURL string, o ClientOptions) (*Client, error) {
-	u, err := httpend.ParseURL(serverURL)
+	u, err := httpcore.ParseURL(serverURL)
 	if err != nil {
 		return nil, fmt.Errorf("streamable: %w", err)
 	}
 	c := &Client{
-		end: httpend.New(o.Options), url: u, options: o,
+		end: httpcore.New(o.Options), url: u, options: o,
 		exchanges: map[jsonrpc.ID]*exchange{},
 		asked:     map[jsonrpc.ID]struct{}{},
 	}
@@ -122,7 +122,7 @@ func (c *Client) Write(ctx context.Context, m transport.Message) error {
 	if m.Answer {
 		return c.answer(ctx, m)
 	}
-	envelope, _ := httpend.Parse(m.Text) // whatever is wrong with it, the server will tell
+	envelope, _ := httpcore.Parse(m.Text) // whatever is wrong with it, the server will tell
 	switch envelope.Kind {
 	case jsonrpc.KindRequest:
 		return c.request(ctx, m.Text, envelope)
@@ -219,10 +219,10 @@ func (c *Client) confirm(ctx context.Context) error {
 			return nil
 		case ctx.Err() != nil || errors.Is(err, transport.ErrStalled):
 			return err
-		case !httpend.Passing(err) || failures >= c.end.Options.MaxRetries:
+		case !httpcore.Passing(err) || failures >= c.end.Options.MaxRetries:
 			c.end.Go(func() { c.confirmLater(c.current(), text, failures) }) // ends with the session at the server
 			return err
-		case !httpend.Sleep(ctx, c.end.Backoff(0, failures)):
+		case !httpcore.Sleep(ctx, c.end.Backoff(0, failures)):
 			return err
 		}
 	}
@@ -231,7 +231,7 @@ func (c *Client) confirm(ctx context.Context) error {
 // confirmLater sends notifications/initialized again and again until the server takes it or drops the session. A new
 // session has its own.
 func (c *Client) confirmLater(ep *epoch, text []byte, failures int) {
-	for httpend.Sleep(ep.ctx, c.end.Backoff(0, failures)) && c.current() == ep {
+	for httpcore.Sleep(ep.ctx, c.end.Backoff(0, failures)) && c.current() == ep {
 		err := c.send(ep.ctx, text, false)
 		if err == nil {
 			c.listen(ep)
@@ -250,11 +250,11 @@ func (c *Client) send(ctx context.Context, text []byte, again bool) error {
 	if err != nil {
 		return err
 	}
-	defer httpend.Discard(resp)
+	defer httpcore.Discard(resp)
 	if resp.StatusCode/100 == 2 {
 		return nil
 	}
-	status, _ := httpend.Status(resp)
+	status, _ := httpcore.Status(resp)
 	return c.judge(ep, status)
 }
 
@@ -276,7 +276,7 @@ func (c *Client) lose(ep *epoch, status *httpclient.StatusError) error {
 type posting struct {
 	ctx   context.Context
 	text  []byte
-	sent  func()      // see [httpend.Request]
+	sent  func()      // see [httpcore.Request]
 	first bool        // it is an initialize, which belongs to no session
 	again bool        // it may be sent to another session if its own is gone
 	stop  func() bool // whether to give up rather than try again; nil for no
@@ -303,17 +303,17 @@ func (c *Client) post(p posting) (*http.Response, *epoch, error) {
 		resp, err := c.postTo(p.ctx, ep, p.text, p.sent)
 		switch {
 		case err == nil && p.again && !renewed && c.dropped(p.ctx, ep, resp):
-			httpend.Discard(resp)
+			httpcore.Discard(resp)
 			ep.lost.Store(true)
 		case err == nil:
 			if resp.StatusCode/100 == 2 && !ep.used.Load() {
 				ep.used.Store(true)
 			}
 			return resp, ep, nil
-		case !httpend.Unreached(err) || p.first || failures >= c.end.Options.MaxRetries || p.stop != nil && p.stop():
+		case !httpcore.Unreached(err) || p.first || failures >= c.end.Options.MaxRetries || p.stop != nil && p.stop():
 			return nil, ep, err
 		default:
-			if !httpend.Sleep(p.ctx, c.end.Backoff(0, failures)) {
+			if !httpcore.Sleep(p.ctx, c.end.Backoff(0, failures)) {
 				return nil, ep, errors.Join(context.Cause(p.ctx), err)
 			}
 			if failures++; p.stop != nil && p.stop() {
@@ -325,7 +325,7 @@ func (c *Client) post(p posting) (*http.Response, *epoch, error) {
 
 // postTo sends a message within a session.
 func (c *Client) postTo(ctx context.Context, ep *epoch, text []byte, sent func()) (*http.Response, error) {
-	return c.end.Do(ctx, httpend.Request{Method: http.MethodPost, URL: c.url, Header: ep.posts, Text: text, Sent: sent})
+	return c.end.Do(ctx, httpcore.Request{Method: http.MethodPost, URL: c.url, Header: ep.posts, Text: text, Sent: sent})
 }
 
 // cancelled returns the exchange that a cancellation is about, or nil.
@@ -390,14 +390,14 @@ func (c *Client) shutDown() error {
 func (c *Client) remove(ep *epoch) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.end.Options.FlushTimeout)
 	defer cancel()
-	resp, err := c.end.Do(ctx, httpend.Request{Method: http.MethodDelete, URL: c.url, Header: ep.headers()})
+	resp, err := c.end.Do(ctx, httpcore.Request{Method: http.MethodDelete, URL: c.url, Header: ep.headers()})
 	if err != nil {
 		c.end.Options.Logger.Info("session not ended at the server", "error", err)
 		return
 	}
-	defer httpend.Discard(resp)
+	defer httpcore.Discard(resp)
 	if resp.StatusCode/100 != 2 && resp.StatusCode != http.StatusMethodNotAllowed {
-		status, _ := httpend.Status(resp)
+		status, _ := httpcore.Status(resp)
 		c.end.Options.Logger.Info("session not ended at the server", "error", status)
 	}
 }

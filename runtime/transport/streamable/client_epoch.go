@@ -14,7 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
-	"github.com/mcpwire/mcpwire/runtime/transport/internal/httpend"
+	"github.com/mcpwire/mcpwire/runtime/transport/internal/httpcore"
 )
 
 // epoch is what holds from one initialize to the next: the session at the server, if it has sessions, and the
@@ -37,8 +37,8 @@ type epoch struct {
 func (c *Client) newEpoch(id, revision string) *epoch {
 	ep := &epoch{id: id, revision: revision, ctx: c.end.Life(), end: func(error) {}}
 	ep.posts = ep.headers()
-	ep.posts["Accept"] = []string{httpend.JSON + ", " + httpend.Events}
-	ep.posts["Content-Type"] = []string{httpend.JSON}
+	ep.posts["Accept"] = []string{httpcore.JSON + ", " + httpcore.Events}
+	ep.posts["Content-Type"] = []string{httpcore.JSON}
 	return ep
 }
 
@@ -94,7 +94,7 @@ func (c *Client) dropped(ctx context.Context, ep *epoch, resp *http.Response) bo
 	case resp.StatusCode != http.StatusBadRequest:
 		return resp.StatusCode == http.StatusNotFound
 	}
-	if _, id := httpend.Status(resp); !id.IsZero() {
+	if _, id := httpcore.Status(resp); !id.IsZero() {
 		return false // it is an answer to a request
 	}
 	ctx, cancel := c.end.Patience(ctx)
@@ -112,7 +112,7 @@ func (c *Client) dropped(ctx context.Context, ep *epoch, resp *http.Response) bo
 	if pong.StatusCode != http.StatusBadRequest {
 		return pong.StatusCode == http.StatusNotFound
 	}
-	_, id := httpend.Status(pong)
+	_, id := httpcore.Status(pong)
 	return id.IsZero()
 }
 
@@ -172,16 +172,16 @@ func (c *Client) reopen(gone *epoch) error {
 	if hello == nil {
 		return httpclient.ErrSessionLost
 	}
-	if barren > 1 && !httpend.Sleep(c.end.Life(), c.end.Backoff(0, barren-2)) {
+	if barren > 1 && !httpcore.Sleep(c.end.Life(), c.end.Backoff(0, barren-2)) {
 		return transport.ErrClosed
 	}
 	next, err := c.greet(hello, ready)
 	if err == nil && next.revision != gone.revision {
-		err = fmt.Errorf("%w from %s to %s", httpend.ErrRevision, gone.revision, next.revision)
+		err = fmt.Errorf("%w from %s to %s", httpcore.ErrRevision, gone.revision, next.revision)
 	}
 	if err != nil {
 		err = fmt.Errorf("%w, and gives no new one: %w", httpclient.ErrSessionLost, err)
-		if !httpend.Passing(err) {
+		if !httpcore.Passing(err) {
 			c.end.Fail(fmt.Errorf("%w: %w", transport.ErrClosed, err))
 		}
 		return err
@@ -208,7 +208,7 @@ func (c *Client) reopen(gone *epoch) error {
 
 // greet introduces this side again, with what was sent first.
 func (c *Client) greet(hello, ready []byte) (*epoch, error) {
-	envelope, err := httpend.Parse(hello)
+	envelope, err := httpcore.Parse(hello)
 	if err != nil {
 		return nil, err
 	}
@@ -230,9 +230,9 @@ func (c *Client) greet(hello, ready []byte) (*epoch, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer httpend.Discard(resp)
+	defer httpcore.Discard(resp)
 	if resp.StatusCode/100 != 2 {
-		status, _ := httpend.Status(resp)
+		status, _ := httpcore.Status(resp)
 		return nil, status
 	}
 	return x.opens, nil

@@ -17,7 +17,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/stack"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
-	"github.com/mcpwire/mcpwire/runtime/transport/internal/httpend"
+	"github.com/mcpwire/mcpwire/runtime/transport/internal/httpcore"
 	"github.com/mcpwire/mcpwire/runtime/transport/sse"
 )
 
@@ -82,7 +82,7 @@ func (x *exchange) run() {
 // taken reports whether the server may be at the request that was lost because of err.
 func (x *exchange) taken(err error) bool {
 	_, refused := errors.AsType[*httpclient.StatusError](err)
-	return !httpend.Unreached(err) && !errors.Is(err, httpclient.ErrSessionLost) && !errors.Is(err, transport.ErrTooLong) && (!refused || errors.Is(err, httpclient.ErrCut))
+	return !httpcore.Unreached(err) && !errors.Is(err, httpclient.ErrSessionLost) && !errors.Is(err, transport.ErrTooLong) && (!refused || errors.Is(err, httpclient.ErrCut))
 }
 
 // over forgets the exchange.
@@ -145,10 +145,10 @@ func (x *exchange) do() error {
 	case resp.StatusCode == http.StatusAccepted && ep.listening.Load():
 		return nil // not as it should be, but the answer may come on the standing stream
 	}
-	switch media := httpend.ContentType(resp); media {
-	case httpend.JSON:
+	switch media := httpcore.ContentType(resp); media {
+	case httpcore.JSON:
 		return x.single(resp)
-	case httpend.Events:
+	case httpcore.Events:
 		s := &stream{c: x.c, ep: ep, ctx: x.ctx, cancel: x.cancel, unwanted: x.dropped.Load}
 		s.take = func(text []byte) bool { return x.take(text, resp.Header) }
 		return s.follow(resp)
@@ -172,7 +172,7 @@ func (x *exchange) single(resp *http.Response) error {
 // take takes a message that the server sends because of the request, and reports whether the request is answered. H
 // are the headers of the answer to its POST.
 func (x *exchange) take(text []byte, h http.Header) (done bool) {
-	m, _ := httpend.Parse(text) // whatever is wrong with it, the session will find out
+	m, _ := httpcore.Parse(text) // whatever is wrong with it, the session will find out
 	if !x.isAnswer(m) {
 		x.answered = x.answered || x.inBatch(text)
 		x.c.receive(x.ctx, text, m)
@@ -225,7 +225,7 @@ func (x *exchange) open(m jsonrpc.Message, h http.Header) (ok bool) {
 
 // failed says what it means that the server has refused the request.
 func (x *exchange) failed(ep *epoch, resp *http.Response) error {
-	status, id := httpend.Status(resp)
+	status, id := httpcore.Status(resp)
 	var err error = status
 	if x.first && !x.again && !x.c.options.NoFallback {
 		switch status.Code {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
-	"github.com/mcpwire/mcpwire/runtime/transport/internal/httpend"
-	"github.com/mcpwire/mcpwire/runtime/transport/internal/sse"
+	"github.com/mcpwire/mcpwire/runtime/transport/internal/eventstream"
+	"github.com/mcpwire/mcpwire/runtime/transport/internal/httpcore"
 )
 
 // stream is a stream of events over as many connections as it takes.
@@ -66,13 +66,13 @@ func (s *stream) follow(resp *http.Response) error {
 			return fmt.Errorf("%w, and was not resumed: %w", httpclient.ErrCut, err)
 		}
 		failures := max(s.failures, s.idle-maxPolls)
-		if !httpend.Sleep(ctx, max(s.c.end.Backoff(s.retry, failures), s.after)) {
+		if !httpcore.Sleep(ctx, max(s.c.end.Backoff(s.retry, failures), s.after)) {
 			return context.Cause(ctx)
 		}
 		s.failures++
 		s.idle++
 		resp, err = s.connect(ctx)
-		if err != nil && !httpend.Passing(err) {
+		if err != nil && !httpcore.Passing(err) {
 			return err
 		}
 	}
@@ -82,7 +82,7 @@ func (s *stream) follow(resp *http.Response) error {
 func (s *stream) read(ctx context.Context, resp *http.Response) error {
 	defer resp.Body.Close()
 	s.worked = true
-	r := sse.NewReader(resp.Body, s.c.end.Options.MaxMessage)
+	r := eventstream.NewReader(resp.Body, s.c.end.Options.MaxMessage)
 	defer r.Release()
 	for {
 		event, err := r.Next()
@@ -122,7 +122,7 @@ func (s *stream) read(ctx context.Context, resp *http.Response) error {
 func (s *stream) connect(ctx context.Context) (*http.Response, error) {
 	s.after = 0
 	h := s.ep.headers()
-	h["Accept"] = []string{httpend.Events}
+	h["Accept"] = []string{httpcore.Events}
 	if s.last != "" {
 		h["Last-Event-Id"] = []string{s.last}
 	}
@@ -130,20 +130,20 @@ func (s *stream) connect(ctx context.Context) (*http.Response, error) {
 	if s.standing {
 		do = s.c.end.Do // there are servers whose answer begins with their first message
 	}
-	resp, err := do(ctx, httpend.Request{Method: http.MethodGet, URL: s.c.url, Header: h})
+	resp, err := do(ctx, httpcore.Request{Method: http.MethodGet, URL: s.c.url, Header: h})
 	if err != nil {
 		return nil, err
 	}
 	if resp.StatusCode/100 == 2 {
-		if media := httpend.ContentType(resp); media != httpend.Events {
-			httpend.Discard(resp)
+		if media := httpcore.ContentType(resp); media != httpcore.Events {
+			httpcore.Discard(resp)
 			return nil, fmt.Errorf("%w: %q on a stream", httpclient.ErrContent, media)
 		}
 		return resp, nil
 	}
-	defer httpend.Discard(resp)
-	status, _ := httpend.Status(resp)
-	s.after = httpend.RetryAfter(resp.Header)
+	defer httpcore.Discard(resp)
+	status, _ := httpcore.Status(resp)
+	s.after = httpcore.RetryAfter(resp.Header)
 	if s.worked && s.c.dropped(ctx, s.ep, resp) { // some servers have nothing there at all and say so with 404
 		return nil, s.c.lose(s.ep, status)
 	}
@@ -169,13 +169,13 @@ func (c *Client) listen(ep *epoch) {
 	started := c.end.Go(func() { // ends with the epoch, or when the server offers no stream
 		s := &stream{c: c, ep: ep, ctx: ep.ctx, standing: true}
 		s.take = func(text []byte) bool {
-			m, _ := httpend.Parse(text)
+			m, _ := httpcore.Parse(text)
 			c.receive(ep.ctx, text, m)
 			return false
 		}
 		resp, err := s.connect(ep.ctx)
 		close(answered)
-		if err == nil || httpend.Passing(err) {
+		if err == nil || httpcore.Passing(err) {
 			err = s.follow(resp)
 		}
 		ep.listening.Store(false)

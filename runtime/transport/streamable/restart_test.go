@@ -17,7 +17,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
-	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltevents"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltstore"
 )
 
 // A server that is restarted goes on with its sessions and streams. What was being served is answered with an error
@@ -32,8 +32,8 @@ func TestServerRestarts(t *testing.T) {
 }
 
 func restart(t *testing.T, path string, orderly bool) {
-	open := func() *boltevents.Store {
-		store, err := boltevents.Open(path, boltevents.Options{})
+	open := func() *boltstore.Store {
+		store, err := boltstore.Open(path, boltstore.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +110,7 @@ func restart(t *testing.T, path string, orderly bool) {
 func TestServerLoadsASessionOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
 	synctest.Test(t, func(t *testing.T) {
-		store, err := boltevents.Open(path, boltevents.Options{})
+		store, err := boltstore.Open(path, boltstore.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +145,7 @@ func TestServerLoadsASessionOnce(t *testing.T) {
 // What the owner of a session has had kept is there after a restart, within a limit, and not after the session.
 func TestServerKeepsAState(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
-	var store *boltevents.Store
+	var store *boltstore.Store
 	var conn transport.Conn
 	begin := func(o streamable.HandlerOptions) (*streamable.Handler, func(body string, h ...string) *http.Response) {
 		handler := streamable.NewHandler(func(_ *http.Request, c transport.Conn) {
@@ -172,7 +172,7 @@ func TestServerKeepsAState(t *testing.T) {
 			store.Close()
 		}
 		var err error
-		if store, err = boltevents.Open(path, boltevents.Options{}); err != nil {
+		if store, err = boltstore.Open(path, boltstore.Options{}); err != nil {
 			t.Fatal(err)
 		}
 		return begin(streamable.HandlerOptions{Store: store, MaxState: 10})

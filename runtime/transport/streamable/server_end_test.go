@@ -20,15 +20,15 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
-	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltevents"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltstore"
 )
 
 func plain(l net.Listener) net.Listener { return l }
 
 // openStore opens a store in a file of the test's own.
-func openStore(t *testing.T, path string) *boltevents.Store {
+func openStore(t *testing.T, path string) *boltstore.Store {
 	t.Helper()
-	store, err := boltevents.Open(path, boltevents.Options{})
+	store, err := boltstore.Open(path, boltstore.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestServerThatShutsDownFirstLosesNoSession(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
 	synctest.Test(t, func(t *testing.T) {
 		var of *server.Server
-		restart := func(store *boltevents.Store) *served {
+		restart := func(store *boltstore.Store) *served {
 			var err error
 			if of, err = server.New(server.Config{Info: mcp.Implementation{Name: "s", Version: "1"}}); err != nil {
 				t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
-	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltevents"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltstore"
 )
 
 // A server whose sessions and streams survive a restart, and which ends in order.
@@ -24,7 +24,7 @@ func ExampleNewHandler() {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	events, err := boltevents.Open(filepath.Join(dir, "events.db"), boltevents.Options{})
+	events, err := boltstore.Open(filepath.Join(dir, "events.db"), boltstore.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}

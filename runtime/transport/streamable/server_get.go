@@ -9,8 +9,8 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/internal/eventstream"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
-	"github.com/mcpwire/mcpwire/runtime/transport/internal/sse"
 )
 
 // sessionOf returns the connection of the session that a GET or DELETE names, or has answered.
@@ -175,23 +175,23 @@ func (h *Handler) serveStream(w http.ResponseWriter, r *http.Request, c *serverC
 func (s *streamWriter) prime() {
 	switch {
 	case s.c.priming():
-		s.write(sse.Event{ID: eventID(s.st.id, s.number), Data: []byte{}, Retry: s.h.o.Retry})
+		s.write(eventstream.Event{ID: eventID(s.st.id, s.number), Data: []byte{}, Retry: s.h.o.Retry})
 	case s.c.id != "":
-		s.write(sse.Event{Retry: s.h.o.Retry})
+		s.write(eventstream.Event{Retry: s.h.o.Retry})
 	}
 }
 
 // write adds an event to what is to be written.
-func (s *streamWriter) write(e sse.Event) {
+func (s *streamWriter) write(e eventstream.Event) {
 	s.begin()
-	s.buf = sse.Append(s.buf, e)
+	s.buf = eventstream.Append(s.buf, e)
 }
 
 // writeLong is write for data of which it makes no copy, as many connections may take them slowly; ok is false if that
 // cannot be done.
-func (s *streamWriter) writeLong(e sse.Event) (ok bool) {
+func (s *streamWriter) writeLong(e eventstream.Event) (ok bool) {
 	s.begin()
-	if s.buf, ok = sse.AppendHead(s.buf, e); ok {
+	if s.buf, ok = eventstream.AppendHead(s.buf, e); ok {
 		s.long = e.Data
 	}
 	return ok
@@ -223,7 +223,7 @@ func (s *streamWriter) end(err error) {
 // with it, or the connection is lost.
 func (s *streamWriter) add(e Event) bool {
 	if e.Text != nil {
-		out := sse.Event{Data: e.Text}
+		out := eventstream.Event{Data: e.Text}
 		if s.c.id != "" {
 			out.ID = eventID(s.st.id, e.Number)
 		}
@@ -239,7 +239,7 @@ func (s *streamWriter) add(e Event) bool {
 	return true
 }
 
-var longTail = []byte(sse.Tail)
+var longTail = []byte(eventstream.Tail)
 
 // flush writes what there is. It reports false if the connection is lost, which it is too if the client takes nothing
 // for StallTimeout. It also does if what was written arrives only when the connection ends, and the client can come back
@@ -352,7 +352,7 @@ func (s *streamWriter) follow(ctx context.Context, k *sink) {
 		case <-k.wake:
 		case <-idle:
 			s.begin()
-			s.buf = sse.AppendComment(s.buf, "")
+			s.buf = eventstream.AppendComment(s.buf, "")
 			timer.Reset(s.h.o.KeepAlive)
 		case <-end:
 			s.hangUp()
@@ -367,7 +367,7 @@ func (s *streamWriter) follow(ctx context.Context, k *sink) {
 
 // hangUp says when to connect again, before the connection is closed.
 func (s *streamWriter) hangUp() {
-	s.write(sse.Event{Retry: s.h.o.Retry})
+	s.write(eventstream.Event{Retry: s.h.o.Retry})
 	s.flush()
 }
 

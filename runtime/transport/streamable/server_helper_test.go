@@ -19,7 +19,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
-	"github.com/mcpwire/mcpwire/runtime/transport/internal/sse"
+	"github.com/mcpwire/mcpwire/runtime/transport/internal/eventstream"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
@@ -281,7 +281,7 @@ func (s *served) opened(hello string, header ...string) string {
 type events struct {
 	t    *testing.T
 	body io.ReadCloser
-	r    *sse.Reader
+	r    *eventstream.Reader
 	id   string // of the last event
 }
 
@@ -293,11 +293,11 @@ func (s *served) events(method, body string, header ...string) *events {
 		text, _ := io.ReadAll(response.Body)
 		s.t.Fatalf("%s answered with %d, %q: %s", method, response.StatusCode, response.Header.Get("Content-Type"), text)
 	}
-	return &events{t: s.t, body: response.Body, r: sse.NewReader(response.Body, 1<<20)}
+	return &events{t: s.t, body: response.Body, r: eventstream.NewReader(response.Body, 1<<20)}
 }
 
 // next returns the next event.
-func (e *events) next() (sse.Event, error) {
+func (e *events) next() (eventstream.Event, error) {
 	event, err := e.r.Next()
 	if err == nil {
 		e.id = event.ID

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
-	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltevents"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltstore"
 )
 
 // An answer that could not be kept is lost with its connection. Its client is told so, and does not come back for ever.
@@ -84,7 +84,7 @@ func TestServerReportsAnAnswerThatIsTooLongToBeKept(t *testing.T) {
 func TestServerTellsTheStoreWhichSessionsAreInUse(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
 	synctest.Test(t, func(t *testing.T) {
-		store, err := boltevents.Open(path, boltevents.Options{MaxAge: 20 * time.Minute})
+		store, err := boltstore.Open(path, boltstore.Options{MaxAge: 20 * time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +160,7 @@ func TestServerKeepsWhatNoConnectionHasTaken(t *testing.T) {
 func TestAnsweredRequestsTakeNoRoom(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
 	synctest.Test(t, func(t *testing.T) {
-		store, err := boltevents.Open(path, boltevents.Options{MaxSessionBytes: 64 << 10})
+		store, err := boltstore.Open(path, boltstore.Options{MaxSessionBytes: 64 << 10})
 		if err != nil {
 			t.Fatal(err)
 		}

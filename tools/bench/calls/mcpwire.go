@@ -17,7 +17,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
-	"github.com/mcpwire/mcpwire/runtime/transport/memory"
+	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
@@ -39,7 +39,7 @@ func (m mcpwire) contestant(name string) contestant {
 }
 
 func (m mcpwire) inMemory(ctx context.Context) (client, error) {
-	a, b := memory.Pair(memory.Options{})
+	a, b := inmemory.Pair(inmemory.Options{})
 	s := m.serve(b)
 	c, err := m.dial(ctx, a)
 	return c.closing(s.Wait), err

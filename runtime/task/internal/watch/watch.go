@@ -5,7 +5,7 @@ import (
 	"context"
 	"sync"
 
-	"github.com/mcpwire/mcpwire/runtime/internal/lazy"
+	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
@@ -79,7 +79,7 @@ func (h *Hub) Close() {
 // It signs up for the next change before it looks with get, so that none falls in between.
 func (h *Hub) Wait(ctx context.Context, id string, revision uint64, get func(context.Context, string) (task.Record, error)) (task.Record, error) {
 	var ended, endedToo <-chan struct{}
-	if both, ok := ctx.(*lazy.Both); ok {
+	if both, ok := ctx.(*lazyctx.Both); ok {
 		ended, endedToo = both.Each()
 	} else {
 		ended = ctx.Done()

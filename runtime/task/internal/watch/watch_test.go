@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mcpwire/mcpwire/runtime/internal/lazy"
+	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/internal/watch"
 )
@@ -74,7 +74,7 @@ func TestNobodyMissesAChange(t *testing.T) {
 			group.Go(func() { // gives up again and again
 				for range last {
 					ctx, cancel := context.WithCancel(context.Background())
-					both := lazy.WithBoth(ctx, t.Context())
+					both := lazyctx.WithBoth(ctx, t.Context())
 					if rand.IntN(2) == 0 {
 						cancel()
 					} else {

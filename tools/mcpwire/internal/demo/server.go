@@ -21,7 +21,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
-	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltevents"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltstore"
 )
 
 // Serve runs the server of the demo on standard input and output. It stores tasks in file.
@@ -35,7 +35,7 @@ func Serve(file string) error {
 // in file and sessions in a second file, and ends when standard input ends.
 func ServeHTTP(file string) error {
 	return withTasks(file, "", func(serve func(transport.Conn) *session.Session) error {
-		events, err := boltevents.Open(file+".events", boltevents.Options{})
+		events, err := boltstore.Open(file+".events", boltstore.Options{})
 		if err != nil {
 			return err
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/transport"
-	"github.com/mcpwire/mcpwire/runtime/transport/memory"
+	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/trace"
 )
 
@@ -42,8 +42,8 @@ func (a *addressed) Write(ctx context.Context, m transport.Message) error {
 func (a *addressed) Release(id jsonrpc.ID) { a.released <- id.String() }
 
 func TestBridgeForwardsMessagesUnchanged(t *testing.T) {
-	client, near := memory.Pair(memory.Options{})
-	far, server := memory.Pair(memory.Options{})
+	client, near := inmemory.Pair(inmemory.Options{})
+	far, server := inmemory.Pair(inmemory.Options{})
 	to := &addressed{near, make(chan string, 100), make(chan string, 1)}
 	var file bytes.Buffer
 	over := make(chan error, 1)
@@ -110,8 +110,8 @@ func TestBridgeForwardsMessagesUnchanged(t *testing.T) {
 
 func TestBridgeWaitsForTheInitializeResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client, near := memory.Pair(memory.Options{})
-		far, server := memory.Pair(memory.Options{})
+		client, near := inmemory.Pair(inmemory.Options{})
+		far, server := inmemory.Pair(inmemory.Options{})
 		over := make(chan error, 1)
 		go func() { // ends when the client closes
 			over <- newBridge(trace.NewLog(io.Discard).Session(""), near, &web{Conn: far}).run(t.Context())
@@ -169,8 +169,8 @@ func (w *web) Read() (transport.Message, error) {
 }
 
 func TestBridgeEndsTheServerAfterItsLastResponse(t *testing.T) {
-	client, near := memory.Pair(memory.Options{})
-	far, server := memory.Pair(memory.Options{})
+	client, near := inmemory.Pair(inmemory.Options{})
+	far, server := inmemory.Pair(inmemory.Options{})
 	lost := make(chan error, 1)
 	over := make(chan error, 1)
 	var file bytes.Buffer

@@ -1,5 +1,5 @@
-// Package lazy has contexts that cost little as long as nobody waits for them.
-package lazy
+// Package lazyctx has contexts that cost little as long as nobody waits for them.
+package lazyctx
 
 import (
 	"context"

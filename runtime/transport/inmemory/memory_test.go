@@ -1,4 +1,4 @@
-package memory_test
+package inmemory_test
 
 import (
 	"slices"
@@ -6,22 +6,22 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/transport"
-	"github.com/mcpwire/mcpwire/runtime/transport/memory"
+	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 	"github.com/mcpwire/mcpwire/runtime/transport/transporttest"
 )
 
 func TestPairKeepsTheContractOfTransports(t *testing.T) {
 	transporttest.Run(t, func(t *testing.T, stall time.Duration, queue int) transporttest.Ends {
-		a, b := memory.Pair(memory.Options{StallTimeout: stall, MaxQueue: queue})
+		a, b := inmemory.Pair(inmemory.Options{StallTimeout: stall, MaxQueue: queue})
 		return transporttest.Ends{A: a, B: b}
 	})
 }
 
 // wrapped is a connection that does something of its own with what it reads.
-type wrapped struct{ *memory.Conn }
+type wrapped struct{ *inmemory.Conn }
 
 func TestPushIsForTheEndItself(t *testing.T) {
-	a, b := memory.Pair(memory.Options{})
+	a, b := inmemory.Pair(inmemory.Options{})
 	var got []string
 	take := func(m transport.Message, err error) {
 		if err != nil {

@@ -1,4 +1,4 @@
-package lazy_test
+package lazyctx_test
 
 import (
 	"context"
@@ -6,7 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/mcpwire/mcpwire/runtime/internal/lazy"
+	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 )
 
 // key is that of a value in contexts.
@@ -25,7 +25,7 @@ func TestCancellableEndsAsAContextDoes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := new(lazy.Cancellable)
+				c := new(lazyctx.Cancellable)
 				use(c)
 				if c.Err() != nil || c.Cause() != nil {
 					t.Fatalf("ended by %v from the start", c.Cause())
@@ -50,7 +50,7 @@ func TestCancellableEndsAsAContextDoes(t *testing.T) {
 }
 
 func TestCancellableWithoutCause(t *testing.T) {
-	c := new(lazy.Cancellable)
+	c := new(lazyctx.Cancellable)
 	c.Cancel(nil)
 	if context.Cause(c) != context.Canceled || c.Cause() != context.Canceled {
 		t.Errorf("ended because of %v, %v", context.Cause(c), c.Cause())
@@ -59,9 +59,9 @@ func TestCancellableWithoutCause(t *testing.T) {
 
 func TestBothEndsWithEither(t *testing.T) {
 	first, second := errors.New("first"), errors.New("second")
-	for name, use := range map[string]func(b *lazy.Both){
-		"that waits for each":     func(*lazy.Both) {},
-		"that somebody waits for": func(b *lazy.Both) { b.Done() },
+	for name, use := range map[string]func(b *lazyctx.Both){
+		"that waits for each":     func(*lazyctx.Both) {},
+		"that somebody waits for": func(b *lazyctx.Both) { b.Done() },
 	} {
 		for _, cause := range []error{first, second} {
 			t.Run(name+", by the "+cause.Error(), func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestBothEndsWithEither(t *testing.T) {
 					defer endA(nil)
 					b, endB := context.WithCancelCause(context.Background())
 					defer endB(nil)
-					both := lazy.WithBoth(a, b)
+					both := lazyctx.WithBoth(a, b)
 					defer both.Release()
 					use(both)
 					if both.Err() != nil || both.Cause() != nil || context.Cause(both) != nil {
@@ -103,7 +103,7 @@ func TestBothEndsWithEither(t *testing.T) {
 func TestBothEndsAtOnce(t *testing.T) {
 	cause := errors.New("enough")
 	life, end := context.WithCancelCause(context.Background())
-	both := lazy.WithBoth(t.Context(), life)
+	both := lazyctx.WithBoth(t.Context(), life)
 	defer both.Release()
 	done := both.Done()
 	end(cause) // what passes it on has a goroutine of its own, which had no time yet
@@ -119,7 +119,7 @@ func TestBothLeavesNothingBehind(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				life, end := context.WithCancel(context.Background())
 				defer end()
-				both := lazy.WithBoth(t.Context(), life)
+				both := lazyctx.WithBoth(t.Context(), life)
 				if waits {
 					both.Done()
 				}

@@ -1,4 +1,4 @@
-package boltevents
+package boltstore
 
 import (
 	"context"
@@ -72,7 +72,7 @@ func (s *Store) transact(f func(*bbolt.Tx) error) error {
 	case err == nil:
 		s.fault.Store(nil)
 	case !refused: // by f, which is the fault of what was written
-		fault := fmt.Errorf("boltevents: %w", err)
+		fault := fmt.Errorf("boltstore: %w", err)
 		s.fault.Store(&fault)
 	}
 	return err
@@ -92,7 +92,7 @@ func (s *Store) gather(first *write) []*write {
 	return batch
 }
 
-var errOther = errors.New("boltevents: another write of the transaction has failed")
+var errOther = errors.New("boltstore: another write of the transaction has failed")
 
 // commit makes the changes of a batch, in one transaction if none of them fails, else each in its own.
 func (s *Store) commit(batch []*write) {
@@ -110,7 +110,7 @@ func (s *Store) commit(batch []*write) {
 			own = s.transact(w.f)
 		}
 		if own != nil {
-			own = fmt.Errorf("boltevents: %w", own)
+			own = fmt.Errorf("boltstore: %w", own)
 		}
 		w.done <- own
 	}

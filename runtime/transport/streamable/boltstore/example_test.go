@@ -1,4 +1,4 @@
-package boltevents_test
+package boltstore_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
-	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltevents"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltstore"
 )
 
 // What was sent is still there after a restart. HandlerOptions.Store takes the store.
@@ -20,8 +20,8 @@ func ExampleOpen() {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	open := func() *boltevents.Store {
-		store, err := boltevents.Open(filepath.Join(dir, "events.db"), boltevents.Options{})
+	open := func() *boltstore.Store {
+		store, err := boltstore.Open(filepath.Join(dir, "events.db"), boltstore.Options{})
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -1,6 +1,6 @@
-// Package sse reads and writes streams of server-sent events (WHATWG HTML, "Server-sent events"), as both sides of the
+// Package eventstream reads and writes streams of server-sent events (WHATWG HTML, "Server-sent events"), as both sides of the
 // HTTP transports need it.
-package sse
+package eventstream
 
 import (
 	"bytes"

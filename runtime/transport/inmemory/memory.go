@@ -1,6 +1,6 @@
-// Package memory is a transport within one process: two connected ends, for tests, for hosts that run a server
+// Package inmemory is a transport within one process: two connected ends, for tests, for hosts that run a server
 // themselves, and for gateways.
-package memory
+package inmemory
 
 import (
 	"context"

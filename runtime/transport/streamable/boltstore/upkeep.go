@@ -1,4 +1,4 @@
-package boltevents
+package boltstore
 
 import (
 	"errors"
@@ -33,7 +33,7 @@ const compactTransaction = 1 << 20
 func (s *Store) Compact() (err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("boltevents: compact: %w", err)
+			err = fmt.Errorf("boltstore: compact: %w", err)
 		}
 	}()
 	s.upkeep.Lock()
@@ -79,7 +79,7 @@ func (s *Store) Compact() (err error) {
 func (s *Store) Backup(path string) (err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("boltevents: backup: %w", err)
+			err = fmt.Errorf("boltstore: backup: %w", err)
 		}
 	}()
 	s.upkeep.Lock()

@@ -1,4 +1,4 @@
-package httpend
+package httpcore
 
 import (
 	"errors"

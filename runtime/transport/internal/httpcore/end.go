@@ -1,7 +1,7 @@
-// Package httpend is the part of a client over HTTP that does not depend on which of the two transports it is:
+// Package httpcore is the part of a client over HTTP that does not depend on which of the two transports it is:
 // HTTP requests with their headers, what was received and waits to be read, bounds on what is sent, and the end of
 // it all.
-package httpend
+package httpcore
 
 import (
 	"cmp"

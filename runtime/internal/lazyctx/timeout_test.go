@@ -1,4 +1,4 @@
-package lazy_test
+package lazyctx_test
 
 import (
 	"context"
@@ -7,13 +7,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mcpwire/mcpwire/runtime/internal/lazy"
+	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 )
 
 func TestTimeoutBeginsWithWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cause := errors.New("too slow")
-		ctx := lazy.WithTimeout(t.Context(), time.Second, cause)
+		ctx := lazyctx.WithTimeout(t.Context(), time.Second, cause)
 		defer ctx.Cancel()
 		time.Sleep(time.Minute)
 		if _, ok := ctx.Deadline(); ok || ctx.Err() != nil {
@@ -29,7 +29,7 @@ func TestTimeoutBeginsWithWaiting(t *testing.T) {
 
 func TestTimeoutEndsWithParent(t *testing.T) {
 	parent, cancel := context.WithCancel(t.Context())
-	ctx := lazy.WithTimeout(parent, time.Hour, nil)
+	ctx := lazyctx.WithTimeout(parent, time.Hour, nil)
 	defer ctx.Cancel()
 	cancel()
 	if ctx.Err() != context.Canceled {

@@ -1,4 +1,4 @@
-package boltevents_test
+package boltstore_test
 
 import (
 	"bufio"
@@ -17,12 +17,12 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
-	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltevents"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltstore"
 )
 
 // TestKill kills a process in the middle of its writes: a few times in a plain run, and a thousand times with
 //
-//	go test ./runtime/transport/streamable/boltevents -run Kill -kills 1000
+//	go test ./runtime/transport/streamable/boltstore -run Kill -kills 1000
 var kills = flag.Int("kills", 5, "how often TestKill kills a process")
 
 // The process that is killed is this test program, told by its environment which file to work on, and how its sessions
@@ -47,7 +47,7 @@ const (
 	sessionBytes = 64 << 10 // less than eventsLong have
 )
 
-func options() boltevents.Options { return boltevents.Options{MaxSessionBytes: sessionBytes} }
+func options() boltstore.Options { return boltstore.Options{MaxSessionBytes: sessionBytes} }
 
 // textOf is what an event says: nothing that any other one does.
 func textOf(session, stream string, n uint64) string {
@@ -57,7 +57,7 @@ func textOf(session, stream string, n uint64) string {
 // child writes until it is killed. What is done it says line by line: what, of which session, and if need be of which
 // stream and which event.
 func child(path, prefix string) error {
-	s, err := boltevents.Open(path, options())
+	s, err := boltstore.Open(path, options())
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func child(path, prefix string) error {
 }
 
 // live is the life of a session: one with three streams, one that is forgotten, or one that has more than is kept.
-func live(s *boltevents.Store, session string, say func(...any)) error {
+func live(s *boltstore.Store, session string, say func(...any)) error {
 	ctx := context.Background()
 	streams, events := []string{"0", "1", "a"}, eventsOf(session)
 	if events == eventsLong {
@@ -212,7 +212,7 @@ func killOnce(t *testing.T, path, prefix string, after time.Duration, known map[
 // compare opens the file, as the next process would, and compares it with what was acknowledged.
 func compare(t *testing.T, path string, known map[string]*acked) {
 	t.Helper()
-	s, err := boltevents.Open(path, options())
+	s, err := boltstore.Open(path, options())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +246,7 @@ func compare(t *testing.T, path string, known map[string]*acked) {
 
 // whole checks that the events of a stream are whole and without a gap, up to the newest, from the first one that the
 // limit leaves.
-func whole(t *testing.T, s *boltevents.Store, session, stream string, newest, last uint64) {
+func whole(t *testing.T, s *boltstore.Store, session, stream string, newest, last uint64) {
 	t.Helper()
 	if newest == 0 {
 		return

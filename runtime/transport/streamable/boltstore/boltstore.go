@@ -1,4 +1,4 @@
-// Package boltevents keeps the sessions and the streams of Streamable HTTP in a file, so that both survive a restart of
+// Package boltstore keeps the sessions and the streams of Streamable HTTP in a file, so that both survive a restart of
 // the server: what a client has missed waits for it, and its session goes on, with what its owner had the connection
 // keep. It stands on [bbolt]; one process at a time can have a file open, and it must not be the file of a task store.
 //
@@ -15,7 +15,7 @@
 // as old as the backup: its client may know of later events.
 //
 // [bbolt]: https://pkg.go.dev/go.etcd.io/bbolt
-package boltevents
+package boltstore
 
 import (
 	"context"
@@ -36,10 +36,10 @@ import (
 )
 
 // ErrLocked says that another process, or another Store of this one, has the file open.
-var ErrLocked = errors.New("boltevents: file is in use")
+var ErrLocked = errors.New("boltstore: file is in use")
 
 // ErrClosed says that the store was closed.
-var ErrClosed = errors.New("boltevents: store is closed")
+var ErrClosed = errors.New("boltstore: store is closed")
 
 // Options are the limits of a [Store]. The zero value means the defaults.
 type Options struct {
@@ -102,12 +102,12 @@ func Open(path string, o Options) (*Store, error) {
 		return nil, fmt.Errorf("%w: %s", ErrLocked, path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("boltevents: %w", err)
+		return nil, fmt.Errorf("boltstore: %w", err)
 	}
 	s := &Store{o: o, path: path, db: db, writes: make(chan *write, maxBatch), closing: make(chan struct{})}
 	if err := db.Update(s.prepare); err != nil {
 		db.Close()
-		return nil, fmt.Errorf("boltevents: %w", err)
+		return nil, fmt.Errorf("boltstore: %w", err)
 	}
 	os.Remove(compactPath(path)) // of a Compact that was interrupted
 	s.close = sync.OnceValue(func() error {
@@ -227,7 +227,7 @@ func (s *Store) Keep(ctx context.Context, session string, o streamable.Opening) 
 	o.State = nil
 	text, err := json.Marshal(o)
 	if err != nil {
-		return fmt.Errorf("boltevents: %w", err)
+		return fmt.Errorf("boltstore: %w", err)
 	}
 	return s.update(ctx, session, func(_ *bbolt.Tx, b *bbolt.Bucket) error { return b.Put(keyOpening, text) })
 }
@@ -254,7 +254,7 @@ func (s *Store) Touch(ctx context.Context, sessions []string) error {
 func (s *Store) Begin(ctx context.Context, session, stream string, requests []byte) error {
 	size := len(requests) + overhead
 	if size > s.o.MaxSessionBytes {
-		return fmt.Errorf("boltevents: ids of %d bytes: %w", len(requests), transport.ErrTooLong)
+		return fmt.Errorf("boltstore: ids of %d bytes: %w", len(requests), transport.ErrTooLong)
 	}
 	return s.update(ctx, session, func(tx *bbolt.Tx, b *bbolt.Bucket) error {
 		key := beginKey(stream)
@@ -274,7 +274,7 @@ func (s *Store) Append(ctx context.Context, session, stream string, e streamable
 	key := eventKey(stream, e.Number)
 	value := append([]byte{flags(e)}, e.Text...)
 	if len(value)+overhead > s.o.MaxSessionBytes {
-		return fmt.Errorf("boltevents: event of %d bytes: %w", len(e.Text), transport.ErrTooLong)
+		return fmt.Errorf("boltstore: event of %d bytes: %w", len(e.Text), transport.ErrTooLong)
 	}
 	return s.update(ctx, session, func(tx *bbolt.Tx, b *bbolt.Bucket) error {
 		n, err := b.NextSequence()
@@ -382,7 +382,7 @@ func (s *Store) Load(_ context.Context, session string) (o streamable.Opening, s
 			return streamable.ErrUnknown
 		}
 		if err := json.Unmarshal(text, &o); err != nil {
-			return fmt.Errorf("boltevents: opening of a session: %w", err)
+			return fmt.Errorf("boltstore: opening of a session: %w", err)
 		}
 		if state := b.Get(keyState); state != nil {
 			o.State = append([]byte{}, state...)

@@ -1,4 +1,4 @@
-package boltevents_test
+package boltstore_test
 
 import (
 	"context"
@@ -12,13 +12,13 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
-	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltevents"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltstore"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable/streamabletest"
 )
 
-func open(t *testing.T, path string, o boltevents.Options) *boltevents.Store {
+func open(t *testing.T, path string, o boltstore.Options) *boltstore.Store {
 	t.Helper()
-	s, err := boltevents.Open(path, o)
+	s, err := boltstore.Open(path, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,15 +32,15 @@ func open(t *testing.T, path string, o boltevents.Options) *boltevents.Store {
 
 func TestStore(t *testing.T) {
 	streamabletest.Run(t, func(t *testing.T, sessionBytes int) streamable.EventStore {
-		return open(t, filepath.Join(t.TempDir(), "events.db"), boltevents.Options{MaxSessionBytes: sessionBytes})
+		return open(t, filepath.Join(t.TempDir(), "events.db"), boltstore.Options{MaxSessionBytes: sessionBytes})
 	})
 	path := filepath.Join(t.TempDir(), "events.db")
-	var last *boltevents.Store
+	var last *boltstore.Store
 	streamabletest.RunSessions(t, func(t *testing.T) streamable.SessionStore {
 		if last != nil {
 			last.Close()
 		}
-		last = open(t, path, boltevents.Options{})
+		last = open(t, path, boltstore.Options{})
 		return last
 	})
 }
@@ -49,12 +49,12 @@ func TestStore(t *testing.T) {
 func TestOldSessionsAreDropped(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
 	synctest.Test(t, func(t *testing.T) {
-		var s *boltevents.Store
+		var s *boltstore.Store
 		reopen := func() {
 			if s != nil {
 				s.Close()
 			}
-			s = open(t, path, boltevents.Options{MaxAge: time.Hour})
+			s = open(t, path, boltstore.Options{MaxAge: time.Hour})
 		}
 		reopen()
 		for _, session := range []string{"used", "left"} {
@@ -113,21 +113,21 @@ func sizeOf(t *testing.T, path string) int {
 func TestFileStaysWithinItsLimits(t *testing.T) {
 	const limit = 1 << 20
 	ctx := context.Background()
-	for name, fill := range map[string]func(s *boltevents.Store, n int) error{
-		"requests that are answered": func(s *boltevents.Store, n int) error {
+	for name, fill := range map[string]func(s *boltstore.Store, n int) error{
+		"requests that are answered": func(s *boltstore.Store, n int) error {
 			stream := fmt.Sprint(n)
 			return errors.Join(s.Begin(ctx, "s", stream, make([]byte, 20<<10)),
 				s.Append(ctx, "s", stream, streamable.Event{Number: 1, Text: []byte("{}"), Last: true}))
 		},
-		"events of one session": func(s *boltevents.Store, n int) error {
+		"events of one session": func(s *boltstore.Store, n int) error {
 			return s.Append(ctx, "s", "1", streamable.Event{Number: uint64(n + 1), Text: make([]byte, 20<<10)})
 		},
-		"events of many sessions": func(s *boltevents.Store, n int) error {
+		"events of many sessions": func(s *boltstore.Store, n int) error {
 			return s.Append(ctx, fmt.Sprint(n), "1", streamable.Event{Number: 1, Text: make([]byte, 20<<10)})
 		},
 	} {
 		path := filepath.Join(t.TempDir(), "events.db")
-		s := open(t, path, boltevents.Options{MaxBytes: limit, MaxSessionBytes: limit / 2})
+		s := open(t, path, boltstore.Options{MaxBytes: limit, MaxSessionBytes: limit / 2})
 		for n := range 300 {
 			if err := fill(s, n); err != nil {
 				t.Fatal(err)
@@ -141,7 +141,7 @@ func TestFileStaysWithinItsLimits(t *testing.T) {
 
 // The largest session pays for what all have together.
 func TestStoreTakesFromTheLargestSession(t *testing.T) {
-	s := open(t, filepath.Join(t.TempDir(), "events.db"), boltevents.Options{MaxBytes: 100 << 10})
+	s := open(t, filepath.Join(t.TempDir(), "events.db"), boltstore.Options{MaxBytes: 100 << 10})
 	for n := range 8 {
 		for session, size := range map[string]int{"small": 1 << 10, "large": 40 << 10} {
 			if err := s.Append(t.Context(), session, "1", streamable.Event{Number: uint64(n + 1), Text: make([]byte, size)}); err != nil {
@@ -160,7 +160,7 @@ func TestStoreTakesFromTheLargestSession(t *testing.T) {
 func TestUpkeep(t *testing.T) {
 	dir := t.TempDir()
 	path, copied := filepath.Join(dir, "events.db"), filepath.Join(dir, "copy.db")
-	s := open(t, path, boltevents.Options{})
+	s := open(t, path, boltstore.Options{})
 	if err := s.Keep(t.Context(), "s", streamable.Opening{Principal: "ann"}); err != nil {
 		t.Fatal(err)
 	}
@@ -200,13 +200,13 @@ func TestUpkeep(t *testing.T) {
 	if err := s.Backup(path); err == nil {
 		t.Error("the store's own file was replaced")
 	}
-	if _, err := boltevents.Open(path, boltevents.Options{}); !errors.Is(err, boltevents.ErrLocked) {
+	if _, err := boltstore.Open(path, boltstore.Options{}); !errors.Is(err, boltstore.ErrLocked) {
 		t.Errorf("after Compact, another process: %v", err)
 	}
 	if err := s.Health(); err != nil {
 		t.Error(err)
 	}
-	check := func(s *boltevents.Store, atLeast int) {
+	check := func(s *boltstore.Store, atLeast int) {
 		t.Helper()
 		opening, streams, err := s.Load(t.Context(), "s")
 		if err != nil || opening.Principal != "ann" || len(streams) != 1 || streams[0].Last.Number < uint64(atLeast) {
@@ -218,10 +218,10 @@ func TestUpkeep(t *testing.T) {
 		t.Errorf("the file had %d bytes, and has %d with %d more events", before, after, next-100)
 	}
 	s.Close()
-	check(open(t, path, boltevents.Options{}), next-1)
-	check(open(t, copied, boltevents.Options{}), 100)
+	check(open(t, path, boltstore.Options{}), next-1)
+	check(open(t, copied, boltstore.Options{}), 100)
 	for what, err := range map[string]error{"Health": s.Health(), "Compact": s.Compact(), "Backup": s.Backup(copied)} {
-		if !errors.Is(err, boltevents.ErrClosed) {
+		if !errors.Is(err, boltstore.ErrClosed) {
 			t.Errorf("%s of a closed store: %v", what, err)
 		}
 	}
@@ -229,12 +229,12 @@ func TestUpkeep(t *testing.T) {
 
 func TestOneStorePerFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
-	s := open(t, path, boltevents.Options{})
-	if _, err := boltevents.Open(path, boltevents.Options{}); !errors.Is(err, boltevents.ErrLocked) {
+	s := open(t, path, boltstore.Options{})
+	if _, err := boltstore.Open(path, boltstore.Options{}); !errors.Is(err, boltstore.ErrLocked) {
 		t.Errorf("a second one: %v", err)
 	}
 	s.Close()
-	if err := s.Append(t.Context(), "s", "1", streamable.Event{Number: 1}); !errors.Is(err, boltevents.ErrClosed) {
+	if err := s.Append(t.Context(), "s", "1", streamable.Event{Number: 1}); !errors.Is(err, boltstore.ErrClosed) {
 		t.Errorf("after closing: %v", err)
 	}
 }

@@ -1,16 +1,16 @@
-package memory_test
+package inmemory_test
 
 import (
 	"context"
 	"fmt"
 
 	"github.com/mcpwire/mcpwire/runtime/transport"
-	"github.com/mcpwire/mcpwire/runtime/transport/memory"
+	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
 func ExamplePair() {
 	ctx := context.Background()
-	client, server := memory.Pair(memory.Options{})
+	client, server := inmemory.Pair(inmemory.Options{})
 	fmt.Println(client.Write(ctx, transport.Message{Text: []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)}))
 	fmt.Println(client.Close())
 	m, err := server.Read() // what was written before can still be read

@@ -1,6 +1,6 @@
 //go:build unix
 
-package boltevents_test
+package boltstore_test
 
 import (
 	"os"
@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
-	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltevents"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltstore"
 )
 
 // fullEnv tells a child that it is the one whose files are limited.
@@ -41,7 +41,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	defer limit(usual.Cur)
 	path := filepath.Join(t.TempDir(), "events.db")
-	s := open(t, path, boltevents.Options{})
+	s := open(t, path, boltstore.Options{})
 	kept := uint64(0)
 	add := func() error {
 		err := s.Append(t.Context(), "s", "1", streamable.Event{Number: kept + 1, Text: make([]byte, 10<<10)})
@@ -94,6 +94,6 @@ func TestFullDisk(t *testing.T) {
 	}
 	check()
 	s.Close()
-	s = open(t, path, boltevents.Options{})
+	s = open(t, path, boltstore.Options{})
 	check()
 }
