@@ -53,7 +53,7 @@ type stock struct {
 
 type row struct {
 	Item  string `json:"item"`
-	Count string `json:"count" jsonschema:"as somebody has written it down"`
+	Count string `json:"count" jsonschema:"the count as written in the stock list"`
 }
 
 type sum struct {

@@ -29,7 +29,7 @@ func TestBatch(t *testing.T) {
 		answer *mcp.ElicitResult
 		want   string // the structured output or, if there is none, the text
 	}{
-		{"the user tells", client.Accept(map[string]form.Value{"count": nine}), `{"total":51}`},
+		{"the user answers", client.Accept(map[string]form.Value{"count": nine}), `{"total":51}`},
 		{"the user skips one", client.Decline(), `{"total":42,"skipped":["bolts"]}`},
 		{"the user stops", client.Cancel(), "the user stopped at row 2 of 3, bolts"},
 	} {

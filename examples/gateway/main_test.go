@@ -54,7 +54,7 @@ func TestGatewayEditsOnlyLinks(t *testing.T) {
 				"mood":["sunny",null]}}`},
 		{"an answer that only looks like the result of a tool", client, server,
 			`{"jsonrpc":"2.0","id":1,"result":{"roots":[],"content":[{"type":"resource_link","name":"log","uri":"http://in/log"}]}}`, ""},
-		{"a method that nobody knows", client, server, `{"jsonrpc":"2.0","id":"a","method":"acme/dance","params":{"steps":[1.0]}}`, ""},
+		{"an unknown method", client, server, `{"jsonrpc":"2.0","id":"a","method":"acme/dance","params":{"steps":[1.0]}}`, ""},
 		{"a batch", server, client, `[{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1.0}}]`, ""},
 		{"no message at all", server, client, `hello`, ""},
 	} {

@@ -62,14 +62,14 @@ func TestExplorer(t *testing.T) {
 		{"a statement that writes", "insert into people values ('Ada')", ""},
 		{"a statement that writes in the end", "with x as (select 'Ada') insert into people select * from x", ""},
 		{"a statement that lets others write", "pragma query_only = 0; delete from goods", ""},
-		{"the same behind a query", "select 1; pragma query_only = 0", ""},
+		{"the same after a query", "select 1; pragma query_only = 0", ""},
 		{"a transaction", "begin", ""},
 		{"an exclusive lock", "begin exclusive", ""},
 		{"a setting of the connection", "pragma locking_mode=exclusive", ""},
 		{"a table that hides another one", "create temp table goods as select 99 as id", ""},
 		{"a copy to another file", "vacuum into 'copy.db'", ""},
 		{"another file", "attach 'other.db' as other", ""},
-		{"a statement behind a comment", "-- select\nbegin", ""},
+		{"a statement after a comment", "-- select\nbegin", ""},
 		{"a large value", "select zeroblob(100000000) as x", ""},
 		{"many large values", "with recursive n(i) as (select 1 union all select i+1 from n) select zeroblob(100000) as x from n", ""},
 		{"no SQL", "please", ""},
@@ -133,6 +133,6 @@ func TestTablesAreResources(t *testing.T) {
 		t.Errorf("table: %q", got)
 	}
 	if _, err := c.ReadResource(ctx, "sqlite:///nothing"); err == nil {
-		t.Error("there is a table that nobody made")
+		t.Error("read a table that does not exist")
 	}
 }

@@ -131,7 +131,7 @@ func caseMessages() []Message {
 		{"id in capitals beside the right one", `{"jsonrpc":"2.0","id":1,"ID":2,"Id":3,"method":"m"}`, Refusal{}, Request, `1`},
 		{"id in capitals of a notification", `{"jsonrpc":"2.0","ID":2,"method":"m"}`, Refusal{}, Notification, ""},
 		{"method in capitals beside the right one", `{"jsonrpc":"2.0","id":1,"method":"m","Method":"n"}`, Refusal{}, Request, `1`},
-		{"method in capitals in front of the right one", `{"jsonrpc":"2.0","id":1,"METHOD":"n","method":"m"}`, Refusal{}, Request, `1`},
+		{"method in capitals before the right one", `{"jsonrpc":"2.0","id":1,"METHOD":"n","method":"m"}`, Refusal{}, Request, `1`},
 		{"params in capitals", `{"jsonrpc":"2.0","id":1,"method":"m","Params":{"a":1}}`, Refusal{}, Request, `1`},
 		{"result in capitals beside the right one", `{"jsonrpc":"2.0","id":1,"result":{},"Result":{"a":1}}`, Refusal{}, Response, `1`},
 		{"result in capitals", `{"jsonrpc":"2.0","id":1,"Result":{}}`, Refusal{Neither, 0, ""}, Invalid, `1`},

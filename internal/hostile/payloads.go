@@ -235,7 +235,7 @@ func casePayloads() []Payload {
 	return []Payload{
 		call("Name for name", `{"Name":"delete"}`).faulty(" required"),
 		call("Name beside name", `{"name":"read","Name":"delete"}`),
-		call("NAME in front of name", `{"NAME":"delete","name":"read"}`),
+		call("NAME before name", `{"NAME":"delete","name":"read"}`),
 		call("Arguments beside arguments", `{"name":"add","arguments":{"a":1},"Arguments":{"a":2}}`),
 		call("a letter that folds to a plain one", `{"name":"add","argument`+"\u017f"+`":{"a":2}}`),
 		toolResult("ISERROR for isError", `{"content":[],"ISERROR":true}`),

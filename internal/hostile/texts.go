@@ -130,9 +130,9 @@ func trailingTexts() []Text {
 		{"n_trailing vertical tab", "1\v", Refusal{Trailing, 1, ""}},
 		{"n_trailing byte order mark", "1\uFEFF", Refusal{Trailing, 1, ""}},
 		{"n_trailing byte that is not UTF-8", "1\xff", Refusal{Trailing, 1, ""}},
-		{"n_number that goes on as a word", `1a`, Refusal{Trailing, 1, ""}},
+		{"n_number followed by a letter", `1a`, Refusal{Trailing, 1, ""}},
 		{"n_minus after a number", `1-1`, Refusal{Trailing, 1, ""}},
-		{"n_literal that goes on", `nullx`, Refusal{Trailing, 4, ""}},
+		{"n_literal followed by a letter", `nullx`, Refusal{Trailing, 4, ""}},
 	}
 }
 

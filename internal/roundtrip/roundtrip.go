@@ -205,9 +205,9 @@ var exceptions = []struct {
 		"the contents of a resource are text if they have a text"},
 	{regexp.MustCompile(`(^InputResponse|^InputResponses/[^/]*|/inputResponses/[^/]*)/(roots|model|action|role|content)$` +
 		`|(InputResponses\[[^\]]*\]|^\.value(\[[^\]]*\])?)\.Content\.Items\[`),
-		"the answer to a request for input is told by roots, model or action"},
+		"an input response is distinguished by roots, model or action"},
 	{regexp.MustCompile(`/params/_meta(/progressToken)?$`),
-		"base messages, whose params are open, have the params that all messages have in common"},
+		"base messages have open params, but decode the params common to all messages"},
 }
 
 // Count returns the number of values to make of each definition.

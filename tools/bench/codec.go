@@ -74,16 +74,16 @@ func runCodec(args []string, stdout, stderr io.Writer) error {
 	case *rounds < 1 || *turn <= 0:
 		return fmt.Errorf("-rounds and -turn must be positive")
 	}
-	who := contestants()
+	list := contestants()
 	if !*variants {
-		who = slices.DeleteFunc(who, func(c contestant) bool { return c.role == roleVariant })
+		list = slices.DeleteFunc(list, func(c contestant) bool { return c.role == roleVariant })
 	}
 	now, name := clock(*wall)
 	progress := stderr
 	if *quiet {
 		progress = io.Discard
 	}
-	r, err := measureAll(plan{*rounds, *turn, now}, who, pattern, progress)
+	r, err := measureAll(plan{*rounds, *turn, now}, list, pattern, progress)
 	if err != nil {
 		return err
 	}
@@ -98,11 +98,11 @@ func runCodec(args []string, stdout, stderr io.Writer) error {
 }
 
 // measureAll measures all names that match the pattern.
-func measureAll(p plan, who []contestant, pattern *regexp.Regexp, progress io.Writer) (*report, error) {
+func measureAll(p plan, contestants []contestant, pattern *regexp.Regexp, progress io.Writer) (*report, error) {
 	r := newReport(p)
 	for _, m := range messages() {
-		entries := make([]entry, 0, len(who))
-		for _, c := range who {
+		entries := make([]entry, 0, len(contestants))
+		for _, c := range contestants {
 			e, err := c.enter(m)
 			if err != nil {
 				return nil, fmt.Errorf("%s/%s: %w", m.name, c.name, err)
@@ -111,7 +111,7 @@ func measureAll(p plan, who []contestant, pattern *regexp.Regexp, progress io.Wr
 		}
 		for _, o := range operations() {
 			var runners []runner
-			for i, c := range who {
+			for i, c := range contestants {
 				if run := o.of(entries[i]); run != nil && pattern.MatchString(o.name+"/"+m.name+"/"+c.name) {
 					runners = append(runners, runner{c, run})
 				}

@@ -142,7 +142,7 @@ func runValues(args []string, stdout, stderr io.Writer) error {
 	}
 	now, _ := clock(*wall)
 	p := plan{*rounds, *turn, now}
-	decode, err := valueTable(p, "decode, behind the check", func(c valueCase, e valueEngine) func() error {
+	decode, err := valueTable(p, "decode, after the check", func(c valueCase, e valueEngine) func() error {
 		return func() error { return e.read(c.text, c.target()) }
 	})
 	if err != nil {

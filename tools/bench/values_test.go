@@ -86,7 +86,7 @@ func TestValuesPrintsTables(t *testing.T) {
 	if err := runValues([]string{"-rounds", "1", "-turn", "1us"}, &out, &progress); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"| decode, behind the check ", "| encode ", "| 50 structs as output ", " encoding-json |"} {
+	for _, want := range []string{"| decode, after the check ", "| encode ", "| 50 structs as output ", " encoding-json |"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, &out)
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// host is a client that answers questions to its model.
+// host is a client with a model for sampling.
 type host struct {
 	mcp.UnimplementedClientHandler
 	mcp.UnimplementedClientNotificationHandler
@@ -26,7 +26,7 @@ type host struct {
 }
 
 func (h *host) CreateMessage(ctx context.Context, p *mcp.CreateMessageRequestParams) (mcp.CreateMessageOutcome, error) {
-	if p.MaxTokens == 1 { // to be cancelled
+	if p.MaxTokens == 1 { // the server cancels this request
 		<-ctx.Done()
 		h.cancelled <- context.Cause(ctx)
 		return nil, ctx.Err()
@@ -50,7 +50,7 @@ func (h *host) LoggingMessage(_ context.Context, p *mcp.LoggingMessageNotificati
 	return nil
 }
 
-func TestOurClientWithTheirServer(t *testing.T) {
+func TestClientWithTypeScriptServer(t *testing.T) {
 	needSDK(t)
 	overEach(t, "server.mjs", ourClientWithTheirServer)
 }
@@ -113,7 +113,7 @@ func ourClientWithTheirServer(t *testing.T, conn transport.Conn) {
 	check("ask", "forty-two after 1,2,3", call(t.Context(), "ask"))
 	check("give up", "gave up", call(t.Context(), "give up"))
 	if err := <-h.cancelled; !errors.Is(err, session.ErrCancelled) {
-		t.Errorf("the question was cancelled with %v", err)
+		t.Errorf("the sampling request was cancelled with %v", err)
 	}
 
 	var wg sync.WaitGroup

@@ -20,11 +20,10 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// The servers here have the same tools: echo answers with the text it was given,
-// progress reports 1, 2 and 3 of 3, hang waits until it is cancelled, and ask answers with what the client's model
-// says.
+// The servers here have the same tools: echo returns its text, progress reports 1, 2 and 3 of 3, hang waits until it is
+// cancelled, and ask returns the response of the client's model.
 
-// officialServer is a server on the official Go SDK. What was cancelled goes to cancelled.
+// officialServer returns a server of the official Go SDK. It sends the names of cancelled tools to cancelled.
 func officialServer(cancelled chan<- bool) *official.Server {
 	s := official.NewServer(&official.Implementation{Name: "official", Version: "1"}, nil)
 	text := func(text string) *official.CallToolResult {
@@ -61,7 +60,7 @@ func officialServer(cancelled chan<- bool) *official.Server {
 	return s
 }
 
-// mcpgoServer is a server on mcp-go.
+// mcpgoServer returns a server of mcp-go.
 func mcpgoServer(cancelled chan<- bool) *mcpgoserver.MCPServer {
 	s := mcpgoserver.NewMCPServer("mcp-go", "1")
 	s.EnableSampling()
@@ -104,11 +103,11 @@ func mcpgoServer(cancelled chan<- bool) *mcpgoserver.MCPServer {
 	return s
 }
 
-func TestOurClientWithGoServersOverHTTP(t *testing.T) {
+func TestClientWithGoServersOverHTTP(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		handler func(cancelled chan<- bool) http.Handler
-		lacks   string // what the library cannot do that way; of progress, to send all of it before the answer
+		lacks   string // tools that do not work over this transport; for progress, it may arrive after the response
 	}{
 		{"official, streams", func(c chan<- bool) http.Handler {
 			s := officialServer(c)
@@ -143,7 +142,7 @@ func TestOurClientWithGoServersOverHTTP(t *testing.T) {
 	}
 }
 
-// overHTTP checks that our client gets along with a server that has all tools but some.
+// overHTTP tests our client with a server that has all tools except some.
 func overHTTP(t *testing.T, serverURL string, lacks []string, cancelled <-chan bool) {
 	ctx := t.Context()
 	c, err := streamable.Dial(serverURL, streamable.ClientOptions{})

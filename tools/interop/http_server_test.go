@@ -18,14 +18,14 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// goClient is a client on another library, connected with our server.
+// goClient is a client of another library that is connected to our server.
 type goClient struct {
 	list  func(ctx context.Context) ([]string, error)
 	call  func(ctx context.Context, tool string) (text string, err error) // with a progress token
 	close func() error
 }
 
-// heard is what a goClient was notified of.
+// heard holds the notifications that a goClient received.
 type heard struct {
 	progress, log chan string
 }
@@ -77,7 +77,7 @@ func officialClient(ctx context.Context, serverURL string, h heard) (goClient, e
 	}, nil
 }
 
-// mcpgoUser answers what a client on mcp-go is asked.
+// mcpgoUser responds to requests to a client of mcp-go.
 type mcpgoUser struct{}
 
 func (mcpgoUser) CreateMessage(context.Context, mcpgo.CreateMessageRequest) (*mcpgo.CreateMessageResult, error) {
@@ -145,12 +145,12 @@ func mcpgoClient(ctx context.Context, serverURL string, h heard) (goClient, erro
 	}, nil
 }
 
-func TestGoClientsWithOurServerOverHTTP(t *testing.T) {
+func TestGoClientsWithServerOverHTTP(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		connect func(context.Context, string, heard) (goClient, error)
-		asked   string // what a tool gets that asks the client's model: mcp-go reports no progress
-		cancels bool   // whether the server is told that nobody waits any more
+		asked   string // the result of the tool that samples the client's model; mcp-go reports no progress
+		cancels bool   // whether the client cancels calls whose context ends
 	}{
 		{"official", officialClient, "forty-two after 1,2,3", true},
 		{"mcp-go", mcpgoClient, "forty-two after ", false},
@@ -216,7 +216,7 @@ func TestGoClientsWithOurServerOverHTTP(t *testing.T) {
 				select {
 				case err := <-stopped:
 					check("hang", true, errors.Is(err, session.ErrCancelled))
-					check("log", "cancelled", next(h.log)) // the library does not read the stream of the call any more
+					check("log", "cancelled", next(h.log)) // the library no longer reads the stream of the call
 				case <-ctx.Done():
 					t.Error("the call was not cancelled")
 				}
@@ -226,8 +226,8 @@ func TestGoClientsWithOurServerOverHTTP(t *testing.T) {
 	}
 }
 
-// mcp-go has calls for tasks, but none that makes one of a tool call: that goes through its transport.
-func TestMCPGoClientWithOurTasksOverHTTP(t *testing.T) {
+// mcp-go has no function for a tool call as a task, so the test uses its transport.
+func TestMCPGoClientWithTasksOverHTTP(t *testing.T) {
 	ctx := t.Context()
 	h := heard{progress: make(chan string, 10), log: make(chan string, 10)}
 	c, err := dialMCPGo(ctx, listen(t, serveTasks), h)

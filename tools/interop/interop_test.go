@@ -12,7 +12,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 )
 
-// childEnv makes the test binary a server, and says which.
+// childEnv makes the test binary a server and selects it.
 const childEnv = "MCPWIRE_INTEROP_SERVER"
 
 func TestMain(m *testing.M) {
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// install installs the SDK, once for all tests, unless it was installed after the lock file was changed.
+// install installs the SDK once for all tests, unless it was installed after the last change of the lock file.
 var install = sync.OnceValue(func() error {
 	locked, err := os.Stat(filepath.Join("typescript", "package-lock.json"))
 	if err != nil {
@@ -45,7 +45,7 @@ var install = sync.OnceValue(func() error {
 	return nil
 })
 
-// needSDK skips a test where there is no node, and installs the SDK where there is.
+// needSDK installs the SDK. It skips the test if node is not available.
 func needSDK(t *testing.T) {
 	t.Helper()
 	for _, program := range []string{"node", "npm"} {

@@ -35,18 +35,18 @@ func (t tools) serve(conn transport.Conn) error {
 
 type tools struct {
 	mcp.UnimplementedServerHandler
-	stopped chan<- error // gets why a call that hangs has ended; nil if nobody looks
+	stopped chan<- error // receives the reason why a hanging call ended; may be nil
 }
 
 func text(s string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.ContentBlock{&mcp.TextContent{Text: s}}}
 }
 
-// settle waits until the peer has seen what was sent. The SDK handles an answer at once and a notification a little later,
-// and so loses progress that arrives together with the answer.
+// settle waits until the peer has handled notifications. The SDK handles a response at once and a notification a little
+// later, and so loses progress that arrives together with the response.
 func settle(ctx context.Context, s *session.Session) error { return s.Ping(ctx) }
 
-// names are the tools that every client is to find.
+// names are the tools that every client must list.
 var names = []string{"echo", "progress", "ask", "elicit", "hang"}
 
 func (tools) ListTools(context.Context, *mcp.PaginatedRequestParams) (*mcp.ListToolsResult, error) {
@@ -128,7 +128,7 @@ func (t tools) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.
 	return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "no such tool"}
 }
 
-func TestTheirClientWithOurServer(t *testing.T) {
+func TestTypeScriptClientWithServer(t *testing.T) {
 	needSDK(t)
 	want := strings.Join([]string{
 		`server mcpwire Be nice.`,
@@ -154,8 +154,7 @@ func TestTheirClientWithOurServer(t *testing.T) {
 	overBoth(t, "client.mjs", "plain", serve, want)
 }
 
-// overBoth runs a script with one of our servers, as a child process of its own and over HTTP, and compares what it
-// prints.
+// overBoth runs a script with one of our servers, as a child process and over HTTP, and compares its output.
 func overBoth(t *testing.T, script, server string, serve func(transport.Conn) error, want string) {
 	self, err := os.Executable()
 	if err != nil {
@@ -181,8 +180,8 @@ func overBoth(t *testing.T, script, server string, serve func(transport.Conn) er
 	}
 }
 
-// listen serves what serve does on the loopback address until the test ends, and returns the URL. Every session must
-// have been ended by its client by then.
+// listen serves sessions on the loopback address until the test ends, and returns the URL. By then, the client must have
+// ended every session.
 func listen(t *testing.T, serve func(transport.Conn) error) string {
 	var sessions sync.WaitGroup
 	handler := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) {

@@ -40,7 +40,7 @@ func serveTasks(conn transport.Conn) error {
 
 type jobs struct {
 	mcp.UnimplementedServerHandler
-	tasks *requestor.Tasks // of the client
+	tasks *requestor.Tasks // tasks of the client
 }
 
 func (j *jobs) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.CallToolOutcome, error) {
@@ -76,7 +76,7 @@ func (j *jobs) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.
 	return nil, jsonrpc.InvalidParams(errors.New("no such tool"))
 }
 
-// askColour answers with what the client's user says about colours.
+// askColour returns the user's answer to a question about a colour.
 func askColour(ctx context.Context, client mcp.ToClient) (mcp.CallToolOutcome, error) {
 	outcome, err := client.Elicit(ctx, &mcp.ElicitRequestFormParams{
 		Message: "which colour?",
@@ -91,7 +91,7 @@ func askColour(ctx context.Context, client mcp.ToClient) (mcp.CallToolOutcome, e
 	return text(fmt.Sprint(answer.Action, " ", answer.Content["colour"].(*mcp.ElicitResultContentValueScalar).Value)), nil
 }
 
-func TestTheirClientWithOurTasks(t *testing.T) {
+func TestTypeScriptClientWithTasks(t *testing.T) {
 	needSDK(t)
 	want := strings.Join([]string{
 		`job created working 60000`,
@@ -117,11 +117,11 @@ func TestTheirClientWithOurTasks(t *testing.T) {
 	overBoth(t, "tasks-client.mjs", "tasks", serveTasks, want)
 }
 
-// user is a client that answers questions to its user and its model.
+// user is a client that responds to elicitation and sampling.
 type user struct {
 	mcp.UnimplementedClientHandler
-	asked    chan string   // the task that each question belongs to
-	reported chan struct{} // closed when all progress is here, which may take another way than the question
+	asked    chan string   // the task of each input request
+	reported chan struct{} // closed when all progress has arrived, possibly over another stream than the input request
 }
 
 func (u *user) Elicit(ctx context.Context, p mcp.ElicitRequestParams) (mcp.ElicitOutcome, error) {
@@ -145,7 +145,7 @@ func (u *user) CreateMessage(context.Context, *mcp.CreateMessageRequestParams) (
 	return &mcp.CreateMessageResult{Role: "assistant", Model: "m", Content: mcp.SamplingContent{Items: []mcp.SamplingMessageContentBlock{&mcp.TextContent{Text: "forty-two"}}}}, nil
 }
 
-func TestOurClientWithTheirTasks(t *testing.T) {
+func TestClientWithTypeScriptTasks(t *testing.T) {
 	needSDK(t)
 	overEach(t, "tasks-server.mjs", ourClientWithTheirTasks)
 }
@@ -179,7 +179,7 @@ func ourClientWithTheirTasks(t *testing.T, conn transport.Conn) {
 			t.Fatal(err)
 		}
 		if state := h.State(); state.TaskID != h.ID() || state.TTL == nil || *state.TTL != 60_000 {
-			t.Errorf("%s begins as %+v", tool, state) // with any status: theirs may be over in its first answer
+			t.Errorf("%s begins as %+v", tool, state) // any status is valid: the task may be terminal in the first response
 		}
 		return h
 	}
@@ -201,10 +201,10 @@ func ourClientWithTheirTasks(t *testing.T, conn transport.Conn) {
 		t.Fatal(err)
 	}
 	if got := content(result); got != "accept blue" {
-		t.Errorf("the job answers %q", got)
+		t.Errorf("result of the job: %q", got)
 	}
 	if got := <-u.asked; got != job.ID() {
-		t.Errorf("the question belongs to task %q, not %q", got, job.ID())
+		t.Errorf("input request of task %q, want %q", got, job.ID())
 	}
 	if diff := cmp.Diff([]float64{1, 2}, <-progress); diff != "" {
 		t.Errorf("progress (-want +got):\n%s", diff)
@@ -214,7 +214,7 @@ func ourClientWithTheirTasks(t *testing.T, conn transport.Conn) {
 		t.Fatal(err)
 	}
 	if got := content(again); got != "accept blue" {
-		t.Errorf("the job answers %q, once more", got)
+		t.Errorf("repeated result of the job: %q", got)
 	}
 
 	failed := start("fail inside")
@@ -250,7 +250,7 @@ func ourClientWithTheirTasks(t *testing.T, conn transport.Conn) {
 	if err != nil {
 		t.Error(err)
 	} else if got := content(outcome.(*mcp.CallToolResult)); got != "forty-two from a task that was working" {
-		t.Errorf("it thinks %q", got)
+		t.Errorf("result of think: %q", got)
 	}
 
 	list, err := mcp.ToServer{Caller: s}.ListTasks(t.Context(), nil)

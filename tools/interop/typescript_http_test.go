@@ -21,7 +21,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// overEach runs a test of our client with one of their servers, over standard input and output and over HTTP.
+// overEach tests our client with a server of another SDK, over standard input and output and over HTTP.
 func overEach(t *testing.T, script string, test func(*testing.T, transport.Conn)) {
 	t.Run("stdio", func(t *testing.T) {
 		p, err := stdio.Start(stdio.Command{Path: "node", Args: []string{filepath.Join("typescript", script)}, Stderr: os.Stderr})
@@ -60,13 +60,13 @@ func serveTypeScript(t *testing.T, script string) (at string, stop func()) {
 	t.Cleanup(stop)
 	at, err = bufio.NewReader(out).ReadString('\n')
 	if err != nil {
-		t.Fatalf("the server does not say where it listens: %v", err)
+		t.Fatalf("the server prints no address: %v", err)
 	}
 	return "http://127.0.0.1:" + strings.TrimSpace(at), stop
 }
 
-// The SDK's transport does not say 404 of a session that it does not know, but 400.
-func TestOurClientWithTheirServerThatIsRestarted(t *testing.T) {
+// For an unknown session, the SDK's transport responds with status 400 instead of 404.
+func TestClientSurvivesRestartOfTypeScriptServer(t *testing.T) {
 	needSDK(t)
 	ctx := t.Context()
 	at, stop := serveTypeScript(t, "server.mjs")

@@ -68,7 +68,7 @@ func TestDecode(t *testing.T) {
 			out:  `*tasks.Task	{"taskId":"t","ttlMs":null}` + "\n",
 		},
 		{
-			name: "-rev reports every fault where it stands",
+			name: "-rev reports every fault with its position",
 			args: []string{"-as", "Task", "-rev", "2025-11-25"},
 			in:   "\n  {\"taskId\":\"t\", \"status\":\"bogus\",\n\"createdAt\":\"a\",\"lastUpdatedAt\":\"b\",\"ttl\":1.5}",
 			errs: "<stdin>:2:27: /status: \"bogus\" is not one of \"cancelled\", \"completed\", \"failed\", \"input_required\", \"working\"\n" +

@@ -72,7 +72,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 
 // launch is the form that countdown shows on request.
 type launch struct {
-	Go bool `json:"go" jsonschema:"whether to go on"`
+	Go bool `json:"go" jsonschema:"whether to continue"`
 }
 
 func countdown(ctx context.Context, c *server.Call, in struct {

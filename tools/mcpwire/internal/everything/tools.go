@@ -26,7 +26,7 @@ type sum struct {
 // strict is a tool whose schema has many keywords of JSON Schema 2020-12.
 const strict = `{
 	"name": "json_schema_2020_12_tool",
-	"description": "Takes a contact and tells whether it is complete.",
+	"description": "Reports whether a contact is complete.",
 	"inputSchema": {
 		"$schema": "https://json-schema.org/draft/2020-12/schema",
 		"type": "object",

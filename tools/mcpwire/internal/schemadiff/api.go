@@ -98,7 +98,7 @@ func goTypes(rows *merge.Overrides, docs ...*load.Document) (map[string]goName, 
 		if def != "" {
 			return def
 		}
-		for _, d := range graph.Names() { // an inline shape is named after the definition that it stands in
+		for _, d := range graph.Names() { // an inline shape is named after the definition that contains it
 			if strings.HasPrefix(strings.ToLower(name), strings.ToLower(d)) && len(d) > len(def) {
 				def = d
 			}

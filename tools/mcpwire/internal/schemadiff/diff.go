@@ -103,7 +103,7 @@ type comparer struct {
 	named   map[string][]string // definitions of b that were inline shapes at these places in a
 }
 
-// place is where a shape stands: a path in a definition.
+// place is the position of a shape: a path in a definition.
 type place struct{ def, path string }
 
 func (p place) member(name string) place {

@@ -183,7 +183,7 @@ var rules = []struct {
 		b:    `"T": {"properties": {"params": {"$ref": "#/$defs/TParams"}}}, "TParams": {"properties": {"a": {}, "b": {}}}`,
 		want: []string{"added definition TParams: new: object {a?, b?}", "added field T.params.b: new: any value, optional"},
 	}, {
-		name: "a named object stands inline",
+		name: "a named object becomes inline",
 		a:    `"T": {"properties": {"a": {"$ref": "#/$defs/O"}}}, "O": {"properties": {"b": {"type": "string"}}}`,
 		b:    `"T": {"properties": {"a": {"properties": {"b": {"type": "string"}}}}}, "O": {"properties": {"b": {"type": "string"}}}`,
 		want: []string{"none type T.a: O → object {b?}"},

@@ -11,61 +11,61 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// told is a recorded message in a test table.
-type told struct {
+// recorded is a message in a test table.
+type recorded struct {
 	from mcp.Direction
 	text string
 }
 
-func call(id int) told {
-	return told{mcp.FromClient, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"x","task":{}}}`, id)}
+func call(id int) recorded {
+	return recorded{mcp.FromClient, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"x","task":{}}}`, id)}
 }
 
-func created(id int, task string) told {
-	return told{mcp.FromServer, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"task":%s}}`, id, state(task, "working"))}
+func created(id int, task string) recorded {
+	return recorded{mcp.FromServer, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"task":%s}}`, id, state(task, "working"))}
 }
 
-func status(task, status string) told {
-	return told{mcp.FromServer, fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":%s}`, state(task, status))}
+func status(task, status string) recorded {
+	return recorded{mcp.FromServer, fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":%s}`, state(task, status))}
 }
 
 func state(task, status string) string {
 	return fmt.Sprintf(`{"taskId":%q,"status":%q,"ttl":null,"createdAt":"2026-01-02T03:04:05Z","lastUpdatedAt":"2026-01-02T03:04:05Z"}`, task, status)
 }
 
-func await(id int, task string) told {
-	return told{mcp.FromClient, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tasks/result","params":{"taskId":%q}}`, id, task)}
+func await(id int, task string) recorded {
+	return recorded{mcp.FromClient, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tasks/result","params":{"taskId":%q}}`, id, task)}
 }
 
-func result(id int, isError bool) told {
-	return told{mcp.FromServer, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"content":[],"isError":%v}}`, id, isError)}
+func result(id int, isError bool) recorded {
+	return recorded{mcp.FromServer, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"content":[],"isError":%v}}`, id, isError)}
 }
 
 func TestDrawShowsTaskStates(t *testing.T) {
 	for _, c := range []struct {
-		name  string
-		told  []told
-		want  []bar
-		lanes int
+		name     string
+		messages []recorded
+		want     []bar
+		lanes    int
 	}{
-		{"none", []told{call(1), result(1, false)}, nil, 0},
-		{"a task that is under way lasts to the end", []told{call(1), created(1, "a"), call(2)},
+		{"none", []recorded{call(1), result(1, false)}, nil, 0},
+		{"an unfinished task extends to the end", []recorded{call(1), created(1, "a"), call(2)},
 			[]bar{{"a", "working", 0, 1, 3, true}}, 1},
-		{"a state that is told twice is one", []told{call(1), created(1, "a"), status("a", "working"), status("a", "input_required"), status("a", "working")},
+		{"a repeated state is one bar", []recorded{call(1), created(1, "a"), status("a", "working"), status("a", "input_required"), status("a", "working")},
 			[]bar{{"a", "working", 0, 1, 3, true}, {"a", "input_required", 0, 3, 4, false}, {"a", "working", 0, 4, 5, false}}, 1},
-		{"the result ends it", []told{call(1), created(1, "a"), await(2, "a"), result(2, false)},
+		{"the result ends the task", []recorded{call(1), created(1, "a"), await(2, "a"), result(2, false)},
 			[]bar{{"a", "working", 0, 1, 3, true}, {"a", "completed", 0, 3, 4, false}}, 1},
-		{"a result that is an error fails it", []told{call(1), created(1, "a"), await(2, "a"), result(2, true)},
+		{"an error result fails the task", []recorded{call(1), created(1, "a"), await(2, "a"), result(2, true)},
 			[]bar{{"a", "working", 0, 1, 3, true}, {"a", "failed", 0, 3, 4, false}}, 1},
-		{"nothing follows on the end", []told{call(1), created(1, "a"), status("a", "cancelled"), status("a", "working"), call(2)},
+		{"a terminal state is the last one", []recorded{call(1), created(1, "a"), status("a", "cancelled"), status("a", "working"), call(2)},
 			[]bar{{"a", "working", 0, 1, 2, true}, {"a", "cancelled", 0, 2, 3, false}}, 1},
 		{"two at a time have a lane each, and a third takes the one that is free",
-			[]told{call(1), created(1, "a"), call(2), created(2, "b"), status("a", "completed"), call(3), created(3, "c")},
+			[]recorded{call(1), created(1, "a"), call(2), created(2, "b"), status("a", "completed"), call(3), created(3, "c")},
 			[]bar{{"a", "working", 0, 1, 4, true}, {"b", "working", 1, 3, 7, true}, {"a", "completed", 0, 4, 5, false}, {"c", "working", 0, 6, 7, true}}, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var rec Recording
-			for i, m := range c.told {
+			for i, m := range c.messages {
 				rec.Message(time.Unix(int64(i), 0), m.from, []byte(m.text))
 			}
 			bars, lanes := rec.bars()
@@ -97,7 +97,7 @@ func TestDrawSeveralClients(t *testing.T) {
 	var rec Recording
 	at := func(i int) time.Time { return time.Unix(int64(i), 0) }
 	rec.event(at(0), "", "begin")
-	for i, session := range []string{"a", "b", "a", "b", "c", "a", "c"} { // c begins when b has said its last
+	for i, session := range []string{"a", "b", "a", "b", "c", "a", "c"} { // c begins after the last message of b
 		rec.message(at(i+1), session, mcp.FromClient, []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`))
 	}
 	got, columns := rec.lines()
