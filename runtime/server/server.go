@@ -231,7 +231,7 @@ func (s *Server) Serve(conn transport.Conn) (*session.Session, error) {
 		return nil, errors.New("server: nil connection")
 	}
 	p := newPeer(s)
-	if keeper, ok := conn.(transport.Keeper); ok {
+	if keeper, ok := transport.As[transport.Keeper](conn); ok {
 		p.restore(keeper)
 	}
 	opened, err := s.openFor(p, func(hello *mcp.InitializeResult, cfg *session.Config) *session.Session {
@@ -335,7 +335,7 @@ const shutdownGrace = 5 * time.Second
 // suspend makes a connection keep its session when it is closed, so that another process can
 // restore it.
 func suspend(conn transport.Conn) {
-	if c, ok := conn.(transport.Suspender); ok {
+	if c, ok := transport.As[transport.Suspender](conn); ok {
 		c.Suspend()
 	}
 }

@@ -284,7 +284,7 @@ func (s *Session) answered(id jsonrpc.ID, a answer) {
 // forget tells the transport that no call waits for the answer to a request any more. It does
 // nothing for the zero id.
 func (s *Session) forget(id jsonrpc.ID) {
-	if f, ok := s.conn.(transport.Forgetter); ok && !id.IsZero() {
+	if f, ok := transport.As[transport.Forgetter](s.conn); ok && !id.IsZero() {
 		f.Forget(id)
 	}
 }

@@ -21,7 +21,7 @@ func Connect(ctx context.Context, conn transport.Conn, hello *mcp.InitializeRequ
 	s := newSession(conn, RoleClient, cfg)
 	client := clientHello(hello, s.cfg.Revisions[0])
 	s.handshake.set(func(a *agreement) { a.client = client })
-	if r, ok := conn.(transport.Renewer); ok {
+	if r, ok := transport.As[transport.Renewer](conn); ok {
 		r.Renewed(s.renewed)
 	}
 	s.start()
@@ -128,7 +128,7 @@ func Resume(conn transport.Conn, state State, cfg *Config) *Session {
 
 // resumed returns the state of the session that a connection belongs to, if that was opened before.
 func resumed(conn transport.Conn, hello *mcp.InitializeResult) (state State, ok bool) {
-	r, ok := conn.(transport.Resumed)
+	r, ok := transport.As[transport.Resumed](conn)
 	if !ok {
 		return State{}, false
 	}

@@ -285,7 +285,7 @@ func (s *Session) cancelled(id jsonrpc.ID, reason string) {
 	if st.batch != nil {
 		st.batch.skip()
 	}
-	conn, ok := s.conn.(transport.Releaser)
+	conn, ok := transport.As[transport.Releaser](s.conn)
 	if !ok || !s.life.spawn(func() { // ends when the connection has noted it
 		// What the handler still has to say comes behind that, and takes another way: who has cancelled a request
 		// may not look there any more.

@@ -105,7 +105,7 @@ func newSession(conn transport.Conn, role Role, cfg *Config) *Session {
 
 // start starts the session's goroutines; they end when it does.
 func (s *Session) start() {
-	if c, ok := s.conn.(transport.Owned); ok {
+	if c, ok := transport.As[transport.Owned](s.conn); ok {
 		c.Own(owner{s})
 	}
 	if p, ok := s.conn.(transport.Pusher); !ok || !p.Push(s.conn, s.pushed) {

@@ -35,13 +35,18 @@ func (w *ways) Release(id jsonrpc.ID) { w.released <- id }
 
 func (w *ways) Resumed() (mcp.Revision, []byte, bool) { return w.revision, w.client, w.revision != "" }
 
+// wrapped is a wrapper of a connection.
+type wrapped struct{ transport.Conn }
+
+func (w wrapped) Unwrap() transport.Conn { return w.Conn }
+
 func TestWaysOfRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := inmemory.Pair(inmemory.Options{})
 		defer here.Close()
 		conn := &ways{Conn: there, released: make(chan jsonrpc.ID, 10), revision: mcp.Revision20251125,
 			client: []byte(`{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"c","version":"1"}}`)}
-		s := session.Serve(conn, &mcp.InitializeResult{Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{ListChanged: new(true)}}},
+		s := session.Serve(wrapped{conn}, &mcp.InitializeResult{Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{ListChanged: new(true)}}},
 			&session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 				<-ctx.Done()
 				return nil, context.Cause(ctx)

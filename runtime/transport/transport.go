@@ -41,6 +41,34 @@ type Conn interface {
 	Close() error
 }
 
+// Unwrapper is a [Conn] that wraps another one, such as one that logs or counts messages. With this
+// one method a wrapper keeps the optional methods of what it wraps:
+//
+//	func (c *loggedConn) Unwrap() transport.Conn { return c.Conn }
+type Unwrapper interface {
+	Conn
+
+	// Unwrap returns the connection that this one wraps.
+	Unwrap() Conn
+}
+
+// As returns c as a T, where T is one of the optional interfaces here, such as [Releaser]. If c is not
+// a T but an [Unwrapper], As looks at the connection that it wraps, and so on. As is not for
+// [Pusher], which would bypass the Read of a wrapper.
+func As[T Conn](c Conn) (t T, ok bool) {
+	for c != nil {
+		if t, ok = c.(T); ok {
+			return t, true
+		}
+		u, wraps := c.(Unwrapper)
+		if !wraps {
+			break
+		}
+		c = u.Unwrap()
+	}
+	return t, false
+}
+
 // Releaser is a [Conn] that has a way of its own for each request of the peer, as HTTP has.
 type Releaser interface {
 	Conn

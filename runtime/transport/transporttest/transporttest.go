@@ -252,7 +252,7 @@ func closeTwice(t *testing.T, e Ends) {
 }
 
 func halfClose(t *testing.T, e Ends) {
-	a, ok := e.A.(transport.HalfCloser)
+	a, ok := transport.As[transport.HalfCloser](e.A)
 	if !ok {
 		t.Skip("no direction can be closed alone")
 	}

@@ -70,7 +70,7 @@ func (b *bridge) run(ctx context.Context) error {
 
 // lastAnswers ends the server after its last response.
 func (b *bridge) lastAnswers(ctx context.Context) error {
-	if half, ok := b.server.(transport.HalfCloser); ok {
+	if half, ok := transport.As[transport.HalfCloser](b.server); ok {
 		half.CloseWrite() // fails once the server is closed
 		return nil
 	}
@@ -117,10 +117,10 @@ func (b *bridge) fromClient(ctx context.Context) error {
 			b.talk.Message(mcp.FromClient, m.Text)
 			cancelled, opens := b.note(m.Text)
 			err = b.server.Write(ctx, transport.Message{Text: m.Text})
-			if release, ok := b.client.(transport.Releaser); ok && !cancelled.IsZero() {
+			if release, ok := transport.As[transport.Releaser](b.client); ok && !cancelled.IsZero() {
 				release.Release(cancelled)
 			}
-			if _, stream := b.server.(transport.HalfCloser); opens && !stream && err == nil {
+			if _, stream := transport.As[transport.HalfCloser](b.server); opens && !stream && err == nil {
 				b.answered(ctx) // later messages belong to the session that the response names
 			}
 		}
