@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"weak"
 
@@ -260,7 +261,7 @@ func (s *Session) progressed(raw json.RawMessage) {
 	}
 	p := Progress{Value: params.Progress, Total: params.Total}
 	if params.Message != nil {
-		p.Message = *params.Message
+		p.Message = strings.Clone(*params.Message) // which may share a block with the rest of the notification
 	}
 	for _, t := range wanted {
 		t.put(p)

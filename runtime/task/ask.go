@@ -245,6 +245,7 @@ func (m *Manager) answer(id string, number uint64, result json.RawMessage, refus
 		}
 		if refused != nil {
 			asked.Error = encodeError(refused)
+			asked.Params = nil // makes room for the error when the limit of bytes is reached
 		} else {
 			asked.Result = bytes.Clone(result) // it may be a small part of a large message
 		}
