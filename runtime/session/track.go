@@ -166,7 +166,7 @@ func (t *Tracker) Close() {
 // some, but not the last one. Several readers share the reports.
 func (t *Tracker) Updates(ctx context.Context) iter.Seq[Progress] {
 	return func(yield func(Progress) bool) {
-		for {
+		for ctx.Err() == nil {
 			t.mu.Lock()
 			if len(t.queue) > 0 {
 				p := t.queue[0]
