@@ -368,6 +368,7 @@ func TestUpdatesEndWithTheirContext(t *testing.T) {
 		`)
 		synctest.Wait()
 		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
 		var seen []float64
 		for r := range tracker.Updates(ctx) {
 			seen = append(seen, r.Value)
