@@ -213,6 +213,10 @@ func (s *Server) Resume(r task.Record) task.Work {
 	if r.Method != mcp.MethodToolsCall {
 		return nil
 	}
+	name, _ := toolNameOf(r.Params)
+	if _, ok := s.tools.get(name); !ok {
+		return nil
+	}
 	work := receiver.Work(s.nowhere.handler(), r)
 	return func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 		return work(transport.WithPrincipal(ctx, r.Owner), run)

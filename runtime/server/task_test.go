@@ -156,6 +156,11 @@ func TestATaskOfAnEarlierProcessIsResumed(t *testing.T) {
 		m.Close(t.Context())
 
 		second, _ := withTasks(t, store, func(s *server.Server) { must(server.AddTool(s, mcp.Tool{Name: "order"}, order, support)) })
+		for params, want := range map[string]bool{`{"name":"order"}`: true, `{"name":"other"}`: false, `{}`: false} {
+			if got := second.Resume(task.Record{Method: "tools/call", Params: json.RawMessage(params)}) != nil; got != want {
+				t.Errorf("work for %s: %v", params, got)
+			}
+		}
 		time.Sleep(time.Second)
 		client := answering(map[string]string{"elicitation/create": `{"action":"accept","content":{"name":"Ada"}}`})
 		c = connect(t, second, side{capabilities: capable(t, `{"elicitation":{}}`), handler: client.serve})

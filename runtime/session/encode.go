@@ -114,7 +114,7 @@ func checkMetaKeys(text []byte) error {
 	defer r.Release()
 	r.Object()
 	for key, more := r.NextKey(); more; key, more = r.NextKey() {
-		if metaKeyFault(string(key)) != "" {
+		if metaKeyFault(key) != "" {
 			return CheckMetaKey(string(key))
 		}
 		r.Skip()

@@ -25,6 +25,14 @@ func TestAHostilePeerCannotExceedALimit(t *testing.T) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
+	reads := func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		req.Meta()
+		return blocked(ctx, req)
+	}
+	var members strings.Builder
+	for i := range 100_000 {
+		fmt.Fprintf(&members, `"a%d":1,`, i)
+	}
 	answers := func(context.Context, *session.Request) (codec.Encoder, error) {
 		return session.Raw(`{"text":"` + strings.Repeat("x", 1<<20) + `"}`), nil
 	}
@@ -35,6 +43,9 @@ func TestAHostilePeerCannotExceedALimit(t *testing.T) {
 		message func(i int) string
 	}{
 		{"requests", false, blocked, func(i int) string { return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,%s"method":"x"}`, i, large) }},
+		{"members of _meta", false, reads, func(i int) string {
+			return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"x","params":{"_meta":{%s"b":1}}}`, i, members.String())
+		}},
 		{"answers", false, answers, func(i int) string { return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"x"}`, i) }},
 		{"requests and answers", false, answers, func(i int) string { return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,%s"method":"x"}`, i, large) }},
 		{"notifications", false, blocked, func(int) string { return `{"jsonrpc":"2.0",` + large + `"method":"notifications/x","params":{}}` }},

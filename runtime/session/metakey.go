@@ -15,20 +15,20 @@ func CheckMetaKey(key string) error {
 	return nil
 }
 
-// metaKeyFault returns the fault of a key, or "".
-func metaKeyFault(key string) string {
-	prefix, name, prefixed := strings.Cut(key, "/")
+// metaKeyFault returns the fault of a key, or "". It does not allocate.
+func metaKeyFault[T string | []byte](key T) string {
+	prefix, name, prefixed := cut(key, '/')
 	if !prefixed {
-		prefix, name = "", key
+		name = key
 	}
 	for more := prefixed; more; {
-		var label string
-		label, prefix, more = strings.Cut(prefix, ".")
+		var label T
+		label, prefix, more = cut(prefix, '.')
 		if !madeOf(label, "-") || !isLetter(label[0]) || !isAlphanumeric(label[len(label)-1]) {
 			return "the prefix is not made of labels such as com.example"
 		}
 	}
-	if name != "" && (!madeOf(name, "-_.") || !isAlphanumeric(name[0]) || !isAlphanumeric(name[len(name)-1])) {
+	if len(name) > 0 && (!madeOf(name, "-_.") || !isAlphanumeric(name[0]) || !isAlphanumeric(name[len(name)-1])) {
 		return "the name does not begin and end with a letter or digit"
 	}
 	return ""
@@ -42,14 +42,24 @@ func ReservedMetaKey(key string) bool {
 	return prefixed && len(labels) > 1 && (labels[1] == "mcp" || labels[1] == "modelcontextprotocol")
 }
 
+// cut is strings.Cut for one byte.
+func cut[T string | []byte](text T, sep byte) (before, after T, found bool) {
+	for i := range len(text) {
+		if text[i] == sep {
+			return text[:i], text[i+1:], true
+		}
+	}
+	return text, after, false
+}
+
 // madeOf reports whether text is not empty and made of letters, digits and others.
-func madeOf(text, others string) bool {
+func madeOf[T string | []byte](text T, others string) bool {
 	for i := range len(text) {
 		if !isAlphanumeric(text[i]) && strings.IndexByte(others, text[i]) < 0 {
 			return false
 		}
 	}
-	return text != ""
+	return len(text) > 0
 }
 
 func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }

@@ -355,6 +355,31 @@ func TestASlowReaderMissesReportsButNotTheLastOne(t *testing.T) {
 	})
 }
 
+func TestUpdatesEndWithTheirContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := open(t, nil)
+		tracker, err := s.NewTrackerFor(codec.StringScalar("token"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.talk(`
+			> {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"token","progress":1}}
+			> {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"token","progress":2}}
+		`)
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var seen []float64
+		for r := range tracker.Updates(ctx) {
+			seen = append(seen, r.Value)
+			cancel()
+		}
+		if !slices.Equal(seen, []float64{1}) {
+			t.Errorf("seen: %v", seen)
+		}
+	})
+}
+
 func TestALongMessageLeavesRoomForNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := open(t, nil)

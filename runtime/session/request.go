@@ -33,7 +33,8 @@ type Request struct {
 	meta struct {
 		once sync.Once
 		mcp.RequestMetaObject
-		err error
+		err  error
+		long bool // more than maxKeptMeta: it is read each time
 	}
 	state  *serving        // nil for a notification
 	values context.Context // that came with a notification, or nil
@@ -48,15 +49,27 @@ func (r *Request) Clone() *Request {
 	return &Request{ID: r.ID, Method: r.Method, Params: r.Params, Session: r.Session, state: r.state}
 }
 
+// maxKeptMeta is how many bytes a _meta may have that a request keeps decoded. Many small members take
+// several times the memory of their text, which no limit counts.
+const maxKeptMeta = 4 << 10
+
 // Meta returns the _meta of the params; it is empty if there is none. It fails if it has members of the wrong type.
-// It is read once, and shared.
+// A _meta of up to 4 KiB is read once, and shared. A longer one is read by each call.
 func (r *Request) Meta() (*mcp.RequestMetaObject, error) {
 	r.meta.once.Do(func() {
 		raw, ok := member(r.Params, "_meta")
-		if ok {
+		if r.meta.long = len(raw) > maxKeptMeta; ok && !r.meta.long {
 			r.meta.err = codec.Unmarshal(raw, &r.meta.RequestMetaObject)
 		}
 	})
+	if r.meta.long {
+		meta := new(mcp.RequestMetaObject)
+		raw, _ := member(r.Params, "_meta")
+		if err := codec.Unmarshal(raw, meta); err != nil {
+			return nil, err
+		}
+		return meta, nil
+	}
 	if r.meta.err != nil {
 		return nil, r.meta.err
 	}
@@ -90,12 +103,11 @@ func (r *Request) Progress() *Reporter {
 // task, which has a way of its own to be cancelled (MCP cancellation, "Behavior Requirements").
 func (r *Request) Keep() bool { return r.state == nil || r.state.s.inbound.keep(r.state) }
 
-// Detach replaces the Params of the request by params, a copy, so that the request no longer holds
-// its message in memory. Use it for a request whose context outlives it, such as one that has
+// Detach replaces the Params of the request by params, a copy with the same _meta, so that the
+// request no longer holds its message in memory. Use it for a request whose context outlives it, such as one that has
 // become a task. Only the handler of the request may call it, and not concurrently with other uses
 // of the request.
 func (r *Request) Detach(params json.RawMessage) {
-	r.Meta() // before Params changes, as params may lack the _meta
 	r.Params = params
 }
 

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"log/slog"
 	"runtime"
+	"strings"
 	"sync"
 
 	"github.com/mcpwire/mcpwire/codec"
@@ -88,7 +89,7 @@ func (t *Tracker) Close() {
 // some, but not the last one. Several readers share the reports.
 func (t *Tracker) Updates(ctx context.Context) iter.Seq[Progress] {
 	return func(yield func(Progress) bool) {
-		for {
+		for ctx.Err() == nil {
 			t.mu.Lock()
 			if len(t.queue) > 0 {
 				p := t.queue[0]
@@ -175,7 +176,7 @@ func (s *Session) progressed(raw json.RawMessage) {
 	}
 	p := Progress{Value: params.Progress, Total: params.Total}
 	if params.Message != nil {
-		p.Message = *params.Message
+		p.Message = strings.Clone(*params.Message) // which may share a block with the rest of the notification
 	}
 	for _, t := range wanted {
 		t.put(p)

@@ -11,6 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 )
 
 // Call asks the requestor and waits for the answer. The task is input_required from then on,
@@ -245,6 +246,7 @@ func (m *Manager) answer(id string, number uint64, result json.RawMessage, refus
 		}
 		if refused != nil {
 			asked.Error = encodeError(refused)
+			asked.Params = nil // makes room for the error when the limit of bytes is reached
 		} else {
 			asked.Result = bytes.Clone(result) // it may be a small part of a large message
 		}
@@ -254,12 +256,26 @@ func (m *Manager) answer(id string, number uint64, result json.RawMessage, refus
 	return err
 }
 
-// touch wakes all waiters of a task that is not terminal.
-func (m *Manager) touch(id string) {
-	m.change(context.Background(), id, func(r *Record) error {
-		if r.over() {
-			return errSame
+// redeliver makes the waiters of a task deliver the input requests that no other waiter delivers. It
+// writes nothing: a peer that comes and goes would else have a long record written each time.
+func (m *Manager) redeliver(id string) {
+	if run := m.run(id); run != nil {
+		run.mu.Lock()
+		undelivered := run.redelivery
+		run.redelivery = nil
+		run.mu.Unlock()
+		if undelivered != nil {
+			undelivered.Cancel(nil)
 		}
-		return nil
-	})
+	}
+}
+
+// undelivered returns a context that ends with the next redeliver.
+func (run *Run) undelivered() context.Context {
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	if run.redelivery == nil {
+		run.redelivery = new(lazyctx.Cancellable)
+	}
+	return run.redelivery
 }

@@ -511,3 +511,42 @@ func TestQuestionOfATaskThatEnds(t *testing.T) {
 		}
 	})
 }
+
+// A peer that asks for the result and goes away again does not make the store write the task each
+// time: its record may be long.
+func TestGoneWaitersWriteNothing(t *testing.T) {
+	store := &countedUpdates{Store: memory.New()}
+	bubble(t, task.Config{Store: store, Quiet: true}, func(t *testing.T, m *task.Manager) {
+		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			_, err := run.Call(ctx, "elicitation/create", raw(`{}`))
+			return raw(`{}`), err
+		})
+		gone := &peer{answer: func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}}
+		synctest.Wait()
+		before := store.updates.Load()
+		for range 10 {
+			ctx, cancel := context.WithCancel(t.Context())
+			go m.Result(ctx, "alice", created.TaskID, gone)
+			synctest.Wait()
+			cancel()
+			synctest.Wait()
+		}
+		if n := store.updates.Load() - before; n > 0 {
+			t.Errorf("%d writes", n)
+		}
+	})
+}
+
+// countedUpdates is a store that counts calls of Update.
+type countedUpdates struct {
+	*memory.Store
+	updates atomic.Int32
+}
+
+func (c *countedUpdates) Update(ctx context.Context, r task.Record) (task.Record, error) {
+	c.updates.Add(1)
+	return c.Store.Update(ctx, r)
+}

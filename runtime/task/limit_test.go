@@ -217,3 +217,45 @@ func TestByteLimitOfQuestions(t *testing.T) {
 		}
 	})
 }
+
+// An input request whose answer does not fit fails even if nothing else fits either.
+func TestAnswerAtTheByteLimitFails(t *testing.T) {
+	const limit = 5000
+	for spare := range 40 {
+		bubble(t, task.Config{Quiet: true, Limits: task.Limits{Bytes: limit}}, func(t *testing.T, m *task.Manager) {
+			params := json.RawMessage(`"` + strings.Repeat("x", limit-200-10*spare) + `"`)
+			created, err := m.Create(t.Context(), task.Request{
+				Principal: "alice", Method: "tools/call", Params: params,
+				Work: func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+					_, err := run.Call(ctx, "sampling/createMessage", raw(`{}`))
+					return nil, err
+				},
+			})
+			if err != nil { // the task does not fit
+				return
+			}
+			p := &peer{answer: func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
+				return json.RawMessage(`{"x":"` + strings.Repeat("x", 1000) + `"}`), nil
+			}}
+			out, err := m.Result(t.Context(), "alice", created.TaskID, p)
+			if err != nil || out.Error == nil { // with an error of the work if the input request does not fit either
+				t.Errorf("%d bytes of params: %v, %v", len(params), out.Error, err)
+			}
+		})
+	}
+}
+
+// A progress token is stored with its task as long as that is kept, be it a string or a number.
+func TestByteLimitCountsTokens(t *testing.T) {
+	for name, token := range map[string]string{"string": `"` + strings.Repeat("7", 1000) + `"`, "number": strings.Repeat("7", 1000)} {
+		bubble(t, task.Config{Limits: task.Limits{Bytes: 1000}}, func(t *testing.T, m *task.Manager) {
+			q := task.Request{Principal: "alice", Method: "tools/call", Work: returns(`{}`)}
+			if err := codec.Unmarshal([]byte(token), &q.Token); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := m.Create(t.Context(), q); code(err) != task.CodeTooManyBytes {
+				t.Errorf("a %s of 1000 digits: %v", name, err)
+			}
+		})
+	}
+}

@@ -26,14 +26,14 @@ func Relate(object json.RawMessage, id string) (json.RawMessage, error) {
 
 // relate is Relate for what is known to be well formed, such as what was just encoded.
 func relate(object json.RawMessage, id string) (json.RawMessage, error) {
-	related, err := relatedMember(id)
+	meta, err := relatedMeta(id)
 	if err != nil {
 		return nil, err
 	}
 	if len(object) == 0 {
 		object = json.RawMessage(`{}`)
 	}
-	from, to, insert, err := relatedPlace(object, related)
+	from, to, insert, err := relatedPlace(object, meta)
 	if err != nil {
 		return nil, err
 	}
@@ -43,53 +43,53 @@ func relate(object json.RawMessage, id string) (json.RawMessage, error) {
 	return append(out, object[to:]...), nil
 }
 
-// relatedMember is the member, name and value.
-func relatedMember(id string) ([]byte, error) {
-	w := codec.NewWriter(make([]byte, 0, 96))
-	w.Lit(`"` + RelatedTask + `":{"taskId":`)
+// metaBegin is what relatedMeta begins with.
+const metaBegin = `"_meta":{`
+
+// relatedMeta returns _meta with the related task in it, as a member that others follow. All that
+// relatedPlace inserts is a part of it.
+func relatedMeta(id string) ([]byte, error) {
+	w := codec.NewWriter(make([]byte, 0, 112))
+	w.Lit(metaBegin + `"` + RelatedTask + `":{"taskId":`)
 	w.Text(id)
-	w.Lit(`}`)
+	w.Lit(`}},`)
 	return w.Bytes(), w.Err()
 }
 
-// relatedPlace finds what to put in the place of object[from:to].
-func relatedPlace(object, related []byte) (from, to int64, insert []byte, err error) {
+// relatedPlace finds what to put in the place of object[from:to]. It may change meta.
+func relatedPlace(object, meta []byte) (from, to int64, insert []byte, err error) {
 	r := codec.Borrow(object, codec.AllowSize(object)...)
 	defer func() { err = errors.Join(err, r.Release()) }()
 	start := int64(r.Offset())
+	value := meta[len(metaBegin)-1 : len(meta)-1]
+	related := value[1 : len(value)-1]
 	found := false
 	members := 0
 	r.Object()
 	for name, more := r.NextKey(); more; name, more = r.NextKey() {
 		members++
-		meta := string(name) == "_meta"
 		at := int64(r.Offset())
-		if !meta {
+		if string(name) != "_meta" {
 			r.Skip()
 			continue
 		}
 		found = true
 		if r.Kind() != codec.KindObject {
 			r.Skip()
-			from, to, insert = at, int64(r.Offset()), wrap(related)
+			from, to, insert = at, int64(r.Offset()), value
 			continue
 		}
 		from, to, insert = relatedIn(r, at, related)
 	}
 	r.End()
 	if !found {
-		insert = make([]byte, 0, len(related)+len(`"_meta":{},`))
-		insert = append(append(append(insert, `"_meta":{`...), related...), '}')
-		if members > 0 {
-			insert = append(insert, ',')
+		insert = meta
+		if members == 0 {
+			insert = meta[:len(meta)-1]
 		}
 		from, to = start+1, start+1
 	}
 	return from, to, insert, nil
-}
-
-func wrap(member []byte) []byte {
-	return append(append([]byte{'{'}, member...), '}')
 }
 
 // relatedIn is relatedPlace for the _meta object that is next in r, at an offset.

@@ -55,7 +55,7 @@ type Record struct {
 type Question struct {
 	Number uint64 // tells it from the others of the task
 	Method string
-	Params json.RawMessage // with the related task in _meta
+	Params json.RawMessage // with the related task in _meta; nil once Error is set
 
 	Result, Error json.RawMessage // the answer; neither is there as long as it is open
 }
@@ -101,8 +101,10 @@ func (r *Record) size() int64 {
 }
 
 func tokenSize(t mcp.ProgressToken) int {
-	text, _ := t.Text()
-	return len(text)
+	if text, ok := t.Text(); ok {
+		return len(text)
+	}
+	return len(t.String()) // the text of a number, of any length
 }
 
 // Brief returns the record without its payloads: params, questions and outcome. Lists are

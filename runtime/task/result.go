@@ -46,7 +46,8 @@ func (m *Manager) result(ctx context.Context, principal, id string, via Requesto
 func (m *Manager) wait(ctx context.Context, r *Record, via Requestor) error {
 	m.audit.waiting.Add(1)
 	defer m.audit.waiting.Add(-1)
-	if run := m.run(r.ID); run != nil && via != nil {
+	run := m.run(r.ID)
+	if run != nil && via != nil {
 		run.await(via)
 		defer run.leave(via)
 	}
@@ -56,15 +57,24 @@ func (m *Manager) wait(ctx context.Context, r *Record, via Requestor) error {
 	defer func() { d.wait() }() // after the context has ended, which ends every delivery
 	defer both.Release()
 	for !r.over() {
-		if via != nil && r.open() > 0 {
+		until := both
+		if via != nil && run != nil && r.open() > 0 {
 			if d == nil {
 				d = &delivery{waiter: waiter}
 			}
+			until = lazyctx.WithBoth(both, run.undelivered()) // before start, which may find all claimed
 			d.start(both, m, via, r)
 		}
-		err := m.store.wait(both, r)
+		err := m.store.wait(until, r)
+		again := until != both && until.Err() != nil
+		if until != both {
+			until.Release()
+		}
 		if err != nil && both.Err() != nil {
 			return both.Cause()
+		}
+		if err != nil && again {
+			continue
 		}
 		if errors.Is(err, ErrNotFound) {
 			return ErrExpired // nothing else makes a task go
@@ -92,8 +102,8 @@ func (d *delivery) wait() {
 }
 
 // start delivers the input requests of a task that no later waiter delivers. Each has a goroutine,
-// which ends with its answer or with ctx. One that finds no answer is left to others, who are
-// woken.
+// which ends with its answer or with ctx. One that finds no answer is left to other waiters, which
+// this wakes.
 func (d *delivery) start(ctx context.Context, m *Manager, via Requestor, r *Record) {
 	d.mu.Lock()
 	list := m.claim(ctx, r, d.waiter, d.failed)
@@ -106,7 +116,7 @@ func (d *delivery) start(ctx context.Context, m *Manager, via Requestor, r *Reco
 				d.fail(c.question.Number) // before unclaim, so that it is not claimed here again
 			}
 			if m.unclaim(id, c) && !done {
-				m.touch(id)
+				m.redeliver(id)
 			}
 		})
 	}

@@ -54,6 +54,8 @@ type Run struct {
 	notified uint64  // revision of the last status that was sent
 	telling  bool    // a status is being sent
 	untold   *Record // the status to send behind that, or nil
+
+	redelivery *lazyctx.Cancellable // ends when an input request needs another waiter; nil without a waiter
 }
 
 // newRun makes the work of a task known. The caller ends what m.group counts.

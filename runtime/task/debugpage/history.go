@@ -103,13 +103,9 @@ func (r *ring) len() int { return len(r.list) }
 // at returns the entry that is the ith oldest.
 func (r *ring) at(i int) entry { return r.list[(r.first+i)%len(r.list)] }
 
-// clip returns a text of at most longest bytes that shares no memory with a longer one.
-func clip(s string) string {
-	if len(s) <= longest {
-		return s
-	}
-	return strings.Clone(cut(s, longest))
-}
+// clip returns a text of at most longest bytes that shares no memory with s, which may be part of a
+// message.
+func clip(s string) string { return strings.Clone(cut(s, longest)) }
 
 // cut returns s, or its first n bytes less a rune that would be cut, and an ellipsis.
 func cut(s string, n int) string {
