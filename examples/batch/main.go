@@ -1,5 +1,6 @@
-// Command batch is a server on standard input and output with a tool that processes a list. For entries that it cannot
-// parse, it requests input from the user, both in a plain call and in a task.
+// Command batch is a server on standard input and output with a tool that processes a list. For
+// entries that it cannot parse, it requests input from the user, both in a plain call and in a
+// task.
 //
 //	go run ./tools/mcpwire call -task 'go run ./examples/batch' count 'rows=[{"item":"nuts","count":"12"},{"item":"bolts","count":"a few"}]'
 package main

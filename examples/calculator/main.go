@@ -1,5 +1,5 @@
-// Command calculator is a server on standard input and output with arithmetic tools. They return structured output and
-// errors that help the model correct a call.
+// Command calculator is a server on standard input and output with arithmetic tools. They return
+// structured output and errors that help the model correct a call.
 //
 //	npx @modelcontextprotocol/inspector --cli go run ./examples/calculator --method tools/call --tool-name divide --tool-arg a=6 --tool-arg b=4
 package main

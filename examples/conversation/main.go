@@ -1,6 +1,6 @@
-// Command conversation reads a recorded conversation, in which a tool runs as a task, with the types
-// of package mcp. It prints a line for each message, and checks that encoding does not change the
-// message.
+// Command conversation reads a recorded conversation, in which a tool runs as a task, with the
+// types of package mcp. It prints a line for each message, and checks that encoding does not change
+// the message.
 package main
 
 import (

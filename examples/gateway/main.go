@@ -1,5 +1,6 @@
-// Command gateway forwards messages between a client, on standard input and output, and a server that it starts. It
-// replaces the prefix of links in tool results. It forwards everything else unchanged.
+// Command gateway forwards messages between a client, on standard input and output, and a server
+// that it starts. It replaces the prefix of links in tool results. It forwards everything else
+// unchanged.
 //
 //	go run ./examples/gateway -from http://build.internal/ -to https://files.example.com/ build-server
 package main
@@ -43,8 +44,9 @@ type gateway struct {
 	talk mcp.Conversation
 }
 
-// run forwards in both directions until one connection ends, and then closes both. A client that closes its output may
-// still wait for responses: run closes the server's input, and the server ends after it has sent them.
+// run forwards in both directions until one connection ends, and then closes both. A client that
+// closes its output may still wait for responses: run closes the server's input, and the server
+// ends after it has sent them.
 func (g *gateway) run(ctx context.Context, client transport.Conn, server transport.HalfCloser) error {
 	over := make(chan error, 1)
 	go func() { // ends when the client ends or is closed below
@@ -64,8 +66,8 @@ func (g *gateway) run(ctx context.Context, client transport.Conn, server transpo
 	return errors.Join(err, server.Close(), client.Close(), <-over)
 }
 
-// forward copies messages from one connection to the other. It returns [io.EOF] if the first one closes its output, and
-// otherwise the error of the connection.
+// forward copies messages from one connection to the other. It returns [io.EOF] if the first one
+// closes its output, and otherwise the error of the connection.
 func (g *gateway) forward(ctx context.Context, side mcp.Direction, from, to transport.Conn) error {
 	for {
 		m, err := from.Read()
@@ -82,7 +84,8 @@ func (g *gateway) forward(ctx context.Context, side mcp.Direction, from, to tran
 	}
 }
 
-// pass returns the message to forward. It does not change invalid messages; their receiver reports them.
+// pass returns the message to forward. It does not change invalid messages; their receiver reports
+// them.
 func (g *gateway) pass(side mcp.Direction, text []byte) []byte {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -1,5 +1,5 @@
-// Command jobclient calls the tool of jobserver as a task. While the task runs, it disconnects, which
-// ends the server. It then starts the server again and waits for the result by the task's id.
+// Command jobclient calls the tool of jobserver as a task. While the task runs, it disconnects,
+// which ends the server. It then starts the server again and waits for the result by the task's id.
 //
 //	go run ./examples/jobclient
 package main

@@ -1,5 +1,6 @@
-// Command jobserver is a server on standard input and output with one slow tool. If the tool is called
-// as a task, it survives the end or a crash of the server: the next server process re-runs it.
+// Command jobserver is a server on standard input and output with one slow tool. If the tool is
+// called as a task, it survives the end or a crash of the server: the next server process re-runs
+// it.
 //
 //	go run ./examples/jobclient
 package main

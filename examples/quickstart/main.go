@@ -1,5 +1,5 @@
-// Command quickstart is the server of the TypeScript SDK's quick start: a calculator and a greeting,
-// over HTTP and without sessions. It shuts down on Ctrl-C and SIGTERM.
+// Command quickstart is the server of the TypeScript SDK's quick start: a calculator and a
+// greeting, over HTTP and without sessions. It shuts down on Ctrl-C and SIGTERM.
 //
 //	PORT=3000 go run ./examples/quickstart
 //	go run ./tools/mcpwire call http://localhost:3000/mcp add a=1 b=2

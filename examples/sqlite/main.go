@@ -1,7 +1,7 @@
-// Command sqlite is the SQLite explorer of the TypeScript SDK's documentation, on standard input and
-// output. The schema and the tables of a database are resources, and a tool queries the database. A
-// query is one SELECT on a separate read-only connection. It can neither write to the database nor
-// lock it, and does not affect later queries.
+// Command sqlite is the SQLite explorer of the TypeScript SDK's documentation, on standard input
+// and output. The schema and the tables of a database are resources, and a tool queries the
+// database. A query is one SELECT on a separate read-only connection. It can neither write to the
+// database nor lock it, and does not affect later queries.
 //
 // The example is a separate module, so that mcpwire does not depend on the driver.
 //
@@ -100,9 +100,9 @@ func (e explorer) query(ctx context.Context, _ *server.Call, in question) (answe
 	return out, nil
 }
 
-// check returns an error unless query is a single statement that begins with SELECT, WITH or VALUES.
-// Other statements, such as BEGIN and PRAGMA, can change the connection or lock the database even if
-// it is read-only.
+// check returns an error unless query is a single statement that begins with SELECT, WITH or
+// VALUES. Other statements, such as BEGIN and PRAGMA, can change the connection or lock the
+// database even if it is read-only.
 func check(query string) error {
 	query = strings.TrimRight(query, "; \t\r\n")
 	if strings.ContainsAny(query, ";\x00") {

@@ -11,8 +11,9 @@ import (
 // Small is the size of the small input, in the unit of prepare.
 const Small = 2000
 
-// The large input is factor times the small one. It may cost factor*slack times the time and memory of the small one; the
-// slack is for caches, growing slices and logarithms. Quadratic work costs factor*factor times as much.
+// The large input is factor times the small one. It may cost factor*slack times the time and memory
+// of the small one; the slack is for caches, growing slices and logarithms. Quadratic work costs
+// factor*factor times as much.
 const (
 	factor = 32
 	slack  = 16
@@ -20,13 +21,13 @@ const (
 	quick  = 500 // nanoseconds per n that are ignored: a small input may fit into the caches of the processor
 )
 
-// Check fails the test if the memory or time of run grows with the square of n. Prepare returns run for an input of size n;
-// the call of prepare is not measured. Check skips the test under the race detector, which makes it many times slower and
-// cannot find a race in a single goroutine.
+// Check fails the test if the memory or time of run grows with the square of n. Prepare returns run
+// for an input of size n; the call of prepare is not measured. Check skips the test under the race
+// detector, which makes it many times slower and cannot find a race in a single goroutine.
 //
 // Time is the processor time of the goroutine's thread, so other load on the machine does not
-// matter. On operating systems that do not report it per thread, Check compares memory only. It uses
-// the smallest figure of several runs.
+// matter. On operating systems that do not report it per thread, Check compares memory only. It
+// uses the smallest figure of several runs.
 func Check(t *testing.T, prepare func(n int) (run func())) {
 	t.Helper()
 	if race {

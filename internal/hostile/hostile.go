@@ -1,15 +1,18 @@
-// Package hostile holds inputs that decoders are known to get wrong. Each comes with the expected result: the input is
-// accepted and kept exactly, or refused with a certain error at a certain position. The tests of the packages codec,
-// codec/jsonrpc and mcp decode them, and so does the comparison with other libraries.
+// Package hostile holds inputs that decoders are known to get wrong. Each comes with the expected
+// result: the input is accepted and kept exactly, or refused with a certain error at a certain
+// position. The tests of the packages codec, codec/jsonrpc and mcp decode them, and so does the
+// comparison with other libraries.
 //
-// The package imports no other package of this module, so that the tests of all packages can import it.
+// The package imports no other package of this module, so that the tests of all packages can import
+// it.
 package hostile
 
-// Rule names the error that an input is refused with: a sentinel, or a type, of package codec or codec/jsonrpc.
+// Rule names the error that an input is refused with: a sentinel, or a type, of package codec or
+// codec/jsonrpc.
 type Rule string
 
-// The rules, in two groups: for malformed text, and for well-formed text that is not a valid message or violates the
-// schema. The zero Rule means that the input is accepted.
+// The rules, in two groups: for malformed text, and for well-formed text that is not a valid
+// message or violates the schema. The zero Rule means that the input is accepted.
 const (
 	Taken Rule = ""
 
@@ -70,8 +73,8 @@ func (r Rule) Code() int64 {
 	return -32600
 }
 
-// Refusal is the rule by which an input is refused, and the position. The zero Refusal means that the input is accepted
-// and encoded as the same JSON value.
+// Refusal is the rule by which an input is refused, and the position. The zero Refusal means that
+// the input is accepted and encoded as the same JSON value.
 type Refusal struct {
 	Rule    Rule
 	Offset  int    // of the fault, in bytes

@@ -2,7 +2,8 @@ package hostile
 
 import "strings"
 
-// Limit is a text at or beyond a limit. A limit of 0 is not set; a negative one is passed on unchanged.
+// Limit is a text at or beyond a limit. A limit of 0 is not set; a negative one is passed on
+// unchanged.
 type Limit struct {
 	Text
 	MaxDepth, MaxSize, MaxString int

@@ -10,19 +10,20 @@ type Payload struct {
 	Def    string // the definition in that revision
 	Text   string
 	Refusal
-	// Faults are the faults that validation against Rev finds in an accepted payload: each a JSON pointer, a space and
-	// the keyword of the schema. Decoding accepts such payloads so that messages can be forwarded unchanged.
+	// Faults are the faults that validation against Rev finds in an accepted payload: each a JSON
+	// pointer, a space and the keyword of the schema. Decoding accepts such payloads so that
+	// messages can be forwarded unchanged.
 	Faults []string
-	// MayRefuse marks payloads that other libraries may either keep or refuse, but not change: those that a peer of a
-	// newer revision may send, and those that violate only a format.
+	// MayRefuse marks payloads that other libraries may either keep or refuse, but not change:
+	// those that a peer of a newer revision may send, and those that violate only a format.
 	MayRefuse bool
 }
 
 // IsResult reports whether the payload is a result.
 func (p Payload) IsResult() bool { return !strings.HasSuffix(p.Def, "Params") }
 
-// Message returns a message that contains the payload, and the offset of the payload in it. If late is set, the member
-// that determines the payload's type follows the payload.
+// Message returns a message that contains the payload, and the offset of the payload in it. If late
+// is set, the member that determines the payload's type follows the payload.
 func (p Payload) Message(late bool) (text string, offset int) {
 	member, kind := `"params":`, `"id":1,"method":"`+p.Method+`"`
 	switch {
@@ -40,7 +41,8 @@ func (p Payload) Message(late bool) (text string, offset int) {
 	return before + p.Text + "}", len(before)
 }
 
-// The revisions of the payloads. Payloads use 2025-06-18, which all libraries support, unless they need a newer one.
+// The revisions of the payloads. Payloads use 2025-06-18, which all libraries support, unless they
+// need a newer one.
 const (
 	june     = "2025-06-18"
 	november = "2025-11-25"
@@ -275,7 +277,8 @@ func variantPayloads() []Payload {
 	}
 }
 
-// The schemas declare base64 by a format, which is not an assertion. So decoding keeps the data unchanged.
+// The schemas declare base64 by a format, which is not an assertion. So decoding keeps the data
+// unchanged.
 func base64Payloads() []Payload {
 	image := func(name, data string) Payload {
 		return toolResult(name, `{"content":[{"type":"image","data":"`+data+`","mimeType":"image/png"}]}`)

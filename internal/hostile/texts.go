@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// Text is a JSON value, or text that resembles one. Names follow the convention of public JSON test suites: every parser
-// must accept y_ and refuse n_, and each implementation decides on i_; for those, the Refusal is our decision.
+// Text is a JSON value, or text that resembles one. Names follow the convention of public JSON test
+// suites: every parser must accept y_ and refuse n_, and each implementation decides on i_; for
+// those, the Refusal is our decision.
 type Text struct {
 	Name, Text string
 	Refusal

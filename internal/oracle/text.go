@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns an error if text is malformed by the rules of package codec. It makes one pass over the text for each
-// rule, and leaves the grammar to encoding/json.
+// Text returns an error if text is malformed by the rules of package codec. It makes one pass over
+// the text for each rule, and leaves the grammar to encoding/json.
 func Text(text []byte, maxDepth int) error {
 	switch {
 	case !json.Valid(text):
@@ -26,8 +26,8 @@ func Text(text []byte, maxDepth int) error {
 	return names(d, maxDepth)
 }
 
-// surrogates checks that escapes of surrogates come in pairs. Backslashes occur only in strings, because the grammar has
-// been checked.
+// surrogates checks that escapes of surrogates come in pairs. Backslashes occur only in strings,
+// because the grammar has been checked.
 func surrogates(text []byte) error {
 	high := false // the previous escape was a high surrogate
 	for i := 0; i < len(text); i++ {

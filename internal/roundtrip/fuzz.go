@@ -12,8 +12,9 @@ import (
 	"github.com/mcpwire/mcpwire/schema"
 )
 
-// Fuzz decodes random text as values of every definition of the revisions and checks the result with [CheckText].
-// Validate may return an error, but must not panic. The number in a fuzz input selects the definition and the revision.
+// Fuzz decodes random text as values of every definition of the revisions and checks the result
+// with [CheckText]. Validate may return an error, but must not panic. The number in a fuzz input
+// selects the definition and the revision.
 func Fuzz(f *testing.F, revisions []string, newValue func(definition string) codec.Value, validate func(revision, definition string, text []byte) error) {
 	seeds := NewSeeds(f, revisions)
 	names := seeds.Names()
@@ -89,9 +90,9 @@ func (s Seeds) Add(definition string, count int, add func(text []byte)) {
 	}
 }
 
-// CheckText decodes random text with read. Malformed text must be refused, possibly with an error before the malformed
-// part. Well-formed text must not be refused as malformed. A decoded value must be encoded as the same value, and so
-// must that encoding.
+// CheckText decodes random text with read. Malformed text must be refused, possibly with an error
+// before the malformed part. Well-formed text must not be refused as malformed. A decoded value
+// must be encoded as the same value, and so must that encoding.
 func CheckText(t *testing.T, text []byte, read func(*codec.Reader) codec.Encoder) {
 	v, err := codec.UnmarshalFunc(text, read)
 	malformed := codec.Valid(text)

@@ -248,7 +248,7 @@ func (s *Suite) Judge(c Case, o Outcome) error {
 	case want != nil && !c.Mutant:
 		return fmt.Errorf("the validator refuses the instance: %v", want)
 	case (o.Faults == nil) != (want == nil):
-		return fmt.Errorf("Validate finds faults at %q, but the validator reports %v", o.Faults, want)
+		return fmt.Errorf("faults at %q, but the validator reports %v", o.Faults, want)
 	}
 	switch {
 	case want != nil:

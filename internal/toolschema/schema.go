@@ -29,8 +29,8 @@ type Schema struct {
 	anchors map[string][]*jsonschema.Schema // targets of dynamic references, "" for recursive ones
 }
 
-// Dialects returns the URIs of the JSON Schema dialects that a schema may name in $schema, the default
-// first.
+// Dialects returns the URIs of the JSON Schema dialects that a schema may name in $schema, the
+// default first.
 func Dialects() []string {
 	return []string{
 		"https://json-schema.org/draft/2020-12/schema",
@@ -73,8 +73,8 @@ const (
 	here   = folder + "schema"
 )
 
-// withoutAddress removes the internal address from an error about a schema, because it is meaningless to
-// the schema's author.
+// withoutAddress removes the internal address from an error about a schema, because it is
+// meaningless to the schema's author.
 func withoutAddress(err error) error {
 	if e, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {
 		if faults := explain(e.Err); faults != "" {

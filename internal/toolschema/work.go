@@ -13,7 +13,8 @@ import (
 // Counting takes one step for each pair of a value and a subschema.
 
 const (
-	// maxSteps is the number of steps that the validator may take in addition to stepsPerByte for each byte of the value.
+	// maxSteps is the number of steps that the validator may take in addition to stepsPerByte for
+	// each byte of the value.
 	maxSteps     = 1_000_000
 	stepsPerByte = 8
 	// maxPairs is the maximum number of counted pairs for a schema with references. The count
@@ -21,7 +22,8 @@ const (
 	maxPairs = 4_000_000
 )
 
-// tooMuchWork reports whether the validator would take more steps than the length of a value admits.
+// tooMuchWork reports whether the validator would take more steps than the length of a value
+// admits.
 func (s *Schema) tooMuchWork(v any, length int) bool {
 	limit := float64(maxSteps) + stepsPerByte*float64(length)
 	if !s.refers && float64(s.size)*float64(length) <= limit {
@@ -110,8 +112,8 @@ type work struct {
 	known   map[pair]float64
 }
 
-// pair is a schema and a value. A map or slice is identified by its address. The address of any other value is 0, because
-// all of those take the same number of steps.
+// pair is a schema and a value. A map or slice is identified by its address. The address of any
+// other value is 0, because all of those take the same number of steps.
 type pair struct {
 	schema *jsonschema.Schema
 	value  uintptr

@@ -2,11 +2,13 @@ package main
 
 import "testing"
 
-// promises are the maximum numbers of allocations per message, and the targets. Lower them when the codec improves.
+// promises are the maximum numbers of allocations per message, and the targets. Lower them when the
+// codec improves.
 //
-// The target is zero for decoding the envelope and for encoding into a sufficiently large buffer. It is three for decoding
-// a small message (the value, its text, its optional members), and three for each element of a list, independent of the
-// number of fields. Minus one means that there is no target.
+// The target is zero for decoding the envelope and for encoding into a sufficiently large buffer.
+// It is three for decoding a small message (the value, its text, its optional members), and three
+// for each element of a list, independent of the number of fields. Minus one means that there is no
+// target.
 var promises = []struct {
 	message                  string
 	decode, envelope, encode int64

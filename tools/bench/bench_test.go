@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Benchmark measures all combinations, one after another: names are OPERATION/MESSAGE/CONTESTANT. In the command codec the
-// contestants take turns, which is fairer on a machine with other load.
+// Benchmark measures all combinations, one after another: names are OPERATION/MESSAGE/CONTESTANT.
+// In the command codec the contestants take turns, which is fairer on a machine with other load.
 func Benchmark(b *testing.B) {
 	for _, o := range operations() {
 		b.Run(o.name, func(b *testing.B) {

@@ -41,15 +41,16 @@ func contestants() []contestant {
 	}
 }
 
-// entry holds the operations of a contestant for one message. An operation is nil if the contestant does not support it or
-// does it like another contestant.
+// entry holds the operations of a contestant for one message. An operation is nil if the contestant
+// does not support it or does it like another contestant.
 type entry struct {
 	envelope func() error // decodes the message but keeps the payload raw
 	decode   func() error // decodes the message and the payload into typed values
 	encode   func() error // encodes such values
 
-	// again decodes a copy of the message, overwrites the copy if requested, and encodes the decoded value. It calls the
-	// same functions as decode and encode, so that a test of it also tests them.
+	// again decodes a copy of the message, overwrites the copy if requested, and encodes the
+	// decoded value. It calls the same functions as decode and encode, so that a test of it also
+	// tests them.
 	again func(spoil bool) ([]byte, error)
 }
 
@@ -67,8 +68,8 @@ func operations() []operation {
 	}
 }
 
-// enter returns the entry of a contestant that decodes a message into an envelope and a value, and encodes these. It fails
-// if the message cannot be decoded.
+// enter returns the entry of a contestant that decodes a message into an envelope and a value, and
+// encodes these. It fails if the message cannot be decoded.
 func enter[E any](m message, decode func(text []byte) (E, any, error), encode func(envelope *E, value any) ([]byte, error)) (entry, error) {
 	envelope, value, err := decode(m.data)
 	if err != nil {

@@ -16,7 +16,8 @@ type engine struct {
 	flat      bool // decode into the types of flat.go
 }
 
-// Each engine with the functions of the first example in its documentation, and the two fastest also tuned.
+// Each engine with the functions of the first example in its documentation, and the two fastest
+// also tuned.
 var (
 	standard = engine{unmarshal: json.Unmarshal, marshal: json.Marshal}
 
@@ -35,10 +36,11 @@ var (
 		flat:      true,
 	}
 
-	// The standard configuration validates. The default one accepts strings with control characters and bytes that are not
-	// UTF-8.
+	// The standard configuration validates. The default one accepts strings with control characters
+	// and bytes that are not UTF-8.
 	sonicStandard = engine{unmarshal: sonic.ConfigStd.Unmarshal, marshal: sonic.ConfigStd.Marshal}
-	// This is the part of the standard configuration that validates. Strings share one copy of the text.
+	// This is the part of the standard configuration that validates. Strings share one copy of the
+	// text.
 	sonicLean  = sonic.Config{ValidateString: true}.Froze()
 	sonicTuned = engine{unmarshal: sonicLean.Unmarshal, marshal: sonicLean.Marshal, flat: true}
 )

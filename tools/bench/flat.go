@@ -5,8 +5,9 @@ import (
 	"encoding/json"
 )
 
-// Types that engines decode faster than those with unions. A union is one struct with the members of all variants, and
-// the user of a value must select the relevant members. No value is read twice.
+// Types that engines decode faster than those with unions. A union is one struct with the members
+// of all variants, and the user of a value must select the relevant members. No value is read
+// twice.
 
 type flatBlock struct {
 	Type              string                 `json:"type"`
@@ -87,7 +88,8 @@ type flatElicitParams struct {
 	Task *plainTaskMetadata `json:"task,omitzero"`
 }
 
-// decodeFlat returns the equivalent of decodePlain for payloads with unions, and nil for all others.
+// decodeFlat returns the equivalent of decodePlain for payloads with unions, and nil for all
+// others.
 func decodeFlat(m message) func(e engine, raw []byte) (any, error) {
 	switch {
 	case m.asTask:

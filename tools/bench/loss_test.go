@@ -10,9 +10,10 @@ import (
 	"testing"
 )
 
-// losses lists the data that contestants lose when they decode and encode a message. They must not lose anything else, so
-// that all contestants do the same work except for the listed losses. A place is a JSON pointer, with * for the elements
-// of a list and x-* for all names that begin with x-.
+// losses lists the data that contestants lose when they decode and encode a message. They must not
+// lose anything else, so that all contestants do the same work except for the listed losses. A
+// place is a JSON pointer, with * for the elements of a list and x-* for all names that begin with
+// x-.
 var losses = map[string]map[string][]string{
 	"go-sdk": {
 		"tool-result":       {"lost /result/isError"}, // false, as is everywhere below

@@ -8,24 +8,25 @@
 //
 // # What is measured
 //
-// The messages are in messages.go. The first set is that of the published table. The second set is "unseen": the codec is
-// not tuned for it, so that it shows whether an improvement is general.
+// The messages are in messages.go. The first set is that of the published table. The second set is
+// "unseen": the codec is not tuned for it, so that it shows whether an improvement is general.
 //
-// Decoding converts the bytes of a message to typed values, including the envelope. Encoding is the reverse. mcpwire
-// uses the functions that every user calls, and reuses the buffer for encoding. The SDKs decode with the types and
-// functions of their own sessions, in as few passes as possible. A general engine decodes into plain structs with the
-// same fields (plain.go), in two passes, first the envelope and then the payload. Members that the schema leaves open
-// stay raw, and a discriminator selects the variant of a union. The two fastest engines are also measured tuned: with
-// each union as one struct of all members (flat.go), and with the fastest options under which they still validate.
-// loss_test.go lists and checks the data that each library loses.
+// Decoding converts the bytes of a message to typed values, including the envelope. Encoding is the
+// reverse. mcpwire uses the functions that every user calls, and reuses the buffer for encoding.
+// The SDKs decode with the types and functions of their own sessions, in as few passes as possible.
+// A general engine decodes into plain structs with the same fields (plain.go), in two passes, first
+// the envelope and then the payload. Members that the schema leaves open stay raw, and a
+// discriminator selects the variant of a union. The two fastest engines are also measured tuned:
+// with each union as one struct of all members (flat.go), and with the fastest options under which
+// they still validate. loss_test.go lists and checks the data that each library loses.
 //
-// "Envelope" decodes a message far enough to know its kind, and keeps the payload raw. A scan is jx.Decoder.Skip: it
-// checks the grammar and keeps nothing, and is therefore a limit for decoding.
+// "Envelope" decodes a message far enough to know its kind, and keeps the payload raw. A scan is
+// jx.Decoder.Skip: it checks the grammar and keeps nothing, and is therefore a limit for decoding.
 //
-// For each message, all contestants take turns of some milliseconds. The result is the median turn. Ratios are medians
-// of the quotients of turns in the same round. Time is processor time, if the system reports it, and all work runs on
-// one processor, including garbage collection. So results hold on a machine with other load. With -wall, time is clock
-// time.
+// For each message, all contestants take turns of some milliseconds. The result is the median turn.
+// Ratios are medians of the quotients of turns in the same round. Time is processor time, if the
+// system reports it, and all work runs on one processor, including garbage collection. So results
+// hold on a machine with other load. With -wall, time is clock time.
 package main
 
 import (

@@ -13,17 +13,19 @@ type mcpGoEnvelope struct {
 	method string
 }
 
-// mcpGoBase is the type into which mcp-go's client and server first decode a message to determine its kind.
+// mcpGoBase is the type into which mcp-go's client and server first decode a message to determine
+// its kind.
 type mcpGoBase struct {
 	JSONRPC string         `json:"jsonrpc"`
 	ID      *mcp.RequestId `json:"id,omitempty"`
 	Method  string         `json:"method,omitempty"`
 }
 
-// enterMCPGo decodes with the types and functions of mcp-go's client and server, in as few passes as possible: one for the
-// kind of the message, one for the message with its params or with the raw result, and one for the result. (mcp-go makes
-// several more passes over the metadata and the protocol version of requests, and a client marshals and unmarshals params
-// once more.) Encoding is one json.Marshal, as in mcp-go.
+// enterMCPGo decodes with the types and functions of mcp-go's client and server, in as few passes
+// as possible: one for the kind of the message, one for the message with its params or with the raw
+// result, and one for the result. (mcp-go makes several more passes over the metadata and the
+// protocol version of requests, and a client marshals and unmarshals params once more.) Encoding is
+// one json.Marshal, as in mcp-go.
 func enterMCPGo(m message) (entry, error) {
 	if m.form == bareTask {
 		return enter(m, func(text []byte) (envelope struct{}, value any, err error) {

@@ -6,7 +6,8 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// enterMCPWire decodes a message and its payload with one call, and encodes both into a reused buffer.
+// enterMCPWire decodes a message and its payload with one call, and encodes both into a reused
+// buffer.
 func enterMCPWire(m message) (entry, error) {
 	var buf []byte
 	if m.form == bareTask {
@@ -53,8 +54,8 @@ func enterMCPWireNoCopy(m message) (entry, error) {
 	return e, err
 }
 
-// enterMCPWireParts decodes the envelope and then the payload, and encodes the payload and then the envelope. Callers can
-// inspect the envelope in between.
+// enterMCPWireParts decodes the envelope and then the payload, and encodes the payload and then the
+// envelope. Callers can inspect the envelope in between.
 func enterMCPWireParts(m message) (entry, error) {
 	if m.form == bareTask {
 		return entry{}, nil

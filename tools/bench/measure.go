@@ -15,8 +15,8 @@ type plan struct {
 	clock  func() time.Duration // returns the time since an arbitrary start
 }
 
-// clock returns a function for processor time. If the system does not report that, or wall is set, it returns one for
-// clock time, whose results do not hold on a machine with other load.
+// clock returns a function for processor time. If the system does not report that, or wall is set,
+// it returns one for clock time, whose results do not hold on a machine with other load.
 func clock(wall bool) (now func() time.Duration, name string) {
 	if _, ok := processTime(); ok && !wall {
 		return func() time.Duration {
@@ -46,13 +46,15 @@ type runner struct {
 	run        func() error
 }
 
-// measure lets the runners take turns. Each has one turn in every round, so that a slow machine affects all, and the order
-// changes, so that no runner always follows the same one. A turn begins with a few operations that are not measured. All
-// work runs on one processor. Otherwise, another processor would collect garbage for free.
+// measure lets the runners take turns. Each has one turn in every round, so that a slow machine
+// affects all, and the order changes, so that no runner always follows the same one. A turn begins
+// with a few operations that are not measured. All work runs on one processor. Otherwise, another
+// processor would collect garbage for free.
 //
-// measure does not collect garbage before a turn: that would shrink the heap after turns that allocate nothing, and the
-// next runner would need milliseconds to get memory from the system. So garbage of one runner may be collected in the turn
-// of another. But each runner causes as many collections as its allocations require.
+// measure does not collect garbage before a turn: that would shrink the heap after turns that
+// allocate nothing, and the next runner would need milliseconds to get memory from the system. So
+// garbage of one runner may be collected in the turn of another. But each runner causes as many
+// collections as its allocations require.
 func (p plan) measure(runners []runner) ([]sample, error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	samples := make([]sample, len(runners))
@@ -95,7 +97,8 @@ func (p plan) calibrate(r runner) (int, error) {
 	}
 }
 
-// repeat runs an operation n times and returns the nanoseconds per operation. Errors were checked before.
+// repeat runs an operation n times and returns the nanoseconds per operation. Errors were checked
+// before.
 func (p plan) repeat(run func() error, n int) float64 {
 	start := p.clock()
 	for range n {
@@ -104,8 +107,8 @@ func (p plan) repeat(run func() error, n int) float64 {
 	return float64(p.clock()-start) / float64(n)
 }
 
-// allocations returns the allocations and allocated bytes per operation: the average over n operations, rounded down to
-// exclude occasional allocations of the runtime.
+// allocations returns the allocations and allocated bytes per operation: the average over n
+// operations, rounded down to exclude occasional allocations of the runtime.
 func allocations(run func() error, n int) (count, bytes int64) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	_ = run()
@@ -127,8 +130,8 @@ func median(list []float64) float64 {
 	return (list[(n-1)/2] + list[n/2]) / 2
 }
 
-// ratio returns the speed of a relative to b: the median over the rounds, in each of which both had turns within a short
-// time.
+// ratio returns the speed of a relative to b: the median over the rounds, in each of which both had
+// turns within a short time.
 func ratio(a, b sample) float64 {
 	list := make([]float64, len(a.turns))
 	for i := range list {

@@ -21,7 +21,8 @@ func TestMedian(t *testing.T) {
 }
 
 func TestRatioIsTakenWithinRounds(t *testing.T) {
-	// The machine was ten times slower for both in the second round, and for one of them in the last.
+	// The machine was ten times slower for both in the second round, and for one of them in the
+	// last.
 	a, b := sample{turns: []float64{10, 100, 10, 100}}, sample{turns: []float64{20, 200, 20, 20}}
 	if got := ratio(a, b); got != 2 {
 		t.Errorf("got %v, want 2", got)

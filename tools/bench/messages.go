@@ -30,8 +30,8 @@ type message struct {
 	data   []byte
 }
 
-// messages returns the messages, always the same: first those of the published table, then the unseen ones, which show
-// whether an improvement is general. The content is invented.
+// messages returns the messages, always the same: first those of the published table, then the
+// unseen ones, which show whether an improvement is general. The content is invented.
 func messages() []message {
 	list := []message{
 		{name: "tools-call", title: "tools/call", form: request, method: "tools/call", data: toolsCall()},

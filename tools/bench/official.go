@@ -9,10 +9,11 @@ import (
 	segmentio "github.com/segmentio/encoding/json"
 )
 
-// enterOfficial decodes like the sessions of the official SDK: the envelope with jsonrpc.DecodeMessage, then the payload
-// into the type of its package mcp, with the decoder of segmentio/encoding and the setting of the SDK's internal package
-// json. It omits the SDK's check of the payload's depth. It encodes by marshalling the payload without HTML escapes and
-// calling jsonrpc.EncodeMessage.
+// enterOfficial decodes like the sessions of the official SDK: the envelope with
+// jsonrpc.DecodeMessage, then the payload into the type of its package mcp, with the decoder of
+// segmentio/encoding and the setting of the SDK's internal package json. It omits the SDK's check
+// of the payload's depth. It encodes by marshalling the payload without HTML escapes and calling
+// jsonrpc.EncodeMessage.
 func enterOfficial(m message) (entry, error) {
 	var e entry
 	var err error
@@ -44,8 +45,8 @@ func enterOfficial(m message) (entry, error) {
 	return e, err
 }
 
-// officialType returns a function that makes a value of the SDK's type for the payload of m. It returns nil if the SDK has
-// no type, as for tasks.
+// officialType returns a function that makes a value of the SDK's type for the payload of m. It
+// returns nil if the SDK has no type, as for tasks.
 func officialType(m message) func() any {
 	switch {
 	case m.form == bareTask || m.asTask:

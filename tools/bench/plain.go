@@ -6,10 +6,11 @@ import (
 	"errors"
 )
 
-// The types into which the engines decode: those that a careful user of a general engine would write for the same
-// messages. An optional member is a pointer or a slice, a member that the schema leaves open is raw, and a union is an
-// interface over structs, as in package mcp. Engines cannot decode into such an interface. So the lists and objects that
-// contain unions have a second struct, with the raw union, and a function that reads the discriminators.
+// The types into which the engines decode: those that a careful user of a general engine would
+// write for the same messages. An optional member is a pointer or a slice, a member that the schema
+// leaves open is raw, and a union is an interface over structs, as in package mcp. Engines cannot
+// decode into such an interface. So the lists and objects that contain unions have a second struct,
+// with the raw union, and a function that reads the discriminators.
 
 type plainMessage struct {
 	JSONRPC string          `json:"jsonrpc"`
@@ -20,7 +21,8 @@ type plainMessage struct {
 	Error   json.RawMessage `json:"error,omitzero"`
 }
 
-// plainTyped is a plainMessage for encoding. It contains the payload, so that encoding takes one pass.
+// plainTyped is a plainMessage for encoding. It contains the payload, so that encoding takes one
+// pass.
 type plainTyped struct {
 	JSONRPC string          `json:"jsonrpc"`
 	ID      json.RawMessage `json:"id,omitzero"`
@@ -310,7 +312,8 @@ func decodePlainSamplingParams(e engine, raw []byte) (any, error) {
 	})
 }
 
-// decodeSamplingParams decodes the contents of messages with a function, which returns a block or a list of blocks.
+// decodeSamplingParams decodes the contents of messages with a function, which returns a block or a
+// list of blocks.
 func decodeSamplingParams(e engine, raw []byte, content func(raw []byte) (any, error)) (any, error) {
 	var wire struct {
 		Messages []struct {
@@ -597,8 +600,8 @@ func decodePlainElicitParams(e engine, raw []byte) (any, error) {
 	return &plainElicitParams{wire.Meta, wire.Mode, wire.Message, form, wire.Task}, nil
 }
 
-// decodePlain returns the function by which an engine decodes the payload of a message: the params, the result or, without
-// an envelope, the message itself.
+// decodePlain returns the function by which an engine decodes the payload of a message: the params,
+// the result or, without an envelope, the message itself.
 func decodePlain(m message, flat bool) func(e engine, raw []byte) (any, error) {
 	if flat {
 		if decode := decodeFlat(m); decode != nil {

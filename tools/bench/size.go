@@ -38,8 +38,8 @@ type lines struct {
 	Written   int    `json:"written"` // by hand
 }
 
-// program is the cost of building a program. Times are medians in seconds, from an empty build cache. They are processor
-// time, or clock time if the system does not report that.
+// program is the cost of building a program. Times are medians in seconds, from an empty build
+// cache. They are processor time, or clock time if the system does not report that.
 type program struct {
 	Package  string  `json:"package"`
 	Standard float64 `json:"standardSeconds"` // compiling packages of the standard library
@@ -191,7 +191,8 @@ func needs(name string) (standard, own []string, err error) {
 	return standard, own, nil
 }
 
-// goTool runs the go command and returns its time in seconds. It uses a separate build cache, unless cache is "".
+// goTool runs the go command and returns its time in seconds. It uses a separate build cache,
+// unless cache is "".
 func goTool(cache string, args ...string) (out string, seconds float64, err error) {
 	c := exec.Command("go", args...)
 	c.Env = os.Environ()

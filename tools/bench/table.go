@@ -9,9 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// markdown returns the report as tables: for each operation, one for the messages of the published table and one for the
-// unseen ones. They show the median turns or, if fastest is set, the fastest ones. Ratios are always medians. A short
-// report omits the speed of other contestants.
+// markdown returns the report as tables: for each operation, one for the messages of the published
+// table and one for the unseen ones. They show the median turns or, if fastest is set, the fastest
+// ones. Ratios are always medians. A short report omits the speed of other contestants.
 func (r *report) markdown(fastest, short bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, %s, %d CPUs", r.Go, r.System, r.CPUs)
@@ -132,7 +132,8 @@ func (r row) speed(contestant string, fastest bool) string {
 	return fmt.Sprintf("%.0f (%d)", float64(r.Size)/ns*1000, s.Allocs)
 }
 
-// align formats lines, the first of which is the head, as a table. The first column is aligned left, numbers right.
+// align formats lines, the first of which is the head, as a table. The first column is aligned
+// left, numbers right.
 func align(lines [][]string) string {
 	widths := make([]int, len(lines[0]))
 	for _, line := range lines {

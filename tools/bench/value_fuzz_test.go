@@ -404,9 +404,10 @@ var (
 	zero         = regexp.MustCompile(`^-?0(?:\.0+)?[eE][-+]?[0-9]+$`)
 )
 
-// FuzzValue compares package value with the reference: both must accept the same texts, decode them to the same values and
-// encode these equally. The place of an error must exist. The output must decode to the same value, and must not change
-// when the input text is overwritten. Garbage is collected continuously, to detect invalid pointers.
+// FuzzValue compares package value with the reference: both must accept the same texts, decode them
+// to the same values and encode these equally. The place of an error must exist. The output must
+// decode to the same value, and must not change when the input text is overwritten. Garbage is
+// collected continuously, to detect invalid pointers.
 func FuzzValue(f *testing.F) {
 	for i, text := range valueTexts {
 		for j := range targets {

@@ -26,8 +26,8 @@ type valueEngine struct {
 	checked bool                        // decode itself checks the text completely
 }
 
-// valueEngines returns package value, the check that package value makes before it decodes, and the alternative engines.
-// The alternatives decode after the same check.
+// valueEngines returns package value, the check that package value makes before it decodes, and the
+// alternative engines. The alternatives decode after the same check.
 func valueEngines() []valueEngine {
 	return []valueEngine{
 		{"mcpwire", func(text []byte, v any) error { return codec.Unmarshal(text, value.Of(v)) },
@@ -168,8 +168,8 @@ func runValues(args []string, stdout, stderr io.Writer) error {
 	return err
 }
 
-// valueTable measures an operation on all cases. Cells have MB/s and allocations, and the speed of package value relative
-// to the other engines.
+// valueTable measures an operation on all cases. Cells have MB/s and allocations, and the speed of
+// package value relative to the other engines.
 func valueTable(p plan, title string, operation func(valueCase, valueEngine) func() error) (string, error) {
 	var lines [][]string
 	for _, c := range valueCases() {

@@ -18,8 +18,8 @@ import (
 // comparison runs once, because it compiles generated code.
 var comparison = sync.OnceValues(Run)
 
-// anyOverflow hides the result of converting a float64 that overflows an int64. It depends on the processor, and
-// go-sdk makes an id of it.
+// anyOverflow hides the result of converting a float64 that overflows an int64. It depends on the
+// processor, and go-sdk makes an id of it.
 var anyOverflow = strings.NewReplacer("-9223372036854775808", "overflow", "9223372036854775807", "overflow")
 
 func TestComparisonPagesAreUpToDate(t *testing.T) {
@@ -152,7 +152,8 @@ func TestMCPWireReportsErrorAndPointer(t *testing.T) {
 	}
 }
 
-// same reports whether err is want: by identity, but a TypeError by its type and a jsonschema.Error by its keyword.
+// same reports whether err is want: by identity, but a TypeError by its type and a jsonschema.Error
+// by its keyword.
 func same(err, want error) bool {
 	switch want := want.(type) {
 	case *codec.TypeError:

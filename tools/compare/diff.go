@@ -34,8 +34,8 @@ func (c Change) String() string {
 	return "changed " + at + " from " + code(c.Old) + " to " + code(c.New)
 }
 
-// Compare lists the differences between two JSON texts. Members may come in any order; numbers are equal if
-// they have the same mathematical value.
+// Compare lists the differences between two JSON texts. Members may come in any order; numbers are
+// equal if they have the same mathematical value.
 func Compare(before, after []byte) ([]Change, error) {
 	a, err := parse(before)
 	if err != nil {
@@ -114,7 +114,8 @@ func compare(changes []Change, at string, a, b any) []Change {
 	return append(changes, Change{at, text(a), text(b)})
 }
 
-// number returns the canonical form of a number: its digits without zeros at either end, followed by an exponent.
+// number returns the canonical form of a number: its digits without zeros at either end, followed
+// by an exponent.
 func number(s string) string {
 	mantissa, exponent, _ := strings.Cut(strings.ToLower(s), "e")
 	e, _ := strconv.Atoi(exponent)

@@ -12,8 +12,8 @@ import (
 	"github.com/mcpwire/mcpwire/tools/compare/probe"
 )
 
-// engine returns a general JSON engine as a peer. It decodes arbitrary JSON with exact, into any with numbers as text,
-// and everything else with unmarshal, into the structs below.
+// engine returns a general JSON engine as a peer. It decodes arbitrary JSON with exact, into any
+// with numbers as text, and everything else with unmarshal, into the structs below.
 func engine(name, module, how string, unmarshal, exact func([]byte, any) error, marshal func(any) ([]byte, error)) Peer {
 	return Peer{Name: name, Module: module, How: how, Attempt: func(in Input) probe.Trial {
 		if in.Def == anyText {
@@ -70,8 +70,9 @@ func engines() []Peer {
 	}
 }
 
-// plainTypes are the structs that a careful user of an engine would write: an optional member is a pointer or a slice,
-// a member that the schema leaves open is raw, and a content block has the members of all types of content.
+// plainTypes are the structs that a careful user of an engine would write: an optional member is a
+// pointer or a slice, a member that the schema leaves open is raw, and a content block has the
+// members of all types of content.
 var plainTypes = map[string]func() any{
 	"JSONRPCRequest":             func() any { return new(plainMessage) },
 	"JSONRPCNotification":        func() any { return new(plainMessage) },

@@ -67,8 +67,8 @@ func (g *Generated) Chosen() *Generation {
 	return nil
 }
 
-// generate runs go-jsonschema on every schema, compiles the outputs in a temporary folder, and sends the inputs
-// through them in one process.
+// generate runs go-jsonschema on every schema, compiles the outputs in a temporary folder, and
+// sends the inputs through them in one process.
 func generate(inputs []Input) (schemas []*Generated, trials map[Input]probe.Trial, err error) {
 	dir, err := os.MkdirTemp("", "compare-")
 	if err != nil {
@@ -147,8 +147,9 @@ func folder(rev string, f Flavour) string {
 	return "full/" + packageName(rev)
 }
 
-// runGenerator generates a package with the default settings of go-jsonschema's command line. The error reports a file
-// that could not be written. If go-jsonschema fails, Failed of the result is set instead.
+// runGenerator generates a package with the default settings of go-jsonschema's command line. The
+// error reports a file that could not be written. If go-jsonschema fails, Failed of the result is
+// set instead.
 func runGenerator(dir, rev string, f Flavour) (g Generation, err error) {
 	g.Flavour = f
 	src, err := schema.Read(rev)

@@ -254,7 +254,8 @@ func share(right, of int) string {
 	return fmt.Sprintf(" %d of %d |", right, of)
 }
 
-// faulty returns the inputs of a group that at least one peer gets wrong, and the names of the others.
+// faulty returns the inputs of a group that at least one peer gets wrong, and the names of the
+// others.
 func (h *Hostile) faulty(g Group) (faulty []Input, others []string) {
 	for _, in := range g.Inputs {
 		if slices.ContainsFunc(h.Cells[in], func(c Cell) bool { return c.Wrong }) {

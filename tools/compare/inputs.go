@@ -21,8 +21,8 @@ type Want int
 const (
 	// Keep means that the document is valid and must come out unchanged.
 	Keep Want = iota
-	// KeepOrRefuse means that a later revision may allow the document. If it is kept, it can be forwarded; if it is
-	// refused, it is at least noticed.
+	// KeepOrRefuse means that a later revision may allow the document. If it is kept, it can be
+	// forwarded; if it is refused, it is at least noticed.
 	KeepOrRefuse
 	// Refuse means that no revision allows the document, or that it is not valid JSON.
 	Refuse
@@ -34,7 +34,8 @@ type Group struct {
 	Inputs []Input
 }
 
-// The revisions of the inputs. Inputs use 2025-06-18, which all libraries support, unless they need a newer one.
+// The revisions of the inputs. Inputs use 2025-06-18, which all libraries support, unless they need
+// a newer one.
 const (
 	june     = "2025-06-18"
 	november = "2025-11-25"
@@ -239,8 +240,8 @@ func numbers() Group {
 	}}
 }
 
-// Parts of documents that are not the subject of a row. The tool has every member that one of the libraries adds, and no
-// empty ones, so that they do not decide the rows with a tool.
+// Parts of documents that are not the subject of a row. The tool has every member that one of the
+// libraries adds, and no empty ones, so that they do not decide the rows with a tool.
 const (
 	hints = `"annotations":{"readOnlyHint":true,"destructiveHint":false,"idempotentHint":true,"openWorldHint":false}`
 	tool  = `"name":"now","inputSchema":{"type":"object","properties":{"zone":{"type":"string"}},"required":["zone"]},` + hints

@@ -1,6 +1,6 @@
-// Command compare sends small MCP documents through the Go types of several libraries, mcpwire among them. It writes
-// pages about what each library loses, changes, refuses and accepts, for ordinary documents and for the hostile inputs
-// of package internal/hostile.
+// Command compare sends small MCP documents through the Go types of several libraries, mcpwire
+// among them. It writes pages about what each library loses, changes, refuses and accepts, for
+// ordinary documents and for the hostile inputs of package internal/hostile.
 package main
 
 import (

@@ -69,15 +69,16 @@ var officialTypes = map[string]func() any{
 	"Tool":                                  func() any { return new(mcp.Tool) },
 }
 
-// sessionUnmarshal decodes like the SDK's sessions: with the decoder and the setting of its internal package json.
+// sessionUnmarshal decodes like the SDK's sessions: with the decoder and the setting of its
+// internal package json.
 func sessionUnmarshal(doc []byte, v any) error {
 	d := segmentio.NewDecoder(bytes.NewReader(doc))
 	d.DontMatchCaseInsensitiveStructFields()
 	return d.Decode(v)
 }
 
-// decodeOfficialMessage decodes a message. For requests of the methods below, it also decodes the params into the type
-// that a session would use.
+// decodeOfficialMessage decodes a message. For requests of the methods below, it also decodes the
+// params into the type that a session would use.
 func decodeOfficialMessage(doc []byte) (any, error) {
 	m, err := jsonrpc.DecodeMessage(doc)
 	if err != nil {

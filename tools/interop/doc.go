@@ -1,5 +1,6 @@
-// Package interop tests this module against other implementations, over standard input and output and over HTTP: the
-// official TypeScript SDK, the official Go SDK, and mcp-go. It tests their clients with our server and our client with
-// their servers, with plain calls and tasks. The tests with the TypeScript SDK need node and npm, which installs the SDK
-// on the first run; without them they are skipped.
+// Package interop tests this module against other implementations, over standard input and output
+// and over HTTP: the official TypeScript SDK, the official Go SDK, and mcp-go. It tests their
+// clients with our server and our client with their servers, with plain calls and tasks. The tests
+// with the TypeScript SDK need node and npm, which installs the SDK on the first run; without them
+// they are skipped.
 package interop

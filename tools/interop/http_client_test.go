@@ -20,10 +20,11 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// The servers here have the same tools: echo returns its text, progress reports 1, 2 and 3 of 3, hang waits until it is
-// cancelled, and ask returns the response of the client's model.
+// The servers here have the same tools: echo returns its text, progress reports 1, 2 and 3 of 3,
+// hang waits until it is cancelled, and ask returns the response of the client's model.
 
-// officialServer returns a server of the official Go SDK. It sends the names of cancelled tools to cancelled.
+// officialServer returns a server of the official Go SDK. It sends the names of cancelled tools to
+// cancelled.
 func officialServer(cancelled chan<- bool) *official.Server {
 	s := official.NewServer(&official.Implementation{Name: "official", Version: "1"}, nil)
 	text := func(text string) *official.CallToolResult {

@@ -27,7 +27,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// install installs the SDK once for all tests, unless it was installed after the last change of the lock file.
+// install installs the SDK once for all tests, unless it was installed after the last change of the
+// lock file.
 var install = sync.OnceValue(func() error {
 	locked, err := os.Stat(filepath.Join("typescript", "package-lock.json"))
 	if err != nil {

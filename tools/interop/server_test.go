@@ -42,8 +42,8 @@ func text(s string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.ContentBlock{&mcp.TextContent{Text: s}}}
 }
 
-// settle waits until the peer has handled notifications. The SDK handles a response at once and a notification a little
-// later, and so loses progress that arrives together with the response.
+// settle waits until the peer has handled notifications. The SDK handles a response at once and a
+// notification a little later, and so loses progress that arrives together with the response.
 func settle(ctx context.Context, s *session.Session) error { return s.Ping(ctx) }
 
 // names are the tools that every client must list.
@@ -154,7 +154,8 @@ func TestTypeScriptClientWithServer(t *testing.T) {
 	overBoth(t, "client.mjs", "plain", serve, want)
 }
 
-// overBoth runs a script with one of our servers, as a child process and over HTTP, and compares its output.
+// overBoth runs a script with one of our servers, as a child process and over HTTP, and compares
+// its output.
 func overBoth(t *testing.T, script, server string, serve func(transport.Conn) error, want string) {
 	self, err := os.Executable()
 	if err != nil {
@@ -180,8 +181,8 @@ func overBoth(t *testing.T, script, server string, serve func(transport.Conn) er
 	}
 }
 
-// listen serves sessions on the loopback address until the test ends, and returns the URL. By then, the client must have
-// ended every session.
+// listen serves sessions on the loopback address until the test ends, and returns the URL. By then,
+// the client must have ended every session.
 func listen(t *testing.T, serve func(transport.Conn) error) string {
 	var sessions sync.WaitGroup
 	handler := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) {

@@ -21,7 +21,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// overEach tests our client with a server of another SDK, over standard input and output and over HTTP.
+// overEach tests our client with a server of another SDK, over standard input and output and over
+// HTTP.
 func overEach(t *testing.T, script string, test func(*testing.T, transport.Conn)) {
 	t.Run("stdio", func(t *testing.T) {
 		p, err := stdio.Start(stdio.Command{Path: "node", Args: []string{filepath.Join("typescript", script)}, Stderr: os.Stderr})

@@ -29,7 +29,8 @@ func newProperty(schema json.RawMessage) (p property) {
 	return p
 }
 
-// types returns the names of the JSON types that the schema admits, or nil if it does not limit them.
+// types returns the names of the JSON types that the schema admits, or nil if it does not limit
+// them.
 func (p property) types() (names []string) {
 	var one string
 	if json.Unmarshal(p.Type, &one) == nil {

@@ -98,7 +98,8 @@ func (c *caller) call(ctx context.Context, server, name string, pairs []string) 
 	}
 }
 
-// more fetches and writes the remaining parts of a result, until a part has no token for another one.
+// more fetches and writes the remaining parts of a result, until a part has no token for another
+// one.
 func (c *caller) more(ctx context.Context, name string, args json.RawMessage, result *mcp.CallToolResult) error {
 	token, ok, err := partial.TokenOf(result)
 	if err != nil || !ok {
@@ -225,7 +226,8 @@ func (v onConsole) state(t mcp.Task) {
 // lastStateTimeout limits the time that follow waits for the last state of a terminal task.
 const lastStateTimeout = 2 * time.Second
 
-// follow shows the states and progress of a task and returns its result. It returns errFaults if the user detaches.
+// follow shows the states and progress of a task and returns its result. It returns errFaults if
+// the user detaches.
 func (r *remote) follow(ctx context.Context, server string, h *requestor.Handle[*mcp.CallToolResult], view viewer) (*mcp.CallToolResult, error) {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var group sync.WaitGroup
@@ -322,8 +324,8 @@ func (r *remote) offer(ctx context.Context, id string) int {
 	return detach
 }
 
-// quoted returns word quoted for a shell. It puts "--" before a word that begins with a dash, so that
-// it is not parsed as a flag.
+// quoted returns word quoted for a shell. It puts "--" before a word that begins with a dash, so
+// that it is not parsed as a flag.
 func quoted(word string) string {
 	safe := func(c rune) bool {
 		return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("_./:=@-", c)

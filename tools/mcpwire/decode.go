@@ -214,7 +214,8 @@ func (d *decoder) message(rep *report, talk *mcp.Conversation) error {
 	return d.write(rep, &t.Message, payload(t))
 }
 
-// expect tells the conversation that a response without a request belongs to the method given by -method.
+// expect tells the conversation that a response without a request belongs to the method given by
+// -method.
 func (d *decoder) expect(text []byte, talk *mcp.Conversation) {
 	if m, err := jsonrpc.Parse(text); err == nil && m.Kind == jsonrpc.KindResponse && !talk.Expects(m.ID) {
 		talk.Expect(m.ID, d.method)

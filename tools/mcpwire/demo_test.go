@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// The demo shows progress, a killed server, an input request and one result, from the second server process. The drawing is
-// well-formed and shows all of it. Over HTTP the network is cut before the server is killed.
+// The demo shows progress, a killed server, an input request and one result, from the second server
+// process. The drawing is well-formed and shows all of it. Over HTTP the network is cut before the
+// server is killed.
 func TestDemo(t *testing.T) {
 	dir := t.TempDir()
 	binary := filepath.Join(dir, "mcpwire")

@@ -61,9 +61,10 @@ type command struct {
 	short string // a description in one line
 	help  string // a full description with an example, for -h
 	plain bool   // flags end at the first argument
-	// setup declares the command's flags and returns the function that runs the command once they are
-	// parsed. The function gets the arguments without flags. It returns an error of usagef for invalid
-	// arguments, errFaults if it has reported faults itself, or any other error, which is printed.
+	// setup declares the command's flags and returns the function that runs the command once they
+	// are parsed. The function gets the arguments without flags. It returns an error of usagef for
+	// invalid arguments, errFaults if it has reported faults itself, or any other error, which is
+	// printed.
 	setup func(*flag.FlagSet) func(ctx context.Context, s streams, args []string) error
 }
 
@@ -136,8 +137,8 @@ func run(ctx context.Context, s streams, args []string) int {
 	}
 }
 
-// parse parses the flags in args and returns the arguments. Flags may follow arguments, unless plain is set. They end at
-// "--".
+// parse parses the flags in args and returns the arguments. Flags may follow arguments, unless
+// plain is set. They end at "--".
 func parse(flags *flag.FlagSet, args []string, plain bool) (rest []string, err error) {
 	for {
 		if err := flags.Parse(args); err != nil {

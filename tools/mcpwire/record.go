@@ -111,8 +111,8 @@ func recordedServer(args []string, headers values) (server recorder.Server, err 
 	return server, err
 }
 
-// recordTo records the session of a client on standard input and output, or of all clients over HTTP. An error of the
-// recording does not affect the sessions.
+// recordTo records the session of a client on standard input and output, or of all clients over
+// HTTP. An error of the recording does not affect the sessions.
 func recordTo(ctx context.Context, s streams, log *trace.Log, server recorder.Server, address string) error {
 	switch {
 	case address == "" && server.URL == "":

@@ -262,8 +262,8 @@ func serveEverything(t *testing.T) (url string) {
 	return web.URL + "/some/path"
 }
 
-// recordWeb runs the recorder for clients over HTTP. It returns its URL and a function that ends it and returns the exit
-// code.
+// recordWeb runs the recorder for clients over HTTP. It returns its URL and a function that ends it
+// and returns the exit code.
 func recordWeb(t *testing.T, file, server string) (url string, end func() int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -283,8 +283,8 @@ func recordWeb(t *testing.T, file, server string) (url string, end func() int) {
 	}
 }
 
-// The recorder works between all combinations of transports, also for a task that requests input. The recording has every
-// message with its session and type, and the drawing shows them.
+// The recorder works between all combinations of transports, also for a task that requests input.
+// The recording has every message with its session and type, and the drawing shows them.
 func TestRecordBetweenAllTransports(t *testing.T) {
 	program, env := asMain(t)
 	for _, test := range []struct {

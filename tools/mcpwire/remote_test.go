@@ -27,7 +27,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// beServer makes the test program a server on standard input and output that stores its tasks in a file.
+// beServer makes the test program a server on standard input and output that stores its tasks in a
+// file.
 const beServer = "MCPWIRE_TEST_SERVER"
 
 // beFailing makes that server end with exit status 3.

@@ -98,8 +98,8 @@ func newService(ctx context.Context, store task.Store, overHTTP bool) (*service,
 	return &service{server, store, history}, nil
 }
 
-// showTasks serves the page of the tasks until stop is called. It prints the URL to standard error, because the server
-// may use standard output for messages.
+// showTasks serves the page of the tasks until stop is called. It prints the URL to standard error,
+// because the server may use standard output for messages.
 func (v *service) showTasks(s streams, address string) (stop func(), err error) {
 	listener, err := listen(address)
 	if err != nil {

@@ -19,7 +19,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 )
 
-// The everything server works over both transports: the test reads every list, calls a tool, and runs one as a task.
+// The everything server works over both transports: the test reads every list, calls a tool, and
+// runs one as a task.
 func TestServe(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "mcpwire")
 	if text, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {

@@ -121,7 +121,8 @@ func (r *remote) watchTask(ctx context.Context, server, id string) error {
 	return nil
 }
 
-// asLines is a viewer for scripts. It ignores write errors, because writing the result reports them.
+// asLines is a viewer for scripts. It ignores write errors, because writing the result reports
+// them.
 type asLines struct{ r *remote }
 
 func (v asLines) state(t mcp.Task) { v.r.named("task", &t) }

@@ -62,7 +62,8 @@ func sameFile(a, b string) bool {
 	return err == nil && os.SameFile(x, y)
 }
 
-// readTrace reads a file. If some lines are invalid, it returns a recording of the others and an error.
+// readTrace reads a file. If some lines are invalid, it returns a recording of the others and an
+// error.
 func readTrace(name string) (*trace.Recording, error) {
 	f, err := os.Open(name)
 	if err != nil {

@@ -100,7 +100,8 @@ func (c counts) String() string {
 	return fmt.Sprintf("| %d | %d | %d | %d |", c.rows, c.must, c.proven, c.host)
 }
 
-// proofs returns the names of the tests that prove a requirement, or the reason why it is up to the application.
+// proofs returns the names of the tests that prove a requirement, or the reason why it is up to the
+// application.
 func (r requirement) proofs(tests []proof) string {
 	if r.Host != "" {
 		return "Up to the application: " + cell(r.Host)

@@ -1,13 +1,14 @@
-// Command requirements writes docs/requirements.md and docs/evidence/requirements.md: the requirements of the protocol and
-// the tests that prove them. go generate runs it in the root of the module.
+// Command requirements writes docs/requirements.md and docs/evidence/requirements.md: the
+// requirements of the protocol and the tests that prove them. go generate runs it in the root of
+// the module.
 //
-// The requirements are the rows of 2025-11-25.yaml, our reading of the specification. A test names the requirements that it
-// proves in a comment in its body or above it, on separate lines:
+// The requirements are the rows of 2025-11-25.yaml, our reading of the specification. A test names
+// the requirements that it proves in a comment in its body or above it, on separate lines:
 //
 //	// Proves PING-01, JSONRPC-06.
 //
-// The tests of this command fail if a MUST of an implemented family has no test, if a test names an unknown requirement,
-// and if a document is out of date.
+// The tests of this command fail if a MUST of an implemented family has no test, if a test names an
+// unknown requirement, and if a document is out of date.
 package main
 
 import (

@@ -24,8 +24,8 @@ var (
 	id     = regexp.MustCompile(`[A-Z]+-\d+`)
 )
 
-// proofs returns the tests of the module at root by the ids that they name, in the order of their files. It reads test files
-// and the packages of test suites, whose names end in test.
+// proofs returns the tests of the module at root by the ids that they name, in the order of their
+// files. It reads test files and the packages of test suites, whose names end in test.
 func proofs(root string) (map[string][]proof, error) {
 	found := map[string][]proof{}
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {

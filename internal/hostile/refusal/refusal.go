@@ -34,8 +34,8 @@ func Is(err error, r hostile.Rule) bool {
 	return err != nil && rules[r] != nil && errors.Is(err, rules[r])
 }
 
-// Check returns an error that describes how err, the result of decoding text, differs from want. It returns nil if they
-// match.
+// Check returns an error that describes how err, the result of decoding text, differs from want. It
+// returns nil if they match.
 func Check(want hostile.Refusal, text string, err error) error {
 	if want.Rule == hostile.Taken {
 		return err

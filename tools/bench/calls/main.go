@@ -1,21 +1,24 @@
-// Command calls measures tool calls between a client and a server: in one process, over standard input and output, and
-// over HTTP on the loopback address.
+// Command calls measures tool calls between a client and a server: in one process, over standard
+// input and output, and over HTTP on the loopback address.
 //
 //	go run ./calls
 //	go run ./calls -structs
 //
-// The first compares plain calls with those of the other SDKs: a small object of arguments and a line of text as the
-// result, through the plain calls of their APIs, with their default checks. Over HTTP all use the same pooling of
-// connections, and "net/http alone" shows the cost of the exchange without decoding.
+// The first compares plain calls with those of the other SDKs: a small object of arguments and a
+// line of text as the result, through the plain calls of their APIs, with their default checks.
+// Over HTTP all use the same pooling of connections, and "net/http alone" shows the cost of the
+// exchange without decoding.
 //
-// The second measures a tool that is a Go function from a struct to a struct, called by a client that knows its schemas.
-// It compares this with a handler and a call over a bare session that convert the same structs by hand and check nothing,
-// and with prepared messages whose values are not decoded.
+// The second measures a tool that is a Go function from a struct to a struct, called by a client
+// that knows its schemas. It compares this with a handler and a call over a bare session that
+// convert the same structs by hand and check nothing, and with prepared messages whose values are
+// not decoded.
 //
-// The contestants take turns, so that other load of the machine affects all of them. The table has medians over the turns:
-// the calls per second, and in parentheses the ratio to the first contestant in the neighboring turn; the processor time
-// per call of both sides together, which depends less on other load, and its ratio; and the allocations per call in this
-// process, which contains both sides except over standard input and output.
+// The contestants take turns, so that other load of the machine affects all of them. The table has
+// medians over the turns: the calls per second, and in parentheses the ratio to the first
+// contestant in the neighboring turn; the processor time per call of both sides together, which
+// depends less on other load, and its ratio; and the allocations per call in this process, which
+// contains both sides except over standard input and output.
 package main
 
 import (
@@ -120,7 +123,8 @@ func median(list []float64) float64 {
 	return list[len(list)/2]
 }
 
-// calls opens a connection and makes calls for a turn. It returns their number and the elapsed time.
+// calls opens a connection and makes calls for a turn. It returns their number and the elapsed
+// time.
 func calls(ctx context.Context, open opener, callers int, turn time.Duration) (int64, time.Duration, error) {
 	c, err := open(ctx)
 	if err != nil {

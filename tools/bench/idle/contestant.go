@@ -26,7 +26,8 @@ type contestant struct {
 	name    string
 	handler func() http.Handler // serves sessions with a tool
 
-	// connect opens a session with its GET stream. The session lasts until the returned value is closed.
+	// connect opens a session with its GET stream. The session lasts until the returned value is
+	// closed.
 	connect func(ctx context.Context, url string, pool *http.Client) (any, error)
 }
 

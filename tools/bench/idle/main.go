@@ -1,15 +1,17 @@
-// Command idle compares the memory of an idle session over HTTP, with its GET stream, with that of other SDKs:
+// Command idle compares the memory of an idle session over HTTP, with its GET stream, with that of
+// other SDKs:
 //
 //	go run ./idle -sessions 2000
 //
-// Servers and clients are measured separately, each in its own process, so that the memory of one side is not counted for
-// the other. The same client in another process opens the sessions of all servers: it performs the handshake, opens the
-// stream, and keeps no other connection. All clients connect to the same server, which decodes nothing, and share a pool
-// of connections. Memory is the memory in use after a garbage collection, including stacks of goroutines, divided by the
-// number of sessions.
+// Servers and clients are measured separately, each in its own process, so that the memory of one
+// side is not counted for the other. The same client in another process opens the sessions of all
+// servers: it performs the handshake, opens the stream, and keeps no other connection. All clients
+// connect to the same server, which decodes nothing, and share a pool of connections. Memory is the
+// memory in use after a garbage collection, including stacks of goroutines, divided by the number
+// of sessions.
 //
-// All figures include the cost of package net/http, with a handler that holds a stream and a client that reads one. That
-// cost is also measured. The figures in parentheses exclude it.
+// All figures include the cost of package net/http, with a handler that holds a stream and a client
+// that reads one. That cost is also measured. The figures in parentheses exclude it.
 package main
 
 import (
@@ -128,7 +130,8 @@ func measureClient(ctx context.Context, c contestant, count int) (usage, error) 
 	return measure(clients, count, clients.open)
 }
 
-// measure returns the usage per session of a process. It excludes costs that only the first session has.
+// measure returns the usage per session of a process. It excludes costs that only the first session
+// has.
 func measure(p *process, count int, open func(count int) error) (usage, error) {
 	if err := open(1); err != nil {
 		return usage{}, err
@@ -212,7 +215,8 @@ func (p *process) stop() {
 	p.cmd.Wait()
 }
 
-// obey runs a child process: a server, or a process with clients. It executes the commands in in until in ends.
+// obey runs a child process: a server, or a process with clients. It executes the commands in in
+// until in ends.
 func obey(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
 	c, err := find(args[1])
 	if err != nil {

@@ -48,7 +48,8 @@ func (c *raw) openOne() error {
 	return nil
 }
 
-// send makes a request over a new connection. It reads the body of the response, unless it is a stream.
+// send makes a request over a new connection. It reads the body of the response, unless it is a
+// stream.
 func (c *raw) send(method, session, body string) (net.Conn, *http.Response, error) {
 	conn, err := net.Dial("tcp", c.server.Host)
 	if err != nil {

@@ -1,12 +1,13 @@
-// Command load holds many sessions with tasks over HTTP on the loopback address, client and server in one process, and
-// prints the resource usage:
+// Command load holds many sessions with tasks over HTTP on the loopback address, client and server
+// in one process, and prints the resource usage:
 //
 //	go run ./load -sessions 2000 -time 1m
 //
-// Each session has its GET stream and runs one task after another, at a pace that gives the total rate: it creates the
-// task, waits for the result, and checks it. Memory is the memory in use after a garbage collection, including stacks of
-// goroutines. The measurement begins after the first tasks have expired, so that memory should not grow any further. In
-// the end the command shuts everything down, and fails if goroutines are left.
+// Each session has its GET stream and runs one task after another, at a pace that gives the total
+// rate: it creates the task, waits for the result, and checks it. Memory is the memory in use after
+// a garbage collection, including stacks of goroutines. The measurement begins after the first
+// tasks have expired, so that memory should not grow any further. In the end the command shuts
+// everything down, and fails if goroutines are left.
 package main
 
 import (
@@ -146,7 +147,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// each calls a function for all users, for some of them concurrently. It creates users that are nil.
+// each calls a function for all users, for some of them concurrently. It creates users that are
+// nil.
 func each(users []*user, do func(*user) error) error {
 	var group sync.WaitGroup
 	var failed atomic.Pointer[error]

@@ -45,13 +45,13 @@ import (
 //
 //	go test -run '^$' -bench TaskCycle -benchtime 9x
 //
-// A cycle creates a task, runs it, and fetches its result. "manager" is the runtime alone, as another
-// SDK would embed it. "session" has a client, a server and all messages over an in-memory connection,
-// including the notification of the task's end. mcp-go also runs in one process, over its in-process
-// transport, which calls the handlers of server and client directly. "http" and "mcp-go-http" are client
-// and server in one process over Streamable HTTP on the loopback address, with two POSTs per cycle.
-// "http-listening" also has the GET stream, on which the server reports the status of each task; mcp-go
-// does not report it.
+// A cycle creates a task, runs it, and fetches its result. "manager" is the runtime alone, as
+// another SDK would embed it. "session" has a client, a server and all messages over an in-memory
+// connection, including the notification of the task's end. mcp-go also runs in one process, over
+// its in-process transport, which calls the handlers of server and client directly. "http" and
+// "mcp-go-http" are client and server in one process over Streamable HTTP on the loopback address,
+// with two POSTs per cycle. "http-listening" also has the GET stream, on which the server reports
+// the status of each task; mcp-go does not report it.
 
 const concurrent = 64
 
@@ -90,10 +90,11 @@ const (
 	keeping = 2 * time.Second // lifetime of tasks in memory: many expire in the turn that created them
 )
 
-// contest lets the contestants take b.N turns each, with the given number of concurrent callers. Other load of the machine
-// affects all of them. Ratios are relative to the last contestant of the same round, which is the peer. The metrics are
-// medians and, for ratios, also the minimum and the maximum. After each turn, tasks in memory expire and garbage is
-// collected, so that no contestant pays for another one.
+// contest lets the contestants take b.N turns each, with the given number of concurrent callers.
+// Other load of the machine affects all of them. Ratios are relative to the last contestant of the
+// same round, which is the peer. The metrics are medians and, for ratios, also the minimum and the
+// maximum. After each turn, tasks in memory expire and garbage is collected, so that no contestant
+// pays for another one.
 func contest(b *testing.B, rest time.Duration, list ...contestant) {
 	b.Helper()
 	rates, costs := make([][]float64, len(list)), make([][]float64, len(list))
@@ -352,8 +353,8 @@ func resultMCPGo(c *client.Client, id string) (*mcpgo.TaskResultResult, error) {
 	return c.TaskResult(context.Background(), q)
 }
 
-// rawBolt makes the same writes as a cycle: the record and its three index entries, then the record with
-// its result. The callers share transactions by bbolt's own Batch.
+// rawBolt makes the same writes as a cycle: the record and its three index entries, then the record
+// with its result. The callers share transactions by bbolt's own Batch.
 func rawBolt(b *testing.B) func() error {
 	db, err := bbolt.Open(filepath.Join(b.TempDir(), "raw"), 0o600, &bbolt.Options{FreelistType: bbolt.FreelistMapType})
 	if err != nil {
@@ -395,16 +396,18 @@ func rawBolt(b *testing.B) func() error {
 	}
 }
 
-// waker is a contestant whose wake-ups are measured. once runs a cycle, and waiting reports that its work may end.
+// waker is a contestant whose wake-ups are measured. once runs a cycle, and waiting reports that
+// its work may end.
 type waker struct {
 	name    string
 	once    func() error
 	waiting func() bool
 }
 
-// BenchmarkTaskWake measures the time from the end of the work to the result at a blocked caller. It needs -benchtime, such
-// as 5000x for 5000 wake-ups of each contestant; the contestants alternate. The metrics are the median, p99, and the ratio
-// of the median to that of the last contestant: overall, and its minimum and maximum over tenths of the wake-ups.
+// BenchmarkTaskWake measures the time from the end of the work to the result at a blocked caller.
+// It needs -benchtime, such as 5000x for 5000 wake-ups of each contestant; the contestants
+// alternate. The metrics are the median, p99, and the ratio of the median to that of the last
+// contestant: overall, and its minimum and maximum over tenths of the wake-ups.
 func BenchmarkTaskWake(b *testing.B) {
 	var start time.Time // the end of the work
 	release := make(chan bool)
@@ -514,8 +517,9 @@ func TestMain(m *testing.M) {
 	}, cfg).Wait()
 }
 
-// BenchmarkTaskWakeStdio measures the same with the server in a separate process: the clock time from
-// the end of the work to the result at the caller and, for comparison, the round trip of a plain call.
+// BenchmarkTaskWakeStdio measures the same with the server in a separate process: the clock time
+// from the end of the work to the result at the caller and, for comparison, the round trip of a
+// plain call.
 func BenchmarkTaskWakeStdio(b *testing.B) {
 	conn, err := stdio.Start(stdio.Command{Path: os.Args[0], Env: append(stdio.DefaultEnv(), serverEnv+"=1"), Stderr: os.Stderr})
 	if err != nil {
@@ -561,8 +565,8 @@ func BenchmarkTaskWakeStdio(b *testing.B) {
 	b.ReportMetric(float64(plain[len(plain)/2])/1e3, "round-trip-p50-µs")
 }
 
-// BenchmarkTaskTenThousandWaiters blocks ten thousand callers on one task and measures the time until
-// the last one has the result.
+// BenchmarkTaskTenThousandWaiters blocks ten thousand callers on one task and measures the time
+// until the last one has the result.
 func BenchmarkTaskTenThousandWaiters(b *testing.B) {
 	for name, open := range map[string]func(*testing.B) task.Store{"memory": func(*testing.B) task.Store { return memory.New() }, "bolt": boltStore} {
 		b.Run(name, func(b *testing.B) {
@@ -610,8 +614,8 @@ func processor() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// goroutines makes the runtime allocate the descriptors of goroutines for the work of n tasks, so that
-// they are not counted as memory of the tasks.
+// goroutines makes the runtime allocate the descriptors of goroutines for the work of n tasks, so
+// that they are not counted as memory of the tasks.
 func goroutines(n int) {
 	stop := make(chan bool)
 	var group sync.WaitGroup
@@ -630,8 +634,8 @@ func heap() uint64 {
 	return s.HeapAlloc
 }
 
-// BenchmarkTaskMemory measures the heap of a hundred thousand tasks: live ones whose work is blocked,
-// without stacks of goroutines, and finished ones with a small result.
+// BenchmarkTaskMemory measures the heap of a hundred thousand tasks: live ones whose work is
+// blocked, without stacks of goroutines, and finished ones with a small result.
 func BenchmarkTaskMemory(b *testing.B) {
 	const n = 100_000
 	b.Run("mcpwire", func(b *testing.B) {
@@ -743,10 +747,11 @@ func listTasks(b *testing.B, store task.Store, size int) {
 	b.ReportMetric(float64(processor()-before)/float64(n)/1e3, "cpu-µs/op")
 }
 
-// BenchmarkTaskExpiry creates a million tasks that expire soon, and measures the longest read of another
-// task meanwhile and the growth of the heap. Reads of a task of a second, otherwise unused Manager show the
-// share that is due to busy processors. The metrics of the Go runtime show the longest stop of all
-// goroutines. BenchmarkHold in runtime/task/memory measures how long the store holds its lock.
+// BenchmarkTaskExpiry creates a million tasks that expire soon, and measures the longest read of
+// another task meanwhile and the growth of the heap. Reads of a task of a second, otherwise unused
+// Manager show the share that is due to busy processors. The metrics of the Go runtime show the
+// longest stop of all goroutines. BenchmarkHold in runtime/task/memory measures how long the store
+// holds its lock.
 func BenchmarkTaskExpiry(b *testing.B) {
 	for range b.N {
 		m, apart := newManager(b, memory.New(), time.Hour), newManager(b, memory.New(), time.Hour)
@@ -759,8 +764,8 @@ func BenchmarkTaskExpiry(b *testing.B) {
 		group.Go(func() { peak = highest(stop) })
 		before, stops := heap(), stopped()
 		for i := range 1_000_000 {
-			// Limit concurrent work as on a server that is not overloaded: the benchmark measures the
-			// effect of tasks, not of goroutines.
+			// Limit concurrent work as on a server that is not overloaded: the benchmark measures
+			// the effect of tasks, not of goroutines.
 			for i%64 == 0 && m.Stats().Running > 0 {
 				runtime.Gosched()
 			}

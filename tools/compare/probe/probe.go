@@ -1,5 +1,6 @@
-// Package probe decodes one document into one Go type, encodes it again and examines the value. It imports only the
-// standard library: the comparison runs it in its own process and also compiles it from [Source] with generated code.
+// Package probe decodes one document into one Go type, encodes it again and examines the value. It
+// imports only the standard library: the comparison runs it in its own process and also compiles it
+// from [Source] with generated code.
 package probe
 
 import (
@@ -20,8 +21,8 @@ type Trial struct {
 	Untyped bool   // the subject has no field, or one that holds arbitrary JSON
 }
 
-// Run decodes doc with decode and encodes the result with encode. Subject is a JSON pointer to the value of interest,
-// "" for the whole document.
+// Run decodes doc with decode and encodes the result with encode. Subject is a JSON pointer to the
+// value of interest, "" for the whole document.
 func Run(doc []byte, subject string, decode func([]byte) (any, error), encode func(any) ([]byte, error)) (t Trial) {
 	t.Tried = true
 	defer func() {
@@ -61,8 +62,8 @@ func Marshal(v any) ([]byte, error) {
 	return bytes.TrimSpace(b.Bytes()), err
 }
 
-// Typed reports whether the value at pointer has a specific Go type: it is reached from v through fields, list elements
-// and map entries, and none of them holds arbitrary JSON.
+// Typed reports whether the value at pointer has a specific Go type: it is reached from v through
+// fields, list elements and map entries, and none of them holds arbitrary JSON.
 func Typed(v any, pointer string) bool {
 	var tokens []string
 	if pointer != "" {
@@ -118,7 +119,8 @@ func typed(v reflect.Value, tokens []string) bool {
 	return false
 }
 
-// free reports whether a type holds arbitrary JSON, or is one to which encoding/json decodes arbitrary JSON.
+// free reports whether a type holds arbitrary JSON, or is one to which encoding/json decodes
+// arbitrary JSON.
 func free(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Interface:
@@ -131,7 +133,8 @@ func free(t reflect.Type) bool {
 	return false
 }
 
-// field returns the field for a member, by its tag or, if the type has its own encoding, by its name.
+// field returns the field for a member, by its tag or, if the type has its own encoding, by its
+// name.
 func field(v reflect.Value, member string) (reflect.Value, bool) {
 	t := v.Type()
 	for i := range t.NumField() {

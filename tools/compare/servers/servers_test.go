@@ -1,5 +1,5 @@
-// Package servers holds the same server written with mcpwire and with two other Go SDKs. docs/from-other-sdks.md
-// shows all three.
+// Package servers holds the same server written with mcpwire and with two other Go SDKs.
+// docs/from-other-sdks.md shows all three.
 package servers
 
 import (
@@ -68,9 +68,9 @@ func overStdio(t *testing.T, binary string, o *client.Options) *client.Client {
 	return c
 }
 
-// overHTTP starts the server on a free port. The server cannot report which port it got, so overHTTP
-// finds a free one first. If another process takes that port in the meantime, the server exits and
-// overHTTP tries another port.
+// overHTTP starts the server on a free port. The server cannot report which port it got, so
+// overHTTP finds a free one first. If another process takes that port in the meantime, the server
+// exits and overHTTP tries another port.
 func overHTTP(t *testing.T, binary string, o *client.Options) *client.Client {
 	for {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -1,6 +1,6 @@
-// Command client is the client for the official conformance suite. It calls each tool of the server at a
-// URL once, returns the schema of a tool to a server that checks it, and accepts every form with its
-// defaults.
+// Command client is the client for the official conformance suite. It calls each tool of the server
+// at a URL once, returns the schema of a tool to a server that checks it, and accepts every form
+// with its defaults.
 package main
 
 import (
@@ -54,8 +54,8 @@ func run(ctx context.Context, url string) error {
 	return c.Shutdown(ctx)
 }
 
-// The scenario json-schema-2020-12-preservation has a tool with a schema of many keywords, and one that
-// takes the schema as received by the client.
+// The scenario json-schema-2020-12-preservation has a tool with a schema of many keywords, and one
+// that takes the schema as received by the client.
 const (
 	schemaTool = "json_schema_2020_12_tool"
 	echoTool   = "json_schema_echo"

@@ -44,8 +44,8 @@ type question struct {
 	aside  bool        // hidden: the question is not shown and gets no line
 }
 
-// New returns a console that reads lines from in and writes to out. It detects whether in and out are
-// terminals.
+// New returns a console that reads lines from in and writes to out. It detects whether in and out
+// are terminals.
 func New(in io.Reader, out io.Writer) *Console {
 	f, _ := in.(*os.File)
 	return &Console{
@@ -81,8 +81,8 @@ func (c *Console) HasInput() bool {
 // Terminal reports whether the output is a terminal.
 func (c *Console) Terminal() bool { return c.terminal }
 
-// Line writes a line. It removes line breaks and escapes control characters in each argument that is
-// a string, an error or a Stringer, so that text from a server cannot start a new line.
+// Line writes a line. It removes line breaks and escapes control characters in each argument that
+// is a string, an error or a Stringer, so that text from a server cannot start a new line.
 func (c *Console) Line(format string, args ...any) {
 	args = printable.Args(args)
 	c.mu.Lock()
@@ -230,9 +230,10 @@ func (c *Console) SetAside() (back func()) {
 	}
 }
 
-// Ask asks a question and returns the line that answers it. The newest of several questions is answered
-// first. Ask fails with [io.EOF] if the input ends, and with the cause of ctx if ctx ends. In the
-// latter case the pending read continues in the background, and its line answers the next question.
+// Ask asks a question and returns the line that answers it. The newest of several questions is
+// answered first. Ask fails with [io.EOF] if the input ends, and with the cause of ctx if ctx ends.
+// In the latter case the pending read continues in the background, and its line answers the next
+// question.
 func (c *Console) Ask(ctx context.Context, prompt string) (string, error) {
 	q := &question{prompt: printable.Text(prompt), answer: make(chan string, 1)}
 	c.mu.Lock()

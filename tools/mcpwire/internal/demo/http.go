@@ -18,8 +18,8 @@ import (
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/trace"
 )
 
-// RunHTTP plays the demo over HTTP, with one session and one call that waits for the result. It returns a recording of all
-// messages.
+// RunHTTP plays the demo over HTTP, with one session and one call that waits for the result. It
+// returns a recording of all messages.
 func (c *Client) RunHTTP(ctx context.Context) (rec *trace.Recording, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

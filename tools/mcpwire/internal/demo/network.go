@@ -6,7 +6,8 @@ import (
 	"sync"
 )
 
-// network is a TCP proxy between the client and the server whose connections can be cut. It is safe for concurrent use.
+// network is a TCP proxy between the client and the server whose connections can be cut. It is safe
+// for concurrent use.
 type network struct {
 	listener net.Listener
 	group    sync.WaitGroup

@@ -31,8 +31,8 @@ func Serve(file string) error {
 	})
 }
 
-// ServeHTTP runs the server of the demo over HTTP, at a loopback address that it writes to standard output. It stores tasks
-// in file and sessions in a second file, and ends when standard input ends.
+// ServeHTTP runs the server of the demo over HTTP, at a loopback address that it writes to standard
+// output. It stores tasks in file and sessions in a second file, and ends when standard input ends.
 func ServeHTTP(file string) error {
 	return withTasks(file, "", func(serve func(transport.Conn) *session.Session) error {
 		events, err := boltstore.Open(file+".events", boltstore.Options{})
@@ -59,8 +59,8 @@ func ServeHTTP(file string) error {
 }
 
 // withTasks runs f with a function that serves a connection. The task manager stores tasks in file
-// and runs until f returns. All connections have the given principal. If principal is "", the server
-// cannot distinguish its clients, and they cannot list tasks.
+// and runs until f returns. All connections have the given principal. If principal is "", the
+// server cannot distinguish its clients, and they cannot list tasks.
 func withTasks(file, principal string, f func(serve func(transport.Conn) *session.Session) error) error {
 	store, err := bolt.Open(file)
 	if err != nil {

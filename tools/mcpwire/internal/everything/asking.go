@@ -16,7 +16,8 @@ type user struct {
 	Email    string `json:"email" jsonschema:"where to write to"`
 }
 
-// Forms that cannot be inferred from a struct: one with all kinds of defaults, and one with all kinds of choices.
+// Forms that cannot be inferred from a struct: one with all kinds of defaults, and one with all
+// kinds of choices.
 const (
 	defaults = `{"type":"object","properties":{
 		"name":{"type":"string","default":"John Doe"},

@@ -1,5 +1,6 @@
-// Package everything is a server with every feature of the protocol, for tests of clients and for the official
-// conformance suite. The suite uses the features whose names start with test, and defines their results.
+// Package everything is a server with every feature of the protocol, for tests of clients and for
+// the official conformance suite. The suite uses the features whose names start with test, and
+// defines their results.
 package everything
 
 import (

@@ -11,7 +11,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
 
-// step is the time between two reports. It is longer than the interval within which a session merges reports.
+// step is the time between two reports. It is longer than the interval within which a session
+// merges reports.
 const step = 120 * time.Millisecond
 
 // addTimed adds slow tools.

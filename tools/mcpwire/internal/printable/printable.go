@@ -1,5 +1,5 @@
-// Package printable makes text from other programs safe to show on a terminal. The result cannot move
-// the cursor, change other text on the screen, or hide or reorder its own characters.
+// Package printable makes text from other programs safe to show on a terminal. The result cannot
+// move the cursor, change other text on the screen, or hide or reorder its own characters.
 package printable
 
 import (
@@ -25,9 +25,9 @@ func IsTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// Text returns s with each control or invisible character other than line feeds and tabs replaced by
-// an escape such as \x1b or \u202e. If it replaces a character, it also replaces \r\n by \n, and bytes
-// that are not UTF-8 by U+FFFD.
+// Text returns s with each control or invisible character other than line feeds and tabs replaced
+// by an escape such as \x1b or \u202e. If it replaces a character, it also replaces \r\n by \n, and
+// bytes that are not UTF-8 by U+FFFD.
 func Text(s string) string {
 	if !strings.ContainsFunc(s, hidden) && utf8.ValidString(s) {
 		return s
@@ -67,8 +67,8 @@ func hidden(r rune) bool {
 	return unicode.IsControl(r)
 }
 
-// Writer applies [Text] to the text written to it and passes the result on. It may be used by several
-// goroutines.
+// Writer applies [Text] to the text written to it and passes the result on. It may be used by
+// several goroutines.
 type Writer struct {
 	to io.Writer
 
@@ -113,8 +113,8 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Args returns a copy of args for a format. Each string, error and Stringer in it is replaced by its
-// text as [Line] returns it.
+// Args returns a copy of args for a format. Each string, error and Stringer in it is replaced by
+// its text as [Line] returns it.
 func Args(args []any) []any {
 	list := make([]any, len(args))
 	for i, a := range args {

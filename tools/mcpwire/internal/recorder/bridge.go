@@ -36,8 +36,8 @@ func newBridge(talk *trace.Session, client, server transport.Conn) *bridge {
 	return &bridge{talk: talk, client: client, server: server}
 }
 
-// run forwards messages until either side or ctx ends, and then closes both connections. A client that has closed its
-// output may still wait for responses.
+// run forwards messages until either side or ctx ends, and then closes both connections. A client
+// that has closed its output may still wait for responses.
 func (b *bridge) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -108,8 +108,8 @@ func ignoreEnd(err error) error {
 	return err
 }
 
-// fromClient forwards messages of the client. It returns [io.EOF] if the client closes its output, and otherwise the error
-// of the connection.
+// fromClient forwards messages of the client. It returns [io.EOF] if the client closes its output,
+// and otherwise the error of the connection.
 func (b *bridge) fromClient(ctx context.Context) error {
 	for {
 		m, err := b.client.Read()
@@ -147,8 +147,8 @@ func (b *bridge) fromServer(ctx context.Context) error {
 	}
 }
 
-// judge returns err if the session cannot continue. It records an error that concerns a single message, and responds to a
-// request that was not delivered.
+// judge returns err if the session cannot continue. It records an error that concerns a single
+// message, and responds to a request that was not delivered.
 func (b *bridge) judge(ctx context.Context, err error) error {
 	if refused, ok := errors.AsType[*transport.MessageError](err); ok {
 		b.talk.Event(refused.Error())
@@ -175,8 +175,8 @@ func (b *bridge) judge(ctx context.Context, err error) error {
 	return b.client.Write(ctx, b.address(text))
 }
 
-// note registers a request of the client. If the message cancels a request, which then gets no response, it returns the id
-// of that request. It also reports whether the message is initialize.
+// note registers a request of the client. If the message cancels a request, which then gets no
+// response, it returns the id of that request. It also reports whether the message is initialize.
 func (b *bridge) note(text []byte) (cancelled jsonrpc.ID, opens bool) {
 	m, err := jsonrpc.Parse(text, codec.NoCopy())
 	if err != nil {
@@ -212,8 +212,9 @@ func (b *bridge) forget(id jsonrpc.ID) (ok bool) {
 	return len(b.open) < n
 }
 
-// address returns the client's request that a message of the server belongs to. Over standard output, requests and log
-// messages of a server do not name one; they are sent with the newest request.
+// address returns the client's request that a message of the server belongs to. Over standard
+// output, requests and log messages of a server do not name one; they are sent with the newest
+// request.
 func (b *bridge) address(text []byte) transport.Message {
 	out := transport.Message{Text: text}
 	m, err := jsonrpc.Parse(text, codec.NoCopy())

@@ -1,8 +1,9 @@
 // Package recorder forwards messages between clients and a server and records them.
 //
-// A client uses standard input and output or HTTP; a server is a command or a URL. If both sides use the same transport,
-// the recorder forwards bytes unchanged, or HTTP requests and responses with their headers, streams and sessions.
-// Otherwise it forwards messages from one transport to the other, and keeps the text of each message.
+// A client uses standard input and output or HTTP; a server is a command or a URL. If both sides
+// use the same transport, the recorder forwards bytes unchanged, or HTTP requests and responses
+// with their headers, streams and sessions. Otherwise it forwards messages from one transport to
+// the other, and keeps the text of each message.
 package recorder
 
 import (
@@ -45,12 +46,12 @@ func (s Server) String() string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }
 
-// stopTimeout limits the time that a server may take to terminate, and the time that its output may remain open after it
-// has ended.
+// stopTimeout limits the time that a server may take to terminate, and the time that its output may
+// remain open after it has ended.
 const stopTimeout = 5 * time.Second
 
-// Pipe runs a command, copies in to its input and its output to out unchanged, and records the messages. It returns when
-// the command ends. If ctx ends, Pipe asks the command to terminate.
+// Pipe runs a command, copies in to its input and its output to out unchanged, and records the
+// messages. It returns when the command ends. If ctx ends, Pipe asks the command to terminate.
 func Pipe(ctx context.Context, log *trace.Log, server Server, in io.Reader, out io.Writer) error {
 	talk := log.Session("")
 	cmd := exec.CommandContext(ctx, server.Command[0], server.Command[1:]...)
@@ -106,8 +107,8 @@ func (s Server) connect(talk *trace.Session) (transport.Conn, error) {
 	return conn, nil
 }
 
-// Forward forwards and records messages between a client, at the other end of conn, and a server. It returns when either
-// of them or ctx ends, and closes conn.
+// Forward forwards and records messages between a client, at the other end of conn, and a server.
+// It returns when either of them or ctx ends, and closes conn.
 func Forward(ctx context.Context, log *trace.Log, server Server, client transport.Conn) error {
 	talk := log.Session("")
 	conn, err := server.connect(talk)

@@ -39,7 +39,8 @@ func (h *Handler) Shutdown(ctx context.Context) error { return h.close(ctx) }
 // maxServers limits the number of server processes for HTTP clients.
 const maxServers = 100
 
-// Web returns a Handler for clients of a server. If the server is a command, each session gets a separate process.
+// Web returns a Handler for clients of a server. If the server is a command, each session gets a
+// separate process.
 func Web(log *trace.Log, server Server) (*Handler, error) {
 	if server.URL != "" {
 		return newMirror(log, server)
@@ -136,9 +137,10 @@ func exchangeOf(r *http.Request) *exchange {
 	return x
 }
 
-// ServeHTTP forwards a request. It records only requests to the endpoint of the server, not those to other paths, such as
-// requests for authorization metadata. The mirror adds credentials to requests, so the server cannot distinguish its clients
-// from web pages. Therefore the mirror rejects requests that a page of another site can send.
+// ServeHTTP forwards a request. It records only requests to the endpoint of the server, not those
+// to other paths, such as requests for authorization metadata. The mirror adds credentials to
+// requests, so the server cannot distinguish its clients from web pages. Therefore the mirror
+// rejects requests that a page of another site can send.
 func (m *mirror) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.Header.Get("Origin") == "" {
 		http.Error(w, "requests from pages of other sites are not allowed", http.StatusForbidden)
@@ -292,8 +294,9 @@ func keep(talk *trace.Session, from mcp.Direction, text []byte, size int64) {
 	}
 }
 
-// read reads a body of the given length, -1 if unknown, and replaces it by one with the same content. If the body is too
-// long to be recorded, the text is nil; if its length is also unknown, the returned size is a lower bound.
+// read reads a body of the given length, -1 if unknown, and replaces it by one with the same
+// content. If the body is too long to be recorded, the text is nil; if its length is also unknown,
+// the returned size is a lower bound.
 func read(body *io.ReadCloser, length int64) (text []byte, size int64, err error) {
 	text, err = io.ReadAll(io.LimitReader(*body, transport.DefaultMaxMessage+1))
 	if err != nil {

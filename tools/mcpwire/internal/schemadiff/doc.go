@@ -48,8 +48,8 @@
 //	            removed, or for one side       none
 //	            request ↔ notification         breaking
 //
-// Finally, the generator merges both revisions. A change is breaking, even if no rule says so, if the
-// merge fails, or if a Go name of the older revision changes or no longer exists.
+// Finally, the generator merges both revisions. A change is breaking, even if no rule says so, if
+// the merge fails, or if a Go name of the older revision changes or no longer exists.
 //
 // Only two revisions are compared. Further merged revisions can weaken an effect: a field that
 // an older one lacks is a pointer already. Overrides are not applied either: a row that names

@@ -35,7 +35,8 @@ type entry struct {
 	Error   string    `json:"error,omitempty"`  // the error of an invalid message
 	Size    int64     `json:"size,omitempty"`   // bytes of a line that is too long to be recorded
 
-	// The line in one of three forms: unchanged if it is JSON on one line, as text, or in base64 if it is not UTF-8.
+	// The line in one of three forms: unchanged if it is JSON on one line, as text, or in base64 if
+	// it is not UTF-8.
 	Message json.RawMessage `json:"message,omitempty"`
 	Text    string          `json:"text,omitempty"`
 	Bytes   []byte          `json:"bytes,omitempty"`
@@ -52,8 +53,9 @@ func (e *entry) line() []byte {
 	return e.Bytes
 }
 
-// Log writes sessions as NDJSON: an object for each message or event, with the time, the session, the sender, the Go type
-// and the unchanged message. A Log and its Sessions are safe for concurrent use.
+// Log writes sessions as NDJSON: an object for each message or event, with the time, the session,
+// the sender, the Go type and the unchanged message. A Log and its Sessions are safe for concurrent
+// use.
 type Log struct {
 	mu  sync.Mutex // held while an entry is written, so that the file has the order of the messages
 	w   io.Writer
@@ -131,8 +133,8 @@ func (s *Session) TooLong(from mcp.Direction, size int64) {
 	s.log.write(entry{Session: s.name, From: side(from), Size: size}, nil)
 }
 
-// write writes an entry with the current time. It keeps the bytes of the message, which encoding/json would reformat. It
-// must be called with mu held.
+// write writes an entry with the current time. It keeps the bytes of the message, which
+// encoding/json would reformat. It must be called with mu held.
 func (l *Log) write(e entry, message []byte) {
 	if l.err != nil {
 		return
@@ -156,8 +158,9 @@ func side(from mcp.Direction) string {
 	return serverSide
 }
 
-// Tap forwards the bytes that one side sends and records its lines. It does not record empty lines, and only the size of
-// lines over [transport.DefaultMaxMessage] bytes. It must not be used concurrently.
+// Tap forwards the bytes that one side sends and records its lines. It does not record empty lines,
+// and only the size of lines over [transport.DefaultMaxMessage] bytes. It must not be used
+// concurrently.
 type Tap struct {
 	session *Session
 	from    mcp.Direction
@@ -171,8 +174,8 @@ func (s *Session) Tap(from mcp.Direction, to io.Writer) *Tap {
 	return &Tap{session: s, from: from, to: to}
 }
 
-// Write forwards p. It records a message before it forwards the end of the message, so that the record precedes that of
-// the response.
+// Write forwards p. It records a message before it forwards the end of the message, so that the
+// record precedes that of the response.
 func (t *Tap) Write(p []byte) (int, error) {
 	rest := p
 	for {
@@ -208,8 +211,9 @@ func (t *Tap) End() {
 	t.line, t.over = t.line[:0], 0
 }
 
-// Read reads a file written by a [Log]. It skips invalid lines, such as an incomplete last one, and returns an error that
-// names them together with the Recording. If reading fails, it returns that error.
+// Read reads a file written by a [Log]. It skips invalid lines, such as an incomplete last one, and
+// returns an error that names them together with the Recording. If reading fails, it returns that
+// error.
 func Read(r io.Reader) (*Recording, error) {
 	rec := new(Recording)
 	var faults []error

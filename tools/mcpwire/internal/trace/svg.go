@@ -24,9 +24,10 @@ const (
 	lane    = 110 // between the states of one task and those of another under way
 )
 
-// Draw writes the messages as a sequence diagram in SVG: a line for each client and one for the server, an arrow for each
-// message, and the states of each task to the right of the server's line. A client's line extends from its first to its
-// last message. Clients have numbers if there are several.
+// Draw writes the messages as a sequence diagram in SVG: a line for each client and one for the
+// server, an arrow for each message, and the states of each task to the right of the server's line.
+// A client's line extends from its first to its last message. Clients have numbers if there are
+// several.
 func (r *Recording) Draw(w io.Writer) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -85,8 +86,8 @@ type line struct{ column, from, to int }
 
 func (l *line) x() int { return left + beside*l.column }
 
-// lines returns the lines of all clients and the number of columns. The column of a client can be reused after its last
-// message.
+// lines returns the lines of all clients and the number of columns. The column of a client can be
+// reused after its last message.
 func (r *Recording) lines() (lines map[*conversation]*line, columns int) {
 	lines = map[*conversation]*line{}
 	for i := range r.rows {
@@ -145,7 +146,8 @@ type bar struct {
 	first    bool
 }
 
-// bars returns the states of all tasks and the number of lanes. The lane of a task can be reused after its last state.
+// bars returns the states of all tasks and the number of lanes. The lane of a task can be reused
+// after its last state.
 func (r *Recording) bars() (list []bar, lanes int) {
 	current := map[string]int{} // the last bar of each task
 	var taken []bool

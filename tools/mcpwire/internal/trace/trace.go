@@ -1,4 +1,5 @@
-// Package trace records the messages between clients and a server and shows them as a list or as a drawing.
+// Package trace records the messages between clients and a server and shows them as a list or as a
+// drawing.
 //
 // A [Recording] is in memory. A [Log] writes a file, and [Read] returns a Recording of it.
 package trace
@@ -16,8 +17,8 @@ import (
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/printable"
 )
 
-// Recording holds messages in the order in which they were added. The zero value is empty and ready to use. It is safe for
-// concurrent use.
+// Recording holds messages in the order in which they were added. The zero value is empty and ready
+// to use. It is safe for concurrent use.
 type Recording struct {
 	mu       sync.Mutex
 	start    time.Time

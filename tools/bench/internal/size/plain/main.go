@@ -1,4 +1,5 @@
-// Command plain decodes and encodes a message with encoding/json only, for comparison with command typed.
+// Command plain decodes and encodes a message with encoding/json only, for comparison with command
+// typed.
 package main
 
 import (

@@ -1,5 +1,6 @@
-// Command typed decodes and encodes a message with package mcp. The argument is the method of the request for a response.
-// It can be any method, so that the binary contains all types of the package.
+// Command typed decodes and encodes a message with package mcp. The argument is the method of the
+// request for a response. It can be any method, so that the binary contains all types of the
+// package.
 package main
 
 import (
