@@ -31,12 +31,12 @@ func TestDecode(t *testing.T) {
 		code int
 	}{
 		{
-			name: "a message keeps everything",
+			name: "a message keeps all members",
 			in:   `{"method":"tools/call","jsonrpc":"2.0","id":1.0,"params":{"name":"f","x":[1, 2],"_meta":{"progressToken":"p","a/b":null}},"y":2}`,
 			out:  `{"jsonrpc":"2.0","id":1.0,"method":"tools/call","params":{"_meta":{"progressToken":"p","a/b":null},"name":"f","x":[1, 2]},"y":2}` + "\n",
 		},
 		{
-			name: "a response has the type of its request, and a task's result that of what created it",
+			name: "responses and task results have the type of their request",
 			args: []string{"-v"},
 			in: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"f","task":{}}}` + "\n" +
 				`{"jsonrpc":"2.0","id":1,"result":{"task":{"createdAt":"a","lastUpdatedAt":"b","status":"working","taskId":"t","ttl":null}}}` + "\n" +
@@ -90,14 +90,14 @@ func TestDecode(t *testing.T) {
 			code: 1,
 		},
 		{
-			name: "one bad line costs no other",
+			name: "a malformed line does not affect others",
 			in:   "{\"jsonrpc\":\"2.0\",\"method\":\"ping\",\"id\":tru}\n{\"jsonrpc\":\"2.0\",\"method\":\"ping\",\"id\":1}\n",
 			out:  `{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n",
 			errs: "<stdin>:1:39: /id: malformed literal\n",
 			code: 1,
 		},
 		{
-			name: "malformed text is at fault where it breaks off, not where the value starts",
+			name: "the fault of malformed text is at its end",
 			in:   "{\"jsonrpc\":\"2.0\",\n \"id\":1 x}\n{\"id\":1,\"id\":2}\n[{\"jsonrpc\":",
 			errs: "<stdin>:2:9: : syntax error: want ',' or '}', got \"x\"\n" +
 				"<stdin>:3:9: /id: member name appears twice\n" +
@@ -105,24 +105,24 @@ func TestDecode(t *testing.T) {
 			code: 1,
 		},
 		{
-			name: "a batch is a message in one revision alone",
+			name: "batches in 2025-03-26",
 			args: []string{"-rev", "2025-03-26"},
 			in:   `[{"jsonrpc":"2.0","method":"ping","id":1},{"jsonrpc":"2.0","method":"notifications/initialized"}]`,
 			out:  `[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","method":"notifications/initialized"}]` + "\n",
 		},
 		{
-			name: "elsewhere a batch is a fault",
+			name: "batches in other revisions are faults",
 			in:   `[{"jsonrpc":"2.0","method":"ping","id":1}]`,
 			errs: "<stdin>:1:1: : batch where none is allowed\n",
 			code: 1,
 		},
 		{
-			name: "an unknown method is passed on",
+			name: "an unknown method is kept",
 			in:   `{"jsonrpc":"2.0","id":1,"method":"a/b","params":{"x":1}}`,
 			out:  `{"jsonrpc":"2.0","id":1,"method":"a/b","params":{"x":1}}` + "\n",
 		},
 		{
-			name: "which is a fault for a revision",
+			name: "an unknown method is a fault with -rev",
 			args: []string{"-rev", "2025-11-25"},
 			in:   `{"jsonrpc":"2.0","id":1,"method":"a/b"}`,
 			out:  `{"jsonrpc":"2.0","id":1,"method":"a/b"}` + "\n",
@@ -181,7 +181,7 @@ func TestGen(t *testing.T) {
 		t.Fatalf("exit code %d\n%s", code, errs)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "unions.go")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the unions of the earlier run: %v, want none", err)
+		t.Errorf("unions.go of the earlier run: %v, want it removed", err)
 	}
 	if _, err := os.Stat(own); err != nil {
 		t.Error(err)

@@ -47,7 +47,7 @@ func TestFill(t *testing.T) {
 		{"cancelled", " :cancel \n", false, `{"action":"cancel"}`},
 		{"reviewed", "4\n\n\n\n\n", true, `{"action":"accept","content":{"colour":"g","size":4}}`},
 		{"again", "4\n\n\n\nagain\n5\n\n\n\nyes\n", true, `{"action":"accept","content":{"colour":"g","size":5}}`},
-		{"declined at last", "4\n\n\n\n:decline\n", true, `{"action":"decline"}`},
+		{"declined at the end", "4\n\n\n\n:decline\n", true, `{"action":"decline"}`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var out strings.Builder
@@ -63,7 +63,7 @@ func TestFill(t *testing.T) {
 			}
 			for _, want := range []string{"\"S\" asks:\n  | Which?\n", ":decline", "  | Size – in inches (a number): "} {
 				if !strings.Contains(out.String(), want) {
-					t.Errorf("the user does not see %q:\n%s", want, &out)
+					t.Errorf("the output lacks %q:\n%s", want, &out)
 				}
 			}
 		})
@@ -77,10 +77,10 @@ func TestFillRemovesDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	if colour, ok := answer.Content["colour"]; !ok || colour != nil {
-		t.Errorf("colour is %v, %t; want none instead of the default", colour, ok)
+		t.Errorf("colour is %v, %t; want no value instead of the default", colour, ok)
 	}
 	if note := answer.Content["note"]; note == nil || form.Format(note) != ":empty" {
-		t.Errorf("note, which has no default, is %v", note)
+		t.Errorf("note without default is %v", note)
 	}
 }
 
@@ -99,7 +99,7 @@ func TestOpenURLShowsTheFullURL(t *testing.T) {
 			t.Errorf("%q: got %s, %v", input, got, err)
 		}
 		if !strings.Contains(out.String(), "\"s\" wants you to open a page in your browser. It says:\n  | Sign in\n  domain: x.example\n  page:   "+page+"\n") {
-			t.Errorf("the user sees\n%s", &out)
+			t.Errorf("output:\n%s", &out)
 		}
 	}
 }
@@ -131,7 +131,7 @@ func TestNewestQuestionIsAnsweredFirst(t *testing.T) {
 		}
 		want := "old? new? a line between\nnew? 1\nold? 2\n"
 		if out.String() != want {
-			t.Errorf("the user sees %q, want %q", &out, want)
+			t.Errorf("output %q, want %q", &out, want)
 		}
 
 		// A line for a question that is over serves the next one.
@@ -185,7 +185,7 @@ func TestSetAside(t *testing.T) {
 		}
 		c.Line("another")
 		if want := "old? \na line\nfirst? another\n"; out.String() != want {
-			t.Errorf("the user sees %q, want %q", &out, want)
+			t.Errorf("output %q, want %q", &out, want)
 		}
 		back()
 		io.WriteString(input, "2\n")
@@ -215,17 +215,17 @@ func TestProgressBarOnATerminal(t *testing.T) {
 	c.terminal = true
 	c.Progress(session.Progress{Value: 5, Total: new(10.0), Message: "half"})
 	if !strings.Contains(out.String(), "half") || !strings.Contains(out.String(), "50%") {
-		t.Errorf("the user sees %q", &out)
+		t.Errorf("output %q", &out)
 	}
 	c.Line("a line")
 	if !strings.HasSuffix(out.String(), "\ra line\n") {
-		t.Errorf("the user sees %q", &out)
+		t.Errorf("output %q", &out)
 	}
 	out.Reset()
 	c.Progress(session.Progress{Value: 7, Message: "no total"})
 	c.Finish()
 	if !strings.Contains(out.String(), "no total") {
-		t.Errorf("the user sees %q", &out)
+		t.Errorf("output %q", &out)
 	}
 }
 
@@ -293,7 +293,7 @@ func TestHasInputIsFalseAtTheEndOfInput(t *testing.T) {
 		in, input := io.Pipe()
 		c := New(in, io.Discard)
 		if !c.HasInput() {
-			t.Error("a pipe that is open has ended")
+			t.Error("HasInput is false for an open pipe")
 		}
 		go io.WriteString(input, "late\n")
 		if line, err := c.Ask(t.Context(), ""); line != "late" || err != nil {

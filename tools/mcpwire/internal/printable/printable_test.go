@@ -39,7 +39,7 @@ func TestTextCannotMoveTheCursor(t *testing.T) {
 	}
 	for r := range unicode.MaxRune {
 		if s := string(r); unicode.IsControl(r) && r != '\n' && r != '\t' && strings.Contains(Text(s), s) {
-			t.Errorf("%U is passed on", r)
+			t.Errorf("%U is not escaped", r)
 		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 
 // bridge forwards messages between a client and a server that use different transports.
 type bridge struct {
-	talk           *trace.Session
+	session        *trace.Session
 	client, server transport.Conn
 
 	mu   sync.Mutex
@@ -32,8 +32,8 @@ type pending struct {
 	token string // the progress token as JSON; "" for none
 }
 
-func newBridge(talk *trace.Session, client, server transport.Conn) *bridge {
-	return &bridge{talk: talk, client: client, server: server}
+func newBridge(session *trace.Session, client, server transport.Conn) *bridge {
+	return &bridge{session: session, client: client, server: server}
 }
 
 // run forwards messages until either side or ctx ends, and then closes both connections. A client
@@ -52,7 +52,7 @@ func (b *bridge) run(ctx context.Context) error {
 	go func() { // ends when the client ends or is closed
 		err := b.fromClient(ctx)
 		if err == io.EOF {
-			err = b.lastAnswers(ctx)
+			err = b.drainServer(ctx)
 		} else {
 			cancel()
 		}
@@ -68,23 +68,23 @@ func (b *bridge) run(ctx context.Context) error {
 	return errors.Join(err, <-over)
 }
 
-// lastAnswers ends the server after its last response.
-func (b *bridge) lastAnswers(ctx context.Context) error {
+// drainServer ends the server after its last response.
+func (b *bridge) drainServer(ctx context.Context) error {
 	if half, ok := transport.As[transport.HalfCloser](b.server); ok {
 		half.CloseWrite() // fails once the server is closed
 		return nil
 	}
-	b.answered(ctx)
+	b.waitIdle(ctx)
 	b.server.Close() // run reports the error
 	return nil
 }
 
-// answered waits until no request is pending.
-func (b *bridge) answered(ctx context.Context) {
+// waitIdle waits until no request is pending.
+func (b *bridge) waitIdle(ctx context.Context) {
 	b.mu.Lock()
 	idle := make(chan struct{})
 	b.idle = idle
-	b.settle()
+	b.signalIdle()
 	b.mu.Unlock()
 	select {
 	case <-idle:
@@ -92,8 +92,8 @@ func (b *bridge) answered(ctx context.Context) {
 	}
 }
 
-// settle wakes the waiter if no request is pending. It must be called with mu held.
-func (b *bridge) settle() {
+// signalIdle wakes the waiter if no request is pending. It must be called with mu held.
+func (b *bridge) signalIdle() {
 	if len(b.open) == 0 && b.idle != nil {
 		close(b.idle)
 		b.idle = nil
@@ -114,17 +114,17 @@ func (b *bridge) fromClient(ctx context.Context) error {
 	for {
 		m, err := b.client.Read()
 		if err == nil {
-			b.talk.Message(mcp.FromClient, m.Text)
-			cancelled, opens := b.note(m.Text)
+			b.session.Message(mcp.FromClient, m.Text)
+			cancelled, opens := b.register(m.Text)
 			err = b.server.Write(ctx, transport.Message{Text: m.Text})
 			if release, ok := transport.As[transport.Releaser](b.client); ok && !cancelled.IsZero() {
 				release.Release(cancelled)
 			}
 			if _, stream := transport.As[transport.HalfCloser](b.server); opens && !stream && err == nil {
-				b.answered(ctx) // later messages belong to the session that the response names
+				b.waitIdle(ctx) // later messages belong to the session that the response names
 			}
 		}
-		if err = b.judge(ctx, err); err != nil {
+		if err = b.handleError(ctx, err); err != nil {
 			if err == io.EOF {
 				return err
 			}
@@ -138,27 +138,27 @@ func (b *bridge) fromServer(ctx context.Context) error {
 	for {
 		m, err := b.server.Read()
 		if err == nil {
-			b.talk.Message(mcp.FromServer, m.Text)
+			b.session.Message(mcp.FromServer, m.Text)
 			err = b.client.Write(ctx, b.address(m.Text))
 		}
-		if err = b.judge(ctx, err); err != nil {
+		if err = b.handleError(ctx, err); err != nil {
 			return ignoreEnd(err)
 		}
 	}
 }
 
-// judge returns err if the session cannot continue. It records an error that concerns a single
+// handleError returns err if the session cannot continue. It records an error that concerns a single
 // message, and responds to a request that was not delivered.
-func (b *bridge) judge(ctx context.Context, err error) error {
+func (b *bridge) handleError(ctx context.Context, err error) error {
 	if refused, ok := errors.AsType[*transport.MessageError](err); ok {
-		b.talk.Event(refused.Error())
+		b.session.Event(refused.Error())
 		return nil
 	}
 	lost, ok := errors.AsType[*transport.DeliveryError](err)
 	if !ok {
 		return err
 	}
-	b.talk.Event(lost.Error())
+	b.session.Event(lost.Error())
 	if lost.ID.IsZero() {
 		return nil
 	}
@@ -171,13 +171,13 @@ func (b *bridge) judge(ctx context.Context, err error) error {
 	if err != nil {
 		return err
 	}
-	b.talk.Message(mcp.FromServer, text)
+	b.session.Message(mcp.FromServer, text)
 	return b.client.Write(ctx, b.address(text))
 }
 
-// note registers a request of the client. If the message cancels a request, which then gets no
+// register registers a request of the client. If the message cancels a request, which then gets no
 // response, it returns the id of that request. It also reports whether the message is initialize.
-func (b *bridge) note(text []byte) (cancelled jsonrpc.ID, opens bool) {
+func (b *bridge) register(text []byte) (cancelled jsonrpc.ID, opens bool) {
 	m, err := jsonrpc.Parse(text, codec.NoCopy())
 	if err != nil {
 		return cancelled, false
@@ -195,20 +195,20 @@ func (b *bridge) note(text []byte) (cancelled jsonrpc.ID, opens bool) {
 		b.open = append(b.open, pending{m.ID, string(p.Meta.Token)})
 	case m.Method == mcp.MethodNotificationsCancelled:
 		var p mcp.CancelledNotificationParams
-		if codec.Unmarshal(m.Params, &p) == nil && b.forget(p.RequestID) {
+		if codec.Unmarshal(m.Params, &p) == nil && b.remove(p.RequestID) {
 			return p.RequestID, false
 		}
 	}
 	return cancelled, m.Kind == jsonrpc.KindRequest && m.Method == mcp.MethodInitialize
 }
 
-// forget removes a request. It returns false if the request is unknown.
-func (b *bridge) forget(id jsonrpc.ID) (ok bool) {
+// remove removes a request. It returns false if the request is unknown.
+func (b *bridge) remove(id jsonrpc.ID) (ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n := len(b.open)
 	b.open = slices.DeleteFunc(b.open, func(p pending) bool { return p.id == id })
-	b.settle()
+	b.signalIdle()
 	return len(b.open) < n
 }
 
@@ -223,7 +223,7 @@ func (b *bridge) address(text []byte) transport.Message {
 	}
 	switch {
 	case m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindErrorResponse:
-		b.forget(m.ID)
+		b.remove(m.ID)
 		out.For, out.Answer = m.ID, true
 	case m.Method == mcp.MethodNotificationsProgress:
 		var p struct {

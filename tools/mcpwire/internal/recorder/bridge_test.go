@@ -94,7 +94,7 @@ func TestBridgeForwardsMessagesUnchanged(t *testing.T) {
 	}
 	client.CloseWrite()
 	if _, err := server.Read(); err != io.EOF {
-		t.Errorf("the server gets %v, want %v", err, io.EOF)
+		t.Errorf("the server receives %v, want %v", err, io.EOF)
 	}
 	pass(server, client, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"last words"}}`)
 	server.Close()
@@ -103,7 +103,7 @@ func TestBridgeForwardsMessagesUnchanged(t *testing.T) {
 	}
 	for _, want := range []string{`"text":"no message"`, `"params":{"name":"a","_meta":{"progressToken":"x"},"n":1.50}}`, "last words"} {
 		if !strings.Contains(file.String(), want) {
-			t.Errorf("no %s on record:\n%s", want, &file)
+			t.Errorf("%s is not recorded:\n%s", want, &file)
 		}
 	}
 }
@@ -215,6 +215,6 @@ func TestBridgeEndsTheServerAfterItsLastResponse(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := server.Read(); !errors.Is(err, transport.ErrClosed) {
-		t.Errorf("the server gets %v, want %v", err, transport.ErrClosed)
+		t.Errorf("the server receives %v, want %v", err, transport.ErrClosed)
 	}
 }

@@ -53,7 +53,7 @@ const stopTimeout = 5 * time.Second
 // Pipe runs a command, copies in to its input and its output to out unchanged, and records the
 // messages. It returns when the command ends. If ctx ends, Pipe asks the command to terminate.
 func Pipe(ctx context.Context, log *trace.Log, server Server, in io.Reader, out io.Writer) error {
-	talk := log.Session("")
+	session := log.Session("")
 	cmd := exec.CommandContext(ctx, server.Command[0], server.Command[1:]...)
 	cmd.Stderr = server.Stderr
 	cmd.WaitDelay = stopTimeout
@@ -63,32 +63,32 @@ func Pipe(ctx context.Context, log *trace.Log, server Server, in io.Reader, out 
 		}
 		return nil
 	}
-	toClient := talk.Tap(mcp.FromServer, out)
+	toClient := session.Tap(mcp.FromServer, out)
 	cmd.Stdout = toClient
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return err
 	}
-	talk.Event("start: " + server.String()) // before the first message of the server
+	session.Event("start: " + server.String()) // before the first message of the server
 	if err := cmd.Start(); err != nil {
-		talk.Event("not started: " + err.Error())
+		session.Event("not started: " + err.Error())
 		return err
 	}
 	go func() { // ends with the input, or with the first input after the server has ended
-		toServer := talk.Tap(mcp.FromClient, stdin)
+		toServer := session.Tap(mcp.FromClient, stdin)
 		io.Copy(toServer, in) // if this fails, the server has closed its input and is about to end
 		toServer.End()
 		stdin.Close()
 	}()
 	ended := cmd.Wait()
 	toClient.End()
-	talk.Event("ended: " + cmd.ProcessState.String())
+	session.Event("ended: " + cmd.ProcessState.String())
 	return ended
 }
 
 // connect connects to the server.
-func (s Server) connect(talk *trace.Session) (transport.Conn, error) {
-	talk.Event("start: " + s.String()) // before the first message of the server
+func (s Server) connect(session *trace.Session) (transport.Conn, error) {
+	session.Event("start: " + s.String()) // before the first message of the server
 	var conn transport.Conn
 	var err error
 	if s.URL != "" {
@@ -101,7 +101,7 @@ func (s Server) connect(talk *trace.Session) (transport.Conn, error) {
 		})
 	}
 	if err != nil {
-		talk.Event("not started: " + err.Error())
+		session.Event("not started: " + err.Error())
 		return nil, err
 	}
 	return conn, nil
@@ -110,16 +110,16 @@ func (s Server) connect(talk *trace.Session) (transport.Conn, error) {
 // Forward forwards and records messages between a client, at the other end of conn, and a server.
 // It returns when either of them or ctx ends, and closes conn.
 func Forward(ctx context.Context, log *trace.Log, server Server, client transport.Conn) error {
-	talk := log.Session("")
-	conn, err := server.connect(talk)
+	session := log.Session("")
+	conn, err := server.connect(session)
 	if err != nil {
 		return errors.Join(err, client.Close())
 	}
-	err = newBridge(talk, client, conn).run(ctx)
+	err = newBridge(session, client, conn).run(ctx)
 	if err != nil {
-		talk.Event("ended: " + err.Error())
+		session.Event("ended: " + err.Error())
 		return fmt.Errorf("%s: %w", server, err)
 	}
-	talk.Event("ended")
+	session.Event("ended")
 	return nil
 }

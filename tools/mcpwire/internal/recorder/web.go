@@ -71,16 +71,16 @@ type mirror struct {
 	proxy  *httputil.ReverseProxy
 	life   context.Context // ends pending requests and streams
 
-	mu    sync.Mutex
-	talks map[string]*talking // by session id; ids are secret and not recorded
-	uses  int                 // counts the uses of all talks
-	loose string              // name of the session of requests without a session id; "" if there was none
+	mu          sync.Mutex
+	sessions    map[string]*storedSession // by session id; ids are secret and not recorded
+	uses        int                       // counts the uses of all sessions
+	sessionless string                    // name of the session of requests without a session id; "" if there was none
 }
 
-// talking is a recorded session with the time of its last use.
-type talking struct {
-	talk *trace.Session
-	used int // the value of mirror.uses at the last use
+// storedSession is a recorded session with the time of its last use.
+type storedSession struct {
+	session *trace.Session
+	used    int // the value of mirror.uses at the last use
 }
 
 func newMirror(records *trace.Log, server Server) (*Handler, error) {
@@ -92,7 +92,7 @@ func newMirror(records *trace.Log, server Server) (*Handler, error) {
 		target.Path = "/"
 	}
 	life, end := context.WithCancel(context.Background())
-	m := &mirror{log: records, target: target, life: life, talks: map[string]*talking{}}
+	m := &mirror{log: records, target: target, life: life, sessions: map[string]*storedSession{}}
 	m.proxy = &httputil.ReverseProxy{
 		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableCompression: true}, // compressed bodies could not be recorded
 		Rewrite: func(r *httputil.ProxyRequest) {
@@ -111,7 +111,7 @@ func newMirror(records *trace.Log, server Server) (*Handler, error) {
 		ModifyResponse: m.answered,
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			if x := exchangeOf(r); x != nil && r.Context().Err() == nil {
-				x.talk.Event(fmt.Sprintf("HTTP %s: %v", r.Method, err))
+				x.session.Event(fmt.Sprintf("HTTP %s: %v", r.Method, err))
 			}
 			w.WriteHeader(http.StatusBadGateway)
 		},
@@ -126,8 +126,8 @@ func newMirror(records *trace.Log, server Server) (*Handler, error) {
 
 // exchange is a request to the server in a session.
 type exchange struct {
-	talk  *trace.Session
-	opens bool // the request is initialize
+	session *trace.Session
+	opens   bool // the request is initialize
 }
 
 type exchangeKey struct{}
@@ -172,69 +172,69 @@ func (m *mirror) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		parsed, _ := jsonrpc.Parse(body, codec.NoCopy())
 		x.opens = parsed.Method == mcp.MethodInitialize
 	}
-	x.talk = m.talk(r.Header.Get("Mcp-Session-Id"), x.opens)
-	keep(x.talk, mcp.FromClient, body, size)
+	x.session = m.session(r.Header.Get("Mcp-Session-Id"), x.opens)
+	keep(x.session, mcp.FromClient, body, size)
 	m.proxy.ServeHTTP(w, r.WithContext(context.WithValue(ctx, exchangeKey{}, x)))
 }
 
-// talk returns the record of a session. All requests to a server without sessions share one record,
+// session returns the record of a session. All requests to a server without sessions share one record,
 // but are decoded separately, because they may have the same ids. An unknown session gets a new
 // record. The mirror stores it once the server has accepted the session id.
-func (m *mirror) talk(id string, opens bool) *trace.Session {
+func (m *mirror) session(id string, opens bool) *trace.Session {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
-	case id == "" && m.loose == "" && opens: // the response may have an id
+	case id == "" && m.sessionless == "" && opens: // the response may have an id
 		return m.log.Session("")
 	case id == "":
-		talk := m.log.Session(m.loose)
-		m.loose = talk.Name()
-		return talk
-	case m.talks[id] == nil:
+		session := m.log.Session(m.sessionless)
+		m.sessionless = session.Name()
+		return session
+	case m.sessions[id] == nil:
 		return m.log.Session("")
 	}
-	m.remember(id, m.talks[id].talk)
-	return m.talks[id].talk
+	m.store(id, m.sessions[id].session)
+	return m.sessions[id].session
 }
 
 // opened stores the record of the session that a response to initialize opens.
-func (m *mirror) opened(talk *trace.Session, id string) {
+func (m *mirror) opened(session *trace.Session, id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if id != "" {
-		m.remember(id, talk)
-	} else if m.loose == "" {
-		m.loose = talk.Name()
+		m.store(id, session)
+	} else if m.sessionless == "" {
+		m.sessionless = session.Name()
 	}
 }
 
-// maxTalks limits the number of stored sessions. If a dropped session is used again, it gets a new
+// maxSessions limits the number of stored sessions. If a dropped session is used again, it gets a new
 // name in the recording.
-const maxTalks = 1000
+const maxSessions = 1000
 
-// remember stores the record of a session as the most recently used one. If there are too many, it
+// store stores the record of a session as the most recently used one. If there are too many, it
 // drops the least recently used one. It must be called with mu held.
-func (m *mirror) remember(id string, talk *trace.Session) {
+func (m *mirror) store(id string, session *trace.Session) {
 	m.uses++
-	m.talks[id] = &talking{talk, m.uses}
-	if len(m.talks) <= maxTalks {
+	m.sessions[id] = &storedSession{session, m.uses}
+	if len(m.sessions) <= maxSessions {
 		return
 	}
 	oldest := id
-	for other, t := range m.talks {
-		if t.used < m.talks[oldest].used {
+	for other, t := range m.sessions {
+		if t.used < m.sessions[oldest].used {
 			oldest = other
 		}
 	}
-	delete(m.talks, oldest)
+	delete(m.sessions, oldest)
 }
 
-// known stores the record of a session whose id the server has accepted.
-func (m *mirror) known(talk *trace.Session, id string) {
+// accepted stores the record of a session whose id the server has accepted.
+func (m *mirror) accepted(session *trace.Session, id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if id != "" && m.talks[id] == nil {
-		m.remember(id, talk)
+	if id != "" && m.sessions[id] == nil {
+		m.store(id, session)
 	}
 }
 
@@ -250,47 +250,47 @@ func (m *mirror) answered(resp *http.Response) error {
 	id, method := resp.Header.Get("Mcp-Session-Id"), resp.Request.Method
 	switch {
 	case resp.StatusCode/100 == 2 && x.opens:
-		m.opened(x.talk, id)
+		m.opened(x.session, id)
 	case resp.StatusCode/100 == 2:
-		m.known(x.talk, resp.Request.Header.Get("Mcp-Session-Id"))
+		m.accepted(x.session, resp.Request.Header.Get("Mcp-Session-Id"))
 	}
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	last := resp.Request.Header.Get("Last-Event-Id")
 	switch {
 	case resp.StatusCode/100 != 2:
-		x.talk.Event(fmt.Sprintf("HTTP %s: %s", method, resp.Status))
+		x.session.Event(fmt.Sprintf("HTTP %s: %s", method, resp.Status))
 	case method == http.MethodDelete:
-		x.talk.Event("HTTP DELETE: the session is over")
+		x.session.Event("HTTP DELETE: session ended")
 		m.mu.Lock()
-		delete(m.talks, resp.Request.Header.Get("Mcp-Session-Id"))
+		delete(m.sessions, resp.Request.Header.Get("Mcp-Session-Id"))
 		m.mu.Unlock()
 	case method == http.MethodGet && last != "":
-		x.talk.Event("HTTP GET: a stream is resumed")
+		x.session.Event("HTTP GET: stream resumed")
 	case method == http.MethodGet:
-		x.talk.Event("HTTP GET: a stream for what belongs to no request")
+		x.session.Event("HTTP GET: stream for messages outside requests")
 	}
 	switch kind {
 	case "text/event-stream":
-		resp.Body = &events{ReadCloser: resp.Body, talk: x.talk}
+		resp.Body = &events{ReadCloser: resp.Body, session: x.session}
 	case "application/json":
 		body, size, err := read(&resp.Body, resp.ContentLength)
 		if err != nil {
 			return err
 		}
 		if _, err := jsonrpc.Parse(body, codec.NoCopy()); err == nil || resp.StatusCode/100 == 2 {
-			keep(x.talk, mcp.FromServer, body, size)
+			keep(x.session, mcp.FromServer, body, size)
 		}
 	}
 	return nil
 }
 
 // keep records a message of size bytes. The message is nil if it is too long.
-func keep(talk *trace.Session, from mcp.Direction, text []byte, size int64) {
+func keep(session *trace.Session, from mcp.Direction, text []byte, size int64) {
 	switch {
 	case text == nil && size > 0:
-		talk.TooLong(from, size)
+		session.TooLong(from, size)
 	case len(bytes.TrimSpace(text)) > 0:
-		talk.Message(from, text)
+		session.Message(from, text)
 	}
 }
 
@@ -318,7 +318,7 @@ type again struct {
 // events is the body of an event stream. It records messages before they are read.
 type events struct {
 	io.ReadCloser
-	talk *trace.Session
+	session *trace.Session
 
 	line  []byte // the incomplete last line
 	width int64  // of the line, in bytes
@@ -381,9 +381,9 @@ func (e *events) endEvent() {
 	switch {
 	case e.name != "" && e.name != "message":
 	case e.over > 0:
-		e.talk.TooLong(mcp.FromServer, e.over)
+		e.session.TooLong(mcp.FromServer, e.over)
 	case len(e.data) > 1: // otherwise the event has only an id
-		e.talk.Message(mcp.FromServer, bytes.TrimSuffix(e.data, []byte("\n")))
+		e.session.Message(mcp.FromServer, bytes.TrimSuffix(e.data, []byte("\n")))
 	}
 	e.data, e.name, e.over = e.data[:0], "", 0
 }

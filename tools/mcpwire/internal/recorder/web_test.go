@@ -164,13 +164,13 @@ func TestMirrorForwardsHTTPUnchanged(t *testing.T) {
 		{"2", "client", "", "mcp.LoggingMessageNotificationParams", said},
 		{"2", "", "HTTP POST: 401 Unauthorized", "", ""},
 		{"1", "client", "", "", "bye"},
-		{"1", "", "HTTP DELETE: the session is over", "", ""},
+		{"1", "", "HTTP DELETE: session ended", "", ""},
 	}
 	if diff := cmp.Diff(want, lines(t, file)); diff != "" {
 		t.Errorf("on record (-want +got):\n%s", diff)
 	}
 	if strings.Contains(file.String(), "secret") || strings.Contains(file.String(), "Bearer") {
-		t.Errorf("a secret is on record:\n%s", file)
+		t.Errorf("the recording contains a secret:\n%s", file)
 	}
 }
 
@@ -185,11 +185,11 @@ func TestMirrorRecordsRequestsWithoutSession(t *testing.T) {
 	list := lines(t, file)
 	for _, l := range list {
 		if l.Session != "1" {
-			t.Errorf("on record: %+v", l)
+			t.Errorf("recorded: %+v", l)
 		}
 	}
 	if len(list) != 8 || list[3].Type != "mcp.ListToolsResult" {
-		t.Errorf("on record: %+v", list)
+		t.Errorf("recorded: %+v", list)
 	}
 }
 
@@ -203,12 +203,12 @@ func TestMirrorForwardsLongBodies(t *testing.T) {
 		w.Write(body)
 	})
 	if _, got := send(t, "POST", url, "", text); got != text {
-		t.Errorf("%d bytes became %d others", len(text), len(got))
+		t.Errorf("forwarded %d bytes as %d different ones", len(text), len(got))
 	}
 	kind = "text/event-stream"
 	for _, event := range []string{"data:" + text + "\n\n", "data: 1\n\n"} {
 		if _, got := send(t, "POST", url, "", event); got != event {
-			t.Errorf("%d bytes became %d others", len(event), len(got))
+			t.Errorf("forwarded %d bytes as %d different ones", len(event), len(got))
 		}
 	}
 	size := fmt.Sprintf("%d bytes", len(text))
@@ -266,7 +266,7 @@ func TestMirrorRejectsPagesOfOtherSites(t *testing.T) {
 				t.Errorf("got %s, the server was reached: %v; on record: %s", resp.Status, reached, file)
 			}
 			if got := resp.Header["Access-Control-Allow-Origin"]; reached && (len(got) != 1 || got[0] != test.header["Origin"]) {
-				t.Errorf("pages of %q may use it", got)
+				t.Errorf("pages of %q have access", got)
 			}
 		})
 	}
@@ -292,16 +292,16 @@ func TestMirrorDropsUnknownSessions(t *testing.T) {
 			m.ServeHTTP(httptest.NewRecorder(), r)
 		}
 	}
-	if len(m.talks) != 20 {
-		t.Errorf("%d sessions are remembered, want 20", len(m.talks))
+	if len(m.sessions) != 20 {
+		t.Errorf("%d sessions are stored, want 20", len(m.sessions))
 	}
-	first := m.talk("known0", false).Name()
-	for i := range maxTalks {
+	first := m.session("known0", false).Name()
+	for i := range maxSessions {
 		m.opened(m.log.Session(""), fmt.Sprint("other", i))
-		m.talk("known0", false)
+		m.session("known0", false)
 	}
-	if again := m.talk("known0", false).Name(); len(m.talks) != maxTalks || again != first {
-		t.Errorf("%d sessions are remembered; the one in use is called %s and then %s", len(m.talks), first, again)
+	if again := m.session("known0", false).Name(); len(m.sessions) != maxSessions || again != first {
+		t.Errorf("%d sessions are stored; the session in use is named %s and then %s", len(m.sessions), first, again)
 	}
 }
 

@@ -44,7 +44,7 @@ var rules = []struct {
 }{
 	{name: "nothing", a: `"T": {"properties": {"a": {"type": "string"}}}`, b: `"T": {"properties": {"a": {"type": "string", "description": "d"}}}`},
 	{
-		name: "a definition comes",
+		name: "a new definition",
 		a:    `"T": {"type": "string"}`,
 		b:    `"T": {"type": "string"}, "U": {"properties": {"a": {}, "b": {}}, "required": ["a"]}`,
 		want: []string{"added definition U: new: object {a, b?}"},
@@ -54,27 +54,27 @@ var rules = []struct {
 		b:    `"O": {"properties": {"o": {}}, "required": ["o"]}, "T": {"properties": {"f": {"type": "integer"}}, "required": ["f"]}`,
 		want: []string{"breaking type T: the Go name TFString goes", "widened type T.f: O | string → integer"},
 	}, {
-		name: "a definition goes",
+		name: "a removed definition",
 		a:    `"T": {"type": "string"}, "U": {"properties": {"a": {}}}`,
 		b:    `"T": {"type": "string"}`,
 		want: []string{"none definition U: removed"},
 	}, {
-		name: "optional and required fields come",
+		name: "new optional and required fields",
 		a:    `"T": {"properties": {"a": {"type": "string"}}, "required": ["a"]}`,
 		b:    `"T": {"properties": {"a": {"type": "string"}, "b": {"type": "integer"}, "c": {"items": {"type": "number"}, "type": "array"}}, "required": ["a", "b"]}`,
 		want: []string{"added field T.b: new: integer, required, but missing in the older revision", "added field T.c: new: list of number, optional"},
 	}, {
-		name: "an optional field goes",
+		name: "a removed optional field",
 		a:    `"T": {"properties": {"a": {"type": "string"}, "b": {}}}`,
 		b:    `"T": {"properties": {"a": {"type": "string"}}}`,
 		want: []string{"none field T.b: removed"},
 	}, {
-		name: "a required plain field goes",
+		name: "a removed required plain field",
 		a:    `"T": {"properties": {"a": {"type": "string"}, "b": {}}, "required": ["a"]}`,
 		b:    `"T": {"properties": {"b": {}}}`,
 		want: []string{"breaking field T.a: removed"},
 	}, {
-		name: "a required list goes",
+		name: "a removed required list",
 		a:    `"T": {"properties": {"a": {"type": "array", "items": {"type": "string"}}, "b": {}}, "required": ["a"]}`,
 		b:    `"T": {"properties": {"b": {}}}`,
 		want: []string{"widened field T.a: removed"},
@@ -112,7 +112,7 @@ var rules = []struct {
 		b:    `"T": {"properties": {"a": {"items": {"properties": {"b": {"type": "string"}}}, "type": "array"}}}`,
 		want: []string{"breaking presence T.a[].b: required → optional"},
 	}, {
-		name: "a field of a part of an allOf comes",
+		name: "a new field in a part of an allOf",
 		a:    `"S": {"properties": {"a": {}}}, "T": {"allOf": [{"$ref": "#/$defs/S"}, {"properties": {"b": {}}}]}`,
 		b:    `"S": {"properties": {"a": {}, "c": {}}}, "T": {"allOf": [{"$ref": "#/$defs/S"}, {"properties": {"b": {}}}]}`,
 		want: []string{"added field S.c: new: any value, optional", "added field T.c: new: any value, optional"},
@@ -123,7 +123,7 @@ var rules = []struct {
 		want: []string{"breaking type T.a: integer → number", "none type T.b: number → integer", "breaking type T.c: string → string | integer",
 			"none type T.d: string | integer → string", "widened type T.e: string | integer → string | boolean"},
 	}, {
-		name: "only what does not break changes",
+		name: "changes without effect",
 		a:    `"T": {"properties": {"b": {"type": "number"}, "d": {"type": ["string", "integer"]}, "e": {"type": ["string", "integer"]}, "f": {"type": ["string", "null"]}}}`,
 		b:    `"T": {"properties": {"b": {"type": "integer"}, "d": {"type": "string"}, "e": {"type": ["string", "boolean"]}, "f": {"type": "string"}}}`,
 		want: []string{"none type T.b: number → integer", "none type T.d: string | integer → string", "widened type T.e: string | integer → string | boolean",
@@ -149,12 +149,12 @@ var rules = []struct {
 		b:    `"T": {"properties": {"a": {}, "b": {"properties": {"c": {}}}}}`,
 		want: []string{"widened type T.a: any object → any value", "none type T.b: any value → object {c?}"},
 	}, {
-		name: "an open object names its members",
+		name: "an open object gets named members",
 		a:    `"T": {"properties": {"a": {"type": "object"}}}`,
 		b:    `"T": {"properties": {"a": {"properties": {"c": {}}}}}`,
 		want: []string{"breaking type T.a: any object → object {c?}"},
 	}, {
-		name: "an object opens",
+		name: "an object becomes open",
 		a:    `"T": {"properties": {"a": {"properties": {"c": {}}}}}`,
 		b:    `"T": {"properties": {"a": {"type": "object"}}}`,
 		want: []string{"none type T.a: object {c?} → any object"},
@@ -173,7 +173,7 @@ var rules = []struct {
 		a:    `"T": {"properties": {"a": {"$ref": "#/$defs/S"}, "b": {"type": "string"}}}, "S": {"type": "string"}`,
 		b:    `"T": {"properties": {"a": {"type": "string"}, "b": {"$ref": "#/$defs/S"}}}, "S": {"type": "string"}`,
 	}, {
-		name: "an inline object gets a name of its own",
+		name: "an inline object gets a name",
 		a:    `"T": {"properties": {"params": {"properties": {"a": {}}}}}`,
 		b:    `"T": {"properties": {"params": {"$ref": "#/$defs/Other"}}}, "Other": {"properties": {"a": {}, "b": {}}}`,
 		want: []string{"added definition Other: new: object {a?, b?}", "breaking type T.params: object {a?} → Other", "added field T.params.b: new: any value, optional"},
@@ -188,7 +188,7 @@ var rules = []struct {
 		b:    `"T": {"properties": {"a": {"properties": {"b": {"type": "string"}}}}}, "O": {"properties": {"b": {"type": "string"}}}`,
 		want: []string{"none type T.a: O → object {b?}"},
 	}, {
-		name: "a reference leads elsewhere",
+		name: "a reference changes its target",
 		a:    `"T": {"properties": {"a": {"$ref": "#/$defs/O"}}}, "O": {"properties": {"b": {}}}, "P": {"properties": {"c": {}}}`,
 		b:    `"T": {"properties": {"a": {"$ref": "#/$defs/P"}}}, "O": {"properties": {"b": {}}}, "P": {"properties": {"c": {}}}`,
 		want: []string{"breaking type T.a: O → P"},
@@ -199,7 +199,7 @@ var rules = []struct {
 		want:     []string{"added definition Old: renamed to New, same form"},
 		override: true,
 	}, {
-		name: "values of an enum come and go",
+		name: "new and removed values of an enum",
 		a:    `"E": {"enum": ["a", "b"], "type": "string"}, "T": {"properties": {"e": {"enum": ["c", "d"]}}}`,
 		b:    `"E": {"enum": ["b", "c"], "type": "string"}, "T": {"properties": {"e": {"enum": ["c", "d", "e"]}}}`,
 		want: []string{`none value E: value "a" removed`, `added value E: value "c" new`, `added value T.e: value "e" new`},
@@ -219,7 +219,7 @@ var rules = []struct {
 		b:    `"T": {"properties": {"e": {"const": "b"}, "f": {}}}`,
 		want: []string{`breaking value T.e: "a" → "b"`},
 	}, {
-		name: "variants of a union come and go",
+		name: "new and removed variants of a union",
 		a: `"U": {"anyOf": [{"$ref": "#/$defs/A"}, {"$ref": "#/$defs/B"}]}, "A": {"properties": {"a": {}}, "required": ["a"]},
 			"B": {"properties": {"b": {}}, "required": ["b"]}, "C": {"properties": {"c": {}}, "required": ["c"]}`,
 		b: `"U": {"anyOf": [{"$ref": "#/$defs/A"}, {"$ref": "#/$defs/C"}]}, "A": {"properties": {"a": {}}, "required": ["a"]},
@@ -233,7 +233,7 @@ var rules = []struct {
 			"A": {"properties": {"a": {}}, "required": ["a"]}, "B": {"properties": {"b": {}}, "required": ["b"]}`,
 		want: []string{"none type S.y: A | B → A", "breaking type T.x: A → A | B"},
 	}, {
-		name: "a union shrinks to a type",
+		name: "a union becomes one of its types",
 		a: `"S": {"properties": {"y": {"anyOf": [{"$ref": "#/$defs/A"}, {"$ref": "#/$defs/B"}]}}},
 			"A": {"properties": {"a": {}}, "required": ["a"]}, "B": {"properties": {"b": {}}, "required": ["b"]}`,
 		b: `"S": {"properties": {"y": {"$ref": "#/$defs/A"}}},
@@ -248,7 +248,7 @@ var rules = []struct {
 		want: []string{"widened bound T.a: maximum: 5 → 6", "none bound T.a: minimum: 0 → 1", "none bound T.b: minItems: none → 1",
 			"widened bound T.b[]: maxLength: 3 → none", `none bound T.c: default: "x" → "y"`, "none bound T.c: format: uri → email"},
 	}, {
-		name: "methods come, go and change sides",
+		name: "new, removed and changed methods",
 		a: `"Result": {"properties": {"_meta": {}}}, "ARequest": {"properties": {"method": {"const": "a"}}, "required": ["method"]}, "BRequest": {"properties": {"method": {"const": "b"}}, "required": ["method"]},
 			"ClientRequest": {"anyOf": [{"$ref": "#/$defs/ARequest"}, {"$ref": "#/$defs/BRequest"}]}`,
 		b: `"Result": {"properties": {"_meta": {}}}, "ARequest": {"properties": {"method": {"const": "a"}}, "required": ["method"]}, "CNotification": {"properties": {"method": {"const": "c"}}, "required": ["method"]},
@@ -403,7 +403,7 @@ func TestUnreportedChangesDoNotBreak(t *testing.T) {
 		}
 	}
 	if harmless < 100 {
-		t.Errorf("only %d pairs are harmless", harmless)
+		t.Errorf("only %d pairs without breaking changes", harmless)
 	}
 }
 
@@ -551,7 +551,7 @@ func TestCompareIsDeterministicAndEmptyForEqualSchemas(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !slices.Equal(first.Changes, again.Changes) {
-				t.Errorf("%s → %s: another result the second time", revs[i-1], rev)
+				t.Errorf("%s → %s: the second result differs", revs[i-1], rev)
 			}
 		}
 	}

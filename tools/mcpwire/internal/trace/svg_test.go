@@ -59,7 +59,7 @@ func TestDrawShowsTaskStates(t *testing.T) {
 			[]bar{{"a", "working", 0, 1, 3, true}, {"a", "failed", 0, 3, 4, false}}, 1},
 		{"a terminal state is the last one", []recorded{call(1), created(1, "a"), status("a", "cancelled"), status("a", "working"), call(2)},
 			[]bar{{"a", "working", 0, 1, 2, true}, {"a", "cancelled", 0, 2, 3, false}}, 1},
-		{"two at a time have a lane each, and a third takes the one that is free",
+		{"concurrent tasks have separate lanes, and a free lane is reused",
 			[]recorded{call(1), created(1, "a"), call(2), created(2, "b"), status("a", "completed"), call(3), created(3, "c")},
 			[]bar{{"a", "working", 0, 1, 4, true}, {"b", "working", 1, 3, 7, true}, {"a", "completed", 0, 4, 5, false}, {"c", "working", 0, 6, 7, true}}, 2},
 	} {
@@ -77,7 +77,7 @@ func TestDrawShowsTaskStates(t *testing.T) {
 				t.Fatal(err)
 			}
 			if n := strings.Count(b.String(), "<title>"); n != len(c.want) {
-				t.Errorf("%d states are drawn, want %d", n, len(c.want))
+				t.Errorf("%d states, want %d", n, len(c.want))
 			}
 		})
 	}
