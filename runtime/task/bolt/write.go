@@ -145,7 +145,7 @@ func (s *Store) reopen() error {
 		return err
 	}
 	s.cache.clear()
-	s.hub.Again()
+	s.hub.Recheck()
 	return nil
 }
 
@@ -270,7 +270,7 @@ func (s *Store) Update(ctx context.Context, r task.Record) (task.Record, error) 
 		return b.tasks.Put(key, encodeRecord(key, &stored))
 	}, func() {
 		s.cache.put(&stored)
-		s.hub.Tell(&stored)
+		s.hub.Publish(&stored)
 	})
 	if err != nil {
 		return task.Record{}, err
@@ -304,7 +304,7 @@ func (s *Store) Sweep(ctx context.Context, now time.Time, limit int) (gone []tas
 	}, func() {
 		for i := range dropped {
 			s.cache.drop(dropped[i].ID)
-			s.hub.Gone(dropped[i].ID)
+			s.hub.Remove(dropped[i].ID)
 		}
 	})
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 )
 
-// A store is what a task.Manager writes to, and what others may read and wait for.
+// A task.Manager writes to the store. Any goroutine may read its records and wait for changes.
 func ExampleNew() {
 	ctx := context.Background()
 	store := memory.New()
@@ -25,7 +25,7 @@ func ExampleNew() {
 	if _, err := store.Update(ctx, r); err != nil {
 		log.Fatal(err)
 	}
-	_, err = store.Update(ctx, r) // by somebody who has not seen that
+	_, err = store.Update(ctx, r) // r still has the revision of the creation
 	fmt.Println(err)
 	r, err = store.Wait(ctx, "1", seen)
 	fmt.Println(r.Status, err)

@@ -1,8 +1,9 @@
 package memory
 
-// expiries is a heap of the entries that expire, the next one first. What is compared stands in the
-// heap itself: the entries lie all over the memory, and others wait for the lock meanwhile. For their
-// sake, too, it grows by blocks: to move a heap of a million would take milliseconds.
+// expiries is a heap of the entries that expire, ordered by expiry time. The heap is changed under
+// the store's lock, so its steps are kept short in two ways: expiry times are copied into the heap,
+// because the entries are scattered in memory, and it grows by blocks, because copying a heap of a
+// million entries would take milliseconds.
 type expiries struct {
 	blocks []*[expiryBlock]expiry
 	len    int
@@ -11,7 +12,7 @@ type expiries struct {
 const expiryBlock = 256
 
 type expiry struct {
-	at int64 // microseconds since 1970, rounded
+	at int64 // microseconds since 1970, rounded down
 	*entry
 }
 
@@ -21,7 +22,7 @@ func (a *expiry) before(b *expiry) bool {
 
 func (x *expiries) at(i int) *expiry { return &x.blocks[i/expiryBlock][i%expiryBlock] }
 
-// add adds an entry, which expires.
+// add adds an entry whose TTL is not 0.
 func (x *expiries) add(e *entry) {
 	if x.len == len(x.blocks)*expiryBlock {
 		x.blocks = append(x.blocks, new([expiryBlock]expiry))
@@ -40,7 +41,7 @@ func (x *expiries) add(e *entry) {
 	*x.at(i) = added
 }
 
-// removeFirst takes out the entry that expires next. There must be one.
+// removeFirst removes the entry that expires next. The heap must not be empty.
 func (x *expiries) removeFirst() {
 	x.len--
 	moved := *x.at(x.len)

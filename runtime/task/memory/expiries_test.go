@@ -11,7 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-func TestExpiriesComeInOrder(t *testing.T) {
+func TestExpiriesAreOrdered(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var x expiries
 	var want, got []time.Duration
@@ -21,14 +21,14 @@ func TestExpiriesComeInOrder(t *testing.T) {
 		x.removeFirst()
 	}
 	for n := range 5000 {
-		ttl := time.Duration(1 + random.Int64N(300_000)) // also within one microsecond
+		ttl := time.Duration(1 + random.Int64N(300_000)) // several within one microsecond
 		x.add(&entry{task.Record{Created: start, TTL: ttl}})
 		want = append(want, ttl)
 		if n%3 == 2 {
 			slices.Sort(want)
 			first()
 			if got[len(got)-1] != want[0] {
-				t.Fatalf("after %d: %v comes first, not %v", n, got[len(got)-1], want[0])
+				t.Fatalf("after %d entries: first is %v, want %v", n, got[len(got)-1], want[0])
 			}
 			want = want[1:]
 		}

@@ -1,5 +1,5 @@
-// Package memory is a task store that lives as long as its process: for tests, and for
-// servers whose tasks need not outlive them.
+// Package memory provides a task store that keeps its records in memory. It is for tests, and for
+// servers whose tasks need not survive a restart.
 package memory
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/internal/watch"
 )
 
-// Store keeps records in maps. Make one with [New].
+// Store keeps records in maps. Make one with [New]. It may be used by many goroutines.
 type Store struct {
 	mu     sync.RWMutex
 	byID   map[string]*entry
@@ -30,7 +30,7 @@ var _ interface {
 	task.Exclusive
 } = (*Store)(nil)
 
-// entry is what the indexes share: the record as it stands.
+// entry is the current record of a task. All indexes point to the same entry.
 type entry struct{ task.Record }
 
 // New returns an empty store.
@@ -92,11 +92,11 @@ func (s *Store) Update(ctx context.Context, r task.Record) (task.Record, error) 
 	if err := s.swap(&r); err != nil {
 		return task.Record{}, err
 	}
-	s.hub.Tell(&r)
+	s.hub.Publish(&r)
 	return r, nil
 }
 
-// swap stores r, and makes it what is stored.
+// swap stores r in place of the same revision, and sets its Revision and constant fields.
 func (s *Store) swap(r *task.Record) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +139,7 @@ func (s *Store) List(ctx context.Context, owner string, after uint64, limit int)
 }
 
 // Sweep implements [task.Store].
-func (s *Store) Sweep(ctx context.Context, now time.Time, limit int) (gone []task.Record, next time.Time, err error) {
+func (s *Store) Sweep(ctx context.Context, now time.Time, limit int) (briefs []task.Record, next time.Time, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, time.Time{}, err
 	}
@@ -150,41 +150,42 @@ func (s *Store) Sweep(ctx context.Context, now time.Time, limit int) (gone []tas
 		dropped, next, err = s.drop(now, portion, dropped)
 		more = len(dropped)-before == portion && len(dropped) < limit
 		for _, e := range dropped[before:] {
-			s.hub.Gone(e.ID)
+			s.hub.Remove(e.ID)
 		}
 	}
-	gone = make([]task.Record, len(dropped))
-	for i, e := range dropped { // which nobody changes any more
-		gone[i] = e.Brief()
+	briefs = make([]task.Record, len(dropped))
+	for i, e := range dropped { // needs no lock: dropped entries do not change
+		briefs[i] = e.Brief()
 	}
-	return gone, next, err
+	return briefs, next, err
 }
 
-// sweepPortion is how many tasks are dropped before others get their turn.
+// sweepPortion is the largest number of tasks that Sweep drops without releasing the lock.
 const sweepPortion = 32
 
-// drop appends what it drops, at most limit tasks, to gone.
-func (s *Store) drop(now time.Time, limit int, gone []*entry) (_ []*entry, next time.Time, err error) {
+// drop drops at most limit tasks that have expired at now and appends them to dropped. It returns
+// when the next task expires.
+func (s *Store) drop(now time.Time, limit int, dropped []*entry) (_ []*entry, next time.Time, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return gone, time.Time{}, task.ErrClosed
+		return dropped, time.Time{}, task.ErrClosed
 	}
-	limit += len(gone)
+	limit += len(dropped)
 	for s.expiry.len > 0 {
 		e := s.expiry.at(0).entry
 		next = e.Expires()
-		if next.After(now) || len(gone) == limit {
-			return gone, next, nil
+		if next.After(now) || len(dropped) == limit {
+			return dropped, next, nil
 		}
 		s.expiry.removeFirst()
 		delete(s.byID, e.ID)
 		if s.owners[e.Owner].remove(e.Seq) {
 			delete(s.owners, e.Owner)
 		}
-		gone = append(gone, e)
+		dropped = append(dropped, e)
 	}
-	return gone, time.Time{}, nil
+	return dropped, time.Time{}, nil
 }
 
 // Scan implements [task.Store].
@@ -204,7 +205,7 @@ func (s *Store) Scan(ctx context.Context) iter.Seq2[task.Record, error] {
 		for _, id := range ids {
 			r, err := s.Get(ctx, id)
 			if err == task.ErrNotFound {
-				continue // gone since
+				continue // dropped since ids was collected
 			}
 			if !yield(r.Brief(), err) || err != nil {
 				return

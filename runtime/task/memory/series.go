@@ -7,16 +7,16 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// series is the tasks of one owner in the order of their Seq. They come at the end and may
-// go anywhere, so it is a list of blocks of limited size: no step moves more than a block
-// of entries and the list of blocks, however many tasks there are.
+// series holds the tasks of one owner, ordered by Seq. Entries are appended at the end and removed
+// anywhere, so it is a list of blocks of limited size: no operation moves more than one block of
+// entries and the list of blocks.
 type series struct {
 	blocks [][]*entry // none is empty
 }
 
 const blockSize = 512
 
-// add appends an entry, whose Seq is the greatest so far.
+// add appends an entry. Its Seq must be the greatest so far.
 func (s *series) add(e *entry) {
 	if n := len(s.blocks); n > 0 && len(s.blocks[n-1]) < blockSize {
 		s.blocks[n-1] = append(s.blocks[n-1], e)
@@ -25,7 +25,7 @@ func (s *series) add(e *entry) {
 	s.blocks = append(s.blocks, append(make([]*entry, 0, 4), e))
 }
 
-// remove takes out the entry with a Seq and reports whether none is left.
+// remove removes the entry with a Seq and reports whether the series is empty.
 func (s *series) remove(seq uint64) (empty bool) {
 	i, j := s.find(seq)
 	if block := slices.Delete(s.blocks[i], j, j+1); len(block) > 0 {
@@ -36,8 +36,8 @@ func (s *series) remove(seq uint64) (empty bool) {
 	return len(s.blocks) == 0
 }
 
-// find returns where the first entry with at least that Seq is: block i, index j. If there
-// is none, i is the number of blocks.
+// find returns the position of the first entry with at least that Seq: block i, index j. If there
+// is no such entry, i is the number of blocks.
 func (s *series) find(seq uint64) (i, j int) {
 	i = sort.Search(len(s.blocks), func(i int) bool {
 		block := s.blocks[i]
@@ -50,7 +50,7 @@ func (s *series) find(seq uint64) (i, j int) {
 	return i, j
 }
 
-// list returns briefs of at most limit entries behind a Seq.
+// list returns the briefs of at most limit entries whose Seq is greater than after.
 func (s *series) list(after uint64, limit int) []task.Record {
 	if after+1 == 0 {
 		return nil

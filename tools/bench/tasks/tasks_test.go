@@ -750,7 +750,7 @@ func listTasks(b *testing.B, store task.Store, size int) {
 // BenchmarkTaskExpiry creates a million tasks that expire soon, and measures the longest read of
 // another task meanwhile and the growth of the heap. Reads of a task of a second, otherwise unused
 // Manager show the share that is due to busy processors. The metrics of the Go runtime show the
-// longest stop of all goroutines. BenchmarkHold in runtime/task/memory measures how long the store
+// longest stop of all goroutines. BenchmarkLockHold in runtime/task/memory measures how long the store
 // holds its lock.
 func BenchmarkTaskExpiry(b *testing.B) {
 	for range b.N {

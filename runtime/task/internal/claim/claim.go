@@ -1,4 +1,4 @@
-// Package claim lets one Manager at a time use a store.
+// Package claim ensures that at most one Manager uses a store at a time.
 package claim
 
 import (
@@ -8,10 +8,12 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// Claim implements [task.Exclusive] for stores of one process. The zero value is free.
+// Claim implements [task.Exclusive] for stores that one process uses. The zero value is not
+// acquired. It may be used by many goroutines.
 type Claim struct{ taken atomic.Bool }
 
-// Acquire fails with [task.ErrInUse] from a call that succeeds until its release was called.
+// Acquire acquires the claim until release is called. It fails with [task.ErrInUse] if the claim is
+// already acquired.
 func (c *Claim) Acquire() (release func(), err error) {
 	if !c.taken.CompareAndSwap(false, true) {
 		return nil, task.ErrInUse

@@ -1,4 +1,4 @@
-// Package watch wakes those who wait for a change of a task.
+// Package watch wakes the waiters of a task when its record changes.
 package watch
 
 import (
@@ -9,25 +9,26 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// Hub knows who waits for which task of a store. The zero value is ready to use. It may be
-// used by many goroutines at once.
+// Hub holds the waiters of a store's tasks. The zero value is ready to use. It may be used by many
+// goroutines at once.
 type Hub struct {
 	mu      sync.Mutex
-	waiters map[string]*waiter // the latest one for each task
+	waiters map[string]*waiter // by task id; the latest waiter, head of a linked list
 	closed  bool
-	idle    sync.Pool // of *waiter that are in no list, with nothing in told
+	idle    sync.Pool // of *waiter in no list, whose woken is empty
 }
 
-// waiter is one who waits for the next change of one task, in a list of all those who do.
+// waiter is a call of Wait that is blocked until the next change of one task. All waiters of a
+// task form a linked list.
 type waiter struct {
-	told           chan struct{} // holds one: record or err are there, and it is in no list any more
-	record         *task.Record  // shared, not to be changed
+	woken          chan struct{} // capacity 1; filled after record and err are set and the waiter has left its list
+	record         *task.Record  // shared between waiters, read-only
 	err            error
 	earlier, later *waiter
 }
 
-// Tell wakes all who wait for the task of a record, which has just been written.
-func (h *Hub) Tell(r *task.Record) {
+// Publish wakes all waiters of a task with its record, which has just been written.
+func (h *Hub) Publish(r *task.Record) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if w := h.waiters[r.ID]; w != nil {
@@ -36,8 +37,8 @@ func (h *Hub) Tell(r *task.Record) {
 	}
 }
 
-// Gone wakes all who wait for a task that is there no more.
-func (h *Hub) Gone(id string) {
+// Remove wakes all waiters of a task with [task.ErrNotFound]. The task has just been dropped.
+func (h *Hub) Remove(id string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if w := h.waiters[id]; w != nil {
@@ -45,8 +46,8 @@ func (h *Hub) Gone(id string) {
 	}
 }
 
-// Again makes all waiters read the store again, which may have changed unnoticed.
-func (h *Hub) Again() {
+// Recheck makes all waiters read the store again. It is for changes that were not published.
+func (h *Hub) Recheck() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for id, w := range h.waiters {
@@ -54,18 +55,18 @@ func (h *Hub) Again() {
 	}
 }
 
-// wake wakes the list of those who wait for a task. It is called with mu held.
+// wake wakes the waiters in the list that starts with w. It is called with mu held.
 func (h *Hub) wake(id string, w *waiter, r *task.Record, err error) {
 	delete(h.waiters, id)
 	for w != nil {
 		next := w.earlier
 		w.record, w.err, w.earlier, w.later = r, err, nil, nil
-		w.told <- struct{}{}
+		w.woken <- struct{}{}
 		w = next
 	}
 }
 
-// Close wakes everybody with [task.ErrClosed], now and for ever.
+// Close wakes all waiters with [task.ErrClosed]. Later calls of Wait fail with it, too.
 func (h *Hub) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -75,8 +76,8 @@ func (h *Hub) Close() {
 	}
 }
 
-// Wait returns the record of a task as soon as its revision is greater than the given one.
-// It signs up for the next change before it looks with get, so that none falls in between.
+// Wait returns the record of a task as soon as its revision is greater than the given one. It
+// registers a waiter before it reads the record with get, so that it misses no change.
 func (h *Hub) Wait(ctx context.Context, id string, revision uint64, get func(context.Context, string) (task.Record, error)) (task.Record, error) {
 	var ended, endedToo <-chan struct{}
 	if both, ok := ctx.(*lazyctx.Both); ok {
@@ -95,14 +96,15 @@ func (h *Hub) Wait(ctx context.Context, id string, revision uint64, get func(con
 			return r, err
 		}
 		select {
-		case <-w.told:
-			told, err := w.record, w.err
-			h.rest(w)
+		case <-w.woken:
+			published, err := w.record, w.err
+			h.recycle(w)
 			if err != nil {
 				return task.Record{}, err
 			}
-			if told != nil && told.Revision > revision { // or it was told late, and get has seen it before
-				return *told, nil
+			// A store publishes after it writes, so the caller may have seen this revision.
+			if published != nil && published.Revision > revision {
+				return *published, nil
 			}
 		case <-ended:
 			h.leave(id, w)
@@ -117,7 +119,7 @@ func (h *Hub) Wait(ctx context.Context, id string, revision uint64, get func(con
 func (h *Hub) join(id string) (*waiter, error) {
 	w, ok := h.idle.Get().(*waiter)
 	if !ok {
-		w = &waiter{told: make(chan struct{}, 1)}
+		w = &waiter{woken: make(chan struct{}, 1)}
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -134,11 +136,11 @@ func (h *Hub) join(id string) (*waiter, error) {
 	return w, nil
 }
 
-// leave takes a waiter out of its list, unless it was told in between.
+// leave removes a waiter from its list, unless wake has already done so.
 func (h *Hub) leave(id string, w *waiter) {
 	h.mu.Lock()
 	select {
-	case <-w.told:
+	case <-w.woken:
 	default:
 		if w.earlier != nil {
 			w.earlier.later = w.later
@@ -153,11 +155,11 @@ func (h *Hub) leave(id string, w *waiter) {
 		w.earlier, w.later = nil, nil
 	}
 	h.mu.Unlock()
-	h.rest(w)
+	h.recycle(w)
 }
 
-// rest keeps a waiter for another time.
-func (h *Hub) rest(w *waiter) {
+// recycle returns a waiter to the pool.
+func (h *Hub) recycle(w *waiter) {
 	w.record, w.err = nil, nil
 	h.idle.Put(w)
 }
