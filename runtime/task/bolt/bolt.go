@@ -1,30 +1,30 @@
-// Package bolt is a durable task store in one file, for one machine: what it has acknowledged
-// is there after a crash of the process or of the machine. It stands on [bbolt], and one
-// process at a time can have a file open.
+// Package bolt provides a durable task store in one file, for one machine. Acknowledged writes
+// survive a crash of the process or of the machine. It is built on [bbolt]: one process at a time
+// can have a file open.
 //
-// Writes of many callers that come together share one transaction, and so one
-// synchronisation with the disk; nobody waits for others to come.
+// Concurrent writes share one transaction, and so one synchronisation with the disk. A write is
+// not delayed to wait for others.
 //
 // # Damage
 //
-// [Open] reads the whole index and the head of every record, and refuses a file that is cut
-// short or damaged with [task.ErrCorrupt]; payloads are checked when they are read. What is
-// damaged is never handed out.
+// [Open] reads the whole index and the head of every record, and fails with [task.ErrCorrupt] if
+// the file is truncated or damaged. Payloads are checked when they are read. Damaged data is never
+// returned.
 //
 // When a transaction fails, because the disk is full or broken, its writes fail and [Store.Health]
-// returns the error. Reads go on. Part of the transaction may have reached the disk. The store
-// therefore opens and checks the file anew before it writes again. It tries with the first write
-// that comes a second or more after the failure, so that it recovers by itself once there is room.
+// returns the error. Reads continue. Part of the transaction may have reached the disk, so the
+// store reopens and checks the file before it writes again. It does so with the first write that
+// comes a second or more after the failure, and thus recovers by itself once there is free space.
 //
-// # One owner
+// # Locking
 //
-// A lock on the file keeps other processes, and other Stores of the same process, from opening it;
-// [task.New] lets one Manager at a time use a Store.
+// A lock on the file keeps other processes, and other Stores of the same process, from opening it.
+// [task.New] ensures that one Manager at a time uses a Store.
 //
 // # Maintenance
 //
-// The file keeps the size that it once needed. [Store.Compact] shrinks it and [Store.Backup] copies
-// it, both while the store is in use.
+// The file does not shrink when tasks are dropped. [Store.Compact] shrinks it and [Store.Backup]
+// copies it, both while the store is in use.
 //
 // [bbolt]: https://pkg.go.dev/go.etcd.io/bbolt
 package bolt
@@ -53,14 +53,16 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/internal/watch"
 )
 
-// ErrLocked says that another process, or another Store of this one, has the file open.
+// ErrLocked is returned by [Open] if another process, or another Store of this process, has the
+// file open.
 var ErrLocked = errors.New("bolt: file is in use")
 
-// lockTimeout is how long Open waits for a file that is in use: a process that is about to
-// end may still have it.
+// lockTimeout is how long Open waits for the lock on the file. A process that is about to exit may
+// still hold it.
 const lockTimeout = time.Second
 
-// Store keeps records in a file. Make one with [Open].
+// Store keeps records in a file. Make one with [Open]. Its methods may be called by many
+// goroutines.
 type Store struct {
 	path    string
 	hub     watch.Hub
@@ -70,14 +72,14 @@ type Store struct {
 	closing chan struct{} // closed by Close
 	stopped chan struct{} // closed when the writer has returned
 	once    sync.Once
-	err     error // of closing; read after once
+	err     error // of closing db; read after once
 
-	fault atomic.Pointer[error] // why the last transaction failed; nil after one that did not
+	fault atomic.Pointer[error] // why the last transaction failed; nil if it succeeded
 
-	upkeep  sync.Mutex   // held by Compact and Backup; taken before the others
-	writing sync.Mutex   // held while a transaction writes; taken before mu
-	mu      sync.RWMutex // held for reading while db is used, and for writing while it is replaced
-	db      *bbolt.DB    // nil if it could not be opened again after a failure
+	maintenance sync.Mutex   // held by Compact and Backup; locked before the others
+	writing     sync.Mutex   // held while a transaction writes; locked before mu
+	mu          sync.RWMutex // read-locked while db is used, locked while it is replaced
+	db          *bbolt.DB    // nil if it could not be reopened after a failure
 }
 
 var _ interface {
@@ -86,11 +88,10 @@ var _ interface {
 	task.HealthChecker
 } = (*Store)(nil)
 
-// Open opens the store in a file, and makes the file if there is none. It fails with
-// [ErrLocked] if the file is in use, and with [task.ErrCorrupt] if it is damaged, which an
-// empty file is too.
+// Open opens the store in the file path, and creates the file if it does not exist. It fails with
+// [ErrLocked] if the file is in use, and with [task.ErrCorrupt] if it is damaged or empty.
 func Open(path string) (*Store, error) {
-	path, err := filepath.Abs(path) // the working directory may change before the file is opened anew
+	path, err := filepath.Abs(path) // the working directory may change before the file is reopened
 	if err != nil {
 		return nil, fmt.Errorf("bolt: %w", err)
 	}
@@ -120,9 +121,9 @@ func Open(path string) (*Store, error) {
 	return s, nil
 }
 
-// initialize makes an empty store in a new file. That has its name only when it is complete,
-// so that an incomplete file under that name is always damage. Link is [os.Link]. File systems
-// without hard links get the file under its name from the start.
+// initialize creates an empty store in the file path. The file gets its name once it is complete,
+// so that an incomplete file under that name is always damaged. link is [os.Link]; where it fails,
+// on file systems without hard links, the file has its name from the start.
 func initialize(path string, link func(from, to string) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".task-*.tmp")
 	if err != nil {
@@ -133,7 +134,7 @@ func initialize(path string, link func(from, to string) error) error {
 	if err := makeBuckets(f.Name()); err != nil {
 		return err
 	}
-	// A link, unlike a rename, does not replace what another process has made meanwhile.
+	// A link, unlike a rename, does not replace a file that another process has created meanwhile.
 	if err := link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
 		if err := makeBuckets(path); err != nil {
 			return err
@@ -142,7 +143,7 @@ func initialize(path string, link func(from, to string) error) error {
 	return syncDir(filepath.Dir(path))
 }
 
-// makeBuckets makes the buckets in a file, under its lock, unless they are there.
+// makeBuckets creates the missing buckets in a file, under its lock.
 func makeBuckets(path string) error {
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockTimeout})
 	if err != nil {
@@ -159,8 +160,8 @@ func makeBuckets(path string) error {
 	return errors.Join(err, db.Close())
 }
 
-// openDB opens the database of a file and makes sure that all of it is there. A damaged file
-// makes bbolt panic, or fault where pages are missing; both become errors.
+// openDB opens the database in a file. A damaged file makes bbolt panic, or fault where pages are
+// missing; both become ErrCorrupt.
 func openDB(path string) (db *bbolt.DB, err error) {
 	var file *os.File
 	defer func() {
@@ -189,8 +190,7 @@ func openDB(path string) (db *bbolt.DB, err error) {
 		}
 		return nil, fmt.Errorf("%w: %s: %w", task.ErrCorrupt, path, err)
 	}
-	// A Compact of another process may have put another file in the place of the one that was
-	// locked.
+	// Compact of another process may have replaced the file before this process locked it.
 	locked, err := file.Stat()
 	if err == nil {
 		var named fs.FileInfo
@@ -205,31 +205,32 @@ func openDB(path string) (db *bbolt.DB, err error) {
 	return db, nil
 }
 
-// The buckets. A task's key is its Seq, so that new and running tasks, which are written most, lie
-// together; the others are indexes.
+// The buckets. The key of a task is its Seq, so that new and running tasks, which are written most
+// often, are adjacent. The other buckets are indexes.
 var (
 	tasksBucket  = []byte("tasks")  // Seq to record
 	idsBucket    = []byte("ids")    // id to Seq
-	ownersBucket = []byte("owners") // digest of the owner and Seq, to nothing
-	expiryBucket = []byte("expiry") // microseconds since 1970 and Seq, to nothing
+	ownersBucket = []byte("owners") // digest of the owner and Seq; no value
+	expiryBucket = []byte("expiry") // microseconds since 1970 and Seq; no value
 
 	bucketNames = [][]byte{tasksBucket, idsBucket, ownersBucket, expiryBucket}
 )
 
-// buckets are the buckets in a transaction.
+// buckets holds the buckets of a transaction.
 type buckets struct{ tasks, ids, owners, expiry *bbolt.Bucket }
 
 func bucketsOf(tx *bbolt.Tx) (b buckets, err error) {
 	b = buckets{tx.Bucket(tasksBucket), tx.Bucket(idsBucket), tx.Bucket(ownersBucket), tx.Bucket(expiryBucket)}
 	if b.tasks == nil || b.ids == nil || b.owners == nil || b.expiry == nil {
-		return b, fmt.Errorf("%w: not a task store, or parts of it are missing", task.ErrCorrupt)
+		return b, fmt.Errorf("%w: bucket is missing", task.ErrCorrupt)
 	}
 	return b, nil
 }
 
 func seqKey(seq uint64) []byte { return binary.BigEndian.AppendUint64(nil, seq) }
 
-// ownerPrefix stands for an owner, of any length and with any bytes in it, in keys.
+// ownerPrefix returns the prefix of an owner's keys. It is a digest, because owners may have any
+// length and contain any bytes.
 func ownerPrefix(owner string) []byte {
 	sum := sha256.Sum256([]byte(owner))
 	return sum[:16]
@@ -244,7 +245,7 @@ func expiryKey(expires time.Time, seq uint64) []byte {
 	return binary.BigEndian.AppendUint64(key, seq)
 }
 
-// view reads in a transaction. What is damaged is an error, not a panic.
+// view calls read in a read-only transaction. Damage is reported as an error, not a panic.
 func (s *Store) view(read func(b buckets) error) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -274,7 +275,7 @@ func view(db *bbolt.DB, read func(b buckets) error) (err error) {
 	})
 }
 
-// lookup returns the key and the value of a task.
+// lookup returns the key and the encoded record of the task id.
 func (b buckets) lookup(id string) (key, value []byte, err error) {
 	if key = b.ids.Get([]byte(id)); key == nil {
 		return nil, nil, task.ErrNotFound
@@ -285,7 +286,7 @@ func (b buckets) lookup(id string) (key, value []byte, err error) {
 	return key, value, nil
 }
 
-// record returns the record of a task.
+// record returns the record of the task id.
 func (b buckets) record(id string) (task.Record, error) {
 	key, value, err := b.lookup(id)
 	if err != nil {
@@ -311,7 +312,7 @@ func (b buckets) brief(key []byte) (task.Record, error) {
 }
 
 func corrupt(key []byte, err error) error {
-	return fmt.Errorf("%w: task number %x: %w", task.ErrCorrupt, key, err)
+	return fmt.Errorf("%w: task with key %x: %w", task.ErrCorrupt, key, err)
 }
 
 // Get implements [task.Store].
@@ -362,7 +363,7 @@ func (s *Store) List(ctx context.Context, owner string, after uint64, limit int)
 	return list, err
 }
 
-// Scan implements [task.Store]. It holds no transaction while the caller works.
+// Scan implements [task.Store]. No transaction is open while the caller's loop body runs.
 func (s *Store) Scan(ctx context.Context) iter.Seq2[task.Record, error] {
 	return func(yield func(task.Record, error) bool) {
 		const portion = 256
@@ -403,7 +404,8 @@ func (s *Store) Scan(ctx context.Context) iter.Seq2[task.Record, error] {
 // Acquire implements [task.Exclusive].
 func (s *Store) Acquire() (release func(), err error) { return s.use.Acquire() }
 
-// Health implements [task.HealthChecker]: it returns why the last transaction failed.
+// Health implements [task.HealthChecker]. It returns the error of the last transaction, nil if that
+// succeeded, or [task.ErrClosed].
 func (s *Store) Health() error {
 	select {
 	case <-s.closing:
@@ -416,14 +418,14 @@ func (s *Store) Health() error {
 	return nil
 }
 
-// Close implements [task.Store]. It waits for a Compact or a Backup under way.
+// Close implements [task.Store]. It waits for calls of Compact and Backup to return.
 func (s *Store) Close() error {
 	s.once.Do(func() {
 		close(s.closing)
 		<-s.stopped
 		s.hub.Close()
-		s.upkeep.Lock()
-		defer s.upkeep.Unlock()
+		s.maintenance.Lock()
+		defer s.maintenance.Unlock()
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.db != nil {

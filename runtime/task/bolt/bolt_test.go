@@ -9,7 +9,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/storetest"
 )
 
-// file is a store that knows where it is.
+// file is a store and the path of its file.
 type file struct {
 	*bolt.Store
 	path string

@@ -6,9 +6,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// cache holds the records that were written last. A task that was just created, or has just
-// changed, is the one that is asked for next; its record need not be looked up and decoded then. It
-// never holds what is not in the file.
+// cache holds the most recently written records. A task that was just created or changed is usually
+// read next; the cache saves the lookup and the decoding. It contains only records that are in the
+// file.
 type cache struct {
 	mu   sync.Mutex
 	byID map[string]task.Record
@@ -16,14 +16,12 @@ type cache struct {
 	next int
 }
 
-// cacheSize is how many records are held, with payloads of no more than
-// cacheBytes each.
 const (
-	cacheSize  = 1024
-	cacheBytes = 8 << 10
+	cacheSize  = 1024    // records
+	cacheBytes = 8 << 10 // of payload in a record; larger records are not cached
 )
 
-// put takes a record that has just been written.
+// put adds a record that has just been written, or removes it if it is too large.
 func (c *cache) put(r *task.Record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

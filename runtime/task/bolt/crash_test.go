@@ -23,22 +23,22 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/bolt"
 )
 
-// The tests below kill a process in the middle of its writes. How often is a flag: a few times in a
-// plain run, and a thousand times with
+// The tests below kill a process in the middle of its writes. A flag sets how often: a few times by
+// default, and a thousand times with
 //
 //	go test ./runtime/task/bolt -run Kill -kills 1000
 var kills = flag.Int("kills", 5, "how often TestKill kills a process")
 
-// seed is that of the tests that go by chance, which log it: to see the same again, give it as a flag.
-var seed = flag.Uint64("seed", rand.Uint64(), "seed of TestKill and TestDamagedFile")
+// seed is the seed of the randomised tests. They log it; pass it as a flag to repeat a run.
+var seed = flag.Uint64("seed", rand.Uint64(), "seed of TestKill and TestDamagedFileIsReported")
 
-// The child is told the file that it works on, and if need be how large that may become.
+// Environment variables of the child process.
 const (
-	childEnv = "MCPWIRE_TASK_CHILD"
-	limitEnv = "MCPWIRE_TASK_LIMIT"
+	childEnv = "MCPWIRE_TASK_CHILD" // the path of the store
+	limitEnv = "MCPWIRE_TASK_LIMIT" // the largest size of its file in bytes; optional
 )
 
-// The process that is killed is this test program, told by its environment which file to work on.
+// TestMain also runs the child process: this test binary with childEnv set.
 func TestMain(m *testing.M) {
 	if path := os.Getenv(childEnv); path != "" {
 		child(path)
@@ -47,8 +47,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A line that the child writes acknowledges something: that a task was created, that its result
-// was published, that it was cancelled, or that work has begun to run.
+// ack is a line of the child's output. It acknowledges that a task was created, published or
+// cancelled, or that its work has started to run.
 type ack struct {
 	What, ID, Kind string
 }
@@ -59,7 +59,7 @@ const callers = 16
 func child(path string) {
 	var mu sync.Mutex
 	out := bufio.NewWriter(os.Stdout)
-	say := func(a ack) {
+	report := func(a ack) {
 		mu.Lock()
 		defer mu.Unlock()
 		text, _ := json.Marshal(a)
@@ -68,7 +68,7 @@ func child(path string) {
 	}
 	work := func(kind string) task.Work {
 		return func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
-			say(ack{"run", run.ID(), kind})
+			report(ack{"run", run.ID(), kind})
 			if kind == "long" || kind == "restartable" {
 				<-ctx.Done()
 				return nil, ctx.Err()
@@ -89,11 +89,11 @@ func child(path string) {
 			Resume: func(r task.Record) task.Work { return work("quick") },
 		})
 		if err == nil {
-			say(ack{What: "ready"})
+			report(ack{What: "ready"})
 			for i := range callers {
 				go func() {
 					for n := 0; ; n++ {
-						cycle(m, fmt.Sprint("owner ", i), n, work, say)
+						cycle(m, fmt.Sprint("owner ", i), n, work, report)
 					}
 				}()
 			}
@@ -104,30 +104,30 @@ func child(path string) {
 	os.Exit(1)
 }
 
-// cycle lives through one task.
-func cycle(m *task.Manager, owner string, n int, work func(string) task.Work, say func(ack)) {
+// cycle creates a task and waits for its result, cancels it, or leaves it running.
+func cycle(m *task.Manager, owner string, n int, work func(string) task.Work, report func(ack)) {
 	ctx := context.Background()
 	kind := []string{"quick", "quick", "quick", "long", "restartable", "cancelled"}[n%6]
-	does := kind
+	workKind := kind
 	if kind == "cancelled" {
-		does = "long"
+		workKind = "long"
 	}
-	created, err := m.Create(ctx, task.Request{Principal: owner, Method: "tools/call", Work: work(does), Restartable: kind == "restartable"})
+	created, err := m.Create(ctx, task.Request{Principal: owner, Method: "tools/call", Work: work(workKind), Restartable: kind == "restartable"})
 	if err != nil {
 		fatal(err)
 	}
-	say(ack{"created", created.TaskID, kind})
+	report(ack{"created", created.TaskID, kind})
 	switch kind {
 	case "quick":
 		if _, err := m.Result(ctx, owner, created.TaskID, nil); err != nil {
 			fatal(err)
 		}
-		say(ack{"published", created.TaskID, kind})
+		report(ack{"published", created.TaskID, kind})
 	case "cancelled":
 		if _, err := m.Cancel(ctx, owner, created.TaskID, nil); err != nil {
 			fatal(err)
 		}
-		say(ack{"cancelled", created.TaskID, kind})
+		report(ack{"cancelled", created.TaskID, kind})
 	}
 }
 
@@ -138,7 +138,7 @@ func fatal(err error) {
 
 func outcomeOf(id string) codec.Encoder { return result{id} }
 
-// result is a result that only its own task can have.
+// result is a result that contains the id of its task.
 type result struct{ id string }
 
 func (r result) EncodeJSON(w *codec.Writer) {
@@ -147,9 +147,9 @@ func (r result) EncodeJSON(w *codec.Writer) {
 	w.Lit(`}`)
 }
 
-// Whatever was acknowledged is there after a kill -9 at a random moment under load, again and
-// again on the same file: tasks, results and cancellations. Work that is not declared restartable
-// runs once; what was running is resumed, or failed with a message that says so.
+// Acknowledged tasks, results and cancellations survive a kill -9 at a random moment under load,
+// repeated on the same file. Work that is not declared restartable runs once. Tasks that were
+// running are re-run, or failed with a message that says why.
 func TestKill(t *testing.T) {
 	if testing.Short() {
 		t.Skip("kills processes")
@@ -164,7 +164,7 @@ func TestKill(t *testing.T) {
 		if t.Failed() {
 			t.Fatalf("at kill %d of %d", n+1, *kills)
 		}
-		if (n+1)%10 == 0 || n+1 == *kills { // what is checked grows with every kill
+		if (n+1)%10 == 0 || n+1 == *kills { // not each time: the number of tasks to check grows
 			check(t, path, known)
 			if t.Failed() {
 				t.Fatalf("after kill %d of %d", n+1, *kills)
@@ -176,7 +176,7 @@ func TestKill(t *testing.T) {
 	t.Logf("%d kills, %d acknowledgements", *kills, total)
 }
 
-// history is what was acknowledged of a task.
+// history holds the acknowledgements of a task.
 type history struct {
 	kind                 string
 	published, cancelled bool
@@ -200,7 +200,7 @@ func killOnce(t *testing.T, path string, after time.Duration, known map[string]*
 	timer := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
 	defer timer.Stop()
 	ready := false
-	acks = learn(t, out, known, func() {
+	acks = readAcks(t, out, known, func() {
 		ready = true
 		go func() { time.Sleep(after); cmd.Process.Kill() }() // ends with the sleep
 	})
@@ -211,8 +211,9 @@ func killOnce(t *testing.T, path string, after time.Duration, known map[string]*
 	return acks
 }
 
-// learn reads what a child says, until that ends, and calls ready when the child is.
-func learn(t *testing.T, out io.Reader, known map[string]*history, ready func()) (acks int) {
+// readAcks reads the output of a child to its end into known. It calls ready when the child is
+// ready, and returns the number of acknowledgements.
+func readAcks(t *testing.T, out io.Reader, known map[string]*history, ready func()) (acks int) {
 	t.Helper()
 	lines := bufio.NewReader(out)
 	for {
@@ -225,7 +226,7 @@ func learn(t *testing.T, out io.Reader, known map[string]*history, ready func())
 		}
 		var a ack
 		if err := json.Unmarshal([]byte(line), &a); err != nil {
-			t.Errorf("the child says %q", line)
+			t.Errorf("unexpected output of the child: %q", line)
 			continue
 		}
 		acks++
@@ -251,7 +252,7 @@ func learn(t *testing.T, out io.Reader, known map[string]*history, ready func())
 	}
 }
 
-// check opens the file, as the next process would, and compares it with what was acknowledged.
+// check opens the file as a restarted server would and compares it with the acknowledgements.
 func check(t *testing.T, path string, known map[string]*history) {
 	t.Helper()
 	s, err := bolt.Open(path)
@@ -272,7 +273,7 @@ func check(t *testing.T, path string, known map[string]*history) {
 	for id, h := range known {
 		r, err := s.Get(t.Context(), id)
 		if errors.Is(err, task.ErrNotFound) && h.kind == "" {
-			continue // it was running, and nobody was told yet that it was created
+			continue // its creation was not acknowledged
 		}
 		if err != nil {
 			t.Errorf("%s task: %v", h.kind, err)
@@ -298,7 +299,7 @@ func check(t *testing.T, path string, known map[string]*history) {
 			}
 		case r.Status == mcp.TaskStatusFailed:
 			if !strings.Contains(r.StatusMessage, "restarted") {
-				t.Errorf("failed task says %q", r.StatusMessage)
+				t.Errorf("failed task has status message %q", r.StatusMessage)
 			}
 		case !task.Terminal(r.Status):
 			t.Errorf("%s task is %s after a restart", h.kind, r.Status)

@@ -16,8 +16,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/bolt"
 )
 
-// filled returns a closed file with some tasks, and the records that are in it.
-func filled(t *testing.T) (path string, want map[string]task.Record) {
+// createFile creates a store with some tasks and closes it. It returns the path and the records.
+func createFile(t *testing.T) (path string, want map[string]task.Record) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "tasks")
 	s, err := bolt.Open(path)
@@ -46,8 +46,8 @@ func filled(t *testing.T) (path string, want map[string]task.Record) {
 	return path, want
 }
 
-// examine opens a file that may be damaged and reads all of it. Whatever it says about a task must
-// be right; if it cannot say, it must say that the file is corrupt. It reports whether it did.
+// examine opens a file that may be damaged and reads all of it. The test fails unless each record
+// is either right or reported as corrupt. It returns whether damage was reported.
 func examine(t *testing.T, path string, want map[string]task.Record) (reported bool) {
 	t.Helper()
 	s, err := bolt.Open(path)
@@ -77,29 +77,28 @@ func examine(t *testing.T, path string, want map[string]task.Record) (reported b
 		listed += len(list)
 	}
 	if listed != len(want) {
-		t.Errorf("%d tasks of %d are listed, and nothing is reported", listed, len(want))
+		t.Errorf("%d of %d tasks are listed, and no damage is reported", listed, len(want))
 	}
 	return reported
 }
 
-// A file that ends too early, at any page and in between, is reported.
-func TestTornFile(t *testing.T) {
-	path, want := filled(t)
+// A file is truncated at each page and in between.
+func TestTruncatedFileIsReported(t *testing.T) {
+	path, want := createFile(t)
 	whole, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if examine(t, path, want) {
-		t.Fatal("the whole file is said to be corrupt")
+		t.Fatal("the intact file is reported as corrupt")
 	}
-	used := len(whole) // a whole page that is free at the end may be missing without harm
-	for size := 0; size < used; size += 2048 {
+	for size := 0; size < len(whole); size += 2048 {
 		if err := os.WriteFile(path, whole[:size], 0o600); err != nil {
 			t.Fatal(err)
 		}
-		examine(t, path, want)
+		examine(t, path, want) // reports nothing if only free pages at the end are missing
 		if size < 4*4096 && !corrupt(path) {
-			t.Errorf("a file of %d bytes is said to be whole", size)
+			t.Errorf("a file of %d bytes is accepted", size)
 		}
 		if t.Failed() {
 			t.Fatalf("cut to %d of %d bytes", size, len(whole))
@@ -115,10 +114,9 @@ func corrupt(path string) bool {
 	return errors.Is(err, task.ErrCorrupt)
 }
 
-// Pages that were never written, or written with something else, are reported or do no harm; what
-// is read is right or not read at all.
-func TestDamagedFile(t *testing.T) {
-	path, want := filled(t)
+// Pages are cleared, changed or overwritten by others. A read returns the right record or an error.
+func TestDamagedFileIsReported(t *testing.T) {
+	path, want := createFile(t)
 	whole, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -129,8 +127,8 @@ func TestDamagedFile(t *testing.T) {
 	const rounds = 60
 	for n := range rounds {
 		damaged := append([]byte(nil), whole...)
-		// Both meta pages carry a checksum; a damaged one of the two stands for the transaction
-		// that was going on in a crash. So damage starts behind them.
+		// Damage starts after the two meta pages: bbolt takes a damaged meta page for a transaction
+		// that a crash has interrupted, and uses the other one.
 		const from = 2 * 4096
 		page := from + 4096*random.IntN((len(whole)-from)/4096)
 		switch n % 3 {
@@ -153,13 +151,13 @@ func TestDamagedFile(t *testing.T) {
 		}
 	}
 	if reported == 0 {
-		t.Error("nothing was reported")
+		t.Error("no damage was reported")
 	}
 	t.Logf("%d of %d were reported", reported, rounds)
 }
 
-// What is no store at all is refused, and left as it was.
-func TestOtherFiles(t *testing.T) {
+// Open refuses files that are not stores and does not change them.
+func TestOpenRefusesOtherFiles(t *testing.T) {
 	for name, content := range map[string]string{
 		"empty": "", "text": "hello", "large": string(make([]byte, 1<<16)),
 	} {
@@ -179,8 +177,7 @@ func TestOtherFiles(t *testing.T) {
 	}
 }
 
-// One at a time has a file open.
-func TestLocked(t *testing.T) {
+func TestOpenRefusesLockedFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tasks")
 	open(t, path)
 	if _, err := bolt.Open(path); !errors.Is(err, bolt.ErrLocked) {

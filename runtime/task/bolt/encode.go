@@ -12,12 +12,12 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// A stored record is a head, which is all that a brief needs, and a body with the payloads.
-// Each is a block: its CRC-32C, which covers the key as well so that a value in the wrong
-// place is found out, its length, and its bytes. Inside, numbers are varints and texts have
-// their length in front.
+// A stored record consists of two blocks. The head contains the fields of a brief, the body the
+// payloads. A block is a CRC-32C, a length and the content. The CRC also covers the key, so that a
+// value under a wrong key is detected. In the content, numbers are varints and strings are prefixed
+// with their length.
 
-// format is the first byte of a head. Another format gets another number.
+// format is the version of the encoding, the first byte of a head.
 const format = 1
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -87,7 +87,7 @@ func checksum(key, content []byte) uint32 {
 	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, content)
 }
 
-// block cuts the first block off data and checks it.
+// block splits the first block off data and verifies its checksum.
 func block(key, data []byte) (content, rest []byte, err error) {
 	if len(data) < blockHead {
 		return nil, nil, errDamaged
@@ -102,7 +102,7 @@ func block(key, data []byte) (content, rest []byte, err error) {
 	return content, data[n:], nil
 }
 
-// decodeBrief reads the head of a record. Nothing in the record shares memory with data.
+// decodeBrief decodes the head of a record. The record does not share memory with data.
 func decodeBrief(key, data []byte) (task.Record, error) {
 	head, _, err := block(key, data)
 	if err != nil {
@@ -111,7 +111,7 @@ func decodeBrief(key, data []byte) (task.Record, error) {
 	return decodeHead(key, head)
 }
 
-// decodeRecord reads a whole record. Nothing in it shares memory with data.
+// decodeRecord decodes a whole record. The record does not share memory with data.
 func decodeRecord(key, data []byte) (task.Record, error) {
 	head, rest, err := block(key, data)
 	if err != nil {
@@ -161,7 +161,7 @@ func decodeHead(key, head []byte) (r task.Record, err error) {
 	return r, p.end()
 }
 
-// parser reads what the append functions wrote. Once it fails it returns zero values.
+// parser reads the values that the append functions wrote. After a failure it returns zero values.
 type parser struct {
 	rest   []byte
 	failed bool
@@ -211,7 +211,7 @@ func (p *parser) int() int64 {
 
 func (p *parser) text() string { return string(p.cut(p.uint())) }
 
-// raw returns a copy, or nil for an empty text: no payload is empty.
+// raw returns a copy of a payload, or nil for an empty one, which stands for an absent payload.
 func (p *parser) raw() json.RawMessage {
 	if s := p.cut(p.uint()); len(s) > 0 {
 		return append(json.RawMessage(nil), s...)

@@ -11,7 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// Bytes that are no record are refused without a panic; what is read is written again as it was.
+// Decoding arbitrary bytes fails without a panic, or returns a record that survives a round trip.
 func FuzzDecode(f *testing.F) {
 	at := time.UnixMicro(1).UTC()
 	r := task.Record{
@@ -22,7 +22,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(encodeRecord(key, &r))
 	f.Add(encodeRecord(key, &task.Record{}))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		// With the right checksums, so that what is behind them is tried as well.
+		// The checksums are right, so that decoding goes beyond them.
 		head := append([]byte{format}, data...)
 		block := func(content []byte) []byte {
 			return appendBlock(nil, key, func(b []byte) []byte { return append(b, content...) })
@@ -40,13 +40,12 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// A value in the place of another is found out.
-func TestKeyIsPartOfTheChecksum(t *testing.T) {
+func TestDecodeRefusesRecordOfAnotherKey(t *testing.T) {
 	value := encodeRecord(seqKey(1), &task.Record{ID: "a"})
 	if _, err := decodeRecord(seqKey(1), value); err != nil {
 		t.Error(err)
 	}
 	if _, err := decodeRecord(seqKey(2), value); err == nil {
-		t.Error("the record of another key was taken")
+		t.Error("the record of another key was accepted")
 	}
 }

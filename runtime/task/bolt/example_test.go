@@ -13,7 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/bolt"
 )
 
-// A task outlives its process: the next one runs its work again.
+// A task survives a restart. The second Manager runs its work again.
 func ExampleOpen() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "tasks")
@@ -21,7 +21,7 @@ func ExampleOpen() {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	life := func(work task.Work) (*task.Manager, func()) {
+	start := func(work task.Work) (*task.Manager, func()) {
 		store, err := bolt.Open(filepath.Join(dir, "tasks.db"))
 		if err != nil {
 			log.Fatal(err)
@@ -33,18 +33,18 @@ func ExampleOpen() {
 		return manager, func() { manager.Close(ctx); store.Close() }
 	}
 
-	first, end := life(nil)
+	first, stop := start(nil)
 	created, err := first.Create(ctx, task.Request{Method: "tools/call", Restartable: true, Work: func(ctx context.Context, _ *task.Run) (codec.Encoder, error) {
-		<-ctx.Done() // and the process ends
+		<-ctx.Done() // the Manager closes
 		return nil, context.Cause(ctx)
 	}})
 	if err != nil {
 		log.Fatal(err)
 	}
-	end()
+	stop()
 
-	second, end := life(func(context.Context, *task.Run) (codec.Encoder, error) { return session.Raw(`{"content":[]}`), nil })
-	defer end()
+	second, stop := start(func(context.Context, *task.Run) (codec.Encoder, error) { return session.Raw(`{"content":[]}`), nil })
+	defer stop()
 	if _, err := second.Result(ctx, "", created.TaskID, nil); err != nil {
 		log.Fatal(err)
 	}

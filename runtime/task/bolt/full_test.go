@@ -18,18 +18,17 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/bolt"
 )
 
-// limitFiles keeps this process from writing files beyond a size, as a full disk would.
+// limitFiles limits the size of the files that this process writes, to simulate a full disk.
 func limitFiles(size string) error {
 	n, err := strconv.ParseUint(size, 10, 32)
 	if err != nil {
 		return err
 	}
-	signal.Ignore(syscall.SIGXFSZ) // so that writes fail instead
+	signal.Ignore(syscall.SIGXFSZ) // writes beyond the limit return an error instead
 	return syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: n, Max: n})
 }
 
-// When the disk is full writes fail, and what was acknowledged before is there.
-func TestFullDisk(t *testing.T) {
+func TestAcknowledgedTasksSurviveFullDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tasks")
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childEnv+"="+path, limitEnv+"="+strconv.Itoa(256<<10))
@@ -39,14 +38,14 @@ func TestFullDisk(t *testing.T) {
 		t.Fatalf("the child ended with %v: %s", err, stderr.String())
 	}
 	known := map[string]*history{}
-	if n := learn(t, strings.NewReader(stdout.String()), known, func() {}); n < 100 {
+	if n := readAcks(t, strings.NewReader(stdout.String()), known, func() {}); n < 100 {
 		t.Errorf("only %d acknowledgements", n)
 	}
 	check(t, path, known)
 }
 
-// A full disk makes writes fail and nothing else, and the store goes on by itself when there is room. The
-// test runs in a process of its own, as the limit holds for all of its files.
+// While the disk is full, writes fail and reads succeed. Once there is free space, writes succeed
+// again. The test runs in a child process, because the limit applies to a whole process.
 func TestStoreRecoversFromFullDisk(t *testing.T) {
 	const env = "MCPWIRE_TASK_RECOVERS"
 	if os.Getenv(env) == "" {
@@ -65,13 +64,13 @@ func TestStoreRecoversFromFullDisk(t *testing.T) {
 		if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &before); err != nil {
 			t.Fatal(err)
 		}
-		signal.Ignore(syscall.SIGXFSZ) // so that writes fail instead
-		room := func(n uint64) {
+		signal.Ignore(syscall.SIGXFSZ) // writes beyond the limit return an error instead
+		limit := func(n uint64) {
 			if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: n, Max: before.Max}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		room(256 << 10)
+		limit(256 << 10)
 		large := task.Record{ID: "large", Result: []byte(`"` + strings.Repeat("x", 1<<20) + `"`)}
 		waiting := make(chan error, 1)
 		go func() {
@@ -89,14 +88,14 @@ func TestStoreRecoversFromFullDisk(t *testing.T) {
 				t.Errorf("read: %v", err)
 			}
 			if err := s.Compact(); err == nil {
-				t.Error("a broken file was compacted")
+				t.Error("a store that has failed was compacted")
 			}
 			time.Sleep(time.Second)
 		}
-		room(before.Cur)
+		limit(before.Cur)
 		time.Sleep(time.Second)
 		if _, err := s.Create(t.Context(), large); err != nil {
-			t.Errorf("with room: %v", err)
+			t.Errorf("create with free space: %v", err)
 		}
 		if err := s.Health(); err != nil {
 			t.Errorf("health: %v", err)
@@ -106,7 +105,7 @@ func TestStoreRecoversFromFullDisk(t *testing.T) {
 			t.Error(err)
 		}
 		if err := <-waiting; err != nil {
-			t.Errorf("who waited: %v", err)
+			t.Errorf("wait: %v", err)
 		}
 		if err := s.Close(); err != nil {
 			t.Error(err)

@@ -11,20 +11,21 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// lateContext closes a store when a write is about to be queued.
-type lateContext struct {
+// closingContext closes a store when its Done is called: submit has checked that the store is open,
+// and is about to queue a write.
+type closingContext struct {
 	context.Context
 	s *Store
 }
 
-func (c lateContext) Done() <-chan struct{} {
+func (c closingContext) Done() <-chan struct{} {
 	close(c.s.closing)
 	<-c.s.stopped
 	return nil
 }
 
 func TestWriteWhileClosingReturns(t *testing.T) {
-	for range 20 { // whether it gets into the queue is a matter of chance
+	for range 20 { // the write is queued or not, at random
 		synctest.Test(t, func(t *testing.T) {
 			s, err := Open(filepath.Join(t.TempDir(), "tasks"))
 			if err != nil {
@@ -32,7 +33,7 @@ func TestWriteWhileClosingReturns(t *testing.T) {
 			}
 			defer s.db.Close()
 			first := true
-			err = s.submit(doneOnce{lateContext{t.Context(), s}, &first}, func(buckets) error { return nil }, func() {})
+			err = s.submit(doneOnce{closingContext{t.Context(), s}, &first}, func(buckets) error { return nil }, func() {})
 			if err != task.ErrClosed {
 				t.Errorf("got %v", err)
 			}
@@ -40,16 +41,16 @@ func TestWriteWhileClosingReturns(t *testing.T) {
 	}
 }
 
-// doneOnce passes the first call of Done on.
+// doneOnce passes on the first call of Done. Later calls return nil.
 type doneOnce struct {
-	lateContext
+	closingContext
 	first *bool
 }
 
 func (c doneOnce) Done() <-chan struct{} {
 	if *c.first {
 		*c.first = false
-		return c.lateContext.Done()
+		return c.closingContext.Done()
 	}
 	return nil
 }

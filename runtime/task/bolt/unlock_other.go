@@ -4,5 +4,5 @@ package bolt
 
 import "os"
 
-// unlock does nothing: here the lock goes with the file, or with the process.
+// unlock does nothing: on this system the lock ends with the file or the process.
 func unlock(*os.File) {}

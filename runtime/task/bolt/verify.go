@@ -11,10 +11,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// verify checks the whole file but for the payloads: that all of it is there, that each
-// record's head is whole, and that the indexes hold just what the records say. It goes over
-// each bucket once, in order, and compares sums over all entries, in which an entry that is
-// missing, altered or too many shows.
+// verify checks the whole file except the payloads: its length, the head of each record, and that
+// the indexes match the records. It reads each bucket once, in order. It compares sums over all
+// entries of an index, which differ if an entry is missing, changed or superfluous.
 func verify(db *bbolt.DB, path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -59,13 +58,14 @@ func (b buckets) verify() error {
 			return err
 		}
 		if got != index.want {
-			return fmt.Errorf("%w: index %s has %d entries that do not fit the %d tasks", task.ErrCorrupt, index.name, got.n, ids.n)
+			return fmt.Errorf("%w: index %q with %d entries does not match %d tasks", task.ErrCorrupt, index.name, got.n, ids.n)
 		}
 	}
 	return nil
 }
 
-// each goes over a bucket whose keys have a length, or any if that is 0, and grow.
+// each calls visit for each entry of a bucket. It fails if the keys are not in ascending order, or,
+// unless length is 0, if a key has another length.
 func each(bucket *bbolt.Bucket, length int, visit func(k, v []byte) error) error {
 	var last []byte
 	c := bucket.Cursor()
@@ -81,7 +81,7 @@ func each(bucket *bbolt.Bucket, length int, visit func(k, v []byte) error) error
 	return nil
 }
 
-// sum is a sum over entries that does not depend on their order.
+// sum is a checksum over entries that does not depend on their order.
 type sum struct{ n, a, b uint64 }
 
 func (s *sum) add(k, v []byte) {

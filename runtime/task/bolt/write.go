@@ -16,16 +16,16 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// maxBatch is how many writes one transaction may hold.
+// maxBatch is the largest number of writes in one transaction.
 const maxBatch = 512
 
-// write is a change that waits for its transaction.
+// write is a change that is queued for a transaction.
 type write struct {
 	ctx context.Context
-	// do makes the change. An error that it returns before it has changed anything refuses
-	// this write alone; one that wraps errAbort, or that a bucket returned, ends the transaction.
-	do   func(b buckets) error
-	tell func() // makes the change known once it is durable
+	// do makes the change. A refusal, which it returns before it has changed anything, fails this
+	// write alone. Any other error fails the transaction.
+	do      func(b buckets) error
+	publish func() // called once the change is durable
 
 	err  error
 	done chan struct{} // closed when err is final
@@ -38,11 +38,11 @@ type refusal struct{ error }
 func (r refusal) Unwrap() error { return r.error }
 
 // submit hands a change to the writer and waits until it is durable or refused.
-func (s *Store) submit(ctx context.Context, do func(b buckets) error, tell func()) error {
+func (s *Store) submit(ctx context.Context, do func(b buckets) error, publish func()) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	w := &write{ctx: ctx, do: do, tell: tell, done: make(chan struct{})}
+	w := &write{ctx: ctx, do: do, publish: publish, done: make(chan struct{})}
 	select {
 	case <-s.closing:
 		return task.ErrClosed
@@ -59,23 +59,23 @@ func (s *Store) submit(ctx context.Context, do func(b buckets) error, tell func(
 	case <-w.done:
 		return w.err
 	case <-ctx.Done():
-		// It may still be written: the writer looks at the context once more.
+		// The writer may have checked ctx before it ended, and then still makes the change.
 		return ctx.Err()
 	case <-s.stopped:
 		select {
 		case <-w.done:
 			return w.err
-		default: // it came into the queue when the writer had emptied that for the last time
+		default: // w was queued after the writer had emptied the queue and returned
 			return task.ErrClosed
 		}
 	}
 }
 
-// retryPause is how long the store takes no writes after a failed transaction.
+// retryPause is how long the store refuses writes after a failed transaction.
 const retryPause = time.Second
 
-// write takes what is waiting, writes it in one transaction, and so on: while one transaction
-// goes to the disk, the next one gathers.
+// write is the writer goroutine. It repeatedly writes all queued changes in one transaction. During
+// a transaction, the changes of the next one are queued.
 func (s *Store) write() {
 	defer close(s.stopped)
 	var retry time.Time // when to try again after a failure
@@ -101,7 +101,7 @@ func (s *Store) write() {
 			if err != nil {
 				w.err = err
 			} else if w.err == nil {
-				w.tell()
+				w.publish()
 			}
 			close(w.done)
 		}
@@ -109,7 +109,7 @@ func (s *Store) write() {
 	}
 }
 
-// transact writes a batch. After a failure it opens the file anew first.
+// transact writes a batch. If the last transaction has failed, it reopens the file first.
 func (s *Store) transact(batch []*write, failed bool) (err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -127,8 +127,8 @@ func (s *Store) transact(batch []*write, failed bool) (err error) {
 	return err
 }
 
-// reopen opens the file anew. The failed transaction may be in it or not, so that what is known of
-// records is out of date.
+// reopen reopens and checks the file. The file may contain the failed transaction or not, so cached
+// records may be out of date.
 func (s *Store) reopen() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,8 +149,8 @@ func (s *Store) reopen() error {
 	return nil
 }
 
-// gather adds what is waiting to a batch. Those who have just been told of the last transaction are
-// about to come again: as long as somebody does, it gives way to them.
+// gather adds all queued writes to a batch. Callers whose write was in the last transaction often
+// submit another one at once. gather therefore yields to them as long as writes arrive.
 func (s *Store) gather(batch []*write) []*write {
 	for before := 0; before < len(batch) && len(batch) < maxBatch; {
 		before = len(batch)
@@ -167,7 +167,7 @@ func (s *Store) gather(batch []*write) []*write {
 	return batch
 }
 
-// refuse answers what is left in the queue.
+// refuse fails all queued writes with err.
 func (s *Store) refuse(err error) {
 	for {
 		select {
@@ -180,7 +180,7 @@ func (s *Store) refuse(err error) {
 	}
 }
 
-// commit writes a batch in one transaction. What it returns concerns all of them.
+// commit writes a batch in one transaction. An error that it returns concerns all its writes.
 func (s *Store) commit(batch []*write) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -214,7 +214,7 @@ func (s *Store) Create(ctx context.Context, r task.Record) (task.Record, error) 
 	err := s.submit(ctx, func(b buckets) error {
 		id := []byte(r.ID)
 		if len(id) == 0 || len(id) > bbolt.MaxKeySize {
-			return refusal{fmt.Errorf("bolt: an id of %d bytes cannot be stored", len(id))}
+			return refusal{fmt.Errorf("bolt: create: task id of %d bytes (must be 1 to %d)", len(id), bbolt.MaxKeySize)}
 		}
 		if b.ids.Get(id) != nil {
 			return refusal{task.ErrExists}
@@ -279,11 +279,11 @@ func (s *Store) Update(ctx context.Context, r task.Record) (task.Record, error) 
 }
 
 // Sweep implements [task.Store].
-func (s *Store) Sweep(ctx context.Context, now time.Time, limit int) (gone []task.Record, next time.Time, err error) {
+func (s *Store) Sweep(ctx context.Context, now time.Time, limit int) (dropped []task.Record, next time.Time, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, next, err
 	}
-	// To look costs no transaction on the disk, and most of the time nothing is due.
+	// Most calls find no expired task. A read-only transaction needs no write to the disk.
 	due := false
 	err = s.view(func(b buckets) error {
 		if k, _ := b.expiry.Cursor().First(); k != nil {
@@ -295,38 +295,39 @@ func (s *Store) Sweep(ctx context.Context, now time.Time, limit int) (gone []tas
 	if err != nil || !due || limit < 1 {
 		return nil, next, err
 	}
-	// The writer may set these after the context has ended, so they are not the results.
-	var dropped []task.Record
-	var then time.Time
+	// These are not the result parameters: the writer may set them after submit has returned.
+	var briefs []task.Record
+	var following time.Time
 	err = s.submit(ctx, func(b buckets) (err error) {
-		dropped, then, err = b.sweep(now, limit)
+		briefs, following, err = b.sweep(now, limit)
 		return err
 	}, func() {
-		for i := range dropped {
-			s.cache.drop(dropped[i].ID)
-			s.hub.Remove(dropped[i].ID)
+		for i := range briefs {
+			s.cache.drop(briefs[i].ID)
+			s.hub.Remove(briefs[i].ID)
 		}
 	})
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	return dropped, then, nil
+	return briefs, following, nil
 }
 
 func expiryOf(key []byte) time.Time {
 	return time.UnixMicro(int64(binary.BigEndian.Uint64(key))).UTC()
 }
 
-// sweep drops tasks. It always looks for the first one anew, since a cursor does not survive
-// what is done to its bucket.
-func (b buckets) sweep(now time.Time, limit int) (gone []task.Record, next time.Time, err error) {
+// sweep drops at most limit tasks that have expired at now. It returns their briefs and when the
+// next task expires.
+func (b buckets) sweep(now time.Time, limit int) (dropped []task.Record, next time.Time, err error) {
 	for {
+		// A new cursor each time: deleting from the bucket invalidates it.
 		first, _ := b.expiry.Cursor().First()
 		if first == nil {
-			return gone, time.Time{}, nil
+			return dropped, time.Time{}, nil
 		}
-		if next = expiryOf(first); next.After(now) || len(gone) == limit {
-			return gone, next, nil
+		if next = expiryOf(first); next.After(now) || len(dropped) == limit {
+			return dropped, next, nil
 		}
 		first = bytes.Clone(first)
 		key := first[8:]
@@ -338,17 +339,17 @@ func (b buckets) sweep(now time.Time, limit int) (gone []task.Record, next time.
 		if err != nil {
 			return nil, next, err
 		}
-		gone = append(gone, r)
+		dropped = append(dropped, r)
 	}
 }
 
-// syncDir makes a new name in a directory durable, where the system can.
+// syncDir makes the names in a directory durable, where the file system supports it.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	d.Sync() // not every file system does this for directories
+	d.Sync() // ignore the error: some file systems cannot sync directories
 	return nil
 }

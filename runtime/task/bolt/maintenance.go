@@ -14,13 +14,12 @@ import (
 
 func compactPath(path string) string { return path + ".compact" }
 
-// partialPath is the name of a backup while it is being written.
+// partialPath returns the name of a backup that is being written.
 func partialPath(path string) string { return path + ".partial" }
 
-// Compact rewrites the file without the space that dropped tasks have left. It needs as much free
-// disk space as the records take. Reads go on meanwhile, and writes wait. If it fails, the store
-// keeps using its current file. It is not supported where an open file cannot be renamed, as on
-// Windows.
+// Compact rewrites the file without the space of dropped tasks. It needs as much free disk space as
+// the records take. During the call, reads continue and writes block. If it fails, the store keeps
+// using its current file. It is not supported where an open file cannot be renamed, as on Windows.
 func (s *Store) Compact() (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -30,8 +29,8 @@ func (s *Store) Compact() (err error) {
 			err = fmt.Errorf("bolt: compact: %w", err)
 		}
 	}()
-	s.upkeep.Lock()
-	defer s.upkeep.Unlock()
+	s.maintenance.Lock()
+	defer s.maintenance.Unlock()
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	if err := s.Health(); err != nil {
@@ -47,7 +46,7 @@ func (s *Store) Compact() (err error) {
 	}
 	small := compactPath(path)
 	os.Remove(small)
-	// The new file is locked before it takes the place of the old one.
+	// bbolt.Open locks the new file, before it replaces the old one.
 	db, err := bbolt.Open(small, info.Mode().Perm(), &bbolt.Options{Timeout: lockTimeout, FreelistType: bbolt.FreelistMapType})
 	if err != nil {
 		return err
@@ -60,10 +59,10 @@ func (s *Store) Compact() (err error) {
 	return syncDir(filepath.Dir(path))
 }
 
-// compactTransaction is how many bytes Compact writes in a transaction.
+// compactTransaction is the number of bytes that Compact writes in one transaction.
 const compactTransaction = 1 << 20
 
-// replaceBy fills the database of the file small, and goes on with it in the place of the file path.
+// replaceBy copies the store to db, renames its file from small to path, and uses it from then on.
 func (s *Store) replaceBy(db *bbolt.DB, small, path string) error {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	if err := bbolt.Compact(db, s.db, compactTransaction); err != nil {
@@ -79,23 +78,25 @@ func (s *Store) replaceBy(db *bbolt.DB, small, path string) error {
 	old := s.db
 	s.db = db
 	s.mu.Unlock()
-	old.Close() // an error does not matter: the old file is not needed any more
+	old.Close() // ignore the error: the old file has been replaced
 	return nil
 }
 
-// Backup writes a copy of the store, as it is at one moment, to the file path, which [Open] opens. It
-// replaces a file that is there, once the copy is complete. Until then, the copy is in path + ".partial";
-// the next Backup to path replaces one that an interrupted Backup has left. Reads and writes go on meanwhile, unless a
-// write needs a larger memory map of the store's file. That write, and all reads and writes after it,
-// wait until the copy is complete. The map doubles up to 1 GiB, and then grows by 1 GiB.
+// Backup writes a consistent copy of the store to the file path, for [Open]. While it is
+// incomplete, the copy is in path + ".partial"; a file that an interrupted Backup has left there is
+// replaced. The complete copy replaces an existing file at path.
+//
+// Reads and writes continue during the call, unless a write needs a larger memory map of the
+// store's file. That write, and all reads and writes after it, block until the copy is complete.
+// The map doubles up to 1 GiB, and then grows by 1 GiB.
 func (s *Store) Backup(path string) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("bolt: backup: %w", err)
 		}
 	}()
-	s.upkeep.Lock()
-	defer s.upkeep.Unlock()
+	s.maintenance.Lock()
+	defer s.maintenance.Unlock()
 	own, err := os.Stat(s.path)
 	if err != nil {
 		return err
@@ -103,7 +104,7 @@ func (s *Store) Backup(path string) (err error) {
 	if info, err := os.Stat(path); err == nil && os.SameFile(own, info) {
 		return fmt.Errorf("%q is the store's own file", path)
 	}
-	// The name is fixed, so that a process that dies in the middle leaves one file, not one each time.
+	// The name is fixed, so that repeated crashes leave at most one partial file.
 	os.Remove(partialPath(path))
 	f, err := os.OpenFile(partialPath(path), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

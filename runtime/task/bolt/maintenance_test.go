@@ -20,7 +20,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/bolt"
 )
 
-// store opens a store that is closed at the end.
+// store opens a store and closes it when the test ends.
 func store(t *testing.T, path string) *bolt.Store {
 	t.Helper()
 	s, err := bolt.Open(path)
@@ -31,7 +31,7 @@ func store(t *testing.T, path string) *bolt.Store {
 	return s
 }
 
-// put creates a task with a result of so many bytes.
+// put creates a completed task with a result of about size bytes.
 func put(t *testing.T, s *bolt.Store, id string, ttl time.Duration, size int) task.Record {
 	t.Helper()
 	at := time.UnixMicro(1).UTC()
@@ -54,7 +54,7 @@ func fileSize(t *testing.T, path string) int64 {
 	return info.Size()
 }
 
-func TestCompactGivesRoomBack(t *testing.T) {
+func TestCompactShrinksFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tasks")
 	s := store(t, path)
 	stays := put(t, s, "stays", 0, 100)
@@ -71,7 +71,7 @@ func TestCompactGivesRoomBack(t *testing.T) {
 	if after := fileSize(t, path); after > before/10 {
 		t.Errorf("%d bytes became %d", before, after)
 	}
-	// It goes on in the new file: reads, writes, the order of tasks, and the lock.
+	// Reads, writes, the order of tasks and the lock continue in the new file.
 	if got, err := s.Get(t.Context(), "stays"); err != nil || cmp.Diff(stays, got) != "" {
 		t.Errorf("got %+v, %v", got, err)
 	}
@@ -83,13 +83,13 @@ func TestCompactGivesRoomBack(t *testing.T) {
 		t.Errorf("opened twice: %v", err)
 	}
 	if err := s.Compact(); err != nil {
-		t.Errorf("again: %v", err)
+		t.Errorf("second Compact: %v", err)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Compact(); !errors.Is(err, task.ErrClosed) {
-		t.Errorf("closed: %v", err)
+		t.Errorf("Compact of a closed store: %v", err)
 	}
 	s = store(t, path)
 	for _, want := range []task.Record{stays, later} {
@@ -99,20 +99,20 @@ func TestCompactGivesRoomBack(t *testing.T) {
 	}
 }
 
-func TestRemainsOfCompactAreRemoved(t *testing.T) {
+func TestOpenRemovesFileOfInterruptedCompact(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tasks")
 	store(t, path).Close()
-	remains := path + ".compact"
-	if err := os.WriteFile(remains, []byte("half"), 0o600); err != nil {
+	leftover := path + ".compact"
+	if err := os.WriteFile(leftover, []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	store(t, path)
-	if _, err := os.Stat(remains); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("still there: %v", err)
+	if _, err := os.Stat(leftover); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s was not removed: %v", leftover, err)
 	}
 }
 
-func TestBackupReplacesWhatAnInterruptedOneHasLeft(t *testing.T) {
+func TestBackupReplacesFileOfInterruptedBackup(t *testing.T) {
 	dir := t.TempDir()
 	s := store(t, filepath.Join(dir, "tasks"))
 	copied := filepath.Join(dir, "copy")
@@ -127,16 +127,16 @@ func TestBackupReplacesWhatAnInterruptedOneHasLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(files) != 2 {
-		t.Errorf("files are left: %v", files)
+		t.Errorf("files in the directory: %v", files)
 	}
 }
 
-func TestBackupIsAStore(t *testing.T) {
+func TestBackupCanBeOpened(t *testing.T) {
 	dir := t.TempDir()
 	path, copied := filepath.Join(dir, "tasks"), filepath.Join(dir, "copy")
 	s := store(t, path)
 	want := put(t, s, "a", 0, 100)
-	for range 2 { // it replaces the backup before
+	for range 2 { // the second replaces the first
 		if err := s.Backup(copied); err != nil {
 			t.Fatal(err)
 		}
@@ -151,18 +151,18 @@ func TestBackupIsAStore(t *testing.T) {
 	link := filepath.Join(dir, "link")
 	if err := os.Link(path, link); err == nil {
 		if err := s.Backup(link); err == nil || !strings.Contains(err.Error(), "own file") {
-			t.Errorf("over the store itself: %v", err)
+			t.Errorf("backup to the store's own file: %v", err)
 		}
 	}
 	if err := s.Backup(filepath.Join(dir, "no", "such", "folder")); err == nil {
-		t.Error("a folder that is not there was taken")
+		t.Error("backup to a missing directory succeeded")
 	}
 	b := store(t, copied)
 	if got, err := b.Get(t.Context(), "a"); err != nil || cmp.Diff(want, got) != "" {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	if _, err := b.Get(t.Context(), "later"); !errors.Is(err, task.ErrNotFound) {
-		t.Errorf("what came later: %v", err)
+		t.Errorf("task created after the backup: %v", err)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -170,20 +170,20 @@ func TestBackupIsAStore(t *testing.T) {
 	}
 	for _, e := range entries {
 		if strings.HasSuffix(e.Name(), ".tmp") || strings.HasSuffix(e.Name(), ".compact") {
-			t.Errorf("left behind: %s", e.Name())
+			t.Errorf("temporary file left: %s", e.Name())
 		}
 	}
 }
 
-// Nothing is lost while the file is compacted and copied, and nobody else gets hold of it.
-func TestUpkeepWhileInUse(t *testing.T) {
+// No write is lost while the file is compacted and copied, and it stays locked.
+func TestMaintenanceWhileInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "tasks")
 		s := store(t, path)
 		const writers, tasks = 4, 40
 		busy, done := context.WithCancel(t.Context())
-		var group, upkeep sync.WaitGroup
+		var group, maintenance sync.WaitGroup
 		for i := range writers {
 			group.Go(func() {
 				for n := range tasks {
@@ -211,7 +211,7 @@ func TestUpkeepWhileInUse(t *testing.T) {
 				return nil
 			},
 		} {
-			upkeep.Go(func() {
+			maintenance.Go(func() {
 				for first := true; first || busy.Err() == nil; first = false {
 					if err := f(); err != nil {
 						t.Errorf("%s: %v", name, err)
@@ -222,7 +222,7 @@ func TestUpkeepWhileInUse(t *testing.T) {
 		}
 		group.Wait()
 		done()
-		upkeep.Wait()
+		maintenance.Wait()
 		list, err := s.List(t.Context(), "o", 0, 1000)
 		if err != nil || len(list) != writers*tasks {
 			t.Errorf("%d tasks, %v", len(list), err)
@@ -257,15 +257,15 @@ func TestOneManagerAtATime(t *testing.T) {
 	m.Close(t.Context())
 }
 
-// A file that cannot be opened for another reason than damage is not said to be damaged.
-func TestFaultsThatAreNoDamage(t *testing.T) {
+// An error that is not due to damage is not reported as ErrCorrupt.
+func TestOpenOfDirectoryIsNotCorrupt(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := bolt.Open(dir); err == nil || errors.Is(err, task.ErrCorrupt) {
-		t.Errorf("a folder: %v", err)
+		t.Errorf("open of a directory: %v", err)
 	}
 }
 
-func TestUpkeepSurvivesChangeOfWorkingDirectory(t *testing.T) {
+func TestMaintenanceSurvivesChangeOfWorkingDirectory(t *testing.T) {
 	t.Chdir(t.TempDir())
 	s, err := bolt.Open("tasks.db")
 	if err != nil {
