@@ -1,10 +1,12 @@
 package task_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,6 +16,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/memory"
 )
 
 func tryCreate(t *testing.T, m *task.Manager, who string, work task.Work) error {
@@ -258,4 +261,39 @@ func TestByteLimitCountsTokens(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A store may decode a record anew for each reader. However many waiters a task has, they do not
+// hold its payloads.
+func TestWaitersHoldNoPayloads(t *testing.T) {
+	const waiters, size = 50, 1 << 20
+	bubble(t, task.Config{Store: copies{memory.New()}, Quiet: true}, func(t *testing.T, m *task.Manager) {
+		created := create(t, m, task.Request{
+			Params: json.RawMessage(`"` + strings.Repeat("x", size) + `"`),
+			Work:   untilDone,
+		})
+		for range waiters {
+			go m.Result(t.Context(), "alice", created.TaskID, nil)
+		}
+		synctest.Wait()
+		runtime.GC()
+		var now runtime.MemStats
+		runtime.ReadMemStats(&now)
+		if now.HeapAlloc > waiters*size/2 {
+			t.Errorf("%d MiB are in use", now.HeapAlloc>>20)
+		}
+		if _, err := m.Cancel(t.Context(), "alice", created.TaskID, nil); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+	})
+}
+
+// copies is a store that returns a copy of the params with each record.
+type copies struct{ *memory.Store }
+
+func (c copies) Get(ctx context.Context, id string) (task.Record, error) {
+	r, err := c.Store.Get(ctx, id)
+	r.Params = bytes.Clone(r.Params)
+	return r, err
 }

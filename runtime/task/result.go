@@ -65,16 +65,17 @@ func (m *Manager) wait(ctx context.Context, r *Record, via Requestor) error {
 			until = lazyctx.WithBoth(both, run.undelivered()) // before start, which may find all claimed
 			d.start(both, m, via, r)
 		}
+		r.Params, r.Questions = nil, nil // a store may give each waiter a copy of its own
 		err := m.store.wait(until, r)
 		again := until != both && until.Err() != nil
 		if until != both {
 			until.Release()
 		}
+		if err != nil && again && both.Err() == nil {
+			err = m.store.get(both, r.ID, r)
+		}
 		if err != nil && both.Err() != nil {
 			return both.Cause()
-		}
-		if err != nil && again {
-			continue
 		}
 		if errors.Is(err, ErrNotFound) {
 			return ErrExpired // nothing else makes a task go
