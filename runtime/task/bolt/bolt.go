@@ -48,6 +48,7 @@ import (
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 
+	"github.com/mcpwire/mcpwire/runtime/internal/boltfile"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/internal/claim"
 	"github.com/mcpwire/mcpwire/runtime/task/internal/watch"
@@ -116,8 +117,8 @@ func Open(path string) (*Store, error) {
 		s.db.Close()
 		return nil, err
 	}
-	os.Remove(compactPath(path)) // left behind by an interrupted Compact
-	go s.write()                 // ends when Close closes s.closing
+	boltfile.RemoveCompact(path)
+	go s.write() // ends when Close closes s.closing
 	return s, nil
 }
 
@@ -140,7 +141,8 @@ func initialize(path string, link func(from, to string) error) error {
 			return err
 		}
 	}
-	return syncDir(filepath.Dir(path))
+	boltfile.SyncDir(filepath.Dir(path))
+	return nil
 }
 
 // makeBuckets creates the missing buckets in a file, under its lock.

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"runtime/debug"
 	"time"
@@ -341,15 +340,4 @@ func (b buckets) sweep(now time.Time, limit int) (dropped []task.Record, next ti
 		}
 		dropped = append(dropped, r)
 	}
-}
-
-// syncDir makes the names in a directory durable, where the file system supports it.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	d.Sync() // ignore the error: some file systems cannot sync directories
-	return nil
 }

@@ -23,7 +23,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,6 +30,7 @@ import (
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 
+	"github.com/mcpwire/mcpwire/runtime/internal/boltfile"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
@@ -97,7 +97,7 @@ func Open(path string, o Options) (*Store, error) {
 	if o.MaxAge <= 0 {
 		o.MaxAge = DefaultMaxAge
 	}
-	db, err := openDB(path, 0o600)
+	db, err := boltfile.Open(path, 0o600, lockTimeout)
 	if errors.Is(err, bolterrors.ErrTimeout) {
 		return nil, fmt.Errorf("%w: %s", ErrLocked, path)
 	}
@@ -109,7 +109,7 @@ func Open(path string, o Options) (*Store, error) {
 		db.Close()
 		return nil, fmt.Errorf("boltstore: %w", err)
 	}
-	os.Remove(compactPath(path)) // of a Compact that was interrupted
+	boltfile.RemoveCompact(path)
 	s.close = sync.OnceValue(func() error {
 		close(s.closing)
 		s.writer.Wait()
@@ -119,10 +119,6 @@ func Open(path string, o Options) (*Store, error) {
 	})
 	s.writer.Go(s.write) // ends when Close closes s.closing
 	return s, nil
-}
-
-func openDB(path string, mode os.FileMode) (*bbolt.DB, error) {
-	return bbolt.Open(path, mode, &bbolt.Options{Timeout: lockTimeout, FreelistType: bbolt.FreelistMapType})
 }
 
 // Close closes the file, after the writes that have begun, and waits for a Compact or a Backup under way. Calling it again

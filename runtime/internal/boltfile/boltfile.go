@@ -1,0 +1,114 @@
+// Package boltfile compacts and copies the file of a bbolt database that is in use.
+package boltfile
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"time"
+
+	"go.etcd.io/bbolt"
+)
+
+// Open opens the database at path, and fails if another process has locked it for the time of
+// timeout.
+func Open(path string, mode os.FileMode, timeout time.Duration) (*bbolt.DB, error) {
+	return bbolt.Open(path, mode, &bbolt.Options{Timeout: timeout, FreelistType: bbolt.FreelistMapType})
+}
+
+// compactPath returns the name of the file that Compact writes.
+func compactPath(path string) string { return path + ".compact" }
+
+// partialPath returns the name of a backup that is being written.
+func partialPath(path string) string { return path + ".partial" }
+
+// RemoveCompact removes what an interrupted Compact has left beside the database at path.
+func RemoveCompact(path string) { os.Remove(compactPath(path)) }
+
+// compactTransaction is the number of bytes that Compact writes in one transaction.
+const compactTransaction = 1 << 20
+
+// Compact replaces the file of db, at path, by a copy without free space, and returns the copy. The
+// caller keeps other writes from db, and closes it if Compact succeeds. Verify, which may be nil,
+// checks the copy in the file of the given name before it replaces the file. If Compact fails, the
+// file at path is unchanged. It panics if the file is damaged such that reading it is a memory fault.
+func Compact(db *bbolt.DB, path string, timeout time.Duration, verify func(*bbolt.DB, string) error) (*bbolt.DB, error) {
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	small := compactPath(path)
+	os.Remove(small)
+	compacted, err := Open(small, info.Mode().Perm(), timeout) // locked before it replaces the file
+	if err != nil {
+		return nil, err
+	}
+	replaced := false
+	defer func() {
+		if !replaced {
+			compacted.Close()
+			os.Remove(small)
+		}
+	}()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	if err := bbolt.Compact(compacted, db, compactTransaction); err != nil {
+		return nil, err
+	}
+	if verify != nil {
+		if err := verify(compacted, small); err != nil {
+			return nil, err
+		}
+	}
+	if err := os.Rename(small, path); err != nil {
+		return nil, err
+	}
+	replaced = true
+	SyncDir(filepath.Dir(path))
+	return compacted, nil
+}
+
+// Backup writes a copy of the database in the file own to the file path by write. While it is
+// incomplete, the copy is in path + ".partial"; a file that an interrupted Backup has left there is
+// replaced. The complete copy replaces an existing file at path.
+func Backup(own, path string, write func(io.Writer) error) error {
+	info, err := os.Stat(own)
+	if err != nil {
+		return err
+	}
+	if other, err := os.Stat(path); err == nil && os.SameFile(info, other) {
+		return fmt.Errorf("%q is the store's own file", path)
+	}
+	// The name is fixed, so that repeated crashes leave at most one partial file.
+	os.Remove(partialPath(path))
+	f, err := os.OpenFile(partialPath(path), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // unless it is renamed
+	if err := errors.Join(write(f), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	SyncDir(filepath.Dir(path))
+	return nil
+}
+
+// SyncDir makes the names in a directory durable. It ignores errors: some file systems cannot sync
+// directories.
+func SyncDir(dir string) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return
+	}
+	defer d.Close()
+	d.Sync()
+}
