@@ -65,7 +65,7 @@ func runServer(file string) error {
 	defer store.Close()
 	handler := (&fixture{ended: make(chan struct{})}).handle
 	manager, err := task.New(context.Background(), task.Config{
-		Store: store, Resume: func(r task.Record) task.Work { return receiver.Work(handler, r) },
+		Store: store, Recover: func(r task.Record) task.Work { return receiver.Work(handler, r) },
 	})
 	if err != nil {
 		return err

@@ -80,7 +80,7 @@ func (c *Client) Run(ctx context.Context) (*trace.Recording, error) {
 			show.Progress(p)
 		}
 	})
-	result, err := tasks.ResumeTool(s, id, requestor.Track(tracker)).Result(ctx)
+	result, err := tasks.AttachTool(s, id, requestor.Track(tracker)).Result(ctx)
 	tracker.Close()
 	group.Wait()
 	if err != nil {
