@@ -47,7 +47,7 @@ func run(ctx context.Context, file string) error {
 		return err
 	}
 	defer store.Close()
-	tasks, err := task.New(ctx, task.Config{Store: store, Resume: s.Resume})
+	tasks, err := task.New(ctx, task.Config{Store: store, Recover: s.RecoverTask})
 	if err != nil {
 		return err
 	}

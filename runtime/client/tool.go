@@ -232,7 +232,7 @@ func (c *Client) StartTool(ctx context.Context, name string, arguments any, opts
 
 // ResumeTool returns the handle of a tool call that is a task already. Nothing is sent yet.
 func (c *Client) ResumeTool(id string, opts ...requestor.Option) *requestor.Handle[*mcp.CallToolResult] {
-	return c.tasks.ResumeTool(c.session, id, opts...)
+	return c.tasks.AttachTool(c.session, id, opts...)
 }
 
 // Tasks goes over the tasks that the server has for this client; see [requestor.List].

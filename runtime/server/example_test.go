@@ -97,7 +97,7 @@ func ExampleTasks() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	tasks, err := task.New(ctx, task.Config{Store: store.New(), Resume: s.Resume}) // or a bolt store, to survive
+	tasks, err := task.New(ctx, task.Config{Store: store.New(), Recover: s.RecoverTask}) // or a bolt store, to survive
 	if err != nil {
 		log.Fatal(err)
 	}

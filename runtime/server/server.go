@@ -200,16 +200,16 @@ func New(cfg Config) (*Server, error) {
 
 // OfferTasks makes sessions that open from now on run calls of tools as tasks of m, where the tool supports it. Tasks
 // can be listed if list is set, which it should only be where principals are told apart (MCP tasks, "Task Isolation
-// and Access Control"). Whoever made m closes it, after the server. See [Server.Resume], too.
+// and Access Control"). Whoever made m closes it, after the server. See [Server.RecoverTask], too.
 func (s *Server) OfferTasks(m *task.Manager, list bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tasks, s.list = m, list
 }
 
-// Resume returns the work of a task that an earlier process has left, nil if its tool is not there. It is made to be
-// the Resume of a [task.Config]: add the tools, then make the manager, then offer its tasks.
-func (s *Server) Resume(r task.Record) task.Work {
+// RecoverTask returns the work of a task that an earlier process has left, nil if its tool is not there. It is made to be
+// the Recover of a [task.Config]: add the tools, then make the manager, then offer its tasks.
+func (s *Server) RecoverTask(r task.Record) task.Work {
 	if r.Method != mcp.MethodToolsCall {
 		return nil
 	}

@@ -48,7 +48,7 @@ func withTasks(t *testing.T, store task.Store, add func(*server.Server)) (*serve
 	t.Helper()
 	s := newServer(t, server.Config{Session: session.Config{Principal: "ada"}})
 	add(s)
-	m, err := task.New(t.Context(), task.Config{Store: store, Resume: s.Resume})
+	m, err := task.New(t.Context(), task.Config{Store: store, Recover: s.RecoverTask})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func TestATaskOfAnEarlierProcessIsResumed(t *testing.T) {
 
 		second, _ := withTasks(t, store, func(s *server.Server) { must(server.AddTool(s, mcp.Tool{Name: "order"}, order, support)) })
 		for params, want := range map[string]bool{`{"name":"order"}`: true, `{"name":"other"}`: false, `{}`: false} {
-			if got := second.Resume(task.Record{Method: "tools/call", Params: json.RawMessage(params)}) != nil; got != want {
+			if got := second.RecoverTask(task.Record{Method: "tools/call", Params: json.RawMessage(params)}) != nil; got != want {
 				t.Errorf("work for %s: %v", params, got)
 			}
 		}

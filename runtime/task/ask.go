@@ -58,7 +58,7 @@ func (run *Run) ask(ctx context.Context, method string, params json.RawMessage) 
 	number = run.asked
 	run.mu.Unlock()
 	r, err = run.m.change(ctx, run.id, func(r *Record) error {
-		r.Questions = append(run.untaken(r.Questions), Question{Number: number, Method: method, Params: params})
+		r.InputRequests = append(run.untaken(r.InputRequests), InputRequest{Number: number, Method: method, Params: params})
 		r.Status = mcp.TaskStatusInputRequired
 		return nil
 	})
@@ -71,7 +71,7 @@ func (run *Run) withdraw(number uint64) {
 		if r.over() || r.question(number) == nil {
 			return errSame
 		}
-		r.Questions = slices.DeleteFunc(slices.Clone(r.Questions), func(q Question) bool { return q.Number == number })
+		r.InputRequests = slices.DeleteFunc(slices.Clone(r.InputRequests), func(q InputRequest) bool { return q.Number == number })
 		r.settle()
 		return nil
 	})
@@ -95,24 +95,24 @@ func (run *Run) take(number uint64) {
 }
 
 // untaken returns a new slice of the questions whose answers were not taken.
-func (run *Run) untaken(questions []Question) []Question {
+func (run *Run) untaken(questions []InputRequest) []InputRequest {
 	run.mu.Lock()
 	defer run.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(questions), func(q Question) bool { return run.taken[q.Number] })
+	return slices.DeleteFunc(slices.Clone(questions), func(q InputRequest) bool { return run.taken[q.Number] })
 }
 
 // question returns one of the questions, or nil.
-func (r *Record) question(number uint64) *Question {
-	for i := range r.Questions {
-		if r.Questions[i].Number == number {
-			return &r.Questions[i]
+func (r *Record) question(number uint64) *InputRequest {
+	for i := range r.InputRequests {
+		if r.InputRequests[i].Number == number {
+			return &r.InputRequests[i]
 		}
 	}
 	return nil
 }
 
 // answer returns what the requestor said.
-func (q *Question) answer() (json.RawMessage, error) {
+func (q *InputRequest) answer() (json.RawMessage, error) {
 	if q.Error != nil {
 		return nil, decodeError(q.Error)
 	}
@@ -130,7 +130,7 @@ func decodeError(raw json.RawMessage) *jsonrpc.Error {
 
 // claim is one attempt to deliver an input request.
 type claim struct {
-	question Question
+	question InputRequest
 	waiter   uint64 // number of the call of Result that delivers it
 	ctx      context.Context
 	end      context.CancelCauseFunc
@@ -145,7 +145,7 @@ var errSuperseded = errors.New("task: the question was withdrawn, answered, or g
 func (m *Manager) claim(ctx context.Context, r *Record, waiter uint64, except map[uint64]bool) (list []*claim) {
 	var superseded []*claim
 	m.mu.Lock()
-	for _, q := range r.Questions {
+	for _, q := range r.InputRequests {
 		name := questionID{r.ID, q.Number}
 		before := m.claims[name]
 		if !q.Open() || except[q.Number] || before != nil && before.waiter >= waiter {
@@ -225,7 +225,7 @@ func (m *Manager) deliver(via Requestor, id string, c *claim) bool {
 
 // call sends an input request. Messages sent on its behalf, such as its cancellation, belong to the
 // task.
-func (m *Manager) call(ctx context.Context, via Requestor, id string, q *Question) (result json.RawMessage, err error) {
+func (m *Manager) call(ctx context.Context, via Requestor, id string, q *InputRequest) (result json.RawMessage, err error) {
 	defer func() { boundary.Report(m.cfg.Logger, "requestor panicked", err, "task", id) }()
 	defer boundary.Catch(&err)
 	if run := m.run(id); run != nil {
@@ -240,7 +240,7 @@ func (m *Manager) answer(id string, number uint64, result json.RawMessage, refus
 		if r.over() {
 			return errSame
 		}
-		r.Questions = slices.Clone(r.Questions)
+		r.InputRequests = slices.Clone(r.InputRequests)
 		asked := r.question(number)
 		if asked == nil || !asked.Open() {
 			return errSame

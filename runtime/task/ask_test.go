@@ -67,10 +67,10 @@ func TestStoredAnswerHoldsNoMessage(t *testing.T) {
 		cancel()
 		clear(message)
 		r, err := store.Get(t.Context(), created.TaskID)
-		if err != nil || len(r.Questions) != 1 {
+		if err != nil || len(r.InputRequests) != 1 {
 			t.Fatalf("got %+v, %v", r, err)
 		}
-		if got := string(r.Questions[0].Result); got != `{"action":"decline"}` {
+		if got := string(r.InputRequests[0].Result); got != `{"action":"decline"}` {
 			t.Errorf("the stored answer is part of the message: %q", got)
 		}
 	})
@@ -171,7 +171,7 @@ func TestSeveralQuestions(t *testing.T) {
 	})
 }
 
-// Questions one after another do not pile up, and the answers come to who asked.
+// InputRequests one after another do not pile up, and the answers come to who asked.
 func TestQuestionAfterQuestion(t *testing.T) {
 	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {

@@ -15,12 +15,12 @@ type EventKind string
 
 // The kinds of events (MCP tasks, "Audit and Logging").
 const (
-	EventCreated EventKind = "created"
-	EventResumed EventKind = "resumed" // its work goes on, or again, after a restart
-	EventMoved   EventKind = "moved"   // from one status to another
-	EventRead    EventKind = "read"    // its state, its outcome, or a page of a list
-	EventRefused EventKind = "refused" // a call that fails
-	EventExpired EventKind = "expired" // dropped since its time has passed
+	EventCreated   EventKind = "created"
+	EventRecovered EventKind = "recovered" // its work goes on, or again, after a restart
+	EventMoved     EventKind = "moved"     // from one status to another
+	EventRead      EventKind = "read"      // its state, its outcome, or a page of a list
+	EventRefused   EventKind = "refused"   // a call that fails
+	EventExpired   EventKind = "expired"   // dropped since its time has passed
 )
 
 // Event is something that happened to a task, or to a call about one.
@@ -37,7 +37,7 @@ type Event struct {
 
 // Stats are counters since the Manager was made, and levels as they are now.
 type Stats struct {
-	Created, Completed, Failed, Cancelled, Expired, Resumed uint64
+	Created, Completed, Failed, Cancelled, Expired, Recovered uint64
 	// Reads counts tasks/get, tasks/result and tasks/list that were answered, Refused all calls
 	// that were not, and Foreign those among them that were for a task of another principal.
 	Reads, Refused, Foreign uint64
@@ -57,7 +57,7 @@ func (m *Manager) Stats() Stats {
 	a := &m.audit
 	return Stats{
 		Created: a.nCreated.Load(), Completed: a.nCompleted.Load(), Failed: a.nFailed.Load(), Cancelled: a.nCancelled.Load(),
-		Expired: a.nExpired.Load(), Resumed: a.nResumed.Load(),
+		Expired: a.nExpired.Load(), Recovered: a.nRecovered.Load(),
 		Reads: a.nRead.Load(), Refused: a.nRefused.Load(), Foreign: a.nForeign.Load(),
 		Running: running, Waiting: int(a.waiting.Load()), Unstored: int(m.unstored.Load()),
 	}
@@ -68,8 +68,8 @@ type audit struct {
 	hook func(Event)
 	log  *slog.Logger
 
-	nCreated, nCompleted, nFailed, nCancelled, nExpired, nResumed, nRead, nRefused, nForeign atomic.Uint64
-	waiting                                                                                  atomic.Int64
+	nCreated, nCompleted, nFailed, nCancelled, nExpired, nRecovered, nRead, nRefused, nForeign atomic.Uint64
+	waiting                                                                                    atomic.Int64
 }
 
 func (a *audit) tell(level slog.Level, e Event) {
@@ -109,9 +109,9 @@ func (a *audit) created(r *Record) {
 	a.tell(slog.LevelInfo, Event{Kind: EventCreated, Principal: r.Owner, Task: r.ID, Method: r.Method, To: r.Status})
 }
 
-func (a *audit) resumed(r *Record) {
-	a.nResumed.Add(1)
-	a.tell(slog.LevelInfo, Event{Kind: EventResumed, Principal: r.Owner, Task: r.ID, Method: r.Method, To: r.Status})
+func (a *audit) recovered(r *Record) {
+	a.nRecovered.Add(1)
+	a.tell(slog.LevelInfo, Event{Kind: EventRecovered, Principal: r.Owner, Task: r.ID, Method: r.Method, To: r.Status})
 }
 
 func (a *audit) moved(from mcp.TaskStatus, r *Record) {

@@ -43,7 +43,7 @@ type Config struct {
 	// Resume returns the work of a task that was running when the receiver stopped and that is
 	// declared restartable. Work that it does not know (nil), and all work without Resume, is
 	// failed.
-	Resume func(r Record) Work
+	Recover func(r Record) Work
 	// Jobs are the systems that do work elsewhere, by name; see [Request.Runner].
 	Jobs map[string]Jobs
 

@@ -602,9 +602,9 @@ func TestPoisonousRecords(t *testing.T) {
 		put("unknown", "submitted")
 		put("good", mcp.TaskStatusWorking)
 		store.damage("damaged")
-		m := manager(t, task.Config{Store: store, Resume: func(r task.Record) task.Work {
+		m := manager(t, task.Config{Store: store, Recover: func(r task.Record) task.Work {
 			if r.Method == "panics" {
-				panic("Resume")
+				panic("Recover")
 			}
 			return returns(`{}`)
 		}})

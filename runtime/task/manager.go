@@ -278,7 +278,7 @@ const smallError = 4 << 10
 // wasWritten reports whether now, what the store has, is what Update made of r.
 func wasWritten(now, r *Record) bool {
 	return now.Revision == r.Revision+1 && now.Updated.Equal(r.Updated) && now.Status == r.Status &&
-		now.StatusMessage == r.StatusMessage && now.Bytes == r.Bytes && len(now.Questions) == len(r.Questions)
+		now.StatusMessage == r.StatusMessage && now.Bytes == r.Bytes && len(now.InputRequests) == len(r.InputRequests)
 }
 
 // after returns the time, which is later than t in any case.
@@ -389,5 +389,5 @@ func (m *Manager) cancel(ctx context.Context, id string) (Record, error) {
 // close ends a task, but for its outcome.
 func (r *Record) close(s mcp.TaskStatus, message string) {
 	r.Status, r.StatusMessage = s, message
-	r.Params, r.Questions = nil, nil
+	r.Params, r.InputRequests = nil, nil
 }

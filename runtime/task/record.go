@@ -43,7 +43,7 @@ type Record struct {
 
 	Bytes int64 // about how many bytes the record takes, as limits count it; the Manager sets it
 
-	Questions []Question // what the work asks its requestor, while the task is not over
+	InputRequests []InputRequest // what the work asks its requestor, while the task is not over
 
 	// Result and Error are the outcome of a task that is over: one of them is there. Result is
 	// what the plain request would have given, with the related task in its _meta, and Error
@@ -51,8 +51,8 @@ type Record struct {
 	Result, Error json.RawMessage
 }
 
-// Question is a request from the work to its requestor, and the answer once it is there.
-type Question struct {
+// InputRequest is a request from the work to its requestor, and the answer once it is there.
+type InputRequest struct {
 	Number uint64 // tells it from the others of the task
 	Method string
 	Params json.RawMessage // with the related task in _meta; nil once Error is set
@@ -61,7 +61,7 @@ type Question struct {
 }
 
 // Open reports whether the question waits for its answer.
-func (q *Question) Open() bool { return q.Result == nil && q.Error == nil }
+func (q *InputRequest) Open() bool { return q.Result == nil && q.Error == nil }
 
 // Expires returns when the task may be dropped, or the zero time if never.
 func (r *Record) Expires() time.Time {
@@ -81,8 +81,8 @@ func (r *Record) over() bool { return Terminal(r.Status) }
 
 // open counts the questions without answer.
 func (r *Record) open() (n int) {
-	for i := range r.Questions {
-		if r.Questions[i].Open() {
+	for i := range r.InputRequests {
+		if r.InputRequests[i].Open() {
 			n++
 		}
 	}
@@ -93,8 +93,8 @@ func (r *Record) open() (n int) {
 func (r *Record) size() int64 {
 	n := 128 + tokenSize(r.Token) + len(r.ID) + len(r.Owner) + len(r.StatusMessage) + len(r.Method) + len(r.Params) +
 		len(r.Runner) + len(r.Job) + len(r.Result) + len(r.Error)
-	for i := range r.Questions {
-		q := &r.Questions[i]
+	for i := range r.InputRequests {
+		q := &r.InputRequests[i]
 		n += 16 + len(q.Method) + len(q.Params) + len(q.Result) + len(q.Error)
 	}
 	return int64(n)
@@ -110,7 +110,7 @@ func tokenSize(t mcp.ProgressToken) int {
 // Brief returns the record without its payloads: params, questions and outcome. Lists are
 // made of such.
 func (r Record) Brief() Record {
-	r.Params, r.Questions, r.Result, r.Error = nil, nil, nil, nil
+	r.Params, r.InputRequests, r.Result, r.Error = nil, nil, nil, nil
 	return r
 }
 

@@ -78,7 +78,7 @@ func (m *Manager) takeUp(ctx context.Context, brief Record) error {
 	}
 	work, err := m.workOf(r)
 	if err != nil {
-		boundary.Report(m.cfg.Logger, "Config.Resume panicked", err, "task", r.ID)
+		boundary.Report(m.cfg.Logger, "Config.Recover panicked", err, "task", r.ID)
 		return m.abandon(ctx, &r, "the work could not be resumed after a restart of the receiver")
 	}
 	if work == nil {
@@ -88,12 +88,12 @@ func (m *Manager) takeUp(ctx context.Context, brief Record) error {
 	if err != nil {
 		return err
 	}
-	// Questions of the work that is gone have nobody who waits for the answers.
+	// InputRequests of the work that is gone have nobody who waits for the answers.
 	_, err = m.change(ctx, r.ID, func(r *Record) error {
-		if r.Questions == nil {
+		if r.InputRequests == nil {
 			return errSame
 		}
-		r.Questions = nil
+		r.InputRequests = nil
 		r.settle()
 		return nil
 	})
@@ -101,7 +101,7 @@ func (m *Manager) takeUp(ctx context.Context, brief Record) error {
 		m.forget(run)
 		return err
 	}
-	m.audit.resumed(&r)
+	m.audit.recovered(&r)
 	go m.work(run, work) // ends with the work; forgets the run
 	return nil
 }
@@ -114,8 +114,8 @@ func (m *Manager) workOf(r Record) (work Work, err error) {
 		if jobs := m.cfg.Jobs[r.Runner]; jobs != nil {
 			work = follow(jobs)
 		}
-	case r.Restartable && m.cfg.Resume != nil:
-		work = m.cfg.Resume(r)
+	case r.Restartable && m.cfg.Recover != nil:
+		work = m.cfg.Recover(r)
 	}
 	return work, nil
 }

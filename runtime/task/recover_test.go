@@ -53,7 +53,7 @@ func TestRestart(t *testing.T) {
 		synctest.Wait()
 		lost.fail(errors.New("killed"))
 
-		second := manager(t, task.Config{Store: store, Quiet: true, Resume: func(r task.Record) task.Work {
+		second := manager(t, task.Config{Store: store, Quiet: true, Recover: func(r task.Record) task.Work {
 			if r.Method != "tools/call" {
 				return nil
 			}
@@ -82,7 +82,7 @@ func TestRestart(t *testing.T) {
 		if got := runs.Load(); got != 3+2 {
 			t.Errorf("work ran %d times", got)
 		}
-		if s := second.Stats(); s.Resumed != 2 || s.Failed != 2 {
+		if s := second.Stats(); s.Recovered != 2 || s.Failed != 2 {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -97,7 +97,7 @@ func TestRestartKeepsLimits(t *testing.T) {
 		start(t, first, returns(`{}`))
 		synctest.Wait()
 		lost.fail(errors.New("killed"))
-		second := manager(t, task.Config{Store: store, Limits: task.Limits{Tasks: 1}, Resume: func(task.Record) task.Work { return untilDone }})
+		second := manager(t, task.Config{Store: store, Limits: task.Limits{Tasks: 1}, Recover: func(task.Record) task.Work { return untilDone }})
 		if err := tryCreate(t, second, "alice", untilDone); code(err) != task.CodeTooManyTasks {
 			t.Errorf("a second task: %v", err)
 		}

@@ -35,14 +35,14 @@ type Outcome struct {
 // [jsonrpc.Caller] and a [jsonrpc.Notifier], so that [mcp.ToClient] and the like send typed
 // messages through it. Its methods may be called by many goroutines.
 type Run struct {
-	m         *Manager
-	id        string
-	seq       uint64 // of the record; set before the work starts
-	method    string
-	token     mcp.ProgressToken
-	resumable bool // it goes on after a restart
-	ctx       workContext
-	share     share
+	m           *Manager
+	id          string
+	seq         uint64 // of the record; set before the work starts
+	method      string
+	token       mcp.ProgressToken
+	recoverable bool // it goes on after a restart
+	ctx         workContext
+	share       share
 
 	mu       sync.Mutex
 	via      Requestor    // where the requestor was last seen, nil if that is not known
@@ -62,8 +62,8 @@ type Run struct {
 func (m *Manager) newRun(ctx context.Context, r *Record, via Requestor) (*Run, error) {
 	run := &Run{
 		m: m, id: r.ID, seq: r.Seq, method: r.Method, token: r.Token, via: via,
-		resumable: r.Restartable || r.Runner != "",
-		share:     share{owner: r.Owner, bytes: r.Bytes, revision: r.Revision, request: int64(len(r.Params))},
+		recoverable: r.Restartable || r.Runner != "",
+		share:       share{owner: r.Owner, bytes: r.Bytes, revision: r.Revision, request: int64(len(r.Params))},
 	}
 	run.waiting = run.first[:0]
 	run.progress.last = math.Inf(-1)
@@ -149,7 +149,7 @@ func (run *Run) call(work Work) (result codec.Encoder, err error) {
 // interrupted reports whether the work ended because the Manager closes, and the task is one
 // that the next Manager takes up.
 func (run *Run) interrupted(err error) bool {
-	return err != nil && run.resumable && run.ctx.Cause() == ErrClosed
+	return err != nil && run.recoverable && run.ctx.Cause() == ErrClosed
 }
 
 // way returns where the requestor is to be reached, or nil. It is called with mu held.

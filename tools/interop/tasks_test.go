@@ -209,7 +209,7 @@ func ourClientWithTheirTasks(t *testing.T, conn transport.Conn) {
 	if diff := cmp.Diff([]float64{1, 2}, <-progress); diff != "" {
 		t.Errorf("progress (-want +got):\n%s", diff)
 	}
-	again, err := tasks.ResumeTool(s, job.ID()).Result(t.Context())
+	again, err := tasks.AttachTool(s, job.ID()).Result(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +242,7 @@ func ourClientWithTheirTasks(t *testing.T, conn transport.Conn) {
 	if _, err := forever.Cancel(t.Context()); jsonrpc.CodeOf(err) != jsonrpc.CodeInvalidParams {
 		t.Errorf("cancelled again: %v", err)
 	}
-	if _, err := tasks.ResumeTool(s, "nobody").Refresh(t.Context()); jsonrpc.CodeOf(err) != jsonrpc.CodeInvalidParams {
+	if _, err := tasks.AttachTool(s, "nobody").Refresh(t.Context()); jsonrpc.CodeOf(err) != jsonrpc.CodeInvalidParams {
 		t.Errorf("an unknown task: %v", err)
 	}
 

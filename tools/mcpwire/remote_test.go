@@ -65,7 +65,7 @@ func runServer(file string) error {
 	defer store.Close()
 	handler := (&fixture{ended: make(chan struct{})}).handle
 	manager, err := task.New(context.Background(), task.Config{
-		Store: store, Resume: func(r task.Record) task.Work { return receiver.Work(handler, r) },
+		Store: store, Recover: func(r task.Record) task.Work { return receiver.Work(handler, r) },
 	})
 	if err != nil {
 		return err
@@ -377,12 +377,12 @@ $`, "^$"},
 			created := &watcher{text: "task ", then: interrupt}
 			run(ctx, streams{strings.NewReader(""), new(strings.Builder), created}, []string{"call", "-task", s.URL, "steps"})
 			id, _, _ := strings.Cut(strings.TrimPrefix(created.String(), "task "), "\n")
-			goOn := func(line string) { // lets the tool continue once its last report was shown
+			proceed := func(line string) { // lets the tool continue once its last report was shown
 				if strings.Contains(line, "working") || strings.Contains(line, "step") {
 					f.step <- struct{}{}
 				}
 			}
-			out, errs := &answering{line: goOn}, &answering{line: goOn}
+			out, errs := &answering{line: proceed}, &answering{line: proceed}
 			code := run(t.Context(), streams{strings.NewReader(""), out, errs}, []string{"task", "watch", test.name, s.URL, id})
 			if code != exitOK || !regexp.MustCompile(test.out).MatchString(out.String()) || !regexp.MustCompile(test.errs).MatchString(errs.String()) {
 				t.Errorf("exit %d, output:\n%s\nerrors:\n%s", code, out, errs)

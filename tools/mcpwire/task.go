@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"strings"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/value"
@@ -40,7 +41,7 @@ func taskCommand(verb, short, more string, run func(r *remote, ctx context.Conte
 		args:  "[-json] [-env NAME] [-header H] [-root DIR] SERVER" + id,
 		short: short,
 		help: `
-Connects to a server to ` + short + `. "mcpwire call -task" creates tasks.
+Connects to a server to ` + strings.TrimSuffix(short, " on a server") + `. "mcpwire call -task" creates tasks.
 ` + more + serverHelp + `
 Example:
 

@@ -25,7 +25,7 @@ const (
 func (c *cache) put(r *task.Record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(r.Questions) > 0 || len(r.Params)+len(r.Result)+len(r.Error) > cacheBytes {
+	if len(r.InputRequests) > 0 || len(r.Params)+len(r.Result)+len(r.Error) > cacheBytes {
 		delete(c.byID, r.ID)
 		return
 	}

@@ -86,7 +86,7 @@ func child(path string) {
 		var m *task.Manager
 		m, err = task.New(context.Background(), task.Config{
 			Store: s, Unlimited: true, Limits: task.Limits{Tasks: -1, Bytes: -1, Rate: -1},
-			Resume: func(r task.Record) task.Work { return work("quick") },
+			Recover: func(r task.Record) task.Work { return work("quick") },
 		})
 		if err == nil {
 			report(ack{What: "ready"})
@@ -262,7 +262,7 @@ func check(t *testing.T, path string, known map[string]*history) {
 	defer s.Close()
 	m, err := task.New(t.Context(), task.Config{
 		Store: s, Unlimited: true, Limits: task.Limits{Tasks: -1, Bytes: -1, Rate: -1},
-		Resume: func(r task.Record) task.Work {
+		Recover: func(r task.Record) task.Work {
 			return func(ctx context.Context, run *task.Run) (codec.Encoder, error) { return outcomeOf(run.ID()), nil }
 		},
 	})

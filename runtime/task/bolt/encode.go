@@ -47,9 +47,9 @@ func encodeRecord(key []byte, r *task.Record) []byte {
 		b = appendText(b, r.Params)
 		b = appendText(b, r.Result)
 		b = appendText(b, r.Error)
-		b = binary.AppendUvarint(b, uint64(len(r.Questions)))
-		for i := range r.Questions {
-			q := &r.Questions[i]
+		b = binary.AppendUvarint(b, uint64(len(r.InputRequests)))
+		for i := range r.InputRequests {
+			q := &r.InputRequests[i]
 			b = binary.AppendUvarint(b, q.Number)
 			b = appendText(b, q.Method)
 			b = appendText(b, q.Params)
@@ -128,7 +128,7 @@ func decodeRecord(key, data []byte) (task.Record, error) {
 	p := parser{rest: body}
 	r.Params, r.Result, r.Error = p.raw(), p.raw(), p.raw()
 	for n := p.uint(); n > 0 && !p.failed; n-- {
-		r.Questions = append(r.Questions, task.Question{
+		r.InputRequests = append(r.InputRequests, task.InputRequest{
 			Number: p.uint(), Method: p.text(), Params: p.raw(), Result: p.raw(), Error: p.raw(),
 		})
 	}

@@ -16,7 +16,7 @@ func FuzzDecode(f *testing.F) {
 	at := time.UnixMicro(1).UTC()
 	r := task.Record{
 		ID: "i", Owner: "o", Status: "working", Created: at, Updated: at, TTL: 1, Method: "m", Token: codec.StringScalar("t"),
-		Params: json.RawMessage(`{}`), Questions: []task.Question{{Number: 1, Method: "q", Params: json.RawMessage(`{}`)}},
+		Params: json.RawMessage(`{}`), InputRequests: []task.InputRequest{{Number: 1, Method: "q", Params: json.RawMessage(`{}`)}},
 	}
 	key := seqKey(7)
 	f.Add(encodeRecord(key, &r))

@@ -53,7 +53,7 @@ func TestBrowser(t *testing.T) {
 		{"statuses", [][]string{{"working", "1"}, {"input_required", "0"}, {"completed", "1"}, {"failed", "0"}, {"cancelled", "0"}, {"live", "1"}, {"all", "2"}}},
 		{"owners", [][]string{{"alice", "1", "1"}, {hostile[0], "0", "1"}}},
 		{"counters", [][]string{
-			{"created", "2"}, {"completed", "1"}, {"failed", "0"}, {"cancelled", "0"}, {"expired", "0"}, {"resumed", "0"}, {"reads", "1"},
+			{"created", "2"}, {"completed", "1"}, {"failed", "0"}, {"cancelled", "0"}, {"expired", "0"}, {"recovered", "0"}, {"reads", "1"},
 			{"refused calls", "1"}, {"of those for foreign tasks", "1"},
 		}},
 		{"tasks", [][]string{{attacked.id, "working", "alice", "tools/call"}, {over.id, "completed", hostile[0], "tools/call"}}},

@@ -207,7 +207,7 @@ func (p *page) list(w http.ResponseWriter, r *http.Request, q query) {
 func counters(s task.Stats) []counter {
 	return []counter{
 		{"created", s.Created}, {"completed", s.Completed}, {"failed", s.Failed}, {"cancelled", s.Cancelled},
-		{"expired", s.Expired}, {"resumed", s.Resumed}, {"reads", s.Reads}, {"refused calls", s.Refused},
+		{"expired", s.Expired}, {"recovered", s.Recovered}, {"reads", s.Reads}, {"refused calls", s.Refused},
 		{"of those for foreign tasks", s.Foreign}, {"work running now", uint64(s.Running)}, {"calls waiting now", uint64(s.Waiting)},
 	}
 }

@@ -44,7 +44,7 @@ func fill(t *testing.T, text string) (task.Store, *debugpage.History) {
 	put(t, store, task.Record{
 		ID: text, Owner: text, Status: status, StatusMessage: text, Created: now, Updated: now, Method: text,
 		Params: []byte(text), Runner: text, Job: text, Result: []byte(text), Error: []byte(text),
-		Questions: []task.Question{{Method: text, Params: []byte(text)}, {Method: text, Error: []byte(text)}},
+		InputRequests: []task.InputRequest{{Method: text, Params: []byte(text)}, {Method: text, Error: []byte(text)}},
 	})
 	event := task.Event{Principal: text, Task: text, Method: text, From: status, To: status, Kind: task.EventKind(text)}
 	history.Add(event)

@@ -220,7 +220,7 @@ func (o Options) create(ctx context.Context, req *session.Request, wish json.Raw
 
 // Work returns the work that serves a stored request with a handler, as it was served when it
 // came, but outside of any session and with the task's id for that of the request. The principal is
-// that of the task. It is for [task.Config.Resume].
+// that of the task. It is for [task.Config.Recover].
 func Work(handler session.Handler, r task.Record) task.Work {
 	work := serve(handler, &session.Request{ID: codec.StringScalar(r.ID), Method: r.Method, Params: r.Params})
 	return func(ctx context.Context, run *task.Run) (codec.Encoder, error) {

@@ -664,7 +664,7 @@ func TestResume(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := task.New(t.Context(), task.Config{Store: store, Resume: func(r task.Record) task.Work { return receiver.Work(handler, r) }})
+		m, err := task.New(t.Context(), task.Config{Store: store, Recover: func(r task.Record) task.Work { return receiver.Work(handler, r) }})
 		if err != nil {
 			t.Fatal(err)
 		}

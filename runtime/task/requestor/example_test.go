@@ -87,7 +87,7 @@ func ExampleList() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		again := tasks.ResumeTool(client, t.TaskID)
+		again := tasks.AttachTool(client, t.TaskID)
 		result, err := again.Result(ctx)
 		if err != nil {
 			log.Fatal(err)

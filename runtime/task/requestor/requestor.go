@@ -187,19 +187,19 @@ func (t *Tasks) Elicit(ctx context.Context, s *session.Session, p mcp.ElicitRequ
 	return nil, fmt.Errorf("requestor: an elicitation of type %T cannot be a task", p)
 }
 
-// ResumeTool returns the handle of a tool call that is a task already.
-func (t *Tasks) ResumeTool(s *session.Session, id string, opts ...Option) *Handle[*mcp.CallToolResult] {
-	return resume(t, s, id, readTool, opts)
+// AttachTool returns the handle of a tool call that is a task already.
+func (t *Tasks) AttachTool(s *session.Session, id string, opts ...Option) *Handle[*mcp.CallToolResult] {
+	return attach(t, s, id, readTool, opts)
 }
 
-// ResumeMessage is [Tasks.ResumeTool] for sampling.
-func (t *Tasks) ResumeMessage(s *session.Session, id string, opts ...Option) *Handle[*mcp.CreateMessageResult] {
-	return resume(t, s, id, readMessage, opts)
+// AttachMessage is [Tasks.AttachTool] for sampling.
+func (t *Tasks) AttachMessage(s *session.Session, id string, opts ...Option) *Handle[*mcp.CreateMessageResult] {
+	return attach(t, s, id, readMessage, opts)
 }
 
-// ResumeElicit is [Tasks.ResumeTool] for elicitation.
-func (t *Tasks) ResumeElicit(s *session.Session, id string, opts ...Option) *Handle[*mcp.ElicitResult] {
-	return resume(t, s, id, readElicit, opts)
+// AttachElicit is [Tasks.AttachTool] for elicitation.
+func (t *Tasks) AttachElicit(s *session.Session, id string, opts ...Option) *Handle[*mcp.ElicitResult] {
+	return attach(t, s, id, readElicit, opts)
 }
 
 func readTool(raw json.RawMessage) (*mcp.CallToolResult, error) {
@@ -310,7 +310,7 @@ func peer(s *session.Session) methods {
 	return mcp.ToServer{Caller: s}
 }
 
-func resume[R any](t *Tasks, s *session.Session, id string, read func(json.RawMessage) (R, error), opts []Option) *Handle[R] {
+func attach[R any](t *Tasks, s *session.Session, id string, read func(json.RawMessage) (R, error), opts []Option) *Handle[R] {
 	var o options
 	for _, opt := range opts {
 		opt(&o)

@@ -194,7 +194,7 @@ func TestCallTool(t *testing.T) {
 	})
 }
 
-// Questions of a task are answered by the session's own handler, whether one waits for the result or
+// InputRequests of a task are answered by the session's own handler, whether one waits for the result or
 // only looks on, and the answers carry the task.
 //
 // Proves TASK-25, TASK-46.
@@ -288,7 +288,7 @@ func TestErrors(t *testing.T) {
 		if last.Status != mcp.TaskStatusFailed || *last.StatusMessage != "quota" {
 			t.Errorf("last state: %+v", last)
 		}
-		gone := tasks.ResumeTool(c, "no such")
+		gone := tasks.AttachTool(c, "no such")
 		_, err = gone.Result(t.Context())
 		equal(t, "no such task", error(&jsonrpc.Error{Code: -32602, Message: "task: not found"}), err)
 		for _, err := range gone.Updates(t.Context()) {
@@ -350,7 +350,7 @@ func TestResume(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again := tasks.ResumeTool(c, h.ID(), requestor.Track(tracker))
+		again := tasks.AttachTool(c, h.ID(), requestor.Track(tracker))
 		if status := again.State().Status; status != "" {
 			t.Errorf("known at once: %s", status)
 		}
@@ -374,7 +374,7 @@ func TestResume(t *testing.T) {
 		}
 		time.Sleep(5*time.Minute + time.Second)
 		tasks, c = s.connect(nil)
-		foreign, other := tasks.ResumeTool(c, h.ID(), requestor.Progress()), tasks.ResumeTool(c, "another", requestor.Progress())
+		foreign, other := tasks.AttachTool(c, h.ID(), requestor.Progress()), tasks.AttachTool(c, "another", requestor.Progress())
 		if r, err := foreign.Result(t.Context()); err != nil || content(t, r) != "done" {
 			t.Errorf("result: %v, %v", r, err)
 		}
@@ -730,7 +730,7 @@ func TestServerAsRequestor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r, err := tasks.ResumeMessage(s, message.ID()).Result(t.Context()); err != nil || r.Model != "m" {
+		if r, err := tasks.AttachMessage(s, message.ID()).Result(t.Context()); err != nil || r.Model != "m" {
 			t.Errorf("sampling: %+v, %v", r, err)
 		}
 		if r, err := form.Result(t.Context()); err != nil || r.Action != "accept" {

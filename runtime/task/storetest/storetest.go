@@ -100,7 +100,7 @@ func full(id, owner string) task.Record {
 		Created: start, Updated: start.Add(time.Second), TTL: time.Hour, PollInterval: 5 * time.Second,
 		Method: mcp.MethodToolsCall, Params: json.RawMessage(`{"name":"n"}`), Token: codec.IntScalar(0),
 		Restartable: true, Runner: "batch", Job: "job-7", Bytes: 1 << 40,
-		Questions: []task.Question{
+		InputRequests: []task.InputRequest{
 			{Number: 1, Method: mcp.MethodElicitationCreate, Params: json.RawMessage(`{}`), Result: json.RawMessage(`{"action":"accept"}`)},
 			{Number: 2, Method: mcp.MethodRootsList, Params: json.RawMessage(`{}`), Error: json.RawMessage(`{"code":1,"message":"m"}`)},
 			{Number: 3, Method: mcp.MethodSamplingCreateMessage, Params: json.RawMessage(`{}`)},
@@ -706,7 +706,7 @@ func updateCutShort(t *testing.T, s task.Store) {
 		id := fmt.Sprint(n)
 		old := create(t, s, full(id, id))
 		changed := old
-		changed.StatusMessage, changed.Questions, changed.Result = "changed", nil, json.RawMessage(`{"new":1}`)
+		changed.StatusMessage, changed.InputRequests, changed.Result = "changed", nil, json.RawMessage(`{"new":1}`)
 		err := cutShort(t, n, func(ctx context.Context) error { _, err := s.Update(ctx, changed); return err })
 		got := settled(t, s, id)
 		want := changed

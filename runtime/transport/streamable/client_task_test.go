@@ -149,7 +149,7 @@ func TestResultArrivesOverSlowLine(t *testing.T) {
 					t.Fatal(err)
 				}
 				if resume {
-					h = tasks.ResumeTool(s, h.ID())
+					h = tasks.AttachTool(s, h.ID())
 				}
 				began := time.Now()
 				result, err := h.Result(t.Context())

@@ -273,7 +273,7 @@ func TestATaskWhoseAnswerIsLostIsFoundInTheList(t *testing.T) {
 						t.Fatal(err)
 					}
 					found++
-					h = tasks.ResumeTool(c, state.TaskID)
+					h = tasks.AttachTool(c, state.TaskID)
 				}
 			}
 			if h == nil {

@@ -45,7 +45,7 @@ const (
 
 func run(ctx context.Context, args []string, out io.Writer) error {
 	if child(args) {
-		return obey(ctx, args, os.Stdin, out)
+		return runChild(ctx, args, os.Stdin, out)
 	}
 	flags := flag.NewFlagSet("idle", flag.ContinueOnError)
 	sessions := flags.Int("sessions", 2000, "hold this `NUMBER` of sessions")
@@ -185,8 +185,8 @@ func (p *process) read() (string, error) {
 	return strings.TrimSpace(line), err
 }
 
-// tell sends a command to the process and returns its response.
-func (p *process) tell(format string, args ...any) (string, error) {
+// command sends a command to the process and returns its response.
+func (p *process) command(format string, args ...any) (string, error) {
 	if _, err := fmt.Fprintf(p.in, format+"\n", args...); err != nil {
 		return "", err
 	}
@@ -194,7 +194,7 @@ func (p *process) tell(format string, args ...any) (string, error) {
 }
 
 func (p *process) used() (u usage, err error) {
-	answer, err := p.tell("used")
+	answer, err := p.command("used")
 	if err == nil {
 		_, err = fmt.Sscan(answer, &u.bytes, &u.stacks, &u.goroutines)
 	}
@@ -202,7 +202,7 @@ func (p *process) used() (u usage, err error) {
 }
 
 func (p *process) open(count int) error {
-	answer, err := p.tell("open %d", count)
+	answer, err := p.command("open %d", count)
 	if err == nil && answer != "open" {
 		err = errors.New(answer)
 	}
@@ -215,9 +215,9 @@ func (p *process) stop() {
 	p.cmd.Wait()
 }
 
-// obey runs a child process: a server, or a process with clients. It executes the commands in in
+// runChild runs a child process: a server, or a process with clients. It executes the commands in in
 // until in ends.
-func obey(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
+func runChild(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
 	c, err := find(args[1])
 	if err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if args := os.Args[1:]; child(args) {
-		if err := obey(context.Background(), args, os.Stdin, os.Stdout); err != nil {
+		if err := runChild(context.Background(), args, os.Stdin, os.Stdout); err != nil {
 			os.Exit(1)
 		}
 		return

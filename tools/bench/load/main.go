@@ -107,7 +107,7 @@ func load(ctx context.Context, out io.Writer, count int, rate float64, length ti
 	pace := time.Duration(float64(count) / rate * float64(time.Second))
 	for i, u := range users {
 		group.Go(func() { // ends with running
-			if err := u.goOn(running, pace*time.Duration(i)/time.Duration(count), pace, &tasks); err != nil {
+			if err := u.runTasks(running, pace*time.Duration(i)/time.Duration(count), pace, &tasks); err != nil {
 				stop(err)
 			}
 		})
@@ -196,8 +196,8 @@ func (u *user) close() error {
 	return u.session.Close()
 }
 
-// goOn runs tasks until the context ends, the first after a delay.
-func (u *user) goOn(ctx context.Context, after, pace time.Duration, tasks *atomic.Int64) error {
+// runTasks runs tasks until the context ends, the first after a delay.
+func (u *user) runTasks(ctx context.Context, after, pace time.Duration, tasks *atomic.Int64) error {
 	for n := 0; sleep(ctx, after); n++ {
 		start := time.Now()
 		err := u.task(ctx, n)

@@ -1,5 +1,5 @@
-// A client on the official SDK. Its arguments are the command that starts the server, or its URL. It prints what it has
-// seen, one line each, and ends with "done".
+// A client of the official SDK. Its arguments are the server's URL or the command that starts the server. It prints a
+// line for each result, and "done" at the end.
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
@@ -18,7 +18,7 @@ const nextLog = async () => {
 };
 
 client.setRequestHandler(CreateMessageRequestSchema, async (request, extra) => {
-  if (request.params.maxTokens === 1) { // to be cancelled, when it is known to be here
+  if (request.params.maxTokens === 1) { // the server cancels this request after it has arrived
     const cancelled = new Promise((resolve) => extra.signal.addEventListener('abort', resolve));
     await extra.sendNotification({ method: 'notifications/progress', params: { progressToken: extra._meta.progressToken, progress: 0.5 } });
     await cancelled;

@@ -3,9 +3,9 @@ import { createServer } from 'node:http';
 import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js';
 import { StreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/streamableHttp.js';
 
-// connect serves over standard input and output. With an argument, a port or 0 for any, it serves over HTTP and prints
-// where: one transport for one client, as small servers have it. That knows nothing of the client's session when the
-// server was started again, and answers with 400 then.
+// connect serves over standard input and output. If the argument is a port, or 0 for any port, it serves over HTTP and
+// prints the port. It has one transport for one client, like small servers. After a restart the transport does not know
+// the client's session and responds with status 400.
 export async function connect(server) {
   const [port] = process.argv.slice(2);
   if (port === undefined) return server.connect(new StdioServerTransport());

@@ -1,4 +1,4 @@
-// A server on the official SDK.
+// A server of the official SDK.
 import { Server } from '@modelcontextprotocol/sdk/server/index.js';
 import { CallToolRequestSchema, CreateMessageResultSchema, ErrorCode, McpError } from '@modelcontextprotocol/sdk/types.js';
 import { connect } from './connect.mjs';
@@ -31,7 +31,7 @@ const tools = {
     });
     server.sendLoggingMessage({ level: 'info', data: 'hanging' });
   }),
-  // ask asks the client's model, with progress, and answers with its answer.
+  // ask samples the client's model, with progress, and returns the response.
   ask: async (_, extra) => {
     const progress = [];
     const result = await extra.sendRequest(
@@ -41,7 +41,7 @@ const tools = {
     );
     return text(`${result.content.text} after ${progress}`);
   },
-  // give up asks the client and cancels the question.
+  // give up sends a sampling request and cancels it.
   'give up': async (_, extra) => {
     const control = new AbortController();
     setTimeout(() => control.abort('no patience'), 100);

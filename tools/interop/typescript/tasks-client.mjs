@@ -1,5 +1,5 @@
-// A client on the official SDK that calls tools as tasks, and runs questions to its model as tasks. Its arguments are
-// the command that starts the server, or its URL. It prints what it has seen, one line each, and ends with "done".
+// A client of the official SDK that calls tools as tasks and runs sampling requests as tasks. Its arguments are the
+// server's URL or the command that starts the server. It prints a line for each result, and "done" at the end.
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
@@ -99,7 +99,7 @@ const forever = created.task.taskId;
 show('forever', (await tasks.getTask(forever)).status);
 const waiting = refused('forever result', () => tasks.getTaskResult(forever, CallToolResultSchema));
 const cancelled = await tasks.cancelTask(forever);
-await waiting; // whichever answer came first
+await waiting; // either response may arrive first
 show('forever', cancelled.status);
 await refused('cancel again', () => tasks.cancelTask(forever));
 await refused('unknown', () => tasks.getTask('nobody'));
@@ -118,4 +118,4 @@ show('list', ids.length, [job, failed, forever].every((id) => ids.includes(id)))
 if (transport.terminateSession) await transport.terminateSession();
 await client.close();
 show('done');
-process.exit(); // the store has timers that would keep the process
+process.exit(); // timers of the store would keep the process alive

@@ -1,4 +1,4 @@
-// A server on the official SDK that runs its tools as tasks, and asks its client for one.
+// A server of the official SDK that runs its tools as tasks and sends a request to be run as a task to its client.
 import { Server } from '@modelcontextprotocol/sdk/server/index.js';
 import { InMemoryTaskMessageQueue, InMemoryTaskStore } from '@modelcontextprotocol/sdk/experimental/tasks/stores/in-memory.js';
 import { CallToolRequestSchema, ElicitResultSchema } from '@modelcontextprotocol/sdk/types.js';
@@ -16,8 +16,8 @@ const server = new Server(
 const text = (text) => ({ content: [{ type: 'text', text }] });
 
 const tools = {
-  // job reports 1 and 2, asks for a colour, and answers with it. Over HTTP the SDK has no way to send along with the
-  // request once that was answered, so what is reported goes out by itself.
+  // job reports 1 and 2, requests a colour, and returns it. Over HTTP, the SDK cannot send progress on the request's
+  // stream after the response, so it sends progress on the GET stream.
   job: async (taskId, extra) => {
     for (let progress = 1; progress <= 2; progress++) {
       await server.notification({
@@ -46,7 +46,7 @@ const tools = {
   forever: () => new Promise(() => {}),
 };
 
-// think is no task itself; it asks the client's model, as a task, and answers with its answer.
+// think is not a task. It samples the client's model as a task and returns the response.
 const think = async () => {
   const question = { messages: [{ role: 'user', content: { type: 'text', text: 'how much?' } }], maxTokens: 10 };
   let created;

@@ -80,13 +80,13 @@ func (c *Client) Run(ctx context.Context) (*trace.Recording, error) {
 			show.Progress(p)
 		}
 	})
-	result, err := tasks.ResumeTool(s, id, requestor.Track(tracker)).Result(ctx)
+	result, err := tasks.AttachTool(s, id, requestor.Track(tracker)).Result(ctx)
 	tracker.Close()
 	group.Wait()
 	if err != nil {
 		return nil, err
 	}
-	tell(result, show)
+	printResult(result, show)
 	return rec, errors.Join(s.Shutdown(ctx), ctx.Err())
 }
 
@@ -102,8 +102,8 @@ func call(ctx context.Context, s *session.Session, tasks *requestor.Tasks, show 
 	return h, err
 }
 
-// tell prints a result.
-func tell(result *mcp.CallToolResult, show *console.Console) {
+// printResult prints a result.
+func printResult(result *mcp.CallToolResult, show *console.Console) {
 	for _, content := range result.Content {
 		if text, ok := content.(*mcp.TextContent); ok {
 			show.Line("result: %s", text.Text)

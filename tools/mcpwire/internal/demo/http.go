@@ -87,7 +87,7 @@ func (c *Client) RunHTTP(ctx context.Context) (rec *trace.Recording, err error) 
 	if failed != nil {
 		return nil, failed
 	}
-	tell(result, show)
+	printResult(result, show)
 	return rec, errors.Join(s.Shutdown(ctx), ctx.Err())
 }
 

@@ -69,8 +69,8 @@ func withTasks(file, principal string, f func(serve func(transport.Conn) *sessio
 	defer store.Close()
 	handler := session.ServerHandler(tools{}, nil)
 	manager, err := task.New(context.Background(), task.Config{
-		Store:  store,
-		Resume: func(r task.Record) task.Work { return receiver.Work(handler, r) },
+		Store:   store,
+		Recover: func(r task.Record) task.Work { return receiver.Work(handler, r) },
 	})
 	if err != nil {
 		return err

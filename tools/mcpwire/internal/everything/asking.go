@@ -43,7 +43,7 @@ func addAsking(s *server.Server) error {
 		})
 	_, err2 := server.AddTool(s, mcp.Tool{Name: "test_elicitation", Description: new("Requests a name and an address from the user.")},
 		func(ctx context.Context, c *server.Call, in struct {
-			Message string `json:"message" jsonschema:"what to tell the user"`
+			Message string `json:"message" jsonschema:"the message for the user"`
 		}) (string, error) {
 			var u user
 			action, err := server.Elicit(ctx, c, in.Message, &u)

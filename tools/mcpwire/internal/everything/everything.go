@@ -26,7 +26,7 @@ type Server struct {
 	tasks *task.Manager
 }
 
-// New returns the server. The store in tasks belongs to the caller; New sets the Resume function of
+// New returns the server. The store in tasks belongs to the caller; New sets the Recover function of
 // tasks itself. Clients can list their tasks if cfg names a Principal. The server calls disconnect,
 // which may be nil, to cut the connection of a call.
 func New(ctx context.Context, version string, tasks task.Config, cfg session.Config, disconnect func(context.Context) bool) (*Server, error) {
@@ -53,7 +53,7 @@ func New(ctx context.Context, version string, tasks task.Config, cfg session.Con
 	if err := errors.Join(addTools(s), addAsking(s), addTimed(s, disconnect), addResources(s), addPrompts(s), addParts(s)); err != nil {
 		return nil, err
 	}
-	tasks.Resume = s.Resume
+	tasks.Recover = s.RecoverTask
 	manager, err := task.New(ctx, tasks)
 	if err != nil {
 		return nil, err

@@ -330,11 +330,11 @@ type events struct {
 
 func (e *events) Read(p []byte) (int, error) {
 	n, err := e.ReadCloser.Read(p)
-	e.take(p[:n])
+	e.feed(p[:n])
 	return n, err
 }
 
-func (e *events) take(p []byte) {
+func (e *events) feed(p []byte) {
 	for len(p) > 0 {
 		if e.ended && p[0] == '\n' {
 			p = p[1:]

@@ -81,9 +81,9 @@ func (l *Log) Event(text string) {
 
 // Session is one session in a Log.
 type Session struct {
-	log  *Log
-	name string
-	kept mcp.Conversation // guarded by the mu of the Log
+	log   *Log
+	name  string
+	types mcp.Conversation // guarded by the mu of the Log
 }
 
 // Session starts a session with the given name. "" selects a new unique name.
@@ -106,7 +106,7 @@ func (s *Session) Message(from mcp.Direction, line []byte) {
 	s.log.mu.Lock()
 	defer s.log.mu.Unlock()
 	e := entry{Session: s.name, From: side(from)}
-	m, err := s.kept.DecodeFrom(from, line)
+	m, err := s.types.DecodeFrom(from, line)
 	e.Method = m.For
 	switch {
 	case err != nil:

@@ -32,7 +32,7 @@ type Recording struct {
 type conversation struct {
 	number int                 // from 1, in the order of the first messages
 	client string              // the name of the client
-	kept   mcp.Conversation    // determines the type of each message
+	types  mcp.Conversation    // determines the type of each message
 	asked  map[question]string // task ids of pending requests for results
 }
 
@@ -92,7 +92,7 @@ func (r *Recording) event(at time.Time, session, text string) {
 
 func (r *Recording) message(at time.Time, session string, from mcp.Direction, text []byte) {
 	c := r.in(session)
-	m, err := c.kept.DecodeFrom(from, text)
+	m, err := c.types.DecodeFrom(from, text)
 	next := row{session: c, from: from, kind: m.Kind, method: m.For, count: 1}
 	if err != nil {
 		next.detail = "not understood: " + err.Error()
