@@ -35,7 +35,7 @@ func (run *Run) Call(ctx context.Context, method string, params codec.Encoder) (
 			run.take(number)
 			return q.answer()
 		}
-		r.Params, r.Questions = nil, nil // as in Manager.wait
+		r.Params, r.InputRequests = nil, nil // as in Manager.wait
 		err = run.m.store.wait(ctx, &r)
 	}
 	run.withdraw(number)

@@ -65,7 +65,7 @@ func (m *Manager) wait(ctx context.Context, r *Record, via Requestor) error {
 			until = lazyctx.WithBoth(both, run.undelivered()) // before start, which may find all claimed
 			d.start(both, m, via, r)
 		}
-		r.Params, r.Questions = nil, nil // a store may give each waiter a copy of its own
+		r.Params, r.InputRequests = nil, nil // a store may give each waiter a copy of its own
 		err := m.store.wait(until, r)
 		again := until != both && until.Err() != nil
 		if until != both {
