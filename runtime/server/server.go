@@ -248,7 +248,7 @@ func (s *Server) Serve(conn transport.Conn) (*session.Session, error) {
 	return opened, err
 }
 
-// Open opens a session in a way of the caller's, such as [session.Resume]: start gets how the server introduces
+// Open opens a session in a way of the caller's, such as [session.Restore]: start gets how the server introduces
 // itself and the configuration of the session, and returns the session. It is not called, and Open fails with
 // [session.ErrClosed], if the server was closed. What a connection may have kept, see Serve, is not looked at.
 func (s *Server) Open(start func(hello *mcp.InitializeResult, cfg *session.Config) *session.Session) (*session.Session, error) {

@@ -5,13 +5,13 @@ import (
 	"sync/atomic"
 )
 
-// activity counts what a session that shuts down waits for: the requests and notifications that are
-// handled, the answers that are sent, and the calls that wait for theirs.
+// activity counts the work that Shutdown waits for: requests and notifications being handled,
+// answers being sent, and calls waiting for their answers.
 type activity struct {
 	count atomic.Int64
 
 	mu   sync.Mutex
-	idle chan struct{} // closed when count becomes 0; nil unless something waits for that
+	idle chan struct{} // closed when count becomes 0; nil unless Shutdown waits
 }
 
 func (a *activity) begin() { a.count.Add(1) }
@@ -28,7 +28,7 @@ func (a *activity) end() {
 	}
 }
 
-// done returns a channel that is closed when nothing is counted.
+// done returns a channel that is closed when count is 0.
 func (a *activity) done() <-chan struct{} {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -36,7 +36,7 @@ func (a *activity) done() <-chan struct{} {
 	if idle == nil {
 		idle = make(chan struct{})
 	}
-	// An end that comes after this look finds the channel, as it needs mu to look for it.
+	// An end after this check needs mu, and then closes idle.
 	if a.idle = idle; a.count.Load() == 0 {
 		close(idle)
 		a.idle = nil

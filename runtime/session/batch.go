@@ -8,18 +8,19 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// batch collects the answers to the messages of a batch, which revision 2025-03-26 has, and sends them as one.
+// batch collects the answers to the messages of a JSON-RPC batch and sends them as one message.
+// Only revision 2025-03-26 has batches.
 type batch struct {
 	s    *Session
 	mu   sync.Mutex
-	open int // answers that are missing, and one for receiveBatch itself
+	open int // answers still missing, plus one for receiveBatch itself
 	text []byte
-	held int // bytes of the answers, as counted by the session
+	held int // bytes of the answers, counted by inbound
 }
 
-// receiveBatch takes a batch.
+// receiveBatch serves the messages of a batch.
 func (s *Session) receiveBatch(m transport.Message) {
-	items, err := jsonrpc.ParseBatch(m.Text, codec.AllowSize(m.Text)...) // copies: none holds the text of all
+	items, err := jsonrpc.ParseBatch(m.Text, codec.AllowSize(m.Text)...) // copies, so that one item does not retain the whole text
 	if err != nil {
 		s.refuse(jsonrpc.Message{}, err, nil)
 		return
@@ -36,7 +37,7 @@ func (s *Session) receiveBatch(m transport.Message) {
 	b.skip()
 }
 
-// add adds an answer, which counts towards the limits until the batch is sent.
+// add adds an answer. Its bytes count towards the limits until the batch is sent.
 func (b *batch) add(text []byte) {
 	b.s.inbound.hold(len(text))
 	b.mu.Lock()
@@ -46,7 +47,7 @@ func (b *batch) add(text []byte) {
 	b.skip()
 }
 
-// skip notes that there is one answer less to wait for. The last one sends the batch.
+// skip records that one answer less is missing. The last call sends the batch.
 func (b *batch) skip() {
 	b.mu.Lock()
 	b.open--

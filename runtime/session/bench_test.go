@@ -16,7 +16,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 )
 
-// BenchmarkCall measures a plain tools/call, both sides in one process.
+// BenchmarkCall measures a plain tools/call with both sides in one process.
 func BenchmarkCall(b *testing.B) {
 	for _, way := range []struct {
 		name string

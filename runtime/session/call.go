@@ -21,14 +21,14 @@ type Call struct {
 	Method       string
 	Params       codec.Encoder // nil for none
 	Notification bool
-	Session      *Session // what it goes through
+	Session      *Session // through which it is sent
 
 	opts options
 	meta []metaMember
 }
 
-// SetMeta adds a member to the _meta of the params, in the place of one that has that name. Params themselves are
-// not changed: they may be the caller's. With a name that [CheckMetaKey] does not accept, the call fails.
+// SetMeta adds a member to the _meta of the params, or replaces the member of that name. Params is
+// not modified. The call fails if [CheckMetaKey] rejects the name.
 func (c *Call) SetMeta(name string, value codec.Encoder) {
 	c.meta = slices.DeleteFunc(c.meta, func(m metaMember) bool { return m.name == name })
 	c.meta = append(c.meta, metaMember{name, value})
@@ -59,8 +59,8 @@ func (c *Call) AsTask() bool {
 	return ok
 }
 
-// Sender sends a request and waits for its result, or sends a notification and returns nil. An error response comes
-// back as a [*jsonrpc.Error].
+// Sender sends a request and waits for its result, or sends a notification and returns nil. It
+// returns an error response as a [*jsonrpc.Error].
 type Sender func(ctx context.Context, call *Call) (json.RawMessage, error)
 
 // SendMiddleware wraps a [Sender].
@@ -68,8 +68,8 @@ type SendMiddleware func(next Sender) Sender
 
 // options are the options of one call.
 type options struct {
-	timeout    time.Duration // 0 for none, negative for one that is over
-	timed      bool          // timeout was set, and not left to the Config
+	timeout    time.Duration // 0 for none; a negative one has already expired
+	timed      bool          // timeout was set by an option and replaces that of Config
 	max        time.Duration // 0 unless progress restarts the timeout
 	onProgress func(Progress)
 	tracker    *Tracker
@@ -79,30 +79,32 @@ type options struct {
 // Option changes how one request is sent; see [Session.With].
 type Option func(*options)
 
-// Timeout limits how long a request may take, in the place of what [Config] says; 0 means no limit.
-// When it has passed the call fails with [ErrTimeout] and the session cancels the request at the
-// peer. A negative timeout has passed already: the request is not sent.
+// Timeout limits how long a request may take and overrides the timeouts of [Config]. Zero means no
+// limit. When it expires, the call fails with [ErrTimeout] and the session cancels the request at
+// the peer. A negative timeout has already expired: the request is not sent.
 func Timeout(d time.Duration) Option {
 	return func(o *options) { o.timeout, o.timed = d, true }
 }
 
-// ProgressExtends asks the peer for progress and lets each report restart the timeout, until the request has taken
-// max in all.
+// ProgressExtends asks the peer for progress. Each report restarts the timeout, until the request
+// has taken max in total.
 func ProgressExtends(max time.Duration) Option { return func(o *options) { o.max = max } }
 
-// OnProgress asks the peer for progress and calls f for each report, one at a time, in a goroutine of its own. The
-// call returns after f has, and f is not called any more then. If f is slow it misses reports, but not the last one of
-// a call that succeeds. If the context of the call ends, the call does not wait for an f that is at work. To end the
-// session, f calls [Session.Stop]: [Session.Close] waits for f.
+// OnProgress asks the peer for progress and calls f for each report, one at a time, in a separate
+// goroutine. The call returns after the last call of f has returned. A slow f misses reports, but
+// not the last report of a successful call. If the context of the call ends, the call does not wait
+// for a running f. To end the session, f must call [Session.Stop], because [Session.Close] waits
+// for f.
 func OnProgress(f func(Progress)) Option { return func(o *options) { o.onProgress = f } }
 
-// Track asks the peer for progress, which goes to t. It is for progress that outlives the call, as that of a task
-// does: t stays open.
+// Track asks the peer for progress and delivers it to t. Use it for progress that outlives the
+// call, such as that of a task: the call does not close t.
 func Track(t *Tracker) Option { return func(o *options) { o.tracker = t } }
 
-// OnLate makes f take the answer if it comes after the call has returned because of its context or timeout. It is
-// called at most once, in a goroutine of its own, with an error if the session ends before, or with [ErrTimeout] once
-// 1024 later calls of the session wait in the same way. Without it such an answer is dropped.
+// OnLate delivers to f an answer that arrives after the call has returned because of its context or
+// timeout. f is called at most once, in a separate goroutine. Its error is [ErrTimeout] if 1024
+// later calls of the session wait for a late answer, and that of the session if the session ends
+// first. Without OnLate, late answers are dropped.
 func OnLate(f func(result json.RawMessage, err error)) Option {
 	return func(o *options) { o.late = f }
 }
@@ -115,8 +117,8 @@ type Caller struct {
 	opts options
 }
 
-// With returns a Caller with options. It may be used by many goroutines and for any number of requests, but for
-// the option [Track], whose token is good for one request at a time.
+// With returns a Caller with options. It may be used by many goroutines and for any number of
+// requests. With the option [Track], it may be used for one request at a time.
 func (s *Session) With(opts ...Option) *Caller {
 	c := &Caller{s: s}
 	for _, o := range opts {
@@ -130,32 +132,36 @@ func (c *Caller) Call(ctx context.Context, method string, params codec.Encoder) 
 	return c.s.sender(ctx, &Call{Method: method, Params: params, Session: c.s, opts: c.opts})
 }
 
-// Ping asks the peer whether it is there.
+// Ping sends a ping and waits for the answer. It fails as [Session.Call] does.
 func (c *Caller) Ping(ctx context.Context) error {
 	_, err := c.Call(ctx, mcp.MethodPing, nil)
 	return err
 }
 
-// Call sends a request and waits for its result, whose text belongs to the caller. Params are nil if it has none.
+// Call sends a request and waits for its result. The caller owns the result. Params may be nil.
 //
-// The error is a [*jsonrpc.Error] if the peer answered with one. It is a [*CapabilityError] or
-// [ErrNotInitialized] if the request must not be sent; [ErrTimeout] if there was no answer within the timeout; the
-// cause of ctx if that ended first; a [*transport.DeliveryError] if the transport has lost the request or its answer;
-// and [ErrClosed] if the session has ended. After a loss, a timeout or the end of ctx the peer
-// is told by notifications/cancelled, unless the request is initialize or asks for a task (MCP cancellation,
-// "Behavior Requirements").
+// The error is
+//   - a [*jsonrpc.Error] if the peer answered with one,
+//   - a [*CapabilityError] or [ErrNotInitialized] if the request must not be sent,
+//   - [ErrTimeout] if no answer arrived within the timeout,
+//   - the cause of ctx if ctx ended first,
+//   - a [*transport.DeliveryError] if the transport lost the request or its answer,
+//   - [ErrClosed] if the session has ended.
+//
+// After a loss, a timeout or the end of ctx, the session sends notifications/cancelled, unless the
+// request is initialize or asks for a task (MCP cancellation, "Behavior Requirements").
 func (s *Session) Call(ctx context.Context, method string, params codec.Encoder) (json.RawMessage, error) {
 	return s.sender(ctx, &Call{Method: method, Params: params, Session: s})
 }
 
-// Notify sends a notification. Params are nil if it has none. It fails as Call does; success says that the transport
-// has taken it.
+// Notify sends a notification. Params may be nil. It fails as Call does. It returns nil once the
+// transport has accepted the notification.
 func (s *Session) Notify(ctx context.Context, method string, params codec.Encoder) error {
 	_, err := s.sender(ctx, &Call{Method: method, Params: params, Notification: true, Session: s})
 	return err
 }
 
-// Ping asks the peer whether it is there; it fails as Call does.
+// Ping sends a ping and waits for the answer. It fails as Call does.
 func (s *Session) Ping(ctx context.Context) error {
 	_, err := s.Call(ctx, mcp.MethodPing, nil)
 	return err
@@ -217,7 +223,7 @@ func (s *Session) send(ctx context.Context, call *Call) (json.RawMessage, error)
 	if err != nil {
 		return nil, s.giveUp(ctx, call, id, p, err)
 	}
-	s.calls.reuse.Put(p) // deliver has no use for it after it has sent the answer
+	s.calls.reuse.Put(p) // deliver does not use p after it has sent the answer
 	if lost, ok := errors.AsType[*transport.DeliveryError](got.err); ok && lost.Taken {
 		s.tellCancelled(ctx, call, id, got.err)
 	}
@@ -225,7 +231,7 @@ func (s *Session) send(ctx context.Context, call *Call) (json.RawMessage, error)
 	return got.result, got.err
 }
 
-// writeWithin is writeUntil with a timeout, 0 for none, which fails with ErrTimeout.
+// writeWithin is writeUntil with a timeout. It fails with ErrTimeout. Zero means no timeout.
 func (s *Session) writeWithin(ctx context.Context, timeout time.Duration, out transport.Message) error {
 	if timeout == 0 {
 		return s.writeUntil(ctx, out)
@@ -235,7 +241,8 @@ func (s *Session) writeWithin(ctx context.Context, timeout time.Duration, out tr
 	return s.writeUntil(limited, out)
 }
 
-// await waits for the answer, and fails if ctx or the timeout, which began at start, ends first.
+// await waits for the answer. It fails if ctx ends or the timeout expires first. The timeout began
+// at start.
 func (s *Session) await(ctx context.Context, call *Call, start time.Time, p *pending, t *Tracker) (answer, error) {
 	var timedOut, ended <-chan time.Time
 	if d := call.opts.timeout; d > 0 {
@@ -273,32 +280,32 @@ func (s *Session) callLate(late lateFunc, a answer) {
 	s.panicked("OnLate", boundary.Run(func() error { late(a.result, a.err); return nil }))
 }
 
-// answered delivers an answer to the pending call. If there is none, it drops the answer: the call
-// was given up before.
+// answered delivers an answer to the pending call. It drops the answer if the call has returned.
 func (s *Session) answered(id jsonrpc.ID, a answer) {
 	if !s.calls.deliver(id, a) && s.cfg.Logger.Enabled(s.life.ctx, slog.LevelDebug) {
-		s.cfg.Logger.Debug("answer dropped: no call waits for it", "id", boundary.Text(id.String(), maxID), "error", boundary.ErrorText(a.err))
+		s.cfg.Logger.Debug("answer dropped", "id", boundary.Text(id.String(), maxID), "error", boundary.ErrorText(a.err))
 	}
 }
 
-// forget tells the transport that no call waits for the answer to a request any more. It does
-// nothing for the zero id.
+// forget tells the transport that the answer to a request is not needed. It does nothing for the
+// zero id.
 func (s *Session) forget(id jsonrpc.ID) {
 	if f, ok := transport.As[transport.Forgetter](s.conn); ok && !id.IsZero() {
 		f.Forget(id)
 	}
 }
 
-// cancelPatience is how long a caller who has given up waits for its cancellation to go out.
-const cancelPatience = 100 * time.Millisecond
+// cancelGrace limits how long a cancelled call waits until the transport has accepted the
+// cancellation.
+const cancelGrace = 100 * time.Millisecond
 
 // giveUp stops waiting for an answer because of cause, cancels the request at the peer, and returns
-// cause. If the answer has arrived at the same time, there is nothing to cancel.
+// cause. If the answer has just arrived, it sends no cancellation.
 func (s *Session) giveUp(ctx context.Context, call *Call, id jsonrpc.ID, p *pending, cause error) error {
 	open, dropped := false, jsonrpc.ID{}
 	if late := call.opts.late; late != nil {
 		if open, dropped = s.calls.awaitLate(id, p, late); !open {
-			go func() { s.callLate(late, <-p.answer) }() // ends when late does: the answer is there, or about to be
+			go func() { s.callLate(late, <-p.answer) }() // ends when late returns: the answer has been sent, or is about to be
 		}
 		s.forget(dropped)
 	} else {
@@ -318,9 +325,9 @@ func (s *Session) tellCancelled(ctx context.Context, call *Call, id jsonrpc.ID, 
 		}
 		return
 	}
-	told := make(chan struct{})
-	started := s.life.spawn(func() { // ends when the transport has taken it, or with the session
-		defer close(told)
+	sent := make(chan struct{})
+	started := s.life.spawn(func() { // ends when the transport has accepted the notification, or with the session
+		defer close(sent)
 		reason := boundary.ErrorText(cause)
 		err := s.Notify(&requestContext{s.life.ctx, ctx, nil}, mcp.MethodNotificationsCancelled,
 			&mcp.CancelledNotificationParams{RequestID: id, Reason: &reason})
@@ -328,17 +335,17 @@ func (s *Session) tellCancelled(ctx context.Context, call *Call, id jsonrpc.ID, 
 			s.cfg.Logger.Debug("cancellation not sent", "method", call.Method, "error", err)
 		}
 	})
-	if started { // so that what the caller sends next comes behind it, unless the connection is stuck
-		timer := time.NewTimer(cancelPatience)
+	if started { // The caller's next message must come after the cancellation, unless writing blocks.
+		timer := time.NewTimer(cancelGrace)
 		defer timer.Stop()
 		select {
-		case <-told:
+		case <-sent:
 		case <-timer.C:
 		}
 	}
 }
 
-// allowed reports why a message must not be sent now.
+// allowed returns an error if a message must not be sent now.
 func (s *Session) allowed(call *Call) error {
 	a := s.handshake.current.Load()
 	switch {

@@ -19,7 +19,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session/sessiontest"
 )
 
-// waiting is a handler that waits until its context ends, and tells why that was.
+// waiting returns a handler that waits for the end of its context and sends the cause to why.
 func waiting(why chan<- error) session.Handler {
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 		if req.IsNotification() {
@@ -32,7 +32,7 @@ func waiting(why chan<- error) session.Handler {
 }
 
 // Proves CANC-05, CANC-06, CANC-10, CANC-11.
-func TestTheReceiverStopsACancelledRequestAndDoesNotAnswer(t *testing.T) {
+func TestCancelledRequestIsNotAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		why := make(chan error, 1)
 		var log bytes.Buffer
@@ -67,7 +67,7 @@ func TestTheReceiverStopsACancelledRequestAndDoesNotAnswer(t *testing.T) {
 }
 
 // Proves CANC-01, CANC-02, CANC-08.
-func TestTheRequestorCancels(t *testing.T) {
+func TestRequestorCancels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := open(t, nil)
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -104,7 +104,7 @@ func TestTheRequestorCancels(t *testing.T) {
 }
 
 // Proves CANC-04.
-func TestARequestForATaskIsNotCancelledByNotification(t *testing.T) {
+func TestTaskRequestIsNotCancelledByNotification(t *testing.T) {
 	object := []byte("{}")
 	capabilities := mcp.ClientCapabilities{Tasks: &mcp.ClientCapabilitiesTasks{Requests: &mcp.ClientCapabilitiesTasksRequests{
 		Sampling: &mcp.ClientCapabilitiesTasksRequestsSampling{CreateMessage: object},
@@ -152,7 +152,7 @@ func TestARequestForATaskIsNotCancelledByNotification(t *testing.T) {
 }
 
 // Proves CANC-04.
-func TestARequestThatBecameATaskIsAnsweredAllTheSame(t *testing.T) {
+func TestCancelIgnoresRequestThatBecameTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		goOn := make(chan bool)
 		_, p := open(t, &session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
@@ -214,7 +214,7 @@ func TestInitializeCannotBeCancelled(t *testing.T) {
 }
 
 // Proves CANC-09.
-func TestCancellationsMayCrossAnswers(t *testing.T) {
+func TestCancellationCrossesAnswer(t *testing.T) {
 	c, s := sessiontest.Pair(t, sessiontest.Side{}, toolServer(session.ServerHandler(tools{}, nil)))
 	var wg sync.WaitGroup
 	for range 8 {
@@ -223,7 +223,7 @@ func TestCancellationsMayCrossAnswers(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				go func() { // ends with the call
 					for range i % 50 {
-						ctx.Err() // takes a moment
+						ctx.Err() // Err needs a moment
 					}
 					cancel()
 				}()

@@ -8,14 +8,14 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// need is the capability that a message needs.
+// need is the capability that a message requires.
 type need struct {
 	name   string // such as "resources.subscribe"
-	sender bool   // it is one of the sender's, not of the receiver's
+	sender bool   // the sender declares it, not the receiver
 }
 
-// needs returns what a message of the protocol needs; ok is false if it needs nothing (MCP lifecycle, "Capability
-// Negotiation").
+// needs returns the capability that a message of the protocol requires. ok is false if it requires
+// none (MCP lifecycle, "Capability Negotiation").
 func needs(method string) (n need, ok bool) {
 	switch method {
 	case mcp.MethodCompletionComplete:
@@ -62,9 +62,9 @@ func needs(method string) (n need, ok bool) {
 	return need{}, false
 }
 
-// missing reports why this side must not send a message or, if sending is false, need not serve it: as the
-// revision does not have it or a capability was not declared. A method that no revision has is a matter between
-// the peers.
+// missing returns an error if this side must not send a message or, if sending is false, need not
+// serve it: the revision does not have the method, or a capability was not declared. Methods that
+// no revision has are always allowed.
 func (a *agreement) missing(method string, notification, sending bool) error {
 	m, ok := mcp.LookupMethod(method)
 	if !ok {
@@ -78,7 +78,7 @@ func (a *agreement) missing(method string, notification, sending bool) error {
 		return &CapabilityError{Method: method, Revision: a.revision}
 	}
 	n, ok := needs(method)
-	if !ok || n.name == "completions" && a.revision == mcp.Revision20241105 { // which has no such capability
+	if !ok || n.name == "completions" && a.revision == mcp.Revision20241105 { // the revision has no such capability
 		return nil
 	}
 	owner := 3 - sender
@@ -91,8 +91,9 @@ func (a *agreement) missing(method string, notification, sending bool) error {
 	return &CapabilityError{Method: method, Capability: n.name, Own: owner == a.role, Revision: a.revision}
 }
 
-// missingDetail reports why a request must not be sent with its params: as they use a part of a feature that the
-// client has not declared or the revision does not have. Raw params are not looked into.
+// missingDetail returns an error if a request must not be sent with its params: they use a part of
+// a feature that the client has not declared or the revision does not have. It does not inspect Raw
+// params.
 func (a *agreement) missingDetail(method string, params codec.Encoder) error {
 	name := ""
 	switch p := params.(type) {
@@ -106,7 +107,7 @@ func (a *agreement) missingDetail(method string, params codec.Encoder) error {
 		}
 	}
 	switch {
-	case name == "", name == "elicitation.form" && a.revision == mcp.Revision20250618: // the only way it had
+	case name == "", name == "elicitation.form" && a.revision == mcp.Revision20250618: // the revision has forms alone
 		return nil
 	case a.revision == mcp.Revision20251125 && a.declared(3-a.role, name):
 		return nil
@@ -114,8 +115,8 @@ func (a *agreement) missingDetail(method string, params codec.Encoder) error {
 	return &CapabilityError{Method: method, Capability: name, Revision: a.revision}
 }
 
-// missingTask reports why the peer must not be asked to run a request as a task (MCP tasks, "Capabilities"). It is
-// called with mu held.
+// missingTask returns an error if the peer must not be asked to run a request as a task (MCP tasks,
+// "Capabilities").
 func (a *agreement) missingTask(method string) error {
 	if a.takesTask(3-a.role, method) {
 		return nil
@@ -148,8 +149,8 @@ func (s *Session) PeerTakesTask(method string) bool {
 	return a.takesTask(3-a.role, method)
 }
 
-// TakesTask reports whether this side has declared that it runs requests of a method as tasks. If it has not, the
-// task member of such requests is to be ignored.
+// TakesTask reports whether this side has declared that it runs requests of a method as tasks. If
+// it returns false, a receiver ignores the task member of such requests.
 func (s *Session) TakesTask(method string) bool {
 	a := s.handshake.current.Load()
 	return a.takesTask(a.role, method)
@@ -206,7 +207,7 @@ func clientDeclares(c *mcp.ClientCapabilities, name string) bool {
 	switch name {
 	case "elicitation":
 		return c.Elicitation != nil
-	case "elicitation.form": // which an empty object stands for, too
+	case "elicitation.form": // an empty object means forms
 		return c.Elicitation != nil && (present(c.Elicitation.Form) || !present(c.Elicitation.URL))
 	case "elicitation.url":
 		return c.Elicitation != nil && present(c.Elicitation.URL)

@@ -69,7 +69,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	})
 }
 
-func TestAHandlerMayStopItsSession(t *testing.T) {
+func TestHandlerStopsItsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := open(t, &session.Config{Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 			if !req.IsNotification() {
@@ -84,7 +84,7 @@ func TestAHandlerMayStopItsSession(t *testing.T) {
 	})
 }
 
-func TestShutdownWaitsForWhatIsInFlight(t *testing.T) {
+func TestShutdownWaitsForRequestsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := open(t, &session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			if !req.IsNotification() {
@@ -128,7 +128,7 @@ func TestShutdownWaitsForWhatIsInFlight(t *testing.T) {
 	})
 }
 
-func TestShutdownAnswersWhatItGivesUp(t *testing.T) {
+func TestShutdownAnswersAbandonedRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		why := make(chan error, 1)
 		s, p := open(t, &session.Config{Handler: waiting(why)})
@@ -145,7 +145,8 @@ func TestShutdownAnswersWhatItGivesUp(t *testing.T) {
 	})
 }
 
-// A batch is answered even if some of its requests are given up: their answers are in it beside the others.
+// A batch is answered even if some of its requests are abandoned: the same array holds the answers
+// to all.
 func TestShutdownAnswersBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := serve(t, &session.Config{Handler: waiting(make(chan error, 1))})
@@ -160,7 +161,7 @@ func TestShutdownAnswersBatches(t *testing.T) {
 	})
 }
 
-func TestTheEndOfOneSideEndsTheOther(t *testing.T) {
+func TestEndOfOneSideEndsTheOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		why := make(chan error, 1)
 		c, s := sessiontest.Pair(t, sessiontest.Side{}, toolServer(waiting(why)))
@@ -188,7 +189,7 @@ func TestTheEndOfOneSideEndsTheOther(t *testing.T) {
 	})
 }
 
-// halfClosed is a connection whose peer sends nothing any more, and reads on.
+// halfClosed is a connection whose peer has closed its sending side and still reads.
 type halfClosed struct{ transport.Conn }
 
 func (h halfClosed) Read() (transport.Message, error) {
@@ -199,7 +200,7 @@ func (h halfClosed) Read() (transport.Message, error) {
 	return m, err
 }
 
-func TestHandlersMayFinishWhenThePeerSendsNothingAnyMore(t *testing.T) {
+func TestHandlersFinishAfterPeerClosesSending(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		takes, ends time.Duration // the handler, and the session
@@ -247,7 +248,8 @@ func TestHandlersMayFinishWhenThePeerSendsNothingAnyMore(t *testing.T) {
 	}
 }
 
-// TestSessionsStartAndStopUnderLoad closes sessions at random moments while both sides call each other.
+// TestSessionsStartAndStopUnderLoad closes sessions at random moments while both sides call each
+// other.
 func TestSessionsStartAndStopUnderLoad(t *testing.T) {
 	for i := range 40 {
 		quick := func(ctx context.Context, req *session.Request) (codec.Encoder, error) {

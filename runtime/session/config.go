@@ -9,25 +9,28 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
-// Config says how a session behaves. The zero value is useful; a nil *Config is the zero value.
+// Config configures a session. The zero value is useful. A nil *Config is the zero value.
 type Config struct {
-	// Handler answers the requests of the peer and takes its notifications, but for those that the session sees
-	// to itself: initialize and ping are answered, and cancellation and progress are brought where they belong.
-	// Nil knows no method. See [ServerHandler], [ClientHandler] and [Methods].
+	// Handler serves the requests and notifications of the peer. The session itself answers
+	// initialize and ping, and handles notifications/cancelled and notifications/progress. If
+	// Handler is nil, every request is answered with [jsonrpc.CodeMethodNotFound]. See
+	// [ServerHandler], [ClientHandler] and [Methods].
 	Handler Handler
 
-	// Receiving wraps Handler and what answers initialize; the first is the outermost.
+	// Receiving wraps Handler and the handling of initialize. The first middleware is the
+	// outermost.
 	Receiving []Middleware
 
-	// Sending wraps what sends requests and notifications; the first is the outermost.
+	// Sending wraps the sending of requests and notifications. The first middleware is the
+	// outermost.
 	Sending []SendMiddleware
 
-	// Revisions are the revisions that the session speaks, the most wanted one first. Nil means all that have
-	// sessions: 2025-11-25, 2025-06-18, 2025-03-26 and 2024-11-05.
+	// Revisions are the protocol revisions that the session accepts, the preferred one first. Nil
+	// means 2025-11-25, 2025-06-18, 2025-03-26 and 2024-11-05.
 	Revisions []mcp.Revision
 
-	// Timeout is how long a request to the peer may take if neither its context nor the option [Timeout] says
-	// otherwise. The default is [DefaultTimeout]; a negative value means no limit.
+	// Timeout limits how long a request to the peer may take. The option [Timeout] overrides it.
+	// The default is [DefaultTimeout]; a negative value means no limit.
 	Timeout time.Duration
 
 	// InputTimeout replaces Timeout for requests that a user or a model answers: elicitation/create
@@ -35,55 +38,54 @@ type Config struct {
 	// limit.
 	InputTimeout time.Duration
 
-	// ProgressInterval is the least time between two progress notifications for one token. The default is
-	// [DefaultProgressInterval]; a negative value means no limit.
+	// ProgressInterval is the minimum time between two progress notifications for one token. The
+	// default is [DefaultProgressInterval]; a negative value means no limit.
 	ProgressInterval time.Duration
 
 	// MaxRequests is how many requests of the peer are served at once. It is also how many answers
-	// may wait for the transport while the peer does not read. A further request is answered with
+	// may be queued while the peer does not read. A further request is answered with
 	// [CodeOverloaded] at once. The default is [DefaultMaxRequests].
 	MaxRequests int
 
-	// MaxBytes is how many bytes the messages of requests and their answers may have together, from
-	// when a request comes until the transport has its answer. A further request is answered with
-	// [CodeOverloaded], unless it is the only one. When as many bytes of answers wait for the
-	// transport, further answers are dropped, and CodeOverloaded is sent in their place. The
-	// default is [DefaultMaxBytes].
+	// MaxBytes limits the total size of requests and their answers, from the arrival of a request
+	// until the transport has accepted its answer. A further request is answered with
+	// [CodeOverloaded], unless it is the only one. While queued answers have MaxBytes bytes,
+	// further answers are dropped and replaced by CodeOverloaded. The default is [DefaultMaxBytes].
 	MaxBytes int
 
-	// MaxNotifications is how many notifications may wait for the Handler, which takes them one after another; their
-	// messages may have as many bytes as MaxBytes says. Further ones are dropped, and logged as such. The default
-	// is [DefaultMaxNotifications].
+	// MaxNotifications is how many notifications may be pending for the Handler, which receives one
+	// at a time. Their total size is limited by MaxBytes. Further notifications are dropped, and
+	// logged. The default is [DefaultMaxNotifications].
 	MaxNotifications int
 
-	// MaxInitialize is how many bytes the params of initialize may have. A server's session holds
-	// them until it ends. Longer params are refused with [jsonrpc.CodeInvalidParams]. The default
-	// is [DefaultMaxInitialize].
+	// MaxInitialize is the maximum size of the params of initialize in bytes. The session of a
+	// server holds them until it ends. Longer params are rejected with [jsonrpc.CodeInvalidParams].
+	// The default is [DefaultMaxInitialize].
 	MaxInitialize int
 
-	// KeepAlive is how often the peer is pinged. A ping that is not answered within KeepAlive ends the session
-	// with [ErrUnresponsive]. Zero means never.
+	// KeepAlive is the interval between pings to the peer. If a ping is not answered within
+	// KeepAlive, the session ends with [ErrUnresponsive]. Zero means no pings.
 	KeepAlive time.Duration
 
 	// Grace is how long handlers of requests and notifications may run after the peer has closed
-	// its sending side, as when the standard input of a server ends. The default is [DefaultGrace];
-	// a negative value means no grace period. Clients terminate a server that has not exited two
+	// its sending side, for instance a server's standard input. The default is [DefaultGrace]; a
+	// negative value means no grace period. Clients terminate a server that has not exited two
 	// seconds after they closed its standard input: keep Grace shorter, so that the server can
 	// close its stores.
 	Grace time.Duration
 
-	// Principal is on whose authority the peer acts, if the transport does not say so for each message. The
-	// empty string is a principal like any other.
+	// Principal is on whose authority the peer acts, unless the transport sets a principal per
+	// message. The empty string is a valid principal.
 	Principal string
 
-	// Logger receives events that are not reported to the peer: refused and unexpected messages,
-	// panics with their stack, reasons of cancellations. At most ten refused messages are logged
+	// Logger receives events that are not reported to the peer: rejected and unexpected messages,
+	// panics with their stack, reasons of cancellations. At most ten rejected messages are logged
 	// per second, with the number of those skipped before. If it is nil, warnings and errors go to
 	// [slog.Default], and other events are discarded.
 	Logger *slog.Logger
 }
 
-// What holds where a [Config] does not say otherwise.
+// Defaults of [Config].
 const (
 	DefaultTimeout          = time.Minute
 	DefaultInputTimeout     = time.Hour
@@ -95,12 +97,12 @@ const (
 	DefaultGrace            = time.Second
 )
 
-// revisions are those that open with initialize, newest first.
+// revisions returns the revisions that begin with initialize, newest first.
 func revisions() []mcp.Revision {
 	return []mcp.Revision{mcp.Revision20251125, mcp.Revision20250618, mcp.Revision20250326, mcp.Revision20241105}
 }
 
-// withDefaults returns a copy of c in which every limit is set: 0 stands for none.
+// withDefaults returns a copy of c with defaults for unset limits. In the copy, 0 means no limit.
 func (c *Config) withDefaults() Config {
 	var out Config
 	if c != nil {
@@ -139,7 +141,7 @@ func (c *Config) timeout(method string) time.Duration {
 	return c.Timeout
 }
 
-// orDefault is d, or def if d is 0, or 0 if d is negative.
+// orDefault returns d, or def if d is 0, or 0 if d is negative.
 func orDefault(d, def time.Duration) time.Duration {
 	switch {
 	case d == 0:

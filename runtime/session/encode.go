@@ -12,8 +12,8 @@ import (
 
 var errResult = errors.New("the result is not an object")
 
-// encodeAnswer returns the answer to a request as text: the error if there is one, else the result, which is empty
-// if it is nil. ok says that it is a result.
+// encodeAnswer encodes the answer to a request: err if it is not nil, otherwise the result, or an
+// empty object if that is nil. ok reports whether the answer is a result.
 func encodeAnswer(id jsonrpc.ID, result codec.Encoder, err error) (text []byte, ok bool, encodeErr error) {
 	if err == nil {
 		text, encodeErr = boundary.Marshal(encoderFunc(func(w *codec.Writer) {
@@ -34,14 +34,14 @@ func encodeAnswer(id jsonrpc.ID, result codec.Encoder, err error) (text []byte, 
 	}
 	message := jsonrpc.NewErrorResponse(id, boundary.WireError(err))
 	text, encodeErr = codec.Marshal(&message)
-	if encodeErr != nil { // data that is no JSON
+	if encodeErr != nil { // the data is not valid JSON
 		message.Error = &jsonrpc.Error{Code: message.Error.Code, Message: message.Error.Message}
 		text, encodeErr = codec.Marshal(&message)
 	}
 	return text, false, encodeErr
 }
 
-// refusal returns the answer to a message that the transport has refused. It has the id of the
+// refusal returns the answer to a message that the transport has rejected. It has the id of the
 // request if that could be read.
 func refusal(err *transport.MessageError) []byte {
 	cause := &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: "parse error: " + boundary.ErrorText(err)}
@@ -52,7 +52,7 @@ func refusal(err *transport.MessageError) []byte {
 	return text
 }
 
-// encodeCall returns a request, or with the zero ID a notification, as text.
+// encodeCall encodes a request, or a notification if id is zero.
 func encodeCall(id jsonrpc.ID, method string, params codec.Encoder, meta []metaMember) ([]byte, error) {
 	if len(meta) > 0 {
 		var raw []byte
@@ -105,10 +105,10 @@ func writeObject(w *codec.Writer, name string, v codec.Encoder, fault error) {
 	}
 }
 
-// metaFirst is the beginning of values with a _meta, as the members of generated types are sorted.
+// metaFirst is how values with a _meta begin: the members of generated types are sorted.
 var metaFirst = []byte(`{"_meta":`)
 
-// checkMetaKeys checks the keys of the object that text begins with.
+// checkMetaKeys checks the keys of the object at the beginning of text.
 func checkMetaKeys(text []byte) error {
 	r := borrow(text)
 	defer r.Release()

@@ -21,7 +21,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
-// A handler that ignores its context holds up Wait, and nothing else.
+// Only Wait waits for a handler that ignores its context.
 func TestShutdownReturnsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -52,8 +52,8 @@ func TestShutdownReturnsWithItsContext(t *testing.T) {
 	})
 }
 
-// The same holds if the peer reads nothing.
-func TestShutdownReturnsThoughThePeerDoesNotRead(t *testing.T) {
+// The same applies if the peer does not read.
+func TestShutdownReturnsWhenPeerDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, y := inmemory.Pair(inmemory.Options{MaxQueue: 1})
 		defer x.Close()
@@ -75,7 +75,7 @@ func TestShutdownReturnsThoughThePeerDoesNotRead(t *testing.T) {
 	})
 }
 
-func TestNotificationsThatHaveComeAreHandledAtTheEnd(t *testing.T) {
+func TestPendingNotificationsAreHandledAtTheEnd(t *testing.T) {
 	for name, end := range map[string]func(s *session.Session, p *peer) error{
 		"the peer sends nothing any more": func(s *session.Session, p *peer) error {
 			p.conn.CloseWrite()
@@ -88,7 +88,7 @@ func TestNotificationsThatHaveComeAreHandledAtTheEnd(t *testing.T) {
 			want int
 		}{{time.Millisecond, 100}, {time.Second, 100}} {
 			if name != "Shutdown" && c.each == time.Second {
-				c.want = 2 // in the grace period
+				c.want = 2 // the handler runs until the grace period ends
 			}
 			t.Run(fmt.Sprintf("%s, %v each", name, c.each), bubble(func(t *testing.T) {
 				got := 0
@@ -119,8 +119,8 @@ func TestNotificationsThatHaveComeAreHandledAtTheEnd(t *testing.T) {
 	}
 }
 
-// Calls that were given up, and whose answer is wanted all the same, hold nothing up.
-func TestCallsThatAreNeverAnsweredEnd(t *testing.T) {
+// Calls that have returned and still wait for a late answer do not delay the end.
+func TestUnansweredCallsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := open(t, &session.Config{Timeout: time.Second})
 		var timedOut, closed atomic.Int32
@@ -160,7 +160,7 @@ func TestCallsThatAreNeverAnsweredEnd(t *testing.T) {
 	})
 }
 
-func TestALateAnswerIsTaken(t *testing.T) {
+func TestLateAnswerIsDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := open(t, nil)
 		late := make(chan string, 10)
@@ -183,7 +183,7 @@ func TestALateAnswerIsTaken(t *testing.T) {
 	})
 }
 
-func TestOnProgressIsNotCalledAfterTheReturn(t *testing.T) {
+func TestOnProgressIsNotCalledAfterReturn(t *testing.T) {
 	for _, by := range []string{"its timeout", "its context"} {
 		t.Run(by, bubble(func(t *testing.T) {
 			c, _ := sessiontest.Pair(t, sessiontest.Side{}, toolServer(func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
@@ -221,7 +221,7 @@ func TestOnProgressIsNotCalledAfterTheReturn(t *testing.T) {
 	}
 }
 
-func TestATimeoutThatIsOverFailsAtOnce(t *testing.T) {
+func TestNegativeTimeoutFailsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := open(t, nil)
 		start := time.Now()
@@ -233,7 +233,7 @@ func TestATimeoutThatIsOverFailsAtOnce(t *testing.T) {
 }
 
 // Proves LIFE-18.
-func TestRequestsForInputHaveATimeoutOfTheirOwn(t *testing.T) {
+func TestInputRequestsHaveTheirOwnTimeout(t *testing.T) {
 	for _, c := range []struct {
 		cfg    session.Config
 		method string
@@ -321,7 +321,7 @@ func TestNotificationsWaitForTheHandshake(t *testing.T) {
 	}))
 }
 
-// methods are the names of those that a handler got.
+// methods records the names of the methods that a handler has received.
 type methods struct {
 	mu    sync.Mutex
 	names []string
@@ -333,7 +333,7 @@ func (m *methods) String() string {
 	return strings.Join(m.names, " ")
 }
 
-// instant is a context that ends, and lets the answer to the call come while its end is looked at.
+// instant is a context that ends. The answer to the call arrives during the call of its Err.
 type instant struct {
 	context.Context
 	done   chan struct{}
@@ -353,7 +353,7 @@ func (c *instant) Err() error {
 }
 
 // Proves CANC-02.
-func TestWhatWasAnsweredMeanwhileIsNotCancelled(t *testing.T) {
+func TestAnsweredRequestIsNotCancelled(t *testing.T) {
 	for name, opts := range map[string][]session.Option{
 		"the answer is dropped": nil,
 		"the answer is taken":   {session.OnLate(func(json.RawMessage, error) {})},
@@ -378,7 +378,8 @@ func TestWhatWasAnsweredMeanwhileIsNotCancelled(t *testing.T) {
 	}
 }
 
-// Proves CANC-09: each request is answered at most once, and one that was cancelled before it was answered not at all.
+// Proves CANC-09: each request is answered at most once, and a request that was cancelled earlier
+// is not answered.
 func TestNoRequestIsAnsweredTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cancelled := make(chan bool, 1000)
@@ -464,7 +465,7 @@ func TestMetaKeysAreChecked(t *testing.T) {
 			}
 		})
 	}
-	// What is passed on from others is left as it is.
+	// Raw text is not checked: it may come from a third party.
 	synctest.Test(t, func(t *testing.T) {
 		s, p := open(t, nil)
 		if err := s.Notify(t.Context(), "notifications/x", session.Raw(`{"_meta":{"a b":1}}`)); err != nil {
@@ -474,8 +475,8 @@ func TestMetaKeysAreChecked(t *testing.T) {
 	})
 }
 
-// A Tracker that is in use no more leaves nothing behind in its session.
-func TestTrackersThatAreInUseNoMoreAreForgotten(t *testing.T) {
+// An unreachable Tracker leaves nothing behind in its session.
+func TestUnreachableTrackersAreRemoved(t *testing.T) {
 	c, _ := pair(t, nil, func(context.Context, *session.Request) (codec.Encoder, error) { return nil, nil })
 	kept := c.NewTracker()
 	before := heap()
@@ -488,7 +489,7 @@ func TestTrackersThatAreInUseNoMoreAreForgotten(t *testing.T) {
 		}
 	}
 	held := 0
-	for range 1000 { // the last of them are forgotten soon after they were found to be in use no more
+	for range 1000 { // unreachable trackers are removed a moment after the collection
 		if held = heap() - before; held < 1<<20 {
 			break
 		}
@@ -503,8 +504,9 @@ func TestTrackersThatAreInUseNoMoreAreForgotten(t *testing.T) {
 	runtime.KeepAlive(kept)
 }
 
-// The transport names the call whose answer it has refused, or the request.
-func TestMessagesThatTheTransportRefuses(t *testing.T) {
+// If the transport rejects an answer, its call fails. If it rejects a request, that is answered
+// with an error.
+func TestMessagesRejectedByTransport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, conn := newPeer(t)
 		s := session.Serve(&refusing{conn}, nil, &session.Config{Logger: quiet()})
@@ -531,7 +533,7 @@ func TestMessagesThatTheTransportRefuses(t *testing.T) {
 	})
 }
 
-// refusing is a connection for which some messages are too long.
+// refusing is a connection that rejects some messages as too long.
 type refusing struct{ transport.Conn }
 
 func (r *refusing) Read() (transport.Message, error) {

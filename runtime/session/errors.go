@@ -8,30 +8,31 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// Codes of errors that a session answers with, beside those of JSON-RPC.
+// Error codes that a session answers with, in addition to those of JSON-RPC.
 const (
-	// CodeOverloaded refuses a request because too many are being served; it may be sent again
+	// CodeOverloaded rejects a request because too many are being served; it may be sent again
 	// later. It also replaces an answer that is dropped because the peer does not read earlier
 	// ones.
 	CodeOverloaded = -32050
-	// CodeClosing refuses a request, or gives it up, because the session is shutting down.
+	// CodeClosing rejects a request, or ends it, because the session is shutting down.
 	CodeClosing = -32051
 )
 
-// Why a request or notification was not sent, or not answered. What the peer answers is a [*jsonrpc.Error]
-// instead.
+// Errors of requests and notifications that were not sent or not answered. An error that the peer
+// answers with is a [*jsonrpc.Error].
 var (
-	// ErrClosed says that the session is over, or ended meanwhile; what ended it is wrapped too.
+	// ErrClosed is returned after the session has ended. The cause is wrapped too.
 	ErrClosed = errors.New("session: closed")
-	// ErrNotInitialized says that the peers have not introduced themselves yet.
+	// ErrNotInitialized is returned before the handshake is complete.
 	ErrNotInitialized = errors.New("session: not initialized")
-	// ErrUnresponsive says that the peer did not answer a ping in time.
+	// ErrUnresponsive is the cause if the peer did not answer a ping in time.
 	ErrUnresponsive = errors.New("session: peer does not answer pings")
 	// ErrCancelled is the cause of a handler's context if the peer has cancelled the request.
 	ErrCancelled = errors.New("session: request cancelled by the peer")
-	// ErrTimeout says that the peer took too long to answer. It is a [context.DeadlineExceeded] too.
+	// ErrTimeout is returned if the peer did not answer in time. It matches
+	// [context.DeadlineExceeded].
 	ErrTimeout error = &timeoutError{}
-	// ErrTokenInUse says that a progress token belongs to another operation.
+	// ErrTokenInUse is returned for a progress token that belongs to another operation.
 	ErrTokenInUse = errors.New("session: progress token is in use")
 )
 
@@ -41,16 +42,16 @@ func (*timeoutError) Error() string   { return "session: request timed out" }
 func (*timeoutError) Timeout() bool   { return true }
 func (*timeoutError) Is(e error) bool { return e == context.DeadlineExceeded }
 
-// CapabilityError says that a message was not sent because one side has not declared, or the revision does not
-// have, what it needs (MCP lifecycle, "Capability Negotiation").
+// CapabilityError is returned for a message that was not sent because a side has not declared the
+// capability, or the revision does not have the method (MCP lifecycle, "Capability Negotiation").
 type CapabilityError struct {
 	Method     string       // of the message
-	Capability string       // what is missing, such as "resources.subscribe"; "" if the revision lacks the method
-	Own        bool         // it is missing on this side, not on the peer's
+	Capability string       // the missing one, such as "resources.subscribe"; "" if the revision lacks the method
+	Own        bool         // this side has not declared it; otherwise the peer has not
 	Revision   mcp.Revision // of the session
 }
 
-// Error says what is missing.
+// Error names the message and what it lacks.
 func (e *CapabilityError) Error() string {
 	switch {
 	case e.Capability == "":
@@ -61,7 +62,7 @@ func (e *CapabilityError) Error() string {
 	return fmt.Sprintf("session: %s needs the capability %s, which the peer has not declared", e.Method, e.Capability)
 }
 
-// VersionError says that the peers speak no common revision.
+// VersionError is returned if the peers have no common revision.
 type VersionError struct {
 	Requested mcp.Revision   // by the client
 	Offered   mcp.Revision   // by the server

@@ -65,13 +65,13 @@ func Example() {
 	// <nil>
 }
 
-// Methods of one's own, and middleware that logs what is received.
+// Custom methods, and middleware that logs received messages.
 func ExampleMethods() {
 	ctx := context.Background()
 	a, b := inmemory.Pair(inmemory.Options{})
 	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey || a.Key == "took" {
-			return slog.Attr{} // is different each time
+			return slog.Attr{} // differs in each run
 		}
 		return a
 	}}))
@@ -95,7 +95,7 @@ func ExampleMethods() {
 	}
 	result, err := client.Call(ctx, "example.com/echo", session.Raw(`{"a":1.0}`))
 	fmt.Println(string(result), err)
-	for range cap(logged) { // notifications are handled beside requests, and the first one perhaps not yet
+	for range cap(logged) { // the notification is handled concurrently with the request
 		<-logged
 	}
 	// Unordered output:
@@ -105,7 +105,7 @@ func ExampleMethods() {
 	// {"a":1.0} <nil>
 }
 
-// tell is middleware that names each method when that was handled.
+// tell returns middleware that sends the name of each handled method to handled.
 func tell(handled chan<- string) session.Middleware {
 	return func(next session.Handler) session.Handler {
 		return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
@@ -121,7 +121,7 @@ func ExampleServe() {
 		ServerInfo:   mcp.Implementation{Name: "counter", Version: "1"},
 		Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}},
 	}, &session.Config{Handler: session.ServerHandler(counter{}, nil)})
-	if err := s.Wait(); err != nil { // until the client goes
+	if err := s.Wait(); err != nil { // returns when the client has disconnected
 		log.Fatal(err)
 	}
 }
@@ -149,17 +149,17 @@ func ExampleConnect() {
 	}
 }
 
-// A server goes on with a session that another process has opened.
-func ExampleResume() {
+// A server restores a session that another process has opened.
+func ExampleRestore() {
 	ctx := context.Background()
 	hello := &mcp.InitializeResult{
 		ServerInfo:   mcp.Implementation{Name: "counter", Version: "1"},
 		Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}},
 	}
 	a, b := inmemory.Pair(inmemory.Options{})
-	s := session.Resume(b, session.State{Revision: mcp.Revision20251125, Server: hello}, &session.Config{Handler: session.ServerHandler(counter{}, nil)})
+	s := session.Restore(b, session.State{Revision: mcp.Revision20251125, Server: hello}, &session.Config{Handler: session.ServerHandler(counter{}, nil)})
 	defer s.Close()
-	// The client knows nothing of that, and sends what it would have sent.
+	// The client is not aware of the restart.
 	if err := a.Write(ctx, transport.Message{Text: []byte(`{"jsonrpc":"2.0","id":17,"method":"tools/call","params":{"name":"count"}}`)}); err != nil {
 		log.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func ExampleResume() {
 	// {"jsonrpc":"2.0","id":17,"result":{"content":[{"type":"text","text":"done"}]}} <nil>
 }
 
-// Metadata of one's own in a message that somebody else has made.
+// Add metadata to a message that comes from elsewhere.
 func ExampleAddMeta() {
 	out, err := session.AddMeta([]byte(`{"name":"add","_meta":{"progressToken":1}}`), "example.com/trace", session.Raw(`{"id":"7f"}`))
 	fmt.Println(string(out), err)

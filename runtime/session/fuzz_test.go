@@ -9,8 +9,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// FuzzServer gives lines to a server as messages. Whatever they are, what comes back are messages, requests are
-// answered once, nothing else is answered but what is no message at all, and the server lives on.
+// FuzzServer sends lines to a server as messages. For any input, the server's output consists of
+// valid messages, each request is answered once, only requests and invalid messages are answered,
+// and the server keeps serving.
 func FuzzServer(f *testing.F) {
 	for _, line := range strings.Split(hello, "\n") {
 		if text, ok := strings.CutPrefix(strings.TrimSpace(line), "> "); ok {

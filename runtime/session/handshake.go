@@ -13,12 +13,12 @@ type phase uint8
 
 const (
 	phaseNew     phase = iota // no initialize yet
-	phaseOpening              // the server is answering initialize
+	phaseOpening              // the server is handling initialize
 	phaseOpened               // the server has answered initialize
 	phaseReady                // the client has sent initialized
 )
 
-// agreement is the outcome of the handshake so far. It is not changed: a later one replaces it.
+// agreement is the outcome of the handshake so far. It is immutable: an update replaces it.
 type agreement struct {
 	role     Role // of this side
 	phase    phase
@@ -27,16 +27,16 @@ type agreement struct {
 	server   *mcp.InitializeResult
 }
 
-// handshake is the opening of a session (MCP lifecycle, "Initialization"). Its methods are safe for
-// concurrent use.
+// handshake is the initialization of a session (MCP lifecycle, "Initialization"). Its methods are
+// safe for concurrent use.
 type handshake struct {
 	ready chan struct{} // closed when the phase is phaseReady
 
 	current atomic.Pointer[agreement]
 
 	mu        sync.Mutex
-	answered  chan struct{} // closed when initialize was answered; nil unless it is being answered
-	confirmed bool          // initialized came while initialize was being answered
+	answered  chan struct{} // closed when initialize has been answered; nil unless it is being handled
+	confirmed bool          // initialized arrived while initialize was being handled
 }
 
 func newHandshake(role Role) *handshake {
@@ -45,21 +45,21 @@ func newHandshake(role Role) *handshake {
 	return h
 }
 
-// update replaces the agreement by a copy that f has changed. mu must be held.
+// update replaces the agreement by a copy that f has modified. mu must be held.
 func (h *handshake) update(f func(*agreement)) {
 	next := *h.current.Load()
 	f(&next)
 	h.current.Store(&next)
 }
 
-// set changes the agreement by f.
+// set modifies the agreement by f.
 func (h *handshake) set(f func(*agreement)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.update(f)
 }
 
-// begin starts the answering of initialize. It fails if that is not the first message.
+// begin starts handling initialize. It fails if initialize was sent before.
 func (h *handshake) begin() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -71,8 +71,8 @@ func (h *handshake) begin() error {
 	return nil
 }
 
-// opening returns a channel that is closed when initialize was answered, or nil if it is not being
-// answered.
+// opening returns a channel that is closed when initialize has been answered, or nil if initialize
+// is not being handled.
 func (h *handshake) opening() <-chan struct{} {
 	if h.current.Load().phase != phaseOpening {
 		return nil
@@ -82,7 +82,7 @@ func (h *handshake) opening() <-chan struct{} {
 	return h.answered
 }
 
-// end ends what begin has started. Ok says whether initialize was answered with a result.
+// end ends the handling of initialize. ok reports whether the answer is a result.
 func (h *handshake) end(ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -102,7 +102,7 @@ func (h *handshake) end(ok bool) {
 	h.answered = nil
 }
 
-// confirm takes the client's initialized, which some clients send before they have the answer to
+// confirm handles the client's initialized. Some clients send it before they have the answer to
 // initialize.
 func (h *handshake) confirm() {
 	h.mu.Lock()

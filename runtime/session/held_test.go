@@ -16,8 +16,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
-// A peer sends what costs the most, and reads nothing. What the session holds stays within twice the limit.
-func TestAHostilePeerCannotExceedALimit(t *testing.T) {
+// A peer sends the most expensive messages, and reads nothing. The session holds at most twice the
+// limit.
+func TestHostilePeerCannotExceedLimits(t *testing.T) {
 	const limit = 4 << 20
 	large := strings.Repeat(" ", 1<<20)
 	text := strings.Repeat("x", 1<<20)
@@ -73,7 +74,7 @@ func TestAHostilePeerCannotExceedALimit(t *testing.T) {
 			send := func(text string) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
-				x.Write(ctx, transport.Message{Text: []byte(text)}) // fails once the session does not read any more
+				x.Write(ctx, transport.Message{Text: []byte(text)}) // fails once the session has stopped reading
 				synctest.Wait()
 			}
 			revision := "2025-11-25"
@@ -97,14 +98,14 @@ func TestAHostilePeerCannotExceedALimit(t *testing.T) {
 // heap returns how many bytes are in use.
 func heap() int {
 	runtime.GC()
-	runtime.GC() // and what a pool had before
+	runtime.GC() // the second run also frees the contents of pools
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int(m.HeapAlloc)
 }
 
-// Short ones, but many of them.
-func TestAnswersOfTheSessionItselfAreLimited(t *testing.T) {
+// Many short answers.
+func TestOwnAnswersAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, y := inmemory.Pair(inmemory.Options{MaxQueue: 10_000, StallTimeout: time.Hour})
 		defer x.Close()
@@ -126,7 +127,7 @@ func TestAnswersOfTheSessionItselfAreLimited(t *testing.T) {
 	})
 }
 
-func TestAnswersThatWaitCountAsRequests(t *testing.T) {
+func TestPendingAnswersCountAsRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, y := inmemory.Pair(inmemory.Options{MaxQueue: 1000, StallTimeout: time.Hour})
 		defer x.Close()
@@ -172,8 +173,8 @@ func TestInitializeIsLimited(t *testing.T) {
 	})
 }
 
-// What is held and repeated of a message has a length.
-func TestLongIDsMethodsAndTokensAreRefused(t *testing.T) {
+// The session retains and repeats only bounded parts of a message.
+func TestLongIDsMethodsAndTokensAreRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		long := strings.Repeat("x", 1025)
 		_, p := open(t, &session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
@@ -196,8 +197,8 @@ func TestLongIDsMethodsAndTokensAreRefused(t *testing.T) {
 	})
 }
 
-// A transport that carries longer messages than a Reader takes by default decides how long they are.
-func TestAMessageMayBeAsLongAsItsTransportAllows(t *testing.T) {
+// The transport alone limits the length of a message, even above the default limit of a Reader.
+func TestTransportLimitsMessageLength(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes some hundred megabytes")
 	}
@@ -210,8 +211,8 @@ func TestAMessageMayBeAsLongAsItsTransportAllows(t *testing.T) {
 	}
 }
 
-// Requests that were all admitted end at the same time, in more than the peer may leave unread.
-func TestAnswersAboveTheLimitAreDropped(t *testing.T) {
+// All requests are within the limits. They end at the same time, with answers above the limits.
+func TestAnswersAboveLimitAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, y := inmemory.Pair(inmemory.Options{MaxQueue: 1000, StallTimeout: time.Hour})
 		defer x.Close()

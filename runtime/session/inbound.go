@@ -8,23 +8,23 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// inbound are the requests of the peer that are being served. Its methods are safe for concurrent
-// use.
+// inbound is the set of the peer's requests that are being served. Its methods are safe for
+// concurrent use.
 type inbound struct {
 	activity    *activity
 	maxRequests int
 	maxBytes    int
 
 	mu          sync.Mutex // also guards the flags of each serving
-	closed      bool       // no request is served any more
-	draining    bool       // no further request is served
+	closed      bool       // all requests are rejected: the session has ended
+	draining    bool       // all requests are rejected: the session is shutting down
 	byID        map[jsonrpc.ID]*serving
-	bytes       int // of requests, until the transport has their answers
-	answers     int // that wait for the transport
-	answerBytes int // of answers that wait for the transport or for the rest of their batch
+	bytes       int // of requests, until the transport has accepted their answers
+	answers     int // pending in the transport
+	answerBytes int // of answers that are pending in the transport or in a batch
 }
 
-// admit adds a request, or returns the error with which it is refused.
+// admit adds a request, or returns the error that rejects it.
 func (in *inbound) admit(st *serving) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -34,9 +34,9 @@ func (in *inbound) admit(st *serving) error {
 	case len(in.byID) >= in.maxRequests:
 		return overloaded("%d requests are being served", len(in.byID))
 	case in.answers >= in.maxRequests:
-		return overloaded("%d answers wait to be read", in.answers)
+		return overloaded("%d answers are pending", in.answers)
 	case in.bytes+in.answerBytes > 0 && in.bytes+in.answerBytes+st.size > in.maxBytes:
-		return overloaded("requests of %d bytes are being served, and answers of %d bytes wait to be read", in.bytes, in.answerBytes)
+		return overloaded("requests of %d bytes are being served, and answers of %d bytes are pending", in.bytes, in.answerBytes)
 	case in.byID[st.req.ID] != nil:
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "a request with this id is being served"}
 	}
@@ -50,14 +50,14 @@ func overloaded(format string, args ...any) error {
 	return &jsonrpc.Error{Code: CodeOverloaded, Message: "overloaded: " + fmt.Sprintf(format, args...)}
 }
 
-// settle removes a request whose answer has size bytes, and counts the answer. Pending is the size of
-// the answers that wait for the transport: if it is maxBytes or more, the answer is not counted, as
-// it is to be dropped. Silent is true if the request is not to be answered.
+// settle removes a request whose answer has size bytes, and counts the answer. pending is the size
+// of the answers that the transport has not accepted yet: if it is maxBytes or more, the answer is
+// to be dropped and is not counted. silent is true if the request must not be answered.
 func (in *inbound) settle(st *serving, size int) (silent bool, pending int) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	silent = st.over
-	st.over = true // no more progress, except for the report that the reporter holds
+	st.over = true // drops further progress, except the report that the reporter holds
 	if reporter := st.reporter.Load(); reporter != nil && !silent {
 		in.mu.Unlock()
 		reporter.Finish()
@@ -74,7 +74,7 @@ func (in *inbound) settle(st *serving, size int) (silent bool, pending int) {
 	return silent, pending
 }
 
-// finish ends the counting of a request, and of its answer of size bytes unless it had none.
+// finish stops counting a request and, unless silent, its answer of size bytes.
 func (in *inbound) finish(st *serving, silent bool, size int) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -86,15 +86,15 @@ func (in *inbound) finish(st *serving, silent bool, size int) {
 	in.activity.end()
 }
 
-// hold counts bytes of answers that wait for the rest of their batch. A negative number ends that.
+// hold counts bytes of answers that are pending in a batch. A negative number releases them.
 func (in *inbound) hold(bytes int) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.answerBytes += bytes
 }
 
-// cancel makes sure that a request is not answered, and returns it. It returns nil if there is no
-// such request, or if it cannot be cancelled.
+// cancel marks a request as not to be answered, and returns it. It returns nil if there is no such
+// request, or if it cannot be cancelled.
 func (in *inbound) cancel(id jsonrpc.ID) *serving {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -106,7 +106,7 @@ func (in *inbound) cancel(id jsonrpc.ID) *serving {
 	return st
 }
 
-// keep makes a request immune to cancel. It returns false if the request is not to be answered.
+// keep makes a request immune to cancel. It returns false if the request must not be answered.
 func (in *inbound) keep(st *serving) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -114,7 +114,7 @@ func (in *inbound) keep(st *serving) bool {
 	return !st.over
 }
 
-// progress returns the Reporter of a request, of which req may be a copy with another token.
+// progress returns the Reporter of a request. req may be a copy of the request with another token.
 func (in *inbound) progress(st *serving, req *Request) *Reporter {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -127,7 +127,7 @@ func (in *inbound) progress(st *serving, req *Request) *Reporter {
 	return reporter
 }
 
-// abandon makes sure that no handler answers its request any more, and returns the requests.
+// abandon marks all requests as not to be answered, and returns them.
 func (in *inbound) abandon() []*serving {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -141,7 +141,7 @@ func (in *inbound) abandon() []*serving {
 	return open
 }
 
-// awaitPeer reports whether every request waits for an answer of the peer.
+// awaitPeer reports whether every handler waits for an answer of the peer.
 func (in *inbound) awaitPeer() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -153,14 +153,14 @@ func (in *inbound) awaitPeer() bool {
 	return true
 }
 
-// drain refuses further requests.
+// drain rejects further requests.
 func (in *inbound) drain() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.draining = true
 }
 
-// close refuses further requests, and returns those that are being served.
+// close rejects further requests, and returns those that are being served.
 func (in *inbound) close() []*serving {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// custom serves methods of its own, beside the tools.
+// custom returns a handler of custom methods.
 func custom() session.Handler {
 	return session.Methods(map[string]session.Handler{
 		"x/nothing": func(context.Context, *session.Request) (codec.Encoder, error) { return nil, nil },
@@ -41,7 +41,8 @@ func custom() session.Handler {
 	}, session.ServerHandler(tools{}, nil))
 }
 
-// Proves JSONRPC-03, JSONRPC-05, JSONRPC-06, JSONRPC-07, JSONRPC-08, JSONRPC-09, JSONRPC-11, JSONRPC-12, JSONRPC-13, TRANS-01.
+// Proves JSONRPC-03, JSONRPC-05, JSONRPC-06, JSONRPC-07, JSONRPC-08, JSONRPC-09, JSONRPC-11,
+// JSONRPC-12, JSONRPC-13, TRANS-01.
 func TestRequestsAreAnswered(t *testing.T) {
 	for name, script := range map[string]string{
 		"ids come back as they are": `
@@ -144,7 +145,7 @@ func TestRequestsAreAnswered(t *testing.T) {
 	}
 }
 
-func TestRawResultsGoOutByteForByte(t *testing.T) {
+func TestRawResultsAreSentByteForByte(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, p := open(t, &session.Config{Handler: custom()})
 		p.send(`{"jsonrpc":"2.0","id":1,"method":"x/raw"}`)
@@ -156,7 +157,7 @@ func TestRawResultsGoOutByteForByte(t *testing.T) {
 }
 
 // Proves JSONRPC-01, JSONRPC-02, JSONRPC-03, JSONRPC-04, JSONRPC-10.
-func TestWhatIsSentIsAsItMustBe(t *testing.T) {
+func TestSentMessagesAreValid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := open(t, &session.Config{Handler: custom(), Timeout: -1})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -177,7 +178,7 @@ func TestWhatIsSentIsAsItMustBe(t *testing.T) {
 						t.Errorf("id %s is used again", m.ID)
 					}
 					seen[m.ID] = true
-					if i%2 == 0 { // an id is not used again after the answer either
+					if i%2 == 0 { // an id is not reused even after its answer
 						p.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"roots":[]}}`, m.ID))
 					}
 				case jsonrpc.KindNotification:
@@ -198,7 +199,7 @@ func TestWhatIsSentIsAsItMustBe(t *testing.T) {
 }
 
 // Proves JSONRPC-04, JSONRPC-05.
-func TestAnswersAreFoundByTheExactID(t *testing.T) {
+func TestAnswersAreMatchedByExactID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := open(t, &session.Config{Handler: custom()})
 		got := make(chan string, 1)
@@ -223,7 +224,7 @@ func TestAnswersAreFoundByTheExactID(t *testing.T) {
 	})
 }
 
-func TestAnInvalidAnswerFailsItsCall(t *testing.T) {
+func TestInvalidAnswerFailsItsCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := open(t, nil)
 		got := make(chan error, 1)
@@ -239,7 +240,7 @@ func TestAnInvalidAnswerFailsItsCall(t *testing.T) {
 	})
 }
 
-func TestBatchesAreTakenWhereTheRevisionHasThem(t *testing.T) {
+func TestBatchesAreServedOnlyInTheirRevision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, p := serve(t, &session.Config{Handler: custom()})
 		p.talk(strings.ReplaceAll(hello, "2025-11-25", "2025-03-26") + `
@@ -259,10 +260,9 @@ func TestBatchesAreTakenWhereTheRevisionHasThem(t *testing.T) {
 	})
 }
 
-// A handler that would serve everything gets what its side has declared, and nothing else.
-//
-// Proves JSONRPC-12.
-func TestWhatWasNotDeclaredIsNotServed(t *testing.T) {
+// Although the handler serves every method, it receives only those whose capability its side has
+// declared.
+func TestUndeclaredMethodsAreNotServed(t *testing.T) {
 	everything := func(context.Context, *session.Request) (codec.Encoder, error) {
 		return session.Raw(`{"tools":[],"roots":[]}`), nil
 	}
@@ -295,7 +295,7 @@ func TestWhatWasNotDeclaredIsNotServed(t *testing.T) {
 }
 
 // Proves JSONRPC-11.
-func TestAClientLivesOnAfterTextThatIsNoMessage(t *testing.T) {
+func TestClientSurvivesInvalidMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := connect(t, nil, mcp.ClientCapabilities{})
 		p.talk(`
@@ -312,7 +312,7 @@ func TestAClientLivesOnAfterTextThatIsNoMessage(t *testing.T) {
 	})
 }
 
-// host answers for a client, and counts what it is told.
+// host is a client handler that counts notifications.
 type host struct {
 	mcp.UnimplementedClientHandler
 	mcp.UnimplementedClientNotificationHandler
@@ -328,7 +328,7 @@ func (h *host) ToolListChanged(context.Context, *mcp.NotificationParams) error {
 	return nil
 }
 
-func TestAClientServesByItsMethods(t *testing.T) {
+func TestClientHandlerServesRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &host{}
 		_, p := connect(t, &session.Config{Handler: session.ClientHandler(h, h)}, mcp.ClientCapabilities{Roots: &mcp.ClientCapabilitiesRoots{}})

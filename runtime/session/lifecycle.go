@@ -12,38 +12,41 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// Connect opens a session as the client of conn, introduces this side as hello says, whose protocol version need
-// not be set, and returns when both sides are ready. The session owns conn, and closes it if Connect fails: with a
-// [*VersionError] if the server speaks none of the revisions of cfg; with the error of the server; with the cause
-// of ctx, which bounds Connect alone; or with what happened to the connection (MCP lifecycle, "Initialization"). If conn
-// is a [transport.Renewer], what the server declares in a later opening counts from then on.
-func Connect(ctx context.Context, conn transport.Conn, hello *mcp.InitializeRequestParams, cfg *Config) (*Session, error) {
+// Connect opens a session as the client of conn and returns when the handshake is complete. It
+// sends params in initialize, with the protocol version set to the first of the configured
+// revisions. The session owns conn. ctx bounds Connect alone.
+//
+// Connect closes conn if it fails: with a [*VersionError] if the server chooses a revision that is
+// not in cfg, with the error of the server, with the cause of ctx, or with the error of the
+// connection (MCP lifecycle, "Initialization"). If conn is a [transport.Renewer], a later handshake
+// replaces the capabilities of the server.
+func Connect(ctx context.Context, conn transport.Conn, params *mcp.InitializeRequestParams, cfg *Config) (*Session, error) {
 	s := newSession(conn, RoleClient, cfg)
-	client := clientHello(hello, s.cfg.Revisions[0])
+	client := initializeParams(params, s.cfg.Revisions[0])
 	s.handshake.set(func(a *agreement) { a.client = client })
 	if r, ok := transport.As[transport.Renewer](conn); ok {
 		r.Renewed(s.renewed)
 	}
 	s.start()
-	if err := s.introduce(ctx, client); err != nil {
+	if err := s.initialize(ctx, client); err != nil {
 		s.Close()
 		return nil, err
 	}
 	return s, nil
 }
 
-// clientHello returns a copy of hello with the revision to ask for.
-func clientHello(hello *mcp.InitializeRequestParams, rev mcp.Revision) *mcp.InitializeRequestParams {
-	var params mcp.InitializeRequestParams
-	if hello != nil {
-		params = *hello
+// initializeParams returns a copy of params with the revision to request.
+func initializeParams(params *mcp.InitializeRequestParams, rev mcp.Revision) *mcp.InitializeRequestParams {
+	var out mcp.InitializeRequestParams
+	if params != nil {
+		out = *params
 	}
-	params.ProtocolVersion = string(rev)
-	return &params
+	out.ProtocolVersion = string(rev)
+	return &out
 }
 
-// introduce is the client's part of the opening.
-func (s *Session) introduce(ctx context.Context, client *mcp.InitializeRequestParams) error {
+// initialize performs the client's part of the handshake.
+func (s *Session) initialize(ctx context.Context, client *mcp.InitializeRequestParams) error {
 	raw, err := s.Call(ctx, mcp.MethodInitialize, client)
 	if err != nil {
 		return err
@@ -57,7 +60,7 @@ func (s *Session) introduce(ctx context.Context, client *mcp.InitializeRequestPa
 		return &VersionError{mcp.Revision(client.ProtocolVersion), rev, s.cfg.Revisions}
 	}
 	s.handshake.set(func(a *agreement) {
-		if a.server == nil { // or it was renewed already
+		if a.server == nil { // otherwise renewed has set a newer one
 			a.server = &result
 		}
 		a.revision, a.phase = rev, phaseReady
@@ -70,51 +73,53 @@ func (s *Session) introduce(ctx context.Context, client *mcp.InitializeRequestPa
 	return nil
 }
 
-// renewed takes how the server introduces itself in an opening after the first one, in which the revision is the same.
+// renewed replaces the server's result of initialize after a later handshake. That has the same
+// revision.
 func (s *Session) renewed(initializeResult []byte) {
 	var result mcp.InitializeResult
 	if err := codec.Unmarshal(initializeResult, &result); err != nil {
-		s.warn("result of a later initialize ignored", "error", err)
+		s.warn("initialize result dropped", "error", err)
 		return
 	}
 	s.handshake.set(func(a *agreement) { a.server = &result })
 }
 
-// Serve opens a session as the server of conn and introduces this side as hello says, whose protocol version need
-// not be set, when the client asks. It returns at once; see [Session.Ready] and [Session.Wait]. The session owns
-// conn (MCP lifecycle, "Initialization"). If conn is a [transport.Resumed] of a session that was opened before, it
-// does what Resume does.
-func Serve(conn transport.Conn, hello *mcp.InitializeResult, cfg *Config) *Session {
-	if state, ok := resumed(conn, hello); ok {
-		return Resume(conn, state, cfg)
+// Serve opens a session as the server of conn and returns at once; see [Session.Ready] and
+// [Session.Wait]. It answers initialize with result, and sets the protocol version in it. The
+// session owns conn (MCP lifecycle, "Initialization"). If conn is a [transport.Resumed] that
+// belongs to a stored session, Serve restores it; see [Restore].
+func Serve(conn transport.Conn, result *mcp.InitializeResult, cfg *Config) *Session {
+	if state, ok := restored(conn, result); ok {
+		return Restore(conn, state, cfg)
 	}
 	s := newSession(conn, RoleServer, cfg)
-	var result mcp.InitializeResult
-	if hello != nil {
-		result = *hello
+	var own mcp.InitializeResult
+	if result != nil {
+		own = *result
 	}
-	s.handshake.set(func(a *agreement) { a.server = &result })
+	s.handshake.set(func(a *agreement) { a.server = &own })
 	s.start()
 	return s
 }
 
-// State is what a session has settled in its opening: enough to go on with it in another process, or over another
-// connection.
+// State is the outcome of the handshake of a session. It suffices to restore the session in another
+// process, or over another connection.
 type State struct {
 	Revision mcp.Revision
-	Client   *mcp.InitializeRequestParams // nil for a client of which nothing is known, and which is asked for nothing
+	Client   *mcp.InitializeRequestParams // nil if unknown: then the client has no capabilities
 	Server   *mcp.InitializeResult
 }
 
-// State returns what the opening has settled; ok is false before that.
+// State returns the outcome of the handshake. ok is false before the handshake is complete.
 func (s *Session) State() (state State, ok bool) {
 	a := s.handshake.current.Load()
 	return State{a.revision, a.client, a.server}, a.phase == phaseReady
 }
 
-// Resume goes on as the server of a session that was opened before: it is ready at once, and initialize is refused.
-// What was in flight is lost with the Session that it was in; the ids of requests sent from here on are others.
-func Resume(conn transport.Conn, state State, cfg *Config) *Session {
+// Restore opens a session as the server of conn with the state of an earlier session. It is ready
+// at once, and rejects initialize. Requests that were in flight in the earlier session are lost.
+// Ids of later requests differ from those of the earlier session.
+func Restore(conn transport.Conn, state State, cfg *Config) *Session {
 	s := newSession(conn, RoleServer, cfg)
 	s.calls.idPrefix = rand.Text() + "-"
 	s.handshake.set(func(a *agreement) {
@@ -126,8 +131,9 @@ func Resume(conn transport.Conn, state State, cfg *Config) *Session {
 	return s
 }
 
-// resumed returns the state of the session that a connection belongs to, if that was opened before.
-func resumed(conn transport.Conn, hello *mcp.InitializeResult) (state State, ok bool) {
+// restored returns the state of the stored session that a connection belongs to. ok is false if
+// there is none.
+func restored(conn transport.Conn, result *mcp.InitializeResult) (state State, ok bool) {
 	r, ok := transport.As[transport.Resumed](conn)
 	if !ok {
 		return State{}, false
@@ -137,19 +143,19 @@ func resumed(conn transport.Conn, hello *mcp.InitializeResult) (state State, ok 
 		return State{}, false
 	}
 	state = State{Revision: revision, Server: &mcp.InitializeResult{}}
-	if hello != nil {
-		*state.Server = *hello
+	if result != nil {
+		*state.Server = *result
 	}
 	state.Server.ProtocolVersion = string(revision)
 	var params mcp.InitializeRequestParams
-	if client != nil && codec.Unmarshal(client, &params) == nil { // or it is as if nothing were known
+	if client != nil && codec.Unmarshal(client, &params) == nil { // otherwise the client is unknown
 		state.Client = &params
 	}
 	return state, true
 }
 
-// initialize answers the client's opening.
-func (s *Session) initialize(req *Request) (codec.Encoder, error) {
+// serveInitialize handles the client's initialize.
+func (s *Session) serveInitialize(req *Request) (codec.Encoder, error) {
 	var params mcp.InitializeRequestParams
 	if err := codec.Unmarshal(req.Params, &params); err != nil {
 		return nil, jsonrpc.InvalidParams(err)
@@ -170,7 +176,8 @@ func (s *Session) initialize(req *Request) (codec.Encoder, error) {
 	return &result, nil
 }
 
-// opened ends the handshake of a server when initialize was answered, with a result if ok.
+// opened ends the handshake of a server after initialize was answered. ok reports whether the
+// answer is a result.
 func (s *Session) opened(ok bool) {
 	s.handshake.end(ok)
 	if ok {

@@ -19,7 +19,7 @@ import (
 )
 
 // Proves LIFE-01, LIFE-03, LIFE-14.
-func TestAServerServesNothingBeforeInitialize(t *testing.T) {
+func TestServerServesNothingBeforeInitialize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := serve(t, &session.Config{Handler: custom()})
 		p.talk(`
@@ -46,8 +46,8 @@ func TestAServerServesNothingBeforeInitialize(t *testing.T) {
 	})
 }
 
-// Scripts send everything at once. What comes behind initialize waits for its answer.
-func TestAClientMayBeAheadOfTheAnswer(t *testing.T) {
+// Scripts send all messages at once. Those after initialize wait for its answer.
+func TestClientSendsBeforeAnswerToInitialize(t *testing.T) {
 	slow := func(next session.Handler) session.Handler {
 		return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			if req.Method == "initialize" {
@@ -87,7 +87,7 @@ func TestAClientMayBeAheadOfTheAnswer(t *testing.T) {
 }
 
 // Proves LIFE-08, LIFE-09, LIFE-10.
-func TestAServerSettlesOnARevision(t *testing.T) {
+func TestServerNegotiatesRevision(t *testing.T) {
 	for _, c := range []struct {
 		ask, want string
 		speaks    []mcp.Revision
@@ -98,7 +98,7 @@ func TestAServerSettlesOnARevision(t *testing.T) {
 		{"2025-11-25", "2025-11-25", nil},
 		{"1999-01-01", "2025-11-25", nil},
 		{"2099-01-01", "2025-11-25", nil},
-		{"2026-07-28", "2025-11-25", nil}, // which does not open with initialize
+		{"2026-07-28", "2025-11-25", nil}, // a revision without initialize
 		{"2025-11-25", "2025-06-18", []mcp.Revision{mcp.Revision20250618, mcp.Revision20241105}},
 	} {
 		t.Run(c.ask, bubble(func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestAServerSettlesOnARevision(t *testing.T) {
 }
 
 // Proves LIFE-02, LIFE-04, LIFE-05, LIFE-07.
-func TestAClientOpensTheSession(t *testing.T) {
+func TestClientHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, conn := newPeer(t)
 		done := make(chan *session.Session)
@@ -153,10 +153,9 @@ func TestAClientOpensTheSession(t *testing.T) {
 	})
 }
 
-// A client that does not speak the newest revision asks for the first of those it speaks, whatever its hello says.
-//
-// Proves LIFE-07.
-func TestAClientAsksForARevisionItSpeaks(t *testing.T) {
+// A client without the newest revision requests the first of its own, whatever the version in its
+// params is.
+func TestClientRequestsSupportedRevision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, conn := newPeer(t)
 		done := make(chan *session.Session)
@@ -180,7 +179,7 @@ func TestAClientAsksForARevisionItSpeaks(t *testing.T) {
 }
 
 // Proves LIFE-04, LIFE-11, LIFE-23, CANC-03.
-func TestAClientThatCannotOpenClosesTheConnection(t *testing.T) {
+func TestFailedConnectClosesConnection(t *testing.T) {
 	for _, c := range []struct {
 		name, answer string
 		check        func(error) bool
@@ -241,7 +240,7 @@ func TestAClientThatCannotOpenClosesTheConnection(t *testing.T) {
 }
 
 // Proves LIFE-06.
-func TestAServerSendsNothingBeforeInitialized(t *testing.T) {
+func TestServerSendsNothingBeforeInitialized(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, conn := newPeer(t)
 		s := session.Serve(conn, &mcp.InitializeResult{Capabilities: mcp.ServerCapabilities{Logging: []byte("{}")}}, nil)
@@ -275,7 +274,7 @@ func TestAServerSendsNothingBeforeInitialized(t *testing.T) {
 	})
 }
 
-// everything are all capabilities of a server.
+// everything returns all capabilities of a server.
 func everything() mcp.ServerCapabilities {
 	object := []byte("{}")
 	return mcp.ServerCapabilities{
@@ -289,7 +288,7 @@ func everything() mcp.ServerCapabilities {
 	}
 }
 
-// everythingClient are all capabilities of a client.
+// everythingClient returns all capabilities of a client.
 func everythingClient() mcp.ClientCapabilities {
 	object := []byte("{}")
 	return mcp.ClientCapabilities{
@@ -303,11 +302,9 @@ func everythingClient() mcp.ClientCapabilities {
 	}
 }
 
-// Without capabilities every method but ping is refused on the side that sends, and with all of them none is; what
-// the negotiated revision does not have is refused whatever was declared.
-//
-// Proves LIFE-12, LIFE-13, LIFE-23, TASK-04, TASK-05, TASK-07.
-func TestOnlyWhatWasNegotiatedIsSent(t *testing.T) {
+// Without capabilities the sending side rejects every method except ping. With all capabilities it
+// rejects none, except those that the revision does not have.
+func TestOnlyNegotiatedMethodsAreSent(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		rev    mcp.Revision
@@ -337,7 +334,7 @@ func TestOnlyWhatWasNegotiatedIsSent(t *testing.T) {
 			}{{client, mcp.FromClient}, {server, mcp.FromServer}} {
 				for _, m := range mcp.Methods() {
 					if m.Name == "initialize" {
-						continue // is not sent by hand
+						continue // has no caller
 					}
 					var err error
 					if m.Notification {
@@ -375,7 +372,7 @@ func TestOnlyWhatWasNegotiatedIsSent(t *testing.T) {
 }
 
 // Proves LIFE-12, LIFE-13.
-func TestPartsOfFeaturesAreNegotiatedToo(t *testing.T) {
+func TestPartsOfFeaturesAreNegotiated(t *testing.T) {
 	object := []byte("{}")
 	form, url, tools := &mcp.ElicitRequestFormParams{}, &mcp.ElicitRequestURLParams{}, &mcp.CreateMessageRequestParams{Tools: []mcp.Tool{}}
 	const elicit, sample = "elicitation/create", "sampling/createMessage"
@@ -385,7 +382,7 @@ func TestPartsOfFeaturesAreNegotiatedToo(t *testing.T) {
 		client mcp.ClientCapabilities
 		method string
 		params codec.Encoder
-		want   string // what is missing
+		want   string // the missing capability
 	}{
 		{"an empty object stands for forms", mcp.Revision20251125, mcp.ClientCapabilities{Elicitation: &mcp.ClientCapabilitiesElicitation{}}, elicit, form, ""},
 		{"but not for addresses", mcp.Revision20251125, mcp.ClientCapabilities{Elicitation: &mcp.ClientCapabilitiesElicitation{}}, elicit, url, "elicitation.url"},
@@ -413,7 +410,7 @@ func TestPartsOfFeaturesAreNegotiatedToo(t *testing.T) {
 	}
 }
 
-func TestCapabilityErrorsSayWhatIsMissing(t *testing.T) {
+func TestCapabilityErrorText(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := sessiontest.Pair(t, sessiontest.Side{}, sessiontest.Side{Server: mcp.ServerCapabilities{Resources: &mcp.ServerCapabilitiesResources{}}})
 		for _, row := range []struct {
@@ -484,7 +481,7 @@ func TestEveryRequestHasATimeout(t *testing.T) {
 }
 
 // Proves LIFE-21, LIFE-22.
-func TestProgressExtendsATimeout(t *testing.T) {
+func TestProgressExtendsTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := open(t, nil)
 		tracker := s.NewTracker()
@@ -514,7 +511,7 @@ func TestProgressExtendsATimeout(t *testing.T) {
 	})
 }
 
-func TestProgressThatExtendsATimeoutIsAskedFor(t *testing.T) {
+func TestProgressExtendsRequestsProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := open(t, nil)
 		go s.With(session.ProgressExtends(time.Hour)).Call(t.Context(), "roots/list", nil) // ends with the session
@@ -530,7 +527,7 @@ func TestProgressThatExtendsATimeoutIsAskedFor(t *testing.T) {
 }
 
 // Proves JSONRPC-04.
-func TestASessionGoesOnOverAnotherConnection(t *testing.T) {
+func TestRestoreOverAnotherConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := serve(t, nil)
 		if _, ok := s.State(); ok {
@@ -544,7 +541,7 @@ func TestASessionGoesOnOverAnotherConnection(t *testing.T) {
 		s.Close()
 		for range 2 {
 			p, conn := newPeer(t)
-			s := session.Resume(conn, state, &session.Config{Handler: custom()})
+			s := session.Restore(conn, state, &session.Config{Handler: custom()})
 			defer s.Close()
 			if err := s.Ready(t.Context()); err != nil {
 				t.Error(err)
@@ -579,10 +576,10 @@ func TestASessionGoesOnOverAnotherConnection(t *testing.T) {
 	})
 }
 
-func TestASessionMayGoOnWithAnUnknownClient(t *testing.T) {
+func TestRestoreWithUnknownClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, conn := newPeer(t)
-		s := session.Resume(conn, session.State{Revision: mcp.Revision20250326, Server: &mcp.InitializeResult{}}, &session.Config{Handler: custom()})
+		s := session.Restore(conn, session.State{Revision: mcp.Revision20250326, Server: &mcp.InitializeResult{}}, &session.Config{Handler: custom()})
 		defer s.Close()
 		p.talk(`
 			> {"jsonrpc":"2.0","id":1,"method":"x/nothing"}

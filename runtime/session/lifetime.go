@@ -6,12 +6,12 @@ import (
 	"sync"
 )
 
-// lifetime is how long a session lives, and the goroutines that end with it.
+// lifetime holds the context of a session, and the goroutines that end with it.
 type lifetime struct {
-	ctx    context.Context // ends with the session; its cause says why
+	ctx    context.Context // ends with the session, with the reason as its cause
 	cancel context.CancelCauseFunc
 	work   sync.WaitGroup // the goroutines of the session, handlers included
-	done   chan struct{}  // closed when they have returned and the connection is closed
+	done   chan struct{}  // closed when all goroutines have returned and the connection is closed
 
 	mu      sync.Mutex
 	stopped bool
@@ -27,8 +27,8 @@ func newLifetime() *lifetime {
 // over reports whether the session has ended.
 func (l *lifetime) over() bool { return l.ctx.Err() != nil }
 
-// enter keeps the session from being done until exit is called. It returns false if the session has
-// ended. A goroutine of the session may use work directly: it has entered already.
+// enter delays done until exit is called. It returns false if the session has ended. A goroutine of
+// the session may use work directly: it has entered already.
 func (l *lifetime) enter() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -54,7 +54,7 @@ func (l *lifetime) spawn(f func()) bool {
 	return true
 }
 
-// stop ends the session because of cause. It returns false if the session has ended before.
+// stop ends the session with cause. It returns false if the session has ended before.
 func (l *lifetime) stop(cause error) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,8 +66,8 @@ func (l *lifetime) stop(cause error) bool {
 	return true
 }
 
-// finish waits for the goroutines of the session, closes done and calls the functions of afterDone
-// by call.
+// finish waits for the goroutines of the session, closes done, and passes each function of
+// afterDone to call.
 func (l *lifetime) finish(call func(func())) {
 	l.work.Wait()
 	close(l.done)
@@ -80,7 +80,7 @@ func (l *lifetime) finish(call func(func())) {
 	}
 }
 
-// afterDone has f called by finish. It returns false if done is closed already.
+// afterDone registers f to be called by finish. It returns false if done is closed already.
 func (l *lifetime) afterDone(f func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,7 +93,7 @@ func (l *lifetime) afterDone(f func()) bool {
 	}
 }
 
-// err returns ErrClosed with what ended the session.
+// err returns ErrClosed, wrapped with the cause of the session's end.
 func (l *lifetime) err() error {
 	if cause := context.Cause(l.ctx); cause != nil && cause != ErrClosed {
 		return fmt.Errorf("%w: %w", ErrClosed, cause)

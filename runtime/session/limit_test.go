@@ -18,7 +18,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
-func TestMoreRequestsThanAreServedAtOnceAreRefused(t *testing.T) {
+func TestRequestsAboveLimitAreRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		goOn := make(chan bool)
 		_, p := open(t, &session.Config{MaxRequests: 2, MaxBytes: 300, Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
@@ -51,7 +51,7 @@ func TestMoreRequestsThanAreServedAtOnceAreRefused(t *testing.T) {
 	})
 }
 
-func TestASlowHandlerHoldsUpNobodyElse(t *testing.T) {
+func TestSlowHandlerDelaysNoOtherRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := sessiontest.Pair(t, sessiontest.Side{}, toolServer(func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			if req.Method == "x/slow" || req.IsNotification() {
@@ -77,7 +77,7 @@ func TestASlowHandlerHoldsUpNobodyElse(t *testing.T) {
 	})
 }
 
-func TestNotificationsAreTakenInOrderAndDroppedAboveTheLimit(t *testing.T) {
+func TestNotificationsAreOrderedAndLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []string
 		goOn := make(chan bool)
@@ -99,8 +99,8 @@ func TestNotificationsAreTakenInOrderAndDroppedAboveTheLimit(t *testing.T) {
 	})
 }
 
-// Both sides refuse most of what the other one sends, through queues that hold a few messages.
-func TestPeersThatFloodEachOtherGetThrough(t *testing.T) {
+// Both sides reject most messages of the other one, through queues of a few messages.
+func TestPeersThatFloodEachOtherMakeProgress(t *testing.T) {
 	side := sessiontest.Side{Config: session.Config{MaxRequests: 2, Timeout: -1, Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 		if req.Method == "x/nested" {
 			result, err := req.Session.Call(ctx, "x", nil)
@@ -127,9 +127,9 @@ func TestPeersThatFloodEachOtherGetThrough(t *testing.T) {
 	wg.Wait()
 }
 
-// A peer that sends requests and reads no answers is not read from any more once much waits for it, and given up when
-// that lasts.
-func TestAPeerThatDoesNotReadIsGivenUp(t *testing.T) {
+// The session stops reading from a peer that sends requests and reads no answers, and ends after a
+// timeout.
+func TestPeerThatDoesNotReadEndsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, y := inmemory.Pair(inmemory.Options{MaxQueue: 10_000, StallTimeout: time.Minute})
 		defer x.Close()
@@ -139,9 +139,9 @@ func TestAPeerThatDoesNotReadIsGivenUp(t *testing.T) {
 		start := time.Now()
 		for ; err == nil; sent++ {
 			if sent%1000 == 0 {
-				synctest.Wait() // so that the session has taken what it takes
+				synctest.Wait() // until the session has read all it can
 			}
-			if time.Since(start) >= time.Minute { // it is given up, and throws away what comes until the connection is closed
+			if time.Since(start) >= time.Minute { // the session has ended and drops messages until the connection is closed
 				break
 			}
 			err = x.Write(t.Context(), transport.Message{Text: fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":"ping"}`, sent)})
@@ -155,13 +155,13 @@ func TestAPeerThatDoesNotReadIsGivenUp(t *testing.T) {
 	})
 }
 
-func TestTheTimeoutOfACallCoversWaitingForRoom(t *testing.T) {
+func TestCallTimeoutCoversWaitingForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, y := inmemory.Pair(inmemory.Options{MaxQueue: 1})
 		defer x.Close()
 		s := session.Serve(y, nil, nil)
 		defer s.Close()
-		go s.Ping(t.Context()) // takes the room, and ends with the session
+		go s.Ping(t.Context()) // fills the queue, and ends with the session
 		synctest.Wait()
 		for want, call := range map[time.Duration]func() error{
 			time.Second: func() error { return s.With(session.Timeout(time.Second)).Ping(t.Context()) },

@@ -10,8 +10,8 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 )
 
-// LogReceived returns middleware that logs what the peer sends, once it was handled: method, id, how long it took,
-// and the error if there was one. Params and results are not logged.
+// LogReceived returns middleware that logs each received message after it was handled: method, id,
+// duration, and the error if there was one. Params and results are not logged.
 func LogReceived(log *slog.Logger, level slog.Level) Middleware {
 	return func(next Handler) Handler {
 		return func(ctx context.Context, req *Request) (codec.Encoder, error) {
@@ -26,8 +26,9 @@ func LogReceived(log *slog.Logger, level slog.Level) Middleware {
 	}
 }
 
-// LogSent returns middleware that logs what is sent to the peer, once it was answered or handed over, in the way of
-// [LogReceived].
+// LogSent returns middleware that logs each sent message after it was answered or, if it is a
+// notification, accepted by the transport. The attributes are those of [LogReceived], except the
+// id.
 func LogSent(log *slog.Logger, level slog.Level) SendMiddleware {
 	return func(next Sender) Sender {
 		return func(ctx context.Context, call *Call) (json.RawMessage, error) {
@@ -51,9 +52,9 @@ type warnings struct {
 	log *slog.Logger
 
 	mu      sync.Mutex
-	begun   time.Time // the second
+	begun   time.Time // start of the current second
 	used    int
-	skipped int // events not logged since the last one that was
+	skipped int // events not logged since the last logged one
 }
 
 // warn logs an event, or counts it if maxWarnings is reached.

@@ -14,7 +14,7 @@ import (
 
 var errCut = errors.New("the line was cut")
 
-// lossy is a connection that says of messages that they are lost, by their ids.
+// lossy is a connection that reports messages as lost, by their ids.
 type lossy struct {
 	transport.Conn
 	lose chan codec.Scalar
@@ -39,7 +39,7 @@ func (l *lossy) Close() error {
 	return err
 }
 
-// pump brings what comes through the connection below to Read.
+// pump forwards the messages of the wrapped connection to Read.
 func (l *lossy) pump() {
 	defer close(l.over)
 	for {
@@ -51,7 +51,7 @@ func (l *lossy) pump() {
 	}
 }
 
-func TestALostMessageHarmsNothingElse(t *testing.T) {
+func TestLostMessageFailsOnlyItsCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, conn := newPeer(t)
 		l := &lossy{conn, make(chan codec.Scalar), make(chan transport.Message), make(chan struct{})}
@@ -60,7 +60,7 @@ func TestALostMessageHarmsNothingElse(t *testing.T) {
 			p.take()
 			p.send(`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}`)
 			l.lose <- codec.Scalar{}     // a notification
-			l.lose <- codec.IntScalar(7) // a request that nobody has sent
+			l.lose <- codec.IntScalar(7) // an unknown request
 			p.take()
 			l.lose <- codec.IntScalar(2)
 			p.take()
@@ -83,7 +83,7 @@ func TestALostMessageHarmsNothingElse(t *testing.T) {
 	})
 }
 
-// renewing is a connection that opens the conversation anew when the test says so.
+// renewing is a connection that repeats the handshake when the test calls opened.
 type renewing struct {
 	transport.Conn
 	opened func(initializeResult []byte)
@@ -91,8 +91,8 @@ type renewing struct {
 
 func (r *renewing) Renewed(opened func(initializeResult []byte)) { r.opened = opened }
 
-// What a server declares counts from the moment that it is said, also if it is said in a later opening.
-func TestALaterOpeningCounts(t *testing.T) {
+// The capabilities of the latest handshake apply at once.
+func TestLaterHandshakeReplacesCapabilities(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, conn := newPeer(t)
 		r := &renewing{Conn: conn}
@@ -116,7 +116,7 @@ func TestALaterOpeningCounts(t *testing.T) {
 			t.Error("prompts were not declared")
 		}
 		r.opened([]byte(`{"protocolVersion":"2025-11-25","capabilities":{"prompts":{},"tasks":{"requests":{"tools":{"call":{}}}}},"serverInfo":{"name":"s","version":"2"}}`))
-		r.opened([]byte(`{`)) // which says nothing
+		r.opened([]byte(`{`)) // invalid
 		if got := s.Server().ServerInfo.Version; got != "2" {
 			t.Errorf("the server has version %s", got)
 		}

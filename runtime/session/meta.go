@@ -7,16 +7,16 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
-// Raw is a raw JSON value as a [codec.Encoder]: a result or params that were kept as text go out byte for byte as
-// they are. (If there are line breaks outside of strings, white space is taken out.)
+// Raw is a JSON text as a [codec.Encoder]. It is written byte for byte, unless it has line breaks
+// outside of strings: then white space is removed.
 type Raw json.RawMessage
 
-// EncodeJSON writes the text, which it checks.
+// EncodeJSON validates and writes the text.
 func (r Raw) EncodeJSON(w *codec.Writer) { w.Raw(json.RawMessage(r)) }
 
-// AddMeta returns the JSON object with a member added to its _meta, in the place of one that has
-// that name. The rest stays as it is, and so does the given text. It fails if the text or its _meta
-// is not a valid object, or with the error of [CheckMetaKey] for the name.
+// AddMeta returns the JSON object with a member added to its _meta, or replaced if there is one of
+// that name. The other members stay as they are. The given text is not modified. It fails if the
+// text or its _meta is not a valid object, or with the error of [CheckMetaKey] for the name.
 func AddMeta(object json.RawMessage, name string, value codec.Encoder) (json.RawMessage, error) {
 	return addMeta(object, []metaMember{{name, value}})
 }
@@ -63,7 +63,8 @@ func addMeta(object json.RawMessage, add []metaMember) (json.RawMessage, error) 
 	}))
 }
 
-// writeMeta writes the object that is next in r, if there is one, with members added or replaced.
+// writeMeta writes the next object of r, or an empty one if r is nil, with members added or
+// replaced.
 func writeMeta(w *codec.Writer, r *codec.Reader, add []metaMember) {
 	start := w.Begin()
 	if r != nil {
@@ -101,7 +102,7 @@ func borrow(text []byte) *codec.Reader {
 	return codec.Borrow(text, codec.NoCopy())
 }
 
-// member returns a member of an object; ok is false if there is none, or the text is no object.
+// member returns a member of an object. ok is false if there is none, or the text is not an object.
 func member(object json.RawMessage, name string) (value json.RawMessage, ok bool) {
 	if len(object) == 0 {
 		return nil, false
@@ -122,7 +123,7 @@ func member(object json.RawMessage, name string) (value json.RawMessage, ok bool
 	return nil, false
 }
 
-// encoderFunc is a function as a codec.Encoder.
+// encoderFunc makes a codec.Encoder of a function.
 type encoderFunc func(w *codec.Writer)
 
 func (f encoderFunc) EncodeJSON(w *codec.Writer) { f(w) }

@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// CheckMetaKey tells what is wrong with a name for a member of _meta, or returns nil. Such a name is
-// a prefix, which may be left out, and a name proper: "com.example/trace" (MCP base protocol,
-// "_meta").
+// CheckMetaKey returns an error if key is not a valid name for a member of _meta. A valid name has
+// an optional prefix and a name: "com.example/trace" (MCP base protocol, "_meta").
 func CheckMetaKey(key string) error {
 	if fault := metaKeyFault(key); fault != "" {
 		return fmt.Errorf("session: _meta key %q: %s", key, fault)
@@ -25,7 +24,7 @@ func metaKeyFault[T string | []byte](key T) string {
 		var label T
 		label, prefix, more = cut(prefix, '.')
 		if !madeOf(label, "-") || !isLetter(label[0]) || !isAlphanumeric(label[len(label)-1]) {
-			return "the prefix is not made of labels such as com.example"
+			return "the prefix is not a sequence of labels such as com.example"
 		}
 	}
 	if len(name) > 0 && (!madeOf(name, "-_.") || !isAlphanumeric(name[0]) || !isAlphanumeric(name[len(name)-1])) {
@@ -34,8 +33,8 @@ func metaKeyFault[T string | []byte](key T) string {
 	return ""
 }
 
-// ReservedMetaKey reports whether a name for a member of _meta belongs to the protocol, and is not
-// for anybody else to make up (MCP base protocol, "_meta").
+// ReservedMetaKey reports whether the prefix of a _meta name is reserved for the protocol (MCP base
+// protocol, "_meta").
 func ReservedMetaKey(key string) bool {
 	prefix, _, prefixed := strings.Cut(key, "/")
 	labels := strings.Split(prefix, ".")
@@ -52,7 +51,7 @@ func cut[T string | []byte](text T, sep byte) (before, after T, found bool) {
 	return text, after, false
 }
 
-// madeOf reports whether text is not empty and made of letters, digits and others.
+// madeOf reports whether text is not empty and consists of letters, digits and bytes of others.
 func madeOf[T string | []byte](text T, others string) bool {
 	for i := range len(text) {
 		if !isAlphanumeric(text[i]) && strings.IndexByte(others, text[i]) < 0 {

@@ -91,7 +91,7 @@ func TestMiddlewareWrapsBothWays(t *testing.T) {
 	}
 }
 
-func TestMetaIsAddedAndNothingElseChanged(t *testing.T) {
+func TestAddMetaChangesNothingElse(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{``, `{"_meta":{"k":"v"}}`},
 		{`{}`, `{"_meta":{"k":"v"}}`},
@@ -110,7 +110,7 @@ func TestMetaIsAddedAndNothingElseChanged(t *testing.T) {
 	}
 }
 
-func TestLogsSayWhatWasExchanged(t *testing.T) {
+func TestLogMiddleware(t *testing.T) {
 	var in, out strings.Builder
 	synctest.Test(t, func(t *testing.T) {
 		server := toolServer(custom())

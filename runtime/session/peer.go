@@ -8,8 +8,8 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 )
 
-// Peer is who a handler talks to while it works: it asks with Call, tells with Notify, and reports progress of what
-// it was asked to do.
+// Peer is the requestor of the work that a handler does. The handler sends requests with Call and
+// notifications with Notify, and reports its progress with Report.
 type Peer interface {
 	jsonrpc.Caller
 	jsonrpc.Notifier
@@ -18,14 +18,14 @@ type Peer interface {
 
 type peerKey struct{}
 
-// WithPeer returns a context under which [PeerFrom] returns p: for work that is done on behalf of a request but
-// reaches its requestor in another way, as that of a task does.
+// WithPeer returns a context for which [PeerFrom] returns p. It is for work on behalf of a request
+// that reaches its requestor in another way, such as the work of a task.
 func WithPeer(ctx context.Context, p Peer) context.Context {
 	return context.WithValue(ctx, peerKey{}, p)
 }
 
-// PeerFrom returns whom the work under ctx is done for: what [WithPeer] says, else the requestor of the request that
-// is being served; ok is false if there is neither.
+// PeerFrom returns the requestor of the work under ctx: the Peer of [WithPeer] or, without one, the
+// requestor of the request that is being served. ok is false if there is neither.
 func PeerFrom(ctx context.Context) (p Peer, ok bool) {
 	if p, ok = ctx.Value(peerKey{}).(Peer); ok {
 		return p, true

@@ -11,20 +11,20 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 )
 
-// answer is the result of a request, or the reason for which it has none.
+// answer is the result of a request, or the error if it has none.
 type answer struct {
 	result json.RawMessage
 	err    error
 }
 
-// lateFunc receives an answer that comes after its call has returned; see [OnLate].
+// lateFunc receives an answer that arrives after its call has returned; see [OnLate].
 type lateFunc func(json.RawMessage, error)
 
-// pending is a request that waits for its answer. The goroutine that takes it out of calls answers
-// it.
+// pending is a request that waits for its answer. The goroutine that removes it from calls must
+// answer it.
 type pending struct {
-	answer chan answer // holds one
-	timer  *time.Timer // nil until there was a timeout; not running
+	answer chan answer // buffers one
+	timer  *time.Timer // nil before the first start; stopped while the request is unused
 	late   lateFunc    // nil until the call has returned; guarded by calls.mu
 }
 
@@ -40,27 +40,27 @@ func (p *pending) start(d time.Duration) {
 // maxLate is how many calls may wait for a late answer.
 const maxLate = 1024
 
-// calls are the requests to the peer that have no answer yet. Its methods are safe for concurrent
-// use, but for those that say otherwise.
+// calls is the set of requests to the peer that have no answer yet. Its methods are safe for
+// concurrent use.
 type calls struct {
 	activity *activity
 	// deliverLate passes an answer to a function of OnLate, in a goroutine of the session. It is
 	// called with mu held and before close has returned.
 	deliverLate func(lateFunc, answer)
-	idPrefix    string    // of the ids of requests; "" for ids that are numbers
-	reuse       sync.Pool // of *pending that were answered
+	idPrefix    string    // prefix of request ids; "" for numeric ids
+	reuse       sync.Pool // of answered *pending
 
 	mu        sync.Mutex
-	closed    error // why no request may be added; nil if they may
-	draining  bool  // only requests that belong to a request of the peer may be added
+	closed    error // the error of add after close; nil before
+	draining  bool  // add accepts only requests that belong to a request of the peer
 	lastID    int64
 	byID      map[jsonrpc.ID]*pending
 	lateCount int          // of byID, the calls that have returned
-	late      []jsonrpc.ID // of these, the oldest first, and of some that were answered
+	late      []jsonrpc.ID // ids of the returned calls, the oldest first; may include some that were answered
 }
 
-// add adds a request and gives it an id. Inside means that it belongs to a request of the peer. It
-// fails with ErrClosed while the session shuts down, or with the error of close.
+// add adds a request and returns its id. inside reports whether it belongs to a request of the
+// peer. It fails with ErrClosed while the session shuts down, and later with the error of close.
 func (c *calls) add(inside bool) (jsonrpc.ID, *pending, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,7 +84,7 @@ func (c *calls) add(inside bool) (jsonrpc.ID, *pending, error) {
 	return id, p, nil
 }
 
-// remove removes a request. It returns false if the request is answered, or about to be.
+// remove removes a request. It returns false if the request has been answered, or is about to be.
 func (c *calls) remove(id jsonrpc.ID) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,13 +113,13 @@ func (c *calls) deliver(id jsonrpc.ID, a answer) bool {
 	}
 	c.activity.end()
 	c.mu.Unlock()
-	p.answer <- a // has room
+	p.answer <- a // the channel is empty
 	return true
 }
 
-// awaitLate leaves the answer of a request whose call returns to late. Open is false if the answer
-// is in p, or about to be. If too many calls wait, the oldest one ends with ErrTimeout, and its id is
-// returned.
+// awaitLate registers late for the answer of a request whose call returns. open is false if the
+// answer is in p, or about to be. If too many calls wait, the oldest one ends with ErrTimeout, and
+// dropped is its id.
 func (c *calls) awaitLate(id jsonrpc.ID, p *pending, late lateFunc) (open bool, dropped jsonrpc.ID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,14 +144,14 @@ func (c *calls) awaitLate(id jsonrpc.ID, p *pending, late lateFunc) (open bool, 
 	return true, dropped
 }
 
-// drain refuses further requests that do not belong to a request of the peer.
+// drain rejects further requests that do not belong to a request of the peer.
 func (c *calls) drain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.draining = true
 }
 
-// close fails all requests with err, and later ones with later.
+// close fails all open requests with err, and further ones with later.
 func (c *calls) close(err, later error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,7 +162,7 @@ func (c *calls) close(err, later error) {
 			continue
 		}
 		c.activity.end()
-		p.answer <- answer{err: err} // has room
+		p.answer <- answer{err: err} // the channel is empty
 	}
 	c.byID, c.late, c.lateCount = map[jsonrpc.ID]*pending{}, nil, 0
 }

@@ -14,7 +14,7 @@ import (
 
 // Proves PING-01, JSONRPC-06.
 func TestPingsAreAnsweredAtOnce(t *testing.T) {
-	t.Run("by a server, before it is opened and while it is busy", bubble(func(t *testing.T) {
+	t.Run("by a busy server before initialize", bubble(func(t *testing.T) {
 		s, p := serve(t, &session.Config{MaxRequests: 1, Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			<-ctx.Done()
 			return nil, nil
@@ -43,7 +43,7 @@ func TestPingsAreAnsweredAtOnce(t *testing.T) {
 }
 
 // Proves PING-02, PING-03, PING-04.
-func TestAPeerThatDoesNotAnswerPingsIsGivenUp(t *testing.T) {
+func TestPeerThatDoesNotAnswerPingsEndsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, conn := newPeer(t)
 		s := session.Serve(conn, nil, &session.Config{KeepAlive: 10 * time.Second})

@@ -19,7 +19,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session/sessiontest"
 )
 
-// reporting is a handler that reports progress as f says.
+// reporting returns a handler that calls f with its Reporter.
 func reporting(f func(ctx context.Context, r *session.Reporter)) session.Handler {
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 		if !req.IsNotification() {
@@ -30,7 +30,7 @@ func reporting(f func(ctx context.Context, r *session.Reporter)) session.Handler
 }
 
 // Proves PROG-01, PROG-03, PROG-05, PROG-06, PROG-07, PROG-08.
-func TestReportsCarryTheTokenOfTheirRequest(t *testing.T) {
+func TestReportsCarryTokenOfTheirRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, p := open(t, &session.Config{ProgressInterval: -1, Handler: reporting(func(_ context.Context, r *session.Reporter) {
 			for _, report := range []session.Progress{
@@ -92,11 +92,11 @@ func TestReportsIncreaseAndEndWithTheirRequest(t *testing.T) {
 }
 
 // Proves PROG-08, CANC-06.
-func TestACancelledRequestReportsNothing(t *testing.T) {
+func TestCancelledRequestReportsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, p := open(t, &session.Config{Handler: reporting(func(ctx context.Context, r *session.Reporter) {
 			r.Report(session.Progress{Value: 1})
-			r.Report(session.Progress{Value: 2}) // held back
+			r.Report(session.Progress{Value: 2}) // held
 			<-ctx.Done()
 			if err := r.Report(session.Progress{Value: 3}); err != session.ErrProgressOver {
 				t.Errorf("got %v", err)
@@ -122,7 +122,7 @@ func TestReportsAreCoalescedAndTheLastOneArrives(t *testing.T) {
 				}
 				time.Sleep(100 * time.Microsecond)
 			}
-			time.Sleep(time.Second) // what is held goes out meanwhile
+			time.Sleep(time.Second) // the held report is sent in this time
 			r.Report(session.Progress{Value: 20_000})
 			r.Report(session.Progress{Value: 20_001})
 			r.Report(session.Progress{Value: 20_002})
@@ -155,7 +155,7 @@ func progressOf(t *testing.T, text string) float64 {
 }
 
 // Proves PROG-11, PROG-12.
-func TestAReporterMayOutliveItsRequest(t *testing.T) {
+func TestReporterOutlivesItsRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r *session.Reporter
 		related := func(next session.Sender) session.Sender {
@@ -191,7 +191,7 @@ func TestAReporterMayOutliveItsRequest(t *testing.T) {
 	})
 }
 
-func TestAReporterWithoutATokenSendsNothing(t *testing.T) {
+func TestReporterWithoutTokenSendsNothing(t *testing.T) {
 	var none *session.Reporter
 	if err := none.Report(session.Progress{Value: 1}); err != nil {
 		t.Error(err)
@@ -201,7 +201,7 @@ func TestAReporterWithoutATokenSendsNothing(t *testing.T) {
 }
 
 // Proves PROG-01, PROG-02, PROG-09, PROG-13.
-func TestProgressReachesWhoAskedForIt(t *testing.T) {
+func TestProgressReachesItsCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := open(t, nil)
 		const n = 20
@@ -234,7 +234,7 @@ func TestProgressReachesWhoAskedForIt(t *testing.T) {
 				t.Errorf("%s: no new token", text)
 			}
 			tokens[token] = true
-			if i := r.Params.N; i > 0 { // none for the first one
+			if i := r.Params.N; i > 0 { // the first call has none
 				for _, v := range []int{1, 3, 3, 2, 4} {
 					p.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%q,"progress":%d,"total":%d,"message":"m"}}`, token, v, i))
 				}
@@ -263,7 +263,7 @@ func TestProgressReachesWhoAskedForIt(t *testing.T) {
 }
 
 // Proves PROG-10.
-func TestATrackerOutlivesItsRequest(t *testing.T) {
+func TestTrackerOutlivesItsRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := open(t, nil)
 		tracker := s.NewTracker()
@@ -305,7 +305,7 @@ func TestATrackerOutlivesItsRequest(t *testing.T) {
 	})
 }
 
-func TestTheProgressOfATaskIsFollowedWithoutItsToken(t *testing.T) {
+func TestTaskProgressIsTrackedWithoutToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := open(t, nil)
 		a, b, over := s.NewTrackerOfTask("A"), s.NewTrackerOfTask("A"), s.NewTrackerOfTask("A")
@@ -334,7 +334,7 @@ func TestTheProgressOfATaskIsFollowedWithoutItsToken(t *testing.T) {
 }
 
 // Proves PROG-14.
-func TestASlowReaderMissesReportsButNotTheLastOne(t *testing.T) {
+func TestSlowReaderReceivesLastReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := open(t, nil)
 		tracker := s.NewTracker()
@@ -380,7 +380,7 @@ func TestUpdatesEndWithTheirContext(t *testing.T) {
 	})
 }
 
-func TestALongMessageLeavesRoomForNoOther(t *testing.T) {
+func TestLongMessageFillsTrackerQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := open(t, nil)
 		tracker := s.NewTracker()
@@ -399,7 +399,7 @@ func TestALongMessageLeavesRoomForNoOther(t *testing.T) {
 }
 
 // Proves PROG-15, PROG-08.
-func TestAClientReportsProgressToo(t *testing.T) {
+func TestClientReportsProgress(t *testing.T) {
 	_, s := sessiontest.Pair(t, sessiontest.Side{
 		Client: mcp.ClientCapabilities{Sampling: &mcp.ClientCapabilitiesSampling{}},
 		Config: session.Config{ProgressInterval: -1, Handler: reporting(func(ctx context.Context, _ *session.Reporter) {

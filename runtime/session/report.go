@@ -13,41 +13,43 @@ import (
 
 // Progress is one report about an operation (MCP progress).
 type Progress struct {
-	Value   float64  // how much is done; it grows with every report
-	Total   *float64 // the Value at which all is done, or nil if that is unknown
+	Value   float64  // must increase with every report
+	Total   *float64 // the Value at completion, or nil if unknown
 	Message string   // for people; may be empty
 }
 
-// Why a report is not taken.
+// Errors of [Reporter.Report].
 var (
-	// ErrNotIncreasing says that the value is not greater than that of the report before.
+	// ErrNotIncreasing is returned for a value that is not greater than the previous one.
 	ErrNotIncreasing = errors.New("session: progress does not increase")
-	// ErrProgressOver says that the operation has ended, or was cancelled.
+	// ErrProgressOver is returned after the operation has ended or was cancelled.
 	ErrProgressOver = errors.New("session: progress is over")
 )
 
-// Reporter sends progress of one operation to the peer: strictly increasing, at most as often as
-// [Config.ProgressInterval] says, with the last report always delivered, and nothing after the end. A nil Reporter,
-// and one without a token, takes reports and sends nothing. It may be used by many goroutines.
+// Reporter sends the progress of one operation to the peer, at most once per
+// [Config.ProgressInterval]. The last report is always sent, and nothing after the end. Methods of
+// a nil Reporter, and of one without a token, accept reports and send nothing. It may be used by
+// many goroutines.
 type Reporter struct {
 	s     *Session
-	ctx   context.Context // what is sent belongs to its request
+	ctx   context.Context // has the request that notifications belong to
 	token mcp.ProgressToken
 
-	order sync.Mutex // held while a notification is handed over, so that they stay in order
+	order sync.Mutex // held while a notification is written, to keep their order
 
 	mu    sync.Mutex
 	last  float64
 	any   bool        // there was a report
-	held  *Progress   // taken and not yet sent
-	sent  time.Time   // when the last one was sent
-	timer *time.Timer // sends what is held; nil if nothing is
+	held  *Progress   // accepted and not yet sent
+	sent  time.Time   // when the last notification was sent
+	timer *time.Timer // calls flush; nil if held is not delayed
 	over  bool
 }
 
-// NewReporter returns a Reporter for an operation that the peer knows by token. What it sends belongs to the request
-// of ctx, if there is one, and passes through the sending middleware under ctx, whose end alone does not end it.
-// It is for operations that outlive their request; see [Request.Progress] for others.
+// NewReporter returns a Reporter for an operation that the peer knows by token. Use it for
+// operations that outlive their request; for others see [Request.Progress]. Its notifications
+// belong to the request of ctx, if there is one, and pass through the sending middleware. The end
+// of ctx does not end the Reporter.
 func (s *Session) NewReporter(ctx context.Context, token mcp.ProgressToken) *Reporter {
 	return newReporter(s, context.WithoutCancel(ctx), token)
 }
@@ -56,8 +58,9 @@ func newReporter(s *Session, ctx context.Context, token mcp.ProgressToken) *Repo
 	return &Reporter{s: s, ctx: ctx, token: token}
 }
 
-// Report takes a report, and sends it when the rate allows it and no later one has come. It fails with
-// [ErrNotIncreasing] or [ErrProgressOver], and waits only while the connection has no room.
+// Report accepts a report. It is sent when ProgressInterval has passed, unless a later report
+// replaces it. It fails with [ErrNotIncreasing] or [ErrProgressOver]. It blocks only while the
+// connection has no room.
 func (r *Reporter) Report(p Progress) error {
 	if r == nil {
 		return nil
@@ -93,7 +96,7 @@ func (r *Reporter) Report(p Progress) error {
 	return nil
 }
 
-// flush sends what is held.
+// flush sends the held report.
 func (r *Reporter) flush() {
 	r.order.Lock()
 	defer r.order.Unlock()
@@ -120,10 +123,10 @@ func (r *Reporter) flush() {
 	}
 }
 
-// Finish sends what is held back, and ends the reporting. After it nothing is sent any more.
+// Finish sends the held report and ends the Reporter.
 func (r *Reporter) Finish() { r.close(true) }
 
-// Stop ends the reporting at once: what is held back is dropped, and after it nothing is sent any more.
+// Stop drops the held report and ends the Reporter.
 func (r *Reporter) Stop() { r.close(false) }
 
 func (r *Reporter) close(deliver bool) {
@@ -137,10 +140,10 @@ func (r *Reporter) close(deliver bool) {
 	} else {
 		r.silence()
 	}
-	r.flush() // waits for one that is being sent
+	r.flush() // waits for a notification that is being written
 }
 
-// silence is Stop without waiting for a report that is being sent.
+// silence is Stop without waiting for a notification that is being written.
 func (r *Reporter) silence() {
 	if r == nil {
 		return

@@ -18,7 +18,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
-func TestThePrincipalIsThatOfTheMessageOrElseOfTheSession(t *testing.T) {
+func TestPrincipalOfMessageOverridesSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []struct {
 			conn, want string
@@ -47,7 +47,7 @@ func TestThePrincipalIsThatOfTheMessageOrElseOfTheSession(t *testing.T) {
 	})
 }
 
-// authenticated knows who sends.
+// authenticated is a connection that sets a principal per message.
 type authenticated struct {
 	transport.Conn
 	principal string
@@ -61,7 +61,7 @@ func (a *authenticated) Read() (transport.Message, error) {
 	return m, err
 }
 
-// recorded keeps what was written.
+// recorded is a connection that records the written messages.
 type recorded struct {
 	transport.Conn
 	mu  sync.Mutex
@@ -75,7 +75,7 @@ func (r *recorded) Write(ctx context.Context, m transport.Message) error {
 	return r.Conn.Write(ctx, m)
 }
 
-func TestMessagesSayWhichRequestTheyBelongTo(t *testing.T) {
+func TestMessagesNameTheirRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, y := inmemory.Pair(inmemory.Options{})
 		conn := &recorded{Conn: y}
@@ -127,7 +127,7 @@ func TestMessagesSayWhichRequestTheyBelongTo(t *testing.T) {
 			`notification x/alone for  false`,
 			`response  for "r" true`,
 		}
-		slices.Sort(got[6:]) // the cancellation comes when it does
+		slices.Sort(got[6:]) // the order of the cancellation varies
 		slices.Sort(want[6:])
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
@@ -135,7 +135,7 @@ func TestMessagesSayWhichRequestTheyBelongTo(t *testing.T) {
 	})
 }
 
-// oversized is a connection that refuses every message.
+// oversized is a connection that rejects every message.
 type oversized struct{ transport.Conn }
 
 func (o oversized) Read() (transport.Message, error) {
@@ -153,7 +153,7 @@ func (o oversized) Read() (transport.Message, error) {
 }
 
 // Proves JSONRPC-08, JSONRPC-11.
-func TestAMessageThatTheTransportRefusesIsAnswered(t *testing.T) {
+func TestMessageRejectedByTransportIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, conn := newPeer(t)
 		s := session.Serve(oversized{conn}, nil, nil)
@@ -169,7 +169,7 @@ func TestAMessageThatTheTransportRefusesIsAnswered(t *testing.T) {
 	})
 }
 
-// stranger is a peer that is reached in another way.
+// stranger is a Peer other than the requestor.
 type stranger struct {
 	session.Peer
 	reports []session.Progress
@@ -180,7 +180,7 @@ func (s *stranger) Report(p session.Progress) error {
 	return nil
 }
 
-func TestWorkMayBeDoneForAnotherPeerAndRequest(t *testing.T) {
+func TestWithPeerReplacesPeerAndRequest(t *testing.T) {
 	ctx := t.Context()
 	if peer, ok := session.PeerFrom(ctx); ok {
 		t.Errorf("the peer is %v", peer)

@@ -17,17 +17,17 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
-// peer is the other end of a session's connection, without a session: it sends what it is told and notes what it
-// gets. It works inside of a bubble of synctest.
+// peer is the other end of a session's connection, without a session: it sends the messages of a
+// test and records those that it receives. It works inside of a synctest bubble.
 type peer struct {
 	t    *testing.T
 	conn *inmemory.Conn
 	mu   sync.Mutex
 	got  []string
-	over chan struct{} // closed when the connection is
+	over chan struct{} // closed with the connection
 }
 
-// newPeer returns a peer, and the end that is for the session.
+// newPeer returns a peer, and the connection for the session.
 func newPeer(t *testing.T) (*peer, transport.Conn) {
 	x, y := inmemory.Pair(inmemory.Options{})
 	p := &peer{t: t, conn: x, over: make(chan struct{})}
@@ -50,7 +50,7 @@ func newPeer(t *testing.T) (*peer, transport.Conn) {
 	return p, y
 }
 
-// send sends text as one message, and waits until nothing moves any more.
+// send sends text as one message, and waits until all goroutines are idle.
 func (p *peer) send(text string) {
 	p.t.Helper()
 	if err := p.conn.Write(p.t.Context(), transport.Message{Text: []byte(text)}); err != nil {
@@ -59,7 +59,7 @@ func (p *peer) send(text string) {
 	synctest.Wait()
 }
 
-// take returns what has come since the last time, once nothing moves any more.
+// take returns the messages received since the last call, once all goroutines are idle.
 func (p *peer) take() []string {
 	synctest.Wait()
 	p.mu.Lock()
@@ -69,9 +69,9 @@ func (p *peer) take() []string {
 	return got
 }
 
-// talk plays a script. A line that starts with > is sent; one that starts with < is what must have come then; a line
-// without either is a comment. Errors are compared by code and data, but must have a message. Nothing else may
-// come.
+// talk plays a script. It sends lines that start with >, and expects to receive exactly those that
+// start with <. Other lines are comments. Errors are compared by code and data, and must have a
+// message.
 func (p *peer) talk(script string) {
 	p.t.Helper()
 	var want []string
@@ -98,8 +98,8 @@ func (p *peer) talk(script string) {
 	check()
 }
 
-// canonical returns a message with its members sorted, and without the message of an error. The answers of a batch,
-// which may come in any order, are sorted too.
+// canonical returns a message with its members sorted, and without the message of an error. It
+// sorts the answers of a batch, because they may come in any order.
 func (p *peer) canonical(text string) string {
 	p.t.Helper()
 	var v any
@@ -129,14 +129,14 @@ func (p *peer) canonical(text string) string {
 	return string(sorted)
 }
 
-// hello opens a session of revision 2025-11-25 with a server.
+// hello is the script of a handshake of revision 2025-11-25 with a server.
 const hello = `
 	> {"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"sampling":{},"roots":{},"elicitation":{}},"clientInfo":{"name":"c","version":"1"}}}
 	< {"jsonrpc":"2.0","id":"hello","result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}
 	> {"jsonrpc":"2.0","method":"notifications/initialized"}
 `
 
-// serve returns a server with tools, and its peer, in a bubble of synctest.
+// serve returns a server with tools, and its peer, in a synctest bubble.
 func serve(t *testing.T, cfg *session.Config) (*session.Session, *peer) {
 	p, conn := newPeer(t)
 	s := session.Serve(conn, &mcp.InitializeResult{
@@ -151,20 +151,19 @@ func serve(t *testing.T, cfg *session.Config) (*session.Session, *peer) {
 	return s, p
 }
 
-// open is serve with the opening behind it.
+// open is serve with a complete handshake.
 func open(t *testing.T, cfg *session.Config) (*session.Session, *peer) {
 	s, p := serve(t, cfg)
 	p.talk(hello)
 	return s, p
 }
 
-// bubble runs a test in a bubble of synctest, which fails if a goroutine is left at the end.
+// bubble runs a test in a synctest bubble, which fails if a goroutine is left at the end.
 func bubble(f func(t *testing.T)) func(t *testing.T) {
 	return func(t *testing.T) { synctest.Test(t, f) }
 }
 
-// connect opens a session as a client, whose server is the peer and has tools, sees to it that the handshake is as
-// it must be.
+// connect opens a session as a client of the peer, a server with tools, and checks the handshake.
 func connect(t *testing.T, cfg *session.Config, client mcp.ClientCapabilities) (*session.Session, *peer) {
 	p, conn := newPeer(t)
 	var s *session.Session

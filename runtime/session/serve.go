@@ -15,33 +15,32 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// serving is a request of the peer that is being served. The flags over and kept are guarded by
-// inbound.mu.
+// serving is a request of the peer that is being served. inbound.mu guards over and kept.
 type serving struct {
 	s        *Session
 	req      *Request
-	until    lazyctx.Cancellable // ends ctx
+	until    lazyctx.Cancellable // the parent of ctx
 	ctx      context.Context
 	size     int
-	batch    *batch // that it came in, or nil
-	over     bool   // it was answered, or shall not be
+	batch    *batch // nil if the request came alone
+	over     bool   // it was answered, or must not be
 	kept     bool   // cancellation is ignored
 	reporter atomic.Pointer[Reporter]
-	asking   atomic.Int32    // requests to the peer that its handler waits for
-	opened   <-chan struct{} // if it came while initialize was being answered: closed when that was
+	asking   atomic.Int32    // requests to the peer whose answers the handler waits for
+	opened   <-chan struct{} // closed when initialize has been answered; nil if it was when the request arrived
 }
 
-// Limits of the parts of a message that are held, and repeated in answers. Longer ids and method
-// names are refused before any other work on them. A longer progress token is ignored.
+// Limits of the parts of a message that are retained, and repeated in answers. Longer ids and
+// method names are rejected before any other work on them. Longer progress tokens are ignored.
 const (
 	maxID     = 1 << 10
 	maxMethod = 1 << 10
-	maxReason = 1 << 10 // of the peer's reason for a cancellation; the rest is cut off
+	maxReason = 1 << 10 // of the peer's reason for a cancellation; the rest is truncated
 )
 
-// receive takes one message, or a batch. It must not wait for a handler.
+// receive processes a message or a batch. It must not wait for a handler.
 func (s *Session) receive(m transport.Message) {
-	message, err := jsonrpc.ParseReceived(m.Text) // the text is ours, and stays as it is
+	message, err := jsonrpc.ParseReceived(m.Text) // the session owns the text and does not change it
 	if errors.Is(err, jsonrpc.ErrBatch) && s.Revision() == mcp.Revision20250326 {
 		s.receiveBatch(m)
 		return
@@ -49,7 +48,7 @@ func (s *Session) receive(m transport.Message) {
 	s.take(message, err, m, nil)
 }
 
-// take takes one message, or the fault that it has. What it answers goes into b unless that is nil.
+// take processes a message, or its error err. Answers are added to b unless that is nil.
 func (s *Session) take(message jsonrpc.Message, err error, m transport.Message, b *batch) {
 	if longer(message.ID, maxID) {
 		message.ID = jsonrpc.ID{}
@@ -80,26 +79,26 @@ func longer(id codec.Scalar, max int) bool {
 	return len(text) > max
 }
 
-// refuse answers a message that is none, if it may be answered.
+// refuse answers an invalid message with an error, unless it is a notification or an answer.
 func (s *Session) refuse(message jsonrpc.Message, err error, b *batch) {
 	cause := boundary.Text(boundary.ErrorText(err), 1<<10) // it may quote the message
 	switch message.Kind {
 	case jsonrpc.KindResponse, jsonrpc.KindErrorResponse:
-		s.answered(message.ID, answer{err: fmt.Errorf("session: the answer is no valid message: %w", err)})
+		s.answered(message.ID, answer{err: fmt.Errorf("session: invalid answer: %w", err)})
 		return
 	case jsonrpc.KindNotification:
-		s.warn("notification refused", "method", boundary.Text(message.Method, maxMethod), "error", cause)
+		s.warn("notification rejected", "method", boundary.Text(message.Method, maxMethod), "error", cause)
 		return
 	}
-	s.warn("message refused", "error", cause)
+	s.warn("message rejected", "error", cause)
 	s.answer(message.ID, &jsonrpc.Error{Code: jsonrpc.CodeOf(err), Message: cause}, b)
 }
 
-// answer answers what no handler gets to see: with an empty result or an error.
+// answer sends an answer that no handler has produced: an empty result, or err.
 func (s *Session) answer(id jsonrpc.ID, err error, b *batch) {
 	text, _, encodeErr := encodeAnswer(id, nil, err)
 	if encodeErr != nil {
-		return // a message that is not UTF-8 has been replaced: there is no other reason
+		return // not reached: invalid UTF-8 in a message has been replaced
 	}
 	if b != nil {
 		b.add(text)
@@ -108,15 +107,15 @@ func (s *Session) answer(id jsonrpc.ID, err error, b *batch) {
 	s.reply(transport.Message{Text: text, For: id, Answer: !id.IsZero()})
 }
 
-// reply sends an answer of the read loop without waiting for the transport. Otherwise two peers that
-// both have too much to do would wait for each other to read. It waits only if very many answers
-// are pending, as with a peer that reads nothing.
+// reply queues an answer of the read loop and does not wait for the transport. Otherwise two peers
+// that are both overloaded would wait for each other to read. It blocks only if very many answers
+// are pending, because the peer does not read.
 func (s *Session) reply(m transport.Message) { s.replies.Put(m, len(m.Text)) }
 
-// request starts to serve a request, or refuses it.
+// request starts serving a request, or rejects it.
 func (s *Session) request(message jsonrpc.Message, m transport.Message, b *batch) {
 	if message.Method == mcp.MethodPing {
-		s.answer(message.ID, nil, b) // at once, whatever else is going on
+		s.answer(message.ID, nil, b) // at once, even while overloaded or before initialize
 		return
 	}
 	if len(message.Method) > maxMethod {
@@ -132,7 +131,7 @@ func (s *Session) request(message jsonrpc.Message, m transport.Message, b *batch
 		serving: serving{s: s, size: len(m.Text), batch: b},
 	}
 	req, st := &in.request, &in.serving
-	// Session.stop ends it with the session; to have each one hang on s.life.ctx would cost more.
+	// Session.stop cancels st.until. A context derived from s.life.ctx would cost more per request.
 	in.context = requestContext{&st.until, m.Context, req}
 	st.req, st.ctx = req, &in.context
 	req.state = st
@@ -144,12 +143,12 @@ func (s *Session) request(message jsonrpc.Message, m transport.Message, b *batch
 	go st.serve() // ends when the handler returns
 }
 
-// admit adds a request to those that are served, or returns the error with which it is refused.
+// admit adds a request to inbound, or returns the error that rejects it.
 func (s *Session) admit(st *serving) error {
 	if st.req.Method == mcp.MethodInitialize && s.role == RoleServer {
 		return s.admitInitialize(st)
 	}
-	// A client that does not wait for the answer to initialize may be served all the same.
+	// Requests that arrive while initialize is being answered are served after it.
 	if st.opened = s.handshake.opening(); st.opened == nil {
 		if err := s.served(st.req.Method); err != nil {
 			return err
@@ -178,7 +177,8 @@ func (s *Session) admitInitialize(st *serving) error {
 	return err
 }
 
-// served reports why a request is not served: the session is not open, or the method is not part of it.
+// served returns an error if a request is not served: the session is not initialized, or does not
+// have the method.
 func (s *Session) served(method string) error {
 	a := s.handshake.current.Load()
 	if a.phase < phaseOpened {
@@ -190,7 +190,7 @@ func (s *Session) served(method string) error {
 	return nil
 }
 
-// serve runs the handler and answers.
+// serve runs the handler and sends the answer.
 func (st *serving) serve() {
 	defer st.s.life.work.Done()
 	stack.Grow()
@@ -203,7 +203,8 @@ func (st *serving) serve() {
 	}
 }
 
-// wait waits until the session is open, where that is not so yet, and decides then whether the request is served.
+// wait waits until initialize has been answered, and then returns the error of served. It returns
+// nil at once if initialize was answered before the request arrived.
 func (st *serving) wait() error {
 	if st.opened == nil {
 		return nil
@@ -216,14 +217,14 @@ func (st *serving) wait() error {
 	return st.s.served(st.req.Method)
 }
 
-// run calls the handler. If that panics, the request alone fails.
+// run calls the handler. A panic fails only the request.
 func (s *Session) run(ctx context.Context, req *Request) (result codec.Encoder, err error) {
 	defer boundary.Catch(&err)
 	return s.handler(ctx, req)
 }
 
 // finish answers the request, unless it was cancelled. The request and the answer count towards the
-// limits until the transport has the answer.
+// limits until the transport has accepted the answer.
 func (st *serving) finish(result codec.Encoder, err error) {
 	s := st.s
 	text, ok := st.encode(result, err)
@@ -232,8 +233,8 @@ func (st *serving) finish(result codec.Encoder, err error) {
 	st.until.Cancel(nil)
 	if !silent {
 		if pending >= s.cfg.MaxBytes {
-			s.warn("answer dropped: the peer does not read", "method", st.req.Method, "waiting", pending)
-			text, _, _ = encodeAnswer(st.req.ID, nil, overloaded("the answer was dropped, as answers of %d bytes wait to be read", pending))
+			s.warn("answer dropped", "method", st.req.Method, "pending", pending)
+			text, _, _ = encodeAnswer(st.req.ID, nil, overloaded("the answer was dropped, answers of %d bytes are pending", pending))
 			size, ok = 0, false
 		}
 		st.deliver(s.life.ctx, text)
@@ -244,17 +245,17 @@ func (st *serving) finish(result codec.Encoder, err error) {
 	s.inbound.finish(st, silent, size)
 }
 
-// encode returns the text of the answer; ok says that it is a result.
+// encode returns the text of the answer. ok reports whether it is a result.
 func (st *serving) encode(result codec.Encoder, err error) (text []byte, ok bool) {
-	if err != nil { // the arguments cost an allocation
+	if err != nil { // outside of this branch the arguments would cost an allocation
 		boundary.Report(st.s.cfg.Logger, "handler panicked", err, "method", st.req.Method)
 	}
 	text, ok, encodeErr := encodeAnswer(st.req.ID, result, err)
 	if encodeErr != nil {
 		if !boundary.Report(st.s.cfg.Logger, "result panicked", encodeErr, "method", st.req.Method) {
-			st.s.cfg.Logger.Error("result cannot be written", "method", st.req.Method, "error", encodeErr)
+			st.s.cfg.Logger.Error("result not encoded", "method", st.req.Method, "error", encodeErr)
 		}
-		text, ok, _ = encodeAnswer(st.req.ID, nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: the result cannot be written"})
+		text, ok, _ = encodeAnswer(st.req.ID, nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: the result cannot be encoded"})
 	}
 	return text, ok
 }
@@ -268,7 +269,7 @@ func (st *serving) deliver(ctx context.Context, text []byte) error {
 	return st.s.writeUntil(ctx, transport.Message{Text: text, For: st.req.ID, Answer: true})
 }
 
-// cancelled cancels a request of the peer because that asked for it. Anything that does not fit is ignored, as the
+// cancelled handles the peer's cancellation of a request. It ignores unknown ids, because the
 // cancellation may cross the answer (MCP cancellation, "Timing Considerations").
 func (s *Session) cancelled(id jsonrpc.ID, reason string) {
 	st := s.inbound.cancel(id)
@@ -277,7 +278,7 @@ func (s *Session) cancelled(id jsonrpc.ID, reason string) {
 	}
 	st.reporter.Load().silence()
 	reason = boundary.Text(reason, maxReason)
-	s.cfg.Logger.Info("request cancelled by the peer", "method", st.req.Method, "id", id.String(), "reason", reason)
+	s.cfg.Logger.Info("request cancelled", "method", st.req.Method, "id", id.String(), "reason", reason)
 	cause := ErrCancelled
 	if reason != "" {
 		cause = fmt.Errorf("%w: %s", ErrCancelled, reason)
@@ -286,9 +287,9 @@ func (s *Session) cancelled(id jsonrpc.ID, reason string) {
 		st.batch.skip()
 	}
 	conn, ok := transport.As[transport.Releaser](s.conn)
-	if !ok || !s.life.spawn(func() { // ends when the connection has noted it
-		// What the handler still has to say comes behind that, and takes another way: who has cancelled a request
-		// may not look there any more.
+	if !ok || !s.life.spawn(func() { // ends when Release returns
+		// Release comes first: later messages of the handler must not take the stream of the
+		// cancelled request, which the client may have stopped reading.
 		defer st.until.Cancel(cause)
 		s.panicked("transport", boundary.Run(func() error { conn.Release(id); return nil }))
 	}) {
@@ -296,7 +297,8 @@ func (s *Session) cancelled(id jsonrpc.ID, reason string) {
 	}
 }
 
-// notification takes a notification: what concerns the session at once, the rest when its turn comes.
+// notification processes notifications/progress, cancelled and initialized at once, and queues all
+// but progress for the handler.
 func (s *Session) notification(message jsonrpc.Message, m transport.Message) {
 	switch message.Method {
 	case mcp.MethodNotificationsProgress:
@@ -319,23 +321,23 @@ func (s *Session) notification(message jsonrpc.Message, m transport.Message) {
 		}
 	}
 	req := &Request{Method: message.Method, Params: message.Params, Session: s, values: m.Context}
-	if refused := s.enqueue(req, len(m.Text)); refused != "" {
-		s.warn("notification dropped: "+refused, "method", boundary.Text(message.Method, 100))
+	if reason := s.enqueue(req, len(m.Text)); reason != "" {
+		s.warn("notification dropped", "reason", reason, "method", boundary.Text(message.Method, 100))
 	}
 }
 
-// enqueue queues a notification for the handler. Size is that of its message, all of which it holds.
-// If it cannot, it returns the reason.
-func (s *Session) enqueue(req *Request, size int) (refused string) {
+// enqueue queues a notification for the handler. size is that of its message, which it retains. It
+// returns the reason if it drops the notification, otherwise "".
+func (s *Session) enqueue(req *Request, size int) (reason string) {
 	switch {
 	case s.cfg.Handler == nil && len(s.cfg.Receiving) == 0:
 		return ""
 	case s.role == RoleServer && s.handshake.current.Load().phase == phaseNew:
-		return "session is not initialized"
+		return "session not initialized"
 	case len(req.Method) > maxMethod:
-		return "the name of the method is too long"
+		return "method name too long"
 	case !s.notices.TryPut(req, size):
-		return "too many wait for the handler"
+		return "too many pending"
 	}
 	return ""
 }
@@ -347,14 +349,14 @@ func (s *Session) notify(req *Request) {
 		return
 	}
 	if !s.life.over() && boundary.WireError(err).Code != jsonrpc.CodeMethodNotFound {
-		s.warn("notification not taken", "method", req.Method, "error", boundary.ErrorText(err))
+		s.warn("notification failed", "method", req.Method, "error", boundary.ErrorText(err))
 	}
 }
 
 // base is the innermost handler.
 func (s *Session) base(ctx context.Context, req *Request) (codec.Encoder, error) {
 	if req.Method == mcp.MethodInitialize && s.role == RoleServer && !req.IsNotification() {
-		return s.initialize(req)
+		return s.serveInitialize(req)
 	}
 	if s.cfg.Handler == nil {
 		return nil, unhandled(req)
@@ -362,11 +364,12 @@ func (s *Session) base(ctx context.Context, req *Request) (codec.Encoder, error)
 	return s.cfg.Handler(ctx, req)
 }
 
-// requestContext is the context of a handler: that of its request, with the values that came with the message.
+// requestContext is the context of a handler: that of its request, with the values of the message's
+// context.
 type requestContext struct {
 	context.Context
 	values context.Context // nil for none
-	req    *Request        // nil for that of values
+	req    *Request        // nil to use the request of values
 }
 
 func (c *requestContext) Value(key any) any {

@@ -15,7 +15,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// Role is the part that a side plays.
+// Role is the role of a side in a session.
 type Role uint8
 
 // The roles.
@@ -24,7 +24,7 @@ const (
 	RoleServer
 )
 
-// String names the role.
+// String returns "client" or "server".
 func (r Role) String() string {
 	if r == RoleServer {
 		return "server"
@@ -32,8 +32,9 @@ func (r Role) String() string {
 	return "client"
 }
 
-// Session is one side of a conversation with one peer. Its methods may be called by many goroutines. It is a
-// [jsonrpc.Caller] and a [jsonrpc.Notifier], so that [mcp.ToServer] and the like send typed messages through it.
+// Session is one side of a session with a peer. Its methods may be called by many goroutines. It is
+// a [jsonrpc.Caller] and a [jsonrpc.Notifier], so that [mcp.ToServer] and the like send typed
+// messages through it.
 type Session struct {
 	conn    transport.Conn
 	cfg     Config
@@ -48,12 +49,12 @@ type Session struct {
 	calls     calls   // requests to the peer
 	inbound   inbound // requests of the peer
 	trackers  *trackers
-	replies   mailbox.Mailbox[transport.Message] // answers of the read loop itself
-	notices   mailbox.Mailbox[*Request]          // notifications for the handler, once the session is open
+	replies   mailbox.Mailbox[transport.Message] // answers of the read loop
+	notices   mailbox.Mailbox[*Request]          // notifications for the handler; paused until initialize is answered
 	warnings
 }
 
-// Limits of the read loop's own answers that wait for the transport.
+// Limits of pending answers of the read loop.
 const (
 	maxReplies    = 16384
 	maxReplyBytes = 4 << 20
@@ -70,7 +71,7 @@ func newSession(conn transport.Conn, role Role, cfg *Config) *Session {
 	}
 	s.calls = calls{activity: &s.activity, byID: map[jsonrpc.ID]*pending{}, deliverLate: func(late lateFunc, a answer) {
 		s.life.work.Add(1)
-		go func() { // ends when late does
+		go func() { // ends when late returns
 			defer s.life.exit()
 			s.callLate(late, a)
 		}()
@@ -103,7 +104,7 @@ func newSession(conn transport.Conn, role Role, cfg *Config) *Session {
 	return s
 }
 
-// start starts the session's goroutines; they end when it does.
+// start starts the goroutines of the session. They end with it.
 func (s *Session) start() {
 	if c, ok := transport.As[transport.Owned](s.conn); ok {
 		c.Own(owner{s})
@@ -118,21 +119,22 @@ func (s *Session) start() {
 	}
 }
 
-// Role returns the part that this side plays.
+// Role returns the role of this side.
 func (s *Session) Role() Role { return s.role }
 
-// Revision returns the revision that was agreed on, or "" before that.
+// Revision returns the negotiated revision, or "" before the handshake.
 func (s *Session) Revision() mcp.Revision { return s.handshake.current.Load().revision }
 
-// Client returns how the client introduced itself, or nil before that. It must not be changed.
+// Client returns the params of initialize, or nil before the handshake. They must not be changed.
 func (s *Session) Client() *mcp.InitializeRequestParams { return s.handshake.current.Load().client }
 
-// Server returns how the server introduced itself, or nil before that. It must not be changed. A client over HTTP may
-// find another server behind its connection, after a restart: what that one has said is returned from then on.
+// Server returns the result of initialize, or nil before the handshake. It must not be changed. A
+// client over HTTP may reach another server after a restart, and repeat the handshake; Server then
+// returns the newer result.
 func (s *Session) Server() *mcp.InitializeResult { return s.handshake.current.Load().server }
 
-// Ready waits until the peers have introduced themselves, which is so from the start for what [Connect] returns.
-// It fails if ctx ends, or with [ErrClosed] if the session does.
+// Ready waits until the handshake is complete. It returns at once for a session of [Connect]. It
+// fails with the cause of ctx if ctx ends, or with [ErrClosed] if the session ends.
 func (s *Session) Ready(ctx context.Context) error {
 	if s.life.over() {
 		return s.life.err()
@@ -147,19 +149,22 @@ func (s *Session) Ready(ctx context.Context) error {
 	}
 }
 
-// Done is closed when the session is over and everything it has started has stopped.
+// Done returns a channel that is closed when the session has ended and all its goroutines have
+// returned.
 func (s *Session) Done() <-chan struct{} { return s.life.done }
 
-// AfterDone has f called once Done is closed, in a goroutine of its own or one that is shared with others who wait for
-// that; at once if the session is over. It costs less than a goroutine that waits.
+// AfterDone registers f to be called once Done is closed. It calls f at once if Done is closed
+// already. f runs in a goroutine that other registered functions may share. AfterDone costs less
+// than a goroutine that waits for Done.
 func (s *Session) AfterDone(f func()) {
 	if !s.life.afterDone(f) {
-		go s.callAfter(f) // ends when f does, which is the caller's
+		go s.callAfter(f) // ends when f returns
 	}
 }
 
-// Wait waits until the session is over and everything it has started has stopped, and returns what ended it: nil
-// if one of the sides closed it, as a server's standard input does by ending.
+// Wait waits until the session has ended and all its goroutines have returned. It returns the cause
+// of the end. If a side has closed the session, for instance by closing the standard input of a
+// server, it returns the error of closing the connection, or nil.
 func (s *Session) Wait() error {
 	<-s.life.done
 	cause := context.Cause(s.life.ctx)
@@ -169,34 +174,34 @@ func (s *Session) Wait() error {
 	return cause
 }
 
-// Close ends the session at once: it cancels what is being served, gives up what it waits for, closes the
-// connection, and waits until handlers have returned. It returns what went wrong when closing the connection. A
-// handler calls [Session.Stop] instead.
+// Close ends the session at once: it cancels the contexts of handlers, fails the calls that wait
+// for an answer, closes the connection, and waits until handlers have returned. It returns the
+// error of closing the connection. A handler must call [Session.Stop] instead.
 func (s *Session) Close() error {
 	s.stop(ErrClosed)
 	<-s.life.done
 	return s.closeErr
 }
 
-// Stop begins what Close does and does not wait.
+// Stop is [Session.Close] without waiting.
 func (s *Session) Stop() { s.stop(ErrClosed) }
 
-// Shutdown ends the session in order. It refuses further requests with [CodeClosing], waits until
-// those being served are answered, the notifications that have come are handled, and the requests
-// that were sent have an answer, and then closes. When ctx ends first, requests that are still
-// being served are answered with CodeClosing, and Shutdown returns the cause of ctx. Then it does
-// not wait for handlers that ignore the end of their context; Wait does.
+// Shutdown ends the session in order. It rejects further requests with [CodeClosing], waits until
+// requests of the peer are answered, notifications are handled and requests to the peer have an
+// answer, and then closes. If ctx ends first, Shutdown answers open requests of the peer with
+// CodeClosing and returns the cause of ctx. Then it does not wait for handlers that ignore the end
+// of their context; Wait does.
 func (s *Session) Shutdown(ctx context.Context) error {
 	s.inbound.drain()
 	s.calls.drain()
 	if s.rest(ctx) {
 		return s.Close()
 	}
-	go func() { // ends when the peer has taken the answers, or soon
+	go func() { // ends when the transport has accepted the answers, or after abandon's timeout
 		s.abandon()
 		s.stop(ErrClosed)
 	}()
-	timer := time.NewTimer(lastPatience)
+	timer := time.NewTimer(shutdownGrace)
 	defer timer.Stop()
 	select {
 	case <-s.life.done:
@@ -205,10 +210,11 @@ func (s *Session) Shutdown(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// lastPatience is how long Shutdown lets the connection take the last answers once its context has ended.
-const lastPatience = 100 * time.Millisecond
+// shutdownGrace limits how long Shutdown waits for the last answers to be sent after its context
+// has ended.
+const shutdownGrace = 100 * time.Millisecond
 
-// abandon answers what is being served with CodeClosing, as far as the peer takes the answers at once.
+// abandon answers open requests with CodeClosing, until the transport blocks for a second.
 func (s *Session) abandon() {
 	ctx, cancel := context.WithTimeout(s.life.ctx, time.Second)
 	defer cancel()
@@ -220,10 +226,10 @@ func (s *Session) abandon() {
 			return
 		}
 	}
-	s.replies.Wait(ctx) // those to batches
+	s.replies.Wait(ctx) // answers to batches
 }
 
-// stop ends the session because of cause, unless it is over already, and does not wait.
+// stop ends the session with cause and does not wait. It does nothing if the session has ended.
 func (s *Session) stop(cause error) {
 	if !s.life.stop(cause) {
 		return
@@ -235,7 +241,7 @@ func (s *Session) stop(cause error) {
 		st.until.Cancel(cause)
 	}
 	s.trackers.close()
-	go func() { // ends when everything else has
+	go func() { // ends when all other goroutines of the session have
 		s.closeErr = boundary.Run(s.conn.Close)
 		s.panicked("transport", s.closeErr)
 		s.life.finish(s.callAfter)
@@ -247,13 +253,13 @@ func (s *Session) callAfter(f func()) {
 	s.panicked("AfterDone", boundary.Run(func() error { f(); return nil }))
 }
 
-// panicked logs err if it is a panic. Name is the function that panicked.
+// panicked logs err if it is a panic. name is the function that panicked.
 func (s *Session) panicked(name string, err error) {
 	boundary.Report(s.cfg.Logger, name+" panicked", err)
 }
 
-// spawnBusy runs f in a goroutine of the session that Shutdown waits for. It returns false, and does
-// not run f, if the session has ended.
+// spawnBusy runs f in a goroutine of the session that Shutdown waits for. It returns false, and
+// does not run f, if the session has ended.
 func (s *Session) spawnBusy(f func()) bool {
 	s.activity.begin()
 	ok := s.life.spawn(func() {
@@ -266,36 +272,36 @@ func (s *Session) spawnBusy(f func()) bool {
 	return ok
 }
 
-// read takes messages from the connection until that is over.
+// read reads messages until the connection or the session ends.
 func (s *Session) read() {
 	defer s.life.exit()
-	for !s.life.over() && s.came(s.next()) {
+	for !s.life.over() && s.dispatch(s.next()) {
 	}
 }
 
-// next reads from the connection.
+// next is Conn.Read. It returns a panic as an error.
 func (s *Session) next() (m transport.Message, err error) {
 	defer boundary.Catch(&err)
 	return s.conn.Read()
 }
 
-// pushed takes what a connection hands over by itself.
+// pushed receives a message or an error from a connection in push mode.
 func (s *Session) pushed(m transport.Message, err error) {
 	if !s.life.enter() {
 		return
 	}
 	defer s.life.exit()
-	s.came(m, err)
+	s.dispatch(m, err)
 }
 
-// came takes a message, or what else a connection yields; more is false if nothing comes any more.
-func (s *Session) came(m transport.Message, err error) (more bool) {
+// dispatch processes a result of Conn.Read. It returns false if it is the last one.
+func (s *Session) dispatch(m transport.Message, err error) (more bool) {
 	if err == nil {
 		s.receive(m)
 		return true
 	}
 	if refused, ok := errors.AsType[*transport.MessageError](err); ok {
-		s.warn("message refused", "error", boundary.ErrorText(refused.Err))
+		s.warn("message rejected", "error", boundary.ErrorText(refused.Err))
 		s.reply(transport.Message{Text: refusal(refused), For: refused.ID, Answer: !refused.ID.IsZero()})
 		return true
 	}
@@ -321,8 +327,8 @@ func (s *Session) lost(err *transport.DeliveryError) {
 	s.warn("message lost", "error", boundary.ErrorText(err.Err))
 }
 
-// peerDone ends the session because the peer sends nothing any more: what is being served has the grace period to
-// be answered.
+// peerDone ends the session after the peer has closed its sending side. Handlers may run for the
+// grace period.
 func (s *Session) peerDone() {
 	s.inbound.drain()
 	s.calls.close(fmt.Errorf("%w: %w", ErrClosed, io.EOF), ErrClosed)
@@ -338,7 +344,7 @@ func (s *Session) peerDone() {
 	}()
 }
 
-// rest waits until the session does nothing or is over; ok is false if ctx ends first.
+// rest waits until the session is idle or has ended. It returns false if ctx ends first.
 func (s *Session) rest(ctx context.Context) (ok bool) {
 	select {
 	case <-s.activity.done():
@@ -350,7 +356,7 @@ func (s *Session) rest(ctx context.Context) (ok bool) {
 	}
 }
 
-// write hands a message to the transport. A connection that fails ends the session.
+// write passes a message to the transport. An error of the connection ends the session.
 func (s *Session) write(m transport.Message) error { return s.writeUntil(s.life.ctx, m) }
 
 func (s *Session) writeUntil(ctx context.Context, m transport.Message) error {
@@ -374,13 +380,13 @@ func (s *Session) writeUntil(ctx context.Context, m transport.Message) error {
 	return s.life.err()
 }
 
-// put writes to the connection.
+// put is Conn.Write. It returns a panic as an error.
 func (s *Session) put(ctx context.Context, m transport.Message) (err error) {
 	defer boundary.Catch(&err)
 	return s.conn.Write(ctx, m)
 }
 
-// keepAlive pings the peer now and then, until it does not answer or the session ends.
+// keepAlive pings the peer at intervals, until a ping is not answered or the session ends.
 func (s *Session) keepAlive() {
 	defer s.life.exit()
 	ticker := time.NewTicker(s.cfg.KeepAlive)
@@ -393,7 +399,7 @@ func (s *Session) keepAlive() {
 		}
 		err := s.With(Timeout(s.cfg.KeepAlive)).Ping(s.life.ctx)
 		if errors.Is(err, ErrTimeout) {
-			s.cfg.Logger.Warn("peer does not answer pings", "timeout", s.cfg.KeepAlive)
+			s.cfg.Logger.Warn("ping timed out", "timeout", s.cfg.KeepAlive)
 			s.stop(ErrUnresponsive)
 			return
 		}

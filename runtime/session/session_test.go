@@ -12,14 +12,14 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session/sessiontest"
 )
 
-// tools is a server with one tool, which answers with its arguments.
+// tools is a server with one tool that echoes its arguments.
 type tools struct{ mcp.UnimplementedServerHandler }
 
 func (tools) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.CallToolOutcome, error) {
 	return &mcp.CallToolResult{Content: []mcp.ContentBlock{&mcp.TextContent{Text: string(p.Arguments)}}}, nil
 }
 
-// toolServer is the side of a server with tools.
+// toolServer returns the side of a server with tools.
 func toolServer(h session.Handler) sessiontest.Side {
 	return sessiontest.Side{
 		Server: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}},
@@ -27,7 +27,7 @@ func toolServer(h session.Handler) sessiontest.Side {
 	}
 }
 
-func TestThousandsOfCallsAtOnceGetTheirOwnAnswers(t *testing.T) {
+func TestConcurrentCallsGetTheirOwnAnswers(t *testing.T) {
 	c, _ := sessiontest.Pair(t, sessiontest.Side{}, toolServer(session.ServerHandler(tools{}, nil)))
 	var wg sync.WaitGroup
 	for i := range 5000 {

@@ -16,22 +16,22 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
-// What waits for a slow reader of a Tracker: how many reports, and how many bytes of messages in them. A further
-// report takes the place of the newest.
+// Limits of the queue of a Tracker: reports, and bytes of their messages. A further report replaces
+// the newest one.
 const (
 	maxUpdates     = 64
 	maxUpdateBytes = 64 << 10
 )
 
-// Tracker receives the progress of one operation of the peer. Reports that do not increase are
-// dropped. It is open until Close, or the end of the session. The session refers to it weakly: a
+// Tracker receives the progress of one operation of the peer. It drops reports that do not
+// increase. It is open until Close, or the end of the session. The session refers to it weakly: a
 // Tracker that is no longer reachable needs no Close.
 type Tracker struct {
 	owner   *trackers
 	forget  runtime.Cleanup // removes it from the session once it is unreachable
 	token   mcp.ProgressToken
-	task    string        // whose reports it receives, whatever their token; "" for those of its token
-	touched chan struct{} // holds one: there was progress
+	task    string        // the task whose reports it receives, whatever their token; "" for those of token
+	touched chan struct{} // buffers one; signals progress to Session.await
 
 	mu     sync.Mutex
 	queue  []Progress
@@ -39,19 +39,19 @@ type Tracker struct {
 	last   float64
 	any    bool
 	closed bool
-	signal chan struct{} // closed when there is something new; nil while nobody waits
+	signal chan struct{} // closed when there is a new report; nil unless Updates waits
 }
 
-// NewTracker returns a Tracker with a token of its own; see [Track]. The token is unique among all
-// sessions: a task may go on in another session with the token it was created with.
+// NewTracker returns a Tracker with a new token; see [Track]. The token is unique among all
+// sessions, because a task keeps its token in later sessions.
 func (s *Session) NewTracker() *Tracker {
 	t := newTracker(codec.StringScalar(rand.Text()), "")
 	s.trackers.add(t)
 	return t
 }
 
-// NewTrackerFor returns a Tracker for a token that is known from before, such as that of a task which
-// was created through an earlier session. It fails with [ErrTokenInUse].
+// NewTrackerFor returns a Tracker for a known token, such as that of a task that was created
+// through an earlier session. It fails with [ErrTokenInUse].
 func (s *Session) NewTrackerFor(token mcp.ProgressToken) (*Tracker, error) {
 	t := newTracker(token, "")
 	if !s.trackers.add(t) {
@@ -60,9 +60,10 @@ func (s *Session) NewTrackerFor(token mcp.ProgressToken) (*Tracker, error) {
 	return t, nil
 }
 
-// NewTrackerOfTask returns a Tracker for a task of the peer whose token is not known, as another
-// requestor has created it. It receives the progress that names the task (MCP tasks, "Associating
-// Task-Related Messages"). It has no token, and [Track] does not take it.
+// NewTrackerOfTask returns a Tracker for a task of the peer whose token is unknown, because another
+// requestor has created the task. It receives the progress that names the task (MCP tasks,
+// "Associating Task-Related Messages"). It has no token, and a call with it as the [Track] option
+// fails.
 func (s *Session) NewTrackerOfTask(id string) *Tracker {
 	t := newTracker(mcp.ProgressToken{}, id)
 	s.trackers.add(t)
@@ -76,7 +77,7 @@ func newTracker(token mcp.ProgressToken, task string) *Tracker {
 // Token returns the progress token.
 func (t *Tracker) Token() mcp.ProgressToken { return t.token }
 
-// Close ends the tracking. Reports that came before can still be read.
+// Close ends the Tracker. Queued reports can still be read.
 func (t *Tracker) Close() {
 	t.owner.drop(t)
 	t.mu.Lock()
@@ -85,8 +86,8 @@ func (t *Tracker) Close() {
 	t.mu.Unlock()
 }
 
-// Updates goes over the reports as they come, until the Tracker is closed or ctx ends. A reader that is slow misses
-// some, but not the last one. Several readers share the reports.
+// Updates iterates over the reports until the Tracker is closed or ctx ends. A slow reader misses
+// reports, but not the last one. Several readers share the reports.
 func (t *Tracker) Updates(ctx context.Context) iter.Seq[Progress] {
 	return func(yield func(Progress) bool) {
 		for ctx.Err() == nil {
@@ -119,7 +120,7 @@ func (t *Tracker) Updates(ctx context.Context) iter.Seq[Progress] {
 	}
 }
 
-// wake tells those who wait that there is something new. It is called with mu held.
+// wake wakes the readers. mu must be held.
 func (t *Tracker) wake() {
 	if t.signal != nil {
 		close(t.signal)
@@ -127,7 +128,7 @@ func (t *Tracker) wake() {
 	}
 }
 
-// discard closes the Tracker and drops what was not read.
+// discard closes the Tracker and drops queued reports.
 func (t *Tracker) discard() {
 	t.Close()
 	t.mu.Lock()
@@ -135,7 +136,7 @@ func (t *Tracker) discard() {
 	t.mu.Unlock()
 }
 
-// put takes a report.
+// put queues a report.
 func (t *Tracker) put(p Progress) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -156,11 +157,11 @@ func (t *Tracker) put(p Progress) {
 	}
 }
 
-// progressed passes a progress notification to its trackers. If there are none, it is dropped.
+// progressed passes a progress notification to its trackers, or drops it if there are none.
 func (s *Session) progressed(raw json.RawMessage) {
 	var params mcp.ProgressNotificationParams
 	if err := codec.Unmarshal(raw, &params); err != nil {
-		s.warn("notification refused", "method", mcp.MethodNotificationsProgress, "error", err)
+		s.warn("notification rejected", "method", mcp.MethodNotificationsProgress, "error", err)
 		return
 	}
 	task := ""
@@ -170,7 +171,7 @@ func (s *Session) progressed(raw json.RawMessage) {
 	wanted := s.trackers.find(params.ProgressToken, task)
 	if len(wanted) == 0 {
 		if s.cfg.Logger.Enabled(s.life.ctx, slog.LevelDebug) {
-			s.cfg.Logger.Debug("progress dropped: unknown token", "token", boundary.Text(params.ProgressToken.String(), maxID))
+			s.cfg.Logger.Debug("progress dropped", "token", boundary.Text(params.ProgressToken.String(), maxID))
 		}
 		return
 	}
@@ -186,11 +187,11 @@ func (s *Session) progressed(raw json.RawMessage) {
 // tracking is the progress of one call.
 type tracking struct {
 	tracker *Tracker      // nil for none
-	own     bool          // it ends with the call
-	done    chan struct{} // closed when the callback is not called any more; nil without one
+	own     bool          // the tracker ends with the call
+	done    chan struct{} // closed when the callback has returned for the last time; nil without a callback
 }
 
-// track starts to receive the progress of a call that asks for it.
+// track starts receiving progress if the options of the call need it.
 func (s *Session) track(ctx context.Context, call *Call) (tracking, error) {
 	t := tracking{tracker: call.opts.tracker}
 	f := call.opts.onProgress
@@ -202,7 +203,7 @@ func (s *Session) track(ctx context.Context, call *Call) (tracking, error) {
 		s.trackers.addCall(t.tracker)
 	}
 	if t.tracker.task != "" {
-		return t, errors.New("session: the tracker of a task has no token for another request")
+		return t, errors.New("session: Track: tracker of task has no token")
 	}
 	call.SetMeta("progressToken", t.tracker.token)
 	if f != nil {
@@ -211,7 +212,7 @@ func (s *Session) track(ctx context.Context, call *Call) (tracking, error) {
 		if !t.own {
 			updates = t.tracker.Updates(s.life.ctx)
 		}
-		started := s.life.spawn(func() { // ends when the tracker is closed or ctx ends, and f has returned
+		started := s.life.spawn(func() { // ends after the last call of f, when the tracker is closed or ctx ends
 			defer close(t.done)
 			for p := range updates {
 				s.panicked("OnProgress", boundary.Run(func() error { f(p); return nil }))
@@ -224,7 +225,8 @@ func (s *Session) track(ctx context.Context, call *Call) (tracking, error) {
 	return t, nil
 }
 
-// wait waits until the callback was called for all progress before the answer, or ctx ends.
+// wait waits until the callback has received all progress that arrived before the answer, or ctx
+// ends.
 func (t tracking) wait(ctx context.Context) {
 	if t.own {
 		t.tracker.Close()
@@ -232,7 +234,7 @@ func (t tracking) wait(ctx context.Context) {
 	}
 }
 
-// drop ends the tracking when the call returns. The callback is not called any more.
+// drop ends the tracking when the call returns. The callback is not called afterwards.
 func (t tracking) drop(ctx context.Context) {
 	if t.own {
 		t.tracker.discard()

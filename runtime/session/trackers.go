@@ -9,8 +9,8 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// trackers are the Trackers of a session, by what their progress is known by. Its methods are safe
-// for concurrent use.
+// trackers holds the Trackers of a session by token and by task. Its methods are safe for
+// concurrent use.
 type trackers struct {
 	mu      sync.Mutex
 	closed  bool
@@ -22,8 +22,7 @@ func newTrackers() *trackers {
 	return &trackers{byToken: map[mcp.ProgressToken]tracked{}, byTask: map[string][]weak.Pointer[Tracker]{}}
 }
 
-// tracked is a reference to a Tracker. It is weak, unless the Tracker belongs to a call and ends with
-// it.
+// tracked is a reference to a Tracker. It is strong for the Tracker of a call, and weak for others.
 type tracked struct {
 	call *Tracker
 	weak weak.Pointer[Tracker]
@@ -37,8 +36,8 @@ func (t tracked) get() *Tracker {
 	return t.weak.Value()
 }
 
-// add registers a new Tracker, which it closes if the session has ended. It returns false if the
-// token is in use.
+// add registers a new Tracker, or closes it if the session has ended. It returns false if the token
+// is in use.
 func (r *trackers) add(t *Tracker) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,7 +59,7 @@ func (r *trackers) add(t *Tracker) bool {
 	return true
 }
 
-// addCall registers the Tracker of one call, which is closed with the call.
+// addCall registers the Tracker of one call. The call closes it.
 func (r *trackers) addCall(t *Tracker) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,7 +83,7 @@ func (r *trackers) drop(t *Tracker) {
 	}
 }
 
-// remove undoes add.
+// remove removes a weakly referenced Tracker.
 func (r *trackers) remove(token mcp.ProgressToken, task string, ref weak.Pointer[Tracker]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -100,7 +99,7 @@ func (r *trackers) remove(token mcp.ProgressToken, task string, ref weak.Pointer
 	}
 }
 
-// find returns the Trackers of a token, and of a task unless that is "".
+// find returns the Trackers of a token and, unless task is "", of a task.
 func (r *trackers) find(token mcp.ProgressToken, task string) []*Tracker {
 	found := make([]*Tracker, 0, 2)
 	r.mu.Lock()
@@ -118,7 +117,7 @@ func (r *trackers) find(token mcp.ProgressToken, task string) []*Tracker {
 	return found
 }
 
-// close closes all Trackers, and those that are added later.
+// close closes all Trackers. Later ones are closed when they are added.
 func (r *trackers) close() {
 	var open []*Tracker
 	r.mu.Lock()

@@ -8,9 +8,10 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// ServerHandler returns a Handler for a server: requests go to h and notifications to n, either of which may be nil.
-// Params are checked against the schema of the session's revision first; faults are answered with
-// [jsonrpc.CodeInvalidParams]. Those of a request without a session were checked when it came.
+// ServerHandler returns a Handler for a server. It dispatches requests to h and notifications to n,
+// either of which may be nil. It validates params against the schema of the session's revision
+// first, and answers invalid params with [jsonrpc.CodeInvalidParams]. It does not validate the
+// params of a request without a session, as they were validated when it arrived.
 func ServerHandler(h mcp.ServerHandler, n mcp.ServerNotificationHandler) Handler {
 	return func(ctx context.Context, req *Request) (codec.Encoder, error) {
 		switch {
@@ -36,8 +37,10 @@ func ClientHandler(h mcp.ClientHandler, n mcp.ClientNotificationHandler) Handler
 	}
 }
 
-// Methods returns a Handler that gives each method of the map to its handler, and all others to rest, which may be
-// nil: methods of one's own, or raw access to some of the protocol's. The map must not be changed afterwards.
+// Methods returns a Handler that passes a request to the handler of its method in the map, and
+// others to rest. Without rest, other requests are answered with [jsonrpc.CodeMethodNotFound]. Use
+// it for custom methods, or for raw access to methods of the protocol. The map must not be changed
+// afterwards.
 func Methods(handlers map[string]Handler, rest Handler) Handler {
 	return func(ctx context.Context, req *Request) (codec.Encoder, error) {
 		h, ok := handlers[req.Method]
@@ -51,7 +54,7 @@ func Methods(handlers map[string]Handler, rest Handler) Handler {
 	}
 }
 
-// unhandled is the error for a request that nobody handles; notifications may be ignored.
+// unhandled returns the error for a request without a handler, or nil for a notification.
 func unhandled(req *Request) error {
 	if req.IsNotification() {
 		return nil
@@ -59,7 +62,7 @@ func unhandled(req *Request) error {
 	return jsonrpc.MethodNotFound(req.Method)
 }
 
-// revision is that of the session, or "" for a request that came from none: see Request.Session.
+// revision returns the revision of the session, or "" for a request without a session.
 func (r *Request) revision() mcp.Revision {
 	if r.Session == nil {
 		return ""

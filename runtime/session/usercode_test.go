@@ -22,10 +22,10 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// quiet is a Logger that discards everything.
+// quiet returns a Logger that discards everything.
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// pair returns a connected client and server, whose requests go to handler.
+// pair returns a connected client and server with the given handlers.
 func pair(t *testing.T, client session.Handler, server session.Handler) (c, s *session.Session) {
 	side := toolServer(server)
 	side.Config.Logger = quiet()
@@ -39,8 +39,9 @@ func (broken) Error() string                { panic("Error") }
 func (broken) EncodeJSON(*codec.Writer)     { panic("EncodeJSON") }
 func (broken) MarshalJSON() ([]byte, error) { panic("MarshalJSON") }
 
-// Whatever a handler returns, and however it ends, its request is answered, and the session goes on.
-func TestAHandlerHarmsItsOwnRequestAlone(t *testing.T) {
+// Every request is answered and the session keeps serving, whatever a handler returns and however
+// it ends.
+func TestHandlerPanicFailsOnlyItsRequest(t *testing.T) {
 	var none *jsonrpc.Error
 	handlers := map[string]session.Handler{
 		"a panic":                  func(context.Context, *session.Request) (codec.Encoder, error) { panic("no") },
@@ -83,7 +84,7 @@ func TestAHandlerHarmsItsOwnRequestAlone(t *testing.T) {
 	}
 }
 
-func TestAnErrorThatIsNotUTF8IsAnswered(t *testing.T) {
+func TestErrorWithInvalidUTF8IsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := pair(t, nil, func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 			return nil, errors.New("open caf\xe9.txt: no such file")
@@ -95,7 +96,7 @@ func TestAnErrorThatIsNotUTF8IsAnswered(t *testing.T) {
 	})
 }
 
-// exploding is a connection whose methods panic, each once it is told to.
+// exploding is a connection with one method that panics once the test has armed it.
 type exploding struct {
 	transport.Conn
 	in string
@@ -124,7 +125,7 @@ func (e *exploding) Close() error {
 	return nil
 }
 
-func TestATransportThatPanicsEndsItsSession(t *testing.T) {
+func TestTransportPanicEndsSession(t *testing.T) {
 	for _, in := range []string{"Read", "Write", "Close"} {
 		t.Run(in, bubble(func(t *testing.T) {
 			p, conn := newPeer(t)
@@ -143,8 +144,8 @@ func TestATransportThatPanicsEndsItsSession(t *testing.T) {
 	}
 }
 
-// Callbacks, middleware and methods of params.
-func TestCallbacksThatPanicHarmNothingElse(t *testing.T) {
+// The panics happen in callbacks, middleware and methods of params.
+func TestCallbackPanicsAreContained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logged bytes.Buffer
 		var mu sync.Mutex
@@ -182,7 +183,7 @@ func TestCallbacksThatPanicHarmNothingElse(t *testing.T) {
 		if _, err := c.With(session.Timeout(time.Second), session.OnLate(late)).Call(t.Context(), "x/slow", nil); err != session.ErrTimeout {
 			t.Errorf("got %v", err)
 		}
-		time.Sleep(2 * time.Hour) // the answer comes, and the peer is pinged
+		time.Sleep(2 * time.Hour) // the answer arrives, and the session pings the peer
 		c.AfterDone(func() { panic("in AfterDone") })
 		over := false
 		c.AfterDone(func() { over = true })
@@ -207,8 +208,8 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
-// However much a peer sends that is refused, a few lines of it are logged in each second.
-func TestRefusedMessagesDoNotFloodTheLog(t *testing.T) {
+// Only a few lines per second are logged, however many messages are rejected.
+func TestRejectedMessagesDoNotFloodLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logged bytes.Buffer
 		before := slog.Default()
@@ -220,7 +221,7 @@ func TestRefusedMessagesDoNotFloodTheLog(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		p.send(`{"jsonrpc":"2.0","id":1,"method":7}`)
-		if n := strings.Count(logged.String(), "message refused"); n != 11 {
+		if n := strings.Count(logged.String(), "message rejected"); n != 11 {
 			t.Errorf("%d lines were logged, want 11", n)
 		}
 		if !strings.Contains(logged.String(), "=990") {

@@ -14,7 +14,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
-// ways is a connection that has a way of its own for each request, and none for what belongs to no request.
+// ways is a connection with a separate stream for each request, and none for messages without a
+// request.
 type ways struct {
 	transport.Conn
 	released chan jsonrpc.ID
@@ -35,12 +36,12 @@ func (w *ways) Release(id jsonrpc.ID) { w.released <- id }
 
 func (w *ways) Resumed() (mcp.Revision, []byte, bool) { return w.revision, w.client, w.revision != "" }
 
-// wrapped is a wrapper of a connection.
+// wrapped wraps a connection.
 type wrapped struct{ transport.Conn }
 
 func (w wrapped) Unwrap() transport.Conn { return w.Conn }
 
-func TestWaysOfRequests(t *testing.T) {
+func TestRequestStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := inmemory.Pair(inmemory.Options{})
 		defer here.Close()

@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// Ended stores the operations that have ended, so that their tokens are rejected. Instances of a server
-// that share keys should share it, too: otherwise an instance accepts the tokens of an operation that
-// another instance has completed, until they expire. Its methods may be called by many goroutines.
+// Ended stores the operations that have ended, so that their tokens are rejected. Instances of a
+// server that share keys should share it, too: otherwise an instance accepts the tokens of an
+// operation that another instance has completed, until they expire. Its methods may be called by
+// many goroutines.
 type Ended interface {
 	// Add stores an operation, until the given time at least.
 	Add(ctx context.Context, operation string, until time.Time) error
@@ -16,8 +17,8 @@ type Ended interface {
 	Has(ctx context.Context, operation string) (bool, error)
 }
 
-// maxEnded is the largest number of operations in memory. Beyond that, the oldest are deleted before
-// their time.
+// maxEnded is the largest number of operations in memory. Beyond that, the oldest are deleted
+// before their time.
 const maxEnded = 100_000
 
 // memory is an Ended for one process.

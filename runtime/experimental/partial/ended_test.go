@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestOperationsThatAreOverAreForgottenInTime(t *testing.T) {
+func TestEndedOperationsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{known: map[string]struct{}{}}
 		add := func(operation string) {
@@ -37,7 +37,7 @@ func TestOperationsThatAreOverAreForgottenInTime(t *testing.T) {
 	})
 }
 
-func TestOperationsThatAreOverAreLimited(t *testing.T) {
+func TestEndedOperationsAreLimited(t *testing.T) {
 	m := &memory{known: map[string]struct{}{}}
 	for i := range maxEnded + 1000 {
 		if err := m.Add(t.Context(), fmt.Sprint(i), time.Now().Add(time.Hour)); err != nil {

@@ -40,7 +40,7 @@ func Example() {
 	// A Caucus-Race
 }
 
-// library is connected with a server that reads a book aloud, a chapter at a time.
+// library is connected with a server that reads a book aloud, one chapter per part.
 func library(ctx context.Context) *client.Client {
 	inParts, err := partial.Receive(partial.Config{})
 	if err != nil {
@@ -61,7 +61,7 @@ func library(ctx context.Context) *client.Client {
 		}
 		at := 0
 		if state, resumed := part.State(); resumed {
-			at, _ = strconv.Atoi(string(state)) // nobody else can have made it
+			at, _ = strconv.Atoi(string(state)) // authenticated, so it is valid
 		}
 		if at+1 < len(chapters) {
 			part.More([]byte(strconv.Itoa(at + 1)))
@@ -83,8 +83,8 @@ func library(ctx context.Context) *client.Client {
 	return c
 }
 
-// A client that has kept the token goes on after it was away.
-func ExampleResume() {
+// A client continues with a stored token after a reconnect.
+func ExampleContinue() {
 	ctx := context.Background()
 	c, params := library(ctx), &mcp.CallToolRequestParams{Name: "read"}
 	defer c.Close()

@@ -13,11 +13,13 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// ErrEnded is the error of an operation that is complete or has failed. Its token is no longer valid.
+// ErrEnded is the error of an operation that is complete or has failed. Its token is no longer
+// valid.
 var ErrEnded = errors.New("partial: the operation has ended")
 
-// Operation is a request whose result comes in parts. It may be used by many goroutines; it requests
-// one part at a time. It needs no Close: a client that wants no more parts stops calling Next.
+// Operation is a request whose result comes in parts. It may be used by many goroutines; it
+// requests one part at a time. It needs no Close: a client that wants no more parts stops calling
+// Next.
 type Operation struct {
 	caller jsonrpc.Caller
 	method string
@@ -30,8 +32,8 @@ type Operation struct {
 	ended bool
 }
 
-// Start returns the operation that a request begins. It sends nothing. Params may be nil. Start fails
-// if they are not an object, or already have a token.
+// Start returns the operation that a request begins. It sends nothing. Params may be nil. Start
+// fails if they are not an object, or already have a token.
 func Start(caller jsonrpc.Caller, method string, params codec.Encoder) (*Operation, error) {
 	raw := json.RawMessage(`{}`)
 	if params != nil {
@@ -50,10 +52,10 @@ func Start(caller jsonrpc.Caller, method string, params codec.Encoder) (*Operati
 	return &Operation{caller: caller, method: method, params: raw}, nil
 }
 
-// Continue returns the operation that began with the given request and continues with token, such as
-// one that [Operation.Token] returned before a reconnect. The request must be the same as the first
-// one. Continue sends nothing. Store the Operation's latest token, and delete it when the Operation
-// has ended: the server rejects older tokens.
+// Continue returns the operation that began with the given request and continues with token, such
+// as one that [Operation.Token] returned before a reconnect. The request must be the same as the
+// first one. Continue sends nothing. Store the Operation's latest token, and delete it when the
+// Operation has ended: the server rejects older tokens.
 func Continue(caller jsonrpc.Caller, method string, params codec.Encoder, token string) (*Operation, error) {
 	o, err := Start(caller, method, params)
 	if err == nil {
@@ -72,18 +74,18 @@ func TokenOf(result codec.Encoder) (token string, ok bool, err error) {
 	return tokenOf(raw, nextMember)
 }
 
-// Token returns the token for the next part. It is opaque to the client. ok is false before the first
-// part has arrived, and after the operation has ended.
+// Token returns the token for the next part. It is opaque to the client. ok is false before the
+// first part has arrived, and after the operation has ended.
 func (o *Operation) Token() (token string, ok bool) {
 	o.state.Lock()
 	defer o.state.Unlock()
 	return o.token, o.known && !o.ended
 }
 
-// Next requests the next part and returns it as the server sent it. The request differs from the first
-// one in its token alone. After the last part, and after the server has answered with an error, Next
-// fails with [ErrEnded]. [session.CodeOverloaded], [session.CodeClosing] and errors of the connection
-// or of ctx leave the operation unchanged: the same part can be requested again.
+// Next requests the next part and returns it as the server sent it. The request differs from the
+// first one in its token alone. After the last part, and after the server has answered with an
+// error, Next fails with [ErrEnded]. [session.CodeOverloaded], [session.CodeClosing] and errors of
+// the connection or of ctx leave the operation unchanged: the same part can be requested again.
 func (o *Operation) Next(ctx context.Context) (json.RawMessage, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -17,8 +17,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session/sessiontest"
 )
 
-// connect returns a client of a server that answers requests with a script, one step each, and notes
-// ids and params.
+// connect returns a client of a server that answers requests with a script, one step each, and
+// records ids and params.
 func connect(t *testing.T, script ...any) (*session.Session, func() (params, ids []string)) {
 	var ids, params []string
 	c, _ := sessiontest.Pair(t, sessiontest.Side{}, sessiontest.Side{
@@ -39,7 +39,7 @@ func connect(t *testing.T, script ...any) (*session.Session, func() (params, ids
 	return c, func() ([]string, []string) { return params, ids }
 }
 
-// odd is a token that nobody would make up, as JSON.
+// odd is a token with unusual characters, as JSON.
 const odd = `" \"ä\u0000/{\n"`
 
 func parts(t *testing.T, o *partial.Operation) (list []string) {
@@ -55,7 +55,7 @@ func parts(t *testing.T, o *partial.Operation) (list []string) {
 }
 
 // Proves RESUME-03, RESUME-09, RESUME-11, RESUME-13, RESUME-14.
-func TestAnOperationGoesOnUntilNoTokenComes(t *testing.T) {
+func TestOperationEndsWithPartWithoutToken(t *testing.T) {
 	one, two, three := `{"content":[1],"nextResumeToken":`+odd+`}`, `{"content":[2],"nextResumeToken":""}`, `{"content":[3]}`
 	c, got := connect(t, one, two, three)
 	o, err := partial.Start(c, "tools/call", session.Raw(`{"_meta":{"x/y":1},"arguments":{"a":1},"name":"long","later":[null]}`))
@@ -81,7 +81,7 @@ func TestAnOperationGoesOnUntilNoTokenComes(t *testing.T) {
 }
 
 // Proves RESUME-10.
-func TestTheTokenOfAnOperationThatIsOverIsNotSent(t *testing.T) {
+func TestTokenOfEndedOperationIsNotSent(t *testing.T) {
 	for name, last := range map[string]any{
 		"the last part":     `{}`,
 		"an error":          &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "broken"},
@@ -116,8 +116,8 @@ func TestTheTokenOfAnOperationThatIsOverIsNotSent(t *testing.T) {
 	}
 }
 
-// A token that was kept may have expired meanwhile.
-func TestARefusedTokenIsNotSentAgain(t *testing.T) {
+// A stored token may have expired.
+func TestRejectedTokenIsNotSentAgain(t *testing.T) {
 	c, got := connect(t, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "expired"})
 	o, err := partial.Continue(c, "x/long", session.Raw(`{}`), "old")
 	if err != nil {
@@ -139,7 +139,7 @@ func TestARefusedTokenIsNotSentAgain(t *testing.T) {
 }
 
 // Proves RESUME-14.
-func TestAnOperationIsKeptOverAReconnect(t *testing.T) {
+func TestOperationContinuesAfterReconnect(t *testing.T) {
 	c, _ := connect(t, `{"nextResumeToken":"t"}`)
 	o, err := partial.Start(c, "x/long", nil)
 	if err != nil {
@@ -166,7 +166,7 @@ func TestAnOperationIsKeptOverAReconnect(t *testing.T) {
 	}
 }
 
-func TestAnOperationOutlivesAServerWithoutRoom(t *testing.T) {
+func TestOperationSurvivesOverloadedServer(t *testing.T) {
 	c, _ := connect(t, `{"nextResumeToken":"t"}`, &jsonrpc.Error{Code: session.CodeOverloaded, Message: "later"}, `{"end":true}`)
 	o, err := partial.Start(c, "x/long", nil)
 	if err != nil {
@@ -180,7 +180,7 @@ func TestAnOperationOutlivesAServerWithoutRoom(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeAnOperation(t *testing.T) {
+func TestStartRejectsInvalidParams(t *testing.T) {
 	c, _ := connect(t, `{"nextResumeToken":1}`)
 	for _, params := range []string{`[]`, `{"resumeToken":"t"}`} {
 		if _, err := partial.Start(c, "x/long", session.Raw(params)); err == nil {
@@ -196,7 +196,7 @@ func TestWhatCannotBeAnOperation(t *testing.T) {
 	}
 }
 
-func TestTokenOfAResult(t *testing.T) {
+func TestTokenOf(t *testing.T) {
 	for _, test := range []struct {
 		result, want string
 		ok, fails    bool

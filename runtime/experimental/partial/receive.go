@@ -22,8 +22,8 @@ const DefaultTTL = 10 * time.Minute
 // TTLMeta is the member of a result's _meta with the lifetime of its token in milliseconds.
 const TTLMeta = "io.github.mcpwire/resumeTtl"
 
-// PartialResultsMeta is the member of a tool's _meta, in tools/list, that is true if the tool's results
-// may come in parts.
+// PartialResultsMeta is the member of a tool's _meta, in tools/list, that is true if the tool's
+// results may come in parts.
 const PartialResultsMeta = "io.github.mcpwire/partialResults"
 
 // Config configures the tokens of a server. The zero value works for a server of one process.
@@ -34,7 +34,8 @@ type Config struct {
 	Keys [][]byte
 	// TTL is the lifetime of a token. The default is [DefaultTTL].
 	TTL time.Duration
-	// Ended stores the operations that have ended. If it is nil, they are kept in memory for the TTL.
+	// Ended stores the operations that have ended. If it is nil, the process stores them in memory
+	// for the TTL.
 	Ended Ended
 	// Logger receives failures of Ended. If it is nil, they go to [slog.Default].
 	Logger *slog.Logger
@@ -45,11 +46,11 @@ type Config struct {
 // before the handler sees them, so that they are validated like those of the first request.
 //
 // A token is encrypted and authenticated; it reveals only the length of its state. It is valid for
-// requests of the same method, with the same params except _meta, by the same principal, through any
-// session and any number of times, until it expires or the operation ends. An operation ends with a
-// response that has no further token, errors included, unless the request was cancelled or rejected
-// as overloaded. Invalid tokens are rejected with [jsonrpc.CodeInvalidParams], and so is every token
-// of a request that is run as a task, which has no parts.
+// requests of the same method, with the same params except _meta, by the same principal, through
+// any session and any number of times, until it expires or the operation ends. An operation ends
+// with a response that has no further token, errors included, unless the request was cancelled or
+// rejected as overloaded. Invalid tokens are rejected with [jsonrpc.CodeInvalidParams], and so is
+// every token of a request that is run as a task, which has no parts.
 //
 // Receive fails if a key does not have KeySize bytes, or the TTL is negative.
 func Receive(cfg Config) (session.Middleware, error) {
@@ -75,8 +76,8 @@ func Receive(cfg Config) (session.Middleware, error) {
 	return r.receive, nil
 }
 
-// Part is the part of a result that a handler is to return. It is for one goroutine at a time, until
-// the handler returns.
+// Part is the part of a result that a handler is to return. It is for one goroutine at a time,
+// until the handler returns.
 type Part struct {
 	at      point
 	resumed bool
@@ -86,21 +87,22 @@ type Part struct {
 
 type partKey struct{}
 
-// PartFrom returns the part that the handler with context ctx is to return. If ok is false, the result
-// cannot come in parts: the session lacks the middleware of [Receive], or the request runs as a task.
+// PartFrom returns the part that the handler with context ctx is to return. If ok is false, the
+// result cannot come in parts: the session lacks the middleware of [Receive], or the request runs
+// as a task.
 func PartFrom(ctx context.Context) (p *Part, ok bool) {
 	p, ok = ctx.Value(partKey{}).(*Part)
 	return p, ok
 }
 
-// State returns the state that the handler gave to [Part.More] with the previous part. resumed is false
-// for the first part.
+// State returns the state that the handler gave to [Part.More] with the previous part. resumed is
+// false for the first part.
 func (p *Part) State() (state []byte, resumed bool) { return p.at.state, p.resumed }
 
-// More announces that another part follows the one that the handler is about to return. The next part
-// begins with the given state, which travels in the token and should be small: a position, or a key of
-// something that the server stores. More has no effect if the handler returns an error, or a result
-// with isError.
+// More announces that another part follows the one that the handler is about to return. The next
+// part begins with the given state, which travels in the token and should be small: a position, or
+// a key of something that the server stores. More has no effect if the handler returns an error, or
+// a result with isError.
 func (p *Part) More(state []byte) { p.more, p.next = true, state }
 
 // receiver is the middleware.
@@ -142,8 +144,8 @@ func asTask(req *session.Request) bool {
 	return wanted && (req.Session == nil || req.Session.TakesTask(req.Method))
 }
 
-// refused reports whether an error says that a request was rejected unhandled, so that it may be sent
-// again.
+// refused reports whether an error says that a request was rejected unhandled, so that it may be
+// sent again.
 func refused(err error) bool {
 	e, ok := errors.AsType[*jsonrpc.Error](err)
 	return ok && (e.Code == session.CodeOverloaded || e.Code == session.CodeClosing)
@@ -193,7 +195,8 @@ func (r *receiver) open(ctx context.Context, req *session.Request, token string)
 	return at, nil
 }
 
-// withToken returns a result with a token for the next part. If the result is an error, ok is false.
+// withToken returns a result with a token for the next part. If the result is an error, ok is
+// false.
 func (r *receiver) withToken(ctx context.Context, req *session.Request, part *Part, result codec.Encoder) (with codec.Encoder, ok bool, err error) {
 	text := json.RawMessage(`{}`)
 	if result != nil {
@@ -229,7 +232,8 @@ func isError(result json.RawMessage) bool {
 // end stores that the operation has ended. If that fails, the last part is returned nevertheless.
 func (r *receiver) end(ctx context.Context, part *Part) {
 	if err := r.ended.Add(ctx, part.at.name(), time.Now().Add(r.ttl)); err != nil {
-		r.log.Error("completed operation not stored; its tokens stay valid until they expire", "error", err)
+		// Tokens of the operation stay valid until they expire.
+		r.log.Error("completed operation not stored", "error", err)
 	}
 }
 

@@ -34,13 +34,13 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// pages is the arguments of a tool that counts to To, one number for each part.
+// pages are the arguments of a tool that counts to To, one number per part.
 type pages struct {
 	To   int    `json:"to"`
 	Fail string `json:"fail,omitempty" jsonschema:"how the second part fails"`
 }
 
-// count is the tool. Its state is something that nobody else is to know.
+// count is the tool. Its state is secret.
 func count(ctx context.Context, _ *server.Call, in pages) (string, error) {
 	part, ok := partial.PartFrom(ctx)
 	if !ok {
@@ -116,7 +116,7 @@ func receive(t *testing.T, cfg partial.Config) session.Middleware {
 	return m
 }
 
-// reply is what the tests look at in a result.
+// reply is the part of a result that the tests check.
 type reply struct {
 	Text  string
 	Token string
@@ -125,7 +125,8 @@ type reply struct {
 	Code  int64 // of an error response
 }
 
-// call calls a tool; arguments and more are JSON, more being members behind them.
+// call calls a tool. arguments is a JSON object, and more is JSON text of further members of the
+// params.
 func call(t *testing.T, c *session.Session, arguments, more string) (r reply) {
 	t.Helper()
 	text, err := c.Call(t.Context(), "tools/call", session.Raw(`{"name":"count","arguments":`+arguments+more+`}`))
@@ -147,7 +148,7 @@ func call(t *testing.T, c *session.Session, arguments, more string) (r reply) {
 func with(token string) string { return `,"resumeToken":"` + token + `"` }
 
 // Proves RESUME-01, RESUME-02, RESUME-08.
-func TestAToolGivesItsResultInParts(t *testing.T) {
+func TestToolReturnsResultInParts(t *testing.T) {
 	c := counter(t, "", receive(t, partial.Config{TTL: time.Hour}))
 	o, err := partial.Start(c, "tools/call", &mcp.CallToolRequestParams{Name: "count", Arguments: json.RawMessage(`{"to":3}`)})
 	if err != nil {
@@ -179,7 +180,7 @@ func TestAToolGivesItsResultInParts(t *testing.T) {
 	}
 }
 
-// ended is a partial.Ended that instances share, as they would a database.
+// ended is a partial.Ended that instances share, as they would share a database.
 type ended struct {
 	mu   sync.Mutex
 	over map[string]bool
@@ -200,7 +201,7 @@ func (e *ended) Has(_ context.Context, operation string) (bool, error) {
 }
 
 // Proves RESUME-04, RESUME-12.
-func TestATokenIsGoodForAnyInstanceThatSharesTheKeys(t *testing.T) {
+func TestTokenIsValidInInstancesWithSameKeys(t *testing.T) {
 	older, newer := bytes.Repeat([]byte{1}, partial.KeySize), bytes.Repeat([]byte{2}, partial.KeySize)
 	shared := &ended{over: map[string]bool{}}
 	a := counter(t, "ann", receive(t, partial.Config{Keys: [][]byte{older}, Ended: shared}))
@@ -225,7 +226,7 @@ func TestATokenIsGoodForAnyInstanceThatSharesTheKeys(t *testing.T) {
 }
 
 // Proves RESUME-05.
-func TestATokenRevealsNothing(t *testing.T) {
+func TestTokenRevealsNothing(t *testing.T) {
 	c := counter(t, "annabel", receive(t, partial.Config{}))
 	one, two := call(t, c, `{"to":2}`, ``).Token, call(t, c, `{"to":2}`, ``).Token
 	if one == two {
@@ -250,11 +251,11 @@ func TestATokenRevealsNothing(t *testing.T) {
 }
 
 // Proves RESUME-06.
-func TestAnErrorGivesNoToken(t *testing.T) {
+func TestErrorHasNoToken(t *testing.T) {
 	for _, row := range []struct {
 		fail string
 		want reply
-		then int64 // code for the same token again, or 0
+		then int64 // code for the same token in a second request, or 0
 	}{
 		{"tool", reply{Text: "no luck", Error: true}, jsonrpc.CodeInvalidParams},
 		{"request", reply{Code: jsonrpc.CodeInternalError}, jsonrpc.CodeInvalidParams},
@@ -275,7 +276,7 @@ func TestAnErrorGivesNoToken(t *testing.T) {
 }
 
 // Proves RESUME-07, RESUME-12.
-func TestATokenIsBoundToItsRequest(t *testing.T) {
+func TestTokenIsBoundToItsRequest(t *testing.T) {
 	m := receive(t, partial.Config{})
 	c, other := counter(t, "ann", m), counter(t, "bob", m)
 	token := call(t, c, `{"to":3,"fail":""}`, ``).Token
@@ -299,7 +300,7 @@ func TestATokenIsBoundToItsRequest(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", row.name, diff)
 		}
 	}
-	for range 2 { // it may be sent again until the end
+	for range 2 { // it may be sent repeatedly until the end
 		got := call(t, c, `{"fail":"", "to":3}`, with(token)+`,"_meta":{"progressToken":"p"}`)
 		if got.Text != "2" || got.Token == "" {
 			t.Errorf("the same request in other words: %+v", got)
@@ -308,7 +309,7 @@ func TestATokenIsBoundToItsRequest(t *testing.T) {
 }
 
 // Proves RESUME-12, RESUME-14.
-func TestATokenEndsWithItsTimeAndItsOperation(t *testing.T) {
+func TestTokenExpiresAndEndsWithOperation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := counter(t, "", receive(t, partial.Config{TTL: time.Minute}))
 		left := call(t, c, `{"to":3}`, ``).Token
@@ -330,8 +331,8 @@ func TestATokenEndsWithItsTimeAndItsOperation(t *testing.T) {
 	})
 }
 
-// long returns a session with a server whose every method gives two parts, the first one empty and the second one
-// the params. It calls second before that.
+// long returns a session with a server whose every method returns two parts: the first one is
+// empty, and the second one has the params. It calls second before the second part.
 func long(t *testing.T, second func(context.Context)) *session.Session {
 	c, _ := sessiontest.Pair(t, sessiontest.Side{}, sessiontest.Side{Config: session.Config{
 		Receiving: []session.Middleware{receive(t, partial.Config{})},
@@ -375,7 +376,7 @@ func TestPartsOfAnyMethod(t *testing.T) {
 	}
 }
 
-func TestAPartThatWasCancelledMayBeAskedForAgain(t *testing.T) {
+func TestCancelledPartCanBeRequestedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := true
 		c := long(t, func(ctx context.Context) {
@@ -404,7 +405,7 @@ func TestAPartThatWasCancelledMayBeAskedForAgain(t *testing.T) {
 }
 
 // Proves RESUME-04, RESUME-14.
-func TestPartsComeFromSeveralInstancesWithoutSessions(t *testing.T) {
+func TestPartsFromSeveralInstancesWithoutSessions(t *testing.T) {
 	key := bytes.Repeat([]byte{1}, partial.KeySize)
 	var instances []*streamable.Handler
 	for range 2 {
@@ -437,7 +438,7 @@ func TestPartsComeFromSeveralInstancesWithoutSessions(t *testing.T) {
 	}
 }
 
-func TestATaskHasNoParts(t *testing.T) {
+func TestTaskHasNoParts(t *testing.T) {
 	s := counting(t, "", receive(t, partial.Config{}))
 	m, err := task.New(t.Context(), task.Config{Store: store.New()})
 	if err != nil {
@@ -471,7 +472,7 @@ func TestATaskHasNoParts(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoConfig(t *testing.T) {
+func TestReceiveRejectsInvalidConfig(t *testing.T) {
 	for _, cfg := range []partial.Config{{TTL: -1}, {Keys: [][]byte{make([]byte, partial.KeySize), []byte("short")}}} {
 		if _, err := partial.Receive(cfg); err == nil {
 			t.Errorf("%+v was taken", cfg)

@@ -33,8 +33,8 @@ type point struct {
 	state   []byte
 }
 
-// sealer turns points into tokens and back. A token is, in base64url, a nonce and the point encrypted
-// with AES-256-GCM and authenticated together with the binding.
+// sealer turns points into tokens and back. A token is, in base64url, a nonce and the point
+// encrypted with AES-256-GCM and authenticated together with the binding.
 type sealer []cipher.AEAD // the first one seals
 
 func newSealer(keys [][]byte) (sealer, error) {

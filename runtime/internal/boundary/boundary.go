@@ -37,7 +37,7 @@ type Panic struct {
 	Stack []byte // of the goroutine that panicked
 }
 
-// Error returns the text of Value.
+// fmt recovers panics of methods
 func (p *Panic) Error() string { return fmt.Sprintf("panic: %v", p.Value) } // fmt survives a method that panics
 
 // ErrGoexit is the outcome of code that called [runtime.Goexit].
@@ -56,13 +56,14 @@ func Run(f func() error) (err error) {
 	return f()
 }
 
-// Marshal returns v as JSON text. A panic of its methods is an error.
+// Marshal returns v as JSON text. It returns a panic of v's methods as an error.
 func Marshal(v codec.Encoder) (text []byte, err error) {
 	defer Catch(&err)
 	return codec.Marshal(v)
 }
 
-// Report logs event with the panic's value and stack if err is a [*Panic] or [ErrGoexit], and reports whether it is.
+// Report logs event with the panic's value and stack if err is a [*Panic] or [ErrGoexit], and
+// returns true for these.
 func Report(log *slog.Logger, event string, err error, attrs ...any) bool {
 	p, ok := err.(*Panic)
 	switch {
@@ -74,7 +75,8 @@ func Report(log *slog.Logger, event string, err error, attrs ...any) bool {
 	return ok || err == ErrGoexit
 }
 
-// maxErrorText is how many bytes of an error's text go to the peer, unless it is a [*jsonrpc.Error].
+// maxErrorText is how many bytes of an error's text go to the peer, unless it is a
+// [*jsonrpc.Error].
 const maxErrorText = 16 << 10
 
 // WireError returns the error that is sent to the peer for err, which must not be nil: the
@@ -137,7 +139,8 @@ func Text(text string, max int) string {
 	return text
 }
 
-// prefix returns at most max bytes of a longer text, which end between characters if it is valid UTF-8.
+// prefix returns at most max bytes of a longer text, which end between characters if it is valid
+// UTF-8.
 func prefix(text string, max int) string {
 	cut := max
 	for cut > 0 && cut > max-utf8.UTFMax && !utf8.RuneStart(text[cut]) {

@@ -123,7 +123,7 @@ func TestTextIsCutBetweenCharacters(t *testing.T) {
 	}
 }
 
-func TestLoggerSurvivesItsHandler(t *testing.T) {
+func TestLoggerRecoversHandlerPanics(t *testing.T) {
 	log := boundary.Logger(slog.New(broken{}))
 	log.Error("event", "key", "value")
 	log.With("key", "value").WithGroup("group").Error("event")

@@ -5,8 +5,8 @@ import (
 	"log/slog"
 )
 
-// Logger returns log with a handler that cannot panic. For nil it returns a Logger that passes warnings and errors,
-// such as refused messages and panics, to [slog.Default], and discards the rest.
+// Logger returns log with a handler that cannot panic. If log is nil, it returns a Logger that
+// passes warnings and errors to [slog.Default] and discards the rest.
 func Logger(log *slog.Logger) *slog.Logger {
 	if log == nil {
 		return fallback
@@ -22,7 +22,7 @@ var fallback = slog.New(&handler{warnings: true})
 
 // handler is a slog.Handler that recovers the panics of another one.
 type handler struct {
-	handler  slog.Handler // nil for the current handler of slog.Default
+	handler  slog.Handler // nil for the handler of slog.Default at the time of the record
 	warnings bool         // discard records below slog.LevelWarn
 }
 

@@ -6,27 +6,26 @@ import (
 	"time"
 )
 
-// Both is a context that ends when either of two do. Its values, and its deadline, are those of the first. Who knows
-// it waits for each of them; for all others it becomes a context of its own. Whoever is done with it calls
-// [Both.Release].
+// Both is a context that ends when either of two contexts ends. Its values and its deadline are
+// those of the first. Callers that know the type select on both channels of [Both.Each]. For other
+// callers, Both allocates a merged context on first use. Call [Both.Release] after use.
 type Both struct {
 	first, second context.Context
 
 	mu       sync.Mutex
-	context  context.Context // nil while nobody needs it
+	context  context.Context // the merged context; nil until first used
 	cancel   context.CancelCauseFunc
-	stop     func() bool // ends the waiting for second; nil if nobody waits
+	stop     func() bool // detaches the merged context from second; nil if it is not attached
 	released bool
 }
 
 // WithBoth returns a context that ends with first or second.
 func WithBoth(first, second context.Context) *Both { return &Both{first: first, second: second} }
 
-// Each returns what is closed when the first context ends, and when the second does. It is for who calls
-// [Both.Release] afterwards, which it does not tell of.
+// Each returns the Done channels of the two contexts. They are not closed by [Both.Release].
 func (b *Both) Each() (first, second <-chan struct{}) { return b.first.Done(), b.second.Done() }
 
-// full returns a context of the context package that ends with either, and with Release.
+// full returns the merged context. It allocates it on first use.
 func (b *Both) full() context.Context {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -40,12 +39,12 @@ func (b *Both) full() context.Context {
 		}
 	}
 	if b.second.Err() != nil {
-		b.cancel(context.Cause(b.second)) // now, and not in a while
+		b.cancel(context.Cause(b.second)) // AfterFunc may not have run yet
 	}
 	return b.context
 }
 
-// Release ends the context, also for who begins to wait for it only then.
+// Release ends the context. A merged context that is allocated later has ended, too.
 func (b *Both) Release() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -75,7 +74,7 @@ func (b *Both) Err() error {
 	return nil
 }
 
-// Cause returns why either of the two has ended, or nil.
+// Cause returns the cause of the context that has ended, or nil if neither has.
 func (b *Both) Cause() error {
 	if b.first.Err() != nil {
 		return context.Cause(b.first)

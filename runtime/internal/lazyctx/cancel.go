@@ -7,18 +7,20 @@ import (
 	"time"
 )
 
-// Cancellable is a context that can be cancelled, with a cause, and has nothing else. It is one of the context package only
-// from when somebody waits for it, looks for its cause or derives another one from it: most requests come and go
-// without. The zero value is ready to use; it must not be copied.
+// Cancellable is a context that can be cancelled with a cause. It has no values and no deadline. It
+// allocates a context of the context package only when Done, context.Cause or a derived context
+// needs it; most requests never do. The zero value is ready to use. A Cancellable must not be
+// copied.
 type Cancellable struct {
 	ended   atomic.Bool
 	mu      sync.Mutex
-	context context.Context // nil while nobody needs it
+	context context.Context // nil until first used
 	cancel  context.CancelCauseFunc
-	cause   error // of the end; nil for what the context package says
+	cause   error // nil for context.Canceled
 }
 
-// Cancel ends the context because of cause, as a [context.CancelCauseFunc] does. Only the first call counts.
+// Cancel ends the context with cause, as a [context.CancelCauseFunc] does. Only the first call has
+// an effect.
 func (c *Cancellable) Cancel(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -32,7 +34,7 @@ func (c *Cancellable) Cancel(cause error) {
 	}
 }
 
-// full returns the context of the context package.
+// full returns the context of the context package. It allocates it on first use.
 func (c *Cancellable) full() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -45,7 +47,7 @@ func (c *Cancellable) full() context.Context {
 	return c.context
 }
 
-// Deadline implements [context.Context]: there is none.
+// Deadline implements [context.Context]. There is no deadline.
 func (c *Cancellable) Deadline() (time.Time, bool) { return time.Time{}, false }
 
 // Done implements [context.Context].
@@ -59,7 +61,7 @@ func (c *Cancellable) Err() error {
 	return nil
 }
 
-// Cause is what [context.Cause] returns.
+// Cause returns the same as [context.Cause], without allocating a context.
 func (c *Cancellable) Cause() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,7 +71,8 @@ func (c *Cancellable) Cause() error {
 	return c.cause
 }
 
-// Value implements [context.Context]. It has what the context package itself looks for, and nothing else.
+// Value implements [context.Context]. It returns a value only for the internal key of the context
+// package.
 func (c *Cancellable) Value(key any) any {
 	if !IsCancelKey(key) {
 		return nil
@@ -77,17 +80,18 @@ func (c *Cancellable) Value(key any) any {
 	return c.full().Value(key)
 }
 
-// IsCancelKey reports whether a key is that under which the context package looks for what can be cancelled.
+// IsCancelKey reports whether key is the one by which the context package finds cancellable
+// parents.
 func IsCancelKey(key any) bool { return key == cancelKey }
 
-// cancelKey is the key that the context package looks for a cause with.
+// cancelKey is the internal key of the context package for cancellable parents.
 var cancelKey = func() any {
 	var p probe
 	context.Cause(&p)
 	return p.key
 }()
 
-// probe is a context that notes which key it is asked for.
+// probe is a context that records the key of the last Value call.
 type probe struct{ key any }
 
 func (p *probe) Deadline() (time.Time, bool) { return time.Time{}, false }

@@ -9,15 +9,15 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 )
 
-// key is that of a value in contexts.
+// key is the key of a value in contexts.
 type key struct{}
 
 func TestCancellableEndsAsAContextDoes(t *testing.T) {
 	cause := errors.New("enough")
 	for name, use := range map[string]func(ctx context.Context){
-		"of nobody":               func(context.Context) {},
-		"that somebody waits for": func(ctx context.Context) { ctx.Done() },
-		"whose cause was looked for": func(ctx context.Context) {
+		"unused":        func(context.Context) {},
+		"with a waiter": func(ctx context.Context) { ctx.Done() },
+		"with a call of Cause": func(ctx context.Context) {
 			if got := context.Cause(ctx); got != nil {
 				t.Errorf("cause %v before the end", got)
 			}
@@ -34,7 +34,7 @@ func TestCancellableEndsAsAContextDoes(t *testing.T) {
 				defer cancel()
 				c.Cancel(cause)
 				c.Cancel(errors.New("too late"))
-				<-derived.Done() // at once: a goroutine that passes it on would show below
+				<-derived.Done() // at once: synctest would report a goroutine that propagates the end
 				<-c.Done()
 				for _, ctx := range []context.Context{c, derived} {
 					if ctx.Err() != context.Canceled || context.Cause(ctx) != cause {
@@ -60,8 +60,8 @@ func TestCancellableWithoutCause(t *testing.T) {
 func TestBothEndsWithEither(t *testing.T) {
 	first, second := errors.New("first"), errors.New("second")
 	for name, use := range map[string]func(b *lazyctx.Both){
-		"that waits for each":     func(*lazyctx.Both) {},
-		"that somebody waits for": func(b *lazyctx.Both) { b.Done() },
+		"with a waiter on each": func(*lazyctx.Both) {},
+		"with a waiter on both": func(b *lazyctx.Both) { b.Done() },
 	} {
 		for _, cause := range []error{first, second} {
 			t.Run(name+", by the "+cause.Error(), func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestBothEndsAtOnce(t *testing.T) {
 	both := lazyctx.WithBoth(t.Context(), life)
 	defer both.Release()
 	done := both.Done()
-	end(cause) // what passes it on has a goroutine of its own, which had no time yet
+	end(cause) // the goroutine that propagates it has not run yet
 	if both.Err() != context.Canceled || context.Cause(both) != cause {
 		t.Errorf("ended by %v, because of %v", both.Err(), context.Cause(both))
 	}
@@ -114,7 +114,7 @@ func TestBothEndsAtOnce(t *testing.T) {
 }
 
 func TestBothLeavesNothingBehind(t *testing.T) {
-	for name, waits := range map[string]bool{"who waits before": true, "who waits only then": false} {
+	for name, waits := range map[string]bool{"waiting before": true, "waiting afterwards": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				life, end := context.WithCancel(context.Background())

@@ -1,4 +1,4 @@
-// Package lazyctx has contexts that cost little as long as nobody waits for them.
+// Package lazyctx has contexts that allocate little until a caller waits for them.
 package lazyctx
 
 import (
@@ -7,19 +7,20 @@ import (
 	"time"
 )
 
-// Timeout is a context with a timeout that begins when somebody waits for it. Nearly always nobody does: there is
-// room for a message, and a timer would cost more than handing it over.
+// Timeout is a context with a timeout that starts with the first call of Done. Most messages are
+// written without waiting, and a timer would cost more than the write.
 type Timeout struct {
 	timeout time.Duration
 	cause   error
 
 	mu      sync.Mutex
 	context context.Context
-	stop    context.CancelFunc // nil while nobody waits
+	stop    context.CancelFunc // nil until Done is called
 }
 
-// WithTimeout returns a context that ends with ctx, or because of cause (nil for what the context package says) when
-// somebody has waited that long for it. Whoever is done with it calls [Timeout.Cancel].
+// WithTimeout returns a context that ends with ctx, or with cause when timeout has passed since the
+// first call of Done. A nil cause means [context.DeadlineExceeded]. Call [Timeout.Cancel] after
+// use.
 func WithTimeout(ctx context.Context, timeout time.Duration, cause error) *Timeout {
 	return &Timeout{context: ctx, timeout: timeout, cause: cause}
 }
@@ -30,7 +31,7 @@ func (t *Timeout) current() context.Context {
 	return t.context
 }
 
-// Done is called by who waits.
+// Done implements [context.Context]. The first call starts the timeout.
 func (t *Timeout) Done() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -40,7 +41,8 @@ func (t *Timeout) Done() <-chan struct{} {
 	return t.context.Done()
 }
 
-// Deadline is that of the parent until somebody waits.
+// Deadline implements [context.Context]. Before the first call of Done it returns the deadline of
+// the parent.
 func (t *Timeout) Deadline() (time.Time, bool) { return t.current().Deadline() }
 
 // Err implements [context.Context].
@@ -49,7 +51,7 @@ func (t *Timeout) Err() error { return t.current().Err() }
 // Value implements [context.Context].
 func (t *Timeout) Value(key any) any { return t.current().Value(key) }
 
-// Cancel ends the waiting. Nobody may begin to wait after it.
+// Cancel stops the timer. Done must not be called afterwards.
 func (t *Timeout) Cancel() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

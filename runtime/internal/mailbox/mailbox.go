@@ -1,5 +1,5 @@
-// Package mailbox hands items to a function one after another, in a goroutine that exists only while
-// there are items.
+// Package mailbox hands items to a function one after another, in a goroutine that exists only
+// while there are items.
 package mailbox
 
 import (

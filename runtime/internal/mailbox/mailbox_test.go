@@ -44,7 +44,7 @@ func TestItemsAreHandledInOrder(t *testing.T) {
 	})
 }
 
-func TestTryPutRefusesWhatHasNoRoom(t *testing.T) {
+func TestTryPutRejectsItemsWithoutRoom(t *testing.T) {
 	for _, test := range []struct {
 		sizes []int
 		last  bool
@@ -52,7 +52,7 @@ func TestTryPutRefusesWhatHasNoRoom(t *testing.T) {
 		{[]int{1, 1, 1, 1}, false}, // MaxItems
 		{[]int{50, 50}, true},
 		{[]int{50, 51}, false}, // MaxBytes
-		{[]int{1000}, true},    // larger, but the only one
+		{[]int{1000}, true},    // too large, but the only item
 	} {
 		m := &Mailbox[int]{Handle: func(int) {}, Spawn: spawn, MaxItems: 3, MaxBytes: 100}
 		m.Pause()
@@ -165,7 +165,7 @@ func TestHandleMayEndItsGoroutine(t *testing.T) {
 	})
 }
 
-func TestNothingRunsWithoutAnOwner(t *testing.T) {
+func TestSpawnMayRefuse(t *testing.T) {
 	m := &Mailbox[int]{
 		Handle: func(int) { t.Error("an item was handled") }, Spawn: func(func()) bool { return false }, MaxItems: 1, MaxBytes: 1,
 	}

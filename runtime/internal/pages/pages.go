@@ -19,14 +19,14 @@ var (
 // with the number of cursors.
 type Cursors struct {
 	pages int
-	mark  string // the cursor of an earlier page, to find loops
-	power int    // the number of the page at which the mark moves on
+	mark  string // the cursor of an earlier page, compared with later ones
+	power int    // the number of the page at which the mark moves
 }
 
-// Next reports whether another page follows, given the next cursor that a page came with, nil for
-// none; an empty one is a cursor like any other. It fails with [ErrLoop] if the cursors repeat, at
-// the latest after three times as many pages as there are different cursors, and with [ErrTooMany]
-// after [Max] pages.
+// Next reports whether another page follows. next is the next cursor of the current page, or nil;
+// an empty string is a valid cursor. Next fails with [ErrLoop] if the cursors repeat, at the latest
+// after three times as many pages as there are different cursors, and with [ErrTooMany] after [Max]
+// pages.
 func (c *Cursors) Next(next *string) (more bool, err error) {
 	if next == nil {
 		return false, nil
@@ -37,7 +37,7 @@ func (c *Cursors) Next(next *string) (more bool, err error) {
 		return false, ErrLoop
 	case c.pages >= Max:
 		return false, ErrTooMany
-	case c.pages > c.power: // Brent's algorithm: a mark that moves on in steps of growing length
+	case c.pages > c.power: // Brent's algorithm: the mark moves in steps of growing length
 		c.mark, c.power = *next, max(2*c.power, 1)
 	}
 	return true, nil

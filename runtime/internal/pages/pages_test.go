@@ -7,7 +7,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/pages"
 )
 
-// A loop of any length, behind any beginning, is found within a few rounds.
+// A loop of any length, after any number of pages, is found within a few rounds.
 func TestLoopsAreFound(t *testing.T) {
 	for begin := range 40 {
 		for length := 1; length < 40; length++ {

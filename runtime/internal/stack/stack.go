@@ -1,9 +1,9 @@
-// Package stack makes room on stacks.
+// Package stack grows goroutine stacks.
 package stack
 
-// Grow makes the stack of a goroutine, which is near its beginning, as large as it takes to handle a message. The stack
-// would come to that size anyway, but in steps, each of which copies what is there by then; now that is next to
-// nothing.
+// Grow grows the stack of the calling goroutine to the size that handling a message needs. The
+// stack would otherwise reach it in steps, and each step copies the whole stack. Call it near the
+// start of the goroutine, while there is little to copy.
 //
 //go:noinline
 func Grow() {

@@ -1,4 +1,4 @@
-// Package sessiontest helps to test what works with sessions:
+// Package sessiontest connects pairs of sessions for tests:
 //
 //	client, server := sessiontest.Pair(t, sessiontest.Side{}, sessiontest.Side{Config: session.Config{Handler: handler}})
 package sessiontest
@@ -13,22 +13,23 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
-// Side is one side of a pair of sessions. The zero value has no capabilities and the default configuration.
+// Side configures one side of a pair of sessions. The zero value has no capabilities and the
+// default configuration.
 type Side struct {
 	Client mcp.ClientCapabilities // of the client
 	Server mcp.ServerCapabilities // of the server
 	Config session.Config
 }
 
-// Pair returns two sessions that are connected in memory and ready. They end with the test, if they have not before.
-// It may be called within a bubble of testing/synctest.
+// Pair returns two sessions that are connected in memory and ready. They are closed at the end of
+// the test. It may be called within a bubble of testing/synctest.
 func Pair(t testing.TB, client, server Side) (c, s *session.Session) {
 	t.Helper()
 	a, b := inmemory.Pair(inmemory.Options{})
 	return Connect(t, a, b, client, server)
 }
 
-// Connect is [Pair] over two connected ends.
+// Connect is [Pair] over two given connections.
 func Connect(t testing.TB, a, b transport.Conn, client, server Side) (c, s *session.Session) {
 	t.Helper()
 	s = session.Serve(b, &mcp.InitializeResult{

@@ -263,7 +263,7 @@ func TestAPeerThatReadsSlowlyIsServed(t *testing.T) {
 	}
 }
 
-func TestAPeerThatDoesNotReadIsGivenUp(t *testing.T) {
+func TestPeerThatDoesNotReadEndsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := stdio.New(io.NopCloser(strings.NewReader("")), &trickle{closed: make(chan struct{})}, stdio.Options{MaxQueue: 1 << 10})
 		start := time.Now()

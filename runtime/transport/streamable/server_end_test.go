@@ -52,7 +52,7 @@ func TestShutdownWaitsForCalls(t *testing.T) {
 	})
 }
 
-func TestShutdownAnswersWhatItGivesUp(t *testing.T) {
+func TestShutdownAnswersAbandonedRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
 		id := s.opened(hello)
