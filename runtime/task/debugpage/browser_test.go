@@ -23,9 +23,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 )
 
-// A browser shows the tasks of a real Manager, one with a hostile message among them, follows the link to that, and
-// finds its history. What it draws is left in the folder that MCPWIRE_SCREENSHOTS names.
-func TestBrowser(t *testing.T) {
+// A browser shows the tasks of a Manager, among them one with a hostile message, and the page of
+// that task with its history. Screenshots are written to the directory MCPWIRE_SCREENSHOTS, if set.
+func TestBrowserShowsTasks(t *testing.T) {
 	chromium := browser(t)
 	store, history := memory.New(), debugpage.NewHistory(0)
 	m, err := task.New(t.Context(), task.Config{Store: store, Audit: history.Add})
@@ -34,21 +34,21 @@ func TestBrowser(t *testing.T) {
 	}
 	defer m.Close(context.Background())
 	attacked := create(t, m, "alice", hostile[1], wait)
-	over := create(t, m, hostile[0], "", func(context.Context, *task.Run) (codec.Encoder, error) { return new(mcp.CallToolResult), nil })
-	if _, err := m.Result(t.Context(), over.owner, over.id, nil); err != nil {
+	completed := create(t, m, hostile[0], "", func(context.Context, *task.Run) (codec.Encoder, error) { return new(mcp.CallToolResult), nil })
+	if _, err := m.Result(t.Context(), completed.owner, completed.id, nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := m.Get(t.Context(), "mallory", attacked.id, nil); err == nil {
-		t.Fatal("a foreign task was read")
+		t.Fatal("the task of another principal was read")
 	}
 	server := httptest.NewServer(debugpage.New(debugpage.Config{Store: store, Stats: m.Stats, History: history}))
 	defer server.Close()
 
-	list := chromium.look(t, server.URL+"/?status=all", "list.png")
+	list := chromium.open(t, server.URL+"/?status=all", "list.png")
 	ages := regexp.MustCompile(`^[0-9]+[sm]`)
 	for _, table := range []struct {
 		id   string
-		want [][]string // without columns of ages and sizes
+		want [][]string // without the columns of ages and sizes
 	}{
 		{"statuses", [][]string{{"working", "1"}, {"input_required", "0"}, {"completed", "1"}, {"failed", "0"}, {"cancelled", "0"}, {"live", "1"}, {"all", "2"}}},
 		{"owners", [][]string{{"alice", "1", "1"}, {hostile[0], "0", "1"}}},
@@ -56,16 +56,16 @@ func TestBrowser(t *testing.T) {
 			{"created", "2"}, {"completed", "1"}, {"failed", "0"}, {"cancelled", "0"}, {"expired", "0"}, {"recovered", "0"}, {"reads", "1"},
 			{"refused calls", "1"}, {"of those for foreign tasks", "1"},
 		}},
-		{"tasks", [][]string{{attacked.id, "working", "alice", "tools/call"}, {over.id, "completed", hostile[0], "tools/call"}}},
+		{"tasks", [][]string{{attacked.id, "working", "alice", "tools/call"}, {completed.id, "completed", hostile[0], "tools/call"}}},
 	} {
 		var got [][]string
 		for _, row := range rows(t, list, table.id) {
 			if strings.HasSuffix(row[0], " now") {
-				continue // work that is over may not have been taken off yet
+				continue // returned work may still be counted as running
 			}
 			if table.id == "tasks" {
 				if len(row) != 8 || !ages.MatchString(row[4]) || !ages.MatchString(row[5]) {
-					t.Errorf("a task: %q", row)
+					t.Errorf("row of a task: %q", row)
 				}
 				row = row[:4]
 			} else if n := len(table.want[0]); len(row) > n {
@@ -77,7 +77,7 @@ func TestBrowser(t *testing.T) {
 			t.Errorf("the table of %s (-want +got):\n%s", table.id, diff)
 		}
 	}
-	for _, want := range []string{"<bdi>\"&gt;&lt;img src=x onerror=", "task of another", "<span class=\"status completed\">"} {
+	for _, want := range []string{"<bdi>\"&gt;&lt;img src=x onerror=", "task of another principal", "<span class=\"status completed\">"} {
 		if !strings.Contains(list, want) {
 			t.Errorf("the list lacks %s:\n%s", want, list)
 		}
@@ -86,20 +86,21 @@ func TestBrowser(t *testing.T) {
 	if link == nil {
 		t.Fatalf("no link to %s:\n%s", attacked.id, list)
 	}
-	detail := chromium.look(t, server.URL+"/"+link[1], "task.png")
+	detail := chromium.open(t, server.URL+"/"+link[1], "task.png")
 	if !regexp.MustCompile(`(?s)id="history".*<td>created</td><td><span class="status working">`).MatchString(detail) {
 		t.Errorf("no history:\n%s", detail)
 	}
 	for _, page := range []string{list, detail} {
 		for _, bad := range []string{"<img", "<script", "<title>owned"} {
 			if strings.Contains(page, bad) {
-				t.Errorf("the browser has made %s of a text:\n%s", bad, page)
+				t.Errorf("the browser interpreted a text as %s:\n%s", bad, page)
 			}
 		}
 	}
 }
 
-// rows returns the cells of a table, whose id is its own or that of the section around it, but for the heading.
+// rows returns the cells of the table with an id, or in the section with that id, without the
+// heading.
 func rows(t *testing.T, document, id string) (list [][]string) {
 	t.Helper()
 	_, table, ok := strings.Cut(document, `id="`+id+`"`)
@@ -131,13 +132,13 @@ func create(t *testing.T, m *task.Manager, owner, message string, work task.Work
 	return created{owner, c.TaskID}
 }
 
-// wait is work that goes on until it is stopped.
+// wait is work that runs until its context ends.
 func wait(ctx context.Context, _ *task.Run) (codec.Encoder, error) {
 	<-ctx.Done()
 	return nil, context.Cause(ctx)
 }
 
-// program is the path of Chromium.
+// program is the path of the Chromium executable.
 type program string
 
 func browser(t *testing.T) program {
@@ -150,11 +151,11 @@ func browser(t *testing.T) program {
 			return program(path)
 		}
 	}
-	t.Skip("there is no chromium to look at the page with")
+	t.Skip("chromium is not installed")
 	return ""
 }
 
-// run starts the browser without a window, and returns what it prints.
+// run runs the browser headless and returns its output.
 func (p program) run(t *testing.T, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -170,9 +171,9 @@ func (p program) run(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// look returns the document that the browser makes of a page, and lets it draw the page: there must be the colours of the
-// style in it.
-func (p program) look(t *testing.T, url, name string) (document string) {
+// open opens a page in the browser and returns the document. It takes a screenshot, and fails the
+// test unless the colours of the style sheet are in it.
+func (p program) open(t *testing.T, url, name string) (document string) {
 	t.Helper()
 	folder := os.Getenv("MCPWIRE_SCREENSHOTS")
 	if folder == "" {
@@ -198,7 +199,7 @@ func (p program) look(t *testing.T, url, name string) (document string) {
 		}
 	}
 	if warning < 5000 {
-		t.Errorf("%s: %d pixels of the warning's colour: is there a style?", name, warning)
+		t.Errorf("%s: only %d pixels have the colour of the warning; the style sheet was not applied", name, warning)
 	}
 	return document
 }

@@ -1,19 +1,18 @@
-// Package debugpage is a page for those who operate a receiver of tasks: which tasks there are, by
-// status, by owner and by age, what has happened to each, and the counters of its [task.Manager].
+// Package debugpage serves a page for operators of a receiver of tasks. The page lists the tasks by
+// status, owner and age, and shows the history of each task and the counters of the [task.Manager].
 //
 //	history := debugpage.NewHistory(0)
 //	tasks, err := task.New(ctx, task.Config{Store: store, Audit: history.Add})
 //	…
 //	debug.Handle("/tasks", debugpage.New(debugpage.Config{Store: store, Stats: tasks.Stats, History: history}))
 //
-// The page shows the tasks of every principal, ids included, and asks nobody who they are: it
-// belongs on a debug port that only operators reach, never beside the endpoint of the protocol.
-// It changes nothing, and does not show the payloads of tasks: of params, questions and outcomes
-// it tells the size alone.
+// The page shows the tasks of every principal, with their ids, and does not authenticate its users.
+// Serve it on a debug port that only operators can reach, never beside the endpoint of the
+// protocol. The page is read-only. It shows the size of params and outcomes, not their contents.
 //
-// Much of what it shows was written by strangers. It is escaped, cut where it is long, and shown
-// under a content security policy that allows no script, no form and no frame.
+// Many of the texts on the page are chosen by peers. They are escaped, truncated if they are long,
+// and shown under a content security policy that allows no scripts, forms or frames.
 //
-// Every view goes over the whole store once, and keeps a page of it in memory. History is a fixed
-// number of events: those of a busy receiver reach back minutes, the state of a task is always there.
+// Each view scans the whole store once and keeps one page of tasks in memory. The history holds a
+// fixed number of events. On a busy receiver it covers only minutes.
 package debugpage

@@ -12,7 +12,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 )
 
-// The page belongs on a port that operators alone can reach.
+// Serve the page on a port that only operators can reach.
 func ExampleNew() {
 	ctx := context.Background()
 	store, history := memory.New(), debugpage.NewHistory(1000)

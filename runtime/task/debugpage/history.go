@@ -9,29 +9,30 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// DefaultEvents is how many events a [History] keeps that does not say.
+// DefaultEvents is the default size of a [History], in events.
 const DefaultEvents = 16384
 
-// longest is how many bytes of a text a History keeps: refused calls bring what their sender likes.
-const longest = 256
+// maxText is the largest size of a text in a History, in bytes. Peers choose the texts of refused
+// calls.
+const maxText = 256
 
-// History keeps the latest events of a [task.Manager], except those that tell of reading, which
-// would drive out the others. Refusals have a room of their own, for the same reason. Its methods
-// may be called by many goroutines.
+// History keeps the latest events of a [task.Manager], except [task.EventRead]. Refusals have a
+// separate buffer, so that they do not displace other events. Its methods may be called by many
+// goroutines.
 type History struct {
 	mu              sync.Mutex
 	events, refused ring
 }
 
-// entry is an event and when it was told.
+// entry is an event and its time.
 type entry struct {
-	task.Event
-	At     time.Time
-	Reason string // the text of Err, which is dropped
+	task.Event // without Err
+	At         time.Time
+	Reason     string // the text of Err
 }
 
-// NewHistory returns a History of at most n events, and a sixteenth of that for refusals; if n is
-// not positive, of [DefaultEvents].
+// NewHistory returns a History of at most n events and n/16 refusals. If n is not positive,
+// [DefaultEvents] is used.
 func NewHistory(n int) *History {
 	if n <= 0 {
 		n = DefaultEvents
@@ -39,7 +40,7 @@ func NewHistory(n int) *History {
 	return &History{events: ring{limit: n}, refused: ring{limit: max(1, n/16)}}
 }
 
-// Add takes an event; it is made to be the Audit of a [task.Config]. The time is that of the call.
+// Add adds an event with the current time. It is meant for the Audit field of [task.Config].
 func (h *History) Add(e task.Event) {
 	if e.Kind == task.EventRead {
 		return
@@ -58,7 +59,7 @@ func (h *History) Add(e task.Event) {
 	}
 }
 
-// of returns the events of a task, refusals aside, the oldest first.
+// of returns the events of a task without refusals, oldest first.
 func (h *History) of(id string) []entry {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -71,7 +72,7 @@ func (h *History) of(id string) []entry {
 	return list
 }
 
-// refusals returns the latest refusals, the last first and at most n of them.
+// refusals returns at most n of the latest refusals, newest first.
 func (h *History) refusals(n int) []entry {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -86,7 +87,7 @@ func (h *History) refusals(n int) []entry {
 type ring struct {
 	limit int
 	list  []entry
-	first int // where the oldest is, once the list is full
+	first int // index of the oldest entry, once the list is full
 }
 
 func (r *ring) add(e entry) {
@@ -100,14 +101,14 @@ func (r *ring) add(e entry) {
 
 func (r *ring) len() int { return len(r.list) }
 
-// at returns the entry that is the ith oldest.
+// at returns the entry with index i, counted from the oldest.
 func (r *ring) at(i int) entry { return r.list[(r.first+i)%len(r.list)] }
 
-// clip returns a text of at most longest bytes that shares no memory with s, which may be part of a
-// message.
-func clip(s string) string { return strings.Clone(cut(s, longest)) }
+// clip truncates s to maxText bytes. The result is a copy: s may be part of a large message.
+func clip(s string) string { return strings.Clone(cut(s, maxText)) }
 
-// cut returns s, or its first n bytes less a rune that would be cut, and an ellipsis.
+// cut returns s if it has at most n bytes. Otherwise it returns the complete runes among the first
+// n bytes, and an ellipsis.
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -15,8 +15,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 )
 
-// A History keeps the latest events in their order; those that tell of reading, and refusals, drive none of them out.
-func TestHistoryBounds(t *testing.T) {
+// A History keeps the latest events in order. Read events and refusals do not displace them.
+func TestHistoryKeepsLatestEvents(t *testing.T) {
 	history := debugpage.NewHistory(4)
 	h := debugpage.New(debugpage.Config{Store: memory.New(), History: history})
 	moved := func(n int) task.Event {
@@ -42,8 +42,8 @@ func TestHistoryBounds(t *testing.T) {
 	}
 }
 
-// Events come from many goroutines, while the page is read.
-func TestHistoryConcurrent(t *testing.T) {
+// Many goroutines add events while the page is read.
+func TestHistoryConcurrently(t *testing.T) {
 	history := debugpage.NewHistory(64)
 	h := debugpage.New(debugpage.Config{Store: memory.New(), History: history})
 	var group sync.WaitGroup

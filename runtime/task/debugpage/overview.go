@@ -13,9 +13,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// The values of the parameter status beside the statuses themselves.
+// Values of the query parameter status, in addition to the statuses of tasks.
 const (
-	statusLive = "live" // all that are not over; also what an empty value means
+	statusLive = "live" // tasks that are not terminal; the default
 	statusAll  = "all"
 )
 
@@ -23,23 +23,23 @@ var statuses = [...]mcp.TaskStatus{
 	mcp.TaskStatusWorking, mcp.TaskStatusInputRequired, mcp.TaskStatusCompleted, mcp.TaskStatusFailed, mcp.TaskStatusCancelled,
 }
 
-// query is what a view of the list shows.
+// query selects the tasks of a view of the list.
 type query struct {
 	status string
-	owner  *string // nil for all; the empty owner is one like any other
-	newest bool    // the newest first
-	after  *place  // where the page begins; nil is the start
+	owner  *string   // nil for all owners; "" is an owner, too
+	newest bool      // newest first
+	after  *position // the page starts after this position; nil for the first page
 }
 
-// place is where a task stands in the list: by age, and by id among those of the same microsecond.
-type place struct {
+// position is the position of a task in the list, which is ordered by age and then by id.
+type position struct {
 	created int64 // in microseconds since 1970
 	id      string
 }
 
-func placeOf(r *task.Record) place { return place{r.Created.UnixMicro(), r.ID} }
+func positionOf(r *task.Record) position { return position{r.Created.UnixMicro(), r.ID} }
 
-func (q *query) compare(a, b place) int {
+func (q *query) compare(a, b position) int {
 	c := cmp.Or(cmp.Compare(a.created, b.created), strings.Compare(a.id, b.id))
 	if q.newest {
 		return -c
@@ -47,7 +47,7 @@ func (q *query) compare(a, b place) int {
 	return c
 }
 
-// parseQuery reads the parameters of a URL; ok is false if they are none of ours.
+// parseQuery parses the parameters of a URL. ok is false if they are invalid.
 func parseQuery(v url.Values) (q query, ok bool) {
 	q.status = cmp.Or(v.Get("status"), statusLive)
 	if q.status != statusLive && q.status != statusAll && !slices.Contains(statuses[:], mcp.TaskStatus(q.status)) {
@@ -63,12 +63,12 @@ func parseQuery(v url.Values) (q query, ok bool) {
 		if !found || err != nil {
 			return q, false
 		}
-		q.after = &place{n, id}
+		q.after = &position{n, id}
 	}
 	return q, true
 }
 
-// link returns the URL of the view, relative to any of the page.
+// link returns the URL of the view, relative to that of any view.
 func (q query) link() string {
 	v := url.Values{"status": {q.status}}
 	if q.owner != nil {
@@ -90,7 +90,7 @@ func (q query) withOrder(newest bool) query {
 	return q
 }
 
-func (q *query) takes(r *task.Record) bool {
+func (q *query) matches(r *task.Record) bool {
 	if q.owner != nil && *q.owner != r.Owner {
 		return false
 	}
@@ -103,11 +103,11 @@ func (q *query) takes(r *task.Record) bool {
 	return q.status == string(r.Status)
 }
 
-// group sums up tasks that have something in common.
+// group is the sum over the tasks with a common status or owner.
 type group struct {
 	Count, Live int
 	Bytes       int64
-	Oldest      time.Time // the creation of the oldest
+	Oldest      time.Time // creation of the oldest task
 }
 
 func (g *group) add(r *task.Record) {
@@ -121,18 +121,18 @@ func (g *group) add(r *task.Record) {
 	}
 }
 
-// survey is what one look at all tasks gives.
+// survey is the result of a scan of the store.
 type survey struct {
 	all      group
 	byStatus map[mcp.TaskStatus]*group
 	byOwner  map[string]*group
-	matching int           // the tasks that the query takes, on all pages
+	matching int           // number of tasks that match the query, on all pages
 	page     []task.Record // in order
 	more     bool          // there are further pages
 }
 
-// look goes over the tasks of a store and keeps a page of size of those that q takes.
-func look(ctx context.Context, store task.Store, q query, size int) (*survey, error) {
+// scan scans the store and returns the page of at most size tasks that q selects.
+func scan(ctx context.Context, store task.Store, q query, size int) (*survey, error) {
 	s := &survey{byStatus: map[mcp.TaskStatus]*group{}, byOwner: map[string]*group{}}
 	for r, err := range store.Scan(ctx) {
 		if err != nil {
@@ -141,11 +141,11 @@ func look(ctx context.Context, store task.Store, q query, size int) (*survey, er
 		s.all.add(&r)
 		groupOf(s.byStatus, r.Status).add(&r)
 		groupOf(s.byOwner, r.Owner).add(&r)
-		if !q.takes(&r) {
+		if !q.matches(&r) {
 			continue
 		}
 		s.matching++
-		if q.after == nil || q.compare(placeOf(&r), *q.after) > 0 {
+		if q.after == nil || q.compare(positionOf(&r), *q.after) > 0 {
 			s.page = append(s.page, r)
 		}
 		if len(s.page) >= 4*size {
@@ -156,9 +156,9 @@ func look(ctx context.Context, store task.Store, q query, size int) (*survey, er
 	return s, nil
 }
 
-// trim leaves the first tasks in the page, of those that have been found until now.
+// trim sorts the page and drops all but its first size tasks.
 func (s *survey) trim(q query, size int) {
-	slices.SortFunc(s.page, func(a, b task.Record) int { return q.compare(placeOf(&a), placeOf(&b)) })
+	slices.SortFunc(s.page, func(a, b task.Record) int { return q.compare(positionOf(&a), positionOf(&b)) })
 	if len(s.page) > size {
 		s.page, s.more = s.page[:size], true
 	}
@@ -173,7 +173,7 @@ func groupOf[K comparable](groups map[K]*group, k K) *group {
 	return g
 }
 
-// owners returns those with the most live tasks, and then the most tasks, at most n of them.
+// owners returns at most n owners, ordered by their number of live tasks, then of all tasks.
 func (s *survey) owners(n int) []string {
 	list := make([]string, 0, len(s.byOwner))
 	for owner := range s.byOwner {
@@ -186,7 +186,7 @@ func (s *survey) owners(n int) []string {
 	return list[:min(n, len(list))]
 }
 
-// live sums up the tasks that are not over.
+// live returns the sum over the tasks that are not terminal.
 func (s *survey) live() *group {
 	var sum group
 	for status, g := range s.byStatus {

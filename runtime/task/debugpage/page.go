@@ -17,37 +17,37 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// DefaultPageSize is how many tasks a page of the list has if a [Config] does not say.
+// DefaultPageSize is the default number of tasks on a page of the list.
 const DefaultPageSize = 100
 
 const (
 	maxOwners   = 20   // owners in the table of owners
-	maxRefusals = 20   // refused calls on the page
-	listText    = 120  // bytes of a text in a list
-	taskText    = 4096 // bytes of a text on the page of a task
+	maxRefusals = 20   // refused calls in the list view
+	listText    = 120  // bytes of a text in the list view
+	taskText    = 4096 // bytes of a text in the view of a task
 )
 
-// Config says what the page shows.
+// Config configures the page.
 type Config struct {
-	// Store is where the tasks are. It must be set, and is only read.
+	// Store contains the tasks. It is required, and only read.
 	Store task.Store
-	// Stats returns the counters; it is the method of the [task.Manager]. Nil shows none.
+	// Stats returns the counters, see [task.Manager.Stats]. If it is nil, no counters are shown.
 	Stats func() task.Stats
-	// History is what is known of the past, if it gets the events of the Manager. Nil shows none.
+	// History holds the events of the Manager. If it is nil, no events are shown.
 	History *History
-	// Hosts are the names by which the page may be called, without a port, beside loopback names and
-	// addresses.
+	// Hosts are the host names, without a port, that requests may have in addition to loopback
+	// names and addresses.
 	Hosts []string
-	// PageSize is how many tasks a page of the list has. The default is [DefaultPageSize].
+	// PageSize is the number of tasks on a page of the list. The default is [DefaultPageSize].
 	PageSize int
 }
 
-// New returns the page. It is one URL, whatever that is: views differ in its query. It answers GET
-// and HEAD alone. It must be called by an address, a loopback name or one of the Hosts, so that pages
-// of the web cannot read it by a name of theirs that leads here (DNS rebinding). A connection over a
-// loopback address cannot call it by another address.
+// New returns a handler that serves the page. All views have the same URL with different queries.
+// It allows GET and HEAD. To prevent DNS rebinding, the Host of a request must be an IP address, a
+// loopback name or one of cfg.Hosts. On a connection to a loopback address, it must be a loopback
+// address or name, or one of cfg.Hosts.
 //
-// It panics if the Config has no Store.
+// New panics if cfg has no Store.
 func New(cfg Config) http.Handler {
 	if cfg.Store == nil {
 		panic("debugpage: no store")
@@ -79,9 +79,9 @@ func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch v := r.URL.Query(); {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		h.Set("Allow", "GET, HEAD")
-		http.Error(w, "this page can only be read", http.StatusMethodNotAllowed)
-	case !p.named(r):
-		http.Error(w, "this page must be called by a loopback name, an address, or a name listed in Hosts", http.StatusForbidden)
+		http.Error(w, "method not allowed: this page is read-only", http.StatusMethodNotAllowed)
+	case !p.allowedHost(r):
+		http.Error(w, "host not allowed: use a loopback name, an IP address, or a name listed in Hosts", http.StatusForbidden)
 	case v.Has("style"):
 		h.Set("Content-Type", "text/css; charset=utf-8")
 		w.Write(style)
@@ -90,15 +90,15 @@ func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		q, ok := parseQuery(v)
 		if !ok {
-			http.Error(w, "no such view", http.StatusBadRequest)
+			http.Error(w, "invalid query", http.StatusBadRequest)
 			return
 		}
 		p.list(w, r, q)
 	}
 }
 
-// named reports whether a request calls the page by a name that it may have.
-func (p *page) named(r *http.Request) bool {
+// allowedHost reports whether the Host of a request is allowed, see New.
+func (p *page) allowedHost(r *http.Request) bool {
 	name := r.Host
 	if host, _, err := net.SplitHostPort(name); err == nil {
 		name = host
@@ -111,7 +111,7 @@ func (p *page) named(r *http.Request) bool {
 	return err == nil && (addr.Unmap().IsLoopback() || !overLoopback(r))
 }
 
-// overLoopback reports whether a request came in over a loopback address.
+// overLoopback reports whether the local address of a request's connection is a loopback address.
 func overLoopback(r *http.Request) bool {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if !ok {
@@ -121,25 +121,25 @@ func overLoopback(r *http.Request) bool {
 	return err == nil && at.Addr().Unmap().IsLoopback()
 }
 
-// listView is what the template "list" shows.
+// listView is the data of the template "list".
 type listView struct {
 	Now      time.Time
 	Counters []counter
 	All      group
 	Statuses []choice
 	Owners   []choice
-	Hidden   int // owners that are not among the Owners
+	Hidden   int // number of owners that are not in Owners
 	Owner    *string
-	Anybody  string // the link to the same without the Owner
+	AllLink  string // link to the same view for all owners
 	Order    choice // the other order
 	Matching int
 	Tasks    []row
-	First    string // the link to the first page, "" on that
-	Next     string // the link to the next page, "" on the last
+	First    string // link to the first page; "" on the first page
+	Next     string // link to the next page; "" on the last page
 	Refusals []entry
 }
 
-// choice is a link to another view, with what that would show.
+// choice is a link to another view and the sum over its tasks.
 type choice struct {
 	Name, Link string
 	Chosen     bool
@@ -158,13 +158,13 @@ type counter struct {
 }
 
 func (p *page) list(w http.ResponseWriter, r *http.Request, q query) {
-	s, err := look(r.Context(), p.Store, q, p.PageSize)
+	s, err := scan(r.Context(), p.Store, q, p.PageSize)
 	if err != nil {
-		http.Error(w, "the store fails: "+err.Error(), http.StatusInternalServerError)
+		http.Error(w, "store failed: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
 	v := listView{
-		Now: time.Now(), All: s.all, Owner: q.owner, Anybody: q.withOwner(nil).link(), Matching: s.matching,
+		Now: time.Now(), All: s.all, Owner: q.owner, AllLink: q.withOwner(nil).link(), Matching: s.matching,
 		Order: choice{Name: "newest first", Link: q.withOrder(!q.newest).link()},
 	}
 	if q.newest {
@@ -195,7 +195,7 @@ func (p *page) list(w http.ResponseWriter, r *http.Request, q query) {
 		v.First = q.withStatus(q.status).link()
 	}
 	if s.more {
-		q.after = new(placeOf(&s.page[len(s.page)-1]))
+		q.after = new(positionOf(&s.page[len(s.page)-1]))
 		v.Next = q.link()
 	}
 	if p.History != nil {
@@ -212,40 +212,40 @@ func counters(s task.Stats) []counter {
 	}
 }
 
-// taskView is what the template "task" shows.
+// taskView is the data of the template "task".
 type taskView struct {
-	Now     time.Time
-	ID      string
-	Record  *task.Record // nil if the store has none
-	Owner   string       // the link to the owner's tasks
-	Known   bool         // a history is kept
-	History []entry
+	Now        time.Time
+	ID         string
+	Record     *task.Record // nil if the store has no such task
+	Owner      string       // link to the owner's tasks
+	HasHistory bool         // Config.History is set
+	History    []entry
 }
 
 func (p *page) task(w http.ResponseWriter, r *http.Request, id string) {
-	v := taskView{Now: time.Now(), ID: id, Known: p.History != nil}
+	v := taskView{Now: time.Now(), ID: id, HasHistory: p.History != nil}
 	status := http.StatusOK
 	switch record, err := p.Store.Get(r.Context(), id); {
 	case errors.Is(err, task.ErrNotFound):
 		status = http.StatusNotFound
 	case err != nil:
-		http.Error(w, "the store fails: "+err.Error(), http.StatusInternalServerError)
+		http.Error(w, "store failed: "+err.Error(), http.StatusInternalServerError)
 		return
 	default:
 		v.Record = &record
 		v.Owner = query{status: statusAll, owner: &record.Owner}.link()
 	}
-	if v.Known {
+	if v.HasHistory {
 		v.History = p.History.of(id)
 	}
 	p.show(w, status, "task", v)
 }
 
-// show writes a page as a whole or not at all.
+// show executes a template and writes the page, or an error if the template fails.
 func (p *page) show(w http.ResponseWriter, status int, name string, view any) {
 	var b bytes.Buffer
 	if err := p.template.ExecuteTemplate(&b, name, view); err != nil {
-		http.Error(w, "the page fails: "+err.Error(), http.StatusInternalServerError)
+		http.Error(w, "template failed: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -253,7 +253,7 @@ func (p *page) show(w http.ResponseWriter, status int, name string, view any) {
 	w.Write(b.Bytes())
 }
 
-// functions are what the templates call.
+// functions are the functions of the templates.
 var functions = template.FuncMap{
 	"brief": func(s string) string { return cut(s, listText) },
 	"long":  func(s string) string { return cut(s, taskText) },
@@ -263,7 +263,7 @@ var functions = template.FuncMap{
 	"link":  func(id string) string { return "?task=" + template.URLQueryEscaper(id) },
 }
 
-// span is a duration for people: two units at most.
+// span formats a duration with at most two units.
 func span(d time.Duration) string {
 	switch {
 	case d < 0:

@@ -22,7 +22,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 )
 
-// hostile are texts that would do something if they were not escaped.
+// hostile are texts that would change the page if they were not escaped.
 var hostile = []string{
 	`<script>document.title="owned"</script>`,
 	`"><img src=x onerror="document.title='owned'">`,
@@ -35,7 +35,8 @@ var hostile = []string{
 	strings.Repeat("<b>é", 5000),
 }
 
-// fill puts a task into a store, and events about it into a history, with a text in every field that takes one.
+// fill returns a store with one task and a history with events about it. All their text fields have
+// the value text.
 func fill(t *testing.T, text string) (task.Store, *debugpage.History) {
 	t.Helper()
 	store, history := memory.New(), debugpage.NewHistory(0)
@@ -60,7 +61,7 @@ func put(t *testing.T, store task.Store, r task.Record) {
 	}
 }
 
-// get returns the answer of a page.
+// get returns the body of a view and checks its status code.
 func get(t *testing.T, h http.Handler, target string, want int) string {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -76,7 +77,7 @@ var (
 	value = regexp.MustCompile(`(?s)="[^"]*"`)
 )
 
-// skeleton is the markup of a page: its tags with the names of their attributes.
+// skeleton returns the markup of a page: its tags with the names of their attributes.
 func skeleton(page string) []string {
 	list := tag.FindAllString(page, -1)
 	for i := range list {
@@ -85,8 +86,9 @@ func skeleton(page string) []string {
 	return list
 }
 
-// Whatever a text is, the page has the markup that it has with a harmless one, and links to its own views alone.
-func TestHostileTexts(t *testing.T) {
+// With hostile texts, the page has the same markup as with a harmless text, and all its links lead
+// to its own views.
+func TestHostileTextsAreEscaped(t *testing.T) {
 	views := func(text string) []string {
 		return []string{"/?status=all", "/?status=all&order=newest&owner=" + url.QueryEscape(text), "/?task=" + url.QueryEscape(text)}
 	}
@@ -103,22 +105,21 @@ func TestHostileTexts(t *testing.T) {
 	for _, text := range hostile {
 		for i, page := range pages(text) {
 			if len(text) > 256 && i == 2 {
-				continue // its history is kept under the beginning of the id
+				continue // the history has the truncated id
 			}
 			if diff := cmp.Diff(skeleton(harmless[i]), skeleton(page)); diff != "" {
 				t.Errorf("%.40q, %.60s: -harmless +hostile\n%s", text, views(text)[i], diff)
 			}
 			for _, l := range link.FindAllStringSubmatch(page, -1) {
 				if !strings.HasPrefix(l[1], "?") {
-					t.Errorf("%.40q: a link to %q", text, l[1])
+					t.Errorf("%.40q: foreign link %q", text, l[1])
 				}
 			}
 		}
 	}
 }
 
-// A long text that a stranger has sent is cut.
-func TestLongTexts(t *testing.T) {
+func TestLongTextsAreTruncated(t *testing.T) {
 	store, history := memory.New(), debugpage.NewHistory(0)
 	text := strings.Repeat("<é>", 100_000)
 	put(t, store, task.Record{ID: "long", Owner: "alice", Status: mcp.TaskStatusWorking, StatusMessage: text, Method: text})
@@ -131,7 +132,7 @@ func TestLongTexts(t *testing.T) {
 	}
 }
 
-func TestHeaders(t *testing.T) {
+func TestResponseHeaders(t *testing.T) {
 	h := debugpage.New(debugpage.Config{Store: memory.New()})
 	server := httptest.NewServer(h)
 	defer server.Close()
@@ -140,16 +141,16 @@ func TestHeaders(t *testing.T) {
 		status                    int
 		mime                      string
 	}{
-		{"the list", "GET", "", "", 200, "text/html; charset=utf-8"},
-		{"its head", "HEAD", "localhost", "", 200, "text/html; charset=utf-8"},
-		{"by an address of IPv6", "GET", "[::1]:80", "", 200, "text/html; charset=utf-8"},
-		{"the style", "GET", "", "?style", 200, "text/css; charset=utf-8"},
-		{"a task that is not there", "GET", "", "?task=none", 404, "text/html; charset=utf-8"},
-		{"a status that is none", "GET", "", "?status=done", 400, "text/plain; charset=utf-8"},
-		{"a place that is none", "GET", "", "?after=here", 400, "text/plain; charset=utf-8"},
-		{"writing", "POST", "", "", 405, "text/plain; charset=utf-8"},
-		{"deleting", "DELETE", "", "?task=none", 405, "text/plain; charset=utf-8"},
-		{"a foreign name", "GET", "evil.example.com", "", 403, "text/plain; charset=utf-8"},
+		{"list", "GET", "", "", 200, "text/html; charset=utf-8"},
+		{"HEAD of the list", "HEAD", "localhost", "", 200, "text/html; charset=utf-8"},
+		{"IPv6 address", "GET", "[::1]:80", "", 200, "text/html; charset=utf-8"},
+		{"style sheet", "GET", "", "?style", 200, "text/css; charset=utf-8"},
+		{"missing task", "GET", "", "?task=none", 404, "text/html; charset=utf-8"},
+		{"invalid status", "GET", "", "?status=done", 400, "text/plain; charset=utf-8"},
+		{"invalid position", "GET", "", "?after=here", 400, "text/plain; charset=utf-8"},
+		{"POST", "POST", "", "", 405, "text/plain; charset=utf-8"},
+		{"DELETE", "DELETE", "", "?task=none", 405, "text/plain; charset=utf-8"},
+		{"foreign host name", "GET", "evil.example.com", "", 403, "text/plain; charset=utf-8"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -173,8 +174,8 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// The pages of a list have every task that it takes once, in order, however few fit on one.
-func TestPaging(t *testing.T) {
+// The pages of a list contain every matching task once, in order.
+func TestPagesOfList(t *testing.T) {
 	store := memory.New()
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	const n = 103
@@ -182,7 +183,7 @@ func TestPaging(t *testing.T) {
 	for i := range n {
 		r := task.Record{
 			ID: fmt.Sprintf("task-%03d", i), Owner: []string{"alice", "bob", ""}[i%3], Status: mcp.TaskStatusWorking,
-			Created: begin.Add(time.Duration(i/4) * time.Second), // four at a time
+			Created: begin.Add(time.Duration(i/4) * time.Second), // four tasks have the same time
 		}
 		if i%5 == 0 {
 			r.Status = mcp.TaskStatusCompleted
@@ -223,7 +224,7 @@ func TestPaging(t *testing.T) {
 	}
 }
 
-// BenchmarkList shows a page of 100,000 tasks.
+// BenchmarkList measures the list view with 100,000 tasks in the store.
 func BenchmarkList(b *testing.B) {
 	store := memory.New()
 	begin := time.Now()
@@ -243,8 +244,8 @@ func BenchmarkList(b *testing.B) {
 	}
 }
 
-// A page of the web can make its own name lead to any address, but not to one of the Hosts.
-func TestNames(t *testing.T) {
+// In a DNS rebinding attack, a web page makes its own host name resolve to the debug port.
+func TestForeignHostNamesAreRefused(t *testing.T) {
 	h := debugpage.New(debugpage.Config{Store: memory.New(), Hosts: []string{"tasks.example.com"}})
 	for _, test := range []struct {
 		local, host string

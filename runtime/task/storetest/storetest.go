@@ -1,4 +1,4 @@
-// Package storetest checks that a store keeps the contract of [task.Store]. The test of a store is:
+// Package storetest tests whether a store fulfils the contract of [task.Store]:
 //
 //	func TestStore(t *testing.T) {
 //		storetest.Run(t, storetest.Subject{Open: func(t *testing.T) task.Store { return memory.New() }})
@@ -25,46 +25,46 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// Subject is a kind of store.
+// Subject is the implementation under test.
 type Subject struct {
-	// Open returns an empty store. It registers what must be cleaned up.
+	// Open returns an empty store and registers its cleanup with t.
 	Open func(t *testing.T) task.Store
-	// Reopen returns a store over what s, which is closed, has kept. It is nil if a store
-	// keeps nothing.
+	// Reopen returns a store with the records that s has persisted. s is closed. Reopen is nil for
+	// a store that persists nothing.
 	Reopen func(t *testing.T, s task.Store) task.Store
 }
 
-// Run checks stores of a kind, each in a [synctest] bubble of its own: what a store waits for
-// must be made inside.
+// Run tests the stores that subject opens. Each subtest runs in its own [synctest] bubble: channels
+// and timers of a store must be created in Open or later.
 func Run(t *testing.T, subject Subject) {
 	for _, tt := range []struct {
 		name string
 		test func(*testing.T, task.Store)
 	}{
-		{"a record comes back as it was stored", roundTrip},
-		{"an id is given out once", ids},
-		{"an update needs the revision it was made from", conflicts},
-		{"an update keeps what is fixed at creation", fixed},
-		{"of racing updates one wins at a time", races},
-		{"what is not there is not found", missing},
-		{"an owner's tasks are listed in order and by page", lists},
-		{"owners do not see each other's tasks", owners},
-		{"a page is stable under concurrent writes", pages},
+		{"records survive a round trip", roundTrip},
+		{"ids are unique", ids},
+		{"an update needs the current revision", conflicts},
+		{"an update keeps constant fields", constants},
+		{"concurrent updates are serialised", races},
+		{"missing tasks are not found", missing},
+		{"tasks of an owner are listed in order and by page", lists},
+		{"owners are isolated", owners},
+		{"pages are stable under concurrent writes", pages},
 		{"tasks expire in order", expiry},
-		{"what never expires stays", forever},
-		{"a swept task is gone everywhere", swept},
-		{"a scan sees every task once", scan},
+		{"tasks without TTL do not expire", unlimited},
+		{"a swept task is dropped from all indexes", swept},
+		{"a scan yields every task once", scan},
 		{"a wait returns at once for a newer revision", waitPast},
 		{"a wait blocks until the next revision", waitNext},
-		{"everybody who waits is woken", waitMany},
-		{"a watch misses nothing", waitAll},
-		{"a wait ends with its task", waitGone},
+		{"a change wakes all waiters", waitMany},
+		{"a waiter misses no change", waitAll},
+		{"a wait ends when its task is dropped", waitDropped},
 		{"a wait ends with its context", waitContext},
-		{"a closed store refuses", closed},
-		{"an ended context is refused", ended},
-		{"an update whose context ends happens whole or not at all", updateCutShort},
-		{"a creation whose context ends happens whole or not at all", createCutShort},
-		{"a sweep whose context ends leaves nothing behind", sweepCutShort},
+		{"a closed store fails all calls", closed},
+		{"calls with an ended context fail", ended},
+		{"an interrupted update is atomic", interruptedUpdate},
+		{"an interrupted creation is atomic", interruptedCreate},
+		{"an interrupted sweep is completed by the next", interruptedSweep},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -78,8 +78,8 @@ func Run(t *testing.T, subject Subject) {
 		name string
 		test func(*testing.T, task.Store, func(task.Store) task.Store)
 	}{
-		{"all is there again after a reopen", reopen},
-		{"indexes are right after a reopen", reopenIndexes},
+		{"records survive a reopen", reopen},
+		{"indexes survive a reopen", reopenIndexes},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -92,7 +92,7 @@ func Run(t *testing.T, subject Subject) {
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
 
-// full returns a record in which every field is set.
+// full returns a record with all fields set.
 func full(id, owner string) task.Record {
 	return task.Record{
 		ID: id, Owner: owner,
@@ -109,7 +109,7 @@ func full(id, owner string) task.Record {
 	}
 }
 
-// plain returns a record with nothing but what every task has.
+// plain returns a record with only the required fields set.
 func plain(id, owner string) task.Record {
 	return task.Record{ID: id, Owner: owner, Status: mcp.TaskStatusWorking, Created: start, Updated: start, Method: mcp.MethodToolsCall}
 }
@@ -187,9 +187,9 @@ func ids(t *testing.T, s task.Store) {
 	_, err := s.Create(t.Context(), plain("a", "p"))
 	fails(t, "same id", task.ErrExists, err)
 	if got := get(t, s, "a"); got.Owner != "o" {
-		t.Errorf("the task went over to %q", got.Owner)
+		t.Errorf("the owner changed to %q", got.Owner)
 	}
-	// Of many who want an id at once, one gets it.
+	// Of concurrent calls with the same id, one succeeds.
 	var won sync.Map
 	var group sync.WaitGroup
 	for i := range 16 {
@@ -205,7 +205,7 @@ func ids(t *testing.T, s task.Store) {
 	n := 0
 	won.Range(func(any, any) bool { n++; return true })
 	if n != 1 {
-		t.Errorf("%d of 16 created the same task", n)
+		t.Errorf("%d of 16 calls created the same task", n)
 	}
 }
 
@@ -221,11 +221,11 @@ func conflicts(t *testing.T, s task.Store) {
 	early := second
 	early.Revision = 7
 	_, err = s.Update(t.Context(), early)
-	fails(t, "update of a revision to come", task.ErrConflict, err)
+	fails(t, "update of a future revision", task.ErrConflict, err)
 	equal(t, "after refused updates", second, get(t, s, "a"))
 }
 
-func fixed(t *testing.T, s task.Store) {
+func constants(t *testing.T, s task.Store) {
 	r := create(t, s, full("a", "o"))
 	other := r
 	other.Owner, other.Seq, other.Created, other.TTL = "p", 99, start.Add(time.Hour), 0
@@ -233,7 +233,7 @@ func fixed(t *testing.T, s task.Store) {
 	equal(t, "updated", r, update(t, s, other))
 	equal(t, "read", r, get(t, s, "a"))
 	if list, err := s.List(t.Context(), "p", 0, 10); err != nil || len(list) != 0 {
-		t.Errorf("the new owner has %v, %v", list, err)
+		t.Errorf("tasks of the other owner: %v, %v", list, err)
 	}
 }
 
@@ -263,7 +263,7 @@ func races(t *testing.T, s task.Store) {
 	group.Wait()
 	r := get(t, s, "a")
 	if r.Revision != 1+writers*writes || r.PollInterval != writers*writes*time.Millisecond {
-		t.Errorf("%d writes came to revision %d and %v", writers*writes, r.Revision, r.PollInterval)
+		t.Errorf("%d writes resulted in revision %d and %v", writers*writes, r.Revision, r.PollInterval)
 	}
 }
 
@@ -288,7 +288,8 @@ func missing(t *testing.T, s task.Store) {
 	}
 }
 
-// page lists an owner's tasks from after on and returns their ids and the last Seq.
+// page lists at most limit tasks of an owner whose Seq is greater than after. It returns their ids
+// and the last Seq.
 func page(t *testing.T, s task.Store, owner string, after uint64, limit int) (ids []string, last uint64) {
 	t.Helper()
 	list, err := s.List(t.Context(), owner, after, limit)
@@ -312,7 +313,7 @@ func page(t *testing.T, s task.Store, owner string, after uint64, limit int) (id
 func lists(t *testing.T, s task.Store) {
 	var want []string
 	for i := range 700 {
-		id := fmt.Sprintf("task %d", i*7919%700) // not in the order of ids
+		id := fmt.Sprintf("task %d", i*7919%700) // creation order differs from id order
 		want = append(want, id)
 		create(t, s, full(id, "o"))
 	}
@@ -338,7 +339,7 @@ func lists(t *testing.T, s task.Store) {
 		equal(t, fmt.Sprintf("pages of %d", limit), want, got)
 	}
 	if ids, _ := page(t, s, "o", 1<<64-1, 10); ids != nil {
-		t.Errorf("behind the end there is %q", ids)
+		t.Errorf("tasks after the last Seq: %q", ids)
 	}
 }
 
@@ -355,7 +356,7 @@ func owners(t *testing.T, s task.Store) {
 }
 
 func pages(t *testing.T, s task.Store) {
-	// While somebody pages through, half of the tasks go and others come.
+	// While the tasks are listed page by page, half of them are dropped and others are created.
 	stay := map[string]bool{}
 	for i := range 200 {
 		r := plain(fmt.Sprint("old ", i), "o")
@@ -423,17 +424,17 @@ func expiry(t *testing.T, s task.Store) {
 	}
 	sweep(0, 10, nil, time.Minute)
 	sweep(time.Minute-1, 10, nil, time.Minute)
-	sweep(time.Minute, 10, []string{"1"}, 2*time.Minute) // at the very end of its time
+	sweep(time.Minute, 10, []string{"1"}, 2*time.Minute) // a task expires exactly at Expires
 	sweep(4*time.Minute, 2, []string{"2", "3"}, 4*time.Minute)
 	sweep(4*time.Minute, 2, []string{"4"}, 5*time.Minute)
 	r := get(t, s, "6")
-	r.StatusMessage = "still there" // an update moves nothing in the index
+	r.StatusMessage = "updated" // an update must not change the expiry index
 	update(t, s, r)
 	sweep(6*time.Minute, 10, []string{"5", "6"}, 7*time.Minute)
 	sweep(time.Hour, 10, []string{"7", "8", "9"}, 0)
 }
 
-func forever(t *testing.T, s task.Store) {
+func unlimited(t *testing.T, s task.Store) {
 	create(t, s, plain("a", "o"))
 	gone, next, err := s.Sweep(t.Context(), start.AddDate(1000, 0, 0), 10)
 	if err != nil || len(gone) != 0 || !next.IsZero() {
@@ -457,7 +458,7 @@ func swept(t *testing.T, s task.Store) {
 	for r, err := range s.Scan(t.Context()) {
 		t.Errorf("scanned: %v, %v", r, err)
 	}
-	// Its id may be taken again, and what is new does not fall under the old expiry.
+	// The id can be used again, and the expiry of the dropped task does not apply to the new one.
 	again := create(t, s, plain("a", "o"))
 	if again.Seq <= r.Seq {
 		t.Errorf("seq went from %d to %d", r.Seq, again.Seq)
@@ -479,14 +480,14 @@ func scan(t *testing.T, s task.Store) {
 			t.Fatal(err)
 		}
 		if _, twice := got[r.ID]; twice {
-			t.Errorf("%s came twice", r.ID)
+			t.Errorf("%s was yielded twice", r.ID)
 		}
 		got[r.ID] = r
 		if len(got) == 100 {
-			create(t, s, plain("meanwhile", "o")) // a scan does not stop writers
+			create(t, s, plain("new", "o")) // a scan must not block writers
 		}
 	}
-	delete(got, "meanwhile")
+	delete(got, "new")
 	equal(t, "scanned", want, got)
 	for range s.Scan(t.Context()) {
 		break
@@ -521,13 +522,13 @@ func waitNext(t *testing.T, s task.Store) {
 	synctest.Wait()
 	select {
 	case got := <-done:
-		t.Fatalf("returned revision %d before there was a change", got.Revision)
+		t.Fatalf("returned revision %d before any change", got.Revision)
 	default:
 	}
-	create(t, s, full("b", "o")) // somebody else's change wakes nobody
+	create(t, s, full("b", "o"))
 	synctest.Wait()
 	if len(done) > 0 {
-		t.Error("woken by another task")
+		t.Error("woken by a change of another task")
 	}
 	r.StatusMessage = "changed"
 	r = update(t, s, r)
@@ -551,7 +552,7 @@ func waitMany(t *testing.T, s task.Store) {
 }
 
 func waitAll(t *testing.T, s task.Store) {
-	// Whoever waits in a loop, while others write, sees revisions grow and ends at the last.
+	// Waiters loop during concurrent writes. They must see increasing revisions, up to the last.
 	const waiters, writes = 8, 100
 	create(t, s, plain("a", "o"))
 	var group sync.WaitGroup
@@ -590,7 +591,7 @@ func waitAll(t *testing.T, s task.Store) {
 	group.Wait()
 }
 
-func waitGone(t *testing.T, s task.Store) {
+func waitDropped(t *testing.T, s task.Store) {
 	create(t, s, full("a", "o"))
 	done := make(chan error, 1)
 	go func() {
@@ -625,7 +626,7 @@ func closed(t *testing.T, s task.Store) {
 			t.Fatal(err)
 		}
 	}
-	fails(t, "wait under way", task.ErrClosed, <-done)
+	fails(t, "blocked wait", task.ErrClosed, <-done)
 	_, err := s.Create(t.Context(), plain("b", "o"))
 	fails(t, "create", task.ErrClosed, err)
 	_, err = s.Get(t.Context(), "a")
@@ -644,7 +645,7 @@ func closed(t *testing.T, s task.Store) {
 		fails(t, "scan", task.ErrClosed, err)
 	}
 	if n != 1 {
-		t.Errorf("a scan of a closed store yields %d times", n)
+		t.Errorf("a scan of a closed store yielded %d times, want once", n)
 	}
 }
 
@@ -666,13 +667,13 @@ func ended(t *testing.T, s task.Store) {
 	fails(t, "sweep", context.Canceled, err)
 }
 
-// cutShort calls write with a context that ends meanwhile, at another moment for each n, and returns
-// its error, which must be that of the context. The write may still happen then: what comes to the store
-// with a live context is behind it.
-func cutShort(t *testing.T, n int, write func(ctx context.Context) error) error {
+// interrupt calls write with a context that ends during the call, at a different moment for each n.
+// It returns the error of write and checks that it is that of the context. The store may still make
+// the change, but not after a later write whose context has not ended.
+func interrupt(t *testing.T, n int, write func(ctx context.Context) error) error {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	go func() { // ends at once
+	go func() { // ends with the loop
 		for range n % 50 {
 			runtime.Gosched()
 		}
@@ -681,12 +682,12 @@ func cutShort(t *testing.T, n int, write func(ctx context.Context) error) error 
 	defer cancel()
 	err := write(ctx)
 	if err != nil {
-		fails(t, "write that is cut short", context.Canceled, err)
+		fails(t, "interrupted write", context.Canceled, err)
 	}
 	return err
 }
 
-// settled returns the record of a task as it is behind every write that was cut short.
+// settled updates the record of a task, so that no interrupted write is pending, and returns it.
 func settled(t *testing.T, s task.Store, id string) task.Record {
 	t.Helper()
 	for {
@@ -701,13 +702,13 @@ func settled(t *testing.T, s task.Store, id string) task.Record {
 	}
 }
 
-func updateCutShort(t *testing.T, s task.Store) {
+func interruptedUpdate(t *testing.T, s task.Store) {
 	for n := range 200 {
 		id := fmt.Sprint(n)
 		old := create(t, s, full(id, id))
 		changed := old
 		changed.StatusMessage, changed.InputRequests, changed.Result = "changed", nil, json.RawMessage(`{"new":1}`)
-		err := cutShort(t, n, func(ctx context.Context) error { _, err := s.Update(ctx, changed); return err })
+		err := interrupt(t, n, func(ctx context.Context) error { _, err := s.Update(ctx, changed); return err })
 		got := settled(t, s, id)
 		want := changed
 		want.Revision = 3 // after settled
@@ -723,11 +724,11 @@ func updateCutShort(t *testing.T, s task.Store) {
 	}
 }
 
-func createCutShort(t *testing.T, s task.Store) {
+func interruptedCreate(t *testing.T, s task.Store) {
 	for n := range 200 {
 		id := fmt.Sprint(n)
 		want := full(id, id)
-		err := cutShort(t, n, func(ctx context.Context) error { _, err := s.Create(ctx, want); return err })
+		err := interrupt(t, n, func(ctx context.Context) error { _, err := s.Create(ctx, want); return err })
 		_, again := s.Create(t.Context(), want)
 		if again != nil {
 			fails(t, "created again", task.ErrExists, again)
@@ -745,7 +746,7 @@ func createCutShort(t *testing.T, s task.Store) {
 	}
 }
 
-func sweepCutShort(t *testing.T, s task.Store) {
+func interruptedSweep(t *testing.T, s task.Store) {
 	const portion = 50
 	for n := range 20 {
 		var ids []string
@@ -762,11 +763,11 @@ func sweepCutShort(t *testing.T, s task.Store) {
 			})
 		}
 		synctest.Wait()
-		cutShort(t, n, func(ctx context.Context) error {
-			gone, _, err := s.Sweep(ctx, start.Add(time.Hour), portion)
-			for _, r := range gone {
+		interrupt(t, n, func(ctx context.Context) error {
+			swept, _, err := s.Sweep(ctx, start.Add(time.Hour), portion)
+			for _, r := range swept {
 				if r.ID == "" {
-					t.Error("a swept task without id")
+					t.Error("a swept task has no id")
 				}
 			}
 			return err
@@ -774,7 +775,7 @@ func sweepCutShort(t *testing.T, s task.Store) {
 		if _, _, err := s.Sweep(t.Context(), start.Add(time.Hour), portion); err != nil {
 			t.Fatal(err)
 		}
-		create(t, s, plain(fmt.Sprint("behind ", n), "behind")) // which the sweep may still be in front of
+		create(t, s, plain(fmt.Sprint("later ", n), "p")) // the interrupted sweep may be pending until now
 		waiting.Wait()
 		for _, id := range ids {
 			_, err := s.Get(t.Context(), id)
@@ -786,7 +787,7 @@ func sweepCutShort(t *testing.T, s task.Store) {
 	}
 }
 
-func reopen(t *testing.T, s task.Store, again func(task.Store) task.Store) {
+func reopen(t *testing.T, s task.Store, reopened func(task.Store) task.Store) {
 	want := map[string]task.Record{}
 	for i := range 300 {
 		r := create(t, s, full(fmt.Sprint(i), "o"))
@@ -799,28 +800,28 @@ func reopen(t *testing.T, s task.Store, again func(task.Store) task.Store) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s = again(s)
+	s = reopened(s)
 	for id, r := range want {
 		equal(t, id, r, get(t, s, id))
 	}
 }
 
-func reopenIndexes(t *testing.T, s task.Store, again func(task.Store) task.Store) {
+func reopenIndexes(t *testing.T, s task.Store, reopened func(task.Store) task.Store) {
 	for i := range 10 {
 		r := plain(fmt.Sprint(i), "o")
 		r.TTL = time.Duration(10-i) * time.Minute
 		create(t, s, r)
 	}
-	if _, _, err := s.Sweep(t.Context(), start.Add(2*time.Minute), 10); err != nil { // 9 and 8 go
+	if _, _, err := s.Sweep(t.Context(), start.Add(2*time.Minute), 10); err != nil { // drops 9 and 8
 		t.Fatal(err)
 	}
 	_, last := page(t, s, "o", 0, 4)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s = again(s)
+	s = reopened(s)
 	create(t, s, plain("later", "o"))
-	ids, _ := page(t, s, "o", last, 10) // a cursor from before
+	ids, _ := page(t, s, "o", last, 10) // last is from before the reopen
 	equal(t, "second page", []string{"4", "5", "6", "7", "later"}, ids)
 	gone, next, err := s.Sweep(t.Context(), start.Add(3*time.Minute), 10)
 	if err != nil || len(gone) != 1 || gone[0].ID != "7" || !next.Equal(start.Add(4*time.Minute)) {
