@@ -20,12 +20,14 @@ type Seen struct {
 	last    int    // the member that came last, plus one
 	came    uint64 // which members came: bit i stands for the i-th
 	absent  uint64 // came, but with a value that leaves the field unset
+	at      int    // where the value of the last member starts, or the white space before it
+	depth   int    // how many arrays and objects are open
 }
 
 // Enter enters an object whose type knows members. [Reader.Member] leads through it.
 func (r *Reader) Enter(members *Members) Seen {
 	r.Object()
-	return Seen{members: members}
+	return Seen{members: members, depth: len(r.frames)}
 }
 
 // Require records in x which of the first n members of s are missing or left their fields unset.
@@ -74,7 +76,7 @@ func (r *Reader) Member(s *Seen, x *Extra) int {
 			}
 			*r.order.after(s) = uint8(i)
 		}
-		s.last = i + 1
+		s.last, s.at = i+1, r.pos
 		// The common case first: a first value, not null, right here.
 		if b := uint64(1) << i; s.came&b == 0 && r.pos < len(r.data) && r.data[r.pos] > ' ' && r.data[r.pos] != 'n' {
 			s.came |= b
@@ -157,27 +159,23 @@ func (r *Reader) refuse(s *Seen, x *Extra) {
 	r.Keep(x, bare(s.members.Names[i]))
 }
 
-// Place is where a value starts, for [OrKeep].
-type Place struct{ pos, depth int }
-
-// Place returns the present place.
-func (r *Reader) Place() Place { return Place{r.pos, len(r.frames)} }
-
-// OrKeep is for a member that some revision leaves open, called after its value was decoded
-// from start into field. If that failed because the value does not fit the type, OrKeep takes
-// the failure back, keeps the value in x and resets field. Malformed text stays a failure.
-func OrKeep[T any](r *Reader, start Place, x *Extra, name string, field *T) {
-	if r.failure.err != nil && r.orKeep(start, x, name) {
-		*field = *new(T)
+// OrKeep is for a member that some revision leaves open. It returns v, the value that was just read
+// for the member that Member returned. If reading failed because the value does not fit the type,
+// OrKeep takes the failure back, keeps the value in x and returns the zero value. Malformed text
+// stays a failure.
+func OrKeep[T any](r *Reader, s *Seen, x *Extra, v T) T {
+	if r.failure.err != nil && r.orKeep(s, x) {
+		v = *new(T)
 	}
+	return v
 }
 
-func (r *Reader) orKeep(start Place, x *Extra, name string) bool {
+func (r *Reader) orKeep(s *Seen, x *Extra) bool {
 	if r.malformed() {
 		return false
 	}
-	r.Rewind(Mark{pos: start.pos, depth: start.depth})
-	r.Keep(x, name)
+	r.Rewind(Mark{pos: s.at, depth: s.depth})
+	r.Keep(x, bare(s.members.Names[s.last-1]))
 	return true
 }
 

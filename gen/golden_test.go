@@ -353,3 +353,21 @@ func run(t *testing.T, cases []*golden) map[string]report {
 	}
 	return reports
 }
+
+// The comment of a union's decoder says how the variants are told apart.
+func TestUnionDecoderComment(t *testing.T) {
+	out, err := gen.Generate(gen.Config{Package: "p", Schemas: []gen.Schema{{Revision: "2025", File: "2025.json", Src: []byte(`{"$defs": {
+		"A": {"type": "object", "properties": {"type": {"const": "a"}}, "required": ["type"]},
+		"B": {"type": "object", "properties": {"type": {"const": "b"}}, "required": ["type"]},
+		"U": {"anyOf": [{"$ref": "#/$defs/A"}, {"$ref": "#/$defs/B"}]}
+	}}`)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "\n// DecodeU reads a [U]. It finds the variant by its member \"type\".\nfunc DecodeU("
+	for _, f := range out.Files {
+		if f.Name == "unions.go" && !bytes.Contains(f.Src, []byte(want)) {
+			t.Errorf("%s lacks %q:\n%s", f.Name, want, f.Src)
+		}
+	}
+}

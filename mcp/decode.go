@@ -18,8 +18,7 @@ var membersOfAnnotated = codec.Members{
 	ID:    31271,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *Annotated) DecodeJSON(r *codec.Reader) {
 	*x = Annotated{}
 	seen := r.Enter(&membersOfAnnotated)
@@ -38,8 +37,7 @@ var membersOfAnnotatedAnnotations = codec.Members{
 	ID:    22823,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *AnnotatedAnnotations) DecodeJSON(r *codec.Reader) {
 	*x = AnnotatedAnnotations{}
 	seen := r.Enter(&membersOfAnnotatedAnnotations)
@@ -60,8 +58,7 @@ var membersOfAnnotations = codec.Members{
 	ID:    60705,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *Annotations) DecodeJSON(r *codec.Reader) {
 	*x = Annotations{}
 	seen := r.Enter(&membersOfAnnotations)
@@ -70,9 +67,7 @@ func (x *Annotations) DecodeJSON(r *codec.Reader) {
 		case 0: // audience
 			x.Audience = codec.ReadTexts[Role](r)
 		case 1: // lastModified
-			start := r.Place()
-			x.LastModified = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "lastModified", &x.LastModified)
+			x.LastModified = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		case 2: // priority
 			x.Priority = r.NewFloat(&x.Extra, "priority")
 		default:
@@ -86,8 +81,7 @@ var membersOfAudioContent = codec.Members{
 	ID:    19838,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *AudioContent) DecodeJSON(r *codec.Reader) {
 	*x = AudioContent{}
 	seen := r.Enter(&membersOfAudioContent)
@@ -100,9 +94,7 @@ func (x *AudioContent) DecodeJSON(r *codec.Reader) {
 		case 2: // type
 			r.Const(&seen, &x.Extra, "audio")
 		case 3: // _meta
-			start := r.Place()
-			x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*MetaObject).DecodeJSON))
 		case 4: // annotations
 			x.Annotations = codec.New(r, (*Annotations).DecodeJSON)
 		default:
@@ -117,8 +109,7 @@ var membersOfBaseMetadata = codec.Members{
 	ID:    33389,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *BaseMetadata) DecodeJSON(r *codec.Reader) {
 	*x = BaseMetadata{}
 	seen := r.Enter(&membersOfBaseMetadata)
@@ -140,8 +131,7 @@ var membersOfBlobResourceContents = codec.Members{
 	ID:    57784,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *BlobResourceContents) DecodeJSON(r *codec.Reader) {
 	*x = BlobResourceContents{}
 	seen := r.Enter(&membersOfBlobResourceContents)
@@ -152,9 +142,7 @@ func (x *BlobResourceContents) DecodeJSON(r *codec.Reader) {
 		case 1: // uri
 			x.URI = r.Text()
 		case 2: // _meta
-			start := r.Place()
-			x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*MetaObject).DecodeJSON))
 		case 3: // mimeType
 			x.MIMEType = r.NewText()
 		default:
@@ -169,8 +157,7 @@ var membersOfBooleanSchema = codec.Members{
 	ID:    9632,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *BooleanSchema) DecodeJSON(r *codec.Reader) {
 	*x = BooleanSchema{}
 	seen := r.Enter(&membersOfBooleanSchema)
@@ -196,8 +183,7 @@ var membersOfCacheableResult = codec.Members{
 	ID:    35796,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *CacheableResult) DecodeJSON(r *codec.Reader) {
 	*x = CacheableResult{}
 	seen := r.Enter(&membersOfCacheableResult)
@@ -223,8 +209,7 @@ var membersOfCallToolRequest = codec.Members{
 	ID:    4932,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *CallToolRequest) DecodeJSON(r *codec.Reader) {
 	*x = CallToolRequest{}
 	seen := r.Enter(&membersOfCallToolRequest)
@@ -235,13 +220,9 @@ func (x *CallToolRequest) DecodeJSON(r *codec.Reader) {
 		case 1: // params
 			x.Params.DecodeJSON(r)
 		case 2: // id
-			start := r.Place()
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
+			x.ID = codec.OrKeep(r, &seen, &x.Extra, r.Scalar(codec.ScalarString|codec.ScalarInteger))
 		case 3: // jsonrpc
-			start := r.Place()
-			x.JSONRPC = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
+			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -254,8 +235,7 @@ var membersOfCallToolRequestParams = codec.Members{
 	ID:    52418,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *CallToolRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = CallToolRequestParams{}
 	seen := r.Enter(&membersOfCallToolRequestParams)
@@ -264,23 +244,15 @@ func (x *CallToolRequestParams) DecodeJSON(r *codec.Reader) {
 		case 0: // name
 			x.Name = r.Text()
 		case 1: // _meta
-			start := r.Place()
-			x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*RequestMetaObject).DecodeJSON))
 		case 2: // arguments
 			x.Arguments = r.RawObject()
 		case 3: // inputResponses
-			start := r.Place()
-			x.InputResponses = codec.DecodeMapFunc(r, DecodeInputResponse)
-			codec.OrKeep(r, start, &x.Extra, "inputResponses", &x.InputResponses)
+			x.InputResponses = codec.OrKeep(r, &seen, &x.Extra, codec.DecodeMapFunc(r, DecodeInputResponse))
 		case 4: // requestState
-			start := r.Place()
-			x.RequestState = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "requestState", &x.RequestState)
+			x.RequestState = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		case 5: // task
-			start := r.Place()
-			x.Task = codec.New(r, (*TaskMetadata).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "task", &x.Task)
+			x.Task = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*TaskMetadata).DecodeJSON))
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -294,8 +266,7 @@ var membersOfCallToolResult = codec.Members{
 	ID:    41778,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *CallToolResult) DecodeJSON(r *codec.Reader) {
 	*x = CallToolResult{}
 	seen := r.Enter(&membersOfCallToolResult)
@@ -308,9 +279,7 @@ func (x *CallToolResult) DecodeJSON(r *codec.Reader) {
 		case 2: // isError
 			x.IsError = r.NewBool()
 		case 3: // resultType
-			start := r.Place()
-			x.ResultType = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
+			x.ResultType = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		case 4: // structuredContent
 			x.StructuredContent = r.Raw()
 		default:
@@ -325,8 +294,7 @@ var membersOfCallToolResultResponse = codec.Members{
 	ID:    15877,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *CallToolResultResponse) DecodeJSON(r *codec.Reader) {
 	*x = CallToolResultResponse{}
 	seen := r.Enter(&membersOfCallToolResultResponse)
@@ -350,8 +318,7 @@ var membersOfCancelTaskRequest = codec.Members{
 	ID:    26887,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *CancelTaskRequest) DecodeJSON(r *codec.Reader) {
 	*x = CancelTaskRequest{}
 	seen := r.Enter(&membersOfCancelTaskRequest)
@@ -377,8 +344,7 @@ var membersOfCancelTaskRequestParams = codec.Members{
 	ID:    59813,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *CancelTaskRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = CancelTaskRequestParams{}
 	seen := r.Enter(&membersOfCancelTaskRequestParams)
@@ -399,8 +365,7 @@ var membersOfCancelTaskResult = codec.Members{
 	ID:    47155,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *CancelTaskResult) DecodeJSON(r *codec.Reader) {
 	*x = CancelTaskResult{}
 	seen := r.Enter(&membersOfCancelTaskResult)
@@ -436,8 +401,7 @@ var membersOfCancelledNotification = codec.Members{
 	ID:    59683,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *CancelledNotification) DecodeJSON(r *codec.Reader) {
 	*x = CancelledNotification{}
 	seen := r.Enter(&membersOfCancelledNotification)
@@ -448,9 +412,7 @@ func (x *CancelledNotification) DecodeJSON(r *codec.Reader) {
 		case 1: // params
 			x.Params.DecodeJSON(r)
 		case 2: // jsonrpc
-			start := r.Place()
-			x.JSONRPC = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
+			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -463,17 +425,14 @@ var membersOfCancelledNotificationParams = codec.Members{
 	ID:    36841,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *CancelledNotificationParams) DecodeJSON(r *codec.Reader) {
 	*x = CancelledNotificationParams{}
 	seen := r.Enter(&membersOfCancelledNotificationParams)
 	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
 		switch i {
 		case 0: // _meta
-			start := r.Place()
-			x.Meta = codec.New(r, (*NotificationMetaObject).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*NotificationMetaObject).DecodeJSON))
 		case 1: // reason
 			x.Reason = r.NewText()
 		case 2: // requestId
@@ -489,31 +448,24 @@ var membersOfClientCapabilities = codec.Members{
 	ID:    32848,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ClientCapabilities) DecodeJSON(r *codec.Reader) {
 	*x = ClientCapabilities{}
 	seen := r.Enter(&membersOfClientCapabilities)
 	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
 		switch i {
 		case 0: // elicitation
-			start := r.Place()
-			x.Elicitation = codec.New(r, (*ClientCapabilitiesElicitation).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "elicitation", &x.Elicitation)
+			x.Elicitation = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*ClientCapabilitiesElicitation).DecodeJSON))
 		case 1: // experimental
 			x.Experimental = r.RawObject()
 		case 2: // extensions
-			start := r.Place()
-			x.Extensions = r.RawObject()
-			codec.OrKeep(r, start, &x.Extra, "extensions", &x.Extensions)
+			x.Extensions = codec.OrKeep(r, &seen, &x.Extra, r.RawObject())
 		case 3: // roots
 			x.Roots = codec.New(r, (*ClientCapabilitiesRoots).DecodeJSON)
 		case 4: // sampling
 			x.Sampling = codec.New(r, (*ClientCapabilitiesSampling).DecodeJSON)
 		case 5: // tasks
-			start := r.Place()
-			x.Tasks = codec.New(r, (*ClientCapabilitiesTasks).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "tasks", &x.Tasks)
+			x.Tasks = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*ClientCapabilitiesTasks).DecodeJSON))
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -525,21 +477,16 @@ var membersOfClientCapabilitiesElicitation = codec.Members{
 	ID:    60841,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ClientCapabilitiesElicitation) DecodeJSON(r *codec.Reader) {
 	*x = ClientCapabilitiesElicitation{}
 	seen := r.Enter(&membersOfClientCapabilitiesElicitation)
 	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
 		switch i {
 		case 0: // form
-			start := r.Place()
-			x.Form = r.RawObject()
-			codec.OrKeep(r, start, &x.Extra, "form", &x.Form)
+			x.Form = codec.OrKeep(r, &seen, &x.Extra, r.RawObject())
 		case 1: // url
-			start := r.Place()
-			x.URL = r.RawObject()
-			codec.OrKeep(r, start, &x.Extra, "url", &x.URL)
+			x.URL = codec.OrKeep(r, &seen, &x.Extra, r.RawObject())
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -551,17 +498,14 @@ var membersOfClientCapabilitiesRoots = codec.Members{
 	ID:    19393,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ClientCapabilitiesRoots) DecodeJSON(r *codec.Reader) {
 	*x = ClientCapabilitiesRoots{}
 	seen := r.Enter(&membersOfClientCapabilitiesRoots)
 	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
 		switch i {
 		case 0: // listChanged
-			start := r.Place()
-			x.ListChanged = r.NewBool()
-			codec.OrKeep(r, start, &x.Extra, "listChanged", &x.ListChanged)
+			x.ListChanged = codec.OrKeep(r, &seen, &x.Extra, r.NewBool())
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -573,21 +517,16 @@ var membersOfClientCapabilitiesSampling = codec.Members{
 	ID:    64437,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ClientCapabilitiesSampling) DecodeJSON(r *codec.Reader) {
 	*x = ClientCapabilitiesSampling{}
 	seen := r.Enter(&membersOfClientCapabilitiesSampling)
 	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
 		switch i {
 		case 0: // context
-			start := r.Place()
-			x.Context = r.RawObject()
-			codec.OrKeep(r, start, &x.Extra, "context", &x.Context)
+			x.Context = codec.OrKeep(r, &seen, &x.Extra, r.RawObject())
 		case 1: // tools
-			start := r.Place()
-			x.Tools = r.RawObject()
-			codec.OrKeep(r, start, &x.Extra, "tools", &x.Tools)
+			x.Tools = codec.OrKeep(r, &seen, &x.Extra, r.RawObject())
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -599,8 +538,7 @@ var membersOfClientCapabilitiesTasks = codec.Members{
 	ID:    5506,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ClientCapabilitiesTasks) DecodeJSON(r *codec.Reader) {
 	*x = ClientCapabilitiesTasks{}
 	seen := r.Enter(&membersOfClientCapabilitiesTasks)
@@ -623,8 +561,7 @@ var membersOfClientCapabilitiesTasksRequests = codec.Members{
 	ID:    49588,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ClientCapabilitiesTasksRequests) DecodeJSON(r *codec.Reader) {
 	*x = ClientCapabilitiesTasksRequests{}
 	seen := r.Enter(&membersOfClientCapabilitiesTasksRequests)
@@ -645,8 +582,7 @@ var membersOfClientCapabilitiesTasksRequestsElicitation = codec.Members{
 	ID:    63285,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ClientCapabilitiesTasksRequestsElicitation) DecodeJSON(r *codec.Reader) {
 	*x = ClientCapabilitiesTasksRequestsElicitation{}
 	seen := r.Enter(&membersOfClientCapabilitiesTasksRequestsElicitation)
@@ -665,8 +601,7 @@ var membersOfClientCapabilitiesTasksRequestsSampling = codec.Members{
 	ID:    63529,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ClientCapabilitiesTasksRequestsSampling) DecodeJSON(r *codec.Reader) {
 	*x = ClientCapabilitiesTasksRequestsSampling{}
 	seen := r.Enter(&membersOfClientCapabilitiesTasksRequestsSampling)
@@ -685,8 +620,7 @@ var membersOfCompleteRequest = codec.Members{
 	ID:    48367,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *CompleteRequest) DecodeJSON(r *codec.Reader) {
 	*x = CompleteRequest{}
 	seen := r.Enter(&membersOfCompleteRequest)
@@ -697,13 +631,9 @@ func (x *CompleteRequest) DecodeJSON(r *codec.Reader) {
 		case 1: // params
 			x.Params.DecodeJSON(r)
 		case 2: // id
-			start := r.Place()
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
+			x.ID = codec.OrKeep(r, &seen, &x.Extra, r.Scalar(codec.ScalarString|codec.ScalarInteger))
 		case 3: // jsonrpc
-			start := r.Place()
-			x.JSONRPC = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
+			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -716,8 +646,7 @@ var membersOfCompleteRequestParams = codec.Members{
 	ID:    24285,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *CompleteRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = CompleteRequestParams{}
 	seen := r.Enter(&membersOfCompleteRequestParams)
@@ -728,13 +657,9 @@ func (x *CompleteRequestParams) DecodeJSON(r *codec.Reader) {
 		case 1: // ref
 			x.Ref = DecodeCompletionReference(r)
 		case 2: // _meta
-			start := r.Place()
-			x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*RequestMetaObject).DecodeJSON))
 		case 3: // context
-			start := r.Place()
-			x.Context = codec.New(r, (*CompleteRequestParamsContext).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "context", &x.Context)
+			x.Context = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*CompleteRequestParamsContext).DecodeJSON))
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -747,8 +672,7 @@ var membersOfCompleteRequestParamsArgument = codec.Members{
 	ID:    19342,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *CompleteRequestParamsArgument) DecodeJSON(r *codec.Reader) {
 	*x = CompleteRequestParamsArgument{}
 	seen := r.Enter(&membersOfCompleteRequestParamsArgument)
@@ -770,8 +694,7 @@ var membersOfCompleteRequestParamsContext = codec.Members{
 	ID:    27956,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *CompleteRequestParamsContext) DecodeJSON(r *codec.Reader) {
 	*x = CompleteRequestParamsContext{}
 	seen := r.Enter(&membersOfCompleteRequestParamsContext)
@@ -790,8 +713,7 @@ var membersOfCompleteResult = codec.Members{
 	ID:    45051,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *CompleteResult) DecodeJSON(r *codec.Reader) {
 	*x = CompleteResult{}
 	seen := r.Enter(&membersOfCompleteResult)
@@ -802,9 +724,7 @@ func (x *CompleteResult) DecodeJSON(r *codec.Reader) {
 		case 1: // _meta
 			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
 		case 2: // resultType
-			start := r.Place()
-			x.ResultType = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
+			x.ResultType = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -817,8 +737,7 @@ var membersOfCompleteResultCompletion = codec.Members{
 	ID:    12965,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *CompleteResultCompletion) DecodeJSON(r *codec.Reader) {
 	*x = CompleteResultCompletion{}
 	seen := r.Enter(&membersOfCompleteResultCompletion)
@@ -842,8 +761,7 @@ var membersOfCompleteResultResponse = codec.Members{
 	ID:    58152,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *CompleteResultResponse) DecodeJSON(r *codec.Reader) {
 	*x = CompleteResultResponse{}
 	seen := r.Enter(&membersOfCompleteResultResponse)
@@ -867,8 +785,7 @@ var membersOfCreateMessageRequest = codec.Members{
 	ID:    5349,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *CreateMessageRequest) DecodeJSON(r *codec.Reader) {
 	*x = CreateMessageRequest{}
 	seen := r.Enter(&membersOfCreateMessageRequest)
@@ -879,13 +796,9 @@ func (x *CreateMessageRequest) DecodeJSON(r *codec.Reader) {
 		case 1: // params
 			x.Params.DecodeJSON(r)
 		case 2: // id
-			start := r.Place()
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
+			x.ID = codec.OrKeep(r, &seen, &x.Extra, r.Scalar(codec.ScalarString|codec.ScalarInteger))
 		case 3: // jsonrpc
-			start := r.Place()
-			x.JSONRPC = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
+			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -898,8 +811,7 @@ var membersOfCreateMessageRequestParams = codec.Members{
 	ID:    10067,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *CreateMessageRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = CreateMessageRequestParams{}
 	seen := r.Enter(&membersOfCreateMessageRequestParams)
@@ -910,9 +822,7 @@ func (x *CreateMessageRequestParams) DecodeJSON(r *codec.Reader) {
 		case 1: // messages
 			x.Messages = codec.DecodeList[SamplingMessage](r)
 		case 2: // _meta
-			start := r.Place()
-			x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*RequestMetaObject).DecodeJSON))
 		case 3: // includeContext
 			x.IncludeContext = (*CreateMessageRequestParamsIncludeContext)(r.NewText())
 		case 4: // metadata
@@ -924,19 +834,13 @@ func (x *CreateMessageRequestParams) DecodeJSON(r *codec.Reader) {
 		case 7: // systemPrompt
 			x.SystemPrompt = r.NewText()
 		case 8: // task
-			start := r.Place()
-			x.Task = codec.New(r, (*TaskMetadata).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "task", &x.Task)
+			x.Task = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*TaskMetadata).DecodeJSON))
 		case 9: // temperature
 			x.Temperature = r.NewFloat(&x.Extra, "temperature")
 		case 10: // toolChoice
-			start := r.Place()
-			x.ToolChoice = codec.New(r, (*ToolChoice).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "toolChoice", &x.ToolChoice)
+			x.ToolChoice = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*ToolChoice).DecodeJSON))
 		case 11: // tools
-			start := r.Place()
-			x.Tools = codec.DecodeList[Tool](r)
-			codec.OrKeep(r, start, &x.Extra, "tools", &x.Tools)
+			x.Tools = codec.OrKeep(r, &seen, &x.Extra, codec.DecodeList[Tool](r))
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -949,8 +853,7 @@ var membersOfCreateMessageResult = codec.Members{
 	ID:    14469,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *CreateMessageResult) DecodeJSON(r *codec.Reader) {
 	*x = CreateMessageResult{}
 	seen := r.Enter(&membersOfCreateMessageResult)
@@ -978,8 +881,7 @@ var membersOfCreateTaskResult = codec.Members{
 	ID:    14925,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *CreateTaskResult) DecodeJSON(r *codec.Reader) {
 	*x = CreateTaskResult{}
 	seen := r.Enter(&membersOfCreateTaskResult)
@@ -1001,8 +903,7 @@ var membersOfDiscoverRequest = codec.Members{
 	ID:    58883,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *DiscoverRequest) DecodeJSON(r *codec.Reader) {
 	*x = DiscoverRequest{}
 	seen := r.Enter(&membersOfDiscoverRequest)
@@ -1028,8 +929,7 @@ var membersOfDiscoverResult = codec.Members{
 	ID:    55335,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *DiscoverResult) DecodeJSON(r *codec.Reader) {
 	*x = DiscoverResult{}
 	seen := r.Enter(&membersOfDiscoverResult)
@@ -1061,8 +961,7 @@ var membersOfDiscoverResultResponse = codec.Members{
 	ID:    29428,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *DiscoverResultResponse) DecodeJSON(r *codec.Reader) {
 	*x = DiscoverResultResponse{}
 	seen := r.Enter(&membersOfDiscoverResultResponse)
@@ -1086,8 +985,7 @@ var membersOfElicitRequest = codec.Members{
 	ID:    58006,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ElicitRequest) DecodeJSON(r *codec.Reader) {
 	*x = ElicitRequest{}
 	seen := r.Enter(&membersOfElicitRequest)
@@ -1098,13 +996,9 @@ func (x *ElicitRequest) DecodeJSON(r *codec.Reader) {
 		case 1: // params
 			x.Params = DecodeElicitRequestParams(r)
 		case 2: // id
-			start := r.Place()
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
+			x.ID = codec.OrKeep(r, &seen, &x.Extra, r.Scalar(codec.ScalarString|codec.ScalarInteger))
 		case 3: // jsonrpc
-			start := r.Place()
-			x.JSONRPC = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
+			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -1117,8 +1011,7 @@ var membersOfElicitRequestFormParams = codec.Members{
 	ID:    33606,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ElicitRequestFormParams) DecodeJSON(r *codec.Reader) {
 	*x = ElicitRequestFormParams{}
 	seen := r.Enter(&membersOfElicitRequestFormParams)
@@ -1129,17 +1022,11 @@ func (x *ElicitRequestFormParams) DecodeJSON(r *codec.Reader) {
 		case 1: // requestedSchema
 			x.RequestedSchema.DecodeJSON(r)
 		case 2: // _meta
-			start := r.Place()
-			x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*RequestMetaObject).DecodeJSON))
 		case 3: // mode
-			start := r.Place()
-			x.Mode = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "mode", &x.Mode)
+			x.Mode = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		case 4: // task
-			start := r.Place()
-			x.Task = codec.New(r, (*TaskMetadata).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "task", &x.Task)
+			x.Task = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*TaskMetadata).DecodeJSON))
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -1152,8 +1039,7 @@ var membersOfElicitRequestFormParamsRequestedSchema = codec.Members{
 	ID:    1301,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ElicitRequestFormParamsRequestedSchema) DecodeJSON(r *codec.Reader) {
 	*x = ElicitRequestFormParamsRequestedSchema{}
 	seen := r.Enter(&membersOfElicitRequestFormParamsRequestedSchema)
@@ -1164,9 +1050,7 @@ func (x *ElicitRequestFormParamsRequestedSchema) DecodeJSON(r *codec.Reader) {
 		case 1: // type
 			r.Const(&seen, &x.Extra, "object")
 		case 2: // $schema
-			start := r.Place()
-			x.Schema = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "$schema", &x.Schema)
+			x.Schema = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		case 3: // required
 			x.Required = r.Texts()
 		default:
@@ -1181,8 +1065,7 @@ var membersOfElicitRequestURLParams = codec.Members{
 	ID:    20837,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ElicitRequestURLParams) DecodeJSON(r *codec.Reader) {
 	*x = ElicitRequestURLParams{}
 	seen := r.Enter(&membersOfElicitRequestURLParams)
@@ -1195,17 +1078,11 @@ func (x *ElicitRequestURLParams) DecodeJSON(r *codec.Reader) {
 		case 2: // url
 			x.URL = r.Text()
 		case 3: // _meta
-			start := r.Place()
-			x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*RequestMetaObject).DecodeJSON))
 		case 4: // elicitationId
-			start := r.Place()
-			x.ElicitationID = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "elicitationId", &x.ElicitationID)
+			x.ElicitationID = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		case 5: // task
-			start := r.Place()
-			x.Task = codec.New(r, (*TaskMetadata).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "task", &x.Task)
+			x.Task = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*TaskMetadata).DecodeJSON))
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -1218,8 +1095,7 @@ var membersOfElicitResult = codec.Members{
 	ID:    53648,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ElicitResult) DecodeJSON(r *codec.Reader) {
 	*x = ElicitResult{}
 	seen := r.Enter(&membersOfElicitResult)
@@ -1228,9 +1104,7 @@ func (x *ElicitResult) DecodeJSON(r *codec.Reader) {
 		case 0: // action
 			x.Action = ElicitResultAction(r.Text())
 		case 1: // _meta
-			start := r.Place()
-			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*ResultMetaObject).DecodeJSON))
 		case 2: // content
 			x.Content = codec.DecodeMapFunc(r, DecodeElicitResultContentValue)
 		default:
@@ -1245,8 +1119,7 @@ var membersOfElicitationCompleteNotification = codec.Members{
 	ID:    9802,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ElicitationCompleteNotification) DecodeJSON(r *codec.Reader) {
 	*x = ElicitationCompleteNotification{}
 	seen := r.Enter(&membersOfElicitationCompleteNotification)
@@ -1270,8 +1143,7 @@ var membersOfElicitationCompleteNotificationParams = codec.Members{
 	ID:    39128,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ElicitationCompleteNotificationParams) DecodeJSON(r *codec.Reader) {
 	*x = ElicitationCompleteNotificationParams{}
 	seen := r.Enter(&membersOfElicitationCompleteNotificationParams)
@@ -1291,8 +1163,7 @@ var membersOfEmbeddedResource = codec.Members{
 	ID:    15451,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *EmbeddedResource) DecodeJSON(r *codec.Reader) {
 	*x = EmbeddedResource{}
 	seen := r.Enter(&membersOfEmbeddedResource)
@@ -1303,9 +1174,7 @@ func (x *EmbeddedResource) DecodeJSON(r *codec.Reader) {
 		case 1: // type
 			r.Const(&seen, &x.Extra, "resource")
 		case 2: // _meta
-			start := r.Place()
-			x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*MetaObject).DecodeJSON))
 		case 3: // annotations
 			x.Annotations = codec.New(r, (*Annotations).DecodeJSON)
 		default:
@@ -1321,8 +1190,7 @@ var membersOfError = codec.Members{
 	ID:    40177,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *Error) DecodeJSON(r *codec.Reader) {
 	*x = Error{}
 	seen := r.Enter(&membersOfError)
@@ -1346,8 +1214,7 @@ var membersOfGetPromptRequest = codec.Members{
 	ID:    43754,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *GetPromptRequest) DecodeJSON(r *codec.Reader) {
 	*x = GetPromptRequest{}
 	seen := r.Enter(&membersOfGetPromptRequest)
@@ -1358,13 +1225,9 @@ func (x *GetPromptRequest) DecodeJSON(r *codec.Reader) {
 		case 1: // params
 			x.Params.DecodeJSON(r)
 		case 2: // id
-			start := r.Place()
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
+			x.ID = codec.OrKeep(r, &seen, &x.Extra, r.Scalar(codec.ScalarString|codec.ScalarInteger))
 		case 3: // jsonrpc
-			start := r.Place()
-			x.JSONRPC = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
+			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -1377,8 +1240,7 @@ var membersOfGetPromptRequestParams = codec.Members{
 	ID:    28216,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *GetPromptRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = GetPromptRequestParams{}
 	seen := r.Enter(&membersOfGetPromptRequestParams)
@@ -1387,19 +1249,13 @@ func (x *GetPromptRequestParams) DecodeJSON(r *codec.Reader) {
 		case 0: // name
 			x.Name = r.Text()
 		case 1: // _meta
-			start := r.Place()
-			x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*RequestMetaObject).DecodeJSON))
 		case 2: // arguments
 			x.Arguments = codec.DecodeMapFunc(r, (*codec.Reader).Text)
 		case 3: // inputResponses
-			start := r.Place()
-			x.InputResponses = codec.DecodeMapFunc(r, DecodeInputResponse)
-			codec.OrKeep(r, start, &x.Extra, "inputResponses", &x.InputResponses)
+			x.InputResponses = codec.OrKeep(r, &seen, &x.Extra, codec.DecodeMapFunc(r, DecodeInputResponse))
 		case 4: // requestState
-			start := r.Place()
-			x.RequestState = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "requestState", &x.RequestState)
+			x.RequestState = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -1412,8 +1268,7 @@ var membersOfGetPromptResult = codec.Members{
 	ID:    57372,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *GetPromptResult) DecodeJSON(r *codec.Reader) {
 	*x = GetPromptResult{}
 	seen := r.Enter(&membersOfGetPromptResult)
@@ -1426,9 +1281,7 @@ func (x *GetPromptResult) DecodeJSON(r *codec.Reader) {
 		case 2: // description
 			x.Description = r.NewText()
 		case 3: // resultType
-			start := r.Place()
-			x.ResultType = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
+			x.ResultType = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -1441,8 +1294,7 @@ var membersOfGetPromptResultResponse = codec.Members{
 	ID:    32475,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *GetPromptResultResponse) DecodeJSON(r *codec.Reader) {
 	*x = GetPromptResultResponse{}
 	seen := r.Enter(&membersOfGetPromptResultResponse)
@@ -1466,8 +1318,7 @@ var membersOfGetTaskPayloadRequest = codec.Members{
 	ID:    14669,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *GetTaskPayloadRequest) DecodeJSON(r *codec.Reader) {
 	*x = GetTaskPayloadRequest{}
 	seen := r.Enter(&membersOfGetTaskPayloadRequest)
@@ -1493,8 +1344,7 @@ var membersOfGetTaskPayloadRequestParams = codec.Members{
 	ID:    26731,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *GetTaskPayloadRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = GetTaskPayloadRequestParams{}
 	seen := r.Enter(&membersOfGetTaskPayloadRequestParams)
@@ -1514,8 +1364,7 @@ var membersOfGetTaskPayloadResult = codec.Members{
 	ID:    46573,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *GetTaskPayloadResult) DecodeJSON(r *codec.Reader) {
 	*x = GetTaskPayloadResult{}
 	seen := r.Enter(&membersOfGetTaskPayloadResult)
@@ -1534,8 +1383,7 @@ var membersOfGetTaskRequest = codec.Members{
 	ID:    46131,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *GetTaskRequest) DecodeJSON(r *codec.Reader) {
 	*x = GetTaskRequest{}
 	seen := r.Enter(&membersOfGetTaskRequest)
@@ -1561,8 +1409,7 @@ var membersOfGetTaskRequestParams = codec.Members{
 	ID:    9561,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *GetTaskRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = GetTaskRequestParams{}
 	seen := r.Enter(&membersOfGetTaskRequestParams)
@@ -1583,8 +1430,7 @@ var membersOfGetTaskResult = codec.Members{
 	ID:    535,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *GetTaskResult) DecodeJSON(r *codec.Reader) {
 	*x = GetTaskResult{}
 	seen := r.Enter(&membersOfGetTaskResult)
@@ -1620,8 +1466,7 @@ var membersOfHeaderMismatchError = codec.Members{
 	ID:    58266,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *HeaderMismatchError) DecodeJSON(r *codec.Reader) {
 	*x = HeaderMismatchError{}
 	seen := r.Enter(&membersOfHeaderMismatchError)
@@ -1646,8 +1491,7 @@ var membersOfHeaderMismatchErrorError = codec.Members{
 	ID:    65052,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *HeaderMismatchErrorError) DecodeJSON(r *codec.Reader) {
 	*x = HeaderMismatchErrorError{}
 	seen := r.Enter(&membersOfHeaderMismatchErrorError)
@@ -1671,8 +1515,7 @@ var membersOfIcon = codec.Members{
 	ID:    51984,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *Icon) DecodeJSON(r *codec.Reader) {
 	*x = Icon{}
 	seen := r.Enter(&membersOfIcon)
@@ -1698,8 +1541,7 @@ var membersOfIcons = codec.Members{
 	ID:    11481,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *Icons) DecodeJSON(r *codec.Reader) {
 	*x = Icons{}
 	seen := r.Enter(&membersOfIcons)
@@ -1718,8 +1560,7 @@ var membersOfImageContent = codec.Members{
 	ID:    53587,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ImageContent) DecodeJSON(r *codec.Reader) {
 	*x = ImageContent{}
 	seen := r.Enter(&membersOfImageContent)
@@ -1732,9 +1573,7 @@ func (x *ImageContent) DecodeJSON(r *codec.Reader) {
 		case 2: // type
 			r.Const(&seen, &x.Extra, "image")
 		case 3: // _meta
-			start := r.Place()
-			x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*MetaObject).DecodeJSON))
 		case 4: // annotations
 			x.Annotations = codec.New(r, (*Annotations).DecodeJSON)
 		default:
@@ -1749,8 +1588,7 @@ var membersOfImplementation = codec.Members{
 	ID:    38279,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *Implementation) DecodeJSON(r *codec.Reader) {
 	*x = Implementation{}
 	seen := r.Enter(&membersOfImplementation)
@@ -1761,21 +1599,13 @@ func (x *Implementation) DecodeJSON(r *codec.Reader) {
 		case 1: // version
 			x.Version = r.Text()
 		case 2: // description
-			start := r.Place()
-			x.Description = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "description", &x.Description)
+			x.Description = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		case 3: // icons
-			start := r.Place()
-			x.Icons = codec.DecodeList[Icon](r)
-			codec.OrKeep(r, start, &x.Extra, "icons", &x.Icons)
+			x.Icons = codec.OrKeep(r, &seen, &x.Extra, codec.DecodeList[Icon](r))
 		case 4: // title
-			start := r.Place()
-			x.Title = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "title", &x.Title)
+			x.Title = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		case 5: // websiteUrl
-			start := r.Place()
-			x.WebsiteURL = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "websiteUrl", &x.WebsiteURL)
+			x.WebsiteURL = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -1788,8 +1618,7 @@ var membersOfInitializeRequest = codec.Members{
 	ID:    58612,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *InitializeRequest) DecodeJSON(r *codec.Reader) {
 	*x = InitializeRequest{}
 	seen := r.Enter(&membersOfInitializeRequest)
@@ -1800,13 +1629,9 @@ func (x *InitializeRequest) DecodeJSON(r *codec.Reader) {
 		case 1: // params
 			x.Params.DecodeJSON(r)
 		case 2: // id
-			start := r.Place()
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
+			x.ID = codec.OrKeep(r, &seen, &x.Extra, r.Scalar(codec.ScalarString|codec.ScalarInteger))
 		case 3: // jsonrpc
-			start := r.Place()
-			x.JSONRPC = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
+			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -1819,8 +1644,7 @@ var membersOfInitializeRequestParams = codec.Members{
 	ID:    40594,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *InitializeRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = InitializeRequestParams{}
 	seen := r.Enter(&membersOfInitializeRequestParams)
@@ -1833,9 +1657,7 @@ func (x *InitializeRequestParams) DecodeJSON(r *codec.Reader) {
 		case 2: // protocolVersion
 			x.ProtocolVersion = r.Text()
 		case 3: // _meta
-			start := r.Place()
-			x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*RequestMetaObject).DecodeJSON))
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -1848,8 +1670,7 @@ var membersOfInitializeResult = codec.Members{
 	ID:    21346,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *InitializeResult) DecodeJSON(r *codec.Reader) {
 	*x = InitializeResult{}
 	seen := r.Enter(&membersOfInitializeResult)
@@ -1877,8 +1698,7 @@ var membersOfInitializedNotification = codec.Members{
 	ID:    1678,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *InitializedNotification) DecodeJSON(r *codec.Reader) {
 	*x = InitializedNotification{}
 	seen := r.Enter(&membersOfInitializedNotification)
@@ -1887,9 +1707,7 @@ func (x *InitializedNotification) DecodeJSON(r *codec.Reader) {
 		case 0: // method
 			r.Const(&seen, &x.Extra, "notifications/initialized")
 		case 1: // jsonrpc
-			start := r.Place()
-			x.JSONRPC = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
+			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		case 2: // params
 			x.Params = codec.New(r, (*NotificationParams).DecodeJSON)
 		default:
@@ -1904,8 +1722,7 @@ var membersOfInputRequiredResult = codec.Members{
 	ID:    43759,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *InputRequiredResult) DecodeJSON(r *codec.Reader) {
 	*x = InputRequiredResult{}
 	seen := r.Enter(&membersOfInputRequiredResult)
@@ -1931,8 +1748,7 @@ var membersOfInputResponseRequestParams = codec.Members{
 	ID:    36767,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *InputResponseRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = InputResponseRequestParams{}
 	seen := r.Enter(&membersOfInputResponseRequestParams)
@@ -1957,8 +1773,7 @@ var membersOfInternalError = codec.Members{
 	ID:    34502,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *InternalError) DecodeJSON(r *codec.Reader) {
 	*x = InternalError{}
 	seen := r.Enter(&membersOfInternalError)
@@ -1983,8 +1798,7 @@ var membersOfInvalidParamsError = codec.Members{
 	ID:    33472,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *InvalidParamsError) DecodeJSON(r *codec.Reader) {
 	*x = InvalidParamsError{}
 	seen := r.Enter(&membersOfInvalidParamsError)
@@ -2009,8 +1823,7 @@ var membersOfInvalidRequestError = codec.Members{
 	ID:    39029,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *InvalidRequestError) DecodeJSON(r *codec.Reader) {
 	*x = InvalidRequestError{}
 	seen := r.Enter(&membersOfInvalidRequestError)
@@ -2034,8 +1847,7 @@ var membersOfJSONRPCErrorResponse = codec.Members{
 	ID:    34279,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *JSONRPCErrorResponse) DecodeJSON(r *codec.Reader) {
 	*x = JSONRPCErrorResponse{}
 	seen := r.Enter(&membersOfJSONRPCErrorResponse)
@@ -2059,8 +1871,7 @@ var membersOfJSONRPCNotification = codec.Members{
 	ID:    35093,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *JSONRPCNotification) DecodeJSON(r *codec.Reader) {
 	*x = JSONRPCNotification{}
 	seen := r.Enter(&membersOfJSONRPCNotification)
@@ -2084,8 +1895,7 @@ var membersOfJSONRPCRequest = codec.Members{
 	ID:    14195,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *JSONRPCRequest) DecodeJSON(r *codec.Reader) {
 	*x = JSONRPCRequest{}
 	seen := r.Enter(&membersOfJSONRPCRequest)
@@ -2111,8 +1921,7 @@ var membersOfJSONRPCResultResponse = codec.Members{
 	ID:    13028,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *JSONRPCResultResponse) DecodeJSON(r *codec.Reader) {
 	*x = JSONRPCResultResponse{}
 	seen := r.Enter(&membersOfJSONRPCResultResponse)
@@ -2136,8 +1945,7 @@ var membersOfLegacyTitledEnumSchema = codec.Members{
 	ID:    27890,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *LegacyTitledEnumSchema) DecodeJSON(r *codec.Reader) {
 	*x = LegacyTitledEnumSchema{}
 	seen := r.Enter(&membersOfLegacyTitledEnumSchema)
@@ -2148,9 +1956,7 @@ func (x *LegacyTitledEnumSchema) DecodeJSON(r *codec.Reader) {
 		case 1: // type
 			r.Const(&seen, &x.Extra, "string")
 		case 2: // default
-			start := r.Place()
-			x.Default = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "default", &x.Default)
+			x.Default = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		case 3: // description
 			x.Description = r.NewText()
 		case 4: // enumNames
@@ -2169,8 +1975,7 @@ var membersOfListPromptsRequest = codec.Members{
 	ID:    9901,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ListPromptsRequest) DecodeJSON(r *codec.Reader) {
 	*x = ListPromptsRequest{}
 	seen := r.Enter(&membersOfListPromptsRequest)
@@ -2179,13 +1984,9 @@ func (x *ListPromptsRequest) DecodeJSON(r *codec.Reader) {
 		case 0: // method
 			r.Const(&seen, &x.Extra, "prompts/list")
 		case 1: // id
-			start := r.Place()
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
+			x.ID = codec.OrKeep(r, &seen, &x.Extra, r.Scalar(codec.ScalarString|codec.ScalarInteger))
 		case 2: // jsonrpc
-			start := r.Place()
-			x.JSONRPC = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
+			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		case 3: // params
 			x.Params = codec.New(r, (*PaginatedRequestParams).DecodeJSON)
 		default:
@@ -2200,8 +2001,7 @@ var membersOfListPromptsResult = codec.Members{
 	ID:    42701,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ListPromptsResult) DecodeJSON(r *codec.Reader) {
 	*x = ListPromptsResult{}
 	seen := r.Enter(&membersOfListPromptsResult)
@@ -2212,19 +2012,13 @@ func (x *ListPromptsResult) DecodeJSON(r *codec.Reader) {
 		case 1: // _meta
 			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
 		case 2: // cacheScope
-			start := r.Place()
-			x.CacheScope = (*CacheScope)(r.NewText())
-			codec.OrKeep(r, start, &x.Extra, "cacheScope", &x.CacheScope)
+			x.CacheScope = codec.OrKeep(r, &seen, &x.Extra, (*CacheScope)(r.NewText()))
 		case 3: // nextCursor
 			x.NextCursor = r.NewText()
 		case 4: // resultType
-			start := r.Place()
-			x.ResultType = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
+			x.ResultType = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		case 5: // ttlMs
-			start := r.Place()
-			x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
-			codec.OrKeep(r, start, &x.Extra, "ttlMs", &x.TTLMs)
+			x.TTLMs = codec.OrKeep(r, &seen, &x.Extra, r.NewInt(&x.Extra, "ttlMs"))
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -2237,8 +2031,7 @@ var membersOfListPromptsResultResponse = codec.Members{
 	ID:    56326,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ListPromptsResultResponse) DecodeJSON(r *codec.Reader) {
 	*x = ListPromptsResultResponse{}
 	seen := r.Enter(&membersOfListPromptsResultResponse)
@@ -2262,8 +2055,7 @@ var membersOfListResourceTemplatesRequest = codec.Members{
 	ID:    15429,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ListResourceTemplatesRequest) DecodeJSON(r *codec.Reader) {
 	*x = ListResourceTemplatesRequest{}
 	seen := r.Enter(&membersOfListResourceTemplatesRequest)
@@ -2272,13 +2064,9 @@ func (x *ListResourceTemplatesRequest) DecodeJSON(r *codec.Reader) {
 		case 0: // method
 			r.Const(&seen, &x.Extra, "resources/templates/list")
 		case 1: // id
-			start := r.Place()
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
+			x.ID = codec.OrKeep(r, &seen, &x.Extra, r.Scalar(codec.ScalarString|codec.ScalarInteger))
 		case 2: // jsonrpc
-			start := r.Place()
-			x.JSONRPC = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
+			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		case 3: // params
 			x.Params = codec.New(r, (*PaginatedRequestParams).DecodeJSON)
 		default:
@@ -2293,8 +2081,7 @@ var membersOfListResourceTemplatesResult = codec.Members{
 	ID:    36709,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ListResourceTemplatesResult) DecodeJSON(r *codec.Reader) {
 	*x = ListResourceTemplatesResult{}
 	seen := r.Enter(&membersOfListResourceTemplatesResult)
@@ -2305,19 +2092,13 @@ func (x *ListResourceTemplatesResult) DecodeJSON(r *codec.Reader) {
 		case 1: // _meta
 			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
 		case 2: // cacheScope
-			start := r.Place()
-			x.CacheScope = (*CacheScope)(r.NewText())
-			codec.OrKeep(r, start, &x.Extra, "cacheScope", &x.CacheScope)
+			x.CacheScope = codec.OrKeep(r, &seen, &x.Extra, (*CacheScope)(r.NewText()))
 		case 3: // nextCursor
 			x.NextCursor = r.NewText()
 		case 4: // resultType
-			start := r.Place()
-			x.ResultType = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
+			x.ResultType = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		case 5: // ttlMs
-			start := r.Place()
-			x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
-			codec.OrKeep(r, start, &x.Extra, "ttlMs", &x.TTLMs)
+			x.TTLMs = codec.OrKeep(r, &seen, &x.Extra, r.NewInt(&x.Extra, "ttlMs"))
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -2330,8 +2111,7 @@ var membersOfListResourceTemplatesResultResponse = codec.Members{
 	ID:    25438,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ListResourceTemplatesResultResponse) DecodeJSON(r *codec.Reader) {
 	*x = ListResourceTemplatesResultResponse{}
 	seen := r.Enter(&membersOfListResourceTemplatesResultResponse)
@@ -2355,8 +2135,7 @@ var membersOfListResourcesRequest = codec.Members{
 	ID:    41339,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ListResourcesRequest) DecodeJSON(r *codec.Reader) {
 	*x = ListResourcesRequest{}
 	seen := r.Enter(&membersOfListResourcesRequest)
@@ -2365,13 +2144,9 @@ func (x *ListResourcesRequest) DecodeJSON(r *codec.Reader) {
 		case 0: // method
 			r.Const(&seen, &x.Extra, "resources/list")
 		case 1: // id
-			start := r.Place()
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
+			x.ID = codec.OrKeep(r, &seen, &x.Extra, r.Scalar(codec.ScalarString|codec.ScalarInteger))
 		case 2: // jsonrpc
-			start := r.Place()
-			x.JSONRPC = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
+			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		case 3: // params
 			x.Params = codec.New(r, (*PaginatedRequestParams).DecodeJSON)
 		default:
@@ -2386,8 +2161,7 @@ var membersOfListResourcesResult = codec.Members{
 	ID:    43423,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ListResourcesResult) DecodeJSON(r *codec.Reader) {
 	*x = ListResourcesResult{}
 	seen := r.Enter(&membersOfListResourcesResult)
@@ -2398,19 +2172,13 @@ func (x *ListResourcesResult) DecodeJSON(r *codec.Reader) {
 		case 1: // _meta
 			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
 		case 2: // cacheScope
-			start := r.Place()
-			x.CacheScope = (*CacheScope)(r.NewText())
-			codec.OrKeep(r, start, &x.Extra, "cacheScope", &x.CacheScope)
+			x.CacheScope = codec.OrKeep(r, &seen, &x.Extra, (*CacheScope)(r.NewText()))
 		case 3: // nextCursor
 			x.NextCursor = r.NewText()
 		case 4: // resultType
-			start := r.Place()
-			x.ResultType = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
+			x.ResultType = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		case 5: // ttlMs
-			start := r.Place()
-			x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
-			codec.OrKeep(r, start, &x.Extra, "ttlMs", &x.TTLMs)
+			x.TTLMs = codec.OrKeep(r, &seen, &x.Extra, r.NewInt(&x.Extra, "ttlMs"))
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -2423,8 +2191,7 @@ var membersOfListResourcesResultResponse = codec.Members{
 	ID:    14028,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ListResourcesResultResponse) DecodeJSON(r *codec.Reader) {
 	*x = ListResourcesResultResponse{}
 	seen := r.Enter(&membersOfListResourcesResultResponse)
@@ -2448,8 +2215,7 @@ var membersOfListRootsRequest = codec.Members{
 	ID:    49571,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ListRootsRequest) DecodeJSON(r *codec.Reader) {
 	*x = ListRootsRequest{}
 	seen := r.Enter(&membersOfListRootsRequest)
@@ -2458,13 +2224,9 @@ func (x *ListRootsRequest) DecodeJSON(r *codec.Reader) {
 		case 0: // method
 			r.Const(&seen, &x.Extra, "roots/list")
 		case 1: // id
-			start := r.Place()
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
+			x.ID = codec.OrKeep(r, &seen, &x.Extra, r.Scalar(codec.ScalarString|codec.ScalarInteger))
 		case 2: // jsonrpc
-			start := r.Place()
-			x.JSONRPC = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
+			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		case 3: // params
 			x.Params = codec.New(r, (*RequestParams).DecodeJSON)
 		default:
@@ -2479,8 +2241,7 @@ var membersOfListRootsResult = codec.Members{
 	ID:    58695,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ListRootsResult) DecodeJSON(r *codec.Reader) {
 	*x = ListRootsResult{}
 	seen := r.Enter(&membersOfListRootsResult)
@@ -2489,9 +2250,7 @@ func (x *ListRootsResult) DecodeJSON(r *codec.Reader) {
 		case 0: // roots
 			x.Roots = codec.DecodeList[Root](r)
 		case 1: // _meta
-			start := r.Place()
-			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*ResultMetaObject).DecodeJSON))
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -2504,8 +2263,7 @@ var membersOfListTasksRequest = codec.Members{
 	ID:    18302,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ListTasksRequest) DecodeJSON(r *codec.Reader) {
 	*x = ListTasksRequest{}
 	seen := r.Enter(&membersOfListTasksRequest)
@@ -2531,8 +2289,7 @@ var membersOfListTasksResult = codec.Members{
 	ID:    65240,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ListTasksResult) DecodeJSON(r *codec.Reader) {
 	*x = ListTasksResult{}
 	seen := r.Enter(&membersOfListTasksResult)
@@ -2556,8 +2313,7 @@ var membersOfListToolsRequest = codec.Members{
 	ID:    28529,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ListToolsRequest) DecodeJSON(r *codec.Reader) {
 	*x = ListToolsRequest{}
 	seen := r.Enter(&membersOfListToolsRequest)
@@ -2566,13 +2322,9 @@ func (x *ListToolsRequest) DecodeJSON(r *codec.Reader) {
 		case 0: // method
 			r.Const(&seen, &x.Extra, "tools/list")
 		case 1: // id
-			start := r.Place()
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
+			x.ID = codec.OrKeep(r, &seen, &x.Extra, r.Scalar(codec.ScalarString|codec.ScalarInteger))
 		case 2: // jsonrpc
-			start := r.Place()
-			x.JSONRPC = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
+			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		case 3: // params
 			x.Params = codec.New(r, (*PaginatedRequestParams).DecodeJSON)
 		default:
@@ -2587,8 +2339,7 @@ var membersOfListToolsResult = codec.Members{
 	ID:    16777,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ListToolsResult) DecodeJSON(r *codec.Reader) {
 	*x = ListToolsResult{}
 	seen := r.Enter(&membersOfListToolsResult)
@@ -2599,19 +2350,13 @@ func (x *ListToolsResult) DecodeJSON(r *codec.Reader) {
 		case 1: // _meta
 			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
 		case 2: // cacheScope
-			start := r.Place()
-			x.CacheScope = (*CacheScope)(r.NewText())
-			codec.OrKeep(r, start, &x.Extra, "cacheScope", &x.CacheScope)
+			x.CacheScope = codec.OrKeep(r, &seen, &x.Extra, (*CacheScope)(r.NewText()))
 		case 3: // nextCursor
 			x.NextCursor = r.NewText()
 		case 4: // resultType
-			start := r.Place()
-			x.ResultType = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
+			x.ResultType = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		case 5: // ttlMs
-			start := r.Place()
-			x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
-			codec.OrKeep(r, start, &x.Extra, "ttlMs", &x.TTLMs)
+			x.TTLMs = codec.OrKeep(r, &seen, &x.Extra, r.NewInt(&x.Extra, "ttlMs"))
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -2624,8 +2369,7 @@ var membersOfListToolsResultResponse = codec.Members{
 	ID:    54546,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ListToolsResultResponse) DecodeJSON(r *codec.Reader) {
 	*x = ListToolsResultResponse{}
 	seen := r.Enter(&membersOfListToolsResultResponse)
@@ -2649,8 +2393,7 @@ var membersOfLoggingMessageNotification = codec.Members{
 	ID:    4878,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *LoggingMessageNotification) DecodeJSON(r *codec.Reader) {
 	*x = LoggingMessageNotification{}
 	seen := r.Enter(&membersOfLoggingMessageNotification)
@@ -2661,9 +2404,7 @@ func (x *LoggingMessageNotification) DecodeJSON(r *codec.Reader) {
 		case 1: // params
 			x.Params.DecodeJSON(r)
 		case 2: // jsonrpc
-			start := r.Place()
-			x.JSONRPC = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
+			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -2677,8 +2418,7 @@ var membersOfLoggingMessageNotificationParams = codec.Members{
 	ID:    17780,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *LoggingMessageNotificationParams) DecodeJSON(r *codec.Reader) {
 	*x = LoggingMessageNotificationParams{}
 	seen := r.Enter(&membersOfLoggingMessageNotificationParams)
@@ -2689,9 +2429,7 @@ func (x *LoggingMessageNotificationParams) DecodeJSON(r *codec.Reader) {
 		case 1: // level
 			x.Level = LoggingLevel(r.Text())
 		case 2: // _meta
-			start := r.Place()
-			x.Meta = codec.New(r, (*NotificationMetaObject).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*NotificationMetaObject).DecodeJSON))
 		case 3: // logger
 			x.Logger = r.NewText()
 		default:
@@ -2701,8 +2439,7 @@ func (x *LoggingMessageNotificationParams) DecodeJSON(r *codec.Reader) {
 	r.Require(&seen, &x.Extra, 2)
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *MetaObject) DecodeJSON(r *codec.Reader) {
 	*x = MetaObject{}
 	r.Object()
@@ -2717,8 +2454,7 @@ var membersOfMethodNotFoundError = codec.Members{
 	ID:    30547,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *MethodNotFoundError) DecodeJSON(r *codec.Reader) {
 	*x = MethodNotFoundError{}
 	seen := r.Enter(&membersOfMethodNotFoundError)
@@ -2742,8 +2478,7 @@ var membersOfMissingRequiredClientCapabilityError = codec.Members{
 	ID:    60107,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *MissingRequiredClientCapabilityError) DecodeJSON(r *codec.Reader) {
 	*x = MissingRequiredClientCapabilityError{}
 	seen := r.Enter(&membersOfMissingRequiredClientCapabilityError)
@@ -2767,8 +2502,7 @@ var membersOfMissingRequiredClientCapabilityErrorError = codec.Members{
 	ID:    57523,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *MissingRequiredClientCapabilityErrorError) DecodeJSON(r *codec.Reader) {
 	*x = MissingRequiredClientCapabilityErrorError{}
 	seen := r.Enter(&membersOfMissingRequiredClientCapabilityErrorError)
@@ -2792,8 +2526,7 @@ var membersOfMissingRequiredClientCapabilityErrorErrorData = codec.Members{
 	ID:    10715,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *MissingRequiredClientCapabilityErrorErrorData) DecodeJSON(r *codec.Reader) {
 	*x = MissingRequiredClientCapabilityErrorErrorData{}
 	seen := r.Enter(&membersOfMissingRequiredClientCapabilityErrorErrorData)
@@ -2813,8 +2546,7 @@ var membersOfModelHint = codec.Members{
 	ID:    53975,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ModelHint) DecodeJSON(r *codec.Reader) {
 	*x = ModelHint{}
 	seen := r.Enter(&membersOfModelHint)
@@ -2833,8 +2565,7 @@ var membersOfModelPreferences = codec.Members{
 	ID:    23912,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ModelPreferences) DecodeJSON(r *codec.Reader) {
 	*x = ModelPreferences{}
 	seen := r.Enter(&membersOfModelPreferences)
@@ -2859,8 +2590,7 @@ var membersOfNotification = codec.Members{
 	ID:    10342,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *Notification) DecodeJSON(r *codec.Reader) {
 	*x = Notification{}
 	seen := r.Enter(&membersOfNotification)
@@ -2882,21 +2612,16 @@ var membersOfNotificationMetaObject = codec.Members{
 	ID:    13168,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *NotificationMetaObject) DecodeJSON(r *codec.Reader) {
 	*x = NotificationMetaObject{}
 	seen := r.Enter(&membersOfNotificationMetaObject)
 	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
 		switch i {
 		case 0: // io.modelcontextprotocol/related-task
-			start := r.Place()
-			x.RelatedTask = codec.New(r, (*RelatedTaskMetadata).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/related-task", &x.RelatedTask)
+			x.RelatedTask = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*RelatedTaskMetadata).DecodeJSON))
 		case 1: // io.modelcontextprotocol/subscriptionId
-			start := r.Place()
-			x.SubscriptionID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/subscriptionId", &x.SubscriptionID)
+			x.SubscriptionID = codec.OrKeep(r, &seen, &x.Extra, r.Scalar(codec.ScalarString|codec.ScalarInteger))
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -2908,8 +2633,7 @@ var membersOfNotificationParams = codec.Members{
 	ID:    24380,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *NotificationParams) DecodeJSON(r *codec.Reader) {
 	*x = NotificationParams{}
 	seen := r.Enter(&membersOfNotificationParams)
@@ -2928,8 +2652,7 @@ var membersOfNumberSchema = codec.Members{
 	ID:    5403,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *NumberSchema) DecodeJSON(r *codec.Reader) {
 	*x = NumberSchema{}
 	seen := r.Enter(&membersOfNumberSchema)
@@ -2938,9 +2661,7 @@ func (x *NumberSchema) DecodeJSON(r *codec.Reader) {
 		case 0: // type
 			x.Type = NumberSchemaType(r.Text())
 		case 1: // default
-			start := r.Place()
-			x.Default = r.NewFloat(&x.Extra, "default")
-			codec.OrKeep(r, start, &x.Extra, "default", &x.Default)
+			x.Default = codec.OrKeep(r, &seen, &x.Extra, r.NewFloat(&x.Extra, "default"))
 		case 2: // description
 			x.Description = r.NewText()
 		case 3: // maximum
@@ -2961,8 +2682,7 @@ var membersOfPaginatedRequest = codec.Members{
 	ID:    19809,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *PaginatedRequest) DecodeJSON(r *codec.Reader) {
 	*x = PaginatedRequest{}
 	seen := r.Enter(&membersOfPaginatedRequest)
@@ -2971,13 +2691,9 @@ func (x *PaginatedRequest) DecodeJSON(r *codec.Reader) {
 		case 0: // method
 			x.Method = r.Text()
 		case 1: // id
-			start := r.Place()
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
+			x.ID = codec.OrKeep(r, &seen, &x.Extra, r.Scalar(codec.ScalarString|codec.ScalarInteger))
 		case 2: // jsonrpc
-			start := r.Place()
-			x.JSONRPC = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
+			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		case 3: // params
 			x.Params = codec.New(r, (*PaginatedRequestParams).DecodeJSON)
 		default:
@@ -2992,17 +2708,14 @@ var membersOfPaginatedRequestParams = codec.Members{
 	ID:    23159,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *PaginatedRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = PaginatedRequestParams{}
 	seen := r.Enter(&membersOfPaginatedRequestParams)
 	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
 		switch i {
 		case 0: // _meta
-			start := r.Place()
-			x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*RequestMetaObject).DecodeJSON))
 		case 1: // cursor
 			x.Cursor = r.NewText()
 		default:
@@ -3016,8 +2729,7 @@ var membersOfPaginatedResult = codec.Members{
 	ID:    53049,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *PaginatedResult) DecodeJSON(r *codec.Reader) {
 	*x = PaginatedResult{}
 	seen := r.Enter(&membersOfPaginatedResult)
@@ -3028,9 +2740,7 @@ func (x *PaginatedResult) DecodeJSON(r *codec.Reader) {
 		case 1: // nextCursor
 			x.NextCursor = r.NewText()
 		case 2: // resultType
-			start := r.Place()
-			x.ResultType = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
+			x.ResultType = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -3043,8 +2753,7 @@ var membersOfParseError = codec.Members{
 	ID:    15802,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ParseError) DecodeJSON(r *codec.Reader) {
 	*x = ParseError{}
 	seen := r.Enter(&membersOfParseError)
@@ -3068,8 +2777,7 @@ var membersOfPingRequest = codec.Members{
 	ID:    58542,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *PingRequest) DecodeJSON(r *codec.Reader) {
 	*x = PingRequest{}
 	seen := r.Enter(&membersOfPingRequest)
@@ -3078,13 +2786,9 @@ func (x *PingRequest) DecodeJSON(r *codec.Reader) {
 		case 0: // method
 			r.Const(&seen, &x.Extra, "ping")
 		case 1: // id
-			start := r.Place()
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
+			x.ID = codec.OrKeep(r, &seen, &x.Extra, r.Scalar(codec.ScalarString|codec.ScalarInteger))
 		case 2: // jsonrpc
-			start := r.Place()
-			x.JSONRPC = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
+			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		case 3: // params
 			x.Params = codec.New(r, (*RequestParams).DecodeJSON)
 		default:
@@ -3099,8 +2803,7 @@ var membersOfProgressNotification = codec.Members{
 	ID:    8813,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ProgressNotification) DecodeJSON(r *codec.Reader) {
 	*x = ProgressNotification{}
 	seen := r.Enter(&membersOfProgressNotification)
@@ -3111,9 +2814,7 @@ func (x *ProgressNotification) DecodeJSON(r *codec.Reader) {
 		case 1: // params
 			x.Params.DecodeJSON(r)
 		case 2: // jsonrpc
-			start := r.Place()
-			x.JSONRPC = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
+			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -3126,8 +2827,7 @@ var membersOfProgressNotificationParams = codec.Members{
 	ID:    36683,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ProgressNotificationParams) DecodeJSON(r *codec.Reader) {
 	*x = ProgressNotificationParams{}
 	seen := r.Enter(&membersOfProgressNotificationParams)
@@ -3138,13 +2838,9 @@ func (x *ProgressNotificationParams) DecodeJSON(r *codec.Reader) {
 		case 1: // progressToken
 			x.ProgressToken = r.Scalar(codec.ScalarString | codec.ScalarInteger)
 		case 2: // _meta
-			start := r.Place()
-			x.Meta = codec.New(r, (*NotificationMetaObject).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*NotificationMetaObject).DecodeJSON))
 		case 3: // message
-			start := r.Place()
-			x.Message = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "message", &x.Message)
+			x.Message = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		case 4: // total
 			x.Total = r.NewFloat(&x.Extra, "total")
 		default:
@@ -3159,8 +2855,7 @@ var membersOfPrompt = codec.Members{
 	ID:    61275,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *Prompt) DecodeJSON(r *codec.Reader) {
 	*x = Prompt{}
 	seen := r.Enter(&membersOfPrompt)
@@ -3169,21 +2864,15 @@ func (x *Prompt) DecodeJSON(r *codec.Reader) {
 		case 0: // name
 			x.Name = r.Text()
 		case 1: // _meta
-			start := r.Place()
-			x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*MetaObject).DecodeJSON))
 		case 2: // arguments
 			x.Arguments = codec.DecodeList[PromptArgument](r)
 		case 3: // description
 			x.Description = r.NewText()
 		case 4: // icons
-			start := r.Place()
-			x.Icons = codec.DecodeList[Icon](r)
-			codec.OrKeep(r, start, &x.Extra, "icons", &x.Icons)
+			x.Icons = codec.OrKeep(r, &seen, &x.Extra, codec.DecodeList[Icon](r))
 		case 5: // title
-			start := r.Place()
-			x.Title = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "title", &x.Title)
+			x.Title = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -3196,8 +2885,7 @@ var membersOfPromptArgument = codec.Members{
 	ID:    59384,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *PromptArgument) DecodeJSON(r *codec.Reader) {
 	*x = PromptArgument{}
 	seen := r.Enter(&membersOfPromptArgument)
@@ -3210,9 +2898,7 @@ func (x *PromptArgument) DecodeJSON(r *codec.Reader) {
 		case 2: // required
 			x.Required = r.NewBool()
 		case 3: // title
-			start := r.Place()
-			x.Title = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "title", &x.Title)
+			x.Title = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -3225,8 +2911,7 @@ var membersOfPromptListChangedNotification = codec.Members{
 	ID:    60114,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *PromptListChangedNotification) DecodeJSON(r *codec.Reader) {
 	*x = PromptListChangedNotification{}
 	seen := r.Enter(&membersOfPromptListChangedNotification)
@@ -3235,9 +2920,7 @@ func (x *PromptListChangedNotification) DecodeJSON(r *codec.Reader) {
 		case 0: // method
 			r.Const(&seen, &x.Extra, "notifications/prompts/list_changed")
 		case 1: // jsonrpc
-			start := r.Place()
-			x.JSONRPC = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
+			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		case 2: // params
 			x.Params = codec.New(r, (*NotificationParams).DecodeJSON)
 		default:
@@ -3252,8 +2935,7 @@ var membersOfPromptMessage = codec.Members{
 	ID:    6530,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *PromptMessage) DecodeJSON(r *codec.Reader) {
 	*x = PromptMessage{}
 	seen := r.Enter(&membersOfPromptMessage)
@@ -3275,8 +2957,7 @@ var membersOfPromptReference = codec.Members{
 	ID:    25600,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *PromptReference) DecodeJSON(r *codec.Reader) {
 	*x = PromptReference{}
 	seen := r.Enter(&membersOfPromptReference)
@@ -3287,9 +2968,7 @@ func (x *PromptReference) DecodeJSON(r *codec.Reader) {
 		case 1: // type
 			r.Const(&seen, &x.Extra, "ref/prompt")
 		case 2: // title
-			start := r.Place()
-			x.Title = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "title", &x.Title)
+			x.Title = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -3302,8 +2981,7 @@ var membersOfReadResourceRequest = codec.Members{
 	ID:    42690,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ReadResourceRequest) DecodeJSON(r *codec.Reader) {
 	*x = ReadResourceRequest{}
 	seen := r.Enter(&membersOfReadResourceRequest)
@@ -3314,13 +2992,9 @@ func (x *ReadResourceRequest) DecodeJSON(r *codec.Reader) {
 		case 1: // params
 			x.Params.DecodeJSON(r)
 		case 2: // id
-			start := r.Place()
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
+			x.ID = codec.OrKeep(r, &seen, &x.Extra, r.Scalar(codec.ScalarString|codec.ScalarInteger))
 		case 3: // jsonrpc
-			start := r.Place()
-			x.JSONRPC = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
+			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -3333,8 +3007,7 @@ var membersOfReadResourceRequestParams = codec.Members{
 	ID:    54336,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ReadResourceRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = ReadResourceRequestParams{}
 	seen := r.Enter(&membersOfReadResourceRequestParams)
@@ -3343,17 +3016,11 @@ func (x *ReadResourceRequestParams) DecodeJSON(r *codec.Reader) {
 		case 0: // uri
 			x.URI = r.Text()
 		case 1: // _meta
-			start := r.Place()
-			x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*RequestMetaObject).DecodeJSON))
 		case 2: // inputResponses
-			start := r.Place()
-			x.InputResponses = codec.DecodeMapFunc(r, DecodeInputResponse)
-			codec.OrKeep(r, start, &x.Extra, "inputResponses", &x.InputResponses)
+			x.InputResponses = codec.OrKeep(r, &seen, &x.Extra, codec.DecodeMapFunc(r, DecodeInputResponse))
 		case 3: // requestState
-			start := r.Place()
-			x.RequestState = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "requestState", &x.RequestState)
+			x.RequestState = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -3366,8 +3033,7 @@ var membersOfReadResourceResult = codec.Members{
 	ID:    51508,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ReadResourceResult) DecodeJSON(r *codec.Reader) {
 	*x = ReadResourceResult{}
 	seen := r.Enter(&membersOfReadResourceResult)
@@ -3378,17 +3044,11 @@ func (x *ReadResourceResult) DecodeJSON(r *codec.Reader) {
 		case 1: // _meta
 			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
 		case 2: // cacheScope
-			start := r.Place()
-			x.CacheScope = (*CacheScope)(r.NewText())
-			codec.OrKeep(r, start, &x.Extra, "cacheScope", &x.CacheScope)
+			x.CacheScope = codec.OrKeep(r, &seen, &x.Extra, (*CacheScope)(r.NewText()))
 		case 3: // resultType
-			start := r.Place()
-			x.ResultType = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
+			x.ResultType = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		case 4: // ttlMs
-			start := r.Place()
-			x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
-			codec.OrKeep(r, start, &x.Extra, "ttlMs", &x.TTLMs)
+			x.TTLMs = codec.OrKeep(r, &seen, &x.Extra, r.NewInt(&x.Extra, "ttlMs"))
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -3401,8 +3061,7 @@ var membersOfReadResourceResultResponse = codec.Members{
 	ID:    44883,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ReadResourceResultResponse) DecodeJSON(r *codec.Reader) {
 	*x = ReadResourceResultResponse{}
 	seen := r.Enter(&membersOfReadResourceResultResponse)
@@ -3426,8 +3085,7 @@ var membersOfRelatedTaskMetadata = codec.Members{
 	ID:    12776,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *RelatedTaskMetadata) DecodeJSON(r *codec.Reader) {
 	*x = RelatedTaskMetadata{}
 	seen := r.Enter(&membersOfRelatedTaskMetadata)
@@ -3447,8 +3105,7 @@ var membersOfRequest = codec.Members{
 	ID:    16722,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *Request) DecodeJSON(r *codec.Reader) {
 	*x = Request{}
 	seen := r.Enter(&membersOfRequest)
@@ -3470,33 +3127,22 @@ var membersOfRequestMetaObject = codec.Members{
 	ID:    37308,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *RequestMetaObject) DecodeJSON(r *codec.Reader) {
 	*x = RequestMetaObject{}
 	seen := r.Enter(&membersOfRequestMetaObject)
 	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
 		switch i {
 		case 0: // io.modelcontextprotocol/clientCapabilities
-			start := r.Place()
-			x.ClientCapabilities = codec.New(r, (*ClientCapabilities).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/clientCapabilities", &x.ClientCapabilities)
+			x.ClientCapabilities = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*ClientCapabilities).DecodeJSON))
 		case 1: // io.modelcontextprotocol/clientInfo
-			start := r.Place()
-			x.ClientInfo = codec.New(r, (*Implementation).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/clientInfo", &x.ClientInfo)
+			x.ClientInfo = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*Implementation).DecodeJSON))
 		case 2: // io.modelcontextprotocol/logLevel
-			start := r.Place()
-			x.LogLevel = (*LoggingLevel)(r.NewText())
-			codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/logLevel", &x.LogLevel)
+			x.LogLevel = codec.OrKeep(r, &seen, &x.Extra, (*LoggingLevel)(r.NewText()))
 		case 3: // io.modelcontextprotocol/protocolVersion
-			start := r.Place()
-			x.ProtocolVersion = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/protocolVersion", &x.ProtocolVersion)
+			x.ProtocolVersion = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		case 4: // io.modelcontextprotocol/related-task
-			start := r.Place()
-			x.RelatedTask = codec.New(r, (*RelatedTaskMetadata).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/related-task", &x.RelatedTask)
+			x.RelatedTask = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*RelatedTaskMetadata).DecodeJSON))
 		case 5: // progressToken
 			x.ProgressToken = r.Scalar(codec.ScalarString | codec.ScalarInteger)
 		default:
@@ -3510,8 +3156,7 @@ var membersOfRequestParams = codec.Members{
 	ID:    41264,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *RequestParams) DecodeJSON(r *codec.Reader) {
 	*x = RequestParams{}
 	seen := r.Enter(&membersOfRequestParams)
@@ -3530,8 +3175,7 @@ var membersOfResource = codec.Members{
 	ID:    55317,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *Resource) DecodeJSON(r *codec.Reader) {
 	*x = Resource{}
 	seen := r.Enter(&membersOfResource)
@@ -3542,25 +3186,19 @@ func (x *Resource) DecodeJSON(r *codec.Reader) {
 		case 1: // uri
 			x.URI = r.Text()
 		case 2: // _meta
-			start := r.Place()
-			x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*MetaObject).DecodeJSON))
 		case 3: // annotations
 			x.Annotations = codec.New(r, (*Annotations).DecodeJSON)
 		case 4: // description
 			x.Description = r.NewText()
 		case 5: // icons
-			start := r.Place()
-			x.Icons = codec.DecodeList[Icon](r)
-			codec.OrKeep(r, start, &x.Extra, "icons", &x.Icons)
+			x.Icons = codec.OrKeep(r, &seen, &x.Extra, codec.DecodeList[Icon](r))
 		case 6: // mimeType
 			x.MIMEType = r.NewText()
 		case 7: // size
 			x.Size = r.NewInt(&x.Extra, "size")
 		case 8: // title
-			start := r.Place()
-			x.Title = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "title", &x.Title)
+			x.Title = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -3573,8 +3211,7 @@ var membersOfResourceContents = codec.Members{
 	ID:    33267,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ResourceContents) DecodeJSON(r *codec.Reader) {
 	*x = ResourceContents{}
 	seen := r.Enter(&membersOfResourceContents)
@@ -3583,9 +3220,7 @@ func (x *ResourceContents) DecodeJSON(r *codec.Reader) {
 		case 0: // uri
 			x.URI = r.Text()
 		case 1: // _meta
-			start := r.Place()
-			x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*MetaObject).DecodeJSON))
 		case 2: // mimeType
 			x.MIMEType = r.NewText()
 		default:
@@ -3600,8 +3235,7 @@ var membersOfResourceLink = codec.Members{
 	ID:    1689,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ResourceLink) DecodeJSON(r *codec.Reader) {
 	*x = ResourceLink{}
 	seen := r.Enter(&membersOfResourceLink)
@@ -3620,9 +3254,7 @@ func (x *ResourceLink) DecodeJSON(r *codec.Reader) {
 		case 5: // description
 			x.Description = r.NewText()
 		case 6: // icons
-			start := r.Place()
-			x.Icons = codec.DecodeList[Icon](r)
-			codec.OrKeep(r, start, &x.Extra, "icons", &x.Icons)
+			x.Icons = codec.OrKeep(r, &seen, &x.Extra, codec.DecodeList[Icon](r))
 		case 7: // mimeType
 			x.MIMEType = r.NewText()
 		case 8: // size
@@ -3641,8 +3273,7 @@ var membersOfResourceListChangedNotification = codec.Members{
 	ID:    64816,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ResourceListChangedNotification) DecodeJSON(r *codec.Reader) {
 	*x = ResourceListChangedNotification{}
 	seen := r.Enter(&membersOfResourceListChangedNotification)
@@ -3651,9 +3282,7 @@ func (x *ResourceListChangedNotification) DecodeJSON(r *codec.Reader) {
 		case 0: // method
 			r.Const(&seen, &x.Extra, "notifications/resources/list_changed")
 		case 1: // jsonrpc
-			start := r.Place()
-			x.JSONRPC = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
+			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		case 2: // params
 			x.Params = codec.New(r, (*NotificationParams).DecodeJSON)
 		default:
@@ -3668,8 +3297,7 @@ var membersOfResourceRequestParams = codec.Members{
 	ID:    18656,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ResourceRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = ResourceRequestParams{}
 	seen := r.Enter(&membersOfResourceRequestParams)
@@ -3691,8 +3319,7 @@ var membersOfResourceTemplate = codec.Members{
 	ID:    22235,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ResourceTemplate) DecodeJSON(r *codec.Reader) {
 	*x = ResourceTemplate{}
 	seen := r.Enter(&membersOfResourceTemplate)
@@ -3703,23 +3330,17 @@ func (x *ResourceTemplate) DecodeJSON(r *codec.Reader) {
 		case 1: // uriTemplate
 			x.URITemplate = r.Text()
 		case 2: // _meta
-			start := r.Place()
-			x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*MetaObject).DecodeJSON))
 		case 3: // annotations
 			x.Annotations = codec.New(r, (*Annotations).DecodeJSON)
 		case 4: // description
 			x.Description = r.NewText()
 		case 5: // icons
-			start := r.Place()
-			x.Icons = codec.DecodeList[Icon](r)
-			codec.OrKeep(r, start, &x.Extra, "icons", &x.Icons)
+			x.Icons = codec.OrKeep(r, &seen, &x.Extra, codec.DecodeList[Icon](r))
 		case 6: // mimeType
 			x.MIMEType = r.NewText()
 		case 7: // title
-			start := r.Place()
-			x.Title = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "title", &x.Title)
+			x.Title = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -3732,8 +3353,7 @@ var membersOfResourceTemplateReference = codec.Members{
 	ID:    41600,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ResourceTemplateReference) DecodeJSON(r *codec.Reader) {
 	*x = ResourceTemplateReference{}
 	seen := r.Enter(&membersOfResourceTemplateReference)
@@ -3755,8 +3375,7 @@ var membersOfResourceUpdatedNotification = codec.Members{
 	ID:    36671,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ResourceUpdatedNotification) DecodeJSON(r *codec.Reader) {
 	*x = ResourceUpdatedNotification{}
 	seen := r.Enter(&membersOfResourceUpdatedNotification)
@@ -3767,9 +3386,7 @@ func (x *ResourceUpdatedNotification) DecodeJSON(r *codec.Reader) {
 		case 1: // params
 			x.Params.DecodeJSON(r)
 		case 2: // jsonrpc
-			start := r.Place()
-			x.JSONRPC = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
+			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -3782,8 +3399,7 @@ var membersOfResourceUpdatedNotificationParams = codec.Members{
 	ID:    57485,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ResourceUpdatedNotificationParams) DecodeJSON(r *codec.Reader) {
 	*x = ResourceUpdatedNotificationParams{}
 	seen := r.Enter(&membersOfResourceUpdatedNotificationParams)
@@ -3792,9 +3408,7 @@ func (x *ResourceUpdatedNotificationParams) DecodeJSON(r *codec.Reader) {
 		case 0: // uri
 			x.URI = r.Text()
 		case 1: // _meta
-			start := r.Place()
-			x.Meta = codec.New(r, (*NotificationMetaObject).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*NotificationMetaObject).DecodeJSON))
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -3807,8 +3421,7 @@ var membersOfResult = codec.Members{
 	ID:    61508,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *Result) DecodeJSON(r *codec.Reader) {
 	*x = Result{}
 	seen := r.Enter(&membersOfResult)
@@ -3817,9 +3430,7 @@ func (x *Result) DecodeJSON(r *codec.Reader) {
 		case 0: // _meta
 			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
 		case 1: // resultType
-			start := r.Place()
-			x.ResultType = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "resultType", &x.ResultType)
+			x.ResultType = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -3831,25 +3442,18 @@ var membersOfResultMetaObject = codec.Members{
 	ID:    19518,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ResultMetaObject) DecodeJSON(r *codec.Reader) {
 	*x = ResultMetaObject{}
 	seen := r.Enter(&membersOfResultMetaObject)
 	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
 		switch i {
 		case 0: // io.modelcontextprotocol/model-immediate-response
-			start := r.Place()
-			x.ModelImmediateResponse = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/model-immediate-response", &x.ModelImmediateResponse)
+			x.ModelImmediateResponse = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		case 1: // io.modelcontextprotocol/related-task
-			start := r.Place()
-			x.RelatedTask = codec.New(r, (*RelatedTaskMetadata).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/related-task", &x.RelatedTask)
+			x.RelatedTask = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*RelatedTaskMetadata).DecodeJSON))
 		case 2: // io.modelcontextprotocol/serverInfo
-			start := r.Place()
-			x.ServerInfo = codec.New(r, (*Implementation).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "io.modelcontextprotocol/serverInfo", &x.ServerInfo)
+			x.ServerInfo = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*Implementation).DecodeJSON))
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -3861,8 +3465,7 @@ var membersOfRoot = codec.Members{
 	ID:    23141,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *Root) DecodeJSON(r *codec.Reader) {
 	*x = Root{}
 	seen := r.Enter(&membersOfRoot)
@@ -3871,9 +3474,7 @@ func (x *Root) DecodeJSON(r *codec.Reader) {
 		case 0: // uri
 			x.URI = r.Text()
 		case 1: // _meta
-			start := r.Place()
-			x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*MetaObject).DecodeJSON))
 		case 2: // name
 			x.Name = r.NewText()
 		default:
@@ -3888,8 +3489,7 @@ var membersOfRootsListChangedNotification = codec.Members{
 	ID:    65209,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *RootsListChangedNotification) DecodeJSON(r *codec.Reader) {
 	*x = RootsListChangedNotification{}
 	seen := r.Enter(&membersOfRootsListChangedNotification)
@@ -3898,9 +3498,7 @@ func (x *RootsListChangedNotification) DecodeJSON(r *codec.Reader) {
 		case 0: // method
 			r.Const(&seen, &x.Extra, "notifications/roots/list_changed")
 		case 1: // jsonrpc
-			start := r.Place()
-			x.JSONRPC = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
+			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		case 2: // params
 			x.Params = codec.New(r, (*NotificationParams).DecodeJSON)
 		default:
@@ -3915,8 +3513,7 @@ var membersOfSamplingMessage = codec.Members{
 	ID:    45127,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *SamplingMessage) DecodeJSON(r *codec.Reader) {
 	*x = SamplingMessage{}
 	seen := r.Enter(&membersOfSamplingMessage)
@@ -3927,9 +3524,7 @@ func (x *SamplingMessage) DecodeJSON(r *codec.Reader) {
 		case 1: // role
 			x.Role = Role(r.Text())
 		case 2: // _meta
-			start := r.Place()
-			x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*MetaObject).DecodeJSON))
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -3942,23 +3537,18 @@ var membersOfServerCapabilities = codec.Members{
 	ID:    4956,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ServerCapabilities) DecodeJSON(r *codec.Reader) {
 	*x = ServerCapabilities{}
 	seen := r.Enter(&membersOfServerCapabilities)
 	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
 		switch i {
 		case 0: // completions
-			start := r.Place()
-			x.Completions = r.RawObject()
-			codec.OrKeep(r, start, &x.Extra, "completions", &x.Completions)
+			x.Completions = codec.OrKeep(r, &seen, &x.Extra, r.RawObject())
 		case 1: // experimental
 			x.Experimental = r.RawObject()
 		case 2: // extensions
-			start := r.Place()
-			x.Extensions = r.RawObject()
-			codec.OrKeep(r, start, &x.Extra, "extensions", &x.Extensions)
+			x.Extensions = codec.OrKeep(r, &seen, &x.Extra, r.RawObject())
 		case 3: // logging
 			x.Logging = r.RawObject()
 		case 4: // prompts
@@ -3966,9 +3556,7 @@ func (x *ServerCapabilities) DecodeJSON(r *codec.Reader) {
 		case 5: // resources
 			x.Resources = codec.New(r, (*ServerCapabilitiesResources).DecodeJSON)
 		case 6: // tasks
-			start := r.Place()
-			x.Tasks = codec.New(r, (*ServerCapabilitiesTasks).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "tasks", &x.Tasks)
+			x.Tasks = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*ServerCapabilitiesTasks).DecodeJSON))
 		case 7: // tools
 			x.Tools = codec.New(r, (*ServerCapabilitiesTools).DecodeJSON)
 		default:
@@ -3982,8 +3570,7 @@ var membersOfServerCapabilitiesPrompts = codec.Members{
 	ID:    50299,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ServerCapabilitiesPrompts) DecodeJSON(r *codec.Reader) {
 	*x = ServerCapabilitiesPrompts{}
 	seen := r.Enter(&membersOfServerCapabilitiesPrompts)
@@ -4002,8 +3589,7 @@ var membersOfServerCapabilitiesResources = codec.Members{
 	ID:    9513,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ServerCapabilitiesResources) DecodeJSON(r *codec.Reader) {
 	*x = ServerCapabilitiesResources{}
 	seen := r.Enter(&membersOfServerCapabilitiesResources)
@@ -4024,8 +3610,7 @@ var membersOfServerCapabilitiesTasks = codec.Members{
 	ID:    18190,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ServerCapabilitiesTasks) DecodeJSON(r *codec.Reader) {
 	*x = ServerCapabilitiesTasks{}
 	seen := r.Enter(&membersOfServerCapabilitiesTasks)
@@ -4048,8 +3633,7 @@ var membersOfServerCapabilitiesTasksRequests = codec.Members{
 	ID:    25264,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ServerCapabilitiesTasksRequests) DecodeJSON(r *codec.Reader) {
 	*x = ServerCapabilitiesTasksRequests{}
 	seen := r.Enter(&membersOfServerCapabilitiesTasksRequests)
@@ -4068,8 +3652,7 @@ var membersOfServerCapabilitiesTasksRequestsTools = codec.Members{
 	ID:    34171,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ServerCapabilitiesTasksRequestsTools) DecodeJSON(r *codec.Reader) {
 	*x = ServerCapabilitiesTasksRequestsTools{}
 	seen := r.Enter(&membersOfServerCapabilitiesTasksRequestsTools)
@@ -4088,8 +3671,7 @@ var membersOfServerCapabilitiesTools = codec.Members{
 	ID:    55855,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ServerCapabilitiesTools) DecodeJSON(r *codec.Reader) {
 	*x = ServerCapabilitiesTools{}
 	seen := r.Enter(&membersOfServerCapabilitiesTools)
@@ -4108,8 +3690,7 @@ var membersOfSetLevelRequest = codec.Members{
 	ID:    11756,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *SetLevelRequest) DecodeJSON(r *codec.Reader) {
 	*x = SetLevelRequest{}
 	seen := r.Enter(&membersOfSetLevelRequest)
@@ -4120,13 +3701,9 @@ func (x *SetLevelRequest) DecodeJSON(r *codec.Reader) {
 		case 1: // params
 			x.Params.DecodeJSON(r)
 		case 2: // id
-			start := r.Place()
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
+			x.ID = codec.OrKeep(r, &seen, &x.Extra, r.Scalar(codec.ScalarString|codec.ScalarInteger))
 		case 3: // jsonrpc
-			start := r.Place()
-			x.JSONRPC = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
+			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -4139,8 +3716,7 @@ var membersOfSetLevelRequestParams = codec.Members{
 	ID:    29306,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *SetLevelRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = SetLevelRequestParams{}
 	seen := r.Enter(&membersOfSetLevelRequestParams)
@@ -4149,9 +3725,7 @@ func (x *SetLevelRequestParams) DecodeJSON(r *codec.Reader) {
 		case 0: // level
 			x.Level = LoggingLevel(r.Text())
 		case 1: // _meta
-			start := r.Place()
-			x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*RequestMetaObject).DecodeJSON))
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -4164,8 +3738,7 @@ var membersOfStringSchema = codec.Members{
 	ID:    1043,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *StringSchema) DecodeJSON(r *codec.Reader) {
 	*x = StringSchema{}
 	seen := r.Enter(&membersOfStringSchema)
@@ -4174,9 +3747,7 @@ func (x *StringSchema) DecodeJSON(r *codec.Reader) {
 		case 0: // type
 			r.Const(&seen, &x.Extra, "string")
 		case 1: // default
-			start := r.Place()
-			x.Default = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "default", &x.Default)
+			x.Default = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		case 2: // description
 			x.Description = r.NewText()
 		case 3: // format
@@ -4199,8 +3770,7 @@ var membersOfSubscribeRequest = codec.Members{
 	ID:    2172,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *SubscribeRequest) DecodeJSON(r *codec.Reader) {
 	*x = SubscribeRequest{}
 	seen := r.Enter(&membersOfSubscribeRequest)
@@ -4211,13 +3781,9 @@ func (x *SubscribeRequest) DecodeJSON(r *codec.Reader) {
 		case 1: // params
 			x.Params.DecodeJSON(r)
 		case 2: // id
-			start := r.Place()
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
+			x.ID = codec.OrKeep(r, &seen, &x.Extra, r.Scalar(codec.ScalarString|codec.ScalarInteger))
 		case 3: // jsonrpc
-			start := r.Place()
-			x.JSONRPC = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
+			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -4230,8 +3796,7 @@ var membersOfSubscribeRequestParams = codec.Members{
 	ID:    44714,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *SubscribeRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = SubscribeRequestParams{}
 	seen := r.Enter(&membersOfSubscribeRequestParams)
@@ -4240,9 +3805,7 @@ func (x *SubscribeRequestParams) DecodeJSON(r *codec.Reader) {
 		case 0: // uri
 			x.URI = r.Text()
 		case 1: // _meta
-			start := r.Place()
-			x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*RequestMetaObject).DecodeJSON))
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -4255,8 +3818,7 @@ var membersOfSubscriptionFilter = codec.Members{
 	ID:    63382,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *SubscriptionFilter) DecodeJSON(r *codec.Reader) {
 	*x = SubscriptionFilter{}
 	seen := r.Enter(&membersOfSubscriptionFilter)
@@ -4281,8 +3843,7 @@ var membersOfSubscriptionsAcknowledgedNotification = codec.Members{
 	ID:    36598,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *SubscriptionsAcknowledgedNotification) DecodeJSON(r *codec.Reader) {
 	*x = SubscriptionsAcknowledgedNotification{}
 	seen := r.Enter(&membersOfSubscriptionsAcknowledgedNotification)
@@ -4306,8 +3867,7 @@ var membersOfSubscriptionsAcknowledgedNotificationParams = codec.Members{
 	ID:    28268,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *SubscriptionsAcknowledgedNotificationParams) DecodeJSON(r *codec.Reader) {
 	*x = SubscriptionsAcknowledgedNotificationParams{}
 	seen := r.Enter(&membersOfSubscriptionsAcknowledgedNotificationParams)
@@ -4329,8 +3889,7 @@ var membersOfSubscriptionsListenRequest = codec.Members{
 	ID:    58571,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *SubscriptionsListenRequest) DecodeJSON(r *codec.Reader) {
 	*x = SubscriptionsListenRequest{}
 	seen := r.Enter(&membersOfSubscriptionsListenRequest)
@@ -4356,8 +3915,7 @@ var membersOfSubscriptionsListenRequestParams = codec.Members{
 	ID:    15425,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *SubscriptionsListenRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = SubscriptionsListenRequestParams{}
 	seen := r.Enter(&membersOfSubscriptionsListenRequestParams)
@@ -4379,8 +3937,7 @@ var membersOfSubscriptionsListenResult = codec.Members{
 	ID:    62255,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *SubscriptionsListenResult) DecodeJSON(r *codec.Reader) {
 	*x = SubscriptionsListenResult{}
 	seen := r.Enter(&membersOfSubscriptionsListenResult)
@@ -4402,8 +3959,7 @@ var membersOfSubscriptionsListenResultMetaObject = codec.Members{
 	ID:    56761,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *SubscriptionsListenResultMetaObject) DecodeJSON(r *codec.Reader) {
 	*x = SubscriptionsListenResultMetaObject{}
 	seen := r.Enter(&membersOfSubscriptionsListenResultMetaObject)
@@ -4425,8 +3981,7 @@ var membersOfSubscriptionsListenResultResponse = codec.Members{
 	ID:    61660,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *SubscriptionsListenResultResponse) DecodeJSON(r *codec.Reader) {
 	*x = SubscriptionsListenResultResponse{}
 	seen := r.Enter(&membersOfSubscriptionsListenResultResponse)
@@ -4451,8 +4006,7 @@ var membersOfTask = codec.Members{
 	ID:    15756,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *Task) DecodeJSON(r *codec.Reader) {
 	*x = Task{}
 	seen := r.Enter(&membersOfTask)
@@ -4486,8 +4040,7 @@ var membersOfTaskAugmentedRequestParams = codec.Members{
 	ID:    20945,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *TaskAugmentedRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = TaskAugmentedRequestParams{}
 	seen := r.Enter(&membersOfTaskAugmentedRequestParams)
@@ -4508,8 +4061,7 @@ var membersOfTaskMetadata = codec.Members{
 	ID:    969,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *TaskMetadata) DecodeJSON(r *codec.Reader) {
 	*x = TaskMetadata{}
 	seen := r.Enter(&membersOfTaskMetadata)
@@ -4528,8 +4080,7 @@ var membersOfTaskStatusNotification = codec.Members{
 	ID:    34493,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *TaskStatusNotification) DecodeJSON(r *codec.Reader) {
 	*x = TaskStatusNotification{}
 	seen := r.Enter(&membersOfTaskStatusNotification)
@@ -4554,8 +4105,7 @@ var membersOfTaskStatusNotificationParams = codec.Members{
 	ID:    4859,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *TaskStatusNotificationParams) DecodeJSON(r *codec.Reader) {
 	*x = TaskStatusNotificationParams{}
 	seen := r.Enter(&membersOfTaskStatusNotificationParams)
@@ -4591,8 +4141,7 @@ var membersOfTextContent = codec.Members{
 	ID:    29503,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *TextContent) DecodeJSON(r *codec.Reader) {
 	*x = TextContent{}
 	seen := r.Enter(&membersOfTextContent)
@@ -4603,9 +4152,7 @@ func (x *TextContent) DecodeJSON(r *codec.Reader) {
 		case 1: // type
 			r.Const(&seen, &x.Extra, "text")
 		case 2: // _meta
-			start := r.Place()
-			x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*MetaObject).DecodeJSON))
 		case 3: // annotations
 			x.Annotations = codec.New(r, (*Annotations).DecodeJSON)
 		default:
@@ -4620,8 +4167,7 @@ var membersOfTextResourceContents = codec.Members{
 	ID:    44924,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *TextResourceContents) DecodeJSON(r *codec.Reader) {
 	*x = TextResourceContents{}
 	seen := r.Enter(&membersOfTextResourceContents)
@@ -4632,9 +4178,7 @@ func (x *TextResourceContents) DecodeJSON(r *codec.Reader) {
 		case 1: // uri
 			x.URI = r.Text()
 		case 2: // _meta
-			start := r.Place()
-			x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*MetaObject).DecodeJSON))
 		case 3: // mimeType
 			x.MIMEType = r.NewText()
 		default:
@@ -4649,8 +4193,7 @@ var membersOfTitledMultiSelectEnumSchema = codec.Members{
 	ID:    46534,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *TitledMultiSelectEnumSchema) DecodeJSON(r *codec.Reader) {
 	*x = TitledMultiSelectEnumSchema{}
 	seen := r.Enter(&membersOfTitledMultiSelectEnumSchema)
@@ -4682,8 +4225,7 @@ var membersOfTitledMultiSelectEnumSchemaItems = codec.Members{
 	ID:    47554,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *TitledMultiSelectEnumSchemaItems) DecodeJSON(r *codec.Reader) {
 	*x = TitledMultiSelectEnumSchemaItems{}
 	seen := r.Enter(&membersOfTitledMultiSelectEnumSchemaItems)
@@ -4703,8 +4245,7 @@ var membersOfTitledMultiSelectEnumSchemaItemsAnyOfItem = codec.Members{
 	ID:    8662,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *TitledMultiSelectEnumSchemaItemsAnyOfItem) DecodeJSON(r *codec.Reader) {
 	*x = TitledMultiSelectEnumSchemaItemsAnyOfItem{}
 	seen := r.Enter(&membersOfTitledMultiSelectEnumSchemaItemsAnyOfItem)
@@ -4726,8 +4267,7 @@ var membersOfTitledSingleSelectEnumSchema = codec.Members{
 	ID:    64081,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *TitledSingleSelectEnumSchema) DecodeJSON(r *codec.Reader) {
 	*x = TitledSingleSelectEnumSchema{}
 	seen := r.Enter(&membersOfTitledSingleSelectEnumSchema)
@@ -4755,8 +4295,7 @@ var membersOfTitledSingleSelectEnumSchemaOneOfItem = codec.Members{
 	ID:    39277,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *TitledSingleSelectEnumSchemaOneOfItem) DecodeJSON(r *codec.Reader) {
 	*x = TitledSingleSelectEnumSchemaOneOfItem{}
 	seen := r.Enter(&membersOfTitledSingleSelectEnumSchemaOneOfItem)
@@ -4778,8 +4317,7 @@ var membersOfTool = codec.Members{
 	ID:    23271,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *Tool) DecodeJSON(r *codec.Reader) {
 	*x = Tool{}
 	seen := r.Enter(&membersOfTool)
@@ -4790,31 +4328,19 @@ func (x *Tool) DecodeJSON(r *codec.Reader) {
 		case 1: // name
 			x.Name = r.Text()
 		case 2: // _meta
-			start := r.Place()
-			x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*MetaObject).DecodeJSON))
 		case 3: // annotations
-			start := r.Place()
-			x.Annotations = codec.New(r, (*ToolAnnotations).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "annotations", &x.Annotations)
+			x.Annotations = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*ToolAnnotations).DecodeJSON))
 		case 4: // description
 			x.Description = r.NewText()
 		case 5: // execution
-			start := r.Place()
-			x.Execution = codec.New(r, (*ToolExecution).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "execution", &x.Execution)
+			x.Execution = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*ToolExecution).DecodeJSON))
 		case 6: // icons
-			start := r.Place()
-			x.Icons = codec.DecodeList[Icon](r)
-			codec.OrKeep(r, start, &x.Extra, "icons", &x.Icons)
+			x.Icons = codec.OrKeep(r, &seen, &x.Extra, codec.DecodeList[Icon](r))
 		case 7: // outputSchema
-			start := r.Place()
-			x.OutputSchema = codec.New(r, (*ToolOutputSchema).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "outputSchema", &x.OutputSchema)
+			x.OutputSchema = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*ToolOutputSchema).DecodeJSON))
 		case 8: // title
-			start := r.Place()
-			x.Title = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "title", &x.Title)
+			x.Title = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -4827,8 +4353,7 @@ var membersOfToolAnnotations = codec.Members{
 	ID:    35815,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ToolAnnotations) DecodeJSON(r *codec.Reader) {
 	*x = ToolAnnotations{}
 	seen := r.Enter(&membersOfToolAnnotations)
@@ -4855,8 +4380,7 @@ var membersOfToolChoice = codec.Members{
 	ID:    51716,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ToolChoice) DecodeJSON(r *codec.Reader) {
 	*x = ToolChoice{}
 	seen := r.Enter(&membersOfToolChoice)
@@ -4875,8 +4399,7 @@ var membersOfToolExecution = codec.Members{
 	ID:    17391,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ToolExecution) DecodeJSON(r *codec.Reader) {
 	*x = ToolExecution{}
 	seen := r.Enter(&membersOfToolExecution)
@@ -4895,8 +4418,7 @@ var membersOfToolInputSchema = codec.Members{
 	ID:    30326,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ToolInputSchema) DecodeJSON(r *codec.Reader) {
 	*x = ToolInputSchema{}
 	seen := r.Enter(&membersOfToolInputSchema)
@@ -4905,17 +4427,11 @@ func (x *ToolInputSchema) DecodeJSON(r *codec.Reader) {
 		case 0: // type
 			r.Const(&seen, &x.Extra, "object")
 		case 1: // $schema
-			start := r.Place()
-			x.Schema = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "$schema", &x.Schema)
+			x.Schema = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		case 2: // properties
-			start := r.Place()
-			x.Properties = r.RawObject()
-			codec.OrKeep(r, start, &x.Extra, "properties", &x.Properties)
+			x.Properties = codec.OrKeep(r, &seen, &x.Extra, r.RawObject())
 		case 3: // required
-			start := r.Place()
-			x.Required = r.Texts()
-			codec.OrKeep(r, start, &x.Extra, "required", &x.Required)
+			x.Required = codec.OrKeep(r, &seen, &x.Extra, r.Texts())
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -4928,8 +4444,7 @@ var membersOfToolListChangedNotification = codec.Members{
 	ID:    14510,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ToolListChangedNotification) DecodeJSON(r *codec.Reader) {
 	*x = ToolListChangedNotification{}
 	seen := r.Enter(&membersOfToolListChangedNotification)
@@ -4938,9 +4453,7 @@ func (x *ToolListChangedNotification) DecodeJSON(r *codec.Reader) {
 		case 0: // method
 			r.Const(&seen, &x.Extra, "notifications/tools/list_changed")
 		case 1: // jsonrpc
-			start := r.Place()
-			x.JSONRPC = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
+			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		case 2: // params
 			x.Params = codec.New(r, (*NotificationParams).DecodeJSON)
 		default:
@@ -4955,29 +4468,20 @@ var membersOfToolOutputSchema = codec.Members{
 	ID:    41045,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ToolOutputSchema) DecodeJSON(r *codec.Reader) {
 	*x = ToolOutputSchema{}
 	seen := r.Enter(&membersOfToolOutputSchema)
 	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
 		switch i {
 		case 0: // $schema
-			start := r.Place()
-			x.Schema = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "$schema", &x.Schema)
+			x.Schema = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		case 1: // properties
-			start := r.Place()
-			x.Properties = r.RawObject()
-			codec.OrKeep(r, start, &x.Extra, "properties", &x.Properties)
+			x.Properties = codec.OrKeep(r, &seen, &x.Extra, r.RawObject())
 		case 2: // required
-			start := r.Place()
-			x.Required = r.Texts()
-			codec.OrKeep(r, start, &x.Extra, "required", &x.Required)
+			x.Required = codec.OrKeep(r, &seen, &x.Extra, r.Texts())
 		case 3: // type
-			start := r.Place()
-			x.Type = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "type", &x.Type)
+			x.Type = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -4990,8 +4494,7 @@ var membersOfToolResultContent = codec.Members{
 	ID:    16287,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ToolResultContent) DecodeJSON(r *codec.Reader) {
 	*x = ToolResultContent{}
 	seen := r.Enter(&membersOfToolResultContent)
@@ -5021,8 +4524,7 @@ var membersOfToolUseContent = codec.Members{
 	ID:    32399,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ToolUseContent) DecodeJSON(r *codec.Reader) {
 	*x = ToolUseContent{}
 	seen := r.Enter(&membersOfToolUseContent)
@@ -5050,8 +4552,7 @@ var membersOfURLElicitationRequiredError = codec.Members{
 	ID:    42164,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *URLElicitationRequiredError) DecodeJSON(r *codec.Reader) {
 	*x = URLElicitationRequiredError{}
 	seen := r.Enter(&membersOfURLElicitationRequiredError)
@@ -5075,8 +4576,7 @@ var membersOfURLElicitationRequiredErrorError = codec.Members{
 	ID:    38242,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *URLElicitationRequiredErrorError) DecodeJSON(r *codec.Reader) {
 	*x = URLElicitationRequiredErrorError{}
 	seen := r.Enter(&membersOfURLElicitationRequiredErrorError)
@@ -5100,8 +4600,7 @@ var membersOfURLElicitationRequiredErrorErrorData = codec.Members{
 	ID:    25618,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *URLElicitationRequiredErrorErrorData) DecodeJSON(r *codec.Reader) {
 	*x = URLElicitationRequiredErrorErrorData{}
 	seen := r.Enter(&membersOfURLElicitationRequiredErrorErrorData)
@@ -5121,8 +4620,7 @@ var membersOfUnsubscribeRequest = codec.Members{
 	ID:    38651,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *UnsubscribeRequest) DecodeJSON(r *codec.Reader) {
 	*x = UnsubscribeRequest{}
 	seen := r.Enter(&membersOfUnsubscribeRequest)
@@ -5133,13 +4631,9 @@ func (x *UnsubscribeRequest) DecodeJSON(r *codec.Reader) {
 		case 1: // params
 			x.Params.DecodeJSON(r)
 		case 2: // id
-			start := r.Place()
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-			codec.OrKeep(r, start, &x.Extra, "id", &x.ID)
+			x.ID = codec.OrKeep(r, &seen, &x.Extra, r.Scalar(codec.ScalarString|codec.ScalarInteger))
 		case 3: // jsonrpc
-			start := r.Place()
-			x.JSONRPC = r.NewText()
-			codec.OrKeep(r, start, &x.Extra, "jsonrpc", &x.JSONRPC)
+			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -5152,8 +4646,7 @@ var membersOfUnsubscribeRequestParams = codec.Members{
 	ID:    46033,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *UnsubscribeRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = UnsubscribeRequestParams{}
 	seen := r.Enter(&membersOfUnsubscribeRequestParams)
@@ -5162,9 +4655,7 @@ func (x *UnsubscribeRequestParams) DecodeJSON(r *codec.Reader) {
 		case 0: // uri
 			x.URI = r.Text()
 		case 1: // _meta
-			start := r.Place()
-			x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
-			codec.OrKeep(r, start, &x.Extra, "_meta", &x.Meta)
+			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*RequestMetaObject).DecodeJSON))
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -5177,8 +4668,7 @@ var membersOfUnsupportedProtocolVersionError = codec.Members{
 	ID:    2814,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *UnsupportedProtocolVersionError) DecodeJSON(r *codec.Reader) {
 	*x = UnsupportedProtocolVersionError{}
 	seen := r.Enter(&membersOfUnsupportedProtocolVersionError)
@@ -5202,8 +4692,7 @@ var membersOfUnsupportedProtocolVersionErrorError = codec.Members{
 	ID:    39048,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *UnsupportedProtocolVersionErrorError) DecodeJSON(r *codec.Reader) {
 	*x = UnsupportedProtocolVersionErrorError{}
 	seen := r.Enter(&membersOfUnsupportedProtocolVersionErrorError)
@@ -5227,8 +4716,7 @@ var membersOfUnsupportedProtocolVersionErrorErrorData = codec.Members{
 	ID:    13488,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *UnsupportedProtocolVersionErrorErrorData) DecodeJSON(r *codec.Reader) {
 	*x = UnsupportedProtocolVersionErrorErrorData{}
 	seen := r.Enter(&membersOfUnsupportedProtocolVersionErrorErrorData)
@@ -5250,8 +4738,7 @@ var membersOfUntitledMultiSelectEnumSchema = codec.Members{
 	ID:    33787,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *UntitledMultiSelectEnumSchema) DecodeJSON(r *codec.Reader) {
 	*x = UntitledMultiSelectEnumSchema{}
 	seen := r.Enter(&membersOfUntitledMultiSelectEnumSchema)
@@ -5283,8 +4770,7 @@ var membersOfUntitledMultiSelectEnumSchemaItems = codec.Members{
 	ID:    21597,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *UntitledMultiSelectEnumSchemaItems) DecodeJSON(r *codec.Reader) {
 	*x = UntitledMultiSelectEnumSchemaItems{}
 	seen := r.Enter(&membersOfUntitledMultiSelectEnumSchemaItems)
@@ -5306,8 +4792,7 @@ var membersOfUntitledSingleSelectEnumSchema = codec.Members{
 	ID:    10378,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *UntitledSingleSelectEnumSchema) DecodeJSON(r *codec.Reader) {
 	*x = UntitledSingleSelectEnumSchema{}
 	seen := r.Enter(&membersOfUntitledSingleSelectEnumSchema)

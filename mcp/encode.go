@@ -13,7 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 )
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *Annotated) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -27,13 +27,7 @@ func (x *Annotated) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfAnnotated)
 }
 
-// IsZero reports whether no field is set.
-func (x *Annotated) IsZero() bool {
-	return x.Annotations == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *AnnotatedAnnotations) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -52,14 +46,7 @@ func (x *AnnotatedAnnotations) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfAnnotatedAnnotations)
 }
 
-// IsZero reports whether no field is set.
-func (x *AnnotatedAnnotations) IsZero() bool {
-	return x.Audience == nil &&
-		x.Priority == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *Annotations) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -81,15 +68,7 @@ func (x *Annotations) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfAnnotations)
 }
 
-// IsZero reports whether no field is set.
-func (x *Annotations) IsZero() bool {
-	return x.Audience == nil &&
-		x.LastModified == nil &&
-		x.Priority == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *AudioContent) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -117,16 +96,7 @@ func (x *AudioContent) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfAudioContent)
 }
 
-// IsZero reports whether no field is set.
-func (x *AudioContent) IsZero() bool {
-	return x.Meta == nil &&
-		x.Annotations == nil &&
-		x.Data == "" &&
-		x.MIMEType == "" &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *BaseMetadata) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -143,14 +113,7 @@ func (x *BaseMetadata) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfBaseMetadata)
 }
 
-// IsZero reports whether no field is set.
-func (x *BaseMetadata) IsZero() bool {
-	return x.Name == "" &&
-		x.Title == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *BlobResourceContents) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -174,16 +137,7 @@ func (x *BlobResourceContents) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfBlobResourceContents)
 }
 
-// IsZero reports whether no field is set.
-func (x *BlobResourceContents) IsZero() bool {
-	return x.Meta == nil &&
-		x.Blob == "" &&
-		x.MIMEType == nil &&
-		x.URI == "" &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *BooleanSchema) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -207,15 +161,7 @@ func (x *BooleanSchema) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfBooleanSchema)
 }
 
-// IsZero reports whether no field is set.
-func (x *BooleanSchema) IsZero() bool {
-	return x.Default == nil &&
-		x.Description == nil &&
-		x.Title == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *CacheableResult) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -240,16 +186,7 @@ func (x *CacheableResult) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfCacheableResult)
 }
 
-// IsZero reports whether no field is set.
-func (x *CacheableResult) IsZero() bool {
-	return x.Meta == nil &&
-		x.CacheScope == "" &&
-		x.ResultType == "" &&
-		x.TTLMs == 0 &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *CallToolRequest) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -274,15 +211,7 @@ func (x *CallToolRequest) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfCallToolRequest)
 }
 
-// IsZero reports whether no field is set.
-func (x *CallToolRequest) IsZero() bool {
-	return x.ID.IsZero() &&
-		x.JSONRPC == nil &&
-		x.Params.IsZero() &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *CallToolRequestParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -326,7 +255,7 @@ func (x *CallToolRequestParams) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *CallToolResult) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -356,17 +285,7 @@ func (x *CallToolResult) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfCallToolResult)
 }
 
-// IsZero reports whether no field is set.
-func (x *CallToolResult) IsZero() bool {
-	return x.Meta == nil &&
-		x.Content == nil &&
-		x.IsError == nil &&
-		x.ResultType == nil &&
-		x.StructuredContent == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *CallToolResultResponse) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -388,14 +307,7 @@ func (x *CallToolResultResponse) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfCallToolResultResponse)
 }
 
-// IsZero reports whether no field is set.
-func (x *CallToolResultResponse) IsZero() bool {
-	return x.ID.IsZero() &&
-		x.Result == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *CancelTaskRequest) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -420,14 +332,7 @@ func (x *CancelTaskRequest) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfCancelTaskRequest)
 }
 
-// IsZero reports whether no field is set.
-func (x *CancelTaskRequest) IsZero() bool {
-	return x.ID.IsZero() &&
-		x.Params.IsZero() &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *CancelTaskRequestParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -447,7 +352,7 @@ func (x *CancelTaskRequestParams) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *CancelTaskResult) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -489,20 +394,7 @@ func (x *CancelTaskResult) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfCancelTaskResult)
 }
 
-// IsZero reports whether no field is set.
-func (x *CancelTaskResult) IsZero() bool {
-	return x.Meta == nil &&
-		x.CreatedAt == "" &&
-		x.LastUpdatedAt == "" &&
-		x.PollInterval == nil &&
-		x.Status == "" &&
-		x.StatusMessage == nil &&
-		x.TaskID == "" &&
-		x.TTL == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *CancelledNotification) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -523,14 +415,7 @@ func (x *CancelledNotification) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfCancelledNotification)
 }
 
-// IsZero reports whether no field is set.
-func (x *CancelledNotification) IsZero() bool {
-	return x.JSONRPC == nil &&
-		x.Params.IsZero() &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *CancelledNotificationParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -559,7 +444,7 @@ func (x *CancelledNotificationParams) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ClientCapabilities) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -604,7 +489,7 @@ func (x *ClientCapabilities) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ClientCapabilitiesElicitation) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -622,14 +507,7 @@ func (x *ClientCapabilitiesElicitation) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfClientCapabilitiesElicitation)
 }
 
-// IsZero reports whether no field is set.
-func (x *ClientCapabilitiesElicitation) IsZero() bool {
-	return x.Form == nil &&
-		x.URL == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ClientCapabilitiesRoots) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -643,13 +521,7 @@ func (x *ClientCapabilitiesRoots) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfClientCapabilitiesRoots)
 }
 
-// IsZero reports whether no field is set.
-func (x *ClientCapabilitiesRoots) IsZero() bool {
-	return x.ListChanged == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ClientCapabilitiesSampling) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -667,14 +539,7 @@ func (x *ClientCapabilitiesSampling) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfClientCapabilitiesSampling)
 }
 
-// IsZero reports whether no field is set.
-func (x *ClientCapabilitiesSampling) IsZero() bool {
-	return x.Context == nil &&
-		x.Tools == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ClientCapabilitiesTasks) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -696,15 +561,7 @@ func (x *ClientCapabilitiesTasks) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfClientCapabilitiesTasks)
 }
 
-// IsZero reports whether no field is set.
-func (x *ClientCapabilitiesTasks) IsZero() bool {
-	return x.Cancel == nil &&
-		x.List == nil &&
-		x.Requests == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ClientCapabilitiesTasksRequests) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -722,14 +579,7 @@ func (x *ClientCapabilitiesTasksRequests) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfClientCapabilitiesTasksRequests)
 }
 
-// IsZero reports whether no field is set.
-func (x *ClientCapabilitiesTasksRequests) IsZero() bool {
-	return x.Elicitation == nil &&
-		x.Sampling == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ClientCapabilitiesTasksRequestsElicitation) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -743,13 +593,7 @@ func (x *ClientCapabilitiesTasksRequestsElicitation) EncodeJSON(w *codec.Writer)
 	w.EndOf(start, x.Extra, &membersOfClientCapabilitiesTasksRequestsElicitation)
 }
 
-// IsZero reports whether no field is set.
-func (x *ClientCapabilitiesTasksRequestsElicitation) IsZero() bool {
-	return x.Create == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ClientCapabilitiesTasksRequestsSampling) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -763,13 +607,7 @@ func (x *ClientCapabilitiesTasksRequestsSampling) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfClientCapabilitiesTasksRequestsSampling)
 }
 
-// IsZero reports whether no field is set.
-func (x *ClientCapabilitiesTasksRequestsSampling) IsZero() bool {
-	return x.CreateMessage == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *CompleteRequest) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -794,15 +632,7 @@ func (x *CompleteRequest) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfCompleteRequest)
 }
 
-// IsZero reports whether no field is set.
-func (x *CompleteRequest) IsZero() bool {
-	return x.ID.IsZero() &&
-		x.JSONRPC == nil &&
-		x.Params.IsZero() &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *CompleteRequestParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -838,7 +668,7 @@ func (x *CompleteRequestParams) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *CompleteRequestParamsArgument) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -862,7 +692,7 @@ func (x *CompleteRequestParamsArgument) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *CompleteRequestParamsContext) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -876,13 +706,7 @@ func (x *CompleteRequestParamsContext) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfCompleteRequestParamsContext)
 }
 
-// IsZero reports whether no field is set.
-func (x *CompleteRequestParamsContext) IsZero() bool {
-	return x.Arguments == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *CompleteResult) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -912,7 +736,7 @@ func (x *CompleteResult) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *CompleteResultCompletion) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -943,7 +767,7 @@ func (x *CompleteResultCompletion) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *CompleteResultResponse) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -965,14 +789,7 @@ func (x *CompleteResultResponse) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfCompleteResultResponse)
 }
 
-// IsZero reports whether no field is set.
-func (x *CompleteResultResponse) IsZero() bool {
-	return x.ID.IsZero() &&
-		x.Result.IsZero() &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *CreateMessageRequest) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -997,15 +814,7 @@ func (x *CreateMessageRequest) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfCreateMessageRequest)
 }
 
-// IsZero reports whether no field is set.
-func (x *CreateMessageRequest) IsZero() bool {
-	return x.ID.IsZero() &&
-		x.JSONRPC == nil &&
-		x.Params.IsZero() &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *CreateMessageRequestParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -1079,7 +888,7 @@ func (x *CreateMessageRequestParams) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *CreateMessageResult) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -1107,17 +916,7 @@ func (x *CreateMessageResult) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfCreateMessageResult)
 }
 
-// IsZero reports whether no field is set.
-func (x *CreateMessageResult) IsZero() bool {
-	return x.Meta == nil &&
-		x.Content.IsZero() &&
-		x.Model == "" &&
-		x.Role == "" &&
-		x.StopReason == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *CreateTaskResult) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -1136,14 +935,7 @@ func (x *CreateTaskResult) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfCreateTaskResult)
 }
 
-// IsZero reports whether no field is set.
-func (x *CreateTaskResult) IsZero() bool {
-	return x.Meta == nil &&
-		x.Task.IsZero() &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *DiscoverRequest) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -1168,14 +960,7 @@ func (x *DiscoverRequest) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfDiscoverRequest)
 }
 
-// IsZero reports whether no field is set.
-func (x *DiscoverRequest) IsZero() bool {
-	return x.ID.IsZero() &&
-		x.Params.IsZero() &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *DiscoverResult) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -1223,7 +1008,7 @@ func (x *DiscoverResult) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *DiscoverResultResponse) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -1245,14 +1030,7 @@ func (x *DiscoverResultResponse) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfDiscoverResultResponse)
 }
 
-// IsZero reports whether no field is set.
-func (x *DiscoverResultResponse) IsZero() bool {
-	return x.ID.IsZero() &&
-		x.Result.IsZero() &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ElicitRequest) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -1277,15 +1055,7 @@ func (x *ElicitRequest) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfElicitRequest)
 }
 
-// IsZero reports whether no field is set.
-func (x *ElicitRequest) IsZero() bool {
-	return x.ID.IsZero() &&
-		x.JSONRPC == nil &&
-		x.Params == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ElicitRequestFormParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -1314,17 +1084,7 @@ func (x *ElicitRequestFormParams) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfElicitRequestFormParams)
 }
 
-// IsZero reports whether no field is set.
-func (x *ElicitRequestFormParams) IsZero() bool {
-	return x.Meta == nil &&
-		x.Message == "" &&
-		x.Mode == nil &&
-		x.RequestedSchema.IsZero() &&
-		x.Task == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ElicitRequestFormParamsRequestedSchema) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -1357,7 +1117,7 @@ func (x *ElicitRequestFormParamsRequestedSchema) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ElicitRequestURLParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -1388,17 +1148,7 @@ func (x *ElicitRequestURLParams) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfElicitRequestURLParams)
 }
 
-// IsZero reports whether no field is set.
-func (x *ElicitRequestURLParams) IsZero() bool {
-	return x.Meta == nil &&
-		x.ElicitationID == nil &&
-		x.Message == "" &&
-		x.Task == nil &&
-		x.URL == "" &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ElicitResult) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -1420,15 +1170,7 @@ func (x *ElicitResult) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfElicitResult)
 }
 
-// IsZero reports whether no field is set.
-func (x *ElicitResult) IsZero() bool {
-	return x.Meta == nil &&
-		x.Action == "" &&
-		x.Content == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ElicitationCompleteNotification) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -1449,13 +1191,7 @@ func (x *ElicitationCompleteNotification) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfElicitationCompleteNotification)
 }
 
-// IsZero reports whether no field is set.
-func (x *ElicitationCompleteNotification) IsZero() bool {
-	return x.Params.IsZero() &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ElicitationCompleteNotificationParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -1475,7 +1211,7 @@ func (x *ElicitationCompleteNotificationParams) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *EmbeddedResource) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -1501,15 +1237,7 @@ func (x *EmbeddedResource) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfEmbeddedResource)
 }
 
-// IsZero reports whether no field is set.
-func (x *EmbeddedResource) IsZero() bool {
-	return x.Meta == nil &&
-		x.Annotations == nil &&
-		x.Resource == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *Error) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -1539,7 +1267,7 @@ func (x *Error) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *GetPromptRequest) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -1564,15 +1292,7 @@ func (x *GetPromptRequest) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfGetPromptRequest)
 }
 
-// IsZero reports whether no field is set.
-func (x *GetPromptRequest) IsZero() bool {
-	return x.ID.IsZero() &&
-		x.JSONRPC == nil &&
-		x.Params.IsZero() &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *GetPromptRequestParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -1611,7 +1331,7 @@ func (x *GetPromptRequestParams) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *GetPromptResult) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -1636,16 +1356,7 @@ func (x *GetPromptResult) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfGetPromptResult)
 }
 
-// IsZero reports whether no field is set.
-func (x *GetPromptResult) IsZero() bool {
-	return x.Meta == nil &&
-		x.Description == nil &&
-		x.Messages == nil &&
-		x.ResultType == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *GetPromptResultResponse) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -1667,14 +1378,7 @@ func (x *GetPromptResultResponse) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfGetPromptResultResponse)
 }
 
-// IsZero reports whether no field is set.
-func (x *GetPromptResultResponse) IsZero() bool {
-	return x.ID.IsZero() &&
-		x.Result == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *GetTaskPayloadRequest) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -1699,14 +1403,7 @@ func (x *GetTaskPayloadRequest) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfGetTaskPayloadRequest)
 }
 
-// IsZero reports whether no field is set.
-func (x *GetTaskPayloadRequest) IsZero() bool {
-	return x.ID.IsZero() &&
-		x.Params.IsZero() &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *GetTaskPayloadRequestParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -1726,7 +1423,7 @@ func (x *GetTaskPayloadRequestParams) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *GetTaskPayloadResult) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -1740,13 +1437,7 @@ func (x *GetTaskPayloadResult) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfGetTaskPayloadResult)
 }
 
-// IsZero reports whether no field is set.
-func (x *GetTaskPayloadResult) IsZero() bool {
-	return x.Meta == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *GetTaskRequest) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -1771,14 +1462,7 @@ func (x *GetTaskRequest) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfGetTaskRequest)
 }
 
-// IsZero reports whether no field is set.
-func (x *GetTaskRequest) IsZero() bool {
-	return x.ID.IsZero() &&
-		x.Params.IsZero() &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *GetTaskRequestParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -1798,7 +1482,7 @@ func (x *GetTaskRequestParams) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *GetTaskResult) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -1840,20 +1524,7 @@ func (x *GetTaskResult) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfGetTaskResult)
 }
 
-// IsZero reports whether no field is set.
-func (x *GetTaskResult) IsZero() bool {
-	return x.Meta == nil &&
-		x.CreatedAt == "" &&
-		x.LastUpdatedAt == "" &&
-		x.PollInterval == nil &&
-		x.Status == "" &&
-		x.StatusMessage == nil &&
-		x.TaskID == "" &&
-		x.TTL == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *HeaderMismatchError) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -1875,14 +1546,7 @@ func (x *HeaderMismatchError) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfHeaderMismatchError)
 }
 
-// IsZero reports whether no field is set.
-func (x *HeaderMismatchError) IsZero() bool {
-	return x.Error.IsZero() &&
-		x.ID.IsZero() &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *HeaderMismatchErrorError) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -1910,7 +1574,7 @@ func (x *HeaderMismatchErrorError) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *Icon) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -1934,16 +1598,7 @@ func (x *Icon) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfIcon)
 }
 
-// IsZero reports whether no field is set.
-func (x *Icon) IsZero() bool {
-	return x.MIMEType == nil &&
-		x.Sizes == nil &&
-		x.Src == "" &&
-		x.Theme == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *Icons) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -1957,13 +1612,7 @@ func (x *Icons) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfIcons)
 }
 
-// IsZero reports whether no field is set.
-func (x *Icons) IsZero() bool {
-	return x.Icons == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ImageContent) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -1991,16 +1640,7 @@ func (x *ImageContent) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfImageContent)
 }
 
-// IsZero reports whether no field is set.
-func (x *ImageContent) IsZero() bool {
-	return x.Meta == nil &&
-		x.Annotations == nil &&
-		x.Data == "" &&
-		x.MIMEType == "" &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *Implementation) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -2041,7 +1681,7 @@ func (x *Implementation) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *InitializeRequest) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -2066,15 +1706,7 @@ func (x *InitializeRequest) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfInitializeRequest)
 }
 
-// IsZero reports whether no field is set.
-func (x *InitializeRequest) IsZero() bool {
-	return x.ID.IsZero() &&
-		x.JSONRPC == nil &&
-		x.Params.IsZero() &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *InitializeRequestParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -2109,7 +1741,7 @@ func (x *InitializeRequestParams) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *InitializeResult) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -2138,17 +1770,7 @@ func (x *InitializeResult) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfInitializeResult)
 }
 
-// IsZero reports whether no field is set.
-func (x *InitializeResult) IsZero() bool {
-	return x.Meta == nil &&
-		x.Capabilities.IsZero() &&
-		x.Instructions == nil &&
-		x.ProtocolVersion == "" &&
-		x.ServerInfo.IsZero() &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *InitializedNotification) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -2169,14 +1791,7 @@ func (x *InitializedNotification) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfInitializedNotification)
 }
 
-// IsZero reports whether no field is set.
-func (x *InitializedNotification) IsZero() bool {
-	return x.JSONRPC == nil &&
-		x.Params == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *InputRequiredResult) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -2201,16 +1816,7 @@ func (x *InputRequiredResult) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfInputRequiredResult)
 }
 
-// IsZero reports whether no field is set.
-func (x *InputRequiredResult) IsZero() bool {
-	return x.Meta == nil &&
-		x.InputRequests == nil &&
-		x.RequestState == nil &&
-		x.ResultType == "" &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *InputResponseRequestParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -2232,15 +1838,7 @@ func (x *InputResponseRequestParams) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfInputResponseRequestParams)
 }
 
-// IsZero reports whether no field is set.
-func (x *InputResponseRequestParams) IsZero() bool {
-	return x.Meta.IsZero() &&
-		x.InputResponses == nil &&
-		x.RequestState == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *InternalError) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -2261,14 +1859,7 @@ func (x *InternalError) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfInternalError)
 }
 
-// IsZero reports whether no field is set.
-func (x *InternalError) IsZero() bool {
-	return x.Data == nil &&
-		x.Message == "" &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *InvalidParamsError) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -2289,14 +1880,7 @@ func (x *InvalidParamsError) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfInvalidParamsError)
 }
 
-// IsZero reports whether no field is set.
-func (x *InvalidParamsError) IsZero() bool {
-	return x.Data == nil &&
-		x.Message == "" &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *InvalidRequestError) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -2317,14 +1901,7 @@ func (x *InvalidRequestError) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfInvalidRequestError)
 }
 
-// IsZero reports whether no field is set.
-func (x *InvalidRequestError) IsZero() bool {
-	return x.Data == nil &&
-		x.Message == "" &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *JSONRPCErrorResponse) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -2346,14 +1923,7 @@ func (x *JSONRPCErrorResponse) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfJSONRPCErrorResponse)
 }
 
-// IsZero reports whether no field is set.
-func (x *JSONRPCErrorResponse) IsZero() bool {
-	return x.Error.IsZero() &&
-		x.ID.IsZero() &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *JSONRPCNotification) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -2374,14 +1944,7 @@ func (x *JSONRPCNotification) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfJSONRPCNotification)
 }
 
-// IsZero reports whether no field is set.
-func (x *JSONRPCNotification) IsZero() bool {
-	return x.Method == "" &&
-		x.Params == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *JSONRPCRequest) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -2406,15 +1969,7 @@ func (x *JSONRPCRequest) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfJSONRPCRequest)
 }
 
-// IsZero reports whether no field is set.
-func (x *JSONRPCRequest) IsZero() bool {
-	return x.ID.IsZero() &&
-		x.Method == "" &&
-		x.Params == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *JSONRPCResultResponse) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -2436,14 +1991,7 @@ func (x *JSONRPCResultResponse) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfJSONRPCResultResponse)
 }
 
-// IsZero reports whether no field is set.
-func (x *JSONRPCResultResponse) IsZero() bool {
-	return x.ID.IsZero() &&
-		x.Result.IsZero() &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *LegacyTitledEnumSchema) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -2474,17 +2022,7 @@ func (x *LegacyTitledEnumSchema) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfLegacyTitledEnumSchema)
 }
 
-// IsZero reports whether no field is set.
-func (x *LegacyTitledEnumSchema) IsZero() bool {
-	return x.Default == nil &&
-		x.Description == nil &&
-		x.Enum == nil &&
-		x.EnumNames == nil &&
-		x.Title == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ListPromptsRequest) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -2509,15 +2047,7 @@ func (x *ListPromptsRequest) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfListPromptsRequest)
 }
 
-// IsZero reports whether no field is set.
-func (x *ListPromptsRequest) IsZero() bool {
-	return x.ID.IsZero() &&
-		x.JSONRPC == nil &&
-		x.Params == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ListPromptsResult) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -2560,7 +2090,7 @@ func (x *ListPromptsResult) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ListPromptsResultResponse) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -2582,14 +2112,7 @@ func (x *ListPromptsResultResponse) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfListPromptsResultResponse)
 }
 
-// IsZero reports whether no field is set.
-func (x *ListPromptsResultResponse) IsZero() bool {
-	return x.ID.IsZero() &&
-		x.Result.IsZero() &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ListResourceTemplatesRequest) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -2614,15 +2137,7 @@ func (x *ListResourceTemplatesRequest) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfListResourceTemplatesRequest)
 }
 
-// IsZero reports whether no field is set.
-func (x *ListResourceTemplatesRequest) IsZero() bool {
-	return x.ID.IsZero() &&
-		x.JSONRPC == nil &&
-		x.Params == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ListResourceTemplatesResult) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -2665,7 +2180,7 @@ func (x *ListResourceTemplatesResult) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ListResourceTemplatesResultResponse) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -2687,14 +2202,7 @@ func (x *ListResourceTemplatesResultResponse) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfListResourceTemplatesResultResponse)
 }
 
-// IsZero reports whether no field is set.
-func (x *ListResourceTemplatesResultResponse) IsZero() bool {
-	return x.ID.IsZero() &&
-		x.Result.IsZero() &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ListResourcesRequest) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -2719,15 +2227,7 @@ func (x *ListResourcesRequest) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfListResourcesRequest)
 }
 
-// IsZero reports whether no field is set.
-func (x *ListResourcesRequest) IsZero() bool {
-	return x.ID.IsZero() &&
-		x.JSONRPC == nil &&
-		x.Params == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ListResourcesResult) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -2770,7 +2270,7 @@ func (x *ListResourcesResult) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ListResourcesResultResponse) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -2792,14 +2292,7 @@ func (x *ListResourcesResultResponse) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfListResourcesResultResponse)
 }
 
-// IsZero reports whether no field is set.
-func (x *ListResourcesResultResponse) IsZero() bool {
-	return x.ID.IsZero() &&
-		x.Result.IsZero() &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ListRootsRequest) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -2824,15 +2317,7 @@ func (x *ListRootsRequest) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfListRootsRequest)
 }
 
-// IsZero reports whether no field is set.
-func (x *ListRootsRequest) IsZero() bool {
-	return x.ID.IsZero() &&
-		x.JSONRPC == nil &&
-		x.Params == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ListRootsResult) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -2851,14 +2336,7 @@ func (x *ListRootsResult) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfListRootsResult)
 }
 
-// IsZero reports whether no field is set.
-func (x *ListRootsResult) IsZero() bool {
-	return x.Meta == nil &&
-		x.Roots == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ListTasksRequest) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -2883,14 +2361,7 @@ func (x *ListTasksRequest) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfListTasksRequest)
 }
 
-// IsZero reports whether no field is set.
-func (x *ListTasksRequest) IsZero() bool {
-	return x.ID.IsZero() &&
-		x.Params == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ListTasksResult) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -2912,15 +2383,7 @@ func (x *ListTasksResult) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfListTasksResult)
 }
 
-// IsZero reports whether no field is set.
-func (x *ListTasksResult) IsZero() bool {
-	return x.Meta == nil &&
-		x.NextCursor == nil &&
-		x.Tasks == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ListToolsRequest) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -2945,15 +2408,7 @@ func (x *ListToolsRequest) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfListToolsRequest)
 }
 
-// IsZero reports whether no field is set.
-func (x *ListToolsRequest) IsZero() bool {
-	return x.ID.IsZero() &&
-		x.JSONRPC == nil &&
-		x.Params == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ListToolsResult) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -2996,7 +2451,7 @@ func (x *ListToolsResult) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ListToolsResultResponse) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -3018,14 +2473,7 @@ func (x *ListToolsResultResponse) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfListToolsResultResponse)
 }
 
-// IsZero reports whether no field is set.
-func (x *ListToolsResultResponse) IsZero() bool {
-	return x.ID.IsZero() &&
-		x.Result.IsZero() &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *LoggingMessageNotification) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -3046,14 +2494,7 @@ func (x *LoggingMessageNotification) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfLoggingMessageNotification)
 }
 
-// IsZero reports whether no field is set.
-func (x *LoggingMessageNotification) IsZero() bool {
-	return x.JSONRPC == nil &&
-		x.Params.IsZero() &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *LoggingMessageNotificationParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -3087,7 +2528,7 @@ func (x *LoggingMessageNotificationParams) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *MetaObject) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -3097,12 +2538,7 @@ func (x *MetaObject) EncodeJSON(w *codec.Writer) {
 	w.End(start, x.Extra)
 }
 
-// IsZero reports whether no field is set.
-func (x *MetaObject) IsZero() bool {
-	return x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *MethodNotFoundError) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -3123,14 +2559,7 @@ func (x *MethodNotFoundError) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfMethodNotFoundError)
 }
 
-// IsZero reports whether no field is set.
-func (x *MethodNotFoundError) IsZero() bool {
-	return x.Data == nil &&
-		x.Message == "" &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *MissingRequiredClientCapabilityError) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -3152,14 +2581,7 @@ func (x *MissingRequiredClientCapabilityError) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfMissingRequiredClientCapabilityError)
 }
 
-// IsZero reports whether no field is set.
-func (x *MissingRequiredClientCapabilityError) IsZero() bool {
-	return x.Error.IsZero() &&
-		x.ID.IsZero() &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *MissingRequiredClientCapabilityErrorError) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -3187,7 +2609,7 @@ func (x *MissingRequiredClientCapabilityErrorError) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *MissingRequiredClientCapabilityErrorErrorData) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -3208,7 +2630,7 @@ func (x *MissingRequiredClientCapabilityErrorErrorData) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ModelHint) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -3221,13 +2643,7 @@ func (x *ModelHint) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfModelHint)
 }
 
-// IsZero reports whether no field is set.
-func (x *ModelHint) IsZero() bool {
-	return x.Name == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ModelPreferences) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -3254,16 +2670,7 @@ func (x *ModelPreferences) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfModelPreferences)
 }
 
-// IsZero reports whether no field is set.
-func (x *ModelPreferences) IsZero() bool {
-	return x.CostPriority == nil &&
-		x.Hints == nil &&
-		x.IntelligencePriority == nil &&
-		x.SpeedPriority == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *Notification) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -3281,14 +2688,7 @@ func (x *Notification) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfNotification)
 }
 
-// IsZero reports whether no field is set.
-func (x *Notification) IsZero() bool {
-	return x.Method == "" &&
-		x.Params == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *NotificationMetaObject) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -3306,14 +2706,7 @@ func (x *NotificationMetaObject) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfNotificationMetaObject)
 }
 
-// IsZero reports whether no field is set.
-func (x *NotificationMetaObject) IsZero() bool {
-	return x.RelatedTask == nil &&
-		x.SubscriptionID.IsZero() &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *NotificationParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -3327,13 +2720,7 @@ func (x *NotificationParams) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfNotificationParams)
 }
 
-// IsZero reports whether no field is set.
-func (x *NotificationParams) IsZero() bool {
-	return x.Meta == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *NumberSchema) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -3365,18 +2752,7 @@ func (x *NumberSchema) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfNumberSchema)
 }
 
-// IsZero reports whether no field is set.
-func (x *NumberSchema) IsZero() bool {
-	return x.Default == nil &&
-		x.Description == nil &&
-		x.Maximum == nil &&
-		x.Minimum == nil &&
-		x.Title == nil &&
-		x.Type == "" &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *PaginatedRequest) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -3401,16 +2777,7 @@ func (x *PaginatedRequest) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfPaginatedRequest)
 }
 
-// IsZero reports whether no field is set.
-func (x *PaginatedRequest) IsZero() bool {
-	return x.ID.IsZero() &&
-		x.JSONRPC == nil &&
-		x.Method == "" &&
-		x.Params == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *PaginatedRequestParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -3427,14 +2794,7 @@ func (x *PaginatedRequestParams) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfPaginatedRequestParams)
 }
 
-// IsZero reports whether no field is set.
-func (x *PaginatedRequestParams) IsZero() bool {
-	return x.Meta == nil &&
-		x.Cursor == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *PaginatedResult) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -3454,15 +2814,7 @@ func (x *PaginatedResult) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfPaginatedResult)
 }
 
-// IsZero reports whether no field is set.
-func (x *PaginatedResult) IsZero() bool {
-	return x.Meta == nil &&
-		x.NextCursor == nil &&
-		x.ResultType == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ParseError) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -3483,14 +2835,7 @@ func (x *ParseError) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfParseError)
 }
 
-// IsZero reports whether no field is set.
-func (x *ParseError) IsZero() bool {
-	return x.Data == nil &&
-		x.Message == "" &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *PingRequest) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -3515,15 +2860,7 @@ func (x *PingRequest) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfPingRequest)
 }
 
-// IsZero reports whether no field is set.
-func (x *PingRequest) IsZero() bool {
-	return x.ID.IsZero() &&
-		x.JSONRPC == nil &&
-		x.Params == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ProgressNotification) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -3544,14 +2881,7 @@ func (x *ProgressNotification) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfProgressNotification)
 }
 
-// IsZero reports whether no field is set.
-func (x *ProgressNotification) IsZero() bool {
-	return x.JSONRPC == nil &&
-		x.Params.IsZero() &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ProgressNotificationParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -3591,7 +2921,7 @@ func (x *ProgressNotificationParams) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *Prompt) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -3623,18 +2953,7 @@ func (x *Prompt) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfPrompt)
 }
 
-// IsZero reports whether no field is set.
-func (x *Prompt) IsZero() bool {
-	return x.Meta == nil &&
-		x.Arguments == nil &&
-		x.Description == nil &&
-		x.Icons == nil &&
-		x.Name == "" &&
-		x.Title == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *PromptArgument) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -3658,16 +2977,7 @@ func (x *PromptArgument) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfPromptArgument)
 }
 
-// IsZero reports whether no field is set.
-func (x *PromptArgument) IsZero() bool {
-	return x.Description == nil &&
-		x.Name == "" &&
-		x.Required == nil &&
-		x.Title == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *PromptListChangedNotification) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -3688,14 +2998,7 @@ func (x *PromptListChangedNotification) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfPromptListChangedNotification)
 }
 
-// IsZero reports whether no field is set.
-func (x *PromptListChangedNotification) IsZero() bool {
-	return x.JSONRPC == nil &&
-		x.Params == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *PromptMessage) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -3713,14 +3016,7 @@ func (x *PromptMessage) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfPromptMessage)
 }
 
-// IsZero reports whether no field is set.
-func (x *PromptMessage) IsZero() bool {
-	return x.Content == nil &&
-		x.Role == "" &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *PromptReference) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -3740,14 +3036,7 @@ func (x *PromptReference) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfPromptReference)
 }
 
-// IsZero reports whether no field is set.
-func (x *PromptReference) IsZero() bool {
-	return x.Name == "" &&
-		x.Title == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ReadResourceRequest) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -3772,15 +3061,7 @@ func (x *ReadResourceRequest) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfReadResourceRequest)
 }
 
-// IsZero reports whether no field is set.
-func (x *ReadResourceRequest) IsZero() bool {
-	return x.ID.IsZero() &&
-		x.JSONRPC == nil &&
-		x.Params.IsZero() &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ReadResourceRequestParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -3814,7 +3095,7 @@ func (x *ReadResourceRequestParams) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ReadResourceResult) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -3843,17 +3124,7 @@ func (x *ReadResourceResult) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfReadResourceResult)
 }
 
-// IsZero reports whether no field is set.
-func (x *ReadResourceResult) IsZero() bool {
-	return x.Meta == nil &&
-		x.CacheScope == nil &&
-		x.Contents == nil &&
-		x.ResultType == nil &&
-		x.TTLMs == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ReadResourceResultResponse) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -3875,14 +3146,7 @@ func (x *ReadResourceResultResponse) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfReadResourceResultResponse)
 }
 
-// IsZero reports whether no field is set.
-func (x *ReadResourceResultResponse) IsZero() bool {
-	return x.ID.IsZero() &&
-		x.Result == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *RelatedTaskMetadata) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -3896,13 +3160,7 @@ func (x *RelatedTaskMetadata) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfRelatedTaskMetadata)
 }
 
-// IsZero reports whether no field is set.
-func (x *RelatedTaskMetadata) IsZero() bool {
-	return x.TaskID == "" &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *Request) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -3920,14 +3178,7 @@ func (x *Request) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfRequest)
 }
 
-// IsZero reports whether no field is set.
-func (x *Request) IsZero() bool {
-	return x.Method == "" &&
-		x.Params == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *RequestMetaObject) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -3970,7 +3221,7 @@ func (x *RequestMetaObject) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *RequestParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -3990,7 +3241,7 @@ func (x *RequestParams) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *Resource) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -4032,21 +3283,7 @@ func (x *Resource) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfResource)
 }
 
-// IsZero reports whether no field is set.
-func (x *Resource) IsZero() bool {
-	return x.Meta == nil &&
-		x.Annotations == nil &&
-		x.Description == nil &&
-		x.Icons == nil &&
-		x.MIMEType == nil &&
-		x.Name == "" &&
-		x.Size == nil &&
-		x.Title == nil &&
-		x.URI == "" &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ResourceContents) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -4067,15 +3304,7 @@ func (x *ResourceContents) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfResourceContents)
 }
 
-// IsZero reports whether no field is set.
-func (x *ResourceContents) IsZero() bool {
-	return x.Meta == nil &&
-		x.MIMEType == nil &&
-		x.URI == "" &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ResourceLink) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -4120,21 +3349,7 @@ func (x *ResourceLink) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfResourceLink)
 }
 
-// IsZero reports whether no field is set.
-func (x *ResourceLink) IsZero() bool {
-	return x.Meta == nil &&
-		x.Annotations == nil &&
-		x.Description == nil &&
-		x.Icons == nil &&
-		x.MIMEType == nil &&
-		x.Name == "" &&
-		x.Size == nil &&
-		x.Title == nil &&
-		x.URI == "" &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ResourceListChangedNotification) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -4155,14 +3370,7 @@ func (x *ResourceListChangedNotification) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfResourceListChangedNotification)
 }
 
-// IsZero reports whether no field is set.
-func (x *ResourceListChangedNotification) IsZero() bool {
-	return x.JSONRPC == nil &&
-		x.Params == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ResourceRequestParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -4180,14 +3388,7 @@ func (x *ResourceRequestParams) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfResourceRequestParams)
 }
 
-// IsZero reports whether no field is set.
-func (x *ResourceRequestParams) IsZero() bool {
-	return x.Meta == nil &&
-		x.URI == "" &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ResourceTemplate) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -4225,20 +3426,7 @@ func (x *ResourceTemplate) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfResourceTemplate)
 }
 
-// IsZero reports whether no field is set.
-func (x *ResourceTemplate) IsZero() bool {
-	return x.Meta == nil &&
-		x.Annotations == nil &&
-		x.Description == nil &&
-		x.Icons == nil &&
-		x.MIMEType == nil &&
-		x.Name == "" &&
-		x.Title == nil &&
-		x.URITemplate == "" &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ResourceTemplateReference) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -4255,13 +3443,7 @@ func (x *ResourceTemplateReference) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfResourceTemplateReference)
 }
 
-// IsZero reports whether no field is set.
-func (x *ResourceTemplateReference) IsZero() bool {
-	return x.URI == "" &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ResourceUpdatedNotification) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -4282,14 +3464,7 @@ func (x *ResourceUpdatedNotification) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfResourceUpdatedNotification)
 }
 
-// IsZero reports whether no field is set.
-func (x *ResourceUpdatedNotification) IsZero() bool {
-	return x.JSONRPC == nil &&
-		x.Params.IsZero() &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ResourceUpdatedNotificationParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -4314,7 +3489,7 @@ func (x *ResourceUpdatedNotificationParams) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *Result) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -4338,7 +3513,7 @@ func (x *Result) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ResultMetaObject) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -4359,15 +3534,7 @@ func (x *ResultMetaObject) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfResultMetaObject)
 }
 
-// IsZero reports whether no field is set.
-func (x *ResultMetaObject) IsZero() bool {
-	return x.ModelImmediateResponse == nil &&
-		x.RelatedTask == nil &&
-		x.ServerInfo == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *Root) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -4388,15 +3555,7 @@ func (x *Root) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfRoot)
 }
 
-// IsZero reports whether no field is set.
-func (x *Root) IsZero() bool {
-	return x.Meta == nil &&
-		x.Name == nil &&
-		x.URI == "" &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *RootsListChangedNotification) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -4417,14 +3576,7 @@ func (x *RootsListChangedNotification) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfRootsListChangedNotification)
 }
 
-// IsZero reports whether no field is set.
-func (x *RootsListChangedNotification) IsZero() bool {
-	return x.JSONRPC == nil &&
-		x.Params == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *SamplingMessage) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -4446,15 +3598,7 @@ func (x *SamplingMessage) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfSamplingMessage)
 }
 
-// IsZero reports whether no field is set.
-func (x *SamplingMessage) IsZero() bool {
-	return x.Meta == nil &&
-		x.Content.IsZero() &&
-		x.Role == "" &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ServerCapabilities) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -4509,7 +3653,7 @@ func (x *ServerCapabilities) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ServerCapabilitiesPrompts) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -4523,13 +3667,7 @@ func (x *ServerCapabilitiesPrompts) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfServerCapabilitiesPrompts)
 }
 
-// IsZero reports whether no field is set.
-func (x *ServerCapabilitiesPrompts) IsZero() bool {
-	return x.ListChanged == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ServerCapabilitiesResources) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -4547,14 +3685,7 @@ func (x *ServerCapabilitiesResources) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfServerCapabilitiesResources)
 }
 
-// IsZero reports whether no field is set.
-func (x *ServerCapabilitiesResources) IsZero() bool {
-	return x.ListChanged == nil &&
-		x.Subscribe == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ServerCapabilitiesTasks) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -4576,15 +3707,7 @@ func (x *ServerCapabilitiesTasks) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfServerCapabilitiesTasks)
 }
 
-// IsZero reports whether no field is set.
-func (x *ServerCapabilitiesTasks) IsZero() bool {
-	return x.Cancel == nil &&
-		x.List == nil &&
-		x.Requests == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ServerCapabilitiesTasksRequests) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -4598,13 +3721,7 @@ func (x *ServerCapabilitiesTasksRequests) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfServerCapabilitiesTasksRequests)
 }
 
-// IsZero reports whether no field is set.
-func (x *ServerCapabilitiesTasksRequests) IsZero() bool {
-	return x.Tools == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ServerCapabilitiesTasksRequestsTools) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -4618,13 +3735,7 @@ func (x *ServerCapabilitiesTasksRequestsTools) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfServerCapabilitiesTasksRequestsTools)
 }
 
-// IsZero reports whether no field is set.
-func (x *ServerCapabilitiesTasksRequestsTools) IsZero() bool {
-	return x.Call == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ServerCapabilitiesTools) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -4638,13 +3749,7 @@ func (x *ServerCapabilitiesTools) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfServerCapabilitiesTools)
 }
 
-// IsZero reports whether no field is set.
-func (x *ServerCapabilitiesTools) IsZero() bool {
-	return x.ListChanged == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *SetLevelRequest) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -4669,15 +3774,7 @@ func (x *SetLevelRequest) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfSetLevelRequest)
 }
 
-// IsZero reports whether no field is set.
-func (x *SetLevelRequest) IsZero() bool {
-	return x.ID.IsZero() &&
-		x.JSONRPC == nil &&
-		x.Params.IsZero() &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *SetLevelRequestParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -4702,7 +3799,7 @@ func (x *SetLevelRequestParams) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *StringSchema) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -4736,18 +3833,7 @@ func (x *StringSchema) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfStringSchema)
 }
 
-// IsZero reports whether no field is set.
-func (x *StringSchema) IsZero() bool {
-	return x.Default == nil &&
-		x.Description == nil &&
-		x.Format == nil &&
-		x.MaxLength == nil &&
-		x.MinLength == nil &&
-		x.Title == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *SubscribeRequest) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -4772,15 +3858,7 @@ func (x *SubscribeRequest) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfSubscribeRequest)
 }
 
-// IsZero reports whether no field is set.
-func (x *SubscribeRequest) IsZero() bool {
-	return x.ID.IsZero() &&
-		x.JSONRPC == nil &&
-		x.Params.IsZero() &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *SubscribeRequestParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -4805,7 +3883,7 @@ func (x *SubscribeRequestParams) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *SubscriptionFilter) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -4840,7 +3918,7 @@ func (x *SubscriptionFilter) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *SubscriptionsAcknowledgedNotification) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -4861,13 +3939,7 @@ func (x *SubscriptionsAcknowledgedNotification) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfSubscriptionsAcknowledgedNotification)
 }
 
-// IsZero reports whether no field is set.
-func (x *SubscriptionsAcknowledgedNotification) IsZero() bool {
-	return x.Params.IsZero() &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *SubscriptionsAcknowledgedNotificationParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -4893,7 +3965,7 @@ func (x *SubscriptionsAcknowledgedNotificationParams) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *SubscriptionsListenRequest) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -4918,14 +3990,7 @@ func (x *SubscriptionsListenRequest) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfSubscriptionsListenRequest)
 }
 
-// IsZero reports whether no field is set.
-func (x *SubscriptionsListenRequest) IsZero() bool {
-	return x.ID.IsZero() &&
-		x.Params.IsZero() &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *SubscriptionsListenRequestParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -4951,7 +4016,7 @@ func (x *SubscriptionsListenRequestParams) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *SubscriptionsListenResult) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -4976,7 +4041,7 @@ func (x *SubscriptionsListenResult) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *SubscriptionsListenResultMetaObject) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -5002,7 +4067,7 @@ func (x *SubscriptionsListenResultMetaObject) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *SubscriptionsListenResultResponse) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -5024,14 +4089,7 @@ func (x *SubscriptionsListenResultResponse) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfSubscriptionsListenResultResponse)
 }
 
-// IsZero reports whether no field is set.
-func (x *SubscriptionsListenResultResponse) IsZero() bool {
-	return x.ID.IsZero() &&
-		x.Result.IsZero() &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *Task) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -5081,7 +4139,7 @@ func (x *Task) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *TaskAugmentedRequestParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -5099,14 +4157,7 @@ func (x *TaskAugmentedRequestParams) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfTaskAugmentedRequestParams)
 }
 
-// IsZero reports whether no field is set.
-func (x *TaskAugmentedRequestParams) IsZero() bool {
-	return x.Meta == nil &&
-		x.Task == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *TaskMetadata) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -5121,13 +4172,7 @@ func (x *TaskMetadata) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfTaskMetadata)
 }
 
-// IsZero reports whether no field is set.
-func (x *TaskMetadata) IsZero() bool {
-	return x.TTL == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *TaskStatusNotification) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -5148,13 +4193,7 @@ func (x *TaskStatusNotification) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfTaskStatusNotification)
 }
 
-// IsZero reports whether no field is set.
-func (x *TaskStatusNotification) IsZero() bool {
-	return x.Params.IsZero() &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *TaskStatusNotificationParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -5209,7 +4248,7 @@ func (x *TaskStatusNotificationParams) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *TextContent) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -5234,15 +4273,7 @@ func (x *TextContent) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfTextContent)
 }
 
-// IsZero reports whether no field is set.
-func (x *TextContent) IsZero() bool {
-	return x.Meta == nil &&
-		x.Annotations == nil &&
-		x.Text == "" &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *TextResourceContents) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -5266,16 +4297,7 @@ func (x *TextResourceContents) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfTextResourceContents)
 }
 
-// IsZero reports whether no field is set.
-func (x *TextResourceContents) IsZero() bool {
-	return x.Meta == nil &&
-		x.MIMEType == nil &&
-		x.Text == "" &&
-		x.URI == "" &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *TitledMultiSelectEnumSchema) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -5311,18 +4333,7 @@ func (x *TitledMultiSelectEnumSchema) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfTitledMultiSelectEnumSchema)
 }
 
-// IsZero reports whether no field is set.
-func (x *TitledMultiSelectEnumSchema) IsZero() bool {
-	return x.Default == nil &&
-		x.Description == nil &&
-		x.Items.IsZero() &&
-		x.MaxItems == nil &&
-		x.MinItems == nil &&
-		x.Title == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *TitledMultiSelectEnumSchemaItems) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -5343,7 +4354,7 @@ func (x *TitledMultiSelectEnumSchemaItems) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *TitledMultiSelectEnumSchemaItemsAnyOfItem) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -5360,14 +4371,7 @@ func (x *TitledMultiSelectEnumSchemaItemsAnyOfItem) EncodeJSON(w *codec.Writer) 
 	w.EndOf(start, x.Extra, &membersOfTitledMultiSelectEnumSchemaItemsAnyOfItem)
 }
 
-// IsZero reports whether no field is set.
-func (x *TitledMultiSelectEnumSchemaItemsAnyOfItem) IsZero() bool {
-	return x.Const == "" &&
-		x.Title == "" &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *TitledSingleSelectEnumSchema) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -5394,16 +4398,7 @@ func (x *TitledSingleSelectEnumSchema) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfTitledSingleSelectEnumSchema)
 }
 
-// IsZero reports whether no field is set.
-func (x *TitledSingleSelectEnumSchema) IsZero() bool {
-	return x.Default == nil &&
-		x.Description == nil &&
-		x.OneOf == nil &&
-		x.Title == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *TitledSingleSelectEnumSchemaOneOfItem) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -5420,14 +4415,7 @@ func (x *TitledSingleSelectEnumSchemaOneOfItem) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfTitledSingleSelectEnumSchemaOneOfItem)
 }
 
-// IsZero reports whether no field is set.
-func (x *TitledSingleSelectEnumSchemaOneOfItem) IsZero() bool {
-	return x.Const == "" &&
-		x.Title == "" &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *Tool) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -5471,21 +4459,7 @@ func (x *Tool) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfTool)
 }
 
-// IsZero reports whether no field is set.
-func (x *Tool) IsZero() bool {
-	return x.Meta == nil &&
-		x.Annotations == nil &&
-		x.Description == nil &&
-		x.Execution == nil &&
-		x.Icons == nil &&
-		x.InputSchema.IsZero() &&
-		x.Name == "" &&
-		x.OutputSchema == nil &&
-		x.Title == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ToolAnnotations) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -5514,17 +4488,7 @@ func (x *ToolAnnotations) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfToolAnnotations)
 }
 
-// IsZero reports whether no field is set.
-func (x *ToolAnnotations) IsZero() bool {
-	return x.DestructiveHint == nil &&
-		x.IdempotentHint == nil &&
-		x.OpenWorldHint == nil &&
-		x.ReadOnlyHint == nil &&
-		x.Title == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ToolChoice) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -5537,13 +4501,7 @@ func (x *ToolChoice) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfToolChoice)
 }
 
-// IsZero reports whether no field is set.
-func (x *ToolChoice) IsZero() bool {
-	return x.Mode == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ToolExecution) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -5556,13 +4514,7 @@ func (x *ToolExecution) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfToolExecution)
 }
 
-// IsZero reports whether no field is set.
-func (x *ToolExecution) IsZero() bool {
-	return x.TaskSupport == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ToolInputSchema) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -5595,7 +4547,7 @@ func (x *ToolInputSchema) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ToolListChangedNotification) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -5616,14 +4568,7 @@ func (x *ToolListChangedNotification) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfToolListChangedNotification)
 }
 
-// IsZero reports whether no field is set.
-func (x *ToolListChangedNotification) IsZero() bool {
-	return x.JSONRPC == nil &&
-		x.Params == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ToolOutputSchema) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -5647,16 +4592,7 @@ func (x *ToolOutputSchema) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfToolOutputSchema)
 }
 
-// IsZero reports whether no field is set.
-func (x *ToolOutputSchema) IsZero() bool {
-	return x.Schema == nil &&
-		x.Properties == nil &&
-		x.Required == nil &&
-		x.Type == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ToolResultContent) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -5689,17 +4625,7 @@ func (x *ToolResultContent) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfToolResultContent)
 }
 
-// IsZero reports whether no field is set.
-func (x *ToolResultContent) IsZero() bool {
-	return x.Meta == nil &&
-		x.Content == nil &&
-		x.IsError == nil &&
-		x.StructuredContent == nil &&
-		x.ToolUseID == "" &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ToolUseContent) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -5727,16 +4653,7 @@ func (x *ToolUseContent) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfToolUseContent)
 }
 
-// IsZero reports whether no field is set.
-func (x *ToolUseContent) IsZero() bool {
-	return x.Meta == nil &&
-		x.ID == "" &&
-		x.Input == nil &&
-		x.Name == "" &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *URLElicitationRequiredError) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -5758,14 +4675,7 @@ func (x *URLElicitationRequiredError) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfURLElicitationRequiredError)
 }
 
-// IsZero reports whether no field is set.
-func (x *URLElicitationRequiredError) IsZero() bool {
-	return x.Error.IsZero() &&
-		x.ID.IsZero() &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *URLElicitationRequiredErrorError) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -5793,7 +4703,7 @@ func (x *URLElicitationRequiredErrorError) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *URLElicitationRequiredErrorErrorData) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -5814,7 +4724,7 @@ func (x *URLElicitationRequiredErrorErrorData) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *UnsubscribeRequest) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -5839,15 +4749,7 @@ func (x *UnsubscribeRequest) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfUnsubscribeRequest)
 }
 
-// IsZero reports whether no field is set.
-func (x *UnsubscribeRequest) IsZero() bool {
-	return x.ID.IsZero() &&
-		x.JSONRPC == nil &&
-		x.Params.IsZero() &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *UnsubscribeRequestParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -5872,7 +4774,7 @@ func (x *UnsubscribeRequestParams) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *UnsupportedProtocolVersionError) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -5894,14 +4796,7 @@ func (x *UnsupportedProtocolVersionError) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfUnsupportedProtocolVersionError)
 }
 
-// IsZero reports whether no field is set.
-func (x *UnsupportedProtocolVersionError) IsZero() bool {
-	return x.Error.IsZero() &&
-		x.ID.IsZero() &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *UnsupportedProtocolVersionErrorError) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -5929,7 +4824,7 @@ func (x *UnsupportedProtocolVersionErrorError) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *UnsupportedProtocolVersionErrorErrorData) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -5954,7 +4849,7 @@ func (x *UnsupportedProtocolVersionErrorErrorData) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *UntitledMultiSelectEnumSchema) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -5990,18 +4885,7 @@ func (x *UntitledMultiSelectEnumSchema) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfUntitledMultiSelectEnumSchema)
 }
 
-// IsZero reports whether no field is set.
-func (x *UntitledMultiSelectEnumSchema) IsZero() bool {
-	return x.Default == nil &&
-		x.Description == nil &&
-		x.Items.IsZero() &&
-		x.MaxItems == nil &&
-		x.MinItems == nil &&
-		x.Title == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *UntitledMultiSelectEnumSchemaItems) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -6025,7 +4909,7 @@ func (x *UntitledMultiSelectEnumSchemaItems) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *UntitledSingleSelectEnumSchema) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -6050,15 +4934,6 @@ func (x *UntitledSingleSelectEnumSchema) EncodeJSON(w *codec.Writer) {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
 	w.EndOf(start, x.Extra, &membersOfUntitledSingleSelectEnumSchema)
-}
-
-// IsZero reports whether no field is set.
-func (x *UntitledSingleSelectEnumSchema) IsZero() bool {
-	return x.Default == nil &&
-		x.Description == nil &&
-		x.Enum == nil &&
-		x.Title == nil &&
-		x.Extra.IsZero()
 }
 
 // EncodeJSON writes one element or a list.

@@ -385,11 +385,11 @@ func TestUnknownEnumerationValues(t *testing.T) {
 // IsZero tells the empty struct from one that has anything, a member kept beside the fields
 // included.
 func TestIsZero(t *testing.T) {
-	if v := new(mcp.Annotations); !v.IsZero() {
+	if v := new(mcp.ClientCapabilities); !v.IsZero() {
 		t.Error("an empty struct is not zero")
 	}
-	kept := decode[mcp.Annotations](t, `{"x":1}`)
-	for _, v := range []*mcp.Annotations{{Priority: new(0.0)}, {Audience: []mcp.Role{}}, {LastModified: new("")}, kept} {
+	kept := decode[mcp.ClientCapabilities](t, `{"x":1}`)
+	for _, v := range []*mcp.ClientCapabilities{{Experimental: json.RawMessage(`{}`)}, {Roots: new(mcp.ClientCapabilitiesRoots)}, kept} {
 		if v.IsZero() {
 			t.Errorf("%s is zero", encode(t, v))
 		}

@@ -52,7 +52,8 @@ type AnyResourceContents interface {
 	isAnyResourceContents() // only the types above
 }
 
-// DecodeAnyResourceContents reads an [AnyResourceContents] and finds its variant an.
+// DecodeAnyResourceContents reads an [AnyResourceContents]. It finds the variant by the
+// members that are there.
 func DecodeAnyResourceContents(r *codec.Reader) AnyResourceContents {
 	switch keys := r.PeekKeys(codec.Key{Name: "text", Kinds: 1 << codec.KindString}, codec.Key{Name: "blob", Kinds: 1 << codec.KindString}); {
 	case keys&0x1 != 0:
@@ -77,7 +78,8 @@ type CallToolOutcome interface {
 	isCallToolOutcome() // only the types above
 }
 
-// DecodeCallToolOutcome reads a [CallToolOutcome] and finds its variant a.
+// DecodeCallToolOutcome reads a [CallToolOutcome]. It finds the variant by its member
+// "resultType".
 func DecodeCallToolOutcome(r *codec.Reader) CallToolOutcome {
 	// Its first member nearly always tells what it is.
 	start := r.Mark()
@@ -116,8 +118,8 @@ type CallToolResultResponseResult interface {
 	isCallToolResultResponseResult() // only the types above
 }
 
-// DecodeCallToolResultResponseResult reads a [CallToolResultResponseResult] and finds its
-// variant a.
+// DecodeCallToolResultResponseResult reads a [CallToolResultResponseResult]. It finds the
+// variant by its member "resultType".
 func DecodeCallToolResultResponseResult(r *codec.Reader) CallToolResultResponseResult {
 	// Its first member nearly always tells what it is.
 	start := r.Mark()
@@ -153,7 +155,8 @@ type ClientNotification interface {
 	isClientNotification() // only the types above
 }
 
-// DecodeClientNotification reads a [ClientNotification] and finds its variant a.
+// DecodeClientNotification reads a [ClientNotification]. It finds the variant by its member
+// "method".
 func DecodeClientNotification(r *codec.Reader) ClientNotification {
 	switch string(r.PeekText("method")) {
 	case "notifications/cancelled":
@@ -201,7 +204,7 @@ type ClientRequest interface {
 	isClientRequest() // only the types above
 }
 
-// DecodeClientRequest reads a [ClientRequest] and finds its variant a.
+// DecodeClientRequest reads a [ClientRequest]. It finds the variant by its member "method".
 func DecodeClientRequest(r *codec.Reader) ClientRequest {
 	switch string(r.PeekText("method")) {
 	case "completion/complete":
@@ -292,7 +295,8 @@ type CompletionReference interface {
 	isCompletionReference() // only the types above
 }
 
-// DecodeCompletionReference reads a [CompletionReference] and finds its variant a.
+// DecodeCompletionReference reads a [CompletionReference]. It finds the variant by its
+// member "type".
 func DecodeCompletionReference(r *codec.Reader) CompletionReference {
 	switch string(r.PeekText("type")) {
 	case "ref/prompt":
@@ -323,7 +327,7 @@ type ContentBlock interface {
 	isContentBlock() // only the types above
 }
 
-// DecodeContentBlock reads a [ContentBlock] and finds its variant a.
+// DecodeContentBlock reads a [ContentBlock]. It finds the variant by its member "type".
 func DecodeContentBlock(r *codec.Reader) ContentBlock {
 	switch string(r.PeekText("type")) {
 	case "audio":
@@ -353,7 +357,8 @@ type CreateMessageOutcome interface {
 	isCreateMessageOutcome() // only the types above
 }
 
-// DecodeCreateMessageOutcome reads a [CreateMessageOutcome] and finds its variant a.
+// DecodeCreateMessageOutcome reads a [CreateMessageOutcome]. It finds the variant by the
+// members that are there.
 func DecodeCreateMessageOutcome(r *codec.Reader) CreateMessageOutcome {
 	// Its first member nearly always tells what it is.
 	start := r.Mark()
@@ -386,7 +391,8 @@ type ElicitOutcome interface {
 	isElicitOutcome() // only the types above
 }
 
-// DecodeElicitOutcome reads an [ElicitOutcome] and finds its variant an.
+// DecodeElicitOutcome reads an [ElicitOutcome]. It finds the variant by the members that are
+// there.
 func DecodeElicitOutcome(r *codec.Reader) ElicitOutcome {
 	// Its first member nearly always tells what it is.
 	start := r.Mark()
@@ -423,7 +429,8 @@ type ElicitRequestParams interface {
 	isElicitRequestParams() // only the types above
 }
 
-// DecodeElicitRequestParams reads an [ElicitRequestParams] and finds its variant an.
+// DecodeElicitRequestParams reads an [ElicitRequestParams]. It finds the variant by its
+// member "mode".
 func DecodeElicitRequestParams(r *codec.Reader) ElicitRequestParams {
 	if r.Kind() != codec.KindObject {
 		return newUnknown(r)
@@ -449,8 +456,8 @@ type ElicitResultContentValue interface {
 	isElicitResultContentValue() // only the types above
 }
 
-// DecodeElicitResultContentValue reads an [ElicitResultContentValue] and finds its variant
-// an.
+// DecodeElicitResultContentValue reads an [ElicitResultContentValue]. It finds the variant
+// by its JSON type.
 func DecodeElicitResultContentValue(r *codec.Reader) ElicitResultContentValue {
 	switch r.Kind() {
 	case codec.KindArray:
@@ -481,7 +488,8 @@ type EnumSchema interface {
 	isEnumSchema() // only the types above
 }
 
-// DecodeEnumSchema reads an [EnumSchema] and finds its variant an.
+// DecodeEnumSchema reads an [EnumSchema]. It finds the variant by its member "type" and the
+// members that are there.
 func DecodeEnumSchema(r *codec.Reader) EnumSchema {
 	switch string(r.PeekText("type")) {
 	case "array":
@@ -517,7 +525,8 @@ type GetPromptOutcome interface {
 	isGetPromptOutcome() // only the types above
 }
 
-// DecodeGetPromptOutcome reads a [GetPromptOutcome] and finds its variant a.
+// DecodeGetPromptOutcome reads a [GetPromptOutcome]. It finds the variant by its member
+// "resultType".
 func DecodeGetPromptOutcome(r *codec.Reader) GetPromptOutcome {
 	// Its first member nearly always tells what it is.
 	start := r.Mark()
@@ -548,8 +557,8 @@ type GetPromptResultResponseResult interface {
 	isGetPromptResultResponseResult() // only the types above
 }
 
-// DecodeGetPromptResultResponseResult reads a [GetPromptResultResponseResult] and finds its
-// variant a.
+// DecodeGetPromptResultResponseResult reads a [GetPromptResultResponseResult]. It finds the
+// variant by its member "resultType".
 func DecodeGetPromptResultResponseResult(r *codec.Reader) GetPromptResultResponseResult {
 	// Its first member nearly always tells what it is.
 	start := r.Mark()
@@ -586,7 +595,7 @@ type InputRequest interface {
 	isInputRequest() // only the types above
 }
 
-// DecodeInputRequest reads an [InputRequest] and finds its variant an.
+// DecodeInputRequest reads an [InputRequest]. It finds the variant by its member "method".
 func DecodeInputRequest(r *codec.Reader) InputRequest {
 	switch string(r.PeekText("method")) {
 	case "elicitation/create":
@@ -617,7 +626,8 @@ type InputResponse interface {
 	isInputResponse() // only the types above
 }
 
-// DecodeInputResponse reads an [InputResponse] and finds its variant an.
+// DecodeInputResponse reads an [InputResponse]. It finds the variant by the members that are
+// there.
 func DecodeInputResponse(r *codec.Reader) InputResponse {
 	if r.Kind() != codec.KindObject {
 		return newUnknown(r)
@@ -643,7 +653,8 @@ type JSONRPCBatchRequestItem interface {
 	isJSONRPCBatchRequestItem() // only the types above
 }
 
-// DecodeJSONRPCBatchRequestItem reads a [JSONRPCBatchRequestItem] and finds its variant a.
+// DecodeJSONRPCBatchRequestItem reads a [JSONRPCBatchRequestItem]. It finds the variant by
+// the members that are there.
 func DecodeJSONRPCBatchRequestItem(r *codec.Reader) JSONRPCBatchRequestItem {
 	switch keys := r.PeekKeys(codec.Key{Name: "id", Kinds: 1<<codec.KindString | 1<<codec.KindNumber}, codec.Key{Name: "method", Kinds: 1 << codec.KindString}); {
 	case keys&0x1 != 0:
@@ -666,7 +677,8 @@ type JSONRPCBatchResponseItem interface {
 	isJSONRPCBatchResponseItem() // only the types above
 }
 
-// DecodeJSONRPCBatchResponseItem reads a [JSONRPCBatchResponseItem] and finds its variant a.
+// DecodeJSONRPCBatchResponseItem reads a [JSONRPCBatchResponseItem]. It finds the variant by
+// the members that are there.
 func DecodeJSONRPCBatchResponseItem(r *codec.Reader) JSONRPCBatchResponseItem {
 	switch keys := r.PeekKeys(codec.Key{Name: "result", Kinds: 1 << codec.KindObject}, codec.Key{Name: "error", Kinds: 1 << codec.KindObject}); {
 	case keys&0x1 != 0:
@@ -695,7 +707,8 @@ type JSONRPCMessage interface {
 	isJSONRPCMessage() // only the types above
 }
 
-// DecodeJSONRPCMessage reads a [JSONRPCMessage] and finds its variant a.
+// DecodeJSONRPCMessage reads a [JSONRPCMessage]. It finds the variant by its JSON type and
+// the members that are there.
 func DecodeJSONRPCMessage(r *codec.Reader) JSONRPCMessage {
 	switch r.Kind() {
 	case codec.KindArray:
@@ -731,7 +744,8 @@ type JSONRPCMessageListItem interface {
 	isJSONRPCMessageListItem() // only the types above
 }
 
-// DecodeJSONRPCMessageListItem reads a [JSONRPCMessageListItem] and finds its variant a.
+// DecodeJSONRPCMessageListItem reads a [JSONRPCMessageListItem]. It finds the variant by the
+// members that are there.
 func DecodeJSONRPCMessageListItem(r *codec.Reader) JSONRPCMessageListItem {
 	switch keys := r.PeekKeys(codec.Key{Name: "result", Kinds: 1 << codec.KindObject}, codec.Key{Name: "error", Kinds: 1 << codec.KindObject}, codec.Key{Name: "id", Kinds: 1<<codec.KindString | 1<<codec.KindNumber}, codec.Key{Name: "method", Kinds: 1 << codec.KindString}); {
 	case keys&0x1 != 0:
@@ -761,7 +775,8 @@ type JSONRPCResponse interface {
 	isJSONRPCResponse() // only the types above
 }
 
-// DecodeJSONRPCResponse reads a [JSONRPCResponse] and finds its variant a.
+// DecodeJSONRPCResponse reads a [JSONRPCResponse]. It finds the variant by the members that
+// are there.
 func DecodeJSONRPCResponse(r *codec.Reader) JSONRPCResponse {
 	switch keys := r.PeekKeys(codec.Key{Name: "result", Kinds: 1 << codec.KindObject}, codec.Key{Name: "error", Kinds: 1 << codec.KindObject}); {
 	case keys&0x1 != 0:
@@ -789,7 +804,8 @@ type MultiSelectEnumSchema interface {
 	isMultiSelectEnumSchema() // only the types above
 }
 
-// DecodeMultiSelectEnumSchema reads a [MultiSelectEnumSchema] and finds its variant a.
+// DecodeMultiSelectEnumSchema reads a [MultiSelectEnumSchema]. It finds the variant by the
+// members that are there.
 func DecodeMultiSelectEnumSchema(r *codec.Reader) MultiSelectEnumSchema {
 	switch {
 	case r.PeekPath(1<<codec.KindArray, "items", "enum"):
@@ -823,8 +839,8 @@ type PrimitiveSchemaDefinition interface {
 	isPrimitiveSchemaDefinition() // only the types above
 }
 
-// DecodePrimitiveSchemaDefinition reads a [PrimitiveSchemaDefinition] and finds its variant
-// a.
+// DecodePrimitiveSchemaDefinition reads a [PrimitiveSchemaDefinition]. It finds the variant
+// by its member "type" and the members that are there.
 func DecodePrimitiveSchemaDefinition(r *codec.Reader) PrimitiveSchemaDefinition {
 	switch string(r.PeekText("type")) {
 	case "array":
@@ -865,7 +881,8 @@ type ReadResourceOutcome interface {
 	isReadResourceOutcome() // only the types above
 }
 
-// DecodeReadResourceOutcome reads a [ReadResourceOutcome] and finds its variant a.
+// DecodeReadResourceOutcome reads a [ReadResourceOutcome]. It finds the variant by its
+// member "resultType".
 func DecodeReadResourceOutcome(r *codec.Reader) ReadResourceOutcome {
 	// Its first member nearly always tells what it is.
 	start := r.Mark()
@@ -896,8 +913,8 @@ type ReadResourceResultResponseResult interface {
 	isReadResourceResultResponseResult() // only the types above
 }
 
-// DecodeReadResourceResultResponseResult reads a [ReadResourceResultResponseResult] and
-// finds its variant a.
+// DecodeReadResourceResultResponseResult reads a [ReadResourceResultResponseResult]. It
+// finds the variant by its member "resultType".
 func DecodeReadResourceResultResponseResult(r *codec.Reader) ReadResourceResultResponseResult {
 	// Its first member nearly always tells what it is.
 	start := r.Mark()
@@ -935,8 +952,8 @@ type SamplingMessageContentBlock interface {
 	isSamplingMessageContentBlock() // only the types above
 }
 
-// DecodeSamplingMessageContentBlock reads a [SamplingMessageContentBlock] and finds its
-// variant a.
+// DecodeSamplingMessageContentBlock reads a [SamplingMessageContentBlock]. It finds the
+// variant by its member "type".
 func DecodeSamplingMessageContentBlock(r *codec.Reader) SamplingMessageContentBlock {
 	switch string(r.PeekText("type")) {
 	case "audio":
@@ -976,7 +993,8 @@ type ServerNotification interface {
 	isServerNotification() // only the types above
 }
 
-// DecodeServerNotification reads a [ServerNotification] and finds its variant a.
+// DecodeServerNotification reads a [ServerNotification]. It finds the variant by its member
+// "method".
 func DecodeServerNotification(r *codec.Reader) ServerNotification {
 	switch string(r.PeekText("method")) {
 	case "notifications/cancelled":
@@ -1026,7 +1044,7 @@ type ServerRequest interface {
 	isServerRequest() // only the types above
 }
 
-// DecodeServerRequest reads a [ServerRequest] and finds its variant a.
+// DecodeServerRequest reads a [ServerRequest]. It finds the variant by its member "method".
 func DecodeServerRequest(r *codec.Reader) ServerRequest {
 	switch string(r.PeekText("method")) {
 	case "elicitation/create":
@@ -1106,7 +1124,8 @@ type SingleSelectEnumSchema interface {
 	isSingleSelectEnumSchema() // only the types above
 }
 
-// DecodeSingleSelectEnumSchema reads a [SingleSelectEnumSchema] and finds its variant a.
+// DecodeSingleSelectEnumSchema reads a [SingleSelectEnumSchema]. It finds the variant by the
+// members that are there.
 func DecodeSingleSelectEnumSchema(r *codec.Reader) SingleSelectEnumSchema {
 	switch keys := r.PeekKeys(codec.Key{Name: "enum", Kinds: 1 << codec.KindArray}, codec.Key{Name: "oneOf", Kinds: 1 << codec.KindArray}); {
 	case keys&0x1 != 0:

@@ -11,6 +11,8 @@ package mcp
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonschema"
@@ -716,408 +718,307 @@ func (x *UntitledSingleSelectEnumSchema) Validate(rev Revision) error {
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *JSONRPCMessageList) Validate(rev Revision) error { return validate(x, rev, "JSONRPCMessage") }
 
-// New returns a new value for a definition of the schemas, by the name it has there, or nil
-// if there is none of that name. For a struct it is a pointer to it; for anything else it is
-// a holder whose method Unwrap returns the value.
+// New returns a new value for a definition of the schemas, by the name that the definition has
+// there, or nil if there is none of that name. For a struct it is a pointer to it; for anything else
+// it is a holder whose method Unwrap returns the value.
 func New(definition string) Value {
-	switch definition {
-	case "Annotated":
-		return new(Annotated)
-	case "Annotations":
-		return new(Annotations)
-	case "AudioContent":
-		return new(AudioContent)
-	case "BaseMetadata":
-		return new(BaseMetadata)
-	case "BlobResourceContents":
-		return new(BlobResourceContents)
-	case "BooleanSchema":
-		return new(BooleanSchema)
-	case "CacheableResult":
-		return new(CacheableResult)
-	case "CallToolRequest":
-		return new(CallToolRequest)
-	case "CallToolRequestParams":
-		return new(CallToolRequestParams)
-	case "CallToolResult":
-		return new(CallToolResult)
-	case "CallToolResultResponse":
-		return new(CallToolResultResponse)
-	case "CancelTaskRequest":
-		return new(CancelTaskRequest)
-	case "CancelTaskResult":
-		return new(CancelTaskResult)
-	case "CancelledNotification":
-		return new(CancelledNotification)
-	case "CancelledNotificationParams":
-		return new(CancelledNotificationParams)
-	case "ClientCapabilities":
-		return new(ClientCapabilities)
-	case "ClientNotification":
+	i, ok := slices.BinarySearchFunc(definitions[:], definition, func(d registered, name string) int { return strings.Compare(d.name, name) })
+	if !ok {
+		return nil
+	}
+	return definitions[i].make()
+}
+
+// Definitions returns the names of all definitions, of all revisions, sorted.
+func Definitions() []string {
+	names := make([]string, len(definitions))
+	for i, d := range definitions {
+		names[i] = d.name
+	}
+	return names
+}
+
+// registered is a definition and a function that makes a value of it.
+type registered struct {
+	name string
+	make func() Value
+}
+
+// structOf makes a Value of a struct.
+func structOf[T any, P interface {
+	*T
+	Value
+}]() Value {
+	return P(new(T))
+}
+
+// definitions are sorted by name.
+var definitions = [...]registered{
+	{"Annotated", structOf[Annotated]},
+	{"Annotations", structOf[Annotations]},
+	{"AudioContent", structOf[AudioContent]},
+	{"BaseMetadata", structOf[BaseMetadata]},
+	{"BlobResourceContents", structOf[BlobResourceContents]},
+	{"BooleanSchema", structOf[BooleanSchema]},
+	{"CacheableResult", structOf[CacheableResult]},
+	{"CallToolRequest", structOf[CallToolRequest]},
+	{"CallToolRequestParams", structOf[CallToolRequestParams]},
+	{"CallToolResult", structOf[CallToolResult]},
+	{"CallToolResultResponse", structOf[CallToolResultResponse]},
+	{"CancelTaskRequest", structOf[CancelTaskRequest]},
+	{"CancelTaskResult", structOf[CancelTaskResult]},
+	{"CancelledNotification", structOf[CancelledNotification]},
+	{"CancelledNotificationParams", structOf[CancelledNotificationParams]},
+	{"ClientCapabilities", structOf[ClientCapabilities]},
+	{"ClientNotification", func() Value {
 		return &holder[ClientNotification]{definition: "ClientNotification", read: DecodeClientNotification, write: codec.WriteUnion[ClientNotification]}
-	case "ClientRequest":
+	}},
+	{"ClientRequest", func() Value {
 		return &holder[ClientRequest]{definition: "ClientRequest", read: DecodeClientRequest, write: codec.WriteUnion[ClientRequest]}
-	case "ClientResult":
+	}},
+	{"ClientResult", func() Value {
 		return &holder[ClientResult]{definition: "ClientResult", read: DecodeClientResult, write: codec.WriteUnion[ClientResult]}
-	case "CompleteRequest":
-		return new(CompleteRequest)
-	case "CompleteRequestParams":
-		return new(CompleteRequestParams)
-	case "CompleteResult":
-		return new(CompleteResult)
-	case "CompleteResultResponse":
-		return new(CompleteResultResponse)
-	case "ContentBlock":
+	}},
+	{"CompleteRequest", structOf[CompleteRequest]},
+	{"CompleteRequestParams", structOf[CompleteRequestParams]},
+	{"CompleteResult", structOf[CompleteResult]},
+	{"CompleteResultResponse", structOf[CompleteResultResponse]},
+	{"ContentBlock", func() Value {
 		return &holder[ContentBlock]{definition: "ContentBlock", read: DecodeContentBlock, write: codec.WriteUnion[ContentBlock]}
-	case "CreateMessageRequest":
-		return new(CreateMessageRequest)
-	case "CreateMessageRequestParams":
-		return new(CreateMessageRequestParams)
-	case "CreateMessageResult":
-		return new(CreateMessageResult)
-	case "CreateTaskResult":
-		return new(CreateTaskResult)
-	case "Cursor":
+	}},
+	{"CreateMessageRequest", structOf[CreateMessageRequest]},
+	{"CreateMessageRequestParams", structOf[CreateMessageRequestParams]},
+	{"CreateMessageResult", structOf[CreateMessageResult]},
+	{"CreateTaskResult", structOf[CreateTaskResult]},
+	{"Cursor", func() Value {
 		return &holder[Cursor]{definition: "Cursor", read: (*codec.Reader).Text, write: (*codec.Writer).Text}
-	case "DiscoverRequest":
-		return new(DiscoverRequest)
-	case "DiscoverResult":
-		return new(DiscoverResult)
-	case "DiscoverResultResponse":
-		return new(DiscoverResultResponse)
-	case "ElicitRequest":
-		return new(ElicitRequest)
-	case "ElicitRequestFormParams":
-		return new(ElicitRequestFormParams)
-	case "ElicitRequestParams":
+	}},
+	{"DiscoverRequest", structOf[DiscoverRequest]},
+	{"DiscoverResult", structOf[DiscoverResult]},
+	{"DiscoverResultResponse", structOf[DiscoverResultResponse]},
+	{"ElicitRequest", structOf[ElicitRequest]},
+	{"ElicitRequestFormParams", structOf[ElicitRequestFormParams]},
+	{"ElicitRequestParams", func() Value {
 		return &holder[ElicitRequestParams]{definition: "ElicitRequestParams", read: DecodeElicitRequestParams, write: codec.WriteUnion[ElicitRequestParams]}
-	case "ElicitRequestURLParams":
-		return new(ElicitRequestURLParams)
-	case "ElicitResult":
-		return new(ElicitResult)
-	case "ElicitationCompleteNotification":
-		return new(ElicitationCompleteNotification)
-	case "EmbeddedResource":
-		return new(EmbeddedResource)
-	case "EmptyResult":
-		return new(EmptyResult)
-	case "EnumSchema":
+	}},
+	{"ElicitRequestURLParams", structOf[ElicitRequestURLParams]},
+	{"ElicitResult", structOf[ElicitResult]},
+	{"ElicitationCompleteNotification", structOf[ElicitationCompleteNotification]},
+	{"EmbeddedResource", structOf[EmbeddedResource]},
+	{"EmptyResult", structOf[EmptyResult]},
+	{"EnumSchema", func() Value {
 		return &holder[EnumSchema]{definition: "EnumSchema", read: DecodeEnumSchema, write: codec.WriteUnion[EnumSchema]}
-	case "Error":
-		return new(Error)
-	case "GetPromptRequest":
-		return new(GetPromptRequest)
-	case "GetPromptRequestParams":
-		return new(GetPromptRequestParams)
-	case "GetPromptResult":
-		return new(GetPromptResult)
-	case "GetPromptResultResponse":
-		return new(GetPromptResultResponse)
-	case "GetTaskPayloadRequest":
-		return new(GetTaskPayloadRequest)
-	case "GetTaskPayloadResult":
-		return new(GetTaskPayloadResult)
-	case "GetTaskRequest":
-		return new(GetTaskRequest)
-	case "GetTaskResult":
-		return new(GetTaskResult)
-	case "HeaderMismatchError":
-		return new(HeaderMismatchError)
-	case "Icon":
-		return new(Icon)
-	case "Icons":
-		return new(Icons)
-	case "ImageContent":
-		return new(ImageContent)
-	case "Implementation":
-		return new(Implementation)
-	case "InitializeRequest":
-		return new(InitializeRequest)
-	case "InitializeRequestParams":
-		return new(InitializeRequestParams)
-	case "InitializeResult":
-		return new(InitializeResult)
-	case "InitializedNotification":
-		return new(InitializedNotification)
-	case "InputRequest":
+	}},
+	{"Error", structOf[Error]},
+	{"GetPromptRequest", structOf[GetPromptRequest]},
+	{"GetPromptRequestParams", structOf[GetPromptRequestParams]},
+	{"GetPromptResult", structOf[GetPromptResult]},
+	{"GetPromptResultResponse", structOf[GetPromptResultResponse]},
+	{"GetTaskPayloadRequest", structOf[GetTaskPayloadRequest]},
+	{"GetTaskPayloadResult", structOf[GetTaskPayloadResult]},
+	{"GetTaskRequest", structOf[GetTaskRequest]},
+	{"GetTaskResult", structOf[GetTaskResult]},
+	{"HeaderMismatchError", structOf[HeaderMismatchError]},
+	{"Icon", structOf[Icon]},
+	{"Icons", structOf[Icons]},
+	{"ImageContent", structOf[ImageContent]},
+	{"Implementation", structOf[Implementation]},
+	{"InitializeRequest", structOf[InitializeRequest]},
+	{"InitializeRequestParams", structOf[InitializeRequestParams]},
+	{"InitializeResult", structOf[InitializeResult]},
+	{"InitializedNotification", structOf[InitializedNotification]},
+	{"InputRequest", func() Value {
 		return &holder[InputRequest]{definition: "InputRequest", read: DecodeInputRequest, write: codec.WriteUnion[InputRequest]}
-	case "InputRequests":
+	}},
+	{"InputRequests", func() Value {
 		return &holder[InputRequests]{definition: "InputRequests", read: func(r *codec.Reader) InputRequests { return codec.DecodeMapFunc(r, DecodeInputRequest) }, write: func(w *codec.Writer, v InputRequests) { codec.EncodeMapFunc(w, v, codec.WriteUnion[InputRequest]) }}
-	case "InputRequiredResult":
-		return new(InputRequiredResult)
-	case "InputResponse":
+	}},
+	{"InputRequiredResult", structOf[InputRequiredResult]},
+	{"InputResponse", func() Value {
 		return &holder[InputResponse]{definition: "InputResponse", read: DecodeInputResponse, write: codec.WriteUnion[InputResponse]}
-	case "InputResponseRequestParams":
-		return new(InputResponseRequestParams)
-	case "InputResponses":
+	}},
+	{"InputResponseRequestParams", structOf[InputResponseRequestParams]},
+	{"InputResponses", func() Value {
 		return &holder[InputResponses]{definition: "InputResponses", read: func(r *codec.Reader) InputResponses { return codec.DecodeMapFunc(r, DecodeInputResponse) }, write: func(w *codec.Writer, v InputResponses) { codec.EncodeMapFunc(w, v, codec.WriteUnion[InputResponse]) }}
-	case "InternalError":
-		return new(InternalError)
-	case "InvalidParamsError":
-		return new(InvalidParamsError)
-	case "InvalidRequestError":
-		return new(InvalidRequestError)
-	case "JSONArray":
+	}},
+	{"InternalError", structOf[InternalError]},
+	{"InvalidParamsError", structOf[InvalidParamsError]},
+	{"InvalidRequestError", structOf[InvalidRequestError]},
+	{"JSONArray", func() Value {
 		return &holder[JSONArray]{definition: "JSONArray", read: (*codec.Reader).RawArray, write: (*codec.Writer).RawArray}
-	case "JSONObject":
+	}},
+	{"JSONObject", func() Value {
 		return &holder[JSONObject]{definition: "JSONObject", read: (*codec.Reader).RawObject, write: (*codec.Writer).RawObject}
-	case "JSONRPCBatchRequest":
+	}},
+	{"JSONRPCBatchRequest", func() Value {
 		return &holder[JSONRPCBatchRequest]{definition: "JSONRPCBatchRequest", read: func(r *codec.Reader) JSONRPCBatchRequest {
 			return codec.DecodeListFunc(r, DecodeJSONRPCBatchRequestItem)
 		}, write: func(w *codec.Writer, v JSONRPCBatchRequest) {
 			codec.EncodeListFunc(w, v, codec.WriteUnion[JSONRPCBatchRequestItem])
 		}}
-	case "JSONRPCBatchResponse":
+	}},
+	{"JSONRPCBatchResponse", func() Value {
 		return &holder[JSONRPCBatchResponse]{definition: "JSONRPCBatchResponse", read: func(r *codec.Reader) JSONRPCBatchResponse {
 			return codec.DecodeListFunc(r, DecodeJSONRPCBatchResponseItem)
 		}, write: func(w *codec.Writer, v JSONRPCBatchResponse) {
 			codec.EncodeListFunc(w, v, codec.WriteUnion[JSONRPCBatchResponseItem])
 		}}
-	case "JSONRPCError":
-		return new(JSONRPCErrorResponse)
-	case "JSONRPCErrorResponse":
-		return new(JSONRPCErrorResponse)
-	case "JSONRPCMessage":
+	}},
+	{"JSONRPCError", structOf[JSONRPCErrorResponse]},
+	{"JSONRPCErrorResponse", structOf[JSONRPCErrorResponse]},
+	{"JSONRPCMessage", func() Value {
 		return &holder[JSONRPCMessage]{definition: "JSONRPCMessage", read: DecodeJSONRPCMessage, write: codec.WriteUnion[JSONRPCMessage]}
-	case "JSONRPCNotification":
-		return new(JSONRPCNotification)
-	case "JSONRPCRequest":
-		return new(JSONRPCRequest)
-	case "JSONRPCResponse":
+	}},
+	{"JSONRPCNotification", structOf[JSONRPCNotification]},
+	{"JSONRPCRequest", structOf[JSONRPCRequest]},
+	{"JSONRPCResponse", func() Value {
 		return &holder[JSONRPCResponse]{definition: "JSONRPCResponse", read: DecodeJSONRPCResponse, write: codec.WriteUnion[JSONRPCResponse]}
-	case "JSONRPCResultResponse":
-		return new(JSONRPCResultResponse)
-	case "JSONValue":
+	}},
+	{"JSONRPCResultResponse", structOf[JSONRPCResultResponse]},
+	{"JSONValue", func() Value {
 		return &holder[JSONValue]{definition: "JSONValue", read: (*codec.Reader).Raw, write: (*codec.Writer).Raw}
-	case "LegacyTitledEnumSchema":
-		return new(LegacyTitledEnumSchema)
-	case "ListPromptsRequest":
-		return new(ListPromptsRequest)
-	case "ListPromptsResult":
-		return new(ListPromptsResult)
-	case "ListPromptsResultResponse":
-		return new(ListPromptsResultResponse)
-	case "ListResourceTemplatesRequest":
-		return new(ListResourceTemplatesRequest)
-	case "ListResourceTemplatesResult":
-		return new(ListResourceTemplatesResult)
-	case "ListResourceTemplatesResultResponse":
-		return new(ListResourceTemplatesResultResponse)
-	case "ListResourcesRequest":
-		return new(ListResourcesRequest)
-	case "ListResourcesResult":
-		return new(ListResourcesResult)
-	case "ListResourcesResultResponse":
-		return new(ListResourcesResultResponse)
-	case "ListRootsRequest":
-		return new(ListRootsRequest)
-	case "ListRootsResult":
-		return new(ListRootsResult)
-	case "ListTasksRequest":
-		return new(ListTasksRequest)
-	case "ListTasksResult":
-		return new(ListTasksResult)
-	case "ListToolsRequest":
-		return new(ListToolsRequest)
-	case "ListToolsResult":
-		return new(ListToolsResult)
-	case "ListToolsResultResponse":
-		return new(ListToolsResultResponse)
-	case "LoggingLevel":
+	}},
+	{"LegacyTitledEnumSchema", structOf[LegacyTitledEnumSchema]},
+	{"ListPromptsRequest", structOf[ListPromptsRequest]},
+	{"ListPromptsResult", structOf[ListPromptsResult]},
+	{"ListPromptsResultResponse", structOf[ListPromptsResultResponse]},
+	{"ListResourceTemplatesRequest", structOf[ListResourceTemplatesRequest]},
+	{"ListResourceTemplatesResult", structOf[ListResourceTemplatesResult]},
+	{"ListResourceTemplatesResultResponse", structOf[ListResourceTemplatesResultResponse]},
+	{"ListResourcesRequest", structOf[ListResourcesRequest]},
+	{"ListResourcesResult", structOf[ListResourcesResult]},
+	{"ListResourcesResultResponse", structOf[ListResourcesResultResponse]},
+	{"ListRootsRequest", structOf[ListRootsRequest]},
+	{"ListRootsResult", structOf[ListRootsResult]},
+	{"ListTasksRequest", structOf[ListTasksRequest]},
+	{"ListTasksResult", structOf[ListTasksResult]},
+	{"ListToolsRequest", structOf[ListToolsRequest]},
+	{"ListToolsResult", structOf[ListToolsResult]},
+	{"ListToolsResultResponse", structOf[ListToolsResultResponse]},
+	{"LoggingLevel", func() Value {
 		return &holder[LoggingLevel]{definition: "LoggingLevel", read: func(r *codec.Reader) LoggingLevel { return LoggingLevel(r.Text()) }, write: func(w *codec.Writer, v LoggingLevel) { w.Text(string(v)) }}
-	case "LoggingMessageNotification":
-		return new(LoggingMessageNotification)
-	case "LoggingMessageNotificationParams":
-		return new(LoggingMessageNotificationParams)
-	case "MetaObject":
-		return new(MetaObject)
-	case "MethodNotFoundError":
-		return new(MethodNotFoundError)
-	case "MissingRequiredClientCapabilityError":
-		return new(MissingRequiredClientCapabilityError)
-	case "ModelHint":
-		return new(ModelHint)
-	case "ModelPreferences":
-		return new(ModelPreferences)
-	case "MultiSelectEnumSchema":
+	}},
+	{"LoggingMessageNotification", structOf[LoggingMessageNotification]},
+	{"LoggingMessageNotificationParams", structOf[LoggingMessageNotificationParams]},
+	{"MetaObject", structOf[MetaObject]},
+	{"MethodNotFoundError", structOf[MethodNotFoundError]},
+	{"MissingRequiredClientCapabilityError", structOf[MissingRequiredClientCapabilityError]},
+	{"ModelHint", structOf[ModelHint]},
+	{"ModelPreferences", structOf[ModelPreferences]},
+	{"MultiSelectEnumSchema", func() Value {
 		return &holder[MultiSelectEnumSchema]{definition: "MultiSelectEnumSchema", read: DecodeMultiSelectEnumSchema, write: codec.WriteUnion[MultiSelectEnumSchema]}
-	case "Notification":
-		return new(Notification)
-	case "NotificationMetaObject":
-		return new(NotificationMetaObject)
-	case "NotificationParams":
-		return new(NotificationParams)
-	case "NumberSchema":
-		return new(NumberSchema)
-	case "PaginatedRequest":
-		return new(PaginatedRequest)
-	case "PaginatedRequestParams":
-		return new(PaginatedRequestParams)
-	case "PaginatedResult":
-		return new(PaginatedResult)
-	case "ParseError":
-		return new(ParseError)
-	case "PingRequest":
-		return new(PingRequest)
-	case "PrimitiveSchemaDefinition":
+	}},
+	{"Notification", structOf[Notification]},
+	{"NotificationMetaObject", structOf[NotificationMetaObject]},
+	{"NotificationParams", structOf[NotificationParams]},
+	{"NumberSchema", structOf[NumberSchema]},
+	{"PaginatedRequest", structOf[PaginatedRequest]},
+	{"PaginatedRequestParams", structOf[PaginatedRequestParams]},
+	{"PaginatedResult", structOf[PaginatedResult]},
+	{"ParseError", structOf[ParseError]},
+	{"PingRequest", structOf[PingRequest]},
+	{"PrimitiveSchemaDefinition", func() Value {
 		return &holder[PrimitiveSchemaDefinition]{definition: "PrimitiveSchemaDefinition", read: DecodePrimitiveSchemaDefinition, write: codec.WriteUnion[PrimitiveSchemaDefinition]}
-	case "ProgressNotification":
-		return new(ProgressNotification)
-	case "ProgressNotificationParams":
-		return new(ProgressNotificationParams)
-	case "ProgressToken":
+	}},
+	{"ProgressNotification", structOf[ProgressNotification]},
+	{"ProgressNotificationParams", structOf[ProgressNotificationParams]},
+	{"ProgressToken", func() Value {
 		return &holder[ProgressToken]{definition: "ProgressToken", read: func(r *codec.Reader) ProgressToken { return r.Scalar(codec.ScalarString | codec.ScalarInteger) }, write: (*codec.Writer).Scalar}
-	case "Prompt":
-		return new(Prompt)
-	case "PromptArgument":
-		return new(PromptArgument)
-	case "PromptListChangedNotification":
-		return new(PromptListChangedNotification)
-	case "PromptMessage":
-		return new(PromptMessage)
-	case "PromptReference":
-		return new(PromptReference)
-	case "ReadResourceRequest":
-		return new(ReadResourceRequest)
-	case "ReadResourceRequestParams":
-		return new(ReadResourceRequestParams)
-	case "ReadResourceResult":
-		return new(ReadResourceResult)
-	case "ReadResourceResultResponse":
-		return new(ReadResourceResultResponse)
-	case "RelatedTaskMetadata":
-		return new(RelatedTaskMetadata)
-	case "Request":
-		return new(Request)
-	case "RequestId":
+	}},
+	{"Prompt", structOf[Prompt]},
+	{"PromptArgument", structOf[PromptArgument]},
+	{"PromptListChangedNotification", structOf[PromptListChangedNotification]},
+	{"PromptMessage", structOf[PromptMessage]},
+	{"PromptReference", structOf[PromptReference]},
+	{"ReadResourceRequest", structOf[ReadResourceRequest]},
+	{"ReadResourceRequestParams", structOf[ReadResourceRequestParams]},
+	{"ReadResourceResult", structOf[ReadResourceResult]},
+	{"ReadResourceResultResponse", structOf[ReadResourceResultResponse]},
+	{"RelatedTaskMetadata", structOf[RelatedTaskMetadata]},
+	{"Request", structOf[Request]},
+	{"RequestId", func() Value {
 		return &holder[RequestID]{definition: "RequestId", read: func(r *codec.Reader) RequestID { return r.Scalar(codec.ScalarString | codec.ScalarInteger) }, write: (*codec.Writer).Scalar}
-	case "RequestMetaObject":
-		return new(RequestMetaObject)
-	case "RequestParams":
-		return new(RequestParams)
-	case "Resource":
-		return new(Resource)
-	case "ResourceContents":
-		return new(ResourceContents)
-	case "ResourceLink":
-		return new(ResourceLink)
-	case "ResourceListChangedNotification":
-		return new(ResourceListChangedNotification)
-	case "ResourceReference":
-		return new(ResourceTemplateReference)
-	case "ResourceRequestParams":
-		return new(ResourceRequestParams)
-	case "ResourceTemplate":
-		return new(ResourceTemplate)
-	case "ResourceTemplateReference":
-		return new(ResourceTemplateReference)
-	case "ResourceUpdatedNotification":
-		return new(ResourceUpdatedNotification)
-	case "ResourceUpdatedNotificationParams":
-		return new(ResourceUpdatedNotificationParams)
-	case "Result":
-		return new(Result)
-	case "ResultMetaObject":
-		return new(ResultMetaObject)
-	case "ResultType":
+	}},
+	{"RequestMetaObject", structOf[RequestMetaObject]},
+	{"RequestParams", structOf[RequestParams]},
+	{"Resource", structOf[Resource]},
+	{"ResourceContents", structOf[ResourceContents]},
+	{"ResourceLink", structOf[ResourceLink]},
+	{"ResourceListChangedNotification", structOf[ResourceListChangedNotification]},
+	{"ResourceReference", structOf[ResourceTemplateReference]},
+	{"ResourceRequestParams", structOf[ResourceRequestParams]},
+	{"ResourceTemplate", structOf[ResourceTemplate]},
+	{"ResourceTemplateReference", structOf[ResourceTemplateReference]},
+	{"ResourceUpdatedNotification", structOf[ResourceUpdatedNotification]},
+	{"ResourceUpdatedNotificationParams", structOf[ResourceUpdatedNotificationParams]},
+	{"Result", structOf[Result]},
+	{"ResultMetaObject", structOf[ResultMetaObject]},
+	{"ResultType", func() Value {
 		return &holder[ResultType]{definition: "ResultType", read: (*codec.Reader).Text, write: (*codec.Writer).Text}
-	case "Role":
+	}},
+	{"Role", func() Value {
 		return &holder[Role]{definition: "Role", read: func(r *codec.Reader) Role { return Role(r.Text()) }, write: func(w *codec.Writer, v Role) { w.Text(string(v)) }}
-	case "Root":
-		return new(Root)
-	case "RootsListChangedNotification":
-		return new(RootsListChangedNotification)
-	case "SamplingMessage":
-		return new(SamplingMessage)
-	case "SamplingMessageContentBlock":
+	}},
+	{"Root", structOf[Root]},
+	{"RootsListChangedNotification", structOf[RootsListChangedNotification]},
+	{"SamplingMessage", structOf[SamplingMessage]},
+	{"SamplingMessageContentBlock", func() Value {
 		return &holder[SamplingMessageContentBlock]{definition: "SamplingMessageContentBlock", read: DecodeSamplingMessageContentBlock, write: codec.WriteUnion[SamplingMessageContentBlock]}
-	case "ServerCapabilities":
-		return new(ServerCapabilities)
-	case "ServerNotification":
+	}},
+	{"ServerCapabilities", structOf[ServerCapabilities]},
+	{"ServerNotification", func() Value {
 		return &holder[ServerNotification]{definition: "ServerNotification", read: DecodeServerNotification, write: codec.WriteUnion[ServerNotification]}
-	case "ServerRequest":
+	}},
+	{"ServerRequest", func() Value {
 		return &holder[ServerRequest]{definition: "ServerRequest", read: DecodeServerRequest, write: codec.WriteUnion[ServerRequest]}
-	case "ServerResult":
+	}},
+	{"ServerResult", func() Value {
 		return &holder[ServerResult]{definition: "ServerResult", read: DecodeServerResult, write: codec.WriteUnion[ServerResult]}
-	case "SetLevelRequest":
-		return new(SetLevelRequest)
-	case "SetLevelRequestParams":
-		return new(SetLevelRequestParams)
-	case "SingleSelectEnumSchema":
+	}},
+	{"SetLevelRequest", structOf[SetLevelRequest]},
+	{"SetLevelRequestParams", structOf[SetLevelRequestParams]},
+	{"SingleSelectEnumSchema", func() Value {
 		return &holder[SingleSelectEnumSchema]{definition: "SingleSelectEnumSchema", read: DecodeSingleSelectEnumSchema, write: codec.WriteUnion[SingleSelectEnumSchema]}
-	case "StringSchema":
-		return new(StringSchema)
-	case "SubscribeRequest":
-		return new(SubscribeRequest)
-	case "SubscribeRequestParams":
-		return new(SubscribeRequestParams)
-	case "SubscriptionFilter":
-		return new(SubscriptionFilter)
-	case "SubscriptionsAcknowledgedNotification":
-		return new(SubscriptionsAcknowledgedNotification)
-	case "SubscriptionsAcknowledgedNotificationParams":
-		return new(SubscriptionsAcknowledgedNotificationParams)
-	case "SubscriptionsListenRequest":
-		return new(SubscriptionsListenRequest)
-	case "SubscriptionsListenRequestParams":
-		return new(SubscriptionsListenRequestParams)
-	case "SubscriptionsListenResult":
-		return new(SubscriptionsListenResult)
-	case "SubscriptionsListenResultMetaObject":
-		return new(SubscriptionsListenResultMetaObject)
-	case "SubscriptionsListenResultResponse":
-		return new(SubscriptionsListenResultResponse)
-	case "Task":
-		return new(Task)
-	case "TaskAugmentedRequestParams":
-		return new(TaskAugmentedRequestParams)
-	case "TaskMetadata":
-		return new(TaskMetadata)
-	case "TaskStatus":
+	}},
+	{"StringSchema", structOf[StringSchema]},
+	{"SubscribeRequest", structOf[SubscribeRequest]},
+	{"SubscribeRequestParams", structOf[SubscribeRequestParams]},
+	{"SubscriptionFilter", structOf[SubscriptionFilter]},
+	{"SubscriptionsAcknowledgedNotification", structOf[SubscriptionsAcknowledgedNotification]},
+	{"SubscriptionsAcknowledgedNotificationParams", structOf[SubscriptionsAcknowledgedNotificationParams]},
+	{"SubscriptionsListenRequest", structOf[SubscriptionsListenRequest]},
+	{"SubscriptionsListenRequestParams", structOf[SubscriptionsListenRequestParams]},
+	{"SubscriptionsListenResult", structOf[SubscriptionsListenResult]},
+	{"SubscriptionsListenResultMetaObject", structOf[SubscriptionsListenResultMetaObject]},
+	{"SubscriptionsListenResultResponse", structOf[SubscriptionsListenResultResponse]},
+	{"Task", structOf[Task]},
+	{"TaskAugmentedRequestParams", structOf[TaskAugmentedRequestParams]},
+	{"TaskMetadata", structOf[TaskMetadata]},
+	{"TaskStatus", func() Value {
 		return &holder[TaskStatus]{definition: "TaskStatus", read: func(r *codec.Reader) TaskStatus { return TaskStatus(r.Text()) }, write: func(w *codec.Writer, v TaskStatus) { w.Text(string(v)) }}
-	case "TaskStatusNotification":
-		return new(TaskStatusNotification)
-	case "TaskStatusNotificationParams":
-		return new(TaskStatusNotificationParams)
-	case "TextContent":
-		return new(TextContent)
-	case "TextResourceContents":
-		return new(TextResourceContents)
-	case "TitledMultiSelectEnumSchema":
-		return new(TitledMultiSelectEnumSchema)
-	case "TitledSingleSelectEnumSchema":
-		return new(TitledSingleSelectEnumSchema)
-	case "Tool":
-		return new(Tool)
-	case "ToolAnnotations":
-		return new(ToolAnnotations)
-	case "ToolChoice":
-		return new(ToolChoice)
-	case "ToolExecution":
-		return new(ToolExecution)
-	case "ToolListChangedNotification":
-		return new(ToolListChangedNotification)
-	case "ToolResultContent":
-		return new(ToolResultContent)
-	case "ToolUseContent":
-		return new(ToolUseContent)
-	case "URLElicitationRequiredError":
-		return new(URLElicitationRequiredError)
-	case "UnsubscribeRequest":
-		return new(UnsubscribeRequest)
-	case "UnsubscribeRequestParams":
-		return new(UnsubscribeRequestParams)
-	case "UnsupportedProtocolVersionError":
-		return new(UnsupportedProtocolVersionError)
-	case "UntitledMultiSelectEnumSchema":
-		return new(UntitledMultiSelectEnumSchema)
-	case "UntitledSingleSelectEnumSchema":
-		return new(UntitledSingleSelectEnumSchema)
-	}
-	return nil
+	}},
+	{"TaskStatusNotification", structOf[TaskStatusNotification]},
+	{"TaskStatusNotificationParams", structOf[TaskStatusNotificationParams]},
+	{"TextContent", structOf[TextContent]},
+	{"TextResourceContents", structOf[TextResourceContents]},
+	{"TitledMultiSelectEnumSchema", structOf[TitledMultiSelectEnumSchema]},
+	{"TitledSingleSelectEnumSchema", structOf[TitledSingleSelectEnumSchema]},
+	{"Tool", structOf[Tool]},
+	{"ToolAnnotations", structOf[ToolAnnotations]},
+	{"ToolChoice", structOf[ToolChoice]},
+	{"ToolExecution", structOf[ToolExecution]},
+	{"ToolListChangedNotification", structOf[ToolListChangedNotification]},
+	{"ToolResultContent", structOf[ToolResultContent]},
+	{"ToolUseContent", structOf[ToolUseContent]},
+	{"URLElicitationRequiredError", structOf[URLElicitationRequiredError]},
+	{"UnsubscribeRequest", structOf[UnsubscribeRequest]},
+	{"UnsubscribeRequestParams", structOf[UnsubscribeRequestParams]},
+	{"UnsupportedProtocolVersionError", structOf[UnsupportedProtocolVersionError]},
+	{"UntitledMultiSelectEnumSchema", structOf[UntitledMultiSelectEnumSchema]},
+	{"UntitledSingleSelectEnumSchema", structOf[UntitledSingleSelectEnumSchema]},
 }
 
-// holder makes a Value of what is no struct.
+// holder makes a Value of a definition that is not a struct.
 type holder[T any] struct {
 	value      T
 	definition string
@@ -1129,204 +1030,6 @@ func (h *holder[T]) DecodeJSON(r *codec.Reader)  { h.value = h.read(r) }
 func (h *holder[T]) EncodeJSON(w *codec.Writer)  { h.write(w, h.value) }
 func (h *holder[T]) Validate(rev Revision) error { return validate(h, rev, h.definition) }
 func (h *holder[T]) Unwrap() any                 { return h.value }
-
-// Definitions returns the names of all definitions, of all revisions, sorted.
-func Definitions() []string {
-	return []string{
-		"Annotated",
-		"Annotations",
-		"AudioContent",
-		"BaseMetadata",
-		"BlobResourceContents",
-		"BooleanSchema",
-		"CacheableResult",
-		"CallToolRequest",
-		"CallToolRequestParams",
-		"CallToolResult",
-		"CallToolResultResponse",
-		"CancelTaskRequest",
-		"CancelTaskResult",
-		"CancelledNotification",
-		"CancelledNotificationParams",
-		"ClientCapabilities",
-		"ClientNotification",
-		"ClientRequest",
-		"ClientResult",
-		"CompleteRequest",
-		"CompleteRequestParams",
-		"CompleteResult",
-		"CompleteResultResponse",
-		"ContentBlock",
-		"CreateMessageRequest",
-		"CreateMessageRequestParams",
-		"CreateMessageResult",
-		"CreateTaskResult",
-		"Cursor",
-		"DiscoverRequest",
-		"DiscoverResult",
-		"DiscoverResultResponse",
-		"ElicitRequest",
-		"ElicitRequestFormParams",
-		"ElicitRequestParams",
-		"ElicitRequestURLParams",
-		"ElicitResult",
-		"ElicitationCompleteNotification",
-		"EmbeddedResource",
-		"EmptyResult",
-		"EnumSchema",
-		"Error",
-		"GetPromptRequest",
-		"GetPromptRequestParams",
-		"GetPromptResult",
-		"GetPromptResultResponse",
-		"GetTaskPayloadRequest",
-		"GetTaskPayloadResult",
-		"GetTaskRequest",
-		"GetTaskResult",
-		"HeaderMismatchError",
-		"Icon",
-		"Icons",
-		"ImageContent",
-		"Implementation",
-		"InitializeRequest",
-		"InitializeRequestParams",
-		"InitializeResult",
-		"InitializedNotification",
-		"InputRequest",
-		"InputRequests",
-		"InputRequiredResult",
-		"InputResponse",
-		"InputResponseRequestParams",
-		"InputResponses",
-		"InternalError",
-		"InvalidParamsError",
-		"InvalidRequestError",
-		"JSONArray",
-		"JSONObject",
-		"JSONRPCBatchRequest",
-		"JSONRPCBatchResponse",
-		"JSONRPCError",
-		"JSONRPCErrorResponse",
-		"JSONRPCMessage",
-		"JSONRPCNotification",
-		"JSONRPCRequest",
-		"JSONRPCResponse",
-		"JSONRPCResultResponse",
-		"JSONValue",
-		"LegacyTitledEnumSchema",
-		"ListPromptsRequest",
-		"ListPromptsResult",
-		"ListPromptsResultResponse",
-		"ListResourceTemplatesRequest",
-		"ListResourceTemplatesResult",
-		"ListResourceTemplatesResultResponse",
-		"ListResourcesRequest",
-		"ListResourcesResult",
-		"ListResourcesResultResponse",
-		"ListRootsRequest",
-		"ListRootsResult",
-		"ListTasksRequest",
-		"ListTasksResult",
-		"ListToolsRequest",
-		"ListToolsResult",
-		"ListToolsResultResponse",
-		"LoggingLevel",
-		"LoggingMessageNotification",
-		"LoggingMessageNotificationParams",
-		"MetaObject",
-		"MethodNotFoundError",
-		"MissingRequiredClientCapabilityError",
-		"ModelHint",
-		"ModelPreferences",
-		"MultiSelectEnumSchema",
-		"Notification",
-		"NotificationMetaObject",
-		"NotificationParams",
-		"NumberSchema",
-		"PaginatedRequest",
-		"PaginatedRequestParams",
-		"PaginatedResult",
-		"ParseError",
-		"PingRequest",
-		"PrimitiveSchemaDefinition",
-		"ProgressNotification",
-		"ProgressNotificationParams",
-		"ProgressToken",
-		"Prompt",
-		"PromptArgument",
-		"PromptListChangedNotification",
-		"PromptMessage",
-		"PromptReference",
-		"ReadResourceRequest",
-		"ReadResourceRequestParams",
-		"ReadResourceResult",
-		"ReadResourceResultResponse",
-		"RelatedTaskMetadata",
-		"Request",
-		"RequestId",
-		"RequestMetaObject",
-		"RequestParams",
-		"Resource",
-		"ResourceContents",
-		"ResourceLink",
-		"ResourceListChangedNotification",
-		"ResourceReference",
-		"ResourceRequestParams",
-		"ResourceTemplate",
-		"ResourceTemplateReference",
-		"ResourceUpdatedNotification",
-		"ResourceUpdatedNotificationParams",
-		"Result",
-		"ResultMetaObject",
-		"ResultType",
-		"Role",
-		"Root",
-		"RootsListChangedNotification",
-		"SamplingMessage",
-		"SamplingMessageContentBlock",
-		"ServerCapabilities",
-		"ServerNotification",
-		"ServerRequest",
-		"ServerResult",
-		"SetLevelRequest",
-		"SetLevelRequestParams",
-		"SingleSelectEnumSchema",
-		"StringSchema",
-		"SubscribeRequest",
-		"SubscribeRequestParams",
-		"SubscriptionFilter",
-		"SubscriptionsAcknowledgedNotification",
-		"SubscriptionsAcknowledgedNotificationParams",
-		"SubscriptionsListenRequest",
-		"SubscriptionsListenRequestParams",
-		"SubscriptionsListenResult",
-		"SubscriptionsListenResultMetaObject",
-		"SubscriptionsListenResultResponse",
-		"Task",
-		"TaskAugmentedRequestParams",
-		"TaskMetadata",
-		"TaskStatus",
-		"TaskStatusNotification",
-		"TaskStatusNotificationParams",
-		"TextContent",
-		"TextResourceContents",
-		"TitledMultiSelectEnumSchema",
-		"TitledSingleSelectEnumSchema",
-		"Tool",
-		"ToolAnnotations",
-		"ToolChoice",
-		"ToolExecution",
-		"ToolListChangedNotification",
-		"ToolResultContent",
-		"ToolUseContent",
-		"URLElicitationRequiredError",
-		"UnsubscribeRequest",
-		"UnsubscribeRequestParams",
-		"UnsupportedProtocolVersionError",
-		"UntitledMultiSelectEnumSchema",
-		"UntitledSingleSelectEnumSchema",
-	}
-}
 
 // table is what each revision's schema says, as published. Nodes carry the place where
 // they are met first.

@@ -28,7 +28,7 @@ func (w *printer) decodeStruct(s *ir.Struct) {
 	if len(fields) > 0 {
 		w.members(s, fields)
 	}
-	w.f("// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is\n// what a field cannot hold.\n")
+	w.f("// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.\n")
 	w.f("func (x *%s) DecodeJSON(r *codec.Reader) {\n\t*x = %[1]s{}\n", s.GoName)
 	if len(fields) == 0 {
 		w.f("\tr.Object()\n\tfor _, ok := r.NextKey(); ok; _, ok = r.NextKey() {\n")
@@ -90,23 +90,24 @@ func (w *printer) decodeField(f *ir.Field) {
 		w.f("r.%s(&seen, &x.Extra, %s)\n", kind, f.Const)
 		return
 	}
+	keep := func(value string) string { return value }
 	if f.Open {
-		w.f("start := r.Place()\n")
+		keep = func(value string) string { return "codec.OrKeep(r, &seen, &x.Extra, " + value + ")" }
 	}
 	switch {
 	case isNullable && f.Presence == ir.Plain:
 		w.f("if !r.Null() {\n%s = %s\n}\n", field, newMember(nullable.Elem, f.JSON))
 	case isNullable:
 		w.f("%s = &codec.Nullable[%s]{Null: r.Null()}\nif !%[1]s.Null {\n%[1]s.Value = %[3]s\n}\n", field, goType(nullable.Elem), readMember(nullable.Elem, f.JSON))
+		if f.Open {
+			w.f("%s = codec.OrKeep(r, &seen, &x.Extra, %[1]s)\n", field)
+		}
 	case byPointer(t) && f.Presence != ir.Pointer:
 		w.f("%s.DecodeJSON(r)\n", field)
 	case f.Presence == ir.Pointer:
-		w.f("%s = %s\n", field, newMember(f.Type, f.JSON))
+		w.f("%s = %s\n", field, keep(newMember(f.Type, f.JSON)))
 	default:
-		w.f("%s = %s\n", field, readMember(f.Type, f.JSON))
-	}
-	if f.Open {
-		w.f("codec.OrKeep(r, start, &x.Extra, %q, &%s)\n", f.JSON, field)
+		w.f("%s = %s\n", field, keep(readMember(f.Type, f.JSON)))
 	}
 }
 

@@ -26,7 +26,7 @@ func (w *printer) encode() {
 }
 
 func (w *printer) encodeStruct(s *ir.Struct) {
-	w.f("// EncodeJSON writes x as an object: its fields, then what x.Extra holds.\nfunc (x *%s) EncodeJSON(w *codec.Writer) {\n\tif x == nil {\n\t\tw.Fail(\"\", codec.ErrNoValue)\n\t\treturn\n\t}\n\tstart := w.Begin()\n", s.GoName)
+	w.f("// EncodeJSON writes x as an object: its fields, then the members in x.Extra.\nfunc (x *%s) EncodeJSON(w *codec.Writer) {\n\tif x == nil {\n\t\tw.Fail(\"\", codec.ErrNoValue)\n\t\treturn\n\t}\n\tstart := w.Begin()\n", s.GoName)
 	if slices.ContainsFunc(s.Fields, asksExtra) {
 		w.f("\textra := x.Extra.Of(&membersOf%s)\n", s.GoName)
 	}
@@ -73,8 +73,9 @@ func (w *printer) encodeStruct(s *ir.Struct) {
 	} else {
 		w.f("\tw.End(start, x.Extra)\n}\n\n")
 	}
-	zero = append(zero, "x.Extra.IsZero()")
-	w.f("// IsZero reports whether no field is set.\nfunc (x *%s) IsZero() bool {\n\treturn %s\n}\n\n", s.GoName, strings.Join(zero, " &&\n\t\t"))
+	if s.Embedded {
+		w.f("// IsZero reports whether no field is set.\nfunc (x *%s) IsZero() bool {\n\treturn %s\n}\n\n", s.GoName, strings.Join(append(zero, "x.Extra.IsZero()"), " &&\n\t\t"))
+	}
 }
 
 // asksExtra reports whether the generated code that writes f uses the variable extra.

@@ -133,7 +133,7 @@ func (w *printer) union(u *ir.Union) {
 	if u.ByMethod {
 		comment(&w.b, "", fmt.Sprintf("Decode%s reads a result whose request is not known, as its base [*%s].", u.GoName, goType(u.Pick.Default.Type)))
 	} else {
-		comment(&w.b, "", fmt.Sprintf("Decode%s reads %s [%[1]s] and finds its variant %s.", u.GoName, article(u.GoName), pickWords(u.Pick)))
+		comment(&w.b, "", fmt.Sprintf("Decode%s reads %s [%[1]s]. It finds the variant %[3]s.", u.GoName, article(u.GoName), pickWords(u.Pick)))
 	}
 	w.f("func Decode%s(r *codec.Reader) %[1]s {\n", u.GoName)
 	code, final := pick(u.Pick, true)

@@ -1,7 +1,6 @@
 package emit
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -110,17 +109,53 @@ func (w *printer) paramsOf() map[*ir.Struct][]string {
 }
 
 func (w *printer) registry() {
-	w.f("// New returns a new value for a definition of the schemas, by the name it has there, or nil\n// if there is none of that name. For a struct it is a pointer to it; for anything else it is\n// a holder whose method Unwrap returns the value.\nfunc New(definition string) Value {\n\tswitch definition {\n")
+	w.f(`// New returns a new value for a definition of the schemas, by the name that the definition has
+// there, or nil if there is none of that name. For a struct it is a pointer to it; for anything else
+// it is a holder whose method Unwrap returns the value.
+func New(definition string) Value {
+	i, ok := slices.BinarySearchFunc(definitions[:], definition, func(d registered, name string) int { return strings.Compare(d.name, name) })
+	if !ok {
+		return nil
+	}
+	return definitions[i].make()
+}
+
+// Definitions returns the names of all definitions, of all revisions, sorted.
+func Definitions() []string {
+	names := make([]string, len(definitions))
+	for i, d := range definitions {
+		names[i] = d.name
+	}
+	return names
+}
+
+// registered is a definition and a function that makes a value of it.
+type registered struct {
+	name string
+	make func() Value
+}
+
+// structOf makes a Value of a struct.
+func structOf[T any, P interface {
+	*T
+	Value
+}]() Value {
+	return P(new(T))
+}
+
+// definitions are sorted by name.
+var definitions = [...]registered{
+`)
 	for _, d := range w.p.Own() {
 		under, _ := underlying(d.Type)
 		if _, ok := under.(*ir.Struct); ok {
-			w.f("\tcase %q:\n\t\treturn new(%s)\n", d.Name, goType(d.Type))
+			w.f("\t{%q, structOf[%s]},\n", d.Name, goType(d.Type))
 			continue
 		}
-		w.f("\tcase %q:\n\t\treturn &holder[%s]{definition: %[1]q, read: %[3]s, write: %s}\n", d.Name, valueType(d.Type), reader(d.Type), writer(d.Type))
+		w.f("\t{%q, func() Value {\n\t\treturn &holder[%s]{definition: %[1]q, read: %[3]s, write: %s}\n\t}},\n", d.Name, valueType(d.Type), reader(d.Type), writer(d.Type))
 	}
-	w.f("\t}\n\treturn nil\n}\n\n")
-	w.f(`// holder makes a Value of what is no struct.
+	w.f("}\n\n")
+	w.f(`// holder makes a Value of a definition that is not a struct.
 type holder[T any] struct {
 	value      T
 	definition string
@@ -134,9 +169,4 @@ func (h *holder[T]) Validate(rev Revision) error { return validate(h, rev, h.def
 func (h *holder[T]) Unwrap() any                  { return h.value }
 
 `)
-	w.f("// Definitions returns the names of all definitions, of all revisions, sorted.\nfunc Definitions() []string {\n\treturn []string{\n")
-	for _, d := range w.p.Own() {
-		w.f("\t\t%s,\n", fmt.Sprintf("%q", d.Name))
-	}
-	w.f("\t}\n}\n\n")
 }

@@ -470,7 +470,7 @@ func (b *builder) fillStruct(st *ir.Struct, n *merge.Object, s scope) error {
 		if required(m) {
 			f.Bit = bit
 			bit++
-			if child, ok := f.Type.(*ir.Struct); ok {
+			if child, ok := resolveAlias(f.Type).(*ir.Struct); ok {
 				child.Embedded = true
 			}
 		} else if f.Presence = ir.Pointer; nilMeansAbsent(f.Type) {

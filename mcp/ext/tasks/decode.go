@@ -15,8 +15,7 @@ var membersOfCancelTaskRequest = codec.Members{
 	ID:    26887,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *CancelTaskRequest) DecodeJSON(r *codec.Reader) {
 	*x = CancelTaskRequest{}
 	seen := r.Enter(&membersOfCancelTaskRequest)
@@ -42,8 +41,7 @@ var membersOfCancelTaskRequestParams = codec.Members{
 	ID:    59813,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *CancelTaskRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = CancelTaskRequestParams{}
 	seen := r.Enter(&membersOfCancelTaskRequestParams)
@@ -63,8 +61,7 @@ var membersOfCancelTaskResult = codec.Members{
 	ID:    47155,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *CancelTaskResult) DecodeJSON(r *codec.Reader) {
 	*x = CancelTaskResult{}
 	seen := r.Enter(&membersOfCancelTaskResult)
@@ -87,8 +84,7 @@ var membersOfCancelledTask = codec.Members{
 	ID:    55593,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *CancelledTask) DecodeJSON(r *codec.Reader) {
 	*x = CancelledTask{}
 	seen := r.Enter(&membersOfCancelledTask)
@@ -123,8 +119,7 @@ var membersOfCompletedTask = codec.Members{
 	ID:    29695,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *CompletedTask) DecodeJSON(r *codec.Reader) {
 	*x = CompletedTask{}
 	seen := r.Enter(&membersOfCompletedTask)
@@ -161,8 +156,7 @@ var membersOfCreateTaskResult = codec.Members{
 	ID:    14925,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *CreateTaskResult) DecodeJSON(r *codec.Reader) {
 	*x = CreateTaskResult{}
 	seen := r.Enter(&membersOfCreateTaskResult)
@@ -201,8 +195,7 @@ var membersOfFailedTask = codec.Members{
 	ID:    33073,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *FailedTask) DecodeJSON(r *codec.Reader) {
 	*x = FailedTask{}
 	seen := r.Enter(&membersOfFailedTask)
@@ -238,8 +231,7 @@ var membersOfGetTaskRequest = codec.Members{
 	ID:    46131,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *GetTaskRequest) DecodeJSON(r *codec.Reader) {
 	*x = GetTaskRequest{}
 	seen := r.Enter(&membersOfGetTaskRequest)
@@ -265,8 +257,7 @@ var membersOfGetTaskRequestParams = codec.Members{
 	ID:    9561,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *GetTaskRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = GetTaskRequestParams{}
 	seen := r.Enter(&membersOfGetTaskRequestParams)
@@ -287,8 +278,7 @@ var membersOfGetTaskResultCancelled = codec.Members{
 	ID:    62502,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *GetTaskResultCancelled) DecodeJSON(r *codec.Reader) {
 	*x = GetTaskResultCancelled{}
 	seen := r.Enter(&membersOfGetTaskResultCancelled)
@@ -327,8 +317,7 @@ var membersOfGetTaskResultCompleted = codec.Members{
 	ID:    50480,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *GetTaskResultCompleted) DecodeJSON(r *codec.Reader) {
 	*x = GetTaskResultCompleted{}
 	seen := r.Enter(&membersOfGetTaskResultCompleted)
@@ -369,8 +358,7 @@ var membersOfGetTaskResultFailed = codec.Members{
 	ID:    45314,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *GetTaskResultFailed) DecodeJSON(r *codec.Reader) {
 	*x = GetTaskResultFailed{}
 	seen := r.Enter(&membersOfGetTaskResultFailed)
@@ -411,8 +399,7 @@ var membersOfGetTaskResultInputRequired = codec.Members{
 	ID:    2448,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *GetTaskResultInputRequired) DecodeJSON(r *codec.Reader) {
 	*x = GetTaskResultInputRequired{}
 	seen := r.Enter(&membersOfGetTaskResultInputRequired)
@@ -453,8 +440,7 @@ var membersOfGetTaskResultWorking = codec.Members{
 	ID:    18910,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *GetTaskResultWorking) DecodeJSON(r *codec.Reader) {
 	*x = GetTaskResultWorking{}
 	seen := r.Enter(&membersOfGetTaskResultWorking)
@@ -493,8 +479,7 @@ var membersOfInputRequiredTask = codec.Members{
 	ID:    42299,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *InputRequiredTask) DecodeJSON(r *codec.Reader) {
 	*x = InputRequiredTask{}
 	seen := r.Enter(&membersOfInputRequiredTask)
@@ -531,8 +516,7 @@ var membersOfTask = codec.Members{
 	ID:    15756,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *Task) DecodeJSON(r *codec.Reader) {
 	*x = Task{}
 	seen := r.Enter(&membersOfTask)
@@ -566,8 +550,7 @@ var membersOfTaskStatusNotification = codec.Members{
 	ID:    34493,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *TaskStatusNotification) DecodeJSON(r *codec.Reader) {
 	*x = TaskStatusNotification{}
 	seen := r.Enter(&membersOfTaskStatusNotification)
@@ -592,8 +575,7 @@ var membersOfTaskStatusNotificationParamsCancelled = codec.Members{
 	ID:    47490,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *TaskStatusNotificationParamsCancelled) DecodeJSON(r *codec.Reader) {
 	*x = TaskStatusNotificationParamsCancelled{}
 	seen := r.Enter(&membersOfTaskStatusNotificationParamsCancelled)
@@ -630,8 +612,7 @@ var membersOfTaskStatusNotificationParamsCompleted = codec.Members{
 	ID:    18020,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *TaskStatusNotificationParamsCompleted) DecodeJSON(r *codec.Reader) {
 	*x = TaskStatusNotificationParamsCompleted{}
 	seen := r.Enter(&membersOfTaskStatusNotificationParamsCompleted)
@@ -670,8 +651,7 @@ var membersOfTaskStatusNotificationParamsFailed = codec.Members{
 	ID:    24310,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *TaskStatusNotificationParamsFailed) DecodeJSON(r *codec.Reader) {
 	*x = TaskStatusNotificationParamsFailed{}
 	seen := r.Enter(&membersOfTaskStatusNotificationParamsFailed)
@@ -710,8 +690,7 @@ var membersOfTaskStatusNotificationParamsInputRequired = codec.Members{
 	ID:    46388,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *TaskStatusNotificationParamsInputRequired) DecodeJSON(r *codec.Reader) {
 	*x = TaskStatusNotificationParamsInputRequired{}
 	seen := r.Enter(&membersOfTaskStatusNotificationParamsInputRequired)
@@ -750,8 +729,7 @@ var membersOfTaskStatusNotificationParamsWorking = codec.Members{
 	ID:    27962,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *TaskStatusNotificationParamsWorking) DecodeJSON(r *codec.Reader) {
 	*x = TaskStatusNotificationParamsWorking{}
 	seen := r.Enter(&membersOfTaskStatusNotificationParamsWorking)
@@ -787,8 +765,7 @@ var membersOfTaskSubscriptionAcknowledgedNotifications = codec.Members{
 	ID:    10895,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *TaskSubscriptionAcknowledgedNotifications) DecodeJSON(r *codec.Reader) {
 	*x = TaskSubscriptionAcknowledgedNotifications{}
 	seen := r.Enter(&membersOfTaskSubscriptionAcknowledgedNotifications)
@@ -807,8 +784,7 @@ var membersOfTaskSubscriptionNotifications = codec.Members{
 	ID:    40479,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *TaskSubscriptionNotifications) DecodeJSON(r *codec.Reader) {
 	*x = TaskSubscriptionNotifications{}
 	seen := r.Enter(&membersOfTaskSubscriptionNotifications)
@@ -827,8 +803,7 @@ var membersOfUpdateTaskRequest = codec.Members{
 	ID:    53382,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *UpdateTaskRequest) DecodeJSON(r *codec.Reader) {
 	*x = UpdateTaskRequest{}
 	seen := r.Enter(&membersOfUpdateTaskRequest)
@@ -854,8 +829,7 @@ var membersOfUpdateTaskRequestParams = codec.Members{
 	ID:    34460,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *UpdateTaskRequestParams) DecodeJSON(r *codec.Reader) {
 	*x = UpdateTaskRequestParams{}
 	seen := r.Enter(&membersOfUpdateTaskRequestParams)
@@ -877,8 +851,7 @@ var membersOfUpdateTaskResult = codec.Members{
 	ID:    2880,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *UpdateTaskResult) DecodeJSON(r *codec.Reader) {
 	*x = UpdateTaskResult{}
 	seen := r.Enter(&membersOfUpdateTaskResult)
@@ -901,8 +874,7 @@ var membersOfWorkingTask = codec.Members{
 	ID:    12653,
 }
 
-// DecodeJSON reads an object. Members that have no field are kept in x.Extra, and so is
-// what a field cannot hold.
+// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *WorkingTask) DecodeJSON(r *codec.Reader) {
 	*x = WorkingTask{}
 	seen := r.Enter(&membersOfWorkingTask)

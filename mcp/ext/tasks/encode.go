@@ -10,7 +10,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *CancelTaskRequest) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -35,14 +35,7 @@ func (x *CancelTaskRequest) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfCancelTaskRequest)
 }
 
-// IsZero reports whether no field is set.
-func (x *CancelTaskRequest) IsZero() bool {
-	return x.ID.IsZero() &&
-		x.Params.IsZero() &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *CancelTaskRequestParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -62,7 +55,7 @@ func (x *CancelTaskRequestParams) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *CancelTaskResult) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -80,13 +73,7 @@ func (x *CancelTaskResult) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfCancelTaskResult)
 }
 
-// IsZero reports whether no field is set.
-func (x *CancelTaskResult) IsZero() bool {
-	return x.Meta == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *CancelledTask) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -124,18 +111,7 @@ func (x *CancelledTask) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfCancelledTask)
 }
 
-// IsZero reports whether no field is set.
-func (x *CancelledTask) IsZero() bool {
-	return x.CreatedAt == "" &&
-		x.LastUpdatedAt == "" &&
-		x.PollIntervalMs == nil &&
-		x.StatusMessage == nil &&
-		x.TaskID == "" &&
-		x.TTLMs == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *CompletedTask) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -177,19 +153,7 @@ func (x *CompletedTask) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfCompletedTask)
 }
 
-// IsZero reports whether no field is set.
-func (x *CompletedTask) IsZero() bool {
-	return x.CreatedAt == "" &&
-		x.LastUpdatedAt == "" &&
-		x.PollIntervalMs == nil &&
-		x.Result == nil &&
-		x.StatusMessage == nil &&
-		x.TaskID == "" &&
-		x.TTLMs == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *CreateTaskResult) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -234,20 +198,7 @@ func (x *CreateTaskResult) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfCreateTaskResult)
 }
 
-// IsZero reports whether no field is set.
-func (x *CreateTaskResult) IsZero() bool {
-	return x.Meta == nil &&
-		x.CreatedAt == "" &&
-		x.LastUpdatedAt == "" &&
-		x.PollIntervalMs == nil &&
-		x.Status == "" &&
-		x.StatusMessage == nil &&
-		x.TaskID == "" &&
-		x.TTLMs == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *FailedTask) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -289,19 +240,7 @@ func (x *FailedTask) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfFailedTask)
 }
 
-// IsZero reports whether no field is set.
-func (x *FailedTask) IsZero() bool {
-	return x.CreatedAt == "" &&
-		x.Error.IsZero() &&
-		x.LastUpdatedAt == "" &&
-		x.PollIntervalMs == nil &&
-		x.StatusMessage == nil &&
-		x.TaskID == "" &&
-		x.TTLMs == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *GetTaskRequest) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -326,14 +265,7 @@ func (x *GetTaskRequest) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfGetTaskRequest)
 }
 
-// IsZero reports whether no field is set.
-func (x *GetTaskRequest) IsZero() bool {
-	return x.ID.IsZero() &&
-		x.Params.IsZero() &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *GetTaskRequestParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -353,7 +285,7 @@ func (x *GetTaskRequestParams) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *GetTaskResultCancelled) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -398,19 +330,7 @@ func (x *GetTaskResultCancelled) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfGetTaskResultCancelled)
 }
 
-// IsZero reports whether no field is set.
-func (x *GetTaskResultCancelled) IsZero() bool {
-	return x.Meta == nil &&
-		x.CreatedAt == "" &&
-		x.LastUpdatedAt == "" &&
-		x.PollIntervalMs == nil &&
-		x.StatusMessage == nil &&
-		x.TaskID == "" &&
-		x.TTLMs == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *GetTaskResultCompleted) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -459,20 +379,7 @@ func (x *GetTaskResultCompleted) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfGetTaskResultCompleted)
 }
 
-// IsZero reports whether no field is set.
-func (x *GetTaskResultCompleted) IsZero() bool {
-	return x.Meta == nil &&
-		x.CreatedAt == "" &&
-		x.LastUpdatedAt == "" &&
-		x.PollIntervalMs == nil &&
-		x.Result == nil &&
-		x.StatusMessage == nil &&
-		x.TaskID == "" &&
-		x.TTLMs == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *GetTaskResultFailed) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -521,20 +428,7 @@ func (x *GetTaskResultFailed) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfGetTaskResultFailed)
 }
 
-// IsZero reports whether no field is set.
-func (x *GetTaskResultFailed) IsZero() bool {
-	return x.Meta == nil &&
-		x.CreatedAt == "" &&
-		x.Error.IsZero() &&
-		x.LastUpdatedAt == "" &&
-		x.PollIntervalMs == nil &&
-		x.StatusMessage == nil &&
-		x.TaskID == "" &&
-		x.TTLMs == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *GetTaskResultInputRequired) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -583,20 +477,7 @@ func (x *GetTaskResultInputRequired) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfGetTaskResultInputRequired)
 }
 
-// IsZero reports whether no field is set.
-func (x *GetTaskResultInputRequired) IsZero() bool {
-	return x.Meta == nil &&
-		x.CreatedAt == "" &&
-		x.InputRequests == nil &&
-		x.LastUpdatedAt == "" &&
-		x.PollIntervalMs == nil &&
-		x.StatusMessage == nil &&
-		x.TaskID == "" &&
-		x.TTLMs == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *GetTaskResultWorking) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -641,19 +522,7 @@ func (x *GetTaskResultWorking) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfGetTaskResultWorking)
 }
 
-// IsZero reports whether no field is set.
-func (x *GetTaskResultWorking) IsZero() bool {
-	return x.Meta == nil &&
-		x.CreatedAt == "" &&
-		x.LastUpdatedAt == "" &&
-		x.PollIntervalMs == nil &&
-		x.StatusMessage == nil &&
-		x.TaskID == "" &&
-		x.TTLMs == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *InputRequiredTask) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -695,19 +564,7 @@ func (x *InputRequiredTask) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfInputRequiredTask)
 }
 
-// IsZero reports whether no field is set.
-func (x *InputRequiredTask) IsZero() bool {
-	return x.CreatedAt == "" &&
-		x.InputRequests == nil &&
-		x.LastUpdatedAt == "" &&
-		x.PollIntervalMs == nil &&
-		x.StatusMessage == nil &&
-		x.TaskID == "" &&
-		x.TTLMs == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *Task) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -745,19 +602,7 @@ func (x *Task) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfTask)
 }
 
-// IsZero reports whether no field is set.
-func (x *Task) IsZero() bool {
-	return x.CreatedAt == "" &&
-		x.LastUpdatedAt == "" &&
-		x.PollIntervalMs == nil &&
-		x.Status == "" &&
-		x.StatusMessage == nil &&
-		x.TaskID == "" &&
-		x.TTLMs == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *TaskStatusNotification) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -778,13 +623,7 @@ func (x *TaskStatusNotification) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfTaskStatusNotification)
 }
 
-// IsZero reports whether no field is set.
-func (x *TaskStatusNotification) IsZero() bool {
-	return x.Params == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *TaskStatusNotificationParamsCancelled) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -826,19 +665,7 @@ func (x *TaskStatusNotificationParamsCancelled) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfTaskStatusNotificationParamsCancelled)
 }
 
-// IsZero reports whether no field is set.
-func (x *TaskStatusNotificationParamsCancelled) IsZero() bool {
-	return x.Meta == nil &&
-		x.CreatedAt == "" &&
-		x.LastUpdatedAt == "" &&
-		x.PollIntervalMs == nil &&
-		x.StatusMessage == nil &&
-		x.TaskID == "" &&
-		x.TTLMs == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *TaskStatusNotificationParamsCompleted) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -884,20 +711,7 @@ func (x *TaskStatusNotificationParamsCompleted) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfTaskStatusNotificationParamsCompleted)
 }
 
-// IsZero reports whether no field is set.
-func (x *TaskStatusNotificationParamsCompleted) IsZero() bool {
-	return x.Meta == nil &&
-		x.CreatedAt == "" &&
-		x.LastUpdatedAt == "" &&
-		x.PollIntervalMs == nil &&
-		x.Result == nil &&
-		x.StatusMessage == nil &&
-		x.TaskID == "" &&
-		x.TTLMs == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *TaskStatusNotificationParamsFailed) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -943,20 +757,7 @@ func (x *TaskStatusNotificationParamsFailed) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfTaskStatusNotificationParamsFailed)
 }
 
-// IsZero reports whether no field is set.
-func (x *TaskStatusNotificationParamsFailed) IsZero() bool {
-	return x.Meta == nil &&
-		x.CreatedAt == "" &&
-		x.Error.IsZero() &&
-		x.LastUpdatedAt == "" &&
-		x.PollIntervalMs == nil &&
-		x.StatusMessage == nil &&
-		x.TaskID == "" &&
-		x.TTLMs == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *TaskStatusNotificationParamsInputRequired) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -1002,20 +803,7 @@ func (x *TaskStatusNotificationParamsInputRequired) EncodeJSON(w *codec.Writer) 
 	w.EndOf(start, x.Extra, &membersOfTaskStatusNotificationParamsInputRequired)
 }
 
-// IsZero reports whether no field is set.
-func (x *TaskStatusNotificationParamsInputRequired) IsZero() bool {
-	return x.Meta == nil &&
-		x.CreatedAt == "" &&
-		x.InputRequests == nil &&
-		x.LastUpdatedAt == "" &&
-		x.PollIntervalMs == nil &&
-		x.StatusMessage == nil &&
-		x.TaskID == "" &&
-		x.TTLMs == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *TaskStatusNotificationParamsWorking) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -1057,19 +845,7 @@ func (x *TaskStatusNotificationParamsWorking) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfTaskStatusNotificationParamsWorking)
 }
 
-// IsZero reports whether no field is set.
-func (x *TaskStatusNotificationParamsWorking) IsZero() bool {
-	return x.Meta == nil &&
-		x.CreatedAt == "" &&
-		x.LastUpdatedAt == "" &&
-		x.PollIntervalMs == nil &&
-		x.StatusMessage == nil &&
-		x.TaskID == "" &&
-		x.TTLMs == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *TaskSubscriptionAcknowledgedNotifications) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -1083,13 +859,7 @@ func (x *TaskSubscriptionAcknowledgedNotifications) EncodeJSON(w *codec.Writer) 
 	w.EndOf(start, x.Extra, &membersOfTaskSubscriptionAcknowledgedNotifications)
 }
 
-// IsZero reports whether no field is set.
-func (x *TaskSubscriptionAcknowledgedNotifications) IsZero() bool {
-	return x.TaskIDs == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *TaskSubscriptionNotifications) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -1103,13 +873,7 @@ func (x *TaskSubscriptionNotifications) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfTaskSubscriptionNotifications)
 }
 
-// IsZero reports whether no field is set.
-func (x *TaskSubscriptionNotifications) IsZero() bool {
-	return x.TaskIDs == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *UpdateTaskRequest) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -1134,14 +898,7 @@ func (x *UpdateTaskRequest) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfUpdateTaskRequest)
 }
 
-// IsZero reports whether no field is set.
-func (x *UpdateTaskRequest) IsZero() bool {
-	return x.ID.IsZero() &&
-		x.Params.IsZero() &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *UpdateTaskRequestParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -1166,7 +923,7 @@ func (x *UpdateTaskRequestParams) IsZero() bool {
 		x.Extra.IsZero()
 }
 
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *UpdateTaskResult) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -1184,13 +941,7 @@ func (x *UpdateTaskResult) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfUpdateTaskResult)
 }
 
-// IsZero reports whether no field is set.
-func (x *UpdateTaskResult) IsZero() bool {
-	return x.Meta == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then what x.Extra holds.
+// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *WorkingTask) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -1226,15 +977,4 @@ func (x *WorkingTask) EncodeJSON(w *codec.Writer) {
 		}
 	}
 	w.EndOf(start, x.Extra, &membersOfWorkingTask)
-}
-
-// IsZero reports whether no field is set.
-func (x *WorkingTask) IsZero() bool {
-	return x.CreatedAt == "" &&
-		x.LastUpdatedAt == "" &&
-		x.PollIntervalMs == nil &&
-		x.StatusMessage == nil &&
-		x.TaskID == "" &&
-		x.TTLMs == nil &&
-		x.Extra.IsZero()
 }

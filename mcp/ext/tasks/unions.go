@@ -54,7 +54,7 @@ type DetailedTask interface {
 	isDetailedTask() // only the types above
 }
 
-// DecodeDetailedTask reads a [DetailedTask] and finds its variant a.
+// DecodeDetailedTask reads a [DetailedTask]. It finds the variant by its member "status".
 func DecodeDetailedTask(r *codec.Reader) DetailedTask {
 	switch string(r.PeekText("status")) {
 	case "cancelled":
@@ -89,7 +89,7 @@ type GetTaskResult interface {
 	isGetTaskResult() // only the types above
 }
 
-// DecodeGetTaskResult reads a [GetTaskResult] and finds its variant a.
+// DecodeGetTaskResult reads a [GetTaskResult]. It finds the variant by its member "status".
 func DecodeGetTaskResult(r *codec.Reader) GetTaskResult {
 	switch string(r.PeekText("status")) {
 	case "cancelled":
@@ -124,8 +124,8 @@ type TaskStatusNotificationParams interface {
 	isTaskStatusNotificationParams() // only the types above
 }
 
-// DecodeTaskStatusNotificationParams reads a [TaskStatusNotificationParams] and finds its
-// variant a.
+// DecodeTaskStatusNotificationParams reads a [TaskStatusNotificationParams]. It finds the
+// variant by its member "status".
 func DecodeTaskStatusNotificationParams(r *codec.Reader) TaskStatusNotificationParams {
 	switch string(r.PeekText("status")) {
 	case "cancelled":

@@ -7,6 +7,8 @@ package tasks
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonschema"
@@ -155,56 +157,75 @@ func (x *UpdateTaskResult) Validate(rev Revision) error { return validate(x, rev
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *WorkingTask) Validate(rev Revision) error { return validate(x, rev, "WorkingTask") }
 
-// New returns a new value for a definition of the schemas, by the name it has there, or nil
-// if there is none of that name. For a struct it is a pointer to it; for anything else it is
-// a holder whose method Unwrap returns the value.
+// New returns a new value for a definition of the schemas, by the name that the definition has
+// there, or nil if there is none of that name. For a struct it is a pointer to it; for anything else
+// it is a holder whose method Unwrap returns the value.
 func New(definition string) Value {
-	switch definition {
-	case "CancelTaskRequest":
-		return new(CancelTaskRequest)
-	case "CancelTaskResult":
-		return new(CancelTaskResult)
-	case "CancelledTask":
-		return new(CancelledTask)
-	case "CompletedTask":
-		return new(CompletedTask)
-	case "CreateTaskResult":
-		return new(CreateTaskResult)
-	case "DetailedTask":
-		return &holder[DetailedTask]{definition: "DetailedTask", read: DecodeDetailedTask, write: codec.WriteUnion[DetailedTask]}
-	case "FailedTask":
-		return new(FailedTask)
-	case "GetTaskRequest":
-		return new(GetTaskRequest)
-	case "GetTaskResult":
-		return &holder[GetTaskResult]{definition: "GetTaskResult", read: DecodeGetTaskResult, write: codec.WriteUnion[GetTaskResult]}
-	case "InputRequiredTask":
-		return new(InputRequiredTask)
-	case "Task":
-		return new(Task)
-	case "TaskStatus":
-		return &holder[TaskStatus]{definition: "TaskStatus", read: func(r *codec.Reader) TaskStatus { return TaskStatus(r.Text()) }, write: func(w *codec.Writer, v TaskStatus) { w.Text(string(v)) }}
-	case "TaskStatusNotification":
-		return new(TaskStatusNotification)
-	case "TaskStatusNotificationParams":
-		return &holder[TaskStatusNotificationParams]{definition: "TaskStatusNotificationParams", read: DecodeTaskStatusNotificationParams, write: codec.WriteUnion[TaskStatusNotificationParams]}
-	case "TaskSubscriptionAcknowledgedNotifications":
-		return new(TaskSubscriptionAcknowledgedNotifications)
-	case "TaskSubscriptionNotifications":
-		return new(TaskSubscriptionNotifications)
-	case "TasksExtensionCapability":
-		return &holder[TasksExtensionCapability]{definition: "TasksExtensionCapability", read: func(r *codec.Reader) TasksExtensionCapability { return codec.DecodeMapFunc(r, (*codec.Reader).Raw) }, write: func(w *codec.Writer, v TasksExtensionCapability) { codec.EncodeMapFunc(w, v, (*codec.Writer).Raw) }}
-	case "UpdateTaskRequest":
-		return new(UpdateTaskRequest)
-	case "UpdateTaskResult":
-		return new(UpdateTaskResult)
-	case "WorkingTask":
-		return new(WorkingTask)
+	i, ok := slices.BinarySearchFunc(definitions[:], definition, func(d registered, name string) int { return strings.Compare(d.name, name) })
+	if !ok {
+		return nil
 	}
-	return nil
+	return definitions[i].make()
 }
 
-// holder makes a Value of what is no struct.
+// Definitions returns the names of all definitions, of all revisions, sorted.
+func Definitions() []string {
+	names := make([]string, len(definitions))
+	for i, d := range definitions {
+		names[i] = d.name
+	}
+	return names
+}
+
+// registered is a definition and a function that makes a value of it.
+type registered struct {
+	name string
+	make func() Value
+}
+
+// structOf makes a Value of a struct.
+func structOf[T any, P interface {
+	*T
+	Value
+}]() Value {
+	return P(new(T))
+}
+
+// definitions are sorted by name.
+var definitions = [...]registered{
+	{"CancelTaskRequest", structOf[CancelTaskRequest]},
+	{"CancelTaskResult", structOf[CancelTaskResult]},
+	{"CancelledTask", structOf[CancelledTask]},
+	{"CompletedTask", structOf[CompletedTask]},
+	{"CreateTaskResult", structOf[CreateTaskResult]},
+	{"DetailedTask", func() Value {
+		return &holder[DetailedTask]{definition: "DetailedTask", read: DecodeDetailedTask, write: codec.WriteUnion[DetailedTask]}
+	}},
+	{"FailedTask", structOf[FailedTask]},
+	{"GetTaskRequest", structOf[GetTaskRequest]},
+	{"GetTaskResult", func() Value {
+		return &holder[GetTaskResult]{definition: "GetTaskResult", read: DecodeGetTaskResult, write: codec.WriteUnion[GetTaskResult]}
+	}},
+	{"InputRequiredTask", structOf[InputRequiredTask]},
+	{"Task", structOf[Task]},
+	{"TaskStatus", func() Value {
+		return &holder[TaskStatus]{definition: "TaskStatus", read: func(r *codec.Reader) TaskStatus { return TaskStatus(r.Text()) }, write: func(w *codec.Writer, v TaskStatus) { w.Text(string(v)) }}
+	}},
+	{"TaskStatusNotification", structOf[TaskStatusNotification]},
+	{"TaskStatusNotificationParams", func() Value {
+		return &holder[TaskStatusNotificationParams]{definition: "TaskStatusNotificationParams", read: DecodeTaskStatusNotificationParams, write: codec.WriteUnion[TaskStatusNotificationParams]}
+	}},
+	{"TaskSubscriptionAcknowledgedNotifications", structOf[TaskSubscriptionAcknowledgedNotifications]},
+	{"TaskSubscriptionNotifications", structOf[TaskSubscriptionNotifications]},
+	{"TasksExtensionCapability", func() Value {
+		return &holder[TasksExtensionCapability]{definition: "TasksExtensionCapability", read: func(r *codec.Reader) TasksExtensionCapability { return codec.DecodeMapFunc(r, (*codec.Reader).Raw) }, write: func(w *codec.Writer, v TasksExtensionCapability) { codec.EncodeMapFunc(w, v, (*codec.Writer).Raw) }}
+	}},
+	{"UpdateTaskRequest", structOf[UpdateTaskRequest]},
+	{"UpdateTaskResult", structOf[UpdateTaskResult]},
+	{"WorkingTask", structOf[WorkingTask]},
+}
+
+// holder makes a Value of a definition that is not a struct.
 type holder[T any] struct {
 	value      T
 	definition string
@@ -216,32 +237,6 @@ func (h *holder[T]) DecodeJSON(r *codec.Reader)  { h.value = h.read(r) }
 func (h *holder[T]) EncodeJSON(w *codec.Writer)  { h.write(w, h.value) }
 func (h *holder[T]) Validate(rev Revision) error { return validate(h, rev, h.definition) }
 func (h *holder[T]) Unwrap() any                 { return h.value }
-
-// Definitions returns the names of all definitions, of all revisions, sorted.
-func Definitions() []string {
-	return []string{
-		"CancelTaskRequest",
-		"CancelTaskResult",
-		"CancelledTask",
-		"CompletedTask",
-		"CreateTaskResult",
-		"DetailedTask",
-		"FailedTask",
-		"GetTaskRequest",
-		"GetTaskResult",
-		"InputRequiredTask",
-		"Task",
-		"TaskStatus",
-		"TaskStatusNotification",
-		"TaskStatusNotificationParams",
-		"TaskSubscriptionAcknowledgedNotifications",
-		"TaskSubscriptionNotifications",
-		"TasksExtensionCapability",
-		"UpdateTaskRequest",
-		"UpdateTaskResult",
-		"WorkingTask",
-	}
-}
 
 // table is what each revision's schema says, as published. Nodes carry the place where
 // they are met first.
