@@ -8,7 +8,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/form"
 )
 
-// A host shows the form of a server, reads what the user types, and checks the answer.
+// A host shows a server's form, parses the user's input and checks the response.
 func ExampleFields() {
 	var schema form.Schema
 	err := codec.Unmarshal([]byte(`{"type":"object","required":["copies"],"properties":{
@@ -35,14 +35,14 @@ func ExampleFields() {
 	fmt.Println(form.Format(content["copies"]), form.Format(content["paper"]), form.Check(&schema, content))
 	// Output:
 	// How many true false
-	//   "some" is no number
+	//   "some" is not a number
 	// paper false true
 	//   A4
 	//   A5
 	// 2 a4 <nil>
 }
 
-// A program answers by itself.
+// A program sets the value of a field itself.
 func ExampleOf() {
 	v, err := form.Of([]string{"red", "blue"})
 	fmt.Println(form.Format(v), err)

@@ -1,7 +1,7 @@
-// Package form knows what the form of an elicitation means: which fields it has, which values they
-// take, and what is wrong with an answer. Both sides need it: a client to show the form, to fill in
-// defaults and to check what it sends, and a server to check what it gets (MCP elicitation,
-// "Requested Schema").
+// Package form interprets the form of an elicitation: its fields, the values they accept, and the
+// faults of a response. A client uses it to show the form, to fill in defaults and to check its
+// response. A server uses it to check the response it receives (MCP elicitation, "Requested
+// Schema").
 package form
 
 import (
@@ -19,10 +19,10 @@ type Schema = mcp.ElicitRequestFormParamsRequestedSchema
 // Value is the value of one field.
 type Value = mcp.ElicitResultContentValue
 
-// Kind is what a field takes.
+// Kind is the kind of value that a field accepts.
 type Kind uint8
 
-// The kinds. A field of a kind that this package does not know takes whatever can be an answer.
+// The kinds. An Unknown field has a schema that this package does not know. It accepts any value.
 const (
 	Unknown Kind = iota
 	Text
@@ -36,25 +36,26 @@ const (
 // Field is one field of a form.
 type Field struct {
 	Name        string
-	Title       string // to be shown; the name if the server gives none
-	Description string // "" for none
+	Title       string // the label to show; Name if the server sends no title
+	Description string // empty if the server sends none
 	Required    bool
 	Kind        Kind
-	Format      mcp.StringSchemaFormat // of a text; "" for any
-	Options     []Option               // of a choice
-	Default     Value                  // nil for none
+	Format      mcp.StringSchemaFormat // for Text; empty means any
+	Options     []Option               // for Choice and Choices
+	Default     Value                  // nil if there is no default
 
 	check func(Value) error
 }
 
-// Option is one of the options of a choice.
+// Option is one option of a Choice or Choices field.
 type Option struct {
-	Value string // to be sent
-	Title string // to be shown
+	Value string // the value to send
+	Title string // the label to show
 }
 
-// Fields returns the fields of a form: first those that are required, in the order that the server
-// gives, and then the others by name, for JSON objects have no order.
+// Fields returns the fields of a form. The required fields come first, in the order in which the
+// schema lists them. The optional fields follow in the order of their names, because JSON objects
+// are unordered. A nil schema has no fields.
 func Fields(s *Schema) []Field {
 	if s == nil {
 		return nil
@@ -65,7 +66,8 @@ func Fields(s *Schema) []Field {
 			list = append(list, newField(name, required, p))
 		}
 	}
-	required := make(map[string]bool, len(s.Required)) // a peer's form may have very many
+	// A set, because a peer's form may have very many required fields.
+	required := make(map[string]bool, len(s.Required))
 	for _, name := range s.Required {
 		if !required[name] {
 			required[name] = true
@@ -85,7 +87,7 @@ func Fields(s *Schema) []Field {
 	return list
 }
 
-// newField reads the schema of one field.
+// newField returns the field that schema describes.
 func newField(name string, required bool, schema mcp.PrimitiveSchemaDefinition) Field {
 	f := Field{Name: name, Required: required}
 	var title, description *string
@@ -146,7 +148,7 @@ func newField(name string, required bool, schema mcp.PrimitiveSchemaDefinition) 
 	return f
 }
 
-// options are the options with values, and with titles as far as there are.
+// options pairs values with titles. A value without a title is its own title.
 func options(values, titles []string) []Option {
 	list := make([]Option, len(values))
 	for i, v := range values {
@@ -158,10 +160,11 @@ func options(values, titles []string) []Option {
 	return list
 }
 
-// Check tells what is wrong with a value for the field, or returns nil.
+// Check returns an error that describes why v is not valid for the field, or nil if it is valid.
+// The text is meant for the user and has no package prefix.
 func (f *Field) Check(v Value) error {
 	if isNil(v) {
-		return errors.New("there is no value")
+		return errors.New("has no value")
 	}
 	if f.check == nil {
 		return nil
@@ -169,8 +172,8 @@ func (f *Field) Check(v Value) error {
 	return f.check(v)
 }
 
-// Check tells everything that is wrong with the answer to a form, field by field, or returns nil.
-// Members that the form does not have are nothing wrong.
+// Check returns the faults of the response to a form, joined by [errors.Join], or nil if there are
+// none. Each fault begins with the name of its field. Members without a field are ignored.
 func Check(s *Schema, content map[string]Value) error {
 	var faults []error
 	if s == nil {
@@ -187,7 +190,7 @@ func Check(s *Schema, content map[string]Value) error {
 			faults = append(faults, fmt.Errorf("%s: is required", f.Name))
 		}
 	}
-	for _, name := range s.Required { // a name without a schema is required all the same
+	for _, name := range s.Required { // names without a schema, which Fields leaves out
 		if _, ok := s.Properties[name]; !ok && isNil(content[name]) {
 			faults = append(faults, fmt.Errorf("%s: is required", name))
 		}
@@ -195,9 +198,8 @@ func Check(s *Schema, content map[string]Value) error {
 	return errors.Join(faults...)
 }
 
-// Fill returns a copy of content in which absent fields have their defaults. A nil value stands for
-// a field that the user has cleared: Fill sets no default for it and leaves it out. Content itself
-// is not changed.
+// Fill returns a copy of content in which absent fields have their defaults. A nil value in content
+// means that the user cleared the field: the copy has neither the field nor its default.
 func Fill(s *Schema, content map[string]Value) map[string]Value {
 	filled := map[string]Value{}
 	for _, f := range Fields(s) {

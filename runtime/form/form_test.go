@@ -50,12 +50,12 @@ func field(t *testing.T, s *form.Schema, name string) form.Field {
 			return f
 		}
 	}
-	t.Fatalf("there is no field %s", name)
+	t.Fatalf("no field %q", name)
 	return form.Field{}
 }
 
 // Proves ELIC-05.
-func TestFieldsOfEveryKind(t *testing.T) {
+func TestFieldsReturnsEveryKind(t *testing.T) {
 	of := func(v any) form.Value {
 		x, err := form.Of(v)
 		if err != nil {
@@ -85,14 +85,14 @@ func TestFieldsOfEveryKind(t *testing.T) {
 }
 
 // Proves ELIC-05, ELIC-17.
-func TestCheckNamesEveryFault(t *testing.T) {
+func TestCheckReportsEveryFault(t *testing.T) {
 	for _, test := range []struct{ name, content, want string }{
-		{"all well", `{"user":"bob","size":2,"ghost":true,"tags":["x","y"],"future":"any","other":1}`, ""},
+		{"valid", `{"user":"bob","size":2,"ghost":true,"tags":["x","y"],"future":"any","other":1}`, ""},
 		{"a fraction of zero is an integer", `{"user":"bob","size":2.0,"ghost":true}`, ""},
 		{"characters are counted, not bytes", `{"user":"ääää","size":2,"ghost":true}`, ""},
-		{"nothing", `{}`, "user: is required|size: is required|ghost: is required"},
+		{"empty", `{}`, "user: is required|size: is required|ghost: is required"},
 		{"types", `{"user":1,"size":"2","ghost":0,"ratio":true,"really":"yes","days":"mo","colour":["r"]}`,
-			"user: must be a text|size: must be a number|colour: must be one of r, g|days: must be a list|ratio: must be a number|really: must be true or false"},
+			"user: must be a string|size: must be a number|colour: must be one of r, g|days: must be a list|ratio: must be a number|really: must be true or false"},
 		{"lengths", `{"user":"a","size":2,"ghost":0}`, "user: must have at least 2 characters"},
 		{"lengths", `{"user":"abcde","size":2,"ghost":0}`, "user: must have at most 4 characters"},
 		{"pattern", `{"user":"AB","size":2,"ghost":0}`, "user: must match ^[a-zä]+$"},
@@ -102,11 +102,11 @@ func TestCheckNamesEveryFault(t *testing.T) {
 		{"numbers", `{"user":"bob","size":1e999,"ghost":0}`, "size: is out of range"},
 		{"formats", `{"user":"bob","size":1,"ghost":0,"mail":"x","link":"x","day":"2025-13-01","moment":"2025-01-01"}`,
 			"day: must be in the format date|link: must be in the format uri|mail: must be in the format email|moment: must be in the format date-time"},
-		{"formats kept", `{"user":"bob","size":1,"ghost":0,"mail":"x@y.z","link":"https://x","day":"2025-12-01","moment":"2025-01-01t00:00:00z"}`, ""},
+		{"valid formats", `{"user":"bob","size":1,"ghost":0,"mail":"x@y.z","link":"https://x","day":"2025-12-01","moment":"2025-01-01t00:00:00z"}`, ""},
 		{"options", `{"user":"bob","size":1,"ghost":0,"colour":"b","shade":"Dark","old":"First"}`,
 			"colour: must be one of r, g|old: must be one of a, b|shade: must be one of l, d"},
-		{"several options", `{"user":"bob","size":1,"ghost":0,"days":[],"tags":["z"]}`, `days: must be at least 1 of them|tags: "z" is not one of x, y`},
-		{"several options", `{"user":"bob","size":1,"ghost":0,"days":["mo","tu","we"]}`, "days: must be at most 2 of them"},
+		{"several options", `{"user":"bob","size":1,"ghost":0,"days":[],"tags":["z"]}`, `days: must have at least 1 of the options|tags: "z" is not one of x, y`},
+		{"several options", `{"user":"bob","size":1,"ghost":0,"days":["mo","tu","we"]}`, "days: must have at most 2 of the options"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var answer mcp.ElicitResult
@@ -124,7 +124,7 @@ func TestCheckNamesEveryFault(t *testing.T) {
 	}
 	broken := read(t, `{"type":"object","properties":{"x":{"type":"string","pattern":"(?=lookahead)"}}}`)
 	if err := form.Check(broken, map[string]form.Value{"x": must(form.Of("y"))}); err != nil {
-		t.Errorf("a pattern that Go cannot read counts: %v", err)
+		t.Errorf("a pattern that regexp cannot compile was applied: %v", err)
 	}
 }
 
@@ -136,7 +136,7 @@ func must(v form.Value, err error) form.Value {
 }
 
 // Proves ELIC-05.
-func TestFormats(t *testing.T) {
+func TestCheckAppliesFormatsAndBounds(t *testing.T) {
 	for _, test := range []struct {
 		schema, value string
 		ok            bool
@@ -172,8 +172,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// What Format writes Parse reads, whatever the options look like.
-func TestOptionsOfEveryKindAreReadBack(t *testing.T) {
+func TestParseReadsFormattedOptions(t *testing.T) {
 	options := []string{"a", "b, c", " d ", `"e"`, `f"`, "2", "", "g,"}
 	text, err := json.Marshal(options)
 	if err != nil {
@@ -195,25 +194,24 @@ func TestOptionsOfEveryKindAreReadBack(t *testing.T) {
 	}
 }
 
-func TestNothingIsNoPanic(t *testing.T) {
+func TestNilSchemaAndValuesDoNotPanic(t *testing.T) {
 	if len(form.Fields(nil)) != 0 || form.Check(nil, nil) != nil || len(form.Fill(nil, nil)) != 0 {
-		t.Error("a form that is none has fields")
+		t.Error("a nil schema has fields")
 	}
 	s := read(t, schema)
 	for _, v := range []form.Value{nil, (*mcp.ElicitResultContentValueScalar)(nil), (*mcp.ElicitResultContentValueList)(nil)} {
 		if form.Format(v) != "" {
-			t.Errorf("%T is formatted as %q", v, form.Format(v))
+			t.Errorf("Format(%T(nil)) = %q", v, form.Format(v))
 		}
 		for _, f := range form.Fields(s) {
 			if f.Check(v) == nil {
-				t.Errorf("%s takes a %T", f.Name, v)
+				t.Errorf("field %s accepts a nil %T", f.Name, v)
 			}
 		}
 	}
 }
 
-// A user can take a proposed value out.
-func TestEmptiedFieldGetsNoDefault(t *testing.T) {
+func TestFillLeavesOutClearedFields(t *testing.T) {
 	filled := form.Fill(read(t, schema), map[string]form.Value{"colour": nil})
 	if v, ok := filled["colour"]; ok || filled["shade"] == nil {
 		t.Errorf("colour is %v, shade is %v", v, filled["shade"])
@@ -221,7 +219,7 @@ func TestEmptiedFieldGetsNoDefault(t *testing.T) {
 }
 
 // Proves ELIC-06.
-func TestFieldsLeftAloneGetTheirDefaults(t *testing.T) {
+func TestFillSetsDefaultsOfAbsentFields(t *testing.T) {
 	given := map[string]form.Value{"user": must(form.Of("eve"))}
 	filled := form.Fill(read(t, schema), given)
 	got := map[string]string{}
@@ -239,17 +237,17 @@ func TestFieldsLeftAloneGetTheirDefaults(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if len(given) != 1 {
-		t.Errorf("the given content was changed: %v", given)
+		t.Errorf("Fill changed its argument: %v", given)
 	}
 }
 
-func TestParseReadsWhatPeopleType(t *testing.T) {
+func TestParseReadsUserInput(t *testing.T) {
 	s := read(t, schema)
 	for _, test := range []struct{ field, input, want string }{
 		{"user", "bob", `"bob"`},
 		{"user", "x", "! must have at least 2 characters"},
 		{"size", " 4 ", `4`},
-		{"size", "four", `! "four" is no number`},
+		{"size", "four", `! "four" is not a number`},
 		{"size", "10", "! must be at most 9"},
 		{"really", "Y", "true"},
 		{"really", "no", "false"},
@@ -259,7 +257,7 @@ func TestParseReadsWhatPeopleType(t *testing.T) {
 		{"shade", "2", `"d"`},
 		{"shade", "3", "! must be one of l, d"},
 		{"days", "mo, 3", `["mo","we"]`},
-		{"days", "", "! must be at least 1 of them"},
+		{"days", "", "! must have at least 1 of the options"},
 		{"tags", "why,ex", `["y","x"]`},
 	} {
 		f := field(t, s, test.field)
@@ -279,7 +277,7 @@ func TestParseReadsWhatPeopleType(t *testing.T) {
 	}
 }
 
-func TestOfTakesWhatAFieldCanBe(t *testing.T) {
+func TestOfConvertsSupportedTypes(t *testing.T) {
 	got := map[string]form.Value{}
 	for name, v := range map[string]any{"s": "x", "b": true, "i": 1, "l": int64(2), "f": 1.5, "whole": 3.0, "many": []string{"x"}, "none": []string(nil)} {
 		got[name] = must(form.Of(v))
@@ -298,11 +296,11 @@ func TestOfTakesWhatAFieldCanBe(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if _, err := form.Of(map[string]any{}); err == nil {
-		t.Error("an object can be the value of a field")
+		t.Error("an object was accepted as the value of a field")
 	}
 }
 
-func TestFieldsTakeTimeInProportionToTheForm(t *testing.T) {
+func TestFieldsTakesLinearTime(t *testing.T) {
 	doubling.Check(t, func(n int) func() {
 		s := &form.Schema{Properties: map[string]mcp.PrimitiveSchemaDefinition{}}
 		for i := range n {

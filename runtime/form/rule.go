@@ -18,14 +18,14 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// textRule checks texts. A pattern, which the page of the specification has and its schema has not,
-// counts as far as Go can read it.
+// textRule returns the check of a Text field. It honours "pattern", which the prose of the
+// specification has but its schema lacks, if package regexp can compile it.
 func textRule(s *mcp.StringSchema) func(Value) error {
 	pattern := patternOf(s.Extra)
 	return func(v Value) error {
 		text, ok := scalarOf(v).Text()
 		if !ok {
-			return errors.New("must be a text")
+			return errors.New("must be a string")
 		}
 		n := int64(utf8.RuneCountInString(text))
 		switch {
@@ -59,7 +59,7 @@ func patternOf(x codec.Extra) *regexp.Regexp {
 	return pattern
 }
 
-// inFormat reports whether a text is in a format; any is in one that is not known.
+// inFormat reports whether text complies with format. Every text complies with an unknown format.
 func inFormat(format mcp.StringSchemaFormat, text string) bool {
 	var err error
 	switch format {
@@ -68,7 +68,7 @@ func inFormat(format mcp.StringSchemaFormat, text string) bool {
 		return err == nil && a.Address == text
 	case mcp.StringSchemaFormatURI:
 		u, err := url.Parse(text)
-		return err == nil && u.IsAbs() && !strings.ContainsFunc(text, noURI)
+		return err == nil && u.IsAbs() && !strings.ContainsFunc(text, mustEscape)
 	case mcp.StringSchemaFormatDate:
 		_, err = time.Parse(time.DateOnly, text)
 	case mcp.StringSchemaFormatDateTime:
@@ -77,13 +77,16 @@ func inFormat(format mcp.StringSchemaFormat, text string) bool {
 	return err == nil
 }
 
-// noURI reports whether a character must be escaped in a URI (RFC 3986, section 2).
-func noURI(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune("\"<>\\^`{|}", c) }
+// mustEscape reports whether a character must be escaped in a URI (RFC 3986, section 2).
+func mustEscape(c rune) bool {
+	return c <= ' ' || c >= 0x7f || strings.ContainsRune("\"<>\\^`{|}", c)
+}
 
-// dateTime is the form of a date-time (RFC 3339, section 5.6).
+// dateTime matches the syntax of a date-time (RFC 3339, section 5.6).
 var dateTime = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
 
-// isDateTime reports whether text is a date-time. A leap second may end the last minute of a month in UTC.
+// isDateTime reports whether text is a date-time. It accepts a leap second only at the end of a month
+// in UTC.
 func isDateTime(text string) bool {
 	text = strings.ToUpper(text)
 	if !dateTime.MatchString(text) {
@@ -126,11 +129,11 @@ func numberRule(s *mcp.NumberSchema) func(Value) error {
 	}
 }
 
-// maxDigits is how many characters a number may have. Numbers are compared with all the digits that
-// are sent, which may be more than a float64 has.
+// maxDigits limits the length of a number, in characters. A number is compared with all its digits,
+// which may be more than a float64 holds.
 const maxDigits = 1000
 
-// exact returns a number with all its digits.
+// exact parses a number without loss of digits.
 func exact(text string) (*big.Float, error) {
 	if len(text) > maxDigits {
 		return nil, fmt.Errorf("must have at most %d characters", maxDigits)
@@ -169,9 +172,9 @@ func choicesRule(options []Option, least, most *int64) func(Value) error {
 		}
 		switch n := int64(len(list.Value)); {
 		case least != nil && n < *least:
-			return fmt.Errorf("must be at least %d of them", *least)
+			return fmt.Errorf("must have at least %d of the options", *least)
 		case most != nil && n > *most:
-			return fmt.Errorf("must be at most %d of them", *most)
+			return fmt.Errorf("must have at most %d of the options", *most)
 		}
 		return nil
 	}

@@ -11,7 +11,7 @@ import (
 
 func scalar(s codec.Scalar) Value { return &mcp.ElicitResultContentValueScalar{Value: s} }
 
-// scalarOf returns the scalar that v is, or the zero one.
+// scalarOf returns the scalar in v, or the zero Scalar if v is not one.
 func scalarOf(v Value) codec.Scalar {
 	if s, ok := v.(*mcp.ElicitResultContentValueScalar); ok && s != nil {
 		return s.Value
@@ -57,9 +57,8 @@ func number(x *float64) Value {
 	return v
 }
 
-// Of returns a Go value as the value of a field: a string, a bool, an int, an int64, a float64 or a
-// []string, or what is a Value already. It fails for any other type, and for floats that are no
-// number.
+// Of converts a Go value to the value of a field. It accepts string, bool, int, int64, float64,
+// []string and [Value]. It fails for any other type, for infinities and for NaN.
 func Of(v any) (Value, error) {
 	switch v := v.(type) {
 	case Value:
@@ -81,12 +80,13 @@ func Of(v any) (Value, error) {
 	case []string:
 		return texts(append([]string{}, v...)), nil
 	}
-	return nil, fmt.Errorf("form: a %T cannot be the value of a field", v)
+	return nil, fmt.Errorf("form: type %T is not supported as the value of a field", v)
 }
 
-// Parse converts the user's input for the field to a value, and checks it. Options are given by
-// value, by title or by number, counted from 1. Several options are separated by commas. An option
-// that contains a comma, or begins or ends with a space, is quoted as a JSON string.
+// Parse converts the user's input for the field to a value and checks it. An option is given by its
+// value, its title, or its number, counted from 1. Several options are separated by commas. An
+// option that contains a comma, or begins or ends with a space, is quoted as a Go string. Errors
+// are meant for the user and have no package prefix.
 func (f *Field) Parse(input string) (Value, error) {
 	v, err := f.read(input)
 	if err != nil {
@@ -101,7 +101,7 @@ func (f *Field) read(input string) (Value, error) {
 	case Number, Integer:
 		s, err := codec.NumberScalar(codec.Number(trimmed))
 		if err != nil {
-			return nil, fmt.Errorf("%q is no number", trimmed)
+			return nil, fmt.Errorf("%q is not a number", trimmed)
 		}
 		return scalar(s), nil
 	case Bool:
@@ -133,20 +133,21 @@ func (f *Field) read(input string) (Value, error) {
 	return Of(input)
 }
 
-// nextPart returns the first part of a comma-separated list, and the rest behind the comma.
+// nextPart returns the first part of a comma-separated list, and the rest after the comma.
 func nextPart(list string) (part, rest string) {
 	list = strings.TrimLeft(list, " \t")
 	if quoted, err := strconv.QuotedPrefix(list); err == nil && quoted[0] == '"' {
-		behind := strings.TrimLeft(list[len(quoted):], " \t")
-		if part, err := strconv.Unquote(quoted); err == nil && (behind == "" || behind[0] == ',') {
-			return part, strings.TrimPrefix(behind, ",")
+		after := strings.TrimLeft(list[len(quoted):], " \t")
+		if part, err := strconv.Unquote(quoted); err == nil && (after == "" || after[0] == ',') {
+			return part, strings.TrimPrefix(after, ",")
 		}
 	}
 	part, rest, _ = strings.Cut(list, ",")
 	return strings.TrimSpace(part), rest
 }
 
-// option returns the value of the option that is meant by input, or input itself.
+// option returns the value of the option that input selects, or input itself if there is no such
+// option.
 func (f *Field) option(input string) string {
 	if isOption(f.Options, input) {
 		return input
@@ -162,7 +163,7 @@ func (f *Field) option(input string) string {
 	return input
 }
 
-// Format returns a value as Parse reads it; "" for none.
+// Format returns v in the syntax that [Field.Parse] reads. It returns "" for nil.
 func Format(v Value) string {
 	if isNil(v) {
 		return ""

@@ -80,7 +80,7 @@ func TestAFormIsAStruct(t *testing.T) {
 		{`{"action":"accept","content":{"name":"Ada","more":{}}}`, server.ErrAnswer.Error() + ": it is no result of an elicitation"},
 		{`{"action":"decline"}`, `decline { 30 1.7 false}`},
 		{`{"action":"cancel"}`, `cancel { 30 1.7 false}`},
-		{`{"action":"accept","content":{"name":7}}`, server.ErrAnswer.Error() + ": name: must be a text"},
+		{`{"action":"accept","content":{"name":7}}`, server.ErrAnswer.Error() + ": name: must be a string"},
 		{`{"action":"accept","content":{"age":7}}`, server.ErrAnswer.Error() + ": name: is required"},
 		{`{"action":"accept"}`, server.ErrAnswer.Error() + ": name: is required"},
 		{`{"action":"perhaps"}`, server.ErrAnswer.Error() + ": it is no result of an elicitation"},
