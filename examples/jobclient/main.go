@@ -55,7 +55,7 @@ func run(ctx context.Context, server stdio.Command, out io.Writer) error {
 		return err
 	}
 	defer c.Close()
-	h = c.ResumeTool(h.ID())
+	h = c.AttachTool(h.ID())
 	for state, err := range h.Updates(ctx) {
 		if err != nil {
 			return err

@@ -20,17 +20,17 @@ import (
 )
 
 // Client is a connection to one server. [Connect], [Command] and [Dial] create it; the zero value
-// is not usable. Its methods may be called by many goroutines; those that send a request fail as
-// [session.Session.Call] does.
+// is not usable. It is safe for concurrent use. Methods that send a request return the errors of
+// [session.Session.Call].
 type Client struct {
-	options Options
-	tasks   *requestor.Tasks
-	limit   *rate.Limiter // of the server's requests to the user and the model
-	origin  string        // URL of the server; "" if it has none
-	urls    urls
-	outputs outputs
-	wishes  wishes
-	log     *slog.Logger
+	options     Options
+	tasks       *requestor.Tasks
+	limit       *rate.Limiter // of the server's input requests
+	origin      string        // URL of the server; empty unless created by Dial
+	urls        urls
+	outputs     outputs
+	serverState serverState
+	log         *slog.Logger
 
 	completions *rate.Limiter
 
@@ -43,14 +43,15 @@ type Client struct {
 	session *session.Session
 }
 
-// Connect connects with the server at the other end of conn, which belongs to the client from now on.
-// It fails as [session.Connect] does; ctx bounds Connect alone.
+// Connect connects to the server at the other end of conn and returns once the handshake is
+// complete. The client owns conn, even if Connect fails. Connect returns the errors of
+// [session.Connect]; ctx limits Connect only, not the session.
 func Connect(ctx context.Context, conn transport.Conn, o *Options) (*Client, error) {
 	return newClient(o).connect(ctx, conn)
 }
 
 func newClient(o *Options) *Client {
-	c := &Client{options: valueOf(o), limit: newLimit(valueOf(o).QuestionsPerMinute), opened: make(chan struct{})}
+	c := &Client{options: valueOf(o), limit: newInputLimit(valueOf(o).InputRequestsPerMinute), opened: make(chan struct{})}
 	c.completions = rate.NewLimiter(completionsPerSecond, completionsPerSecond)
 	c.log = boundary.Logger(c.options.Session.Logger)
 	if c.options.MaxToolRounds == 0 {
@@ -59,14 +60,14 @@ func newClient(o *Options) *Client {
 	caller := func() jsonrpc.Caller { return c.session }
 	c.tools.caller, c.resources.caller, c.templates.caller, c.prompts.caller = caller, caller, caller, caller
 	c.tools.fetch, c.resources.fetch, c.templates.fetch, c.prompts.fetch = toolPage, resourcePage, templatePage, promptPage
-	c.tools.stored = c.outputs.clear
+	c.tools.onCache = c.outputs.clear
 	return c
 }
 
 func (c *Client) connect(ctx context.Context, conn transport.Conn) (*Client, error) {
 	cfg := c.options.config()
 	cfg.Handler = c.handler(cfg.Handler)
-	cfg.Sending = append(cfg.Sending, c.noteURLs)
+	cfg.Sending = append(cfg.Sending, c.recordURLs)
 	c.tasks = requestor.Attach(&cfg)
 	if c.options.Tasks != nil {
 		receiver.Attach(&cfg, receiver.Options{Manager: c.options.Tasks})
@@ -75,21 +76,21 @@ func (c *Client) connect(ctx context.Context, conn transport.Conn) (*Client, err
 	if c.options.Roots != nil {
 		version = c.options.Roots.version()
 	}
-	s, err := session.Connect(ctx, conn, c.options.hello(), &cfg)
+	s, err := session.Connect(ctx, conn, c.options.initializeParams(), &cfg)
 	if err != nil {
 		return nil, err
 	}
 	c.session = s
 	close(c.opened)
 	if c.options.Roots != nil {
-		if err := c.options.Roots.join(ctx, s, version); err != nil {
-			c.log.Warn("change of roots not announced", "error", err)
+		if err := c.options.Roots.announceTo(ctx, s, version); err != nil {
+			c.log.Warn("roots change not announced", "error", err)
 		}
 	}
 	return c, nil
 }
 
-// Command starts a server as a child process and connects with it over its standard input and output.
+// Command starts a server as a child process and connects to it over its standard input and output.
 // Closing the client ends the process.
 func Command(ctx context.Context, server stdio.Command, o *Options) (*Client, error) {
 	process, err := stdio.Start(server)
@@ -99,22 +100,22 @@ func Command(ctx context.Context, server stdio.Command, o *Options) (*Client, er
 	return Connect(ctx, process, o)
 }
 
-// Dial connects with the server at a URL, over Streamable HTTP, or the older HTTP with SSE if that is
-// what the server has; see [Options].HTTP.
+// Dial connects to the server at serverURL over Streamable HTTP, or over the older HTTP with SSE if
+// the server supports only that; see [Options].HTTP.
 //
-// When a session is lost, as by a restart of the server, and a new one is opened in its place, lists
-// are asked for anew, and the client asks again for the subscriptions and the log level that it was
-// asked for with [Client.Subscribe] and [Client.SetLogLevel].
+// If the session is lost, for example because the server restarts, the client opens a new session.
+// It then discards its cached lists and restores the subscriptions and the log level that were set
+// with [Client.Subscribe] and [Client.SetLogLevel].
 func Dial(ctx context.Context, serverURL string, o *Options) (*Client, error) {
 	c := newClient(o)
 	c.origin = serverURL
 	http := c.options.HTTP
 	http.Renewed = func(result json.RawMessage) {
-		c.forget() // a server that drops its sessions may have been replaced
+		c.invalidateLists() // the server may have been replaced by another one
 		select {
 		case <-c.opened:
-			c.wishAgain()
-		default: // nobody has had the client yet
+			c.restoreServerState()
+		default: // Dial has not returned, so there is no server state to restore
 		}
 		if c.options.HTTP.Renewed != nil {
 			err := boundary.Run(func() error { c.options.HTTP.Renewed(result); return nil })
@@ -131,81 +132,83 @@ func Dial(ctx context.Context, serverURL string, o *Options) (*Client, error) {
 // completionsPerSecond limits the requests for completions (MCP completion, "Security").
 const completionsPerSecond = 10
 
-// newLimit limits the questions of a server.
-func newLimit(perMinute int) *rate.Limiter {
+// newInputLimit returns the limiter of a server's input requests.
+func newInputLimit(perMinute int) *rate.Limiter {
 	switch {
 	case perMinute < 0:
 		return rate.NewLimiter(rate.Inf, 0)
 	case perMinute == 0:
-		perMinute = DefaultQuestionsPerMinute
+		perMinute = DefaultInputRequestsPerMinute
 	}
 	return rate.NewLimiter(rate.Limit(perMinute)/60, perMinute)
 }
 
-// Session returns the session below the client, for what the client has no method for.
+// Session returns the client's session, for operations that Client has no method for.
 func (c *Client) Session() *session.Session { return c.session }
 
-// Server returns how the server has introduced itself: its name, capabilities and instructions. When a
-// session was lost and another one has taken its place, that is what the server has said in the new
-// one, and what may be called follows from it. It must not be changed.
+// Server returns the server info: the server's name, capabilities and instructions. If a lost
+// session was replaced, it returns the server info of the new session. The result must not be
+// modified.
 func (c *Client) Server() *mcp.InitializeResult { return c.session.Server() }
 
-// Revision returns the revision that was agreed on.
+// Revision returns the negotiated protocol revision.
 func (c *Client) Revision() mcp.Revision { return c.session.Revision() }
 
-// Close ends the session at once; see [session.Session.Close]. Tasks go on at the server. Handlers and
-// progress callbacks call [session.Session.Stop] instead, as Close waits for them.
+// Close ends the session at once; see [session.Session.Close]. Tasks continue on the server. Close
+// waits for handlers and progress callbacks to return; call [session.Session.Stop] from within one
+// of them instead.
 func (c *Client) Close() error { return c.session.Close() }
 
 // Shutdown ends the session in order; see [session.Session.Shutdown].
 func (c *Client) Shutdown(ctx context.Context) error { return c.session.Shutdown(ctx) }
 
-// Wait waits until the session is over, and returns what ended it; see [session.Session.Wait].
+// Wait waits for the end of the session and returns its cause; see [session.Session.Wait].
 func (c *Client) Wait() error { return c.session.Wait() }
 
-// With returns typed calls for every method of the protocol, with options. The other methods of the
-// client are built on them; lists are not cached here, tools are called as params say, and what is
-// subscribed to is not noted for a later session.
+// With returns typed calls for every method of the protocol, made with the given options. They are
+// plain requests: lists are not cached, tools run as tasks only if the params say so, and
+// subscriptions and the log level are not restored in a later session.
 func (c *Client) With(opts ...session.Option) mcp.ToServer {
 	return mcp.ToServer{Caller: c.session.With(opts...)}
 }
 
-// Ping asks the server whether it is there.
+// Ping sends a ping to the server and waits for the response.
 func (c *Client) Ping(ctx context.Context) error { return c.session.Ping(ctx) }
 
 // ReadResource reads a resource (MCP resources, "Reading Resources").
 func (c *Client) ReadResource(ctx context.Context, uri string) (*mcp.ReadResourceResult, error) {
-	return expect[*mcp.ReadResourceResult](c.With().ReadResource(ctx, &mcp.ReadResourceRequestParams{URI: uri}))
+	return resultAs[*mcp.ReadResourceResult](c.With().ReadResource(ctx, &mcp.ReadResourceRequestParams{URI: uri}))
 }
 
-// Subscribe asks to be told when a resource changes: by [mcp.ClientNotificationHandler].ResourceUpdated
-// (MCP resources, "Subscriptions").
+// Subscribe subscribes to changes of a resource. [Options].Notifications receives them in
+// ResourceUpdated (MCP resources, "Subscriptions").
 func (c *Client) Subscribe(ctx context.Context, uri string) error {
-	fresh := c.wishes.subscribe(uri)
+	fresh := c.serverState.subscribe(uri)
 	_, err := c.With().Subscribe(ctx, &mcp.SubscribeRequestParams{URI: uri})
 	if err != nil && fresh {
-		c.wishes.unsubscribe(uri)
+		c.serverState.unsubscribe(uri)
 	}
 	return err
 }
 
-// Unsubscribe takes Subscribe back.
+// Unsubscribe ends a subscription.
 func (c *Client) Unsubscribe(ctx context.Context, uri string) error {
-	c.wishes.unsubscribe(uri)
+	c.serverState.unsubscribe(uri)
 	_, err := c.With().Unsubscribe(ctx, &mcp.UnsubscribeRequestParams{URI: uri})
 	return err
 }
 
-// GetPrompt gets a prompt with arguments, nil for none (MCP prompts, "Getting a Prompt").
+// GetPrompt returns a prompt, rendered with arguments (MCP prompts, "Getting a Prompt"). Arguments
+// may be nil.
 func (c *Client) GetPrompt(ctx context.Context, name string, arguments map[string]string) (*mcp.GetPromptResult, error) {
-	return expect[*mcp.GetPromptResult](c.With().GetPrompt(ctx, &mcp.GetPromptRequestParams{Name: name, Arguments: arguments}))
+	return resultAs[*mcp.GetPromptResult](c.With().GetPrompt(ctx, &mcp.GetPromptRequestParams{Name: name, Arguments: arguments}))
 }
 
-// Complete asks for ways to go on with the value of an argument: of a prompt, if ref is a
-// [*mcp.PromptReference], or of a template, if it is a [*mcp.ResourceTemplateReference]. The
-// arguments that have a value already are given, nil for none. Call it when the user pauses, not
-// for each key; more than ten requests a second wait for their turn (MCP completion, "Requesting
-// Completions").
+// Complete returns suggestions for the value of an argument. The argument belongs to a prompt if
+// ref is a [*mcp.PromptReference], or to a resource template if ref is a
+// [*mcp.ResourceTemplateReference]. Given holds the arguments that already have a value; it may be
+// nil. Call Complete when the user pauses, not on each key: it sends at most ten requests per
+// second, and further calls block (MCP completion, "Requesting Completions").
 func (c *Client) Complete(ctx context.Context, ref mcp.CompletionReference, argument, value string, given map[string]string) (*mcp.CompleteResultCompletion, error) {
 	p := &mcp.CompleteRequestParams{Ref: ref, Argument: mcp.CompleteRequestParamsArgument{Name: argument, Value: value}}
 	if len(given) > 0 {
@@ -221,26 +224,27 @@ func (c *Client) Complete(ctx context.Context, ref mcp.CompletionReference, argu
 	return &r.Completion, nil
 }
 
-// SetLogLevel asks for log messages of a level or a more severe one (MCP logging, "Setting Log
-// Level").
+// SetLogLevel requests log messages of the given level and of more severe ones (MCP logging,
+// "Setting Log Level").
 func (c *Client) SetLogLevel(ctx context.Context, level mcp.LoggingLevel) error {
-	before := c.wishes.setLevel(&level, nil)
+	before := c.serverState.setLevel(&level, nil)
 	_, err := c.With().SetLevel(ctx, &mcp.SetLevelRequestParams{Level: level})
 	if err != nil {
-		c.wishes.setLevel(before, &level)
+		c.serverState.setLevel(before, &level)
 	}
 	return err
 }
 
-// expect returns an outcome as the one that must come of a request in the revisions of sessions.
-func expect[T, O any](outcome O, err error) (T, error) {
+// resultAs converts an outcome to T, the only result type that the revisions of sessions define for
+// the request.
+func resultAs[T, O any](outcome O, err error) (T, error) {
 	var none T
 	if err != nil {
 		return none, err
 	}
 	result, ok := any(outcome).(T)
 	if !ok {
-		return none, fmt.Errorf("client: the server has answered with a %T", outcome)
+		return none, fmt.Errorf("client: unexpected result type %T", outcome)
 	}
 	return result, nil
 }

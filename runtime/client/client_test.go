@@ -19,17 +19,17 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
-// scripted is a server: what it answers is in a table.
+// scripted is a server that answers from a table.
 type scripted struct {
 	*session.Session
 	t  *testing.T
 	mu sync.Mutex
 
 	answers map[string]func(params string) (string, error) // result or error by method
-	got     []string                                       // method and params of what came, notifications too
+	got     []string                                       // method and params of received messages
 }
 
-// everything is what a server declares that can do everything but tasks.
+// everything returns all capabilities of a server except tasks.
 func everything() mcp.ServerCapabilities {
 	yes := json.RawMessage(`{}`)
 	return mcp.ServerCapabilities{
@@ -40,7 +40,8 @@ func everything() mcp.ServerCapabilities {
 	}
 }
 
-// connect returns a client of a server with everything, and the server. It may be called in a bubble.
+// connect returns a client and its server, which declares everything. It works in a synctest
+// bubble.
 func connect(t *testing.T, o *client.Options, answers map[string]func(string) (string, error)) (*client.Client, *scripted) {
 	return connectAs(t, everything(), o, session.Config{}, answers)
 }
@@ -85,24 +86,24 @@ func (s *scripted) handle(ctx context.Context, req *session.Request) (codec.Enco
 	return session.Raw(text), err
 }
 
-// took checks what has come since the last time.
+// took checks the messages received since the last call.
 func (s *scripted) took(want ...string) {
 	s.t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if diff := cmp.Diff(want, s.got); diff != "" {
-		s.t.Errorf("the server got (-want +got):\n%s", diff)
+		s.t.Errorf("messages received by the server (-want +got):\n%s", diff)
 	}
 	s.got = nil
 }
 
-// always answers with the same result.
+// always returns an answer that is always the same result.
 func always(text string) func(string) (string, error) {
 	return func(string) (string, error) { return text, nil }
 }
 
 // Proves SDK-17, SDK-21.
-func TestEveryFeatureHasATypedCall(t *testing.T) {
+func TestTypedCallsOfEveryFeature(t *testing.T) {
 	c, s := connect(t, nil, map[string]func(string) (string, error){
 		"resources/read":        always(`{"contents":[{"uri":"x:a","text":"A"}]}`),
 		"resources/subscribe":   always(`{}`),
@@ -170,7 +171,7 @@ func TestEveryFeatureHasATypedCall(t *testing.T) {
 }
 
 // Proves META-01, META-02, META-03.
-func TestMetadataOfOthersIsLeftAlone(t *testing.T) {
+func TestForeignMetadataIsPreserved(t *testing.T) {
 	const meta = `{"com.example/odd":[1,{"x":null}],"io.modelcontextprotocol/later":7,"progressToken":{"odd":true}}`
 	c, s := connect(t, nil, map[string]func(string) (string, error){
 		"tools/call": always(`{"content":[],"_meta":` + meta + `}`),
@@ -186,54 +187,54 @@ func TestMetadataOfOthersIsLeftAlone(t *testing.T) {
 	s.took(`tools/call {"name":"x"}`)
 	for _, name := range []string{"1a/x", "io.modelcontextprotocol/x", "com.mcp/x"} {
 		if _, err := c.CallTool(t.Context(), "x", nil, client.Meta(name, 1)); err == nil {
-			t.Errorf("%s is sent", name)
+			t.Errorf("_meta key %q was sent", name)
 		}
 	}
 	if _, err := c.CallTool(t.Context(), "x", []int{1}); err == nil {
-		t.Error("a list is sent as arguments")
+		t.Error("a list was sent as arguments")
 	}
 	s.took()
 }
 
-// told is a host that notes what it is told.
-type told struct {
+// recorder is a host that records its notifications.
+type recorder struct {
 	mcp.UnimplementedClientNotificationHandler
-	what chan string
+	events chan string
 }
 
-func (n told) ResourceUpdated(_ context.Context, p *mcp.ResourceUpdatedNotificationParams) error {
-	n.what <- "updated " + p.URI
+func (n recorder) ResourceUpdated(_ context.Context, p *mcp.ResourceUpdatedNotificationParams) error {
+	n.events <- "updated " + p.URI
 	return nil
 }
 
-func (n told) LoggingMessage(_ context.Context, p *mcp.LoggingMessageNotificationParams) error {
-	n.what <- fmt.Sprintf("%s %s", p.Level, p.Data)
+func (n recorder) LoggingMessage(_ context.Context, p *mcp.LoggingMessageNotificationParams) error {
+	n.events <- fmt.Sprintf("%s %s", p.Level, p.Data)
 	return nil
 }
 
-func (n told) ToolListChanged(context.Context, *mcp.NotificationParams) error {
-	n.what <- "tools"
+func (n recorder) ToolListChanged(context.Context, *mcp.NotificationParams) error {
+	n.events <- "tools"
 	return nil
 }
 
-func (n told) PromptListChanged(context.Context, *mcp.NotificationParams) error {
-	n.what <- "prompts"
+func (n recorder) PromptListChanged(context.Context, *mcp.NotificationParams) error {
+	n.events <- "prompts"
 	return nil
 }
 
-func (n told) ResourceListChanged(context.Context, *mcp.NotificationParams) error {
-	n.what <- "resources"
+func (n recorder) ResourceListChanged(context.Context, *mcp.NotificationParams) error {
+	n.events <- "resources"
 	return nil
 }
 
-func (n told) ElicitationComplete(_ context.Context, p *mcp.ElicitationCompleteNotificationParams) error {
-	n.what <- "complete " + p.ElicitationID
+func (n recorder) ElicitationComplete(_ context.Context, p *mcp.ElicitationCompleteNotificationParams) error {
+	n.events <- "complete " + p.ElicitationID
 	return nil
 }
 
 // Proves SDK-17.
-func TestTheHostIsTold(t *testing.T) {
-	n := told{what: make(chan string, 10)}
+func TestHostReceivesNotifications(t *testing.T) {
+	n := recorder{events: make(chan string, 10)}
 	own := make(chan string, 1)
 	_, s := connect(t, &client.Options{Notifications: n, Session: session.Config{
 		Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
@@ -251,16 +252,16 @@ func TestTheHostIsTold(t *testing.T) {
 		if err := s.Notify(t.Context(), m.method, session.Raw(m.params)); err != nil {
 			t.Fatal(err)
 		}
-		if got := <-n.what; got != m.want {
-			t.Errorf("the host was told %q, want %q", got, m.want)
+		if got := <-n.events; got != m.want {
+			t.Errorf("the host received %q, want %q", got, m.want)
 		}
 	}
 	if _, err := s.Call(t.Context(), "x/own", nil); err != nil || <-own != "x/own" {
-		t.Errorf("a method of one's own: %v", err)
+		t.Errorf("custom method: %v", err)
 	}
 }
 
-func TestArgumentsAreAnObject(t *testing.T) {
+func TestCallToolRejectsArgumentsThatAreNotAnObject(t *testing.T) {
 	c, s := connect(t, nil, map[string]func(string) (string, error){"tools/call": always(`{"content":[]}`)})
 	for _, arguments := range []any{struct{ A int }{1}, map[string]int{"A": 1}, json.RawMessage("\n{\"A\":1}")} {
 		if _, err := c.CallTool(t.Context(), "x", arguments); err != nil {
@@ -277,7 +278,7 @@ func TestArgumentsAreAnObject(t *testing.T) {
 }
 
 // Proves SDK-05.
-func TestTitles(t *testing.T) {
+func TestTitlePrecedence(t *testing.T) {
 	annotated := &mcp.ToolAnnotations{Title: new("Annotated")}
 	for _, test := range []struct {
 		tool *mcp.Tool
@@ -294,15 +295,15 @@ func TestTitles(t *testing.T) {
 		}
 	}
 	if client.Title(new("Title"), "name") != "Title" || client.Title(nil, "name") != "name" {
-		t.Error("a title is not preferred to a name")
+		t.Error("Title does not prefer the title to the name")
 	}
 }
 
-// What a tool says of itself in annotations changes nothing in how it is called: one that says that it may be
-// repeated is not.
+// Annotations of a tool do not change how it is called: a failed call is not repeated even if the
+// tool claims to be idempotent.
 //
 // Proves TOOL-11.
-func TestAnnotationsAreNotBelieved(t *testing.T) {
+func TestCallToolIgnoresAnnotations(t *testing.T) {
 	for _, code := range []int64{session.CodeOverloaded, jsonrpc.CodeInternalError, jsonrpc.CodeMethodNotFound} {
 		c, s := connect(t, nil, map[string]func(string) (string, error){
 			"tools/list": always(`{"tools":[{"name":"wipe","inputSchema":{"type":"object"},` +
@@ -317,13 +318,13 @@ func TestAnnotationsAreNotBelieved(t *testing.T) {
 	}
 }
 
-// With a server of an older revision the client uses and serves nothing of a newer one, although it declares all that it
-// can do.
+// In a session with an older revision, the client neither uses nor serves newer features, although
+// it declares them.
 //
 // Proves LIFE-12.
-func TestClientKeepsToAnOlderRevision(t *testing.T) {
+func TestClientHonoursOlderRevision(t *testing.T) {
 	declared := everything()
-	declared.Tasks = receiver.ServerCapabilities(true) // which means nothing there
+	declared.Tasks = receiver.ServerCapabilities(true) // has no meaning in the older revision
 	c, s := connectAs(t, declared, &client.Options{
 		SampleTools: true,
 		Fill:        func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) { return client.Decline(), nil },
@@ -342,11 +343,11 @@ func TestClientKeepsToAnOlderRevision(t *testing.T) {
 		t.Fatalf("the revision is %s", c.Revision())
 	}
 	if _, err := c.StartTool(t.Context(), "x", nil); !errors.As(err, new(*session.CapabilityError)) {
-		t.Errorf("a task is started: %v", err)
+		t.Errorf("StartTool: got %v, want a CapabilityError", err)
 	}
 	for _, err := range c.Tasks(t.Context()) {
 		if !errors.As(err, new(*session.CapabilityError)) {
-			t.Errorf("tasks are listed: %v", err)
+			t.Errorf("Tasks: got %v, want a CapabilityError", err)
 		}
 	}
 	if _, err := c.CallTool(t.Context(), "x", nil); jsonrpc.CodeOf(err) != jsonrpc.CodeMethodNotFound {
@@ -359,7 +360,7 @@ func TestClientKeepsToAnOlderRevision(t *testing.T) {
 		"tasks/get":              `{"taskId":"1"}`,
 	} {
 		if result, err := s.Call(t.Context(), method, session.Raw(params)); err == nil {
-			t.Errorf("%s is answered with %s", method, result)
+			t.Errorf("%s succeeded with %s", method, result)
 		}
 	}
 }

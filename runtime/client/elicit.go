@@ -22,7 +22,7 @@ import (
 // FormRequest is a form that a server asks the user to fill in (MCP elicitation, "Form Mode
 // Elicitation Requests"). It is answered with [Accept], [Decline] or [Cancel].
 type FormRequest struct {
-	Server mcp.Implementation // who asks
+	Server mcp.Implementation // the server that sent the request
 	*mcp.ElicitRequestFormParams
 }
 
@@ -34,67 +34,68 @@ func (f *FormRequest) Fields() []form.Field {
 	return form.Fields(&f.RequestedSchema)
 }
 
-// Accept is the answer of a user who has filled in the form. Fields that are not in content get
-// their defaults, and fields with a nil value, which the user has cleared, are not sent. Values
-// come from [form.Of] or from Parse of the field. The client checks the content before it is sent.
+// Accept returns the response of a user who has filled in the form. Fields that are not in content
+// get their defaults. A nil value means that the user cleared the field, which is then not sent.
+// Values come from [form.Of] or [form.Field.Parse]. The client checks the content before it sends
+// it.
 func Accept(content map[string]form.Value) *mcp.ElicitResult {
 	return &mcp.ElicitResult{Action: mcp.ElicitResultActionAccept, Content: content}
 }
 
-// Decline is the answer of a user who says no.
+// Decline returns the response of a user who declines.
 func Decline() *mcp.ElicitResult { return &mcp.ElicitResult{Action: mcp.ElicitResultActionDecline} }
 
-// Cancel is the answer of a user who has gone away without one.
+// Cancel returns the response of a user who dismisses the request without a decision.
 func Cancel() *mcp.ElicitResult { return &mcp.ElicitResult{Action: mcp.ElicitResultActionCancel} }
 
-// URLRequest is a URL that a server asks the user to open, for what must not pass through the client
-// (MCP elicitation, "URL Mode Elicitation Requests"). It has passed [CheckURL]. Show the user all of the URL, and
-// its host apart, and neither open nor fetch it before the user agrees. Open it in a browser of the user, not in
-// a view into which the host or a model can look.
+// URLRequest is a URL that a server asks the user to open, for data that must not pass through the
+// client (MCP elicitation, "URL Mode Elicitation Requests"). It has passed [CheckURL]. Show the
+// user the whole URL, and its host separately. Do not open or fetch the URL before the user agrees.
+// Open it in the user's browser, where neither the host nor a model can see the page.
 type URLRequest struct {
-	Server mcp.Implementation // who asks
-	Host   string             // of the URL, with the port if it names one
+	Server mcp.Implementation // the server that sent the request
+	Host   string             // of the URL, with the port if the URL has one
 
-	// International reports whether Host has letters beyond ASCII, as they are or in Punycode, such
-	// as xn--pple-43d.com. They can look like those of another host: warn the user.
+	// International reports whether Host has letters beyond ASCII, literally or in Punycode, such
+	// as xn--pple-43d.com. They can imitate another host: warn the user.
 	International bool
 
 	*mcp.ElicitRequestURLParams
 
-	// Done is closed when the server says that it has what it wanted. It may never say so: let the
-	// user go on by hand. Nil if the server has given no id to know it by.
+	// Done is closed when the server reports that the elicitation is complete. A server may never
+	// report that: let the user continue by hand. It is nil if the request has no elicitation id.
 	Done <-chan struct{}
 }
 
-// Elicit answers elicitation/create.
-func (q questions) Elicit(ctx context.Context, params mcp.ElicitRequestParams) (mcp.ElicitOutcome, error) {
+// Elicit handles elicitation/create.
+func (h requestHandler) Elicit(ctx context.Context, params mcp.ElicitRequestParams) (mcp.ElicitOutcome, error) {
 	switch p := params.(type) {
 	case *mcp.ElicitRequestFormParams:
-		if q.c.options.Fill != nil {
-			return q.fill(ctx, p)
+		if h.c.options.Fill != nil {
+			return h.fill(ctx, p)
 		}
 	case *mcp.ElicitRequestURLParams:
-		if q.c.options.OpenURL != nil {
-			return q.open(ctx, p)
+		if h.c.options.OpenURL != nil {
+			return h.open(ctx, p)
 		}
 	}
-	return nil, jsonrpc.InvalidParams(errors.New("the client has not declared this mode of elicitation"))
+	return nil, jsonrpc.InvalidParams(errors.New("elicitation mode was not declared by the client"))
 }
 
-func (q questions) fill(ctx context.Context, p *mcp.ElicitRequestFormParams) (mcp.ElicitOutcome, error) {
-	server, err := q.c.server(ctx)
+func (h requestHandler) fill(ctx context.Context, p *mcp.ElicitRequestFormParams) (mcp.ElicitOutcome, error) {
+	server, err := h.c.server(ctx)
 	if err == nil {
-		err = q.c.admit()
+		err = h.c.admit()
 	}
 	if err != nil {
 		return nil, err
 	}
-	answer, err := q.c.options.Fill(ctx, &FormRequest{server, p})
+	answer, err := h.c.options.Fill(ctx, &FormRequest{server, p})
 	if err != nil {
 		return nil, err
 	}
 	if answer == nil {
-		return nil, errors.New("client: a form was filled in without an answer")
+		return nil, errors.New("client: elicitation: Fill returned no result")
 	}
 	out := *answer
 	if err := checkAction(out.Action); err != nil {
@@ -106,7 +107,7 @@ func (q questions) fill(ctx context.Context, p *mcp.ElicitRequestFormParams) (mc
 	}
 	out.Content = form.Fill(&p.RequestedSchema, out.Content)
 	if err := form.Check(&p.RequestedSchema, out.Content); err != nil {
-		return nil, fmt.Errorf("client: the form was filled in wrongly: %w", err)
+		return nil, fmt.Errorf("client: elicitation: result of Fill: %w", err)
 	}
 	return &out, nil
 }
@@ -159,7 +160,7 @@ func international(host string) bool {
 	return strings.ContainsFunc(host, func(c rune) bool { return c > unicode.MaxASCII })
 }
 
-func (q questions) open(ctx context.Context, p *mcp.ElicitRequestURLParams) (mcp.ElicitOutcome, error) {
+func (h requestHandler) open(ctx context.Context, p *mcp.ElicitRequestURLParams) (mcp.ElicitOutcome, error) {
 	if err := CheckURL(p.URL); err != nil {
 		return nil, jsonrpc.InvalidParams(err)
 	}
@@ -167,18 +168,18 @@ func (q questions) open(ctx context.Context, p *mcp.ElicitRequestURLParams) (mcp
 	if err != nil {
 		return nil, jsonrpc.InvalidParams(err)
 	}
-	server, err := q.c.server(ctx)
+	server, err := h.c.server(ctx)
 	if err == nil {
-		err = q.c.admit()
+		err = h.c.admit()
 	}
 	if err != nil {
 		return nil, err
 	}
 	r := &URLRequest{Server: server, Host: u.Host, International: international(u.Hostname()), ElicitRequestURLParams: p}
 	if p.ElicitationID != nil {
-		r.Done = q.c.urls.expect(*p.ElicitationID)
+		r.Done = h.c.urls.expect(*p.ElicitationID)
 	}
-	action, err := q.c.options.OpenURL(ctx, r)
+	action, err := h.c.options.OpenURL(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -191,8 +192,9 @@ func (q questions) open(ctx context.Context, p *mcp.ElicitRequestURLParams) (mcp
 // codeURLRequired is the error code of a request that needs URLs to be opened first.
 const codeURLRequired = -32042
 
-// URLsRequired returns what a server wants to be opened before it does what it was asked for, if that
-// is what an error says; then the request may be sent again (MCP elicitation, "URL Elicitation Required
+// URLsRequired returns the URLs that the user must open before the server accepts a request. It
+// returns false if err is not the error for that, or if one of the URLs fails [CheckURL]. Send the
+// request again after the URLs have been opened (MCP elicitation, "URL Elicitation Required
 // Error").
 func URLsRequired(err error) (list []mcp.ElicitRequestURLParams, ok bool) {
 	e, ok := errors.AsType[*jsonrpc.Error](err)
@@ -211,8 +213,8 @@ func URLsRequired(err error) (list []mcp.ElicitRequestURLParams, ok bool) {
 	return data.Elicitations, true
 }
 
-// noteURLs is the middleware that sees which URLs the server wants to be opened.
-func (c *Client) noteURLs(next session.Sender) session.Sender {
+// recordURLs is sending middleware that records the URLs which a server requires before a request.
+func (c *Client) recordURLs(next session.Sender) session.Sender {
 	return func(ctx context.Context, call *session.Call) (json.RawMessage, error) {
 		result, err := next(ctx, call)
 		if err != nil {
@@ -227,19 +229,19 @@ func (c *Client) noteURLs(next session.Sender) session.Sender {
 	}
 }
 
-// URLDone returns what is closed when the server says that it has what it wanted from a URL, as
-// [URLRequest].Done; ok is false for an id that the server has not asked with, or so long ago that it
-// was forgotten.
+// URLDone returns a channel that is closed when the server reports that the elicitation with the
+// given id is complete, like [URLRequest].Done. It returns false if the id is unknown: the client
+// remembers the ids of the latest 1024 URLs that the server has sent.
 func (c *Client) URLDone(id string) (done <-chan struct{}, ok bool) { return c.urls.done(id) }
 
-// maxURLs is how many URLs are remembered.
+// maxURLs limits the elicitations that urls remembers.
 const maxURLs = 1024
 
-// urls remembers which URLs the server has asked to be opened. The zero value has none. It keeps hashes of the ids, as
-// the server decides how long an id is.
+// urls records the elicitations with URLs that the server has sent. The zero value is empty. It
+// stores hashes of the ids, because the server decides how long an id is.
 type urls struct {
 	mu    sync.Mutex
-	state map[urlID]chan struct{} // closed when it is done
+	state map[urlID]chan struct{} // closed when the elicitation is complete
 	order []urlID                 // the oldest first
 }
 
@@ -248,7 +250,7 @@ type urlID [sha256.Size]byte
 
 func hashID(id string) urlID { return sha256.Sum256([]byte(id)) }
 
-// expect remembers an id.
+// expect records an id and returns the channel that finish closes.
 func (u *urls) expect(text string) <-chan struct{} {
 	id := hashID(text)
 	u.mu.Lock()
@@ -268,7 +270,7 @@ func (u *urls) expect(text string) <-chan struct{} {
 	return u.state[id]
 }
 
-// finish notes that an id is done, and reports whether that is news.
+// finish closes the channel of an id. It returns false if the id is unknown or already finished.
 func (u *urls) finish(id string) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -23,8 +23,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// A host calls a tool of a server, which asks back. Where the server is a program or a URL,
-// client.Command and client.Dial take the place of client.Connect.
+// A host calls a tool that elicits input from the user. For a server that is a program or a URL,
+// use client.Command or client.Dial instead of client.Connect.
 func Example() {
 	ctx := context.Background()
 	c, err := client.Connect(ctx, bakery(), &client.Options{
@@ -66,7 +66,7 @@ func Example() {
 	// slices: 8 <nil>
 }
 
-// bakery is a server in this process.
+// bakery serves in this process and returns the client's end of the connection.
 func bakery() transport.Conn {
 	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "bakery", Version: "1"}})
 	if err != nil {
@@ -95,7 +95,7 @@ func bakery() transport.Conn {
 	return here
 }
 
-// A server that is a program. Here it is the program of the tests itself.
+// The server is a program: here, the test binary itself.
 func ExampleCommand() {
 	ctx := context.Background()
 	c, err := client.Command(ctx, stdio.Command{Path: os.Args[0], Env: append(os.Environ(), beServer+"=1"), Stderr: os.Stderr}, nil)
@@ -103,13 +103,13 @@ func ExampleCommand() {
 		log.Fatal(err)
 	}
 	fmt.Println("connected with", c.Server().ServerInfo.Name)
-	fmt.Println(c.Close()) // and the program ends
+	fmt.Println(c.Close()) // ends the program
 	// Output:
 	// connected with echo
 	// <nil>
 }
 
-// A server at a URL.
+// The server has a URL.
 func ExampleDial() {
 	ctx := context.Background()
 	handler := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { serveEcho(conn, func() {}) }, streamable.HandlerOptions{})
@@ -127,12 +127,12 @@ func ExampleDial() {
 	// connected with echo
 }
 
-// A host runs a tool as a task, and takes it up again by its id.
+// A host runs a tool as a task and attaches to it by its id.
 func ExampleClient_StartTool() {
 	ctx := context.Background()
 	s, err := server.New(server.Config{
 		Info:    mcp.Implementation{Name: "oven", Version: "1"},
-		Session: session.Config{Principal: "ann"}, // whose tasks are listed
+		Session: session.Config{Principal: "ann"}, // tasks are listed per principal
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -164,7 +164,7 @@ func ExampleClient_StartTool() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	result, err := c.ResumeTool(started.ID()).Result(ctx) // perhaps in another process
+	result, err := c.AttachTool(started.ID()).Result(ctx) // perhaps in another process
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func ExampleClient_StartTool() {
 	for t, err := range c.Tasks(ctx) {
 		fmt.Println(t.Status, t.TaskID == started.ID(), err)
 	}
-	result, err = c.CallTool(ctx, "bake", nil) // as a task, too, since the tool wants it
+	result, err = c.CallTool(ctx, "bake", nil) // also runs as a task, because the tool requires it
 	fmt.Println(result.Content[0].(*mcp.TextContent).Text, err)
 	// Output:
 	// a cake
@@ -180,7 +180,7 @@ func ExampleClient_StartTool() {
 	// a cake <nil>
 }
 
-// What a tool has said of its failure, and what it has promised.
+// Output decodes structured content, or returns the error of the tool.
 func ExampleOutput() {
 	type weather struct {
 		Degrees int `json:"degrees"`
@@ -196,13 +196,13 @@ func ExampleOutput() {
 }
 
 func ExamplePickModel() {
-	wish := &mcp.ModelPreferences{Hints: []mcp.ModelHint{{Name: new("opus")}, {Name: new("SMALL")}}}
-	fmt.Println(client.PickModel(wish, []string{"acme-large-2", "acme-small-2"}))
+	preferences := &mcp.ModelPreferences{Hints: []mcp.ModelHint{{Name: new("opus")}, {Name: new("SMALL")}}}
+	fmt.Println(client.PickModel(preferences, []string{"acme-large-2", "acme-small-2"}))
 	// Output:
 	// acme-small-2 true
 }
 
-// What the user lets servers see may change.
+// The user changes the roots that servers may see.
 func ExampleNewRoots() {
 	ctx := context.Background()
 	roots, err := client.NewRoots(mcp.Root{URI: "file:///home/ann/project", Name: new("project")})
@@ -214,7 +214,7 @@ func ExampleNewRoots() {
 		log.Fatal(err)
 	}
 	defer c.Close()
-	fmt.Println(roots.Add(ctx, mcp.Root{URI: "file:///home/ann/notes"})) // and all servers are told
+	fmt.Println(roots.Add(ctx, mcp.Root{URI: "file:///home/ann/notes"})) // notifies all servers
 	fmt.Println(len(roots.List()), roots.Add(ctx, mcp.Root{URI: "https://example.com/"}) != nil)
 	// Output:
 	// <nil>

@@ -9,10 +9,10 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// handler serves what the server asks and tells; methods that the protocol does not have go to rest,
-// which may be nil.
+// handler returns the handler of the server's requests and notifications. Methods that the protocol
+// does not define go to rest, if it is not nil.
 func (c *Client) handler(rest session.Handler) session.Handler {
-	own := session.ClientHandler(questions{c: c}, c.notices())
+	own := session.ClientHandler(requestHandler{c: c}, c.notificationHandler())
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 		if _, ok := mcp.LookupMethod(req.Method); !ok && rest != nil {
 			return rest(ctx, req)
@@ -21,7 +21,8 @@ func (c *Client) handler(rest session.Handler) session.Handler {
 	}
 }
 
-// server returns who the server is. Questions may come before Connect has returned.
+// server returns the server's name and version. It waits for them, because an input request may
+// arrive before Connect has returned.
 func (c *Client) server(ctx context.Context) (mcp.Implementation, error) {
 	select {
 	case <-c.opened:
@@ -31,33 +32,33 @@ func (c *Client) server(ctx context.Context) (mcp.Implementation, error) {
 	}
 }
 
-// admit lets a question in, unless there were too many.
+// admit returns an error if the server has reached its limit of input requests.
 func (c *Client) admit() error {
 	if !c.limit.Allow() {
-		return &jsonrpc.Error{Code: session.CodeOverloaded, Message: "the user has been asked too often"}
+		return &jsonrpc.Error{Code: session.CodeOverloaded, Message: "rate limit of input requests reached"}
 	}
 	return nil
 }
 
-// questions answers the requests of the server.
-type questions struct {
+// requestHandler handles the requests of the server.
+type requestHandler struct {
 	mcp.UnimplementedClientHandler
 	c *Client
 }
 
-// ListRoots answers roots/list.
-func (q questions) ListRoots(ctx context.Context, _ *mcp.RequestParams) (*mcp.ListRootsResult, error) {
-	if q.c.options.Roots == nil {
+// ListRoots handles roots/list.
+func (h requestHandler) ListRoots(ctx context.Context, _ *mcp.RequestParams) (*mcp.ListRootsResult, error) {
+	if h.c.options.Roots == nil {
 		return nil, jsonrpc.MethodNotFound(mcp.MethodRootsList)
 	}
-	check := q.c.options.CheckRoot
+	check := h.c.options.CheckRoot
 	if check == nil {
 		check = Accessible
 	}
 	exposed := []mcp.Root{}
-	for _, root := range q.c.options.Roots.List() {
+	for _, root := range h.c.options.Roots.List() {
 		if err := check(ctx, root); err != nil {
-			q.c.log.Warn("root not exposed", "uri", root.URI, "error", err)
+			h.c.log.Warn("root not exposed", "uri", root.URI, "error", err)
 			continue
 		}
 		exposed = append(exposed, root)
@@ -65,41 +66,41 @@ func (q questions) ListRoots(ctx context.Context, _ *mcp.RequestParams) (*mcp.Li
 	return &mcp.ListRootsResult{Roots: exposed}, nil
 }
 
-// notices takes what the server tells, and hands it on to the host.
-type notices struct {
+// notificationHandler handles the server's notifications and forwards them to the host.
+type notificationHandler struct {
 	mcp.ClientNotificationHandler // of the host
 	c                             *Client
 }
 
-func (c *Client) notices() notices {
+func (c *Client) notificationHandler() notificationHandler {
 	if c.options.Notifications == nil {
-		return notices{mcp.UnimplementedClientNotificationHandler{}, c}
+		return notificationHandler{mcp.UnimplementedClientNotificationHandler{}, c}
 	}
-	return notices{c.options.Notifications, c}
+	return notificationHandler{c.options.Notifications, c}
 }
 
-// ToolListChanged takes notifications/tools/list_changed.
-func (n notices) ToolListChanged(ctx context.Context, p *mcp.NotificationParams) error {
+// ToolListChanged handles notifications/tools/list_changed.
+func (n notificationHandler) ToolListChanged(ctx context.Context, p *mcp.NotificationParams) error {
 	n.c.tools.changed()
 	return n.ClientNotificationHandler.ToolListChanged(ctx, p)
 }
 
-// ResourceListChanged takes notifications/resources/list_changed.
-func (n notices) ResourceListChanged(ctx context.Context, p *mcp.NotificationParams) error {
+// ResourceListChanged handles notifications/resources/list_changed.
+func (n notificationHandler) ResourceListChanged(ctx context.Context, p *mcp.NotificationParams) error {
 	n.c.resources.changed()
 	n.c.templates.changed()
 	return n.ClientNotificationHandler.ResourceListChanged(ctx, p)
 }
 
-// PromptListChanged takes notifications/prompts/list_changed.
-func (n notices) PromptListChanged(ctx context.Context, p *mcp.NotificationParams) error {
+// PromptListChanged handles notifications/prompts/list_changed.
+func (n notificationHandler) PromptListChanged(ctx context.Context, p *mcp.NotificationParams) error {
 	n.c.prompts.changed()
 	return n.ClientNotificationHandler.PromptListChanged(ctx, p)
 }
 
-// ElicitationComplete takes notifications/elicitation/complete. Those about an id that is not known,
-// or done, mean nothing (MCP elicitation, "Completion Notifications for URL Mode Elicitation").
-func (n notices) ElicitationComplete(ctx context.Context, p *mcp.ElicitationCompleteNotificationParams) error {
+// ElicitationComplete handles notifications/elicitation/complete. It ignores ids that are unknown
+// or already complete (MCP elicitation, "Completion Notifications for URL Mode Elicitation").
+func (n notificationHandler) ElicitationComplete(ctx context.Context, p *mcp.ElicitationCompleteNotificationParams) error {
 	if !n.c.urls.finish(p.ElicitationID) {
 		return nil
 	}

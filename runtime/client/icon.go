@@ -33,17 +33,17 @@ const (
 	maxFrames    = 100     // of an animation
 )
 
-// Picture is an icon that can be drawn.
+// Picture is the image of an icon.
 type Picture struct {
-	MIMEType string // image/png, image/jpeg, image/webp or image/svg+xml, by what is in it
+	MIMEType string // image/png, image/jpeg, image/webp or image/svg+xml, detected from Data
 	Data     []byte
 }
 
 // Icons fetches icons. The zero value fetches only icons in data URIs. It is safe for concurrent
 // use.
 type Icons struct {
-	// Server is a URL of the server that the icons belong to. Icons are fetched from its origin. If
-	// it is empty, they are not.
+	// Server is a URL of the server that the icons belong to. Icons are fetched from its origin.
+	// Empty means that no icons are fetched from the server.
 	Server string
 
 	// Hosts are further hosts, such as "icons.example.com", from which icons are fetched. They must
@@ -52,9 +52,9 @@ type Icons struct {
 	Hosts []string
 
 	// Transport sends the requests, and decides which addresses it connects to. Nil means
-	// [http.DefaultTransport] for the origin of Server. For Hosts, it means a transport that uses no
-	// proxy and refuses addresses of this machine and of private networks. It must add no cookies
-	// and no credentials, so that the icon server cannot identify the user.
+	// [http.DefaultTransport] for the origin of Server. For Hosts, it means a transport that uses
+	// no proxy and refuses addresses of this machine and of private networks. It must add no
+	// cookies and no credentials, so that the icon server cannot identify the user.
 	Transport http.RoundTripper
 }
 
@@ -64,9 +64,9 @@ func (c *Client) Icons(hosts ...string) *Icons { return &Icons{Server: c.origin,
 
 // Fetch returns the picture at the source of an icon, which is an https or a data URI. It fails for
 // any other scheme, for hosts that Icons does not admit, and if a redirect leads to another origin.
-// It fails for more than 1 MiB, 4096 pixels on a side or 100 frames. It fails if the data is not a
-// picture of a kind that [Picture] names, whatever its declared type. A picture in SVG may hold
-// scripts: draw it where they do not run (MCP, "Icons").
+// It fails for more than 1 MiB, 4096 pixels on a side or 100 frames. It fails if the data is not of
+// a type that [Picture] lists, regardless of its declared type. An SVG picture may contain scripts:
+// draw it where they do not run (MCP, "Icons").
 func (f *Icons) Fetch(ctx context.Context, src string) (*Picture, error) {
 	u, err := url.Parse(src)
 	if err != nil {
@@ -75,7 +75,7 @@ func (f *Icons) Fetch(ctx context.Context, src string) (*Picture, error) {
 	var data []byte
 	switch u.Scheme {
 	case "data":
-		data, err = inline(src)
+		data, err = dataOf(src)
 	case "https":
 		data, err = f.get(ctx, u)
 	default:
@@ -86,7 +86,7 @@ func (f *Icons) Fetch(ctx context.Context, src string) (*Picture, error) {
 	}
 	kind := pictureType(data)
 	if err == nil && kind == "" {
-		err = errors.New("no picture of a known kind")
+		err = errors.New("picture type is not supported")
 	}
 	if err == nil {
 		err = checkSize(kind, data)
@@ -121,8 +121,8 @@ var public = &http.Transport{
 	DisableKeepAlives:   true,
 }
 
-// refusePrivate refuses an address that is not public. The dialer calls it after it has resolved
-// the name.
+// refusePrivate returns an error if address is not public. The dialer calls it with the resolved
+// address.
 func refusePrivate(_, address string, _ syscall.RawConn) error {
 	a, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -135,8 +135,8 @@ func refusePrivate(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// special are networks that are not public although netip does not report them as private (RFC
-// 6890), or that embed IPv4 addresses, which may be private.
+// special lists networks that are not public although netip does not report them as private (RFC
+// 6890), and networks whose addresses embed IPv4 addresses, which may be private.
 var special = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),
 	netip.MustParsePrefix("100.64.0.0/10"),
@@ -156,7 +156,7 @@ func sameHost(a, b string) bool {
 	return strings.EqualFold(strings.TrimSuffix(a, ":443"), strings.TrimSuffix(b, ":443"))
 }
 
-// get fetches what is at an https URL.
+// get fetches the data at an https URL.
 func (f *Icons) get(ctx context.Context, u *url.URL) ([]byte, error) {
 	c, err := f.client(u)
 	if err != nil {
@@ -166,10 +166,13 @@ func (f *Icons) get(ctx context.Context, u *url.URL) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	req.URL.User = nil // which would become credentials
+	req.URL.User = nil // would be sent as credentials
 	c.CheckRedirect = func(next *http.Request, via []*http.Request) error {
-		if next.URL.Scheme != u.Scheme || next.URL.Host != u.Host || len(via) > 3 {
-			return errors.New("redirected elsewhere")
+		if next.URL.Scheme != u.Scheme || next.URL.Host != u.Host {
+			return errors.New("redirect to another origin")
+		}
+		if len(via) > 3 {
+			return errors.New("more than 3 redirects")
 		}
 		next.URL.User = nil
 		next.Header.Del("Referer")
@@ -181,13 +184,13 @@ func (f *Icons) get(ctx context.Context, u *url.URL) ([]byte, error) {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the server answers %s", resp.Status)
+		return nil, fmt.Errorf("unexpected status %q", resp.Status)
 	}
 	return io.ReadAll(io.LimitReader(resp.Body, maxIcon+1))
 }
 
-// PickIcon returns the icon that fits best for a square of size pixels on a background of a theme,
-// or nil if there are no icons. It prefers an icon for the theme, or for any theme, to one for the
+// PickIcon returns the best icon for a square of size pixels on a background of the given theme, or
+// nil if there are no icons. It prefers an icon for the theme, or for any theme, to one for the
 // other theme. Among those it prefers a scalable icon or one of the exact size, then the next
 // larger one, then smaller ones. Size 0 means the largest, and theme "" means any.
 func PickIcon(icons []mcp.Icon, size int, theme mcp.IconTheme) *mcp.Icon {
@@ -205,7 +208,7 @@ func PickIcon(icons []mcp.Icon, size int, theme mcp.IconTheme) *mcp.Icon {
 	return best
 }
 
-// distance ranks the sizes of an icon for a wanted one: 0 fits.
+// distance rates how far the sizes of an icon are from want pixels. 0 is an exact match.
 func distance(sizes []string, want int) int {
 	if len(sizes) == 0 {
 		return 0
@@ -234,11 +237,14 @@ func distance(sizes []string, want int) int {
 	return least
 }
 
-// inline returns what is in a data URI (RFC 2397).
-func inline(src string) ([]byte, error) {
+// dataOf returns the data of a data URI (RFC 2397).
+func dataOf(src string) ([]byte, error) {
 	head, body, ok := strings.Cut(strings.TrimPrefix(src, "data:"), ",")
-	if !ok || len(body) > 2*maxIcon {
-		return nil, errors.New("a data URI without data, or with too much")
+	if !ok {
+		return nil, errors.New("data URI without data")
+	}
+	if len(body) > 2*maxIcon {
+		return nil, fmt.Errorf("data URI of more than %d bytes", 2*maxIcon)
 	}
 	text, err := url.PathUnescape(body)
 	if err != nil {
@@ -250,7 +256,7 @@ func inline(src string) ([]byte, error) {
 	return []byte(text), nil
 }
 
-// pictureType tells what kind of picture data is, or returns "".
+// pictureType returns the MIME type of a picture, or "" if the type is not supported.
 func pictureType(data []byte) string {
 	kind, _, err := mime.ParseMediaType(http.DetectContentType(data))
 	if err != nil {
@@ -267,7 +273,7 @@ func pictureType(data []byte) string {
 	return ""
 }
 
-// isSVG reports whether the root of an XML document is that of a picture.
+// isSVG reports whether the root element of an XML document is that of SVG.
 func isSVG(data []byte) bool {
 	d := xml.NewDecoder(bytes.NewReader(data))
 	for {
@@ -281,8 +287,8 @@ func isSVG(data []byte) bool {
 	}
 }
 
-// checkSize returns an error if a picture is too large to be drawn. An SVG picture has no size of
-// its own. A picture whose size cannot be read cannot be drawn either.
+// checkSize returns an error if a picture exceeds the limits or if its size cannot be read. An SVG
+// picture has no size of its own.
 func checkSize(kind string, data []byte) error {
 	width, height, frames := 0, 0, 1
 	switch kind {
@@ -325,7 +331,8 @@ func pngFrames(data []byte) (n int) {
 	return max(n, 1)
 }
 
-// webpSize returns the size of a WebP picture, 0 if it cannot be read, and how many frames it has (RFC 9649).
+// webpSize returns the size and the number of frames of a WebP picture (RFC 9649). The size is 0 if
+// it cannot be read.
 func webpSize(data []byte) (width, height, frames int) {
 	for rest := data[12:]; len(rest) >= 8; {
 		name, length := string(rest[:4]), uint64(binary.LittleEndian.Uint32(rest[4:]))

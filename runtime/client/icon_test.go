@@ -15,8 +15,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/client"
 )
 
-// Pictures, as far as it takes to know them. The packages that encode them are not imported: they would register the
-// decoders that package client has to register itself.
+// Pictures with just the bytes needed to detect their type. Packages image/png and image/jpeg are
+// not imported for encoding: they would register the decoders that package client must register
+// itself.
 var (
 	png  = large(1, 1)
 	jpeg = "\xff\xd8" + "\xff\xc0\x00\x0b\x08\x00\x01\x00\x01\x01\x01\x11\x00" + "\xff\xda\x00\x02"
@@ -24,7 +25,7 @@ var (
 	svg  = `<?xml version="1.0"?><!-- a --><svg xmlns="http://www.w3.org/2000/svg"/>`
 )
 
-// riff returns a WebP file of chunks, each a name and its data.
+// riff returns a WebP file of chunks, given as pairs of name and data.
 func riff(chunks ...string) string {
 	text := "WEBP"
 	for i := 0; i < len(chunks); i += 2 {
@@ -34,7 +35,7 @@ func riff(chunks ...string) string {
 	return "RIFF" + string(binary.LittleEndian.AppendUint32(nil, uint32(len(text)))) + text
 }
 
-// large returns the head of a PNG of some size.
+// large returns the header of a PNG of the given size.
 func large(width, height uint32) string {
 	head := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32([]byte("IHDR"), width), height)
 	head = append(head, 8, 0, 0, 0, 0)
@@ -42,14 +43,14 @@ func large(width, height uint32) string {
 	return string(binary.BigEndian.AppendUint32(text, crc32.ChecksumIEEE(head)))
 }
 
-// animated returns a PNG with frames.
+// animated returns a PNG with the given number of frames.
 func animated(frames int) string {
 	chunk := "\x00\x00\x00\x1a" + "fcTL" + strings.Repeat("\x00", 26+4)
 	return large(8, 8) + strings.Repeat(chunk, frames)
 }
 
 // Proves ICON-01, ICON-02, ICON-03, ICON-05.
-func TestIconsAreFetchedWithCaution(t *testing.T) {
+func TestFetchRejectsUnsafeIcons(t *testing.T) {
 	other := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		t.Error("an icon was fetched from another origin")
 	}))
@@ -57,7 +58,7 @@ func TestIconsAreFetchedWithCaution(t *testing.T) {
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, name := range []string{"Cookie", "Authorization", "Referer"} {
 			if r.Header.Get(name) != "" {
-				t.Errorf("the host of icons sees %s", name)
+				t.Errorf("the request has header %s", name)
 			}
 		}
 		http.SetCookie(w, &http.Cookie{Name: "a", Value: "b"})
@@ -141,8 +142,8 @@ func TestIconsAreFetchedWithCaution(t *testing.T) {
 	}
 }
 
-// A server cannot make a client ask around: icons come from its own origin, and from public addresses of hosts that
-// the client trusts.
+// A server cannot make a client send requests to arbitrary hosts: icons come from the server's own
+// origin, and from public addresses of trusted hosts.
 //
 // Proves ICON-01, ICON-04, HTTP-53.
 func TestIconsComeFromTrustedHosts(t *testing.T) {
@@ -185,7 +186,7 @@ func TestIconsComeFromTrustedHosts(t *testing.T) {
 }
 
 // Proves ICON-06.
-func TestPickIcon(t *testing.T) {
+func TestPickIconBySizeAndTheme(t *testing.T) {
 	icon := func(src string, theme mcp.IconTheme, sizes ...string) mcp.Icon {
 		i := mcp.Icon{Src: src, Sizes: sizes}
 		if theme != "" {
@@ -207,12 +208,12 @@ func TestPickIcon(t *testing.T) {
 		}
 	}
 	if got := client.PickIcon(append(icons, icon("any", "", "any")), 48, "dark"); got.Src != "dark" {
-		t.Errorf("the first that fits is %s", got.Src)
+		t.Errorf("got %s, want the first exact match", got.Src)
 	}
 	if got := client.PickIcon(append(icons, icon("any", "", "any")), 100, ""); got.Src != "any" {
-		t.Errorf("got %s for one that scales", got.Src)
+		t.Errorf("got %s, want the scalable icon", got.Src)
 	}
 	if client.PickIcon(nil, 1, "") != nil {
-		t.Error("there is an icon of none")
+		t.Error("PickIcon(nil) returned an icon")
 	}
 }

@@ -14,34 +14,34 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/pages"
 )
 
-// A list of more than maxKept items, or whose pages have more than maxKeptBytes bytes, is not
-// cached: it is fetched anew each time.
+// Limits of a cached list. A longer list is fetched anew each time.
 const (
-	maxKept      = 10_000
-	maxKeptBytes = 16 << 20
+	maxCached      = 10_000   // items
+	maxCachedBytes = 16 << 20 // bytes of all pages
 )
 
-// ErrUnknown says that the server has nothing of a name.
+// ErrUnknown is returned if the server offers nothing of the given name.
 var ErrUnknown = errors.New("client: unknown to the server")
 
-// ErrListCut ends a list whose session was lost between two pages. Another session has taken its place, in which the list
-// can be fetched from its beginning (MCP pagination, "Implementation Guidelines").
+// ErrListCut ends a list if the session was lost and replaced between two pages. Cursors are not
+// valid in the new session: fetch the list from its beginning (MCP pagination, "Implementation
+// Guidelines").
 var ErrListCut = errors.New("client: list: session was replaced between two pages")
 
-// list is one of the server's lists. What it keeps is shared with those who go over it.
+// list fetches and caches one of the server's lists. Cached items are shared with callers.
 type list[T any] struct {
-	caller func() jsonrpc.Caller
-	fetch  func(ctx context.Context, to mcp.ToServer, p *mcp.PaginatedRequestParams) (page []T, next *string, err error)
-	stored func() // called when another list is cached; may be nil
+	caller  func() jsonrpc.Caller
+	fetch   func(ctx context.Context, to mcp.ToServer, p *mcp.PaginatedRequestParams) (page []T, next *string, err error)
+	onCache func() // called when another list is cached; may be nil
 
 	mu       sync.Mutex
-	changes  uint64 // how often the list has changed
-	sessions uint64 // how many sessions have taken the place of another one
-	kept     []*T   // what was fetched last, in full; nil if there is nothing
-	fresh    bool   // it has not changed since then
+	changes  uint64 // number of changes reported
+	sessions uint64 // number of sessions replaced
+	cached   []*T   // the complete list as fetched last; nil if not cached
+	fresh    bool   // no change was reported since cached was fetched
 }
 
-// changed notes that the list is another one now.
+// changed marks the cached list as outdated.
 func (l *list[T]) changed() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -49,7 +49,7 @@ func (l *list[T]) changed() {
 	l.fresh = false
 }
 
-// renewed notes that another session has taken the place of the one that the list came from.
+// renewed marks the cached list as outdated because the session was replaced.
 func (l *list[T]) renewed() {
 	l.changed()
 	l.mu.Lock()
@@ -57,25 +57,25 @@ func (l *list[T]) renewed() {
 	l.sessions++
 }
 
-// session returns the number of the session.
+// session returns the number of the current session, counted from 0.
 func (l *list[T]) session() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.sessions
 }
 
-// all goes over the list, as it is kept if that is fresh and the server announces changes, else page
-// by page.
+// all iterates over the list. It uses the cache if that is fresh and the server announces changes.
+// Otherwise it fetches the list page by page.
 func (l *list[T]) all(ctx context.Context, announced bool) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
 		l.mu.Lock()
-		kept, fresh, changes := l.kept, l.fresh && announced, l.changes
+		cached, fresh, changes := l.cached, l.fresh && announced, l.changes
 		l.mu.Unlock()
 		if !fresh {
 			l.pages(ctx, changes, yield)
 			return
 		}
-		for _, item := range kept {
+		for _, item := range cached {
 			if !yield(item, nil) {
 				return
 			}
@@ -83,10 +83,10 @@ func (l *list[T]) all(ctx context.Context, announced bool) iter.Seq2[*T, error] 
 	}
 }
 
-// pages fetches the list page by page, as long as it is wanted (MCP pagination). A list that was
-// fetched to its end, and has not changed meanwhile, is kept.
+// pages fetches the list page by page until yield returns false (MCP pagination). It caches a list
+// that was fetched completely and did not change meanwhile.
 func (l *list[T]) pages(ctx context.Context, changes uint64, yield func(*T, error) bool) {
-	kept, keep := []*T{}, true
+	cached, cacheable := []*T{}, true
 	to := &counter{Caller: l.caller()}
 	var cursors pages.Cursors
 	session := l.session()
@@ -96,19 +96,19 @@ func (l *list[T]) pages(ctx context.Context, changes uint64, yield func(*T, erro
 		case now == session:
 		case p.Cursor == nil:
 			session = now
-		default: // a cursor is not good beyond its session, whatever the server has made of it
+		default: // the cursor belongs to the previous session, even if the server accepted it
 			err = ErrListCut
 		}
 		if err != nil {
 			yield(nil, err)
 			return
 		}
-		if keep = keep && len(kept)+len(page) <= maxKept && to.received <= maxKeptBytes; !keep {
-			kept = nil
+		if cacheable = cacheable && len(cached)+len(page) <= maxCached && to.received <= maxCachedBytes; !cacheable {
+			cached = nil
 		}
 		for i := range page {
-			if keep {
-				kept = append(kept, &page[i])
+			if cacheable {
+				cached = append(cached, &page[i])
 			}
 			if !yield(&page[i], nil) {
 				return
@@ -126,17 +126,17 @@ func (l *list[T]) pages(ctx context.Context, changes uint64, yield func(*T, erro
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !keep {
-		l.kept, l.fresh = nil, false
+	if !cacheable {
+		l.cached, l.fresh = nil, false
 	} else if l.changes == changes {
-		l.kept, l.fresh = kept, true
-		if l.stored != nil {
-			l.stored()
+		l.cached, l.fresh = cached, true
+		if l.onCache != nil {
+			l.onCache()
 		}
 	}
 }
 
-// counter is a caller that counts the bytes of the results that it receives. It is used by one goroutine at a time.
+// counter is a caller that counts the bytes of its results. It is not safe for concurrent use.
 type counter struct {
 	jsonrpc.Caller
 	received int
@@ -149,19 +149,20 @@ func (c *counter) Call(ctx context.Context, method string, params codec.Encoder)
 	return result, err
 }
 
-// find returns an item that fits, of what was fetched last unless it has changed since then, and
-// else of the list as it is now.
-func (l *list[T]) find(ctx context.Context, fits func(*T) bool) (*T, error) {
+// find returns the first item for which match returns true. It uses the cache if that is fresh and
+// has such an item. Otherwise it fetches the list. It fails with ErrUnknown if there is no such
+// item.
+func (l *list[T]) find(ctx context.Context, match func(*T) bool) (*T, error) {
 	l.mu.Lock()
 	changes := l.changes
 	l.mu.Unlock()
-	if item := l.known(fits); item != nil {
+	if item := l.cachedItem(match); item != nil {
 		return item, nil
 	}
 	var found *T
 	var failed error
 	l.pages(ctx, changes, func(item *T, err error) bool {
-		if failed = err; err == nil && found == nil && fits(item) {
+		if failed = err; err == nil && found == nil && match(item) {
 			found = item
 		}
 		return err == nil
@@ -172,62 +173,64 @@ func (l *list[T]) find(ctx context.Context, fits func(*T) bool) (*T, error) {
 	return found, failed
 }
 
-// known returns an item that fits, of what was fetched last, unless that has changed; nil if there is
-// none.
-func (l *list[T]) known(fits func(*T) bool) *T {
+// cachedItem returns the first cached item for which match returns true. It returns nil if there is
+// none or if the cache is not fresh.
+func (l *list[T]) cachedItem(match func(*T) bool) *T {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.fresh {
 		return nil
 	}
-	for _, item := range l.kept {
-		if fits(item) {
+	for _, item := range l.cached {
+		if match(item) {
 			return item
 		}
 	}
 	return nil
 }
 
-// Tools goes over the tools of the server, page by page as they are wanted. A list that was gone
-// over to its end is kept until the server announces a change, if it announces changes at all and the
-// list has at most 10,000 items and 16 MiB of JSON; what is yielded is shared, and must not be changed. An
-// error ends it (MCP tools, "Listing Tools"), as do cursors that lead back to an earlier page, and more
-// than 10,000 pages.
+// Tools iterates over the tools of the server and fetches pages on demand (MCP tools, "Listing
+// Tools"). A completed list is cached until the server announces a change. It is not cached if the
+// server does not declare listChanged, or if the list has more than 10,000 items or 16 MiB of JSON.
+// The tools are shared and must not be modified. Iteration ends after an error. Cursors that lead
+// back to an earlier page and lists of more than 10,000 pages are errors.
 func (c *Client) Tools(ctx context.Context) iter.Seq2[*mcp.Tool, error] {
 	t := c.Server().Capabilities.Tools
 	return c.tools.all(ctx, t != nil && isTrue(t.ListChanged))
 }
 
-// Resources goes over the resources of the server, as Tools does (MCP resources, "Listing
+// Resources iterates over the resources of the server, like [Client.Tools] (MCP resources, "Listing
 // Resources").
 func (c *Client) Resources(ctx context.Context) iter.Seq2[*mcp.Resource, error] {
 	return c.resources.all(ctx, c.resourcesAnnounced())
 }
 
-// ResourceTemplates goes over the templates of resources, as Tools does (MCP resources, "Resource
-// Templates").
+// ResourceTemplates iterates over the resource templates of the server, like [Client.Tools] (MCP
+// resources, "Resource Templates").
 func (c *Client) ResourceTemplates(ctx context.Context) iter.Seq2[*mcp.ResourceTemplate, error] {
 	return c.templates.all(ctx, c.resourcesAnnounced())
 }
 
-// Prompts goes over the prompts of the server, as Tools does (MCP prompts, "Listing Prompts").
+// Prompts iterates over the prompts of the server, like [Client.Tools] (MCP prompts, "Listing
+// Prompts").
 func (c *Client) Prompts(ctx context.Context) iter.Seq2[*mcp.Prompt, error] {
 	p := c.Server().Capabilities.Prompts
 	return c.prompts.all(ctx, p != nil && isTrue(p.ListChanged))
 }
 
-// Tool returns the tool of a name. It fails with [ErrUnknown] if there is none. What the server said
-// last counts; a server that does not announce changes is asked again only for a name that is new.
+// Tool returns the tool with the given name. It fails with [ErrUnknown] if there is none. It uses
+// the cached list, and fetches the list if that is outdated or does not contain the name. If the
+// server does not announce changes, the cached list is never outdated.
 func (c *Client) Tool(ctx context.Context, name string) (*mcp.Tool, error) {
 	tool, err := c.tools.find(ctx, func(t *mcp.Tool) bool { return t.Name == name })
 	if err != nil {
-		return nil, fmt.Errorf("tool %s: %w", name, err)
+		return nil, fmt.Errorf("tool %q: %w", name, err)
 	}
 	return tool, nil
 }
 
-// forget notes that all lists may be others now.
-func (c *Client) forget() {
+// invalidateLists marks all lists as outdated because the session was replaced.
+func (c *Client) invalidateLists() {
 	c.tools.renewed()
 	c.resources.renewed()
 	c.templates.renewed()

@@ -17,7 +17,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// names collects the names of what a list has.
+// names returns the names of all items of a list.
 func names[T any](t *testing.T, list iter.Seq2[*T, error], name func(*T) string) (all []string) {
 	t.Helper()
 	for item, err := range list {
@@ -31,7 +31,8 @@ func names[T any](t *testing.T, list iter.Seq2[*T, error], name func(*T) string)
 
 func toolName(x *mcp.Tool) string { return x.Name }
 
-// paged answers a list in three pages of different sizes, one of them empty, with odd cursors.
+// paged returns an answer for a list of three pages. One page is empty, and the cursors are
+// unusual.
 func paged(member, item string) func(string) (string, error) {
 	return func(params string) (string, error) {
 		var p struct{ Cursor *string }
@@ -64,7 +65,7 @@ func TestListsAreFetchedPageByPage(t *testing.T) {
 		"resources/templates/list": paged("resourceTemplates", `{"name":"NAME","uriTemplate":"x:{y}"}`),
 	})
 	ctx := t.Context()
-	for range 2 { // the second time without the server
+	for range 2 { // the second iteration uses the cache
 		for list, got := range map[string][]string{
 			"tools":     names(t, c.Tools(ctx), toolName),
 			"prompts":   names(t, c.Prompts(ctx), func(x *mcp.Prompt) string { return x.Name }),
@@ -78,17 +79,17 @@ func TestListsAreFetchedPageByPage(t *testing.T) {
 	}
 	s.mu.Lock()
 	if len(s.got) != 12 {
-		t.Errorf("the server got %q", s.got)
+		t.Errorf("messages received by the server: %q", s.got)
 	}
 	s.got = nil
 	s.mu.Unlock()
 }
 
-func TestAListIsFetchedNoFurtherThanItIsWanted(t *testing.T) {
+func TestListStopsFetchingWhenIterationStops(t *testing.T) {
 	c, s := connect(t, nil, map[string]func(string) (string, error){
 		"tools/list": paged("tools", `{"name":"NAME","inputSchema":{"type":"object"}}`),
 	})
-	for range 2 { // what was not fetched to the end is not kept
+	for range 2 { // an incomplete list is not cached
 		for tool, err := range c.Tools(t.Context()) {
 			if err != nil || tool.Name != "a" {
 				t.Errorf("got %v, %v", tool, err)
@@ -99,7 +100,7 @@ func TestAListIsFetchedNoFurtherThanItIsWanted(t *testing.T) {
 	}
 }
 
-func TestAnErrorEndsAList(t *testing.T) {
+func TestErrorEndsList(t *testing.T) {
 	c, s := connect(t, nil, nil)
 	s.answers = map[string]func(string) (string, error){"tools/list": func(params string) (string, error) {
 		if params == `{}` {
@@ -123,7 +124,7 @@ func TestAnErrorEndsAList(t *testing.T) {
 	}
 }
 
-func TestListsAreKeptUntilTheyChange(t *testing.T) {
+func TestListIsCachedUntilItChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one := `{"tools":[{"name":"one","inputSchema":{"type":"object"}}]}`
 		two := `{"tools":[{"name":"two","inputSchema":{"type":"object"}}]}`
@@ -147,7 +148,7 @@ func TestListsAreKeptUntilTheyChange(t *testing.T) {
 		}
 		s.took(`tools/list {}`)
 
-		// A change while the list is fetched counts for what was fetched.
+		// A list that changes while it is fetched is not cached.
 		change(s)
 		s.answers["tools/list"] = func(string) (string, error) { change(s); return one, nil }
 		list()
@@ -157,7 +158,7 @@ func TestListsAreKeptUntilTheyChange(t *testing.T) {
 		}
 		s.took(`tools/list {}`, `tools/list {}`)
 
-		// What is known of tools serves to find one; a name that is new is asked for.
+		// Tool uses the cached list. It fetches the list for a name that the cache does not have.
 		if tool, err := c.Tool(t.Context(), "two"); err != nil || tool.Name != "two" {
 			t.Errorf("got %v, %v", tool, err)
 		}
@@ -169,7 +170,7 @@ func TestListsAreKeptUntilTheyChange(t *testing.T) {
 	})
 }
 
-func TestListsOfAServerThatAnnouncesNoChangesAreFetchedEachTime(t *testing.T) {
+func TestListIsNotCachedWithoutListChanged(t *testing.T) {
 	capabilities := everything()
 	capabilities.Tools.ListChanged = nil
 	c, s := connectAs(t, capabilities, nil, session.Config{}, map[string]func(string) (string, error){

@@ -13,89 +13,93 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// Options says who a client is and what it can do for servers. The zero value is useful, and nil is
-// the zero value. Handlers may be called by several goroutines at once.
+// Options configures a client and the input requests that it accepts. The zero value is useful, and
+// nil means the zero value. Handlers may be called by several goroutines at once.
 type Options struct {
-	// Info introduces the client. Without a name it is called mcpwire.
+	// Info is the client info of the handshake. The default name is "mcpwire", the default version
+	// "0".
 	Info mcp.Implementation
 
-	// Fill fills in a form, see [FormRequest]. Nil means that the server cannot ask with forms.
+	// Fill fills in a form, see [FormRequest]. Nil means that the server cannot send forms.
 	Fill func(ctx context.Context, form *FormRequest) (*mcp.ElicitResult, error)
 
 	// OpenURL asks the user to open a URL, see [URLRequest]. The client has already refused URLs
 	// that [CheckURL] refuses. OpenURL returns the user's action: accept means that the user has
-	// agreed, not that anything is done. Nil means that the server cannot ask for it.
+	// agreed, not that the interaction is complete. Nil means that the server cannot send URLs.
 	OpenURL func(ctx context.Context, u *URLRequest) (mcp.ElicitResultAction, error)
 
-	// Sample makes a model continue a conversation, see [SampleRequest]. Nil means that the server
-	// cannot ask for it. An error that wraps [ErrRefused] tells the server that the user did not want
-	// it.
+	// Sample lets a model continue a conversation, see [SampleRequest]. An error that wraps
+	// [ErrRefused] reports to the server that the user rejected the request. Nil means that the
+	// server cannot request sampling.
 	Sample func(ctx context.Context, r *SampleRequest) (*mcp.CreateMessageResult, error)
 
-	// SampleTools says that Sample honours tools.
+	// SampleTools declares that Sample supports tools.
 	SampleTools bool
 
-	// MaxToolRounds is how often a conversation may already have used tools when the server wants
-	// it continued; further requests are refused with [session.CodeOverloaded], so that a loop of a
-	// model and its tools ends. The default is [DefaultMaxToolRounds]; a negative value means no
-	// limit.
+	// MaxToolRounds limits the messages with tool uses in a conversation that the server asks the
+	// model to continue. It ends loops of a model and its tools: requests at the limit are rejected
+	// with [session.CodeOverloaded]. The default is [DefaultMaxToolRounds]; a negative value means
+	// no limit.
 	MaxToolRounds int
 
-	// Roots are what the server may see of the file system. Nil means that it cannot ask.
+	// Roots are the parts of the file system that the server may see. Nil means that the server
+	// cannot list roots.
 	Roots *Roots
 
 	// CheckRoot is called for each root whenever the server requests the roots. The server sees
 	// those for which it returns nil. Errors are logged. If CheckRoot is nil, [Accessible] is used.
 	CheckRoot func(ctx context.Context, root mcp.Root) error
 
-	// Notifications takes what the server tells. The client has looked at it before: lists that have
-	// changed are not cached any more. Nil ignores it.
+	// Notifications handles the server's notifications. Before it is called, the client discards
+	// the cached list that a list_changed notification names. Nil ignores notifications.
 	Notifications mcp.ClientNotificationHandler
 
-	// Tasks runs questions of the server as tasks, if the server wants that. Nil means that it cannot.
-	// Where clients of several servers share a Manager, Session.Principal must tell the servers apart.
+	// Tasks runs input requests as tasks if the server asks for that. If clients of several servers
+	// share a Manager, their Session.Principal must differ. Nil means that input requests cannot
+	// run as tasks.
 	Tasks *task.Manager
 
-	// QuestionsPerMinute is how many forms, URLs and messages the server may ask for; more are refused
-	// with [session.CodeOverloaded]. The default is [DefaultQuestionsPerMinute]; a negative value means
-	// no limit.
-	QuestionsPerMinute int
+	// InputRequestsPerMinute limits the input requests per minute: forms, URLs and sampling
+	// together. Further requests are rejected with [session.CodeOverloaded]. The default is
+	// [DefaultInputRequestsPerMinute]; a negative value means no limit.
+	InputRequestsPerMinute int
 
-	// Capabilities are declared beside those that follow from the fields above.
+	// Capabilities are declared in addition to those that follow from the fields above.
 	Capabilities mcp.ClientCapabilities
 
-	// HTTP says how [Dial] reaches the server. Its Renewed is called when a session that was lost has been
-	// replaced, with its subscriptions and log level. What has changed between the two sessions nobody
-	// tells: a host that shows resources or lists had better get them again.
+	// HTTP configures the connection of [Dial]. Its Renewed is called when a lost session has been
+	// replaced and its subscriptions and log level have been restored. The server does not report
+	// changes made between the two sessions: a host that shows resources or lists should fetch them
+	// again.
 	HTTP streamable.ClientOptions
 
-	// Session configures the session. Its Handler gets requests and notifications with methods that
-	// the protocol does not have.
+	// Session configures the session. Its Handler receives requests and notifications whose method
+	// the protocol does not define.
 	Session session.Config
 }
 
 // Defaults of [Options].
 const (
-	DefaultQuestionsPerMinute = 120
-	DefaultMaxToolRounds      = 50
+	DefaultInputRequestsPerMinute = 120
+	DefaultMaxToolRounds          = 50
 )
 
-// ErrRefused says that the user does not want what the server asks for.
+// ErrRefused is returned by [Options].Sample if the user rejects the request.
 var ErrRefused = errors.New("client: refused by the user")
 
-// hello is how the client introduces itself.
-func (o *Options) hello() *mcp.InitializeRequestParams {
-	hello := &mcp.InitializeRequestParams{ClientInfo: o.Info, Capabilities: o.capabilities()}
-	if hello.ClientInfo.Name == "" {
-		hello.ClientInfo.Name = "mcpwire"
+// initializeParams returns the params of the initialize request.
+func (o *Options) initializeParams() *mcp.InitializeRequestParams {
+	params := &mcp.InitializeRequestParams{ClientInfo: o.Info, Capabilities: o.capabilities()}
+	if params.ClientInfo.Name == "" {
+		params.ClientInfo.Name = "mcpwire"
 	}
-	if hello.ClientInfo.Version == "" {
-		hello.ClientInfo.Version = "0"
+	if params.ClientInfo.Version == "" {
+		params.ClientInfo.Version = "0"
 	}
-	return hello
+	return params
 }
 
-// capabilities are those that follow from the handlers, and those given.
+// capabilities returns o.Capabilities and those that follow from the handlers.
 func (o *Options) capabilities() mcp.ClientCapabilities {
 	c, yes := o.Capabilities, json.RawMessage(`{}`)
 	if o.Fill != nil || o.OpenURL != nil {
@@ -126,7 +130,7 @@ func (o *Options) capabilities() mcp.ClientCapabilities {
 	return c
 }
 
-// valueOf is a copy of what p points to, or a zero value.
+// valueOf returns *p, or the zero value if p is nil.
 func valueOf[T any](p *T) (v T) {
 	if p != nil {
 		v = *p
@@ -134,7 +138,7 @@ func valueOf[T any](p *T) (v T) {
 	return v
 }
 
-// config is a copy of the session's configuration whose middleware can be added to.
+// config returns a copy of o.Session. Appending to the middleware of the copy does not change o.
 func (o *Options) config() session.Config {
 	cfg := o.Session
 	cfg.Receiving = slices.Clone(cfg.Receiving)

@@ -12,36 +12,37 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// OutputError says that the structured content of a result does not comply with the output schema of
-// its tool (MCP tools, "Output Schema").
+// OutputError is returned if the structured content of a result does not comply with the output
+// schema of its tool (MCP tools, "Output Schema").
 type OutputError struct {
 	Tool   string
-	Faults string              // a line for each
-	Result *mcp.CallToolResult // as it came
+	Faults string              // one per line
+	Result *mcp.CallToolResult // the result as received
 }
 
-// Error says what is wrong.
+// Error returns the name of the tool and the faults.
 func (e *OutputError) Error() string {
-	return fmt.Sprintf("client: the output of tool %s does not comply with its schema: %s", e.Tool, e.Faults)
+	return fmt.Sprintf("client: output of tool %q does not comply with its schema: %s", e.Tool, e.Faults)
 }
 
-// outputs holds results against the output schemas of tools. The zero value is ready.
+// outputs caches the compiled output schemas of tools. The zero value is ready to use.
 type outputs struct {
 	mu       sync.Mutex
-	compiled map[*mcp.Tool]*toolschema.Schema // by the tool as it is kept; nil if the schema is none
+	compiled map[*mcp.Tool]*toolschema.Schema // by cached tool; nil if the schema does not compile
 }
 
-// maxOutputs is how many schemas are kept.
+// maxOutputs limits the number of cached schemas.
 const maxOutputs = 1000
 
-// clear drops the schemas of a replaced list of tools, as they keep its tools in memory.
+// clear drops the schemas of a replaced list of tools, because their keys keep the tools in memory.
 func (x *outputs) clear() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.compiled = nil
 }
 
-// schema returns the output schema of a tool, or nil if it has none that can be used.
+// schema returns the compiled output schema of a tool, or nil if the tool has none or if it does
+// not compile. Only the first call for a tool returns the error of the compilation.
 func (x *outputs) schema(tool *mcp.Tool) (*toolschema.Schema, error) {
 	if tool.OutputSchema == nil {
 		return nil, nil
@@ -63,11 +64,12 @@ func (x *outputs) schema(tool *mcp.Tool) (*toolschema.Schema, error) {
 	return s, err
 }
 
-// checked returns a result of a tool, or an [*OutputError]. It first uses the cached description of
-// the tool. If the result does not comply with that, the tool may have changed: checked fetches the
-// list anew and decides by that.
-func (c *Client) checked(ctx context.Context, name string, result *mcp.CallToolResult) (*mcp.CallToolResult, error) {
-	tool := c.knownTool(name)
+// checkOutput returns result if it complies with the output schema of its tool, and an
+// [*OutputError] otherwise. It first uses the cached description of the tool. If the result does
+// not comply with that, the tool may have changed: checkOutput fetches the list again and uses the
+// new description.
+func (c *Client) checkOutput(ctx context.Context, name string, result *mcp.CallToolResult) (*mcp.CallToolResult, error) {
+	tool := c.cachedTool(name)
 	if tool == nil || isTrue(result.IsError) {
 		return result, nil
 	}
@@ -80,7 +82,7 @@ func (c *Client) checked(ctx context.Context, name string, result *mcp.CallToolR
 	if err == nil {
 		faults = c.faults(now, result)
 	} else if errors.Is(err, ErrUnknown) {
-		faults = "" // the tool existed when it was called, with a schema that the client has not received
+		faults = "" // the tool was removed after the call; the schema it had then is unknown
 	}
 	if faults != "" {
 		return nil, &OutputError{name, faults, result}
@@ -88,39 +90,39 @@ func (c *Client) checked(ctx context.Context, name string, result *mcp.CallToolR
 	return result, nil
 }
 
-// knownTool returns the cached description of a tool, or nil.
-func (c *Client) knownTool(name string) *mcp.Tool {
-	return c.tools.known(func(t *mcp.Tool) bool { return t.Name == name })
+// cachedTool returns the cached description of a tool, or nil.
+func (c *Client) cachedTool(name string) *mcp.Tool {
+	return c.tools.cachedItem(func(t *mcp.Tool) bool { return t.Name == name })
 }
 
 // faults returns the faults of a result under the output schema of its tool, or "".
 func (c *Client) faults(tool *mcp.Tool, result *mcp.CallToolResult) string {
 	s, err := c.outputs.schema(tool)
 	if err != nil {
-		c.log.Warn("output schema not used", "tool", tool.Name, "error", err)
+		c.log.Warn("output schema ignored", "tool", tool.Name, "error", err)
 	}
 	switch {
 	case s == nil:
 		return ""
 	case len(result.StructuredContent) == 0:
-		return "there is no structured content"
+		return "no structured content"
 	}
 	return s.Check(result.StructuredContent)
 }
 
-// Output reads the structured content of a result into a T, as package codec/value reads it. The error
-// is a [*ToolError] if the tool has failed.
+// Output decodes the structured content of a result into a T with package codec/value. It returns a
+// [*ToolError] if the tool failed.
 func Output[T any](r *mcp.CallToolResult) (out T, err error) {
 	switch {
 	case r == nil:
-		return out, errors.New("client: output: there is no result")
+		return out, errors.New("client: output: no result")
 	case isTrue(r.IsError):
 		return out, &ToolError{r}
 	case len(r.StructuredContent) == 0:
-		return out, errors.New("client: the result has no structured content")
+		return out, errors.New("client: output: no structured content")
 	}
 	if err := value.Decode(r.StructuredContent, &out); err != nil {
-		return out, fmt.Errorf("client: structured content: %w", err)
+		return out, fmt.Errorf("client: output: structured content: %w", err)
 	}
 	return out, nil
 }

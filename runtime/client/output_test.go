@@ -12,21 +12,21 @@ import (
 )
 
 // Proves TOOL-08, TOOL-14, SCHEMA-01, SCHEMA-02.
-func TestOutputIsHeldAgainstItsSchema(t *testing.T) {
+func TestCallToolValidatesOutput(t *testing.T) {
 	tools := `{"tools":[
 		{"name":"sum","inputSchema":{"type":"object"},"outputSchema":{"type":"object","$defs":{"n":{"type":"integer"}},"properties":{"sum":{"$ref":"#/$defs/n"},"pair":{"prefixItems":[{"type":"string"}]}},"required":["sum"],"dependentRequired":{"unit":["scale"]}}},
 		{"name":"odd","inputSchema":{"type":"object"},"outputSchema":{"$schema":"https://x.example/none","type":"object"}},
 		{"name":"free","inputSchema":{"type":"object"}}]}`
 	for _, test := range []struct{ name, tool, result, faults string }{
-		{"fits", "sum", `{"content":[],"structuredContent":{"sum":1,"more":2}}`, ""},
+		{"valid", "sum", `{"content":[],"structuredContent":{"sum":1,"more":2}}`, ""},
 		{"a wrong type", "sum", `{"content":[],"structuredContent":{"sum":"1"}}`, "/sum"},
 		{"a wrong element", "sum", `{"content":[],"structuredContent":{"sum":1,"pair":[7]}}`, "/pair/0"},
-		{"a member without another", "sum", `{"content":[],"structuredContent":{"sum":1,"unit":"m"}}`, "scale"},
-		{"nothing", "sum", `{"content":[]}`, "there is no structured content"},
+		{"a missing dependent member", "sum", `{"content":[],"structuredContent":{"sum":1,"unit":"m"}}`, "scale"},
+		{"no structured content", "sum", `{"content":[]}`, "no structured content"},
 		{"an error of the tool", "sum", `{"content":[],"isError":true}`, ""},
 		{"a tool without schema", "free", `{"content":[]}`, ""},
-		{"a tool that is not listed", "other", `{"content":[]}`, ""},
-		{"a dialect that nobody knows", "odd", `{"content":[]}`, ""},
+		{"an unlisted tool", "other", `{"content":[]}`, ""},
+		{"an unknown dialect", "odd", `{"content":[]}`, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var log bytes.Buffer
@@ -34,7 +34,7 @@ func TestOutputIsHeldAgainstItsSchema(t *testing.T) {
 				"tools/list": always(tools), "tools/call": always(test.result),
 			})
 			if _, err := c.CallTool(t.Context(), test.tool, nil); err != nil {
-				t.Errorf("a tool that is not known yet: %v", err)
+				t.Errorf("before the list is cached: %v", err)
 			}
 			names(t, c.Tools(t.Context()), toolName)
 			for range 2 {
@@ -48,7 +48,7 @@ func TestOutputIsHeldAgainstItsSchema(t *testing.T) {
 				}
 			}
 			if got, want := strings.Count(log.String(), "not supported"), map[bool]int{true: 1}[test.tool == "odd"]; got != want {
-				t.Errorf("the log has %d lines about dialects:\n%s", got, &log)
+				t.Errorf("the log has %d lines about dialects, want %d:\n%s", got, want, &log)
 			}
 		})
 	}

@@ -10,15 +10,16 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// Limits of a result in parts.
+// Limits of partial results.
 const (
 	maxParts      = 10_000
-	maxPartsBytes = 64 << 20 // in the parts after the first one
+	maxPartsBytes = 64 << 20 // in all parts except the first
 )
 
-// parts returns a result with its further parts, if the tool announces partial results.
-func (c *Client) parts(ctx context.Context, k *call, first *mcp.CallToolResult) (*mcp.CallToolResult, error) {
-	tool := c.knownTool(k.params.Name)
+// fetchParts fetches the remaining parts of a result and returns the combined result. It returns
+// first if the tool does not announce partial results.
+func (c *Client) fetchParts(ctx context.Context, k *call, first *mcp.CallToolResult) (*mcp.CallToolResult, error) {
+	tool := c.cachedTool(k.params.Name)
 	if tool == nil || tool.Meta == nil {
 		return first, nil
 	}

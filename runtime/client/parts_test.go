@@ -15,10 +15,11 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// A result in parts is fetched to its end if its tool announces that; a token of another tool is left to the caller.
+// CallTool fetches all parts if the tool announces partial results. Otherwise it returns the first
+// part with its token.
 //
 // Proves RESUME-10.
-func TestResultInPartsIsFetchedToItsEnd(t *testing.T) {
+func TestCallToolFetchesAllParts(t *testing.T) {
 	const tools = `{"tools":[{"name":"read","inputSchema":{"type":"object"},"_meta":{"io.github.mcpwire/partialResults":true},` +
 		`"outputSchema":{"type":"object","required":["end"]}},{"name":"plain","inputSchema":{"type":"object"}}]}`
 	part := func(text, rest string) string {
@@ -55,17 +56,17 @@ func TestResultInPartsIsFetchedToItsEnd(t *testing.T) {
 
 	n, results = 0, []string{part("one", `,"nextResumeToken":"t1"`), part("again", `,"nextResumeToken":"t1"`)}
 	if _, err := c.CallTool(t.Context(), "read", nil); err == nil || !strings.Contains(err.Error(), "more than") || n > 10_001 {
-		t.Errorf("a result without end: %v after %d parts", err, n)
+		t.Errorf("an endless result: %v after %d parts", err, n)
 	}
 }
 
-// A list whose cursors lead nowhere is an error, for calls that look a tool up, too.
-func TestListsEnd(t *testing.T) {
+// A list with endless cursors is an error, also for calls that look up a tool.
+func TestEndlessListFails(t *testing.T) {
 	for name, next := range map[string]func(n int) string{
 		"the first page": func(int) string { return "" },
 		"the same page":  func(int) string { return "a" },
-		"a circle":       func(n int) string { return fmt.Sprint(n % 7) },
-		"no end":         func(n int) string { return fmt.Sprint(n) },
+		"a cycle":        func(n int) string { return fmt.Sprint(n % 7) },
+		"ever new pages": func(n int) string { return fmt.Sprint(n) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := 0
@@ -89,8 +90,9 @@ func TestListsEnd(t *testing.T) {
 	}
 }
 
-// The result of a tool that has changed is held against its new schema, although the client has heard of no change.
-func TestOutputIsHeldAgainstTheSchemaOfNow(t *testing.T) {
+// The output of a changed tool is validated with its new schema, even if the server did not
+// announce the change.
+func TestOutputIsValidatedWithCurrentSchema(t *testing.T) {
 	schema := func(member string) string {
 		return `{"tools":[{"name":"x","inputSchema":{"type":"object"},"outputSchema":{"type":"object","required":["` + member + `"]}}]}`
 	}
@@ -107,7 +109,7 @@ func TestOutputIsHeldAgainstTheSchemaOfNow(t *testing.T) {
 	s.took(`tools/list {}`, `tools/call {"name":"x"}`, `tools/list {}`)
 	list = schema("c")
 	if _, err := c.CallTool(t.Context(), "x", nil); err != nil {
-		t.Errorf("what is known fits: %v", err)
+		t.Errorf("output that complies with the cached schema: %v", err)
 	}
 	s.took(`tools/call {"name":"x"}`)
 	s.answers["tools/call"] = always(`{"content":[],"structuredContent":{"d":1}}`)
@@ -118,23 +120,22 @@ func TestOutputIsHeldAgainstTheSchemaOfNow(t *testing.T) {
 }
 
 // Proves COMPL-05.
-func TestCompletionsAreLimited(t *testing.T) {
+func TestCompleteLimitsItsRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := connect(t, nil, map[string]func(string) (string, error){"completion/complete": always(`{"completion":{"values":[]}}`)})
-		began := time.Now()
+		start := time.Now()
 		for range 110 {
 			if _, err := c.Complete(t.Context(), &mcp.PromptReference{Name: "greet"}, "city", "O", nil); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if took := time.Since(began); took != 10*time.Second {
-			t.Errorf("110 requests took %v", took)
+		if elapsed := time.Since(start); elapsed != 10*time.Second {
+			t.Errorf("110 requests took %v", elapsed)
 		}
 	})
 }
 
-// A callback that panics ends neither the process nor the call.
-func TestProgressCallbackMayPanic(t *testing.T) {
+func TestCallSurvivesPanicOfProgressCallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, _ := withTasks(t)
 		for _, tool := range []string{"optional", "required"} {
@@ -146,12 +147,12 @@ func TestProgressCallbackMayPanic(t *testing.T) {
 	})
 }
 
-func TestNothingIsNoPanic(t *testing.T) {
+func TestNilAndZeroValuesDoNotPanic(t *testing.T) {
 	if _, err := client.Output[int](nil); err == nil {
-		t.Error("there is output of no result")
+		t.Error("Output(nil) succeeded")
 	}
 	if new(client.ToolError).Error() == "" || client.ToolTitle(nil) != "" || new(client.FormRequest).Fields() != nil {
-		t.Error("there is something of nothing")
+		t.Error("wrong result for a zero value")
 	}
 	if got := new(client.SampleRequest).Choice(); got != mcp.ToolChoiceModeAuto {
 		t.Errorf("the choice is %s", got)

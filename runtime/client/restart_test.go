@@ -23,19 +23,19 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// newspaper is a server with resources, each of which has a name alone, and a tool that logs.
+// newspaper is a server with resources and with a tool that logs.
 type newspaper struct {
 	*server.Server
 	subscribed chan string
 }
 
-// network is a host in memory at which one server listens at a time, in a bubble of testing/synctest.
+// network is an in-memory network with at most one listening server. It works in a synctest bubble.
 type network struct {
 	mu       sync.Mutex
 	listener *listener // nil if no server listens
 }
 
-// options makes a client reach the network, whatever the URL.
+// options returns client options that connect to the network for any URL.
 func (n *network) options() (o client.Options) {
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		n.mu.Lock()
@@ -59,7 +59,7 @@ func (n *network) options() (o client.Options) {
 	return o
 }
 
-// listener is that of one server.
+// listener is the listener of one server.
 type listener struct {
 	n      *network
 	conns  chan net.Conn
@@ -96,8 +96,7 @@ func (l *listener) Close() error {
 
 func (l *listener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "pipe"} }
 
-// openNewspaper starts a newspaper; stop ends everything of it. Serve returns a handler for a server, and what closes
-// that.
+// openNewspaper starts a newspaper with a resource for each name; stop closes it.
 func openNewspaper(t *testing.T, at *network, serve serveFunc, names ...string) (n newspaper, stop func()) {
 	t.Helper()
 	n.subscribed = make(chan string, 10)
@@ -131,25 +130,25 @@ func openNewspaper(t *testing.T, at *network, serve serveFunc, names ...string) 
 	return n, listen(at, serve, n.Server)
 }
 
-// listen serves a server; stop ends everything of it.
+// listen serves s on the network; stop closes the server and its listener.
 func listen(at *network, serve serveFunc, s *server.Server) (stop func()) {
 	handler, closeHandler := serve(s)
 	listener := at.listen()
 	httpServer := &http.Server{Handler: handler}
-	over := make(chan struct{})
+	done := make(chan struct{})
 	go func() { // ends when httpServer is closed
-		defer close(over)
+		defer close(done)
 		httpServer.Serve(listener)
 	}()
 	return sync.OnceFunc(func() {
 		httpServer.Close()
 		closeHandler()
 		s.Close()
-		<-over
+		<-done
 	})
 }
 
-// reader notes what the newspaper tells.
+// reader records the notifications of the newspaper.
 type reader struct {
 	mcp.UnimplementedClientNotificationHandler
 	updated, logged chan string
@@ -165,10 +164,10 @@ func (r reader) LoggingMessage(_ context.Context, p *mcp.LoggingMessageNotificat
 	return nil
 }
 
-// serveFunc returns a handler for a server, and what closes it.
+// serveFunc returns an HTTP handler for a server, and the function that closes the handler.
 type serveFunc func(*server.Server) (http.Handler, func())
 
-// overHTTP runs a test for each of the transports over HTTP, in a bubble.
+// overHTTP runs a test for each of the HTTP transports, in a synctest bubble.
 func overHTTP(t *testing.T, test func(t *testing.T, serve serveFunc)) {
 	run := func(name string, serve serveFunc) {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { test(t, serve) }) })
@@ -183,8 +182,8 @@ func overHTTP(t *testing.T, test func(t *testing.T, serve serveFunc)) {
 	})
 }
 
-// until calls f now and then until it succeeds: what goes out on a connection to a server that has ended is lost.
-func until(t *testing.T, f func() error) {
+// retry calls f repeatedly until it succeeds. Messages sent to a server that has ended are lost.
+func retry(t *testing.T, f func() error) {
 	t.Helper()
 	var err error
 	for range 1000 {
@@ -196,11 +195,11 @@ func until(t *testing.T, f func() error) {
 	t.Fatal(err)
 }
 
-// A server that is started anew knows neither subscriptions nor levels; the client asks for them again.
-func TestWhatAServerWasAskedForSurvivesItsRestart(t *testing.T) { overHTTP(t, testRestart) }
+// A restarted server knows neither subscriptions nor the log level; the client restores them.
+func TestSubscriptionsAndLogLevelSurviveServerRestart(t *testing.T) { overHTTP(t, testRestart) }
 
-// A server that is started anew may be another one: what it says of itself counts, and what it declares.
-func TestAServerThatWasReplacedIntroducesItselfAnew(t *testing.T) {
+// A restarted server may be a different one: its new server info and capabilities apply.
+func TestServerInfoFollowsReplacedServer(t *testing.T) {
 	overHTTP(t, func(t *testing.T, serve serveFunc) {
 		at := new(network)
 		open := func(version string, add func(*server.Server) error) (stop func()) {
@@ -241,17 +240,17 @@ func TestAServerThatWasReplacedIntroducesItselfAnew(t *testing.T) {
 			}
 			_, tool := c.CallTool(t.Context(), "buy", nil)
 			_, prompt := c.GetPrompt(t.Context(), "advise", nil)
-			for what, got := range map[string]struct {
-				err error
-				may bool
+			for feature, got := range map[string]struct {
+				err      error
+				declared bool
 			}{"tool": {tool, tools}, "prompt": {prompt, prompts}} {
 				_, undeclared := errors.AsType[*session.CapabilityError](got.err)
-				if undeclared == got.may || got.may && got.err != nil {
-					t.Errorf("with version %s the %s fails with %v", version, what, got.err)
+				if undeclared == got.declared || got.declared && got.err != nil {
+					t.Errorf("version %s: the %s fails with %v", version, feature, got.err)
 				}
 			}
 			if got := c.Session().PeerTakesTask("tools/call"); got != (version == "2") {
-				t.Errorf("with version %s tools are run as tasks: %v", version, got)
+				t.Errorf("version %s: tools run as tasks: %v", version, got)
 			}
 		}
 		check("1", true, false)
@@ -262,15 +261,16 @@ func TestAServerThatWasReplacedIntroducesItselfAnew(t *testing.T) {
 			})
 			return err
 		})
-		until(t, func() error { return c.Ping(t.Context()) })
+		retry(t, func() error { return c.Ping(t.Context()) })
 		check("2", false, true)
 	})
 }
 
-// A cursor is good in its session alone: when the server is started anew between two pages, the list ends in an error.
+// A cursor is valid only in its session: if the server restarts between two pages, the list ends
+// with an error.
 //
 // Proves PAGE-04.
-func TestCursorsAreNotUsedInAnotherSession(t *testing.T) {
+func TestListFailsIfSessionIsReplacedBetweenPages(t *testing.T) {
 	overHTTP(t, func(t *testing.T, serve serveFunc) {
 		at := new(network)
 		open := func() (stop func()) {
@@ -304,14 +304,14 @@ func TestCursorsAreNotUsedInAnotherSession(t *testing.T) {
 			if len(got) == 1 {
 				stop()
 				open()
-				until(t, func() error { return c.Ping(t.Context()) })
+				retry(t, func() error { return c.Ping(t.Context()) })
 			}
 		}
 		if !errors.Is(err, client.ErrListCut) || len(got) != 1 {
 			t.Errorf("got %q and %v", got, err)
 		}
 		if got := names(t, c.Tools(t.Context()), toolName); len(got) != 3 {
-			t.Errorf("from the beginning: %q", got)
+			t.Errorf("fetched again: got %q", got)
 		}
 	})
 }
@@ -320,10 +320,10 @@ func testRestart(t *testing.T, serve serveFunc) {
 	at := new(network)
 	first, stop := openNewspaper(t, at, serve, "today", "weather", "sports")
 	defer stop()
-	told := reader{updated: make(chan string, 10), logged: make(chan string, 10)}
+	events := reader{updated: make(chan string, 10), logged: make(chan string, 10)}
 	renewed := make(chan bool, 1)
 	o := at.options()
-	o.Notifications = told
+	o.Notifications = events
 	o.HTTP.Renewed = func(json.RawMessage) { renewed <- true }
 	c, err := client.Dial(t.Context(), "http://localhost/", &o)
 	if err != nil {
@@ -342,19 +342,19 @@ func testRestart(t *testing.T, serve serveFunc) {
 	must(c.Unsubscribe(t.Context(), "news://weather"))
 	must(c.SetLogLevel(t.Context(), mcp.LoggingLevelError))
 	if err := c.Subscribe(t.Context(), "news://nothing"); err == nil {
-		t.Error("what is not there was subscribed to")
+		t.Error("subscribed to an unknown resource")
 	}
 	if err := c.SetLogLevel(t.Context(), "loud"); err == nil {
-		t.Error("a level was set that there is not")
+		t.Error("set an unknown log level")
 	}
 	if len(first.subscribed) != 3 {
 		t.Errorf("%d subscriptions", len(first.subscribed))
 	}
 	stop()
 
-	second, stopSecond := openNewspaper(t, at, serve, "today", "weather") // which has no sports
+	second, stopSecond := openNewspaper(t, at, serve, "today", "weather") // without sports
 	defer stopSecond()
-	until(t, func() error {
+	retry(t, func() error {
 		_, err := c.CallTool(t.Context(), "write", struct{}{})
 		return err
 	})
@@ -363,19 +363,19 @@ func testRestart(t *testing.T, serve serveFunc) {
 		t.Errorf("subscribed to %s and %d others", got, len(second.subscribed))
 	}
 	second.ResourceUpdated("news://today")
-	<-told.updated // and what was said before it
-	for len(told.logged) > 0 {
-		<-told.logged // the call may have been in front of the level
+	<-events.updated // all earlier notifications have arrived
+	for len(events.logged) > 0 {
+		<-events.logged // the call may have run before the level was restored
 	}
 	if _, err := c.CallTool(t.Context(), "write", struct{}{}); err != nil {
 		t.Fatal(err)
 	}
-	if got := <-told.logged; got != `"a fault"` {
+	if got := <-events.logged; got != `"a fault"` {
 		t.Errorf("logged %s", got)
 	}
 	second.ResourceUpdated("news://weather")
 	second.ResourceUpdated("news://today")
-	if diff := cmp.Diff("news://today", <-told.updated); diff != "" {
-		t.Errorf("told of an update (-want +got):\n%s", diff)
+	if diff := cmp.Diff("news://today", <-events.updated); diff != "" {
+		t.Errorf("updated resource (-want +got):\n%s", diff)
 	}
 }

@@ -16,17 +16,18 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// Roots is a set of places in the file system that servers may see; it can be that of several
-// clients. Changes are announced to all of them. It may be used by many goroutines. What is in it is
-// for the user to decide; a server sees those that [Options].CheckRoot admits (MCP roots).
+// Roots is a set of files and folders that servers may see (MCP roots). Several clients may share
+// it; changes are announced to the servers of all of them. The user should decide about its
+// content. A server sees the roots that [Options].CheckRoot admits. The zero value is an empty set.
+// Roots is safe for concurrent use.
 type Roots struct {
 	mu       sync.Mutex
 	roots    []mcp.Root
-	changes  uint64 // how often roots has changed
+	changes  uint64 // number of changes of roots
 	sessions []*session.Session
 }
 
-// NewRoots returns a set of roots. It fails as [Roots.Set] does.
+// NewRoots returns a set of roots. It returns the errors of [Roots.Set].
 func NewRoots(roots ...mcp.Root) (*Roots, error) {
 	r := new(Roots)
 	return r, r.Set(context.Background(), roots...)
@@ -39,9 +40,9 @@ func (r *Roots) List() []mcp.Root {
 	return slices.Clone(r.roots)
 }
 
-// Set replaces all roots. It fails if a URI is none of a file, with an absolute path that does not
-// climb: then nothing has changed. The servers are told; an error of that does not take the change
-// back.
+// Set replaces all roots and notifies the servers. Each root must be a file URI with an absolute
+// path without ".."; otherwise Set fails and changes nothing. If a server cannot be notified, Set
+// returns the error, but the change remains.
 func (r *Roots) Set(ctx context.Context, roots ...mcp.Root) error {
 	for _, root := range roots {
 		if err := checkRoot(root.URI); err != nil {
@@ -51,7 +52,7 @@ func (r *Roots) Set(ctx context.Context, roots ...mcp.Root) error {
 	return r.change(ctx, func([]mcp.Root) []mcp.Root { return slices.Clone(roots) })
 }
 
-// Add adds a root, in the place of one with its URI. It fails as Set does.
+// Add adds a root. It replaces a root with the same URI. It returns the errors of [Roots.Set].
 func (r *Roots) Add(ctx context.Context, root mcp.Root) error {
 	if err := checkRoot(root.URI); err != nil {
 		return err
@@ -59,7 +60,7 @@ func (r *Roots) Add(ctx context.Context, root mcp.Root) error {
 	return r.change(ctx, func(roots []mcp.Root) []mcp.Root { return append(without(roots, root.URI), root) })
 }
 
-// Remove removes the root of a URI, if there is one.
+// Remove removes the root with the given URI, if there is one.
 func (r *Roots) Remove(ctx context.Context, uri string) error {
 	return r.change(ctx, func(roots []mcp.Root) []mcp.Root { return without(roots, uri) })
 }
@@ -68,16 +69,16 @@ func without(roots []mcp.Root, uri string) []mcp.Root {
 	return slices.DeleteFunc(slices.Clone(roots), func(x mcp.Root) bool { return x.URI == uri })
 }
 
-// change changes the roots and tells the servers.
+// change replaces the roots by f of them and notifies the servers.
 func (r *Roots) change(ctx context.Context, f func([]mcp.Root) []mcp.Root) error {
 	r.mu.Lock()
 	r.roots = f(r.roots)
 	r.changes++
-	r.sessions = slices.DeleteFunc(r.sessions, over)
-	tell := slices.Clone(r.sessions)
+	r.sessions = slices.DeleteFunc(r.sessions, ended)
+	sessions := slices.Clone(r.sessions)
 	r.mu.Unlock()
 	var failed error
-	for _, s := range tell {
+	for _, s := range sessions {
 		err := s.Notify(ctx, mcp.MethodNotificationsRootsListChanged, nil)
 		if err != nil && !errors.Is(err, session.ErrClosed) {
 			failed = errors.Join(failed, err)
@@ -86,18 +87,18 @@ func (r *Roots) change(ctx context.Context, f func([]mcp.Root) []mcp.Root) error
 	return failed
 }
 
-// version returns how often the roots have changed.
+// version returns the number of changes so far.
 func (r *Roots) version() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.changes
 }
 
-// join announces changes to a session until the session ends. Changes after version since are
-// included, as the server may have requested the roots while the session was opened.
-func (r *Roots) join(ctx context.Context, s *session.Session, since uint64) error {
+// announceTo announces changes to s until that session ends. It also announces changes made after
+// version since, because the server may have listed the roots during the handshake.
+func (r *Roots) announceTo(ctx context.Context, s *session.Session, since uint64) error {
 	r.mu.Lock()
-	r.sessions = append(slices.DeleteFunc(r.sessions, over), s)
+	r.sessions = append(slices.DeleteFunc(r.sessions, ended), s)
 	changed := r.changes != since
 	r.mu.Unlock()
 	if !changed {
@@ -106,7 +107,7 @@ func (r *Roots) join(ctx context.Context, s *session.Session, since uint64) erro
 	return s.Notify(ctx, mcp.MethodNotificationsRootsListChanged, nil)
 }
 
-func over(s *session.Session) bool {
+func ended(s *session.Session) bool {
 	select {
 	case <-s.Done():
 		return true
@@ -115,16 +116,16 @@ func over(s *session.Session) bool {
 	}
 }
 
-// checkRoot tells why a URI cannot be a root.
+// checkRoot returns an error if a URI cannot be a root.
 func checkRoot(uri string) error {
 	u, err := url.Parse(uri)
 	switch {
 	case err != nil:
 		return fmt.Errorf("client: root: %w", err)
 	case u.Scheme != "file" || !strings.HasPrefix(u.Path, "/"):
-		return fmt.Errorf("client: root %s: not the URI of a file, as in file:///home", uri)
+		return fmt.Errorf("client: root %q: want a file URI with an absolute path, such as file:///home", uri)
 	case slices.Contains(strings.FieldsFunc(u.Path, func(c rune) bool { return c == '/' || c == '\\' }), ".."):
-		return fmt.Errorf("client: root %s: the path climbs", uri)
+		return fmt.Errorf(`client: root %q: path contains ".."`, uri)
 	}
 	return nil
 }

@@ -13,15 +13,15 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// SampleRequest is a conversation that a server asks a model of the host to continue (MCP sampling).
-// The user may see, change and refuse both it and the answer.
+// SampleRequest is a conversation that a server asks a model of the host to continue (MCP
+// sampling). Let the user review, change and reject both the request and the response.
 type SampleRequest struct {
-	Server mcp.Implementation // who asks
+	Server mcp.Implementation // the server that sent the request
 	*mcp.CreateMessageRequestParams
 }
 
-// Choice returns whether the model may, must or must not use tools; it may if the server does not say
-// (MCP sampling, "Tool Choice Modes").
+// Choice returns whether the model may, must or must not use tools (MCP sampling, "Tool Choice
+// Modes"). The default is that it may.
 func (r *SampleRequest) Choice() mcp.ToolChoiceMode {
 	if r.CreateMessageRequestParams == nil || r.ToolChoice == nil || r.ToolChoice.Mode == nil {
 		return mcp.ToolChoiceModeAuto
@@ -29,45 +29,45 @@ func (r *SampleRequest) Choice() mcp.ToolChoiceMode {
 	return *r.ToolChoice.Mode
 }
 
-// codeRefused tells that the user has refused.
+// codeRefused is the error code of requests that the user rejected.
 const codeRefused = -1
 
-// CreateMessage answers sampling/createMessage.
-func (q questions) CreateMessage(ctx context.Context, p *mcp.CreateMessageRequestParams) (mcp.CreateMessageOutcome, error) {
-	if q.c.options.Sample == nil {
+// CreateMessage handles sampling/createMessage.
+func (h requestHandler) CreateMessage(ctx context.Context, p *mcp.CreateMessageRequestParams) (mcp.CreateMessageOutcome, error) {
+	if h.c.options.Sample == nil {
 		return nil, jsonrpc.MethodNotFound(mcp.MethodSamplingCreateMessage)
 	}
-	if (!q.c.options.SampleTools || !knowsTools(ctx)) && (p.Tools != nil || p.ToolChoice != nil) {
-		return nil, jsonrpc.InvalidParams(errors.New("the client has not declared sampling.tools"))
+	if (!h.c.options.SampleTools || !knowsTools(ctx)) && (p.Tools != nil || p.ToolChoice != nil) {
+		return nil, jsonrpc.InvalidParams(errors.New("sampling.tools was not declared by the client"))
 	}
 	if err := checkHistory(p.Messages); err != nil {
 		return nil, jsonrpc.InvalidParams(err)
 	}
-	if n := toolRounds(p.Messages); n >= q.c.options.MaxToolRounds && q.c.options.MaxToolRounds >= 0 {
-		return nil, &jsonrpc.Error{Code: session.CodeOverloaded, Message: fmt.Sprintf("limit of %d rounds of tool use reached", q.c.options.MaxToolRounds)}
+	if n := toolRounds(p.Messages); n >= h.c.options.MaxToolRounds && h.c.options.MaxToolRounds >= 0 {
+		return nil, &jsonrpc.Error{Code: session.CodeOverloaded, Message: fmt.Sprintf("limit of %d rounds of tool use reached", h.c.options.MaxToolRounds)}
 	}
-	server, err := q.c.server(ctx)
+	server, err := h.c.server(ctx)
 	if err == nil {
-		err = q.c.admit()
+		err = h.c.admit()
 	}
 	if err != nil {
 		return nil, err
 	}
 	r := &SampleRequest{server, p}
-	result, err := q.c.options.Sample(ctx, r)
+	result, err := h.c.options.Sample(ctx, r)
 	switch {
 	case errors.Is(err, ErrRefused):
-		return nil, &jsonrpc.Error{Code: codeRefused, Message: "the user has refused"}
+		return nil, &jsonrpc.Error{Code: codeRefused, Message: "rejected by the user"}
 	case err != nil:
 		return nil, err
 	case result == nil:
-		return nil, errors.New("client: the model has given no message")
+		return nil, errors.New("client: sampling: Sample returned no message")
 	case result.Role != mcp.RoleUser && result.Role != mcp.RoleAssistant:
-		return nil, fmt.Errorf("client: message of the model: role %q, want assistant", result.Role)
+		return nil, fmt.Errorf("client: sampling: unknown role %q", result.Role)
 	case r.Choice() == mcp.ToolChoiceModeNone && len(toolUses(result.Content)) > 0:
-		return nil, errors.New("client: the model has used a tool, against the tool choice")
+		return nil, errors.New(`client: sampling: message uses a tool, but the tool choice is "none"`)
 	case r.Choice() == mcp.ToolChoiceModeRequired && len(toolUses(result.Content)) == 0:
-		return nil, errors.New("client: the model has used no tool, against the tool choice")
+		return nil, errors.New(`client: sampling: message uses no tool, but the tool choice is "required"`)
 	}
 	return result, nil
 }
@@ -78,11 +78,11 @@ func knowsTools(ctx context.Context) bool {
 	return !ok || req.Session == nil || req.Session.Revision() == mcp.Revision20251125
 }
 
-// checkHistory tells why messages are no conversation: each use of a tool has its result in the very
-// next message, and in a message with results there is nothing else (MCP sampling, "Message Content
-// Constraints").
+// checkHistory returns an error if the messages are not a valid conversation. Every tool use needs
+// its result in the next message, and a message with tool results must contain nothing else (MCP
+// sampling, "Message Content Constraints").
 func checkHistory(messages []mcp.SamplingMessage) error {
-	open := map[string]bool{} // ids of the uses in the message before
+	open := map[string]bool{} // ids of the tool uses in the previous message
 	for i, m := range messages {
 		results := 0
 		for _, block := range m.Content.Items {
@@ -92,24 +92,24 @@ func checkHistory(messages []mcp.SamplingMessage) error {
 			}
 			results++
 			if !open[r.ToolUseID] {
-				return fmt.Errorf("messages/%d: result of %q, which the message before does not use", i, r.ToolUseID)
+				return fmt.Errorf("messages/%d: tool result for %q without a tool use in the previous message", i, r.ToolUseID)
 			}
 			delete(open, r.ToolUseID)
 		}
 		switch {
 		case results > 0 && m.Role != mcp.RoleUser:
-			return fmt.Errorf("messages/%d: results of tools from the %s", i, m.Role)
+			return fmt.Errorf("messages/%d: tool results with role %q, want user", i, m.Role)
 		case results > 0 && results < len(m.Content.Items):
-			return fmt.Errorf("messages/%d: results of tools mixed with other content", i)
+			return fmt.Errorf("messages/%d: tool results mixed with other content", i)
 		case len(open) > 0:
-			return missing(i, open)
+			return missingResults(i, open)
 		}
 		for _, id := range toolUses(m.Content) {
 			open[id] = true
 		}
 	}
 	if len(open) > 0 {
-		return missing(len(messages), open)
+		return missingResults(len(messages), open)
 	}
 	return nil
 }
@@ -124,11 +124,11 @@ func toolRounds(messages []mcp.SamplingMessage) (n int) {
 	return n
 }
 
-func missing(i int, open map[string]bool) error {
-	return fmt.Errorf("messages/%d: no results of %q", i, slices.Sorted(maps.Keys(open)))
+func missingResults(i int, open map[string]bool) error {
+	return fmt.Errorf("messages/%d: no tool results for %q", i, slices.Sorted(maps.Keys(open)))
 }
 
-// toolUses returns the ids of the uses of tools in a message.
+// toolUses returns the ids of the tool uses in a message.
 func toolUses(content mcp.SamplingContent) (ids []string) {
 	for _, block := range content.Items {
 		if use, ok := block.(*mcp.ToolUseContent); ok {
@@ -138,9 +138,9 @@ func toolUses(content mcp.SamplingContent) (ids []string) {
 	return ids
 }
 
-// PickModel returns the first of the models whose name has the first hint in it, or else the next hint;
-// ok is false if no hint fits, and the priorities are to decide. Letter case does not matter (MCP
-// sampling, "Model Hints").
+// PickModel returns the first of the models whose name contains a hint of p. Earlier hints take
+// precedence, and letter case is ignored. It returns false if no hint matches; then choose by the
+// priorities in p (MCP sampling, "Model Hints").
 func PickModel(p *mcp.ModelPreferences, models []string) (model string, ok bool) {
 	if p == nil {
 		return "", false

@@ -23,12 +23,13 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 )
 
-// tasks is a server whose tools are called the way that their names say: forbidden, optional and
-// required. They report progress, and answer with whether they ran as a task.
+// tasks is a server whose tools are named after their task support: forbidden, optional and
+// required. Tool hang requires a task, too, and runs until it is cancelled. The tools report
+// progress. Their result says whether they ran as a task.
 type tasks struct {
 	mu      sync.Mutex
 	modes   map[string]mcp.ToolExecutionTaskSupport
-	calls   []string // tools and listings that were served
+	calls   []string // served requests: a tool name for each call, "list" for each tools/list
 	stopped chan struct{}
 }
 
@@ -76,13 +77,13 @@ func toolOf(req *session.Request) string {
 	return p.Name
 }
 
-// took checks what was served since the last time.
+// took checks the requests served since the last call.
 func (x *tasks) took(t *testing.T, want ...string) {
 	t.Helper()
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if diff := cmp.Diff(want, x.calls); diff != "" {
-		t.Errorf("the server served (-want +got):\n%s", diff)
+		t.Errorf("requests served (-want +got):\n%s", diff)
 	}
 	x.calls = nil
 }
@@ -118,7 +119,7 @@ func withTasks(t *testing.T) (*client.Client, *tasks, *scripted) {
 }
 
 // Proves TASK-08, TASK-10, TASK-11.
-func TestAToolIsCalledAsItMustBe(t *testing.T) {
+func TestCallToolFollowsTaskSupport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, x, _ := withTasks(t)
 		for _, test := range []struct{ tool, want string }{
@@ -144,7 +145,7 @@ func TestAToolIsCalledAsItMustBe(t *testing.T) {
 	})
 }
 
-func TestAToolThatChangedItsMindIsCalledAgainTheOtherWay(t *testing.T) {
+func TestCallToolRetriesAfterChangedTaskSupport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, x, _ := withTasks(t)
 		call := func(tool string) string {
@@ -178,7 +179,7 @@ func TestAToolThatChangedItsMindIsCalledAgainTheOtherWay(t *testing.T) {
 	})
 }
 
-func TestGivingUpATaskCancelsIt(t *testing.T) {
+func TestTimeoutCancelsTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, x, _ := withTasks(t)
 		if _, err := c.CallTool(t.Context(), "hang", nil, client.Timeout(10*time.Second)); err != session.ErrTimeout {
@@ -197,7 +198,7 @@ func TestGivingUpATaskCancelsIt(t *testing.T) {
 }
 
 // Proves SDK-16.
-func TestTasksAreStartedListedAndResumed(t *testing.T) {
+func TestTasksAreStartedListedAndAttached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, _ := withTasks(t)
 		if _, err := c.StartTool(t.Context(), "forbidden", nil); !errors.Is(err, requestor.ErrNotAsTask) {
@@ -210,7 +211,7 @@ func TestTasksAreStartedListedAndResumed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again := c.ResumeTool(h.ID())
+		again := c.AttachTool(h.ID())
 		result, err := again.Result(t.Context())
 		if err != nil || result.Content[0].(*mcp.TextContent).Text != "task true" {
 			t.Errorf("got %v, %v", result, err)
@@ -236,7 +237,7 @@ func TestTasksAreStartedListedAndResumed(t *testing.T) {
 }
 
 // Proves TASK-07.
-func TestAServerWithoutTasksIsNotAskedForItsTools(t *testing.T) {
+func TestCallToolDoesNotListToolsWithoutTasks(t *testing.T) {
 	c, s := connect(t, nil, map[string]func(string) (string, error){"tools/call": always(`{"content":[],"isError":true}`)})
 	result, err := c.CallTool(t.Context(), "x", nil)
 	if err != nil {
@@ -259,10 +260,10 @@ func TestAServerWithoutTasksIsNotAskedForItsTools(t *testing.T) {
 }
 
 // Proves SDK-16.
-func TestQuestionsOfTheServerAreTasksToo(t *testing.T) {
+func TestInputRequestsRunAsTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &client.Options{Tasks: newManager(t), Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
-			time.Sleep(10 * time.Minute) // in which people answer
+			time.Sleep(10 * time.Minute) // the time a user may take
 			return client.Decline(), nil
 		}}
 		var remote *requestor.Tasks
@@ -283,10 +284,10 @@ func TestQuestionsOfTheServerAreTasksToo(t *testing.T) {
 	})
 }
 
-// A client declares tasks if it has any, for what it answers, and else not.
+// A client with a Manager declares tasks for the input requests that it handles.
 //
 // Proves TASK-01.
-func TestTasksAreDeclaredWhereTheyAreOffered(t *testing.T) {
+func TestTasksAreDeclaredForHandledRequests(t *testing.T) {
 	fill := func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) { return client.Decline(), nil }
 	_, s := connectAs(t, everything(), &client.Options{Fill: fill}, session.Config{}, nil)
 	if got := s.Client().Capabilities.Tasks; got != nil {

@@ -19,30 +19,32 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 )
 
-// CallOption changes how one tool is called.
+// CallOption is an option of [Client.CallTool].
 type CallOption func(*call)
 
-// call is a tool call on its way.
+// call is a tool call with its options.
 type call struct {
 	params   mcp.CallToolRequestParams
 	progress func(session.Progress)
-	timeout  *time.Duration // nil for that of the session
-	ttl      time.Duration  // 0 for none
+	timeout  *time.Duration // nil means the default of the session
+	ttl      time.Duration  // 0 means that none is sent
 	err      error          // of an option
 }
 
-// OnProgress asks for progress and calls f for each report, as [session.OnProgress] does.
+// OnProgress requests progress and calls f for each report, like [session.OnProgress].
 func OnProgress(f func(session.Progress)) CallOption { return func(c *call) { c.progress = f } }
 
-// Timeout limits how long the tool may take, until its result is there; 0 means no limit. The default
-// is the session's for a plain call, and no limit for a task.
+// Timeout limits the time until the result is received; 0 means no limit. The default is that of
+// the session for a plain call, and no limit for a task.
 func Timeout(d time.Duration) CallOption { return func(c *call) { c.timeout = &d } }
 
-// TTL asks the server to keep the task for so long, should the tool be called as one.
+// TTL requests that the server keeps the task for d. It has no effect if the tool does not run as a
+// task.
 func TTL(d time.Duration) CallOption { return func(c *call) { c.ttl = d } }
 
-// Meta adds a member to the _meta of the call, as [codec/value] writes it. The call fails if the name
-// is none for such a member, or belongs to the protocol; see [session.CheckMetaKey].
+// Meta adds a member to the _meta of the call, encoded by package codec/value. The call fails if
+// name is not a valid key, or is reserved by the protocol; see [session.CheckMetaKey] and
+// [session.ReservedMetaKey].
 func Meta(name string, v any) CallOption {
 	return func(c *call) {
 		text, err := codec.Marshal(value.Of(v))
@@ -63,18 +65,20 @@ func Meta(name string, v any) CallOption {
 	}
 }
 
-// CallTool calls a tool and waits for its result, which may be an error of the tool: see IsError, and
-// [Output]. Arguments are what package codec/value writes as an object, a [json.RawMessage] for
-// instance; nil means none.
+// CallTool calls a tool and waits for its result. The result may be an error of the tool; see its
+// IsError and [Output]. Arguments must encode as a JSON object with package codec/value, for
+// example a struct, a map or a [json.RawMessage]; nil means none (MCP tools, "Calling Tools").
 //
-// Where the server runs tools as tasks, the tool is looked up in the list, and one that must be
-// called as a task is. If ctx ends first, the call is cancelled, and so is the task. If the tool is
-// known from the list, structured content that does not comply with its output schema is an
-// [*OutputError] (MCP tools, "Calling Tools" and "Output Schema", and tasks, "Tool-Level
-// Negotiation"), and all parts of partial results are fetched if the tool announces them by
-// [partial.PartialResultsMeta] in its _meta. The combined result has the content of all parts in
-// order, and everything else from the last one. CallTool fails if there are more than 10,000 parts,
-// or more than 64 MiB in them: fetch those one by one, with a [partial.Operation].
+// If the server supports tasks for tools, CallTool looks the tool up in the list and runs it as a
+// task if the tool requires that (MCP tasks, "Tool-Level Negotiation"). If ctx ends first, CallTool
+// cancels the call or the task.
+//
+// CallTool uses two more properties of the tool if the list is cached. It returns an [*OutputError]
+// if the structured content does not comply with the output schema (MCP tools, "Output Schema"). It
+// fetches all partial results if the tool announces them by [partial.PartialResultsMeta] in its
+// _meta. The combined result has the content of all parts in order, and everything else from the
+// last part. CallTool fails for more than 10,000 parts or 64 MiB: fetch those one by one with a
+// [partial.Operation].
 func (c *Client) CallTool(ctx context.Context, name string, arguments any, opts ...CallOption) (*mcp.CallToolResult, error) {
 	p, err := toolParams(name, arguments)
 	if err != nil {
@@ -87,7 +91,7 @@ func (c *Client) CallTool(ctx context.Context, name string, arguments any, opts 
 	if k.err != nil {
 		return nil, k.err
 	}
-	must, err := c.mustBeTask(ctx, name)
+	must, err := c.requiresTask(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -95,15 +99,16 @@ func (c *Client) CallTool(ctx context.Context, name string, arguments any, opts 
 	if err == nil || jsonrpc.CodeOf(err) != jsonrpc.CodeMethodNotFound || !c.runsToolTasks() {
 		return result, err
 	}
-	// That is how a server refuses the wrong way to call a tool. The tool may be another one by now.
+	// A server returns this error if a tool is called in the wrong mode (MCP tasks, "Tool-Level
+	// Negotiation"). The cached description of the tool may be outdated.
 	c.tools.changed()
-	if now, failed := c.mustBeTask(ctx, name); failed != nil || now == must {
+	if now, failed := c.requiresTask(ctx, name); failed != nil || now == must {
 		return nil, err
 	}
 	return c.callAs(ctx, k, !must)
 }
 
-// toolParams are the params of a call.
+// toolParams returns the params of a call.
 func toolParams(name string, arguments any) (p mcp.CallToolRequestParams, err error) {
 	p.Name = name
 	if arguments == nil {
@@ -111,31 +116,31 @@ func toolParams(name string, arguments any) (p mcp.CallToolRequestParams, err er
 	}
 	var text []byte
 	if raw, ok := arguments.(json.RawMessage); ok {
-		text = bytes.TrimLeft(raw, " \t\r\n") // the rest is looked at when it is sent
+		text = bytes.TrimLeft(raw, " \t\r\n") // the rest is validated when it is sent
 	} else {
 		text, err = codec.Marshal(value.Of(arguments))
 	}
 	if err != nil {
-		return p, fmt.Errorf("client: arguments of %s: %w", name, err)
+		return p, fmt.Errorf("client: arguments of tool %q: %w", name, err)
 	}
 	if len(text) == 0 || text[0] != '{' {
-		return p, fmt.Errorf("client: arguments of %s: %T is no JSON object", name, arguments)
+		return p, fmt.Errorf("client: arguments of tool %q: %T is not a JSON object", name, arguments)
 	}
 	p.Arguments = text
 	return p, nil
 }
 
-// runsToolTasks reports whether the server runs tools as tasks.
+// runsToolTasks reports whether the server supports tasks for tools.
 func (c *Client) runsToolTasks() bool { return c.session.PeerTakesTask(mcp.MethodToolsCall) }
 
-// mustBeTask reports whether a tool has to be called as a task, as far as the server says so.
-func (c *Client) mustBeTask(ctx context.Context, name string) (bool, error) {
+// requiresTask reports whether a tool requires to be run as a task.
+func (c *Client) requiresTask(ctx context.Context, name string) (bool, error) {
 	if !c.runsToolTasks() {
 		return false, nil
 	}
 	tool, err := c.Tool(ctx, name)
 	if errors.Is(err, ErrUnknown) {
-		return false, nil // the server shall say so
+		return false, nil // call it: the server returns the error
 	}
 	return err == nil && taskSupport(tool) == mcp.ToolExecutionTaskSupportRequired, err
 }
@@ -147,20 +152,20 @@ func taskSupport(tool *mcp.Tool) mcp.ToolExecutionTaskSupport {
 	return *tool.Execution.TaskSupport
 }
 
-// callAs calls a tool in one of the two ways, and checks the result.
+// callAs calls a tool, plainly or as a task, and checks the result.
 func (c *Client) callAs(ctx context.Context, k *call, task bool) (*mcp.CallToolResult, error) {
-	way := c.callPlain
+	callTool := c.callPlain
 	if task {
-		way = c.callTask
+		callTool = c.callTask
 	}
-	result, err := way(ctx, k)
+	result, err := callTool(ctx, k)
 	if err != nil {
 		return nil, err
 	}
-	if result, err = c.parts(ctx, k, result); err != nil {
+	if result, err = c.fetchParts(ctx, k, result); err != nil {
 		return nil, err
 	}
-	return c.checked(ctx, k.params.Name, result)
+	return c.checkOutput(ctx, k.params.Name, result)
 }
 
 func (c *Client) callPlain(ctx context.Context, k *call) (*mcp.CallToolResult, error) {
@@ -175,7 +180,7 @@ func (c *Client) callPlain(ctx context.Context, k *call) (*mcp.CallToolResult, e
 	if len(opts) > 0 {
 		to = c.With(opts...)
 	}
-	return expect[*mcp.CallToolResult](to.CallTool(ctx, &k.params))
+	return resultAs[*mcp.CallToolResult](to.CallTool(ctx, &k.params))
 }
 
 // callTask calls a tool as a task and waits for it.
@@ -212,9 +217,9 @@ func (c *Client) callTask(ctx context.Context, k *call) (*mcp.CallToolResult, er
 	return h.ResultOrCancel(ctx)
 }
 
-// StartTool calls a tool as a task, and returns as soon as the server has taken it. A tool that cannot
-// be called as a task fails with [requestor.ErrNotAsTask], and nothing is sent (MCP tasks, "Creating
-// Tasks").
+// StartTool starts a tool as a task and returns its handle once the server has created the task
+// (MCP tasks, "Creating Tasks"). If the tool does not support tasks, StartTool fails with
+// [requestor.ErrNotAsTask] and does not call it.
 func (c *Client) StartTool(ctx context.Context, name string, arguments any, opts ...requestor.Option) (*requestor.Handle[*mcp.CallToolResult], error) {
 	p, err := toolParams(name, arguments)
 	if err != nil {
@@ -230,22 +235,22 @@ func (c *Client) StartTool(ctx context.Context, name string, arguments any, opts
 	return c.tasks.CallTool(ctx, c.session, &p, opts...)
 }
 
-// ResumeTool returns the handle of a tool call that is a task already. Nothing is sent yet.
-func (c *Client) ResumeTool(id string, opts ...requestor.Option) *requestor.Handle[*mcp.CallToolResult] {
+// AttachTool returns a handle attached to an existing task of a tool call. It sends nothing.
+func (c *Client) AttachTool(id string, opts ...requestor.Option) *requestor.Handle[*mcp.CallToolResult] {
 	return c.tasks.AttachTool(c.session, id, opts...)
 }
 
-// Tasks goes over the tasks that the server has for this client; see [requestor.List].
+// Tasks iterates over the tasks that the server lists for this client; see [requestor.List].
 func (c *Client) Tasks(ctx context.Context) iter.Seq2[mcp.Task, error] {
 	return requestor.List(ctx, c.session)
 }
 
-// ToolError is what a tool says of its failure.
+// ToolError is the error of a tool that failed.
 type ToolError struct {
 	Result *mcp.CallToolResult // with IsError set
 }
 
-// Error is the text of the result.
+// Error returns the first text of the result.
 func (e *ToolError) Error() string {
 	if e.Result == nil {
 		return "client: tool failed"
@@ -258,8 +263,8 @@ func (e *ToolError) Error() string {
 	return "client: tool failed"
 }
 
-// ToolTitle returns what to call a tool in front of people: its title, else the one among its
-// annotations, else its name (MCP, "Tool", title).
+// ToolTitle returns the label to show for a tool: its title, or the title in its annotations, or
+// its name (MCP, "Tool", title).
 func ToolTitle(t *mcp.Tool) string {
 	if t == nil {
 		return ""
@@ -270,7 +275,8 @@ func ToolTitle(t *mcp.Tool) string {
 	return Title(t.Title, t.Name)
 }
 
-// Title returns what to call anything else that has a title and a name: the title if there is one.
+// Title returns the label to show for an object with a title and a name: the title, or the name if
+// the title is nil or empty.
 func Title(title *string, name string) string {
 	if title != nil && *title != "" {
 		return *title

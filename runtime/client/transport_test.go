@@ -19,7 +19,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// beServer makes the test program a server on standard input and output.
+// beServer is the environment variable that makes the test binary a server on standard input and
+// output.
 const beServer = "MCPWIRE_TEST_SERVER"
 
 func TestMain(m *testing.M) {
@@ -31,7 +32,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// serveEcho is a server whose tool says what it was told; listed is called for each tools/list.
+// serveEcho serves a tool that returns its params. It calls listed for each tools/list.
 func serveEcho(conn transport.Conn, listed func()) *session.Session {
 	capabilities := mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{ListChanged: new(true)}}
 	return session.Serve(conn, &mcp.InitializeResult{
@@ -48,7 +49,7 @@ func serveEcho(conn transport.Conn, listed func()) *session.Session {
 	}})
 }
 
-// echoes calls the tool.
+// echoes checks a call of the echo tool.
 func echoes(t *testing.T, c *client.Client) {
 	t.Helper()
 	result, err := c.CallTool(t.Context(), "echo", map[string]string{"say": "hello"})
@@ -61,7 +62,7 @@ func echoes(t *testing.T, c *client.Client) {
 }
 
 // Proves SDK-11, TRANS-02.
-func TestAServerIsStartedAsAProcess(t *testing.T) {
+func TestCommandStartsServerProcess(t *testing.T) {
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -77,11 +78,11 @@ func TestAServerIsStartedAsAProcess(t *testing.T) {
 	}
 	command.Path = "/no/such/program"
 	if _, err := client.Command(t.Context(), command, nil); err == nil {
-		t.Error("a program that is not there was started")
+		t.Error("Command succeeded for a missing program")
 	}
 }
 
-func TestAServerIsReachedByItsURL(t *testing.T) {
+func TestDialConnectsToURL(t *testing.T) {
 	open := func(_ *http.Request, conn transport.Conn) { serveEcho(conn, func() {}) }
 	handler := streamable.NewHandler(open, streamable.HandlerOptions{})
 	http := httptest.NewServer(handler)
@@ -97,20 +98,20 @@ func TestAServerIsReachedByItsURL(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	if _, err := client.Dial(t.Context(), "ftp://x.example", nil); err == nil {
-		t.Error("a URL that is none for HTTP was dialled")
+		t.Error("Dial accepted an ftp URL")
 	}
 }
 
-// A server that has dropped the session may be another one: what it listed is asked for again.
-func TestAServerThatWasReplacedIsAskedAnew(t *testing.T) {
+// A server that dropped the session may have been replaced: its lists are fetched again.
+func TestListIsFetchedAgainInNewSession(t *testing.T) {
 	lists := make(chan bool, 10)
-	begin := func() *streamable.Handler {
+	newHandler := func() *streamable.Handler {
 		return streamable.NewHandler(func(_ *http.Request, conn transport.Conn) {
 			serveEcho(conn, func() { lists <- true })
 		}, streamable.HandlerOptions{})
 	}
 	var current atomic.Pointer[streamable.Handler]
-	current.Store(begin())
+	current.Store(newHandler())
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { current.Load().ServeHTTP(w, r) }))
 	defer s.Close()
 	defer func() { current.Load().Close() }()
@@ -128,7 +129,7 @@ func TestAServerThatWasReplacedIsAskedAnew(t *testing.T) {
 	if len(lists) != 1 {
 		t.Errorf("the list was asked for %d times", len(lists))
 	}
-	old := current.Swap(begin())
+	old := current.Swap(newHandler())
 	old.Close()
 	echoes(t, c)
 	<-renewed

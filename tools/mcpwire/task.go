@@ -93,7 +93,7 @@ func (r *remote) state(t mcp.Task) error {
 }
 
 func (r *remote) getTask(ctx context.Context, _, id string) error {
-	t, err := r.ResumeTool(id).Refresh(ctx)
+	t, err := r.AttachTool(id).Refresh(ctx)
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (r *remote) watchTask(ctx context.Context, server, id string) error {
 	if r.json {
 		view = asLines{r}
 	}
-	result, err := r.follow(ctx, server, r.ResumeTool(id, requestor.Progress()), view)
+	result, err := r.follow(ctx, server, r.AttachTool(id, requestor.Progress()), view)
 	if err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func (r *remote) named(name string, v codec.Encoder) error {
 }
 
 func (r *remote) taskResult(ctx context.Context, _, id string) error {
-	result, err := r.ResumeTool(id).Result(ctx)
+	result, err := r.AttachTool(id).Result(ctx)
 	if err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func (r *remote) taskResult(ctx context.Context, _, id string) error {
 }
 
 func (r *remote) cancelTask(ctx context.Context, _, id string) error {
-	t, err := r.ResumeTool(id).Cancel(ctx)
+	t, err := r.AttachTool(id).Cancel(ctx)
 	if err != nil {
 		return err
 	}

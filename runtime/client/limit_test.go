@@ -13,8 +13,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/client"
 )
 
-// A list with many bytes is not kept, however few its items are: it is fetched anew each time.
-func TestListWithManyBytesIsNotKept(t *testing.T) {
+// A list of few but large items is not cached.
+func TestLargeListIsNotCached(t *testing.T) {
 	text := strings.Repeat("x", 4<<20)
 	fetched := 0
 	c, _ := connect(t, nil, map[string]func(string) (string, error){
@@ -38,8 +38,7 @@ func TestListWithManyBytesIsNotKept(t *testing.T) {
 	}
 }
 
-// The parts of a result may have only so many bytes together.
-func TestResultInPartsIsLimitedInBytes(t *testing.T) {
+func TestPartialResultsAreLimitedInBytes(t *testing.T) {
 	text := strings.Repeat("x", 8<<20)
 	parts := 0
 	c, _ := connect(t, nil, map[string]func(string) (string, error){
@@ -55,8 +54,8 @@ func TestResultInPartsIsLimitedInBytes(t *testing.T) {
 	}
 }
 
-// Ids of elicitations are remembered without their text, which the server may make as long as a message.
-func TestLongElicitationIDsAreNotHeld(t *testing.T) {
+// The client stores hashes of elicitation ids, because a server may send ids as long as a message.
+func TestLongElicitationIDsAreNotRetained(t *testing.T) {
 	const size, calls = 1 << 20, 64
 	long := strings.Repeat("x", size)
 	n := 0
@@ -73,7 +72,7 @@ func TestLongElicitationIDsAreNotHeld(t *testing.T) {
 		}
 	}
 	if held := int64(heap()) - int64(before); held > calls*size/2 {
-		t.Errorf("%d bytes are held after %d errors", held, calls)
+		t.Errorf("%d bytes are retained after %d errors", held, calls)
 	}
 	id := long + "1"
 	done, ok := c.URLDone(id)
@@ -87,11 +86,11 @@ func TestLongElicitationIDsAreNotHeld(t *testing.T) {
 	select {
 	case <-done:
 	case <-t.Context().Done():
-		t.Error("the page is not done")
+		t.Error("the channel was not closed")
 	}
 }
 
-// heap returns how many bytes are in use.
+// heap returns the size of the allocated heap in bytes.
 func heap() uint64 {
 	runtime.GC()
 	var m runtime.MemStats

@@ -28,19 +28,19 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
-// asked is a question of a server, and what comes of it: a result, or the code of an error.
-type asked struct{ method, params, want string }
+// exchange is a request of a server and the expected response: a result, or the code of an error.
+type exchange struct{ method, params, want string }
 
-// ask puts questions as raw params, so that nothing is looked at on the way out.
-func ask(t *testing.T, s *scripted, questions []asked) {
+// send sends requests with raw params, which the sender does not validate.
+func send(t *testing.T, s *scripted, requests []exchange) {
 	t.Helper()
-	for _, q := range questions {
+	for _, q := range requests {
 		result, err := s.Call(t.Context(), q.method, session.Raw(q.params))
 		got := string(result)
 		if err != nil {
 			got = fmt.Sprint(jsonrpc.CodeOf(err))
 			if e, ok := errors.AsType[*jsonrpc.Error](err); !ok || e.Message == "" {
-				t.Errorf("%s %s: %v is no answer", q.method, q.params, err)
+				t.Errorf("%s %s: %v is not an error response with a message", q.method, q.params, err)
 			}
 		}
 		if got != q.want {
@@ -75,7 +75,7 @@ func TestCapabilitiesFollowFromTheHandlers(t *testing.T) {
 			`"tasks":{"cancel":{},"requests":{"elicitation":{"create":{}},"sampling":{"createMessage":{}}}}}`},
 		{"tasks of sampling", &client.Options{Sample: sample, Tasks: tasks, Session: session.Config{Principal: "ada"}},
 			`{"sampling":{},"tasks":{"cancel":{},"list":{},"requests":{"sampling":{"createMessage":{}}}}}`},
-		{"others", &client.Options{Sample: sample, Capabilities: mcp.ClientCapabilities{
+		{"additional", &client.Options{Sample: sample, Capabilities: mcp.ClientCapabilities{
 			Experimental: []byte(`{"x":{}}`), Sampling: &mcp.ClientCapabilitiesSampling{Context: []byte(`{}`)},
 		}}, `{"experimental":{"x":{}},"sampling":{"context":{}}}`},
 	} {
@@ -94,11 +94,11 @@ const colours = `{"message":"Which?","requestedSchema":{"type":"object","require
 	`"note":{"type":"string","default":"none"},"fast":{"type":"boolean","default":true},"shade":{"type":"string","oneOf":[{"const":"d","title":"Dark"}],"default":"d"}}}}`
 
 // Proves ELIC-04, ELIC-06, ELIC-08, ELIC-12, ELIC-14, ELIC-17.
-func TestFormsAreFilledInAndChecked(t *testing.T) {
+func TestFillResultsAreCompletedAndChecked(t *testing.T) {
 	var answer func(f *client.FormRequest) (*mcp.ElicitResult, error)
 	_, s := connect(t, &client.Options{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
 		if f.Server.Name != "scripted" || f.Message != "Which?" || f.Fields()[0].Name != "colour" {
-			t.Errorf("the user sees %v", f)
+			t.Errorf("Fill received %v", f)
 		}
 		return answer(f)
 	}}, nil)
@@ -110,34 +110,34 @@ func TestFormsAreFilledInAndChecked(t *testing.T) {
 	}
 	answer = accept("red")
 	filled := `{"action":"accept","content":{"colour":"red","fast":true,"note":"none","shade":"d","size":3,"tags":["x"]}}`
-	ask(t, s, []asked{
+	send(t, s, []exchange{
 		{"elicitation/create", colours, filled},
 		{"elicitation/create", `{"mode":"form",` + colours[1:], filled},
 		{"elicitation/create", `{"mode":"url","message":"m","url":"https://x.example","elicitationId":"1"}`, "-32602"},
 		{"elicitation/create", `{"mode":"foo","message":"m"}`, "-32602"},
 	})
 	answer = accept("green")
-	ask(t, s, []asked{{"elicitation/create", colours, "-32603"}})
+	send(t, s, []exchange{{"elicitation/create", colours, "-32603"}})
 	answer = accept(1)
-	ask(t, s, []asked{{"elicitation/create", colours, "-32603"}})
+	send(t, s, []exchange{{"elicitation/create", colours, "-32603"}})
 	answer = func(*client.FormRequest) (*mcp.ElicitResult, error) { return client.Accept(nil), nil }
-	ask(t, s, []asked{{"elicitation/create", colours, "-32603"}})
+	send(t, s, []exchange{{"elicitation/create", colours, "-32603"}})
 	answer = func(*client.FormRequest) (*mcp.ElicitResult, error) { return client.Decline(), nil }
-	ask(t, s, []asked{{"elicitation/create", colours, `{"action":"decline"}`}})
+	send(t, s, []exchange{{"elicitation/create", colours, `{"action":"decline"}`}})
 	answer = func(f *client.FormRequest) (*mcp.ElicitResult, error) {
 		c := client.Cancel()
 		c.Content = map[string]form.Value{"colour": f.Fields()[1].Default}
 		return c, nil
 	}
-	ask(t, s, []asked{{"elicitation/create", colours, `{"action":"cancel"}`}})
+	send(t, s, []exchange{{"elicitation/create", colours, `{"action":"cancel"}`}})
 	answer = func(*client.FormRequest) (*mcp.ElicitResult, error) { return nil, nil }
-	ask(t, s, []asked{{"elicitation/create", colours, "-32603"}})
+	send(t, s, []exchange{{"elicitation/create", colours, "-32603"}})
 }
 
 // Proves ELIC-08, ELIC-10, ELIC-12, ELIC-14, ELIC-15.
-func TestURLsAreShownAndTheirEndIsAnnounced(t *testing.T) {
+func TestURLCompletionIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := told{what: make(chan string, 10)}
+		n := recorder{events: make(chan string, 10)}
 		requests := make(chan *client.URLRequest, 1)
 		c, s := connect(t, &client.Options{Notifications: n, OpenURL: func(_ context.Context, u *client.URLRequest) (mcp.ElicitResultAction, error) {
 			requests <- u
@@ -151,19 +151,19 @@ func TestURLsAreShownAndTheirEndIsAnnounced(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		complete("e1") // too early, so it is about nothing
-		ask(t, s, []asked{
+		complete("e1") // ignored: the id is not known yet
+		send(t, s, []exchange{
 			{"elicitation/create", `{"mode":"url","message":"Sign in","url":"https://x.example:8/in?a=b","elicitationId":"e1"}`, `{"action":"accept"}`},
 			{"elicitation/create", `{"mode":"url","message":"Sign in","url":"in","elicitationId":"e2"}`, "-32602"},
 			{"elicitation/create", colours, "-32602"},
 		})
 		u := <-requests
 		if u.Server.Name != "scripted" || u.Host != "x.example:8" || u.URL != "https://x.example:8/in?a=b" || u.Message != "Sign in" {
-			t.Errorf("the user sees %+v", u)
+			t.Errorf("OpenURL received %+v", u)
 		}
 		select {
 		case <-u.Done:
-			t.Error("done before it is")
+			t.Error("Done was closed too early")
 		default:
 		}
 		complete("e1")
@@ -174,16 +174,16 @@ func TestURLsAreShownAndTheirEndIsAnnounced(t *testing.T) {
 			t.Error("the client has forgotten the URL")
 		}
 		if _, ok := c.URLDone("other"); ok {
-			t.Error("the client knows a URL that was not asked for")
+			t.Error("the client knows an id that was never sent")
 		}
-		if got := <-n.what; got != "complete e1" || len(n.what) > 0 {
-			t.Errorf("the host was told %q and %d more", got, len(n.what))
+		if got := <-n.events; got != "complete e1" || len(n.events) > 0 {
+			t.Errorf("the host received %q and %d more", got, len(n.events))
 		}
 	})
 }
 
 // Proves ELIC-10.
-func TestURLsThatARequestNeedsFirst(t *testing.T) {
+func TestURLsRequiredByRequest(t *testing.T) {
 	c, s := connect(t, &client.Options{OpenURL: func(context.Context, *client.URLRequest) (mcp.ElicitResultAction, error) {
 		return mcp.ElicitResultActionAccept, nil
 	}}, nil)
@@ -197,20 +197,20 @@ func TestURLsThatARequestNeedsFirst(t *testing.T) {
 	}
 	done, ok := c.URLDone("e7")
 	if !ok {
-		t.Fatal("the id is not known")
+		t.Fatal("the id is unknown")
 	}
 	if err := s.Notify(t.Context(), "notifications/elicitation/complete", &mcp.ElicitationCompleteNotificationParams{ElicitationID: "e7"}); err != nil {
 		t.Fatal(err)
 	}
 	<-done
 	if _, ok := client.URLsRequired(errors.New("other")); ok {
-		t.Error("any error asks for URLs")
+		t.Error("URLsRequired accepted an unrelated error")
 	}
 }
 
 const hi = `{"role":"user","content":{"type":"text","text":"hi"}}`
 
-// use and results are messages of a conversation with tools.
+// use returns a message with tool uses.
 func use(ids ...string) string {
 	var list []string
 	for _, id := range ids {
@@ -236,7 +236,7 @@ func sampling(rest string, messages ...string) string {
 }
 
 // Proves SAMP-02, SAMP-07, SAMP-08, SAMP-10.
-func TestMessagesAreSampledAsTheProtocolWantsIt(t *testing.T) {
+func TestSamplingIsValidated(t *testing.T) {
 	text := `{"content":{"type":"text","text":"yes"},"model":"m","role":"assistant"}`
 	list := `{"content":[{"type":"image","data":"AA==","mimeType":"image/png"},{"type":"audio","data":"AA==","mimeType":"audio/wav"}],"model":"m","role":"assistant","stopReason":"endTurn"}`
 	uses := `{"content":{"type":"tool_use","id":"u","input":{},"name":"t"},"model":"m","role":"assistant","stopReason":"toolUse"}`
@@ -245,7 +245,7 @@ func TestMessagesAreSampledAsTheProtocolWantsIt(t *testing.T) {
 	var choice mcp.ToolChoiceMode
 	_, s := connect(t, &client.Options{SampleTools: true, Sample: func(_ context.Context, r *client.SampleRequest) (*mcp.CreateMessageResult, error) {
 		if r.Server.Name != "scripted" || r.MaxTokens != 9 {
-			t.Errorf("the user sees %v", r)
+			t.Errorf("Sample received %v", r)
 		}
 		choice = r.Choice()
 		result := new(mcp.CreateMessageResult)
@@ -256,13 +256,13 @@ func TestMessagesAreSampledAsTheProtocolWantsIt(t *testing.T) {
 	}}, nil)
 	const method = "sampling/createMessage"
 	for _, answer = range []string{text, list} {
-		ask(t, s, []asked{{method, sampling("", hi), answer}})
+		send(t, s, []exchange{{method, sampling("", hi), answer}})
 		if choice != mcp.ToolChoiceModeAuto {
 			t.Errorf("the choice is %s", choice)
 		}
 	}
 	answer = text
-	ask(t, s, []asked{
+	send(t, s, []exchange{
 		{method, sampling("", hi, use("a", "b"), results("user", "b", "a"), hi), text},
 		{method, sampling("", hi, use("a", "b"), results("user", "a")), "-32602"},
 		{method, sampling("", hi, use("a"), hi), "-32602"},
@@ -278,70 +278,70 @@ func TestMessagesAreSampledAsTheProtocolWantsIt(t *testing.T) {
 		t.Errorf("the choice is %s", choice)
 	}
 	answer = uses
-	ask(t, s, []asked{
+	send(t, s, []exchange{
 		{method, sampling(`,"toolChoice":{"mode":"none"}`, hi), "-32603"},
 		{method, sampling(`,"toolChoice":{"mode":"required"}`, hi), uses},
 		{method, sampling(`,"toolChoice":{}`, hi), uses},
 	})
 	answer = `{"content":{"type":"text","text":"yes"},"model":"m","role":"robot"}`
-	ask(t, s, []asked{
+	send(t, s, []exchange{
 		{method, sampling("", hi), "-32603"},
 		{method, `{"messages":[]}`, "-32602"},
 		{method, `{"maxTokens":9}`, "-32602"},
 	})
 	failed = fmt.Errorf("in the office: %w", client.ErrRefused)
-	ask(t, s, []asked{{method, sampling("", hi), "-1"}})
+	send(t, s, []exchange{{method, sampling("", hi), "-1"}})
 }
 
 // Proves SAMP-03, ROOT-03.
-func TestWhatWasNotDeclaredIsRefused(t *testing.T) {
+func TestUndeclaredRequestsAreRejected(t *testing.T) {
 	_, s := connect(t, &client.Options{Sample: func(context.Context, *client.SampleRequest) (*mcp.CreateMessageResult, error) {
-		t.Error("the model was asked")
+		t.Error("Sample was called")
 		return nil, nil
 	}}, nil)
-	ask(t, s, []asked{
+	send(t, s, []exchange{
 		{"sampling/createMessage", sampling(`,"tools":[]`, hi), "-32602"},
 		{"sampling/createMessage", sampling(`,"toolChoice":{"mode":"auto"}`, hi), "-32602"},
 	})
 	if _, err := s.Call(t.Context(), "roots/list", nil); err == nil {
 		t.Error("roots were listed")
 	}
-	// A server that asks in spite of the capabilities is told that there is no such method.
+	// Capabilities that the host declares without a handler: the method does not exist.
 	pretend := &client.Options{Capabilities: mcp.ClientCapabilities{
 		Roots: new(mcp.ClientCapabilitiesRoots), Sampling: new(mcp.ClientCapabilitiesSampling),
 	}}
 	_, s = connect(t, pretend, nil)
-	ask(t, s, []asked{{"roots/list", `{}`, "-32601"}, {"sampling/createMessage", sampling("", hi), "-32601"}})
+	send(t, s, []exchange{{"roots/list", `{}`, "-32601"}, {"sampling/createMessage", sampling("", hi), "-32601"}})
 }
 
 // Proves SAMP-10, ELIC-14.
-func TestAServerCannotAskWithoutEnd(t *testing.T) {
+func TestInputRequestsAreRateLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var count atomic.Int32
-		_, s := connect(t, &client.Options{QuestionsPerMinute: 3, Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
+		_, s := connect(t, &client.Options{InputRequestsPerMinute: 3, Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
 			count.Add(1)
 			return client.Decline(), nil
 		}}, nil)
 		refused := fmt.Sprint(session.CodeOverloaded)
 		no := `{"action":"decline"}`
-		q := func(want string) asked { return asked{"elicitation/create", colours, want} }
-		ask(t, s, []asked{q(no), q(no), q(no), q(refused), q(refused)})
+		q := func(want string) exchange { return exchange{"elicitation/create", colours, want} }
+		send(t, s, []exchange{q(no), q(no), q(no), q(refused), q(refused)})
 		time.Sleep(20 * time.Second)
-		ask(t, s, []asked{q(no), q(refused)})
+		send(t, s, []exchange{q(no), q(refused)})
 		if count.Load() != 4 {
-			t.Errorf("the user was asked %d times", count.Load())
+			t.Errorf("Fill was called %d times, want 4", count.Load())
 		}
 	})
-	_, s := connect(t, &client.Options{QuestionsPerMinute: -1, Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
+	_, s := connect(t, &client.Options{InputRequestsPerMinute: -1, Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
 		return client.Decline(), nil
 	}}, nil)
-	for range 2 * client.DefaultQuestionsPerMinute {
-		ask(t, s, []asked{{"elicitation/create", colours, `{"action":"decline"}`}})
+	for range 2 * client.DefaultInputRequestsPerMinute {
+		send(t, s, []exchange{{"elicitation/create", colours, `{"action":"decline"}`}})
 	}
 }
 
 // Proves SAMP-09.
-func TestHintsPickAModel(t *testing.T) {
+func TestPickModelByHints(t *testing.T) {
 	models := []string{"large-3", "small-3", "Large-2", "tiny"}
 	for _, test := range []struct {
 		hints string
@@ -364,16 +364,16 @@ func TestHintsPickAModel(t *testing.T) {
 }
 
 // Proves ROOT-01, ROOT-02, ROOT-05.
-func TestRootsAreServedAndChangesAnnounced(t *testing.T) {
+func TestRootsAreListedAndChangesAnnounced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		roots, err := client.NewRoots(mcp.Root{URI: "file:///home/ann", Name: new("home")})
 		if err != nil {
 			t.Fatal(err)
 		}
-		all := func(context.Context, mcp.Root) error { return nil } // these are nowhere
+		all := func(context.Context, mcp.Root) error { return nil } // the folders do not exist
 		c, one := connect(t, &client.Options{Roots: roots, CheckRoot: all}, nil)
 		_, two := connect(t, &client.Options{Roots: roots, CheckRoot: all}, nil)
-		ask(t, two, []asked{{"roots/list", `{}`, `{"roots":[{"name":"home","uri":"file:///home/ann"}]}`}})
+		send(t, two, []exchange{{"roots/list", `{}`, `{"roots":[{"name":"home","uri":"file:///home/ann"}]}`}})
 		step := func(err error, want string) {
 			t.Helper()
 			if err != nil {
@@ -381,7 +381,7 @@ func TestRootsAreServedAndChangesAnnounced(t *testing.T) {
 			}
 			synctest.Wait()
 			two.took("notifications/roots/list_changed ")
-			ask(t, two, []asked{{"roots/list", `{}`, want}})
+			send(t, two, []exchange{{"roots/list", `{}`, want}})
 		}
 		step(roots.Add(t.Context(), mcp.Root{URI: "file:///srv"}), `{"roots":[{"name":"home","uri":"file:///home/ann"},{"uri":"file:///srv"}]}`)
 		one.took("notifications/roots/list_changed ")
@@ -395,10 +395,10 @@ func TestRootsAreServedAndChangesAnnounced(t *testing.T) {
 	})
 }
 
-// Only roots that are there, and that the host permits, are exposed.
+// Only roots that exist and that CheckRoot admits are listed.
 //
 // Proves ROOT-05, ROOT-06.
-func TestRootsAreCheckedEachTime(t *testing.T) {
+func TestRootsAreCheckedForEachRequest(t *testing.T) {
 	folder := t.TempDir()
 	at := func(name string) string {
 		path := filepath.ToSlash(filepath.Join(folder, name))
@@ -407,37 +407,37 @@ func TestRootsAreCheckedEachTime(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(folder, "in use"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	roots, err := client.NewRoots(mcp.Root{URI: at("in use")}, mcp.Root{URI: at("gone")}, mcp.Root{URI: at("secret")})
+	roots, err := client.NewRoots(mcp.Root{URI: at("in use")}, mcp.Root{URI: at("missing")}, mcp.Root{URI: at("secret")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, s := connect(t, &client.Options{Roots: roots}, nil)
-	ask(t, s, []asked{{"roots/list", `{}`, `{"roots":[{"uri":"` + at("in use") + `"}]}`}})
+	send(t, s, []exchange{{"roots/list", `{}`, `{"roots":[{"uri":"` + at("in use") + `"}]}`}})
 	if err := os.Remove(filepath.Join(folder, "in use")); err != nil {
 		t.Fatal(err)
 	}
-	ask(t, s, []asked{{"roots/list", `{}`, `{"roots":[]}`}})
+	send(t, s, []exchange{{"roots/list", `{}`, `{"roots":[]}`}})
 	_, s = connect(t, &client.Options{Roots: roots, CheckRoot: func(_ context.Context, r mcp.Root) error {
 		if r.URI == at("secret") {
 			return errors.New("not for servers")
 		}
 		return nil
 	}}, nil)
-	ask(t, s, []asked{{"roots/list", `{}`, `{"roots":[{"uri":"` + at("in use") + `"},{"uri":"` + at("gone") + `"}]}`}})
+	send(t, s, []exchange{{"roots/list", `{}`, `{"roots":[{"uri":"` + at("in use") + `"},{"uri":"` + at("missing") + `"}]}`}})
 }
 
-// A server that has asked for the roots while the session was opened is told of changes since then.
+// The server may list the roots during the handshake, so changes since then are announced.
 //
 // Proves ROOT-02.
-func TestRootsThatChangeWhileTheSessionIsOpened(t *testing.T) {
+func TestRootsChangedDuringHandshakeAreAnnounced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		roots := new(client.Roots)
-		told := make(chan string, 1)
+		announced := make(chan string, 1)
 		a, b := inmemory.Pair(inmemory.Options{})
 		server := session.Serve(b, &mcp.InitializeResult{ServerInfo: mcp.Implementation{Name: "s", Version: "1"}}, &session.Config{
 			Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 				if req.Method == "notifications/roots/list_changed" {
-					told <- req.Method
+					announced <- req.Method
 				}
 				return nil, nil
 			},
@@ -453,11 +453,11 @@ func TestRootsThatChangeWhileTheSessionIsOpened(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		<-told
+		<-announced
 	})
 }
 
-// delayed calls release before the second message goes out, which is initialized.
+// delayed calls release before it writes the second message, notifications/initialized.
 type delayed struct {
 	transport.Conn
 	release func()
@@ -471,10 +471,8 @@ func (d *delayed) Write(ctx context.Context, m transport.Message) error {
 	return d.Conn.Write(ctx, m)
 }
 
-// Whatever a server sends, only what a browser can be trusted with reaches the user.
-//
 // Proves ELIC-15, ELIC-21.
-func TestDangerousURLsAreRefused(t *testing.T) {
+func TestUnsafeURLsAreRejected(t *testing.T) {
 	var shown []*client.URLRequest
 	_, s := connect(t, &client.Options{OpenURL: func(_ context.Context, u *client.URLRequest) (mcp.ElicitResultAction, error) {
 		shown = append(shown, u)
@@ -515,30 +513,28 @@ func TestDangerousURLsAreRefused(t *testing.T) {
 			want = `{"action":"decline"}`
 		}
 		shown = nil
-		ask(t, s, []asked{{"elicitation/create", `{"mode":"url","message":"m","elicitationId":"1","url":"` + test.url + `"}`, want}})
+		send(t, s, []exchange{{"elicitation/create", `{"mode":"url","message":"m","elicitationId":"1","url":"` + test.url + `"}`, want}})
 		if len(shown) > 0 != test.ok || test.ok && shown[0].International != test.international {
-			t.Errorf("%s: the user sees %+v", test.url, shown)
+			t.Errorf("%s: OpenURL received %+v", test.url, shown)
 		}
 		_, required := client.URLsRequired(&jsonrpc.Error{Code: -32042, Message: "first",
 			Data: []byte(`{"elicitations":[{"mode":"url","message":"m","url":"` + test.url + `","elicitationId":"1"}]}`)})
 		if required != test.ok {
-			t.Errorf("%s may be opened before a request: %v", test.url, required)
+			t.Errorf("%s: URLsRequired returned %v", test.url, required)
 		}
 	}
 }
 
-// Nothing connects with the host of a URL but what the user opens.
-//
 // Proves ELIC-15.
-func TestURLIsNotFetchedByTheClient(t *testing.T) {
+func TestClientDoesNotFetchURLs(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var visits atomic.Int32
-	over := make(chan struct{})
+	done := make(chan struct{})
 	go func() { // ends when the listener is closed
-		defer close(over)
+		defer close(done)
 		for {
 			conn, err := listener.Accept()
 			if err != nil {
@@ -556,46 +552,46 @@ func TestURLIsNotFetchedByTheClient(t *testing.T) {
 			return action, nil
 		}}, nil)
 		for _, scheme := range []string{"http", "https"} {
-			ask(t, s, []asked{{"elicitation/create", `{"mode":"url","message":"m","elicitationId":"1","url":"` + scheme + `://` + listener.Addr().String() + `/"}`,
+			send(t, s, []exchange{{"elicitation/create", `{"mode":"url","message":"m","elicitationId":"1","url":"` + scheme + `://` + listener.Addr().String() + `/"}`,
 				`{"action":"` + string(action) + `"}`}})
 		}
-		c.Close() // with all that it has started
+		c.Close() // waits for all handlers
 	}
 	listener.Close()
-	<-over
+	<-done
 	if n := visits.Load(); n != 0 {
 		t.Errorf("the URL was fetched %d times", n)
 	}
 }
 
-// The user can go on by hand: nothing waits for the server to say that it has what it wanted.
+// The user can continue by hand: the client does not wait for the server to report completion.
 //
 // Proves ELIC-14.
-func TestUserGoesOnWithoutCompletion(t *testing.T) {
+func TestOpenURLMayReturnBeforeCompletion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		signedIn := false
 		_, s := connect(t, &client.Options{OpenURL: func(_ context.Context, u *client.URLRequest) (mcp.ElicitResultAction, error) {
 			select {
 			case <-u.Done:
-				t.Error("done, and the server has said nothing")
-			case <-time.After(time.Minute): // the user has had enough of waiting
+				t.Error("Done was closed without a report of the server")
+			case <-time.After(time.Minute): // the user stops waiting
 			}
 			signedIn = true
 			return mcp.ElicitResultActionAccept, nil
 		}}, nil)
 		s.answers = map[string]func(string) (string, error){}
-		ask(t, s, []asked{
+		send(t, s, []exchange{
 			{"elicitation/create", `{"mode":"url","message":"m","elicitationId":"1","url":"https://x.example/"}`, `{"action":"accept"}`},
 			{"elicitation/create", `{"mode":"url","message":"m","elicitationId":"1","url":"https://x.example/"}`, `{"action":"accept"}`},
 		})
 		if !signedIn {
-			t.Error("the user was not asked")
+			t.Error("OpenURL was not called")
 		}
 	})
 }
 
-// An answer that the protocol does not have is the fault of the host, and not sent.
-func TestAnswersOfTheHostAreChecked(t *testing.T) {
+// Invalid results of the host's handlers are reported as internal errors and not sent.
+func TestHandlerResultsAreChecked(t *testing.T) {
 	const visit = `{"mode":"url","message":"m","elicitationId":"1","url":"https://x.example/"}`
 	for _, action := range []mcp.ElicitResultAction{"", "ok", "Accept"} {
 		_, s := connect(t, &client.Options{
@@ -604,24 +600,22 @@ func TestAnswersOfTheHostAreChecked(t *testing.T) {
 			},
 			OpenURL: func(context.Context, *client.URLRequest) (mcp.ElicitResultAction, error) { return action, nil },
 		}, nil)
-		ask(t, s, []asked{{"elicitation/create", colours, "-32603"}, {"elicitation/create", visit, "-32603"}})
+		send(t, s, []exchange{{"elicitation/create", colours, "-32603"}, {"elicitation/create", visit, "-32603"}})
 	}
 	_, s := connect(t, &client.Options{Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
 		red, err := form.Of("red")
 		return client.Accept(map[string]form.Value{"colour": red, "note": (*mcp.ElicitResultContentValueScalar)(nil)}), err
 	}}, nil)
-	ask(t, s, []asked{{"elicitation/create", colours, "-32603"}})
+	send(t, s, []exchange{{"elicitation/create", colours, "-32603"}})
 	_, s = connect(t, &client.Options{Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
 		red, err := form.Of("red")
 		return client.Accept(map[string]form.Value{"colour": red, "note": nil, "tags": nil}), err
 	}}, nil)
-	ask(t, s, []asked{{"elicitation/create", colours, `{"action":"accept","content":{"colour":"red","fast":true,"shade":"d","size":3}}`}})
+	send(t, s, []exchange{{"elicitation/create", colours, `{"action":"accept","content":{"colour":"red","fast":true,"shade":"d","size":3}}`}})
 }
 
-// A server cannot keep a model in a loop of tools.
-//
 // Proves SAMP-10.
-func TestRoundsOfToolUseAreLimited(t *testing.T) {
+func TestToolRoundsAreLimited(t *testing.T) {
 	conversation := func(rounds int) string {
 		messages := []string{hi}
 		for range rounds {
@@ -637,22 +631,22 @@ func TestRoundsOfToolUseAreLimited(t *testing.T) {
 	refused := fmt.Sprint(session.CodeOverloaded)
 	for limit, last := range map[int]int{0: client.DefaultMaxToolRounds, 2: 2} {
 		_, s := connect(t, &client.Options{SampleTools: true, Sample: sample, MaxToolRounds: limit}, nil)
-		ask(t, s, []asked{{"sampling/createMessage", conversation(last - 1), yes}, {"sampling/createMessage", conversation(last), refused}})
+		send(t, s, []exchange{{"sampling/createMessage", conversation(last - 1), yes}, {"sampling/createMessage", conversation(last), refused}})
 	}
 	_, s := connect(t, &client.Options{SampleTools: true, Sample: sample, MaxToolRounds: -1}, nil)
-	ask(t, s, []asked{{"sampling/createMessage", conversation(2 * client.DefaultMaxToolRounds), yes}})
+	send(t, s, []exchange{{"sampling/createMessage", conversation(2 * client.DefaultMaxToolRounds), yes}})
 }
 
 // Proves ROOT-01, ROOT-05.
-func TestRootsThatAreNone(t *testing.T) {
+func TestInvalidRootsAreRejected(t *testing.T) {
 	for _, uri := range []string{
 		"https://x.example/", "/home", "file://relative", "file:relative", "file:///a/../b", "file:///a/%2e%2e/b", "file:///a%2f..%2fb", `file:///a\..\b`, "%",
 	} {
 		if _, err := client.NewRoots(mcp.Root{URI: uri}); err == nil {
-			t.Errorf("%s is a root", uri)
+			t.Errorf("NewRoots accepted %s", uri)
 		}
 		if err := new(client.Roots).Add(t.Context(), mcp.Root{URI: uri}); err == nil {
-			t.Errorf("%s is a root", uri)
+			t.Errorf("Add accepted %s", uri)
 		}
 	}
 	if _, err := client.NewRoots(mcp.Root{URI: "file:///a/..b/c%20d"}, mcp.Root{URI: "file://host/x"}); err != nil {

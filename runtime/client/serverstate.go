@@ -1,0 +1,91 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+)
+
+// serverState records the state that the server keeps for the session: the client requests it again
+// when a lost session is replaced. A request is recorded before it is sent; otherwise one that the
+// server grants just before the session is lost would be missing. The zero value is empty.
+type serverState struct {
+	mu            sync.Mutex
+	subscriptions map[string]struct{} // by URI
+	level         *mcp.LoggingLevel   // nil if none was set
+
+	restoring sync.Mutex // held during a restore
+}
+
+// subscribe records a subscription. It returns false if the subscription is already recorded.
+func (s *serverState) subscribe(uri string) (fresh bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.subscriptions == nil {
+		s.subscriptions = map[string]struct{}{}
+	}
+	before := len(s.subscriptions)
+	s.subscriptions[uri] = struct{}{}
+	return len(s.subscriptions) > before
+}
+
+func (s *serverState) unsubscribe(uri string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.subscriptions, uri)
+}
+
+func (s *serverState) subscribed(uri string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.subscriptions[uri]
+	return ok
+}
+
+// setLevel records a level and returns the previous one. If from is not nil, it replaces only from.
+func (s *serverState) setLevel(level, from *mcp.LoggingLevel) (before *mcp.LoggingLevel) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before = s.level
+	if from == nil || from == before {
+		s.level = level
+	}
+	return before
+}
+
+// restoreServerState restores the recorded state in a new session. It drops subscriptions that the
+// server rejects.
+func (c *Client) restoreServerState() {
+	s := &c.serverState
+	s.restoring.Lock()
+	defer s.restoring.Unlock()
+	s.mu.Lock()
+	level, uris := s.level, slices.Sorted(maps.Keys(s.subscriptions))
+	s.mu.Unlock()
+	ctx := context.Background() // the calls end with the session
+	if level != nil {
+		if _, err := c.With().SetLevel(ctx, &mcp.SetLevelRequestParams{Level: *level}); err != nil {
+			c.log.Warn("log level not restored", "error", err)
+		}
+	}
+	for _, uri := range uris {
+		if !s.subscribed(uri) {
+			continue // unsubscribed meanwhile
+		}
+		if _, err := c.With().Subscribe(ctx, &mcp.SubscribeRequestParams{URI: uri}); err != nil {
+			c.log.Warn("subscription not restored", "uri", uri, "error", err)
+			if _, refused := errors.AsType[*jsonrpc.Error](err); refused {
+				s.unsubscribe(uri)
+			}
+			continue
+		}
+		if !s.subscribed(uri) { // unsubscribed meanwhile, perhaps before the server saw the subscription
+			c.With().Unsubscribe(ctx, &mcp.UnsubscribeRequestParams{URI: uri})
+		}
+	}
+}
