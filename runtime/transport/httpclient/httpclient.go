@@ -1,5 +1,5 @@
-// Package httpclient is what the client ends of the transports over HTTP share: their options, and the error that
-// an HTTP status becomes. See packages streamable and sse.
+// Package httpclient has the options and errors that the clients of the HTTP transports share. See
+// packages streamable and sse.
 package httpclient
 
 import (
@@ -15,55 +15,63 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// Options say how a client reaches its server. The zero value means the defaults.
+// Options configures a client over HTTP. The zero value means the defaults.
 type Options struct {
-	// HTTP sends the requests. Its Timeout is ignored, for it would cut streams: requests of the protocol have
-	// timeouts of their own. If it has no CheckRedirect, redirects are followed within one origin only, and only
-	// where they keep the method. Nil means a client of the connection's own, which goes through the proxies that
-	// the environment names and is closed with the connection.
+	// HTTP sends the requests. Its Timeout is ignored, because it would end streams; requests of
+	// the protocol have their own timeouts. If it has no CheckRedirect, redirects are followed only
+	// within one origin, and only if they keep the method. If HTTP is nil, the connection uses a
+	// client of its own, with the proxies of the environment, and closes it in the end.
 	HTTP *http.Client
 
-	// Header is added to every HTTP request. It must not be changed any more.
+	// Header is added to every HTTP request. It must not be changed afterwards.
 	Header http.Header
 
-	// Prepare is called for every HTTP request before it goes out, with all headers set, by many goroutines at
-	// once. It may add headers. The context of the request has the values of that which a message was written
-	// with. If it fails the request is not sent. Nil does nothing.
+	// Prepare, if set, is called for every HTTP request before it is sent, with all headers set. It
+	// may add headers. It is called concurrently. The context of the request has the values of the
+	// context of Write. If Prepare fails, the request is not sent.
 	Prepare func(*http.Request) error
 
-	MaxMessage   int           // bytes of a message that is received; default [transport.DefaultMaxMessage]
-	MaxQueue     int           // bytes that may wait to be sent; default [transport.DefaultMaxQueue]
-	StallTimeout time.Duration // how long the server may leave what waits untouched, and a stream that is resumed unanswered; default [transport.DefaultStallTimeout]
+	MaxMessage int // maximum size in bytes of a received message; default [transport.DefaultMaxMessage]
+	MaxQueue   int // maximum size in bytes of pending messages; default [transport.DefaultMaxQueue]
+	// StallTimeout is how long the server may accept no pending message, and how long it may take
+	// to answer a request that resumes a stream; default [transport.DefaultStallTimeout].
+	StallTimeout time.Duration
 
-	// FlushTimeout is how long Close waits for answers and notifications to be taken, and again for the server to
-	// take the end of the session; default one second.
+	// FlushTimeout is how long Close waits for the server to accept pending answers and
+	// notifications, and again for it to accept the end of the session; default one second.
 	FlushTimeout time.Duration
 
-	// RetryDelay is about how long a connection that broke is left alone before it is made again. It doubles with
-	// each failure up to MaxRetryDelay; what is waited is between half of it and all. The defaults are 500
-	// milliseconds and 30 seconds. A server may ask for another delay (the retry field of its events), of 100
-	// milliseconds at least, or of RetryDelay if that is shorter: it is what the first attempt waits, and up to a fifth
-	// more, and the least that further ones wait. Connections that bring events but no message are no failures at
-	// first, for a server may want to be polled; from the sixth in a row on they count as such.
+	// RetryDelay is the delay before a broken connection is opened again. It doubles with each
+	// failure, up to MaxRetryDelay. The actual delay is a random value between half of it and all
+	// of it. The defaults are 500 milliseconds and 30 seconds.
+	//
+	// A server may ask for another delay, by the retry field of its events. It is at least 100
+	// milliseconds, or RetryDelay if that is shorter. The first attempt waits for that delay and up
+	// to a fifth more, and further attempts wait at least that long. Connections with events but
+	// without messages do not count as failures at first, because a server may ask to be polled.
+	// From the sixth in a row on they do.
 	RetryDelay, MaxRetryDelay time.Duration
 
-	// MaxRetries is how many attempts in a row may fail to resume the stream of a request, or to connect in order to
-	// send a message, until it is given up as lost; default [DefaultMaxRetries], and none if negative.
+	// MaxRetries is how many attempts in a row may fail to resume the stream of a request, or to
+	// connect to send a message, before the message is lost. The default is [DefaultMaxRetries]; a
+	// negative value means no attempts.
 	MaxRetries int
 
-	// Renewed is called after a session was lost and a new one was opened in its place, with the result of
-	// initialize, in a goroutine that Close waits for. What the server kept with the session, such as subscriptions
-	// and the log level, has to be set again. Nil does nothing.
+	// Renewed, if set, is called with the result of initialize after a lost session was replaced by
+	// a new one. It runs in a goroutine that Close waits for. It must restore the state that the
+	// server held for the session, such as subscriptions and the log level.
 	Renewed func(initializeResult json.RawMessage)
 
-	// Logger gets what is wrong with streams that belong to no request. Nil discards it.
+	// Logger receives faults of streams that belong to no request. If it is nil, they are
+	// discarded.
 	Logger *slog.Logger
 }
 
 // DefaultMaxRetries is the default of [Options.MaxRetries].
 const DefaultMaxRetries = 5
 
-// WithDefaults returns a copy in which every limit is set; MaxRetries of 0 stands for none.
+// WithDefaults returns a copy with defaults for unset limits. In the copy, a MaxRetries of 0 means
+// no attempts.
 func (o Options) WithDefaults() Options {
 	o.MaxMessage = positive(o.MaxMessage, transport.DefaultMaxMessage)
 	o.MaxQueue = positive(o.MaxQueue, transport.DefaultMaxQueue)
@@ -85,16 +93,16 @@ func positive[T int | time.Duration](value, def T) T {
 	return def
 }
 
-// StatusError says that the server has refused an HTTP request by its status.
+// StatusError is returned if the server has rejected an HTTP request by its status.
 type StatusError struct {
 	Method string         // of the HTTP request
 	Code   int            // the status, such as 401
-	Header http.Header    // of the answer, such as WWW-Authenticate
+	Header http.Header    // of the response, such as WWW-Authenticate
 	Body   string         // the beginning of the body, as text; "" if there is none
-	RPC    *jsonrpc.Error // what the body says, if it is a JSON-RPC error
+	RPC    *jsonrpc.Error // the JSON-RPC error in the body; nil if there is none
 }
 
-// Error says what the server has said.
+// Error returns the status, and the JSON-RPC error or the beginning of the body.
 func (e *StatusError) Error() string {
 	text := fmt.Sprintf("HTTP %s: status %d %s", e.Method, e.Code, http.StatusText(e.Code))
 	switch {
@@ -106,16 +114,16 @@ func (e *StatusError) Error() string {
 	return text
 }
 
-// ErrSessionLost says that the session to which a message belonged is gone: the server has dropped it, or, with
-// package sse, its stream has broken. Whether a request that fails so was served is not known.
-var ErrSessionLost = errors.New("httpclient: the session is lost")
+// ErrSessionLost is returned for messages of a session that has ended: the server has dropped it,
+// or, in package sse, its stream has broken. A request that fails with it may have been served.
+var ErrSessionLost = errors.New("httpclient: session lost")
 
-// What else is wrong with the answer to an HTTP request.
+// Errors of the response to an HTTP request.
 var (
-	// ErrContent says that an answer is of a type that does not belong there.
+	// ErrContent is returned for a response with a wrong content type.
 	ErrContent = errors.New("httpclient: unexpected content type")
-	// ErrCut says that an answer has ended too early, and cannot be resumed.
-	ErrCut = errors.New("httpclient: the answer is incomplete")
-	// ErrRedirect says that a redirect was not followed.
-	ErrRedirect = errors.New("httpclient: redirect refused")
+	// ErrCut is returned for a response that ends too early and cannot be resumed.
+	ErrCut = errors.New("httpclient: incomplete response")
+	// ErrRedirect is returned if a redirect is not followed.
+	ErrRedirect = errors.New("httpclient: redirect rejected")
 )

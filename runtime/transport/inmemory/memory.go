@@ -1,5 +1,5 @@
-// Package inmemory is a transport within one process: two connected ends, for tests, for hosts that run a server
-// themselves, and for gateways.
+// Package inmemory is a transport within one process. A pair of connected ends serves tests, hosts
+// that run a server themselves, and gateways.
 package inmemory
 
 import (
@@ -11,15 +11,16 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/queue"
 )
 
-// Options are the limits of a pair. The zero value means the defaults.
+// Options sets the limits of a pair. The zero value means the defaults.
 type Options struct {
-	MaxQueue     int           // bytes that may wait in each direction; default [transport.DefaultMaxQueue]
-	StallTimeout time.Duration // how long a writer waits for a peer that reads nothing; default [transport.DefaultStallTimeout]
+	MaxQueue     int           // maximum size in bytes of pending messages, in each direction; default [transport.DefaultMaxQueue]
+	StallTimeout time.Duration // how long Write waits for a peer that does not read; default [transport.DefaultStallTimeout]
 }
 
-// Pair returns two connected ends. What is written to one is read from the other, without a copy. Closing either
-// ends the connection for both: the other end can still read what was written before, and gets
-// [transport.ErrClosed] then. Close waits for the goroutines that hand over messages at its end.
+// Pair returns two connected ends. A message written to one end is read from the other, without a
+// copy. Closing either end closes the connection for both: Read of the other end returns the
+// pending messages, and then [transport.ErrClosed]. Close waits for the goroutines that deliver
+// messages at its end.
 func Pair(o Options) (a, b *Conn) {
 	if o.MaxQueue <= 0 {
 		o.MaxQueue = transport.DefaultMaxQueue
@@ -34,7 +35,7 @@ func Pair(o Options) (a, b *Conn) {
 // Conn is one end of a pair. It is a [transport.HalfCloser] and a [transport.Pusher].
 type Conn struct {
 	in, out *queue.Queue
-	batch   []transport.Message // taken from in, not yet read
+	batch   []transport.Message // taken from in and not yet read
 }
 
 // Read returns the next message that was written to the other end.
@@ -51,16 +52,16 @@ func (c *Conn) Read() (transport.Message, error) {
 	return transport.Message{Text: m.Text}, nil
 }
 
-// Push implements [transport.Pusher]: a message is taken by the goroutine that writes it, as a rule.
-func (c *Conn) Push(of transport.Conn, take func(transport.Message, error)) bool {
-	if of != transport.Conn(c) {
+// Push implements [transport.Pusher]. As a rule, the goroutine that writes a message calls take.
+func (c *Conn) Push(outer transport.Conn, take func(transport.Message, error)) bool {
+	if outer != transport.Conn(c) {
 		return false
 	}
 	c.in.Push(func(m transport.Message, err error) { take(transport.Message{Text: m.Text}, err) })
 	return true
 }
 
-// Write hands m to the other end.
+// Write passes m to the other end.
 func (c *Conn) Write(ctx context.Context, m transport.Message) error {
 	err := c.out.Put(ctx, m)
 	if err == io.EOF {
@@ -69,13 +70,14 @@ func (c *Conn) Write(ctx context.Context, m transport.Message) error {
 	return err
 }
 
-// CloseWrite lets the other end read [io.EOF] behind what was written before. It returns at once, and never fails.
+// CloseWrite closes the sending direction: the other end reads the pending messages, and then
+// [io.EOF]. It returns at once, and never fails.
 func (c *Conn) CloseWrite() error {
 	c.out.Close(io.EOF)
 	return nil
 }
 
-// Close ends the connection for both ends. It never fails.
+// Close closes the connection for both ends. It never fails.
 func (c *Conn) Close() error {
 	c.in.Close(transport.ErrClosed)
 	c.in.Discard()

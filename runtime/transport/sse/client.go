@@ -19,50 +19,53 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/httpcore"
 )
 
-// Client is the client's end of a connection. It is a [transport.Conn] for a session in the role of the client.
+// Client is the client end of a connection. It is a [transport.Conn] for a session in the role of
+// the client.
 //
-// Each message that is written is one POST, which is never repeated once the server may have got it. One that the
-// server refuses is reported by Read as a [*transport.DeliveryError], which may wrap a [*httpclient.StatusError],
-// and the connection goes on. A request whose POST has gone out waits for its answer on the stream, even if the answer to
-// the POST is lost. Write returns when a notification was taken by the server or is lost; it does not wait for requests
-// and answers to be taken. If notifications/initialized is lost or refused, the Client sends it again, with the delays of
-// [httpclient.Options], until the server takes it.
+// Each written message is one POST, which is never repeated once the server may have received it.
+// If the server rejects a message, Read returns a [*transport.DeliveryError], which may wrap a
+// [*httpclient.StatusError], and the connection stays open. A request whose POST was sent waits for
+// its answer on the stream, even if the response to the POST is lost. Write of a notification
+// returns when the server has accepted it or it is lost. Write of a request or an answer does not
+// wait for that. If notifications/initialized is lost or rejected, the Client sends it again, with
+// the delays of [httpclient.Options], until the server accepts it.
 //
-// A stream that breaks cannot be resumed, and the server's session ends with it. The Client opens another one, with the
-// initialize and the notifications/initialized that were written first, and goes on: requests that had gone out fail
-// with [httpclient.ErrSessionLost], requests of the server that were not answered are cancelled, and what is written
-// meanwhile waits. It does the same when the server answers a message with status 404. It tries until there is a new
-// session, more and more slowly as [httpclient.Options] say; but if the server refuses, or changes the revision, the
-// connection is over, and so it is if the stream breaks before initialize is answered.
+// A broken stream cannot be resumed, and the server's session ends with it. The Client then opens
+// another stream, and repeats the initialize and notifications/initialized that were written first.
+// Requests that were sent fail with [httpclient.ErrSessionLost], unanswered requests of the server
+// are cancelled, and messages written in the meantime wait. The Client does the same when the
+// server answers a message with status 404. It retries with increasing delays; see
+// [httpclient.Options]. If the server rejects the new session or changes the revision, or if the
+// stream breaks before initialize is answered, the connection ends.
 //
-// What follows the path in the URLs of the server, where the session is named, is in no error and no log.
+// The query of the server's URLs, which names the session, does not appear in errors and logs.
 type Client struct {
 	end   *httpcore.End
 	url   *url.URL
 	close func() error
 
-	mu       sync.Mutex
-	line     *line                   // nil while there is none
-	opened   chan struct{}           // closed when there is a line
-	hello    []byte                  // the initialize request
-	helloID  jsonrpc.ID              // its id
-	ready    []byte                  // the notification behind it
-	revision []string                // that was negotiated, as the value of a header; nil before that
-	calls    map[jsonrpc.ID]struct{} // requests that were posted on this line, and not answered
-	asked    map[jsonrpc.ID]struct{} // requests of the server that were not answered
-	lost     map[jsonrpc.ID]struct{} // requests that were reported as lost on this line, though an answer may come
-	renewed  func([]byte)            // see [transport.Renewer]; nil if nobody wants to know
+	mu           sync.Mutex
+	line         *line                   // nil while there is none
+	opened       chan struct{}           // closed when line is set again
+	initialize   []byte                  // the initialize request
+	initializeID jsonrpc.ID              // its id
+	ready        []byte                  // the notifications/initialized message
+	revision     []string                // the negotiated revision as the value of a header; nil before the answer to initialize
+	calls        map[jsonrpc.ID]struct{} // unanswered requests that were posted on this line
+	asked        map[jsonrpc.ID]struct{} // unanswered requests of the server
+	lost         map[jsonrpc.ID]struct{} // requests that were reported as lost on this line; an answer may still arrive
+	renewed      func([]byte)            // see [transport.Renewer]; may be nil
 
-	failures int // attempts in a row to have a line of which something came; of the goroutine that reads
+	failures int // attempts in a row without a message; used by the reading goroutine
 }
 
-// line is a stream from the server, and where to post to.
+// line is a stream from the server, and the URL to post to.
 type line struct {
 	*eventstream.Reader
 	resp   *http.Response
 	hangUp context.CancelCauseFunc
 	post   *url.URL
-	retry  time.Duration // that the server asks for
+	retry  time.Duration // the delay that the server has asked for
 }
 
 func (l *line) close() {
@@ -70,12 +73,13 @@ func (l *line) close() {
 	l.resp.Body.Close()
 }
 
-// ErrEndpoint says that a server does not begin its stream with a usable URL to post to.
+// ErrEndpoint is returned if the server's stream does not begin with a usable URL to post to.
 var ErrEndpoint = errors.New("sse: no endpoint")
 
-// Dial opens the stream of the server at a URL, and returns when the server has said where to post to. It fails with a
-// [*httpclient.StatusError] if the server refuses the stream, with [ErrEndpoint] if it is of another kind, with the
-// cause of ctx, which bounds Dial alone, or with what has happened to the connection.
+// Dial opens the stream of the server at serverURL, and returns when the server has sent the URL to
+// post to. It fails with a [*httpclient.StatusError] if the server rejects the request, with
+// [ErrEndpoint] if the stream is invalid, with the cause of ctx, which bounds Dial alone, or with
+// the error of the connection.
 func Dial(ctx context.Context, serverURL string, o httpclient.Options) (*Client, error) {
 	u, err := httpcore.ParseURL(serverURL)
 	if err != nil {
@@ -107,7 +111,7 @@ func Dial(ctx context.Context, serverURL string, o httpclient.Options) (*Client,
 	return nil, err
 }
 
-// open opens a stream and reads its first event. HangUp ends ctx, and the stream.
+// open opens a stream and reads its first event. hangUp ends ctx and the stream.
 func (c *Client) open(ctx context.Context, hangUp context.CancelCauseFunc) (*line, error) {
 	resp, err := c.end.Do(ctx, httpcore.Request{Method: http.MethodGet, URL: c.url, Header: http.Header{"Accept": {httpcore.Events}}})
 	if err != nil {
@@ -125,7 +129,7 @@ func (c *Client) open(ctx context.Context, hangUp context.CancelCauseFunc) (*lin
 	return l, nil
 }
 
-// endpoint reads the first event, which says where to post to.
+// endpoint reads the first event, which has the URL to post to.
 func (l *line) endpoint() (*url.URL, error) {
 	if l.resp.StatusCode/100 != 2 {
 		status, _ := httpcore.Status(l.resp)
@@ -140,17 +144,17 @@ func (l *line) endpoint() (*url.URL, error) {
 		case err != nil:
 			return nil, fmt.Errorf("%w: %w", ErrEndpoint, err)
 		case event.Name == "" && len(event.Data) == 0:
-			continue // it sets the time to wait before connecting again, or an id
+			continue // sets only a retry or an id
 		case event.Name != "endpoint":
 			return nil, fmt.Errorf("%w: the first event is %q", ErrEndpoint, event.Name)
 		}
 		base := l.resp.Request.URL
 		post, err := base.Parse(string(event.Data))
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrEndpoint, errors.Unwrap(err)) // without the text
+			return nil, fmt.Errorf("%w: %w", ErrEndpoint, errors.Unwrap(err)) // without the URL
 		}
 		if !httpcore.SameOrigin(base, post) {
-			return nil, fmt.Errorf("%w: %s://%s is another origin", ErrEndpoint, post.Scheme, post.Host)
+			return nil, fmt.Errorf("%w: other origin %s://%s", ErrEndpoint, post.Scheme, post.Host)
 		}
 		return post, nil
 	}
@@ -165,7 +169,7 @@ func (l *line) next() (eventstream.Event, error) {
 	return event, err
 }
 
-// run brings what the server sends to who reads, over as many streams as it takes.
+// run reads streams until the connection ends.
 func (c *Client) run(l *line) {
 	for {
 		err := c.read(l)
@@ -176,44 +180,44 @@ func (c *Client) run(l *line) {
 	}
 }
 
-// read brings what the server sends to who reads, until the stream ends.
+// read delivers the messages of a stream until it ends.
 func (c *Client) read(l *line) error {
 	defer l.close()
 	for {
 		event, err := l.next()
 		if errors.Is(err, transport.ErrTooLong) {
-			if answer, ok := errors.AsType[*transport.DeliveryError](err); !ok || c.note(&jsonrpc.Message{Kind: jsonrpc.KindResponse, ID: answer.ID}) {
+			if answer, ok := errors.AsType[*transport.DeliveryError](err); !ok || c.record(&jsonrpc.Message{Kind: jsonrpc.KindResponse, ID: answer.ID}) {
 				c.end.Forward(transport.Message{}, err)
 			}
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("the stream from the server has ended: %w", err)
+			return fmt.Errorf("stream ended: %w", err)
 		}
 		if event.Name == "" && len(event.Data) > 0 {
 			c.failures = 0
-			if c.learn(event.Data) {
+			if c.recordText(event.Data) {
 				c.end.Deliver(c.end.Life(), event.Data)
 			}
 		}
 	}
 }
 
-// learn notes what a message from the server means for a session that may be lost. It returns false for the answer to a
-// request that was reported as lost.
-func (c *Client) learn(text []byte) bool {
+// recordText records which requests a message begins or completes. It returns false for the answer
+// to a request that was reported as lost.
+func (c *Client) recordText(text []byte) bool {
 	m, err := httpcore.Parse(text)
 	if errors.Is(err, jsonrpc.ErrBatch) {
 		items, _ := jsonrpc.ParseBatch(text, append(codec.AllowSize(text), codec.NoCopy())...)
 		for i := range items {
-			c.note(&items[i].Message)
+			c.record(&items[i].Message)
 		}
 		return true
 	}
-	return c.note(&m)
+	return c.record(&m)
 }
 
-func (c *Client) note(m *jsonrpc.Message) (wanted bool) {
+func (c *Client) record(m *jsonrpc.Message) (wanted bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch m.Kind {
@@ -223,7 +227,7 @@ func (c *Client) note(m *jsonrpc.Message) (wanted bool) {
 			return false
 		}
 		delete(c.calls, m.ID)
-		if m.ID == c.helloID && c.revision == nil {
+		if m.ID == c.initializeID && c.revision == nil {
 			c.revision = revisionOf(m.Result)
 		}
 	case jsonrpc.KindRequest, jsonrpc.KindInvalid:
@@ -236,7 +240,7 @@ func (c *Client) note(m *jsonrpc.Message) (wanted bool) {
 	return true
 }
 
-// revisionOf returns the revision in a result of initialize, as the value of a header, or nil.
+// revisionOf returns the revision in a result of initialize as the value of a header, or nil.
 func revisionOf(result []byte) []string {
 	r := codec.Borrow(result)
 	defer r.Release()
@@ -247,7 +251,7 @@ func revisionOf(result []byte) []string {
 	return []string{revision}
 }
 
-// cancelled returns the request that a notification cancels, or the zero ID.
+// cancelled returns the id of the request that a notification cancels, or the zero ID.
 func cancelled(m *jsonrpc.Message) jsonrpc.ID {
 	var p mcp.CancelledNotificationParams
 	if m.Method != mcp.MethodNotificationsCancelled || codec.Unmarshal(m.Params, &p) != nil {
@@ -256,10 +260,10 @@ func cancelled(m *jsonrpc.Message) jsonrpc.ID {
 	return p.RequestID
 }
 
-// renew opens a new session in the place of the one that has ended with its stream.
+// renew opens a new session after the stream of the last one has ended.
 func (c *Client) renew(last *line, cause error) (*line, error) {
 	c.mu.Lock()
-	hello, id, ready, revision := c.hello, c.helloID, c.ready, c.revision
+	initialize, id, ready, revision := c.initialize, c.initializeID, c.ready, c.revision
 	calls, asked := c.calls, c.asked
 	c.line, c.opened = nil, make(chan struct{})
 	c.calls, c.asked, c.lost = map[jsonrpc.ID]struct{}{}, map[jsonrpc.ID]struct{}{}, map[jsonrpc.ID]struct{}{}
@@ -279,7 +283,7 @@ func (c *Client) renew(last *line, cause error) (*line, error) {
 			return nil, lost
 		}
 		c.failures++
-		l, result, err := c.reopen(hello, id, ready, revision)
+		l, result, err := c.reopen(initialize, id, ready, revision)
 		if err == nil {
 			c.mu.Lock()
 			opened := c.renewed
@@ -291,21 +295,21 @@ func (c *Client) renew(last *line, cause error) (*line, error) {
 			c.line = l
 			close(c.opened)
 			c.mu.Unlock()
-			c.end.Options.Logger.Info("the stream from the server has broken; a new session is open")
+			c.end.Options.Logger.Info("session renewed")
 			if renewed := c.end.Options.Renewed; renewed != nil {
-				c.end.Go(func() { renewed(result) }) // ends when the callback does
+				c.end.Go(func() { renewed(result) }) // ends when the callback returns
 			}
 			return l, nil
 		}
 		if c.end.Err() != nil || !httpcore.Passing(err) {
-			return nil, fmt.Errorf("%w, and there is no new one: %w", lost, err)
+			return nil, fmt.Errorf("%w: new session: %w", lost, err)
 		}
-		c.end.Options.Logger.Info("no stream from the server", "error", err)
+		c.end.Options.Logger.Info("stream not opened", "error", err)
 	}
 }
 
-// reopen opens a stream and introduces this side again, with what was sent first. It returns the result of initialize.
-func (c *Client) reopen(hello []byte, id jsonrpc.ID, ready []byte, revision []string) (*line, []byte, error) {
+// reopen opens a stream and repeats the handshake. It returns the result of initialize.
+func (c *Client) reopen(initialize []byte, id jsonrpc.ID, ready []byte, revision []string) (*line, []byte, error) {
 	ctx, hangUp := c.end.Within(context.Background())
 	timer := time.AfterFunc(c.end.Options.StallTimeout, func() { hangUp(transport.ErrStalled) })
 	defer timer.Stop()
@@ -313,7 +317,7 @@ func (c *Client) reopen(hello []byte, id jsonrpc.ID, ready []byte, revision []st
 	if err != nil {
 		return nil, nil, err
 	}
-	result, err := c.greet(ctx, l, hello, id)
+	result, err := c.handshake(ctx, l, initialize, id)
 	if err == nil && !slices.Equal(revisionOf(result), revision) {
 		err = httpcore.ErrRevision
 	}
@@ -327,9 +331,10 @@ func (c *Client) reopen(hello []byte, id jsonrpc.ID, ready []byte, revision []st
 	return l, result, nil
 }
 
-// greet sends initialize and returns its result. What comes in front of that goes to who reads.
-func (c *Client) greet(ctx context.Context, l *line, hello []byte, id jsonrpc.ID) (result []byte, err error) {
-	if err := c.postNow(ctx, l, hello, nil); err != nil {
+// handshake sends initialize and returns its result. It delivers messages that arrive before the
+// result.
+func (c *Client) handshake(ctx context.Context, l *line, initialize []byte, id jsonrpc.ID) (result []byte, err error) {
+	if err := c.postNow(ctx, l, initialize, nil); err != nil {
 		return nil, err
 	}
 	for {
@@ -349,12 +354,12 @@ func (c *Client) greet(ctx context.Context, l *line, hello []byte, id jsonrpc.ID
 		case m.ID == id && m.Kind == jsonrpc.KindResponse:
 			return slices.Clone(m.Result), nil
 		}
-		c.note(&m)
+		c.record(&m)
 		c.end.Deliver(ctx, event.Data)
 	}
 }
 
-// postNow posts a message that belongs to the opening of a session.
+// postNow posts a message of the handshake.
 func (c *Client) postNow(ctx context.Context, l *line, text []byte, revision []string) error {
 	resp, err := c.end.Do(ctx, httpcore.Request{Method: http.MethodPost, URL: l.post, Header: postHeader(revision), Text: text})
 	if err != nil {
@@ -377,7 +382,7 @@ func postHeader(revision []string) http.Header {
 	return h
 }
 
-// Renewed is [transport.Renewer].
+// Renewed implements [transport.Renewer].
 func (c *Client) Renewed(opened func(initializeResult []byte)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -394,7 +399,7 @@ func (c *Client) Write(ctx context.Context, m transport.Message) error {
 		return transport.ErrClosed
 	}
 	w := &writing{text: m.Text, out: make(chan struct{}), over: make(chan struct{})}
-	c.look(m, w)
+	c.inspect(m, w)
 	room, giveRoom := c.end.Room, c.end.GiveRoom
 	if w.bound {
 		room, giveRoom = c.end.AnswerRoom, c.end.GiveAnswerRoom
@@ -403,7 +408,7 @@ func (c *Client) Write(ctx context.Context, m transport.Message) error {
 		done()
 		return err
 	}
-	go func() { // ends with ctx or after StallTimeout at the latest, and Close waits for it
+	go func() { // ends with ctx, or after StallTimeout; Close waits for it
 		defer done()
 		defer giveRoom(len(m.Text))
 		defer close(w.over)
@@ -417,7 +422,7 @@ func (c *Client) Write(ctx context.Context, m transport.Message) error {
 		out = nil
 	}
 	select {
-	case <-out: // so that a cancellation comes behind it
+	case <-out: // so that a later cancellation arrives after it
 		return nil
 	case <-w.over:
 		return w.err
@@ -426,21 +431,21 @@ func (c *Client) Write(ctx context.Context, m transport.Message) error {
 	}
 }
 
-// writing is a message on its way to the server.
+// writing is a message that is being sent.
 type writing struct {
 	text   []byte
 	id     jsonrpc.ID    // of a request
-	notice bool          // it is neither a request nor an answer
-	ready  bool          // it is notifications/initialized
-	bound  bool          // it is an answer, which means something to one line alone
-	line   *line         // that one, nil if it is gone
+	notice bool          // neither a request nor an answer
+	ready  bool          // notifications/initialized
+	bound  bool          // an answer: only valid on line
+	line   *line         // the line of the request; nil if that has ended
 	once   sync.Once     // closes out
-	out    chan struct{} // closed when it has gone out
-	over   chan struct{} // closed when the server has taken it or it is lost; err is there then
-	err    error         // the connection is over, or ctx
+	out    chan struct{} // closed when the message was sent
+	over   chan struct{} // closed when the server has accepted the message or it is lost; err is set before
+	err    error         // the connection has ended, or ctx
 }
 
-// isOut reports whether the message has gone out.
+// isOut reports whether the message was sent.
 func (w *writing) isOut() bool {
 	select {
 	case <-w.out:
@@ -450,11 +455,11 @@ func (w *writing) isOut() bool {
 	}
 }
 
-// look finds out what a message is.
-func (c *Client) look(m transport.Message, w *writing) {
+// inspect sets the fields of w for a message, and records the message.
+func (c *Client) inspect(m transport.Message, w *writing) {
 	var envelope jsonrpc.Message
 	if !m.Answer {
-		envelope, _ = httpcore.Parse(m.Text) // whatever is wrong with it, the server will tell
+		envelope, _ = httpcore.Parse(m.Text) // the server reports faults
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -462,7 +467,7 @@ func (c *Client) look(m transport.Message, w *writing) {
 	case jsonrpc.KindRequest:
 		w.id = envelope.ID
 		if envelope.Method == mcp.MethodInitialize {
-			c.hello, c.helloID = m.Text, envelope.ID
+			c.initialize, c.initializeID = m.Text, envelope.ID
 		}
 	case jsonrpc.KindNotification:
 		w.notice = true
@@ -470,7 +475,7 @@ func (c *Client) look(m transport.Message, w *writing) {
 		if envelope.Method == mcp.MethodNotificationsInitialized {
 			c.ready, w.ready = m.Text, true
 		}
-	case jsonrpc.KindResponse, jsonrpc.KindErrorResponse: // of who hands on what others have said
+	case jsonrpc.KindResponse, jsonrpc.KindErrorResponse: // forwarded by a proxy, without the field Answer
 		m.Answer, m.For = true, envelope.ID
 	case jsonrpc.KindInvalid:
 		w.notice = !m.Answer
@@ -481,8 +486,8 @@ func (c *Client) look(m transport.Message, w *writing) {
 	}
 }
 
-// lineFor waits for a line to send w on, and notes a request as sent on it; l is nil if w means nothing any more. It
-// fails if ctx or the connection ends first.
+// lineFor waits for a line to send w on, and records a request as sent on it. l is nil if w is an
+// answer whose line has ended. It fails if ctx or the connection ends first.
 func (c *Client) lineFor(ctx context.Context, w *writing) (l *line, header http.Header, err error) {
 	for {
 		c.mu.Lock()
@@ -504,28 +509,29 @@ func (c *Client) lineFor(ctx context.Context, w *writing) (l *line, header http.
 		case <-c.end.Closed():
 			return nil, nil, transport.ErrClosed
 		}
-		if ctx.Err() != nil { // maybe long before there was a line
+		if ctx.Err() != nil { // possibly before the line was opened
 			return nil, nil, context.Cause(ctx)
 		}
 	}
 }
 
-// isOn reports whether l is still the line.
+// isOn reports whether l is the current line.
 func (c *Client) isOn(l *line) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.line == l
 }
 
-// isGreeted reports whether initialize was answered.
-func (c *Client) isGreeted() bool {
+// isInitialized reports whether initialize was answered.
+func (c *Client) isInitialized() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.revision != nil
 }
 
 // lose reports a message as lost, unless it is a request that was answered or whose line has
-// broken: the broken line reports it. Taken says that the server may have the message.
+// broken: the broken line reports it. taken reports whether the server may have received the
+// message.
 func (c *Client) lose(w *writing, taken bool, err error) {
 	if !w.id.IsZero() {
 		c.mu.Lock()
@@ -541,22 +547,23 @@ func (c *Client) lose(w *writing, taken bool, err error) {
 	c.end.Lose(w.id, taken, err)
 }
 
-// confirm sends notifications/initialized again and again, which was lost or refused, until the server takes it or l is
-// not the line any more. The server may send nothing before it has it, and takes it twice without harm.
+// confirm repeats notifications/initialized after it was lost or rejected, until the server accepts
+// it or l is not the current line. The server may send nothing before it has received it. Receiving
+// it twice is harmless.
 func (c *Client) confirm(l *line, text []byte, header http.Header) {
 	for failures := 0; httpcore.Sleep(c.end.Life(), c.end.Backoff(0, failures)) && c.isOn(l); failures++ {
-		ctx, cancel := c.end.Patience(c.end.Life())
+		ctx, cancel := c.end.WithStallTimeout(c.end.Life())
 		err := c.postNow(ctx, l, text, header["Mcp-Protocol-Version"])
 		cancel()
 		if err == nil {
 			return
 		}
-		c.end.Options.Logger.Info("notifications/initialized not taken", "error", err)
+		c.end.Options.Logger.Info("notifications/initialized not accepted", "error", err)
 	}
 }
 
-// send posts a message. What happens to that message alone is for Read to tell; an error is the end of the
-// connection, or of ctx before there was a stream.
+// send posts a message. If the message is lost, it reports that to Read. It fails if the connection
+// ends, or if ctx ends before there is a line.
 func (c *Client) send(values context.Context, w *writing) error {
 	l, header, err := c.lineFor(values, w)
 	if l == nil {
@@ -564,7 +571,7 @@ func (c *Client) send(values context.Context, w *writing) error {
 	}
 	ctx, cancel := c.end.Within(values)
 	defer cancel(nil)
-	ctx, release := c.end.Patience(ctx)
+	ctx, release := c.end.WithStallTimeout(ctx)
 	defer release()
 	sent := func() { w.once.Do(func() { close(w.out) }) }
 	for failures := 0; ; failures++ {
@@ -592,23 +599,23 @@ func (c *Client) send(values context.Context, w *writing) error {
 	}
 }
 
-// repeat sends notifications/initialized again in the background; other messages it does not.
+// repeat sends notifications/initialized again in the background. It ignores other messages.
 func (c *Client) repeat(w *writing, l *line, header http.Header) {
 	if w.ready {
 		c.end.Go(func() { c.confirm(l, w.text, header) }) // ends with the line
 	}
 }
 
-// refused tells who waits that the server has refused a message.
+// refused reports a message as lost because the server has rejected it.
 func (c *Client) refused(w *writing, l *line, resp *http.Response) {
 	status, _ := httpcore.Status(resp)
 	var err error = status
-	if status.Code == http.StatusNotFound && c.isGreeted() {
+	if status.Code == http.StatusNotFound && c.isInitialized() {
 		err = fmt.Errorf("%w: %w", httpclient.ErrSessionLost, status)
-		defer l.hangUp(err) // which makes a new one
+		defer l.hangUp(err) // makes run open a new session
 	}
 	c.lose(w, false, err)
 }
 
-// Close ends the connection: it gives what was written time to be taken, and hangs up.
+// Close ends the connection. It waits up to FlushTimeout for pending messages to be sent.
 func (c *Client) Close() error { return c.close() }

@@ -21,8 +21,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/sse"
 )
 
-// byHand starts a server whose stream is a text and whose POSTs are handled by hand. The stream ends when end is
-// closed.
+// byHand starts a server whose stream is a text and whose POSTs are handled by hand. The stream
+// ends when end is closed.
 func byHand(t *testing.T, text string, post http.HandlerFunc) (serverURL string, end chan struct{}) {
 	end = make(chan struct{})
 	mux := http.NewServeMux()

@@ -17,19 +17,19 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/queue"
 )
 
-// conn is the server's end of a connection. It is a [transport.Conn].
+// conn is the server end of a connection. It is a [transport.Conn].
 type conn struct {
 	principal string
 	o         HandlerOptions
 	in, out   *queue.Queue
-	bodies    *guard.Room         // of messages that are being received
-	batch     []transport.Message // taken from in, not yet read
+	bodies    *guard.Room         // limits the messages that are being received
+	batch     []transport.Message // taken from in and not yet read
 
 	once sync.Once
-	gone chan struct{}      // closed when the connection is over
+	gone chan struct{}      // closed when the connection has ended
 	over chan struct{}      // closed when the stream has ended
-	late context.Context    // ends when the stream has to end, whatever is left
-	end  context.CancelFunc // ends late
+	late context.Context    // ends when the stream must end, even with pending messages
+	end  context.CancelFunc // cancels late
 }
 
 func newConn(principal string, o HandlerOptions) *conn {
@@ -44,7 +44,7 @@ func newConn(principal string, o HandlerOptions) *conn {
 	return c
 }
 
-// Read returns the next message that was posted.
+// Read returns the next posted message.
 func (c *conn) Read() (transport.Message, error) {
 	if len(c.batch) == 0 {
 		var err error
@@ -60,7 +60,7 @@ func (c *conn) Read() (transport.Message, error) {
 // Write sends m on the stream.
 func (c *conn) Write(ctx context.Context, m transport.Message) error { return c.out.Put(ctx, m) }
 
-// Close ends the connection, after what was written has gone out or FlushTimeout has passed.
+// Close ends the connection after pending messages were sent or FlushTimeout has passed.
 func (c *conn) Close() error {
 	c.fail(transport.ErrClosed)
 	c.in.Discard()
@@ -75,7 +75,7 @@ func (c *conn) Close() error {
 	return nil
 }
 
-// fail ends the connection because of err, once what was written has gone out.
+// fail ends the connection with err. Pending messages are still sent.
 func (c *conn) fail(err error) {
 	c.once.Do(func() {
 		close(c.gone)
@@ -84,11 +84,11 @@ func (c *conn) fail(err error) {
 	})
 }
 
-// serve writes the stream, beginning with an event, until the connection is over or the client, whose request ctx is
-// of, has gone.
+// serve writes the stream, starting with the event first, until the connection ends or the client
+// disconnects. ctx is that of the client's request.
 func (c *conn) serve(w http.ResponseWriter, ctx context.Context, first eventstream.Event) {
 	rc := http.NewResponseController(w)
-	defer context.AfterFunc(ctx, func() { c.fail(fmt.Errorf("%w: the client has hung up", transport.ErrClosed)) })()
+	defer context.AfterFunc(ctx, func() { c.fail(fmt.Errorf("%w: client disconnected", transport.ErrClosed)) })()
 	defer context.AfterFunc(c.late, func() { rc.SetWriteDeadline(time.Now()) })()
 	var ticking sync.WaitGroup
 	ticking.Go(c.tick) // ends when the connection is over
@@ -99,7 +99,7 @@ func (c *conn) serve(w http.ResponseWriter, ctx context.Context, first eventstre
 		if err := c.writeOut(w, rc, buf); err != nil {
 			switch {
 			case errors.Is(err, errors.ErrUnsupported):
-				boundary.Logger(nil).Error("no stream: the http.ResponseWriter cannot flush; a wrapper of the writer needs a method Flush or Unwrap")
+				boundary.Logger(nil).Error("stream not served: http.ResponseWriter has neither Flush nor Unwrap")
 			case errors.Is(err, os.ErrDeadlineExceeded):
 				err = fmt.Errorf("%w: %w", transport.ErrStalled, err)
 			}
@@ -112,7 +112,7 @@ func (c *conn) serve(w http.ResponseWriter, ctx context.Context, first eventstre
 			return
 		}
 		if cap(buf) > maxBuffer {
-			buf = nil // was needed for long messages
+			buf = nil // grown for long messages
 		}
 		buf = buf[:0]
 		for _, m := range batch {
@@ -126,15 +126,15 @@ func (c *conn) serve(w http.ResponseWriter, ctx context.Context, first eventstre
 	}
 }
 
-// maxBuffer is how much memory a stream keeps for what it writes next, and how much it writes at once.
+// maxBuffer is the size of the buffer that a stream keeps between writes, and of one write.
 const maxBuffer = 64 << 10
 
-// writeOut writes text and flushes it. It fails if the client takes nothing for StallTimeout, however long the whole
-// takes, or when the stream has to end.
+// writeOut writes and flushes text. It fails if the client accepts no bytes for StallTimeout, or
+// when the stream must end.
 func (c *conn) writeOut(w http.ResponseWriter, rc *http.ResponseController, text []byte) error {
-	defer rc.SetWriteDeadline(time.Time{}) // HTTP/2 resets a stream whose deadline passes even if nothing is being written
+	defer rc.SetWriteDeadline(time.Time{}) // HTTP/2 resets a stream whose deadline passes, even if nothing is being written
 	for part := range slices.Chunk(text, maxBuffer) {
-		rc.SetWriteDeadline(time.Now().Add(c.o.StallTimeout)) // not all writers have deadlines
+		rc.SetWriteDeadline(time.Now().Add(c.o.StallTimeout)) // not all writers support deadlines
 		if c.late.Err() != nil {
 			rc.SetWriteDeadline(time.Now())
 		}
@@ -146,14 +146,14 @@ func (c *conn) writeOut(w http.ResponseWriter, rc *http.ResponseController, text
 	return rc.Flush()
 }
 
-// tick has a comment sent now and then, which is a message without text.
+// tick queues keep-alive comments, represented by messages without text.
 func (c *conn) tick() {
 	ticker := time.NewTicker(c.o.KeepAlive)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
-			c.out.Put(context.Background(), transport.Message{}) // fails when the connection is over
+			c.out.Put(context.Background(), transport.Message{}) // fails when the connection has ended
 		case <-c.gone:
 			return
 		}

@@ -18,31 +18,35 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
 )
 
-// HandlerOptions say how a server behaves. The zero value means the defaults, which are safe for a server on the
-// loopback interface.
+// HandlerOptions configures a server. The zero value means the defaults, which are safe for a
+// server on the loopback interface.
 type HandlerOptions struct {
-	// Origins are the origins of web pages elsewhere that may use the server; "*" stands for all. Hosts are the
-	// names by which the server is called, without a port; if there are none, a connection over a loopback address
-	// must use a loopback name, and others may use any.
+	// Origins are the origins of web pages on other sites that may use the server; "*" allows all.
+	// Hosts are the host names of the server, without a port. If there are none, requests over a
+	// loopback address must use a loopback name, and others may use any.
 	Origins, Hosts []string
 
-	// Principal finds out on whose authority a request is made. Messages are taken from the principal alone that
-	// has opened the stream. If it fails, the request is answered with 401, the text of the error, and a
-	// WWW-Authenticate header: that of a [transport.ChallengeError], or else "Bearer". Nil means that all have the same.
+	// Principal returns the principal of a request. Only the principal that has opened the stream
+	// may post messages to it. If Principal fails, the request is answered with 401, the text of
+	// the error, and a WWW-Authenticate header: that of a [transport.ChallengeError], otherwise
+	// "Bearer". If it is nil, all requests have the same principal.
 	Principal func(*http.Request) (string, error)
 
-	// Endpoint is the URL that clients post to, where the Handler is mounted as well, without a query; a relative
-	// one counts from that of the stream. The default is the URL of the stream itself.
+	// Endpoint is the URL to which clients post, without a query. The Handler must be mounted
+	// there, too. A relative URL is resolved against that of the stream. The default is the URL of
+	// the stream.
 	Endpoint string
 
-	MaxStreams   int           // connections at once; default 10000
-	MaxMessage   int           // bytes of a message that is received, and a quarter of what a connection may be sending at once; default [transport.DefaultMaxMessage]
-	MaxQueue     int           // bytes that may wait in each direction of a connection; default [transport.DefaultMaxQueue]
-	StallTimeout time.Duration // how long either side may leave the other waiting; default [transport.DefaultStallTimeout]
+	MaxStreams int // maximum number of connections; default 10000
+	// MaxMessage is the maximum size in bytes of a received message. One connection may send four
+	// times as many bytes concurrently. The default is [transport.DefaultMaxMessage].
+	MaxMessage   int
+	MaxQueue     int           // maximum size in bytes of pending messages, in each direction of a connection; default [transport.DefaultMaxQueue]
+	StallTimeout time.Duration // how long a client may accept no data, and how long the session may read no message; default [transport.DefaultStallTimeout]
 	FlushTimeout time.Duration // how long closing a connection waits for the client to read; default one second
 
-	// KeepAlive is how often something is sent on a stream that is silent, so that nothing on the way takes it for
-	// dead; default 30 seconds.
+	// KeepAlive is the interval between comments on an idle stream. They prevent proxies from
+	// closing it. The default is 30 seconds.
 	KeepAlive time.Duration
 }
 
@@ -56,9 +60,9 @@ func (o HandlerOptions) withDefaults() HandlerOptions {
 	return o
 }
 
-// Handler is a server. A GET opens a connection, a POST with the query that the client was given brings a message to
-// it. It is mounted wherever the program likes, beside the handler of Streamable HTTP for example. A handler in front that
-// wraps the [http.ResponseWriter] must give its wrapper a method Flush or Unwrap, without which there are no streams.
+// Handler is an [http.Handler] that serves the transport. A GET opens a connection, and a POST with
+// the query of its endpoint URL sends a message to it. If another handler wraps the
+// [http.ResponseWriter], the wrapper must have a method Flush or Unwrap; otherwise streams fail.
 type Handler struct {
 	open func(*http.Request, transport.Conn)
 	o    HandlerOptions
@@ -69,8 +73,8 @@ type Handler struct {
 	closed bool
 }
 
-// NewHandler returns a server. Open is called with each new connection and the request that has opened it, and
-// returns at once, as session.Serve does; the connection is its own from then on.
+// NewHandler returns a Handler. open is called for each new connection with the request that has
+// opened it. It owns the connection and must return at once, as session.Serve does.
 func NewHandler(open func(r *http.Request, conn transport.Conn), o HandlerOptions) *Handler {
 	o = o.withDefaults()
 	return &Handler{
@@ -80,10 +84,10 @@ func NewHandler(open func(r *http.Request, conn transport.Conn), o HandlerOption
 	}
 }
 
-// sessionKey is the name of the query that tells connections apart.
+// sessionKey is the query parameter that identifies a connection.
 const sessionKey = "sessionId"
 
-// ServeHTTP serves a stream or takes a message.
+// ServeHTTP serves a stream or receives a message.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, ok := h.gate.Admit(w, r)
 	if !ok {
@@ -100,7 +104,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// stream serves the stream of a new connection until that is over.
+// stream serves the stream of a new connection until it ends.
 func (h *Handler) stream(ctx context.Context, w http.ResponseWriter, r *http.Request) {
 	endpoint, id, err := h.endpoint(r)
 	if err != nil {
@@ -122,20 +126,20 @@ func (h *Handler) stream(ctx context.Context, w http.ResponseWriter, r *http.Req
 	if err != nil {
 		boundary.Report(boundary.Logger(nil), "open panicked", err)
 		c.fail(transport.ErrClosed)
-		guard.Refuse(w, http.StatusInternalServerError, jsonrpc.CodeInternalError, "the server failed to open the connection")
+		guard.Refuse(w, http.StatusInternalServerError, jsonrpc.CodeInternalError, "connection not opened")
 		return
 	}
 	header := w.Header()
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("Cache-Control", "no-cache, no-transform")
-	header.Set("X-Accel-Buffering", "no") // or some proxies would keep events back
+	header.Set("X-Accel-Buffering", "no") // some proxies would otherwise buffer events
 	w.WriteHeader(http.StatusOK)
 	c.serve(w, r.Context(), eventstream.Event{Name: "endpoint", Data: []byte(endpoint)})
 }
 
-// endpoint returns the URL to post to for a new connection, and its id.
+// endpoint returns the URL to post to for a new connection, and the connection's id.
 func (h *Handler) endpoint(r *http.Request) (endpoint, id string, err error) {
-	u, err := url.ParseRequestURI(cmp.Or(r.RequestURI, r.URL.RequestURI())) // what the client has asked for, whatever was stripped since
+	u, err := url.ParseRequestURI(cmp.Or(r.RequestURI, r.URL.RequestURI())) // the URL of the client's request, before prefixes were stripped
 	if err != nil {
 		return "", "", err
 	}
@@ -147,7 +151,7 @@ func (h *Handler) endpoint(r *http.Request) (endpoint, id string, err error) {
 	return u.String(), id, nil
 }
 
-// take takes a message for a connection.
+// take receives a message for a connection.
 func (h *Handler) take(ctx context.Context, w http.ResponseWriter, r *http.Request) {
 	h.mu.Lock()
 	c := h.conns[r.URL.Query().Get(sessionKey)]
@@ -167,13 +171,13 @@ func (h *Handler) take(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// Why there is no connection.
+// Errors of add.
 var (
 	errClosed  = errors.New("the server is shutting down")
 	errTooMany = errors.New("too many connections")
 )
 
-// refuse answers a request that was not taken because of err.
+// refuse answers a request that failed with err.
 func refuse(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, transport.ErrClosed):
@@ -204,8 +208,8 @@ func (h *Handler) remove(id string) {
 	delete(h.conns, id)
 }
 
-// Close ends all connections and takes no new ones. It is for [http.Server.RegisterOnShutdown], because Shutdown waits
-// for streams to end.
+// Close closes all connections and rejects new ones. Register it with
+// [http.Server.RegisterOnShutdown], because Shutdown waits for streams to end.
 func (h *Handler) Close() {
 	h.mu.Lock()
 	h.closed = true

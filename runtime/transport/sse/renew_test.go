@@ -164,7 +164,8 @@ func TestClientOpensANewSessionWhenItsStreamBreaks(t *testing.T) {
 	}
 }
 
-// Who hands on messages does not say which are answers: what was answered is not taken back all the same.
+// Who hands on messages does not say which are answers: what was answered is not taken back all the
+// same.
 func TestClientKnowsAnAnswerByItself(t *testing.T) {
 	s := openShop(t)
 	renewed := make(chan bool, 1)

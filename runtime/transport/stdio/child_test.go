@@ -62,7 +62,8 @@ func child(t *testing.T, what string) stdio.Command {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A program with the race detector in it sleeps for a second when it ends, if it is not told otherwise.
+	// A program with the race detector in it sleeps for a second when it ends, if it is not told
+	// otherwise.
 	return stdio.Command{Path: path, Env: append(stdio.DefaultEnv(), childEnv+"="+what, "GORACE=atexit_sleep_ms=0")}
 }
 

@@ -14,12 +14,13 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/queue"
 )
 
-// Options are the limits of a connection. The zero value means the defaults.
+// Options sets the limits of a connection. The zero value means the defaults.
 type Options struct {
-	MaxMessage   int           // bytes of a line that is received; default [transport.DefaultMaxMessage]
-	MaxQueue     int           // bytes that may wait to be written; default [transport.DefaultMaxQueue]
-	StallTimeout time.Duration // how long a writer waits for a peer that reads nothing at all; default [transport.DefaultStallTimeout]
-	// FlushTimeout is how long Close waits for the peer to read what was written before; default one second.
+	MaxMessage   int           // maximum size in bytes of a received line; default [transport.DefaultMaxMessage]
+	MaxQueue     int           // maximum size in bytes of pending messages; default [transport.DefaultMaxQueue]
+	StallTimeout time.Duration // how long Write waits for a peer that does not read; default [transport.DefaultStallTimeout]
+	// FlushTimeout is how long Close waits for the peer to read pending messages; default one
+	// second.
 	FlushTimeout time.Duration
 }
 
@@ -47,13 +48,13 @@ type Conn struct {
 	out   *queue.Queue
 	flush time.Duration
 
-	written chan struct{} // closed when the writer has ended
-	closed  chan struct{} // closed when Close has begun
+	written chan struct{} // closed when the writing goroutine has returned
+	closed  chan struct{} // closed when Close was called
 	close   func() error
 }
 
-// New returns a connection that reads from r and writes to w, and closes both in the end. Closing them must end a
-// Read or Write that is under way, as it does for pipes and sockets.
+// New returns a connection that reads from r and writes to w, and closes both in the end. Closing
+// them must end a concurrent Read or Write, as it does for pipes and sockets.
 func New(r io.ReadCloser, w io.WriteCloser, o Options) *Conn {
 	o = o.withDefaults()
 	c := &Conn{
@@ -72,7 +73,7 @@ func New(r io.ReadCloser, w io.WriteCloser, o Options) *Conn {
 	return c
 }
 
-// Read returns the next line that is not empty.
+// Read returns the next non-empty line.
 func (c *Conn) Read() (transport.Message, error) {
 	for {
 		text, err := c.lines.next()
@@ -90,10 +91,10 @@ func (c *Conn) Read() (transport.Message, error) {
 	}
 }
 
-// Write hands m to the writer.
+// Write queues m.
 func (c *Conn) Write(ctx context.Context, m transport.Message) error { return c.out.Put(ctx, m) }
 
-// CloseWrite closes the stream that is written to, once all has gone out.
+// CloseWrite closes the writer after all pending messages were written.
 func (c *Conn) CloseWrite() error {
 	c.out.Close(transport.ErrClosed)
 	select {
@@ -104,11 +105,12 @@ func (c *Conn) CloseWrite() error {
 	}
 }
 
-// Close ends the connection, after what was written has gone out or FlushTimeout has passed. Where closing the stream
-// does not end a write that is under way, that one stays behind until the peer reads or goes away.
+// Close ends the connection after pending messages were written or FlushTimeout has passed. If
+// closing the writer does not end a concurrent Write, that goroutine stays until the peer reads or
+// closes.
 func (c *Conn) Close() error { return c.close() }
 
-// hangUp lets the writer finish and closes its stream.
+// hangUp waits for pending messages to be written, and closes the writer.
 func (c *Conn) hangUp() error {
 	c.out.Close(transport.ErrClosed)
 	timer := time.NewTimer(c.flush)
@@ -127,15 +129,16 @@ func (c *Conn) hangUp() error {
 	return err
 }
 
-// maxBatch is how many bytes are collected for one system call, and written by it to a peer that is quick. One that is
-// slow gets less at a time, so that it is seen to read.
+// Sizes of a write. Messages are collected up to maxBatch and written in one system call to a fast
+// peer. A slow peer receives less at a time, so that it is not mistaken for one that has stopped
+// reading.
 const (
 	maxBatch  = 64 << 10
 	slowBatch = 1 << 10
-	slow      = time.Second // what a system call takes with a slow peer
+	slow      = time.Second // duration of a system call with a slow peer
 )
 
-// write writes what is handed over, until nothing comes any more.
+// write writes queued messages until the queue is closed.
 func (c *Conn) write() {
 	defer close(c.written)
 	buf := make([]byte, 0, 4<<10)
@@ -156,13 +159,13 @@ func (c *Conn) write() {
 				return
 			}
 			if buf = buf[:0]; cap(buf) > 2*maxBatch {
-				buf = nil // was needed for one long message
+				buf = nil // grown for one long message
 			}
 		}
 	}
 }
 
-// writeSteps writes text, at most step bytes at a time, and goes by how quickly the peer reads.
+// writeSteps writes text, at most step bytes at a time, and adapts step to the speed of the peer.
 func (c *Conn) writeSteps(text []byte, step *int) error {
 	for len(text) > 0 {
 		n := min(len(text), *step)
@@ -180,8 +183,8 @@ func (c *Conn) writeSteps(text []byte, step *int) error {
 	return nil
 }
 
-// appendLine appends a message as a line. A line break can only stand between the tokens of its JSON text, where a
-// space means the same.
+// appendLine appends a message as a line. It replaces line breaks by spaces: in JSON text they can
+// only occur between tokens.
 func appendLine(dst, text []byte) []byte {
 	at := len(dst)
 	dst = append(dst, text...)
@@ -195,7 +198,7 @@ func appendLine(dst, text []byte) []byte {
 	return append(dst, '\n')
 }
 
-// ignoreClosed is err, unless that says that a stream was closed before.
+// ignoreClosed returns err, or nil if err reports that a stream was already closed.
 func ignoreClosed(err error) error {
 	if errors.Is(err, os.ErrClosed) || errors.Is(err, io.ErrClosedPipe) {
 		return nil

@@ -178,7 +178,8 @@ func TestWritingFailsOnceTheStreamHas(t *testing.T) {
 	}
 }
 
-// The answer to a call that is too long fails that call, and a request that is too long is refused with its id.
+// The answer to a call that is too long fails that call, and a request that is too long is refused
+// with its id.
 func TestAMessageThatIsTooLongIsKnownByItsHeadOrTail(t *testing.T) {
 	const limit = 5000
 	long := strings.Repeat("x", limit)
@@ -221,7 +222,8 @@ func TestAMessageThatIsTooLongIsKnownByItsHeadOrTail(t *testing.T) {
 	}
 }
 
-// trickle is a stream that takes so many bytes in a second, and a line that nobody reads if it is 0.
+// trickle is a stream that takes so many bytes in a second, and a line that nobody reads if it is
+// 0.
 type trickle struct {
 	rate   int
 	got    int

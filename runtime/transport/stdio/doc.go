@@ -1,12 +1,12 @@
-// Package stdio is the transport over standard input and output: a server that runs as a child process of its
-// client, and messages that are one line each (MCP transports, "stdio").
+// Package stdio implements the stdio transport: a server runs as a child process of its client, and
+// each message is one line on standard input or output (MCP transports, "stdio").
 //
-// [Server] is the server's end, [Start] the client's, which launches the process. [New] is either end over a pair
-// of streams of one's own, such as a socket.
+// [Server] opens the server end. [Start] starts the process and opens the client end. [New] opens
+// either end over other streams, such as a socket.
 //
-// A line that is no message does no harm: one that is too long is skipped and reported as a
-// [transport.MessageError], or as a [transport.DeliveryError] if it was the answer to a request, which then fails at
-// once; the id must stand in the first or the last 4 KiB of it. Anything else is for the session to judge. Empty lines are passed over. What is
-// written never has a line break inside, whatever the text of the message has. Messages that are written while
-// others are on their way go out together, in one system call.
+// Lines that are too long are skipped and reported as a [transport.MessageError] or, if the line is
+// the answer to a request, as a [transport.DeliveryError], so that the request fails at once. For
+// that, the id must be in the first or the last 4 KiB of the line. The session handles other
+// invalid lines. Empty lines are ignored. Written messages never have line breaks. Messages that
+// are written during a system call are sent together in the next one.
 package stdio

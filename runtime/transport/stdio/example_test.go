@@ -11,7 +11,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 )
 
-// A server that is started as a child process. Here it is the program of the tests, which says what it hears.
+// A server that is started as a child process. Here it is the program of the tests, which says what
+// it hears.
 func ExampleStart() {
 	ctx := context.Background()
 	p, err := stdio.Start(stdio.Command{Path: os.Args[0], Env: append(os.Environ(), childEnv+"=answers at the end"), Stderr: os.Stderr})

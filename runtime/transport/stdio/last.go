@@ -9,11 +9,11 @@ import (
 // maxLast is how many bytes of standard error are kept for an error.
 const maxLast = 1 << 10
 
-// lastLines keeps the end of what is written to it.
+// lastLines keeps the end of the text that is written to it.
 type lastLines struct {
 	mu   sync.Mutex
 	text []byte
-	cut  bool // the beginning is gone
+	cut  bool // the beginning was dropped
 }
 
 func (l *lastLines) Write(p []byte) (int, error) {
@@ -25,7 +25,7 @@ func (l *lastLines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String returns the last lines, without one whose beginning is gone unless it is the only one.
+// String returns the last lines. It omits an incomplete first line, unless there is no other.
 func (l *lastLines) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/overlong"
 )
 
-// lines splits a stream at line feeds. It never holds much more than max bytes of it.
+// lines splits a stream at line feeds. It holds little more than max bytes.
 type lines struct {
 	r   *bufio.Reader
 	max int
@@ -16,9 +16,10 @@ type lines struct {
 
 func newLines(r io.Reader, max int) *lines { return &lines{bufio.NewReaderSize(r, 64<<10), max} }
 
-// next returns the next line without its line feed, in memory of its own. A line of more than max bytes is skipped
-// and is a [*transport.MessageError], or a [*transport.DeliveryError] if it was the answer to a request. The last line may
-// lack its line feed; [io.EOF] comes after it.
+// next returns the next line without its line feed. The caller owns the line. For a line of more
+// than max bytes, it returns a [*transport.MessageError], or a [*transport.DeliveryError] if the
+// line is the answer to a request. The last line may lack its line feed. The error at the end is
+// [io.EOF].
 func (l *lines) next() ([]byte, error) {
 	var line, head, tail []byte
 	long := false

@@ -17,7 +17,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// chunks reads text in pieces of the given sizes, again and again, or all at once if there are none.
+// chunks reads text in pieces of the given sizes, again and again, or all at once if there are
+// none.
 type chunks struct {
 	text  []byte
 	sizes []byte
@@ -38,8 +39,8 @@ func (c *chunks) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// FuzzLines checks that a stream has the same messages however it is cut into chunks, those that its lines have, and
-// that a line that is too long costs no other.
+// FuzzLines checks that a stream has the same messages however it is cut into chunks, those that
+// its lines have, and that a line that is too long costs no other.
 func FuzzLines(f *testing.F) {
 	for _, c := range hostile.All(hostile.Messages()) {
 		f.Add([]byte(c.Text+"\n"+c.Text), []byte{0, 3}, uint16(1000), byte(9))

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// output reads the standard output of a process. Once the process has ended, a read deadline is set,
-// as a child of it may hold the pipe open. After the deadline, output still returns the bytes that
-// are in the pipe, so that a slow reader loses no message.
+// output reads the standard output of a process. After the process has ended, a read deadline is
+// set, because a child of the process may hold the pipe open. After the deadline, output still
+// returns the bytes that are in the pipe, so that a slow reader loses no message.
 type output struct {
 	*os.File
 	late int // bytes read after the deadline
@@ -16,10 +16,10 @@ type output struct {
 
 const (
 	// maxLate is how many bytes are read after the deadline. A pipe rarely holds more. The limit
-	// ends the reading from a child that goes on writing.
+	// ends the reading from a child that continues to write.
 	maxLate = 1 << 20
-	// latePatience is how long a read waits after the deadline, for bytes that are there already.
-	latePatience = 10 * time.Millisecond
+	// lateTimeout is how long a read after the deadline waits for bytes that are in the pipe.
+	lateTimeout = 10 * time.Millisecond
 )
 
 func (o *output) Read(b []byte) (int, error) {
@@ -27,7 +27,7 @@ func (o *output) Read(b []byte) (int, error) {
 	if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) || o.late >= maxLate {
 		return n, err
 	}
-	o.File.SetReadDeadline(time.Now().Add(latePatience))
+	o.File.SetReadDeadline(time.Now().Add(lateTimeout))
 	n, err = o.File.Read(b)
 	o.late += n
 	return n, err

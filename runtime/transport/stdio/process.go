@@ -13,61 +13,63 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// Command is a server to be started as a child process.
+// Command describes a server to be started as a child process.
 type Command struct {
-	Path string   // the program; one without a slash is looked for in PATH
-	Args []string // its arguments, without the name of the program
-	Dir  string   // its working directory; "" is that of this process
+	Path string   // the program; searched in PATH if it has no slash
+	Args []string // without the name of the program
+	Dir  string   // the working directory; "" means that of this process
 
-	// Env is the environment, in the form "NAME=value", and all of it. Nil means [DefaultEnv], rather than what
-	// this process has: secrets are handed on by name only.
+	// Env is the complete environment, in the form "NAME=value". Nil means [DefaultEnv] and not the
+	// environment of this process, so that secrets are passed on only by name.
 	Env []string
 
-	// Apart gives the process a process group of its own, where the system has such: a Ctrl-C at the terminal
-	// then reaches this process alone, which can end the server in order. When Close has to terminate or
-	// kill the server, it does so to the whole group, such as a shell and the server that the shell runs.
+	// Apart runs the process in its own process group, on systems that have them. A Ctrl-C at the
+	// terminal then reaches only this process, which can close the server in order. If Close has to
+	// terminate or kill the server, it does so to the whole group, such as a shell and the server
+	// that the shell runs.
 	Apart bool
 
 	// Stderr receives the server's standard error, which is not part of the protocol. If it is nil,
-	// the error of a server that fails has the last lines, and the rest is discarded. A Write that
-	// blocks stops the server when its pipe is full, but does not keep Close from returning. After a
-	// Write that fails, the rest is discarded.
+	// the error of a failed server has the last lines, and the rest is discarded. A Write that
+	// blocks stops the server when its pipe is full, but does not keep Close from returning. After
+	// a Write that fails, the rest is discarded.
 	Stderr io.Writer
 
-	// ExitTimeout is how long Close waits for the process to end, first after its standard input was closed, and
-	// again after it was asked to terminate; default two seconds.
+	// ExitTimeout is how long Close waits for the process to exit after closing its standard input,
+	// and again after asking it to terminate; default two seconds.
 	ExitTimeout time.Duration
 
 	// Options are the limits of the connection.
 	Options Options
 }
 
-// waitDelay is how long a process that has ended may be outlived by its output, which a child of its own may hold, and
-// by a Write of standard error that blocks. What the process has written is read even later, see output.
+// waitDelay is how long to wait, after the process has exited, for its output to end: a child may
+// hold it open, or a Write of standard error may block. Output of the process itself is read even
+// later; see output.
 const waitDelay = time.Second
 
 const defaultExitTimeout = 2 * time.Second
 
-// Process is the client's end: a connection with a server that was started as a child process. It is a
-// [transport.HalfCloser]. When the server ends by itself, Read fails with an error that tells how: it wraps
-// [transport.ErrClosed] for exit status 0 and an [*exec.ExitError] else.
+// Process is the client end of a connection to a server that runs as a child process. It is a
+// [transport.HalfCloser]. When the server exits by itself, Read fails with an error that wraps
+// [transport.ErrClosed] for exit status 0, otherwise an [*exec.ExitError].
 type Process struct {
 	conn        *Conn
 	cmd         *exec.Cmd
-	apart       bool          // it has a process group of its own
+	apart       bool          // the process has its own process group
 	out         *os.File      // the server's standard output
 	errors      *os.File      // its standard error; nil if the process writes to a file itself
-	copied      chan struct{} // closed when all of errors has been copied
+	copied      chan struct{} // closed when all of errors was copied
 	last        *lastLines    // of standard error
-	exitTimeout time.Duration // after the end of its input
-	termTimeout time.Duration // after it was asked to terminate
-	ended       chan struct{} // closed when the process has ended
-	exited      chan struct{} // closed after that, when its standard error has been copied
-	exit        error         // how the process has ended, once it has
+	exitTimeout time.Duration // after closing standard input
+	termTimeout time.Duration // after asking the process to terminate
+	ended       chan struct{} // closed when the process has exited
+	exited      chan struct{} // closed after ended, when standard error was copied
+	exit        error         // the error of Wait; set before ended is closed
 	close       func() error
 }
 
-// Start starts a server. The process is ended by Close.
+// Start starts a server. Close ends it.
 func Start(c Command) (*Process, error) {
 	cmd := exec.Command(c.Path, c.Args...)
 	cmd.Dir = c.Dir
@@ -90,7 +92,7 @@ func Start(c Command) (*Process, error) {
 	if err != nil {
 		return nil, errors.Join(err, inR.Close(), inW.Close())
 	}
-	// Package exec would copy to Stderr as well, but Wait would not return while a Write blocks.
+	// Copying by package exec would keep Wait from returning while a Write blocks.
 	errFile, direct := c.Stderr.(*os.File)
 	var errR, errW *os.File
 	if !direct {
@@ -126,7 +128,7 @@ func Start(c Command) (*Process, error) {
 	p.termTimeout = p.exitTimeout
 	p.close = sync.OnceValue(p.end)
 	go p.copyErrors(c.Stderr) // ends with the process, unless a Write blocks
-	go p.wait()               // ends with the process, which Close sees to
+	go p.wait()               // ends with the process, which Close ends
 	return p, nil
 }
 
@@ -145,33 +147,34 @@ func (p *Process) Read() (transport.Message, error) {
 	if _, ok := errors.AsType[*transport.DeliveryError](err); ok {
 		return m, err
 	}
-	// The server has closed its output, or is gone.
+	// The server has closed its output, or has exited.
 	timer := time.NewTimer(waitDelay)
 	defer timer.Stop()
 	select {
 	case <-p.ended:
-		<-p.exited // for all of standard error
+		<-p.exited // standard error is complete then
 		if p.exit != nil {
 			if text := p.last.String(); text != "" {
-				return m, fmt.Errorf("stdio: server has ended: %w: %q", p.exit, text)
+				return m, fmt.Errorf("stdio: server exited: %w: %q", p.exit, text)
 			}
-			return m, fmt.Errorf("stdio: server has ended: %w", p.exit)
+			return m, fmt.Errorf("stdio: server exited: %w", p.exit)
 		}
-		return m, fmt.Errorf("%w: server has ended", transport.ErrClosed)
+		return m, fmt.Errorf("%w: server exited", transport.ErrClosed)
 	case <-timer.C:
-		return m, fmt.Errorf("%w: server has closed its output: %w", transport.ErrClosed, err)
+		return m, fmt.Errorf("%w: server closed its output: %w", transport.ErrClosed, err)
 	}
 }
 
-// Write hands m to the server.
+// Write sends m to the server.
 func (p *Process) Write(ctx context.Context, m transport.Message) error { return p.conn.Write(ctx, m) }
 
-// CloseWrite closes the standard input of the server, which may answer what it has got before it ends.
+// CloseWrite closes the standard input of the server. The server may answer earlier messages before
+// it exits.
 func (p *Process) CloseWrite() error { return p.conn.CloseWrite() }
 
-// Close ends the server: it closes its standard input and waits for it to exit; asks it to terminate (SIGTERM) if it
-// does not, and waits again; and then kills it (MCP lifecycle, "Shutdown"). The error tells if that was necessary,
-// or the exit status if that was not 0.
+// Close ends the server (MCP lifecycle, "Shutdown"). It closes the server's standard input and
+// waits for it to exit. If it does not, Close asks it to terminate (SIGTERM) and waits again, and
+// then kills it. The error reports whether that was necessary, or an exit status other than 0.
 func (p *Process) Close() error { return p.close() }
 
 func (p *Process) end() error {
@@ -180,7 +183,7 @@ func (p *Process) end() error {
 	drained := make(chan struct{})
 	go func() { // ends when the output is closed, below
 		defer close(drained)
-		io.Copy(io.Discard, p.out) // so that the server is not stuck in writing
+		io.Copy(io.Discard, p.out) // so that the server does not block in writing
 	}()
 	forced := ""
 	if !p.waitExit(p.exitTimeout) {
@@ -194,12 +197,12 @@ func (p *Process) end() error {
 	p.out.Close()
 	<-drained
 	if forced != "" {
-		return errors.Join(err, fmt.Errorf("stdio: server did not end by itself and was %s", forced))
+		return errors.Join(err, fmt.Errorf("stdio: server did not exit and was %s", forced))
 	}
 	return errors.Join(err, p.exit)
 }
 
-// waitExit waits for the process to end; ok is false if that takes too long.
+// waitExit waits for the process to exit. It returns false after timeout.
 func (p *Process) waitExit(timeout time.Duration) (ok bool) {
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
@@ -220,7 +223,7 @@ func (p *Process) wait() {
 	defer timer.Stop()
 	select {
 	case <-p.copied:
-	case <-timer.C: // a child of the process holds it, or a Write blocks
+	case <-timer.C: // a child of the process holds it open, or a Write blocks
 	}
 	if p.errors != nil {
 		p.errors.Close()
@@ -235,12 +238,12 @@ func (p *Process) copyErrors(w io.Writer) {
 		return
 	}
 	if _, err := io.Copy(w, p.errors); err != nil {
-		io.Copy(io.Discard, p.errors) // so that the server is not stuck in writing
+		io.Copy(io.Discard, p.errors) // so that the server does not block in writing
 	}
 }
 
-// DefaultEnv returns those variables of this process's environment that a program needs to run at all and that hold
-// no secrets, such as PATH and HOME.
+// DefaultEnv returns the variables of this process's environment that programs need to run and that
+// hold no secrets, such as PATH and HOME.
 func DefaultEnv() []string {
 	env := []string{}
 	for _, name := range inherited() {

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// terminate asks a process to end, and with it the rest of its group if it has one of its own. A
-// wrapper such as a shell does not pass the signal on.
+// terminate asks a process to terminate. If it has its own group, the whole group is asked, because
+// a wrapper such as a shell does not forward the signal.
 func terminate(p *os.Process, apart bool) error {
 	if apart {
 		return syscall.Kill(-p.Pid, syscall.SIGTERM)
@@ -17,7 +17,7 @@ func terminate(p *os.Process, apart bool) error {
 	return p.Signal(syscall.SIGTERM)
 }
 
-// kill kills a process, and with it the rest of its group if it has one of its own.
+// kill kills a process and, if it has its own group, the whole group.
 func kill(p *os.Process, apart bool) {
 	if apart {
 		syscall.Kill(-p.Pid, syscall.SIGKILL)
@@ -25,10 +25,10 @@ func kill(p *os.Process, apart bool) {
 	p.Kill()
 }
 
-// setApart gives a process that is to be started a process group of its own.
+// setApart configures cmd to run in its own process group.
 func setApart(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
-// inherited names the variables of DefaultEnv.
+// inherited returns the names of the variables of DefaultEnv.
 func inherited() []string {
 	return []string{"HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"}
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// Server returns the server's end: this process's standard input and output. It is called once, before anything else
-// uses them, and takes standard output for itself: from then on [os.Stdout] is the same as [os.Stderr], so that a
-// stray print cannot get between the messages.
+// Server opens the server end over this process's standard input and output. Call it once, before
+// anything else uses them. It reserves standard output: from then on [os.Stdout] is the same as
+// [os.Stderr], so that a stray print does not corrupt the messages.
 func Server(o Options) *Conn {
 	in, out := os.Stdin, os.Stdout
 	os.Stdout = os.Stderr
@@ -26,7 +26,7 @@ func Server(o Options) *Conn {
 	return New(r, w, o)
 }
 
-// both writes to a file, and closes another one for the same stream as well.
+// both writes to a file, and also closes another file for the same stream.
 type both struct {
 	*os.File
 	other *os.File
@@ -34,8 +34,8 @@ type both struct {
 
 func (b *both) Close() error { return errors.Join(b.File.Close(), b.other.Close()) }
 
-// pump makes a file that cannot be interrupted, such as a terminal, a reader that can. A read that is under way when
-// it is closed stays behind, in a goroutine of its own, until it returns by itself.
+// pump makes an interruptible reader of a file that cannot be interrupted, such as a terminal. If
+// it is closed during a read, its goroutine stays until that read returns.
 type pump struct {
 	f       *os.File
 	got     chan pumped
@@ -56,7 +56,7 @@ func newPump(f *os.File) *pump {
 func (p *pump) Read(b []byte) (int, error) {
 	if p.got == nil {
 		p.got = make(chan pumped)
-		go p.run() // ends when closed, after a read that is under way
+		go p.run() // ends after Close, when a concurrent read has returned
 	}
 	if len(p.left) == 0 {
 		select {

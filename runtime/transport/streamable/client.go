@@ -244,7 +244,7 @@ func (c *Client) confirmLater(ep *epoch, text []byte, failures int) {
 
 // send posts a message that is not answered. Again says that it may go to a new session if its own is gone.
 func (c *Client) send(ctx context.Context, text []byte, again bool) error {
-	ctx, cancel := c.end.Patience(ctx)
+	ctx, cancel := c.end.WithStallTimeout(ctx)
 	defer cancel()
 	resp, ep, err := c.post(posting{ctx: ctx, text: text, again: again})
 	if err != nil {

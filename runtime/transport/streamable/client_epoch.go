@@ -97,7 +97,7 @@ func (c *Client) dropped(ctx context.Context, ep *epoch, resp *http.Response) bo
 	if _, id := httpcore.Status(resp); !id.IsZero() {
 		return false // it is an answer to a request
 	}
-	ctx, cancel := c.end.Patience(ctx)
+	ctx, cancel := c.end.WithStallTimeout(ctx)
 	defer cancel()
 	ping := jsonrpc.NewRequest(codec.StringScalar(rand.Text()), mcp.MethodPing, nil)
 	text, err := ping.AppendJSON(nil)

@@ -1,8 +1,8 @@
-// Package transporttest has the suite that every transport passes. The test of a transport is:
+// Package transporttest has a test suite for transports. The test of a transport is:
 //
 //	func TestConn(t *testing.T) {
 //		transporttest.Run(t, func(t *testing.T, stall time.Duration, queue int) transporttest.Ends {
-//			a, b := memory.Pair(memory.Options{StallTimeout: stall, MaxQueue: queue})
+//			a, b := inmemory.Pair(inmemory.Options{StallTimeout: stall, MaxQueue: queue})
 //			return transporttest.Ends{A: a, B: b}
 //		})
 //	}
@@ -24,34 +24,34 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// Ends are two connected ends of a connection.
+// Ends holds the two ends of a connection.
 type Ends struct{ A, B transport.Conn }
 
-// Run checks that connections made by open keep the contract of [transport.Conn]. Open is called once per subtest, is
-// told after what time without progress a writer shall give up, and how many bytes may wait to be delivered, and
-// returns the ends of a new connection, which Run closes.
+// Run checks that connections of open fulfil the contract of [transport.Conn]. open is called once
+// per subtest and returns the ends of a new connection. A writer of the connection must fail after
+// stall without progress, and at most queue bytes may be pending. Run closes the connection.
 func Run(t *testing.T, open func(t *testing.T, stall time.Duration, queue int) Ends) {
 	for _, test := range []struct {
 		name string
 		run  func(t *testing.T, e Ends)
 	}{
 		{"messages arrive whole and in order", inOrder},
-		{"messages of many writers arrive once, each writer's in order", manyWriters},
-		{"long and foreign text arrives as it is", foreignText},
-		{"what was written before closing arrives", arrivesBeforeClose},
-		{"a read under way ends when its end is closed", readEnds},
-		{"a read under way ends when the other end is closed", readEndsByPeer},
-		{"a write under way ends when its end is closed", writeEnds},
-		{"writing to a closed connection fails", writeAfterClose},
-		{"closing twice does no harm", closeTwice},
-		{"one direction is closed and the other goes on", halfClose},
-		{"a writer waits for room until its context ends", writerWaits},
+		{"messages of concurrent writers arrive once, in the order of each writer", manyWriters},
+		{"long and unusual text arrives unchanged", foreignText},
+		{"messages written before Close arrive", arrivesBeforeClose},
+		{"Close ends a concurrent Read", readEnds},
+		{"Close of the other end ends a concurrent Read", readEndsByPeer},
+		{"Close ends a concurrent Write", writeEnds},
+		{"Write after Close fails", writeAfterClose},
+		{"Close twice", closeTwice},
+		{"CloseWrite leaves the other direction open", halfClose},
+		{"Write waits for room until its context ends", writerWaits},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			test.run(t, start(t, open, time.Minute, 64<<10))
 		})
 	}
-	t.Run("a writer gives up on a peer that reads nothing", func(t *testing.T) {
+	t.Run("Write fails if the peer does not read", func(t *testing.T) {
 		stalled(t, start(t, open, 20*time.Millisecond, 1<<10))
 	})
 }
@@ -65,11 +65,11 @@ func start(t *testing.T, open func(*testing.T, time.Duration, int) Ends, stall t
 	return e
 }
 
-// message is a message with a number and some text.
+// message returns a message with a number and a text.
 func message(n int, text string) transport.Message {
 	quoted, err := json.Marshal(text)
 	if err != nil {
-		panic(err) // no string is refused
+		panic(err) // strings can always be marshalled
 	}
 	return transport.Message{Text: fmt.Appendf(nil, `{"n":%d,"text":%s}`, n, quoted)}
 }
@@ -145,7 +145,7 @@ func manyWriters(t *testing.T, e Ends) {
 func foreignText(t *testing.T, e Ends) {
 	texts := []string{"", "ä€𝄞 \u2028 \r\n \\ \" ", strings.Repeat("long ä ", 1<<19)}
 	var wg sync.WaitGroup
-	wg.Go(func() { // ends with the last of few texts, which Write may return after Read
+	wg.Go(func() { // ends with the last text; Write may return after Read
 		for i, text := range texts {
 			write(t, e.A, message(i, text))
 		}
@@ -185,7 +185,7 @@ func arrivesBeforeClose(t *testing.T, e Ends) {
 	}
 }
 
-// over reports whether an error of Read says that the other end was closed.
+// over reports whether an error of Read means that the other end was closed.
 func over(err error) bool { return err == io.EOF || errors.Is(err, transport.ErrClosed) }
 
 func readEnds(t *testing.T, e Ends) {
@@ -216,7 +216,7 @@ func readEndsByPeer(t *testing.T, e Ends) {
 	}
 }
 
-// fill writes until there is no room any more, in the time that ctx gives.
+// fill writes until ctx ends or a write fails.
 func fill(ctx context.Context, c transport.Conn) error {
 	for i := 0; ; i++ {
 		if err := c.Write(ctx, message(i, strings.Repeat("x", 1000))); err != nil {
@@ -293,7 +293,7 @@ func writerWaits(t *testing.T, e Ends) {
 		t.Fatalf("got %v, want %v", err, cause)
 	}
 	written := make(chan struct{})
-	go func() { // ends when B is closed, or has read the message behind
+	go func() { // ends when B is closed, or has read the message
 		defer close(written)
 		write(t, e.A, message(-1, ""))
 	}()

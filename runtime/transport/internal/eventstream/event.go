@@ -1,5 +1,5 @@
-// Package eventstream reads and writes streams of server-sent events (WHATWG HTML, "Server-sent events"), as both sides of the
-// HTTP transports need it.
+// Package eventstream reads and writes streams of server-sent events (WHATWG HTML, "Server-sent
+// events").
 package eventstream
 
 import (
@@ -11,24 +11,26 @@ import (
 
 // Event is one block of a stream.
 type Event struct {
-	// Name is the kind of event. The empty string means "message", as which it is never written or read.
+	// Name is the kind of event. The empty string means "message", which is neither written nor
+	// read.
 	Name string
 
-	// ID is, of an event that is written, the id that it gives to the stream; the empty string gives none. Of an
-	// event that was read it is the last id that the stream was given, up to and including this event.
+	// ID, in an event to be written, sets the id of the stream; the empty string leaves it
+	// unchanged. In an event that was read it is the last id of the stream, including that of this
+	// event.
 	ID string
 
-	// Data is what the event carries. Nil means that it has no line of data, which makes it set an id or a retry
-	// and no more; an event with an empty one does the same, and is still an event.
+	// Data is the content of the event. Nil means no data line: the event only sets an id or a
+	// retry. An empty Data is written as an empty data line.
 	Data []byte
 
-	// Retry is how long to wait before connecting again when the connection ends, in whole milliseconds; 0 says
-	// nothing.
+	// Retry is how long to wait before connecting again after the connection has ended, in whole
+	// milliseconds. 0 means unset.
 	Retry time.Duration
 }
 
-// Append appends e to dst. Line breaks within its data are kept, as line feeds; those within its name and id are left
-// out, for they cannot be written.
+// Append appends e to dst. Line breaks in its data become line feeds. Line breaks in its name and
+// id are removed.
 func Append(dst []byte, e Event) []byte {
 	dst = fields(dst, e)
 	for data := e.Data; data != nil; {
@@ -47,8 +49,9 @@ func Append(dst []byte, e Event) []byte {
 	return append(dst, '\n')
 }
 
-// AppendHead appends what stands in front of the data of e, for data that need not be copied; ok is false if they have
-// line breaks, for which it cannot be done. [Tail] stands behind them.
+// AppendHead appends the part of e before its data, so that the caller can write the data without a
+// copy, followed by [Tail]. ok is false if the data has line breaks; then AppendHead appends
+// nothing.
 func AppendHead(dst []byte, e Event) (to []byte, ok bool) {
 	if lineEnd(e.Data) >= 0 {
 		return dst, false
@@ -56,10 +59,10 @@ func AppendHead(dst []byte, e Event) (to []byte, ok bool) {
 	return append(fields(dst, e), "data: "...), true
 }
 
-// Tail is what stands behind the data of an event.
+// Tail is the text after the data of an event.
 const Tail = "\n\n"
 
-// fields appends the fields of e other than its data.
+// fields appends the fields of e except its data.
 func fields(dst []byte, e Event) []byte {
 	if e.Name != "" && e.Name != message {
 		dst = field(dst, "event: ", e.Name)
@@ -75,13 +78,13 @@ func fields(dst []byte, e Event) []byte {
 	return dst
 }
 
-// AppendComment appends a comment, which readers pass over: it shows that the connection is alive. Line breaks in text
-// are left out.
+// AppendComment appends a comment, which readers ignore. It keeps the connection alive. Line breaks
+// in text are removed.
 func AppendComment(dst []byte, text string) []byte {
 	return append(field(dst, ": ", text), '\n')
 }
 
-// field appends a line of a name and a value that cannot have line breaks.
+// field appends a line of a name and a value. Line breaks in value are removed.
 func field(dst []byte, name, value string) []byte {
 	dst = append(dst, name...)
 	if strings.ContainsAny(value, "\r\n\x00") {
@@ -90,7 +93,7 @@ func field(dst []byte, name, value string) []byte {
 	return append(append(dst, value...), '\n')
 }
 
-// lineEnd is the index of the first line feed or carriage return, or -1.
+// lineEnd returns the index of the first line feed or carriage return, or -1.
 func lineEnd(b []byte) int {
 	end := bytes.IndexByte(b, '\n')
 	if end >= 0 {

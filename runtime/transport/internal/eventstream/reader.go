@@ -9,51 +9,53 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/overlong"
 )
 
-// message is the name of events that have none.
+// message is the name of events without a name.
 const message = "message"
 
-// maxName is how many bytes the name or the id of an event may have; a longer one counts as none.
+// maxName is the maximum size of the name or id of an event in bytes. Longer ones are ignored.
 const maxName = 4 << 10
 
-// Reader reads the events of a stream. It holds little more than the data of one event, and less while it waits for one.
+// Reader reads the events of a stream. It holds little more than the data of one event, and less
+// while it waits for one.
 type Reader struct {
 	r    io.Reader
 	max  int
-	id   string // the last that was given
-	line []byte // collects a line that comes in parts
-	tail []byte // the end of a line that is too long
+	id   string // the last id of the stream
+	line []byte // collects the chunks of a line
+	tail []byte // the end of an overlong line
 
-	begun  bool // something was read
-	skipLF bool // the last line ended with a carriage return: a line feed now belongs to it
+	begun  bool // the byte order mark was handled
+	skipLF bool // the last line ended with a carriage return; a line feed that follows belongs to it
 
-	buf   []byte         // what was read and not yet used: a part of large, or of small
-	full  bool           // the last read has filled it
-	err   error          // what comes behind buf
-	large *[4 << 10]byte // nil while little comes
+	buf   []byte         // read and not yet used; a part of large or small
+	full  bool           // the last read has filled the buffer
+	err   error          // returned after buf is used
+	large *[4 << 10]byte // nil while little data arrives
 	small [256]byte
 }
 
-// What readers have released.
+// Pools of released memory.
 var (
 	readers = sync.Pool{New: func() any { return new(Reader) }}
 	buffers = sync.Pool{New: func() any { return new([4 << 10]byte) }}
 )
 
-// NewReader returns a Reader of r for events whose data have at most maxData bytes.
+// NewReader returns a Reader of r for events with at most maxData bytes of data.
 func NewReader(r io.Reader, maxData int) *Reader {
 	reader := readers.Get().(*Reader)
 	reader.r, reader.max = r, maxData
 	return reader
 }
 
-// Release lets others use the memory of a Reader, which must not be used any more. It need not be called.
+// Release makes the memory of the Reader available to others. The Reader must not be used
+// afterwards. Calling Release is optional.
 func (r *Reader) Release() {
 	r.shrink()
 	*r = Reader{}
 	readers.Put(r)
 }
 
-// shrink gives the large buffer away.
+// shrink releases the large buffer.
 func (r *Reader) shrink() {
 	if r.large != nil {
 		buffers.Put(r.large)
@@ -61,11 +63,12 @@ func (r *Reader) shrink() {
 	}
 }
 
-// maxEmpty is how many reads in a row may bring nothing.
+// maxEmpty is how many reads in a row may return no data.
 const maxEmpty = 100
 
-// fill reads if nothing is left. It takes the large buffer once the small one was full, and gives it back when that was
-// not: all that was there has been read, and the next read may wait for long.
+// fill reads if buf is empty. It takes the large buffer after a read that has filled the small one.
+// It releases it after a read that has not filled it: all available data has been read, and the
+// next read may wait for a long time.
 func (r *Reader) fill() error {
 	for range maxEmpty {
 		switch {
@@ -88,20 +91,21 @@ func (r *Reader) fill() error {
 	return io.ErrNoProgress
 }
 
-// block is an event while it is read.
+// block is an event that is being read.
 type block struct {
 	Event
 	newID      string
 	hasID, any bool
 	hasData    bool
-	long       bool   // its data are too long
-	head, tail []byte // of data that are too long
+	long       bool   // the data is too long
+	head, tail []byte // of data that is too long
 }
 
-// Next returns the next event, whose data belong to the caller. It is also an event if it has no data, but an id, a
-// name or a retry. What follows the last complete event is dropped. The error is [io.EOF] at the end, that of the
-// underlying reader if that fails, and that of package overlong, which wraps [transport.ErrTooLong], if the event is too
-// long: reading can go on after that, and the event has its id.
+// Next returns the next event. The caller owns its data. An event without data is returned if it
+// has an id, a name or a retry. An incomplete event at the end of the stream is dropped. The error
+// is [io.EOF] at the end, the error of the underlying reader, or, for an event that is too long, an
+// error of package overlong, which wraps [transport.ErrTooLong]. After the latter, the event has
+// its id and reading can continue.
 func (r *Reader) Next() (Event, error) {
 	var b block
 	for {
@@ -128,7 +132,7 @@ func (r *Reader) Next() (Event, error) {
 	}
 }
 
-// take takes a line of r that is not empty. A line that is too long is only the beginning of it.
+// take processes a line of r that is not empty. long means that line is only the beginning.
 func (b *block) take(line []byte, long bool, r *Reader) {
 	name, value, _ := bytes.Cut(line, []byte(":"))
 	value = bytes.TrimPrefix(value, []byte(" "))
@@ -176,10 +180,10 @@ func (b *block) addData(value []byte, long bool, r *Reader) {
 	b.Data = append(append(b.Data, '\n'), value...)
 }
 
-// maxRetry keeps what a peer asks for within reason.
+// maxRetry limits the delay that a peer can ask for.
 const maxRetry = 24 * time.Hour
 
-// digits reads a number of milliseconds.
+// digits parses a number of milliseconds.
 func digits(value []byte) (d time.Duration, ok bool) {
 	for _, c := range value {
 		if c < '0' || c > '9' {
@@ -192,7 +196,7 @@ func digits(value []byte) (d time.Duration, ok bool) {
 
 const byteOrderMark = "\xEF\xBB\xBF"
 
-// begin passes over a byte order mark. The beginning of one is left in line.
+// begin skips a byte order mark. The beginning of an incomplete one is put into line.
 func (r *Reader) begin() error {
 	r.begun = true
 	for i := range len(byteOrderMark) {
@@ -208,12 +212,12 @@ func (r *Reader) begin() error {
 	return nil
 }
 
-// readLine returns the next line without its end; it is good until the next call. Of a line that is too long it
-// returns the beginning. A line without an end is dropped.
+// readLine returns the next line without its end, valid until the next call. If the line is too
+// long, it returns the beginning and long is true. It drops a line without an end.
 func (r *Reader) readLine() (line []byte, long bool, err error) {
 	r.line = r.line[:0]
 	if cap(r.line) > 64<<10 {
-		r.line = nil // was needed for one long line
+		r.line = nil // grown for one long line
 	}
 	if !r.begun {
 		if err := r.begin(); err != nil {
@@ -245,7 +249,8 @@ func (r *Reader) readLine() (line []byte, long bool, err error) {
 	}
 }
 
-// chunk returns what is there of the current line, good until the next call; end says that it is the rest of it.
+// chunk returns the available part of the current line, valid until the next call. end reports
+// whether the line ends there.
 func (r *Reader) chunk() (chunk []byte, end bool, err error) {
 	for {
 		if err := r.fill(); err != nil {

@@ -151,7 +151,8 @@ func FuzzRoundTrip(f *testing.F) {
 	})
 }
 
-// However a stream is cut into reads, the events are the same: those of a reader that has it all in memory.
+// However a stream is cut into reads, the events are the same: those of a reader that has it all in
+// memory.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte("id: 1\ndata: a\n\nevent: x\r\ndata: b\rdata: c\r\r: y\n\nretry: 5\n\n"))
 	f.Add([]byte("\xEF\xBB\xBFdata:a\n\n\n\ndata\n\nid\n\n"))

@@ -1,5 +1,5 @@
-// Package guard is what stands in front of the HTTP transports: which requests are let in, on whose authority, and how
-// the others are refused (MCP transports, "Security Warning").
+// Package guard protects the HTTP transports: it decides which requests are admitted and for which
+// principal, and rejects the others (MCP transports, "Security Warning").
 package guard
 
 import (
@@ -18,14 +18,14 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// Guard decides about requests. It must not be changed while it is in use.
+// Guard admits or rejects requests. It must not be changed while it is in use.
 type Guard struct {
-	// Origins are the origins of web pages elsewhere that may use the server, such as "https://app.example.com";
-	// "*" stands for all. Their browsers are told so (CORS).
+	// Origins are the origins of web pages on other sites that may use the server, such as
+	// "https://app.example.com"; "*" allows all. Their browsers receive CORS headers.
 	Origins []string
 
-	// Hosts are the names by which the server is called, without a port. If there are none, a connection that
-	// comes in over a loopback address must call the server by a loopback name; others may use any.
+	// Hosts are the host names of the server, without a port. If there are none, requests over a
+	// loopback address must use a loopback name, and others may use any.
 	Hosts []string
 
 	// Methods are the HTTP methods of the endpoint, such as "GET, POST".
@@ -39,12 +39,12 @@ type Guard struct {
 	Logger *slog.Logger
 }
 
-// Admit lets a request in, with a context that has the values of the request's and the principal, and no end. Otherwise
-// it has answered: with 204 to the preflight request of a browser that may go on, with 403 to a request of a
-// foreign page or for a foreign name, and with 401 to one without a principal.
+// Admit admits a request, and returns a context with its values and its principal that does not end
+// with the request. If ok is false, Admit has written the response: 204 to the preflight request of
+// an allowed page, 403 for a foreign origin or host name, and 401 without a principal.
 func (g *Guard) Admit(w http.ResponseWriter, r *http.Request) (ctx context.Context, ok bool) {
 	if !g.host(r) {
-		Refuse(w, http.StatusForbidden, jsonrpc.CodeInvalidRequest, "the server is not called "+printable(r.Host))
+		Refuse(w, http.StatusForbidden, jsonrpc.CodeInvalidRequest, "host not allowed: "+printable(r.Host))
 		return nil, false
 	}
 	if origins := r.Header["Origin"]; len(origins) > 0 {
@@ -58,8 +58,8 @@ func (g *Guard) Admit(w http.ResponseWriter, r *http.Request) (ctx context.Conte
 			return nil, false
 		}
 	} else if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" && !slices.Contains(g.Origins, "*") {
-		// An image or a link of another page: the browser does not name the origin of those.
-		Refuse(w, http.StatusForbidden, jsonrpc.CodeInvalidRequest, "the request of another site has no origin")
+		// A subresource or a link of another page: the browser sends no Origin for these.
+		Refuse(w, http.StatusForbidden, jsonrpc.CodeInvalidRequest, "cross-site request without origin")
 		return nil, false
 	}
 	ctx = context.WithoutCancel(r.Context())
@@ -79,10 +79,10 @@ func (g *Guard) principal(r *http.Request) (principal string, err error) {
 	return g.Principal(r)
 }
 
-// refusePrincipal answers a request whose principal is not known because of err.
+// refusePrincipal rejects a request because Principal has failed with err.
 func (g *Guard) refusePrincipal(w http.ResponseWriter, err error) {
 	if boundary.Report(boundary.Logger(g.Logger), "Principal panicked", err) {
-		Refuse(w, http.StatusInternalServerError, jsonrpc.CodeInternalError, "internal error: the principal is not known")
+		Refuse(w, http.StatusInternalServerError, jsonrpc.CodeInternalError, "internal error: principal unknown")
 		return
 	}
 	challenge := "Bearer"
@@ -93,9 +93,9 @@ func (g *Guard) refusePrincipal(w http.ResponseWriter, err error) {
 	Refuse(w, http.StatusUnauthorized, jsonrpc.CodeInvalidRequest, "not authorized: "+boundary.ErrorText(err))
 }
 
-// host reports whether a request calls the server by a name that it has. A page can make its own name lead to the
-// address of a server that is not public (DNS rebinding), but it cannot make the browser call the server by
-// another name than that of the page.
+// host reports whether a request uses a host name of the server. A web page can make its own name
+// resolve to the address of a private server (DNS rebinding), but the browser then still sends the
+// name of the page.
 func (g *Guard) host(r *http.Request) bool {
 	name := hostname(r.Host)
 	if len(g.Hosts) > 0 {
@@ -104,8 +104,8 @@ func (g *Guard) host(r *http.Request) bool {
 	return !overLoopback(r) || isLoopback(name)
 }
 
-// origin reports whether a page of that origin may use the server: one that is listed, one that the server itself
-// delivers, under a name that is surely its own, and on a loopback connection one of the same machine.
+// origin reports whether a page of an origin may use the server: a listed origin, the server's own
+// origin if its name can be trusted, and on a loopback connection any origin of the same machine.
 func (g *Guard) origin(r *http.Request, origin string) bool {
 	if slices.ContainsFunc(g.Origins, func(o string) bool { return o == "*" || strings.EqualFold(o, origin) }) {
 		return true
@@ -121,10 +121,10 @@ func (g *Guard) origin(r *http.Request, origin string) bool {
 		return false
 	}
 	_, err = netip.ParseAddr(u.Hostname())
-	return err == nil || len(g.Hosts) > 0 // an address needs no name that could be changed
+	return err == nil || len(g.Hosts) > 0 // an address cannot be rebound
 }
 
-// share tells the browser what a page may do.
+// share sets the CORS headers for an allowed origin.
 func (g *Guard) share(w http.ResponseWriter, origin string) {
 	h := w.Header()
 	h.Add("Vary", "Origin")
@@ -135,19 +135,19 @@ func (g *Guard) share(w http.ResponseWriter, origin string) {
 	h.Set("Access-Control-Max-Age", "600")
 }
 
-// overTLS reports whether the client has used TLS, as far as that is known: it may have used it with a proxy in front of
-// the server. A page that anybody on the way can change must not speak for one that came over TLS.
+// overTLS reports whether the client is known to have used TLS, possibly with a proxy. A page that
+// was delivered without TLS can be forged, and must not act for one that was delivered with it.
 func overTLS(r *http.Request) bool {
 	return r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
 }
 
-// overLoopback reports whether a request came in over a loopback address.
+// overLoopback reports whether a request arrived at a loopback address.
 func overLoopback(r *http.Request) bool {
 	addr, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	return ok && isLoopback(hostname(addr.String()))
 }
 
-// isLoopback reports whether a name or an address means the same machine.
+// isLoopback reports whether a name or an address is that of the same machine.
 func isLoopback(name string) bool {
 	if strings.EqualFold(name, "localhost") {
 		return true
@@ -156,7 +156,7 @@ func isLoopback(name string) bool {
 	return err == nil && addr.Unmap().IsLoopback()
 }
 
-// hostname takes the port and the brackets away.
+// hostname returns hostport without the port and brackets.
 func hostname(hostport string) string {
 	if host, _, err := net.SplitHostPort(hostport); err == nil {
 		return host
@@ -164,7 +164,8 @@ func hostname(hostport string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(hostport, "["), "]")
 }
 
-// printable is a text of the peer as it may be shown: its beginning, without characters that are not.
+// printable returns the beginning of a peer's text, with other than printable ASCII characters
+// replaced.
 func printable(s string) string {
 	if len(s) > 100 {
 		s = s[:100]

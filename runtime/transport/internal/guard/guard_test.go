@@ -206,7 +206,8 @@ func TestReadBody(t *testing.T) {
 	}
 }
 
-// Bodies that are being read share a Room. One more byte than it has is refused, and what was read is given back.
+// Bodies that are being read share a Room. One more byte than it has is refused, and what was read
+// is given back.
 func TestReadBodyLimitsConcurrentBodies(t *testing.T) {
 	room := NewRoom(10)
 	send := func(body io.Reader) int {

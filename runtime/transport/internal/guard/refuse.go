@@ -14,16 +14,17 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 )
 
-// Refuse answers with an HTTP status and an error response that has no id.
+// Refuse writes an HTTP status and an error response without an id.
 func Refuse(w http.ResponseWriter, status int, code int64, message string) {
 	RefuseCall(w, status, jsonrpc.ID{}, &jsonrpc.Error{Code: code, Message: message})
 }
 
-// RefuseCall answers with an HTTP status and an error response to the request with an id, which may be the zero ID.
+// RefuseCall writes an HTTP status and an error response for the request with the given id, which
+// may be zero.
 func RefuseCall(w http.ResponseWriter, status int, id jsonrpc.ID, e *jsonrpc.Error) {
 	message := jsonrpc.NewErrorResponse(id, e)
 	text, err := codec.Marshal(&message)
-	if err != nil { // it is not UTF-8
+	if err != nil { // the message is not UTF-8
 		message.Error = &jsonrpc.Error{Code: e.Code, Message: http.StatusText(status)}
 		text, _ = codec.Marshal(&message)
 	}
@@ -36,13 +37,13 @@ func RefuseCall(w http.ResponseWriter, status int, id jsonrpc.ID, e *jsonrpc.Err
 // codeOverloaded is session.CodeOverloaded.
 const codeOverloaded = -32050
 
-// WriteJSON answers with an HTTP status and a message.
+// WriteJSON writes an HTTP status and a message.
 func WriteJSON(w http.ResponseWriter, status int, text []byte) {
 	BeginJSON(w, status, text)
 	w.Write(text)
 }
 
-// BeginJSON is WriteJSON without the message, which the caller writes.
+// BeginJSON writes the status and the header for a message. The caller writes the message.
 func BeginJSON(w http.ResponseWriter, status int, text []byte) {
 	h := w.Header()
 	h["Content-Type"] = []string{"application/json"}
@@ -50,11 +51,11 @@ func BeginJSON(w http.ResponseWriter, status int, text []byte) {
 	w.WriteHeader(status)
 }
 
-// MaxBodies is how many bodies of the greatest length one session may send at the same time. All bodies of a session that
-// are being read have no more bytes than these together.
+// MaxBodies is how many bodies of maximum size one session may send concurrently. It limits the
+// total size of all bodies that are being read.
 const MaxBodies = 4
 
-// Room limits the bytes of several bodies that are being read at the same time.
+// Room limits the total size of bodies that are being read concurrently.
 type Room struct {
 	max  int64
 	used atomic.Int64
@@ -66,7 +67,7 @@ func NewRoom(max int) *Room { return &Room{max: int64(max)} }
 // errNoRoom is the error of a roomReader whose Room is full.
 var errNoRoom = errors.New("too many bytes are being received")
 
-// roomReader counts the bytes it reads against its Room.
+// roomReader counts the bytes that it reads in its Room.
 type roomReader struct {
 	io.Reader
 	room *Room
@@ -82,15 +83,15 @@ func (r *roomReader) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// release gives the counted bytes back to the Room.
+// release subtracts the counted bytes from the Room.
 func (r *roomReader) release() { r.room.used.Add(-r.used) }
 
-// ReadBody returns the body of a request: JSON of at most max bytes, that arrives within timeout. Otherwise it has
-// answered, with 415, 413, 408 or 400, or with 429 if room is full, and what is left of the body has no more time than
-// that either. A nil room has no limit.
+// ReadBody returns the body of a request: JSON of at most max bytes that arrives within timeout. If
+// ok is false, it has written the response: 415, 413, 408, 400, or 429 if room is full. The timeout
+// also limits the rest of the body. A nil room means no limit.
 func ReadBody(w http.ResponseWriter, r *http.Request, max int, timeout time.Duration, room *Room) (body []byte, ok bool) {
 	conn := http.NewResponseController(w)
-	conn.SetReadDeadline(time.Now().Add(timeout)) // where that is not supported, the http.Server's own timeout must do
+	conn.SetReadDeadline(time.Now().Add(timeout)) // a writer without deadlines depends on the timeouts of the http.Server
 	if kind := r.Header.Get("Content-Type"); kind != "application/json" {
 		if kind, _, err := mime.ParseMediaType(kind); err != nil || kind != "application/json" {
 			Refuse(w, http.StatusUnsupportedMediaType, jsonrpc.CodeInvalidRequest, "the content type is not application/json")
@@ -103,7 +104,7 @@ func ReadBody(w http.ResponseWriter, r *http.Request, max int, timeout time.Dura
 	}
 	if r.ContentLength > int64(max) {
 		w.Header().Set("Connection", "close")
-		Refuse(w, http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest, fmt.Sprintf("the message has more than %d bytes", max))
+		Refuse(w, http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest, fmt.Sprintf("the message is longer than %d bytes", max))
 		return nil, false
 	}
 	var from io.Reader = http.MaxBytesReader(w, r.Body, int64(max))
@@ -114,11 +115,11 @@ func ReadBody(w http.ResponseWriter, r *http.Request, max int, timeout time.Dura
 	}
 	body, err := readAll(from, r.ContentLength)
 	if err == nil {
-		conn.SetReadDeadline(time.Time{}) // or it would end the exchange itself
+		conn.SetReadDeadline(time.Time{}) // the deadline would otherwise end the exchange
 		return body, true
 	}
 	if _, long := errors.AsType[*http.MaxBytesError](err); long {
-		Refuse(w, http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest, fmt.Sprintf("the message has more than %d bytes", max))
+		Refuse(w, http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest, fmt.Sprintf("the message is longer than %d bytes", max))
 		return nil, false
 	}
 	w.Header().Set("Connection", "close")
@@ -133,18 +134,19 @@ func ReadBody(w http.ResponseWriter, r *http.Request, max int, timeout time.Dura
 	}](err); ok && timed.Timeout() {
 		status = http.StatusRequestTimeout
 	}
-	Refuse(w, status, jsonrpc.CodeParseError, "the message did not arrive whole")
+	Refuse(w, status, jsonrpc.CodeParseError, "incomplete message")
 	return nil, false
 }
 
-// readAll reads a body whose length may be known. Memory grows with what has arrived, not with what was announced.
+// readAll reads a body of known length, or of any length if length is negative. Its memory grows
+// with the bytes that have arrived, not with the announced length.
 func readAll(r io.Reader, length int64) ([]byte, error) {
 	const first = 64 << 10
 	size := int64(512)
 	if length > 0 {
 		size = min(length, first)
 	}
-	buf := make([]byte, 0, size+1) // one more, so that the end is seen without growing
+	buf := make([]byte, 0, size+1) // one more, to read the end without growing
 	for {
 		n, err := r.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]

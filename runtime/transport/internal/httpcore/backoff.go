@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// minDelay is the shortest delay that a server may ask for, unless RetryDelay is shorter still.
+// minDelay is the shortest delay that a server may ask for, unless RetryDelay is shorter.
 const minDelay = 100 * time.Millisecond
 
-// Backoff returns how long to wait before the next attempt, after that many failures in a row. The server may have asked
-// for a delay, which is the least that Backoff returns. The first attempt adds up to a fifth to it, so that the clients of a
-// server that was restarted do not all come at the same moment.
+// Backoff returns the delay before the next attempt after the given number of failures in a row.
+// asked is the delay that the server has asked for, or 0; Backoff returns at least that. For the
+// first attempt it adds up to a fifth of it, to spread the clients of a restarted server.
 func (e *End) Backoff(asked time.Duration, failures int) time.Duration {
 	if asked > 0 {
 		asked = max(asked, min(minDelay, e.Options.RetryDelay))
@@ -30,10 +30,11 @@ func (e *End) Backoff(asked time.Duration, failures int) time.Duration {
 	return max(d/2+rand.N(d/2+1), asked)
 }
 
-// maxAfter is how much of a Retry-After is honoured.
+// maxAfter limits the delay of a Retry-After header.
 const maxAfter = 5 * time.Minute
 
-// RetryAfter returns how long an answer asks to wait, or 0 (RFC 9110, "Retry-After"). Dates are not looked at.
+// RetryAfter returns the delay of a Retry-After header in seconds, or 0 (RFC 9110, "Retry-After").
+// It ignores dates.
 func RetryAfter(h http.Header) time.Duration {
 	seconds, err := strconv.ParseUint(h.Get("Retry-After"), 10, 31)
 	if err != nil {
@@ -42,7 +43,7 @@ func RetryAfter(h http.Header) time.Duration {
 	return min(time.Duration(seconds)*time.Second, maxAfter)
 }
 
-// Sleep waits; ok is false if ctx ends first.
+// Sleep waits for d. It returns false if ctx ends first.
 func Sleep(ctx context.Context, d time.Duration) (ok bool) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -1,6 +1,5 @@
-// Package httpcore is the part of a client over HTTP that does not depend on which of the two transports it is:
-// HTTP requests with their headers, what was received and waits to be read, bounds on what is sent, and the end of
-// it all.
+// Package httpcore implements the common part of the clients of both HTTP transports: HTTP requests
+// and their headers, the queue of received messages, limits on sending, and closing.
 package httpcore
 
 import (
@@ -19,44 +18,44 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
 )
 
-// End is the client's end of a connection.
+// End is the client end of a connection.
 type End struct {
 	Options httpclient.Options // with defaults
 
 	client http.Client
-	own    *http.Transport // the client's, if it is ours to close
-	plain  *http.Transport // the client's, if that adds nothing to it but redirects
+	own    *http.Transport // the Transport of client if End owns it, otherwise nil
+	plain  *http.Transport // the Transport of client if client adds only redirects, otherwise nil
 	room   room
-	posts  chan struct{} // full while maxAnswers are being posted
-	posted atomic.Uint64 // answers that were posted or lost
-	stalls atomic.Int32  // messages in a row that the server left untouched
+	posts  chan struct{} // buffers maxAnswers; holds an item per answer that is being posted
+	posted atomic.Uint64 // number of answers posted or lost
+	stalls atomic.Int32  // number of messages in a row that the server has not accepted in time
 
 	read sync.Once
-	in   chan received                  // what waits for Read; made when read was done
-	take func(transport.Message, error) // in the place of Read; set before anything is delivered
-	turn chan struct{}                  // full while take is being called
+	in   chan received                  // pending messages; made on first use
+	take func(transport.Message, error) // replaces Read if set; set before any delivery
+	turn chan struct{}                  // buffers one; full while take is running
 
-	life context.Context // ends when everything has to stop
+	life context.Context // ends when all goroutines must return
 	stop context.CancelCauseFunc
 
 	mu      sync.Mutex
-	shut    atomic.Bool    // Shut was called, which comes after closed is closed
-	closed  chan struct{}  // closed when nothing is read or written any more
-	err     error          // why; set before closed is closed
-	work    sync.WaitGroup // what runs; nothing is added once closed is
-	sending sync.WaitGroup // messages that Close lets go out; like work
+	shut    atomic.Bool    // set by Shut, after closed is closed
+	closed  chan struct{}  // closed when the connection has ended
+	err     error          // the cause of the end; set before closed is closed
+	work    sync.WaitGroup // goroutines; none is added after closed is closed
+	sending sync.WaitGroup // messages that Close flushes; none is added after closed is closed
 }
 
-// received is what Read returns.
+// received is a result of Read.
 type received struct {
 	m   transport.Message
 	err error
 }
 
-// waiting is how many messages may wait to be read. Each of those who have more waits with one.
-const waiting = 16
+// maxPending is how many messages may be pending. Further deliveries wait.
+const maxPending = 16
 
-// New returns an end.
+// New returns an open End.
 func New(o httpclient.Options) *End {
 	e := &End{Options: o.WithDefaults(), closed: make(chan struct{})}
 	e.room = room{max: e.Options.MaxQueue, stall: e.Options.StallTimeout}
@@ -78,7 +77,7 @@ func New(o httpclient.Options) *End {
 	return e
 }
 
-// ownTransport returns a transport for many requests to one host at once.
+// ownTransport returns a Transport for many concurrent requests to one host.
 func ownTransport() *http.Transport {
 	t := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true}
 	if std, ok := http.DefaultTransport.(*http.Transport); ok {
@@ -89,25 +88,25 @@ func ownTransport() *http.Transport {
 	return t
 }
 
-// maxRedirects is how many redirects in a row are followed.
+// maxRedirects limits consecutive redirects.
 const maxRedirects = 5
 
-// sameOrigin lets redirects lead only where the session id and the headers of the user may be sent as well, and only
-// if the request stays what it is.
+// sameOrigin follows a redirect only within the origin, because the session id and the user's
+// headers are sent with it, and only if the method stays the same.
 func sameOrigin(req *http.Request, via []*http.Request) error {
 	first := via[0]
 	switch {
 	case len(via) > maxRedirects:
 		return fmt.Errorf("%w: more than %d in a row", httpclient.ErrRedirect, maxRedirects)
 	case req.Method != first.Method:
-		return fmt.Errorf("%w: it makes %s of %s", httpclient.ErrRedirect, req.Method, first.Method)
+		return fmt.Errorf("%w: method changes from %s to %s", httpclient.ErrRedirect, first.Method, req.Method)
 	case !SameOrigin(req.URL, first.URL):
-		return fmt.Errorf("%w: it leads to another origin, %s://%s", httpclient.ErrRedirect, req.URL.Scheme, req.URL.Host)
+		return fmt.Errorf("%w: to another origin %s://%s", httpclient.ErrRedirect, req.URL.Scheme, req.URL.Host)
 	}
 	return nil
 }
 
-// SameOrigin reports whether two URLs have scheme, host and port in common.
+// SameOrigin reports whether two URLs have the same scheme, host and port.
 func SameOrigin(a, b *url.URL) bool {
 	return a.Scheme == b.Scheme && a.Hostname() == b.Hostname() && port(a) == port(b)
 }
@@ -126,21 +125,22 @@ func port(u *url.URL) string {
 func ParseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil {
-		return nil, errors.New("malformed URL") // the text of err may hold a password
+		return nil, errors.New("malformed URL") // the text of err may contain a password
 	}
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, fmt.Errorf("%q is no URL of a server", u.Redacted())
+		return nil, fmt.Errorf("%q is not an HTTP URL", u.Redacted())
 	}
 	return u, nil
 }
 
-// inbox returns what holds what waits for Read. Who has Push does without.
+// inbox returns the channel of messages pending for Read. It is unused in push mode.
 func (e *End) inbox() chan received {
-	e.read.Do(func() { e.in = make(chan received, waiting) })
+	e.read.Do(func() { e.in = make(chan received, maxPending) })
 	return e.in
 }
 
-// Read returns what was delivered, in order, also what is left of it when the connection has failed. It is the Read of a [transport.Conn].
+// Read returns the next delivered message. After the connection has failed, it returns the pending
+// messages first. It implements [transport.Conn].
 func (e *End) Read() (transport.Message, error) {
 	if e.shut.Load() {
 		return transport.Message{}, e.err
@@ -153,7 +153,7 @@ func (e *End) Read() (transport.Message, error) {
 	}
 	if !e.shut.Load() {
 		select {
-		case r := <-in: // came before the end
+		case r := <-in: // delivered before the end
 			return r.m, r.err
 		default:
 		}
@@ -161,8 +161,8 @@ func (e *End) Read() (transport.Message, error) {
 	return transport.Message{}, e.err
 }
 
-// Push makes the connection call take with what is delivered, in the goroutine that delivers it, and with the end.
-// Nothing has been delivered before. It is the Push of a [transport.Pusher].
+// Push makes End call take with each delivered message, in the delivering goroutine, and with the
+// error at the end. It must be called before the first delivery. It implements [transport.Pusher].
 func (e *End) Push(take func(transport.Message, error)) {
 	e.mu.Lock()
 	e.take, e.turn = take, make(chan struct{}, 1)
@@ -173,13 +173,13 @@ func (e *End) Push(take func(transport.Message, error)) {
 	}
 }
 
-// Deliver brings a message to who reads; ok is false if ctx or the connection ended first.
+// Deliver delivers a message to Read or take. It returns false if ctx or the connection ends first.
 func (e *End) Deliver(ctx context.Context, text []byte) (ok bool) {
 	return e.put(ctx, received{m: transport.Message{Text: text}})
 }
 
-// Forward brings what another connection was read to yield to who reads; ok is false if that was its end, which is
-// the end of this one too.
+// Forward delivers a Read result of another connection. If that result was terminal, Forward closes
+// this connection with the same error. It returns false if the connection has ended.
 func (e *End) Forward(m transport.Message, err error) (ok bool) {
 	_, refused := errors.AsType[*transport.MessageError](err)
 	_, lost := errors.AsType[*transport.DeliveryError](err)
@@ -190,8 +190,8 @@ func (e *End) Forward(m transport.Message, err error) (ok bool) {
 	return e.put(e.life, received{m, err})
 }
 
-// Lose tells who reads that a message was lost. It does not wait; ID is that of a request, which the server may have
-// taken, or zero.
+// Lose delivers a [*transport.DeliveryError] for a lost message. It does not wait. id is that of a
+// request, or zero. taken reports whether the server may have received the message.
 func (e *End) Lose(id jsonrpc.ID, taken bool, err error) {
 	lost := received{err: &transport.DeliveryError{ID: id, Taken: taken, Err: err}}
 	if !e.offer(lost) {
@@ -199,7 +199,7 @@ func (e *End) Lose(id jsonrpc.ID, taken bool, err error) {
 	}
 }
 
-// offer brings r to who reads if that is possible at once.
+// offer delivers r if that is possible without waiting.
 func (e *End) offer(r received) (ok bool) {
 	if e.take == nil {
 		select {
@@ -218,7 +218,7 @@ func (e *End) offer(r received) (ok bool) {
 	}
 }
 
-// put brings r to who reads; ok is false if ctx or the connection ended first.
+// put delivers r. It returns false if ctx or the connection ends first.
 func (e *End) put(ctx context.Context, r received) (ok bool) {
 	if e.take == nil {
 		select {
@@ -238,7 +238,8 @@ func (e *End) put(ctx context.Context, r received) (ok bool) {
 	return false
 }
 
-// push has r taken, and gives the turn back, which the caller has; ok is false if the connection is over.
+// push calls take with r and releases the turn, which the caller has acquired. It returns false if
+// the connection has ended.
 func (e *End) push(r received) (ok bool) {
 	defer func() { <-e.turn }()
 	if e.Err() != nil {
@@ -248,10 +249,10 @@ func (e *End) push(r received) (ok bool) {
 	return true
 }
 
-// Closed is closed when nothing is read or written any more.
+// Closed returns a channel that is closed when the connection has ended.
 func (e *End) Closed() <-chan struct{} { return e.closed }
 
-// Err returns why the connection is over, or nil if it is not.
+// Err returns the cause of the end, or nil if the connection is open.
 func (e *End) Err() error {
 	select {
 	case <-e.closed:
@@ -261,17 +262,17 @@ func (e *End) Err() error {
 	}
 }
 
-// Go runs f in a goroutine that Close waits for; ok is false if the connection is over.
+// Go runs f in a goroutine that Close waits for. It returns false if the connection has ended.
 func (e *End) Go(f func()) (ok bool) { return e.run(&e.work, f) }
 
-// GoSend is Go for what sends an answer, which Close gives time to do so.
+// GoSend is Go for a function that sends an answer: Close lets it finish until FlushTimeout.
 func (e *End) GoSend(f func()) (ok bool) { return e.run(&e.sending, f) }
 
 func (e *End) run(group *sync.WaitGroup, f func()) (ok bool) {
 	if !e.enter(group) {
 		return false
 	}
-	go func() { // ends with f, which ends with the connection
+	go func() { // ends when f returns, with the connection
 		defer group.Done()
 		f()
 	}()
@@ -288,8 +289,8 @@ func (e *End) enter(group *sync.WaitGroup) (ok bool) {
 	return true
 }
 
-// Sending notes that the caller sends something, until done is called, so that Close gives it time to do so; ok is
-// false if the connection is over.
+// Sending registers a message that Close lets finish until FlushTimeout. The caller must call done
+// after sending it. ok is false if the connection has ended.
 func (e *End) Sending() (done func(), ok bool) {
 	if !e.enter(&e.sending) {
 		return nil, false
@@ -297,8 +298,8 @@ func (e *End) Sending() (done func(), ok bool) {
 	return e.sending.Done, true
 }
 
-// Fail ends the connection because of err, which Read and Write return from now on, without waiting for anything;
-// first is false if it is over already.
+// Fail ends the connection with err, which Read and Write return from now on. It does not wait. It
+// returns false if the connection has ended before.
 func (e *End) Fail(err error) (first bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -307,7 +308,7 @@ func (e *End) Fail(err error) (first bool) {
 	}
 	e.err = err
 	if e.take != nil {
-		e.work.Go(func() { // ends when it was taken
+		e.work.Go(func() { // ends when take returns
 			e.turn <- struct{}{}
 			e.take(transport.Message{}, err)
 			<-e.turn
@@ -317,23 +318,24 @@ func (e *End) Fail(err error) (first bool) {
 	return true
 }
 
-// Abort is Fail, and stops everything that runs.
+// Abort is Fail, and ends the context of all goroutines.
 func (e *End) Abort(err error) {
 	e.Fail(err)
 	e.stop(err)
 }
 
-// Shut ends the connection; nothing is read any more, not even what was delivered.
+// Shut ends the connection and drops pending messages.
 func (e *End) Shut() {
 	e.Fail(transport.ErrClosed)
 	e.shut.Store(true)
 }
 
-// Stop is Shut, waits for what is being sent, for a while, stops all the rest, and waits until nothing runs any more.
+// Stop closes the connection. It drops pending received messages, waits until messages are sent or
+// FlushTimeout has passed, ends all goroutines, and waits for them.
 func (e *End) Stop() {
 	e.Shut()
 	sent := make(chan struct{})
-	go func() { // ends when life has
+	go func() { // ends after life has ended
 		defer close(sent)
 		e.sending.Wait()
 	}()
@@ -348,19 +350,19 @@ func (e *End) Stop() {
 	e.work.Wait()
 }
 
-// Release gives up connections that are kept for later.
+// Release closes idle HTTP connections.
 func (e *End) Release() {
 	if e.own != nil {
 		e.own.CloseIdleConnections()
 	}
 }
 
-// Within returns a context with the values of ctx that ends with the connection, rather than with ctx.
+// Within returns a context with the values of ctx that ends with the connection and not with ctx.
 func (e *End) Within(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	return context.WithCancelCause(&valued{e.life, ctx})
 }
 
-// valued is a context that has the values of another one as well.
+// valued is a context with the values of another one in addition to its own.
 type valued struct {
 	context.Context
 	values context.Context
@@ -373,33 +375,35 @@ func (c *valued) Value(key any) any {
 	return c.values.Value(key)
 }
 
-// maxStalls is how many messages in a row the server may leave untouched until it is taken for gone.
+// maxStalls is how many messages in a row the server may not accept in time before the connection
+// fails.
 const maxStalls = 2
 
-// Patience returns a context that ends when a server should have taken a message long ago.
-func (e *End) Patience(ctx context.Context) (context.Context, context.CancelFunc) {
+// WithStallTimeout returns a context that ends with [transport.ErrStalled] after StallTimeout.
+func (e *End) WithStallTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	stall := e.Options.StallTimeout
 	return context.WithTimeoutCause(ctx, stall, fmt.Errorf("%w: no answer within %v", transport.ErrStalled, stall))
 }
 
-// Stalled counts err if it says that the server took no message for too long, and reports whether it must be taken
-// for gone. An answer of any kind ends the count.
-func (e *End) Stalled(err error) (gone bool) {
+// Stalled counts err if it is [transport.ErrStalled]. It returns true if the count has reached
+// maxStalls. Any response of the server resets the count.
+func (e *End) Stalled(err error) bool {
 	return errors.Is(err, transport.ErrStalled) && e.stalls.Add(1) >= maxStalls
 }
 
-// Life ends when everything has to stop.
+// Life returns the context of all goroutines of the connection.
 func (e *End) Life() context.Context { return e.life }
 
-// Room waits for room for a message of n bytes; GiveRoom gives it back.
+// Room waits for room for a message of n bytes. Release it with GiveRoom.
 func (e *End) Room(ctx context.Context, n int) error { return e.room.take(ctx, e.closed, n) }
 
-// maxAnswers is how many answers to requests of the server are posted at the same time. Each has a connection, of which a
-// server that asks much and takes nothing must not make the client open any number.
+// maxAnswers is how many answers to requests of the server are posted concurrently. Each one uses
+// an HTTP connection. A server that sends many requests and accepts no answers must not make the
+// client open an unlimited number.
 const maxAnswers = 64
 
-// AnswerRoom is [End.Room] for an answer of n bytes, and waits while maxAnswers are being posted; GiveAnswerRoom gives the
-// room back.
+// AnswerRoom is [End.Room] for an answer of n bytes. It also waits while maxAnswers are being
+// posted. Release the room with GiveAnswerRoom.
 func (e *End) AnswerRoom(ctx context.Context, n int) error {
 	if err := e.awaitPost(ctx); err != nil {
 		return err
@@ -411,8 +415,9 @@ func (e *End) AnswerRoom(ctx context.Context, n int) error {
 	return err
 }
 
-// awaitPost waits until an answer may be posted. Waiters take turns, as a server can make them many: one that has posted
-// wakes one other. It fails with [transport.ErrStalled] if no answer is posted within StallTimeout.
+// awaitPost waits until an answer may be posted. Each finished post wakes one waiter, because a
+// server can cause many. It fails with [transport.ErrStalled] if no answer is posted within
+// StallTimeout.
 func (e *End) awaitPost(ctx context.Context) error {
 	select {
 	case e.posts <- struct{}{}:
@@ -444,11 +449,11 @@ func (e *End) donePost() {
 	<-e.posts
 }
 
-// GiveAnswerRoom gives room for an answer of n bytes back.
+// GiveAnswerRoom releases room for an answer of n bytes.
 func (e *End) GiveAnswerRoom(n int) {
 	e.GiveRoom(n)
 	e.donePost()
 }
 
-// GiveRoom gives room for a message of n bytes back.
+// GiveRoom releases room for a message of n bytes.
 func (e *End) GiveRoom(n int) { e.room.give(n) }

@@ -10,12 +10,12 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
 )
 
-// ErrRevision says that a session cannot be replaced by a new one, for which the session above would be in the wrong
-// revision.
-var ErrRevision = errors.New("the server has changed its revision")
+// ErrRevision is returned if the server chooses another revision for a new session. The new session
+// cannot replace the lost one then.
+var ErrRevision = errors.New("server has changed its revision")
 
-// Passing reports whether what has gone wrong may be better later. A refusal by the server is not, unless its status
-// says so.
+// Passing reports whether a request that failed with err may succeed later. Rejections by the
+// server are permanent, except for some statuses.
 func Passing(err error) bool {
 	if status, ok := errors.AsType[*httpclient.StatusError](err); ok {
 		switch status.Code {
@@ -32,13 +32,13 @@ func Passing(err error) bool {
 	return !errors.Is(err, ErrRevision) && !errors.Is(err, httpclient.ErrContent) && !errors.Is(err, httpclient.ErrRedirect)
 }
 
-// Withdraw tells the session above that a request of the server needs no answer any more, because of err: nobody is
-// there to take it, and the next session at the server may use its id again.
+// Withdraw delivers a notifications/cancelled for a request of the server, with err as the reason.
+// The session that sent the request has ended, and its successor may reuse the id.
 func (e *End) Withdraw(id jsonrpc.ID, err error) {
 	reason := err.Error()
 	params, err := codec.Marshal(&mcp.CancelledNotificationParams{RequestID: id, Reason: &reason})
 	if err != nil {
-		return // cannot be: the id was read
+		return // not reached: the id was decoded
 	}
 	m := jsonrpc.NewNotification(mcp.MethodNotificationsCancelled, params)
 	text, err := m.AppendJSON(nil)

@@ -24,12 +24,12 @@ import (
 type Request struct {
 	Method string
 	URL    *url.URL
-	Header http.Header // of the protocol; not changed
-	Text   []byte      // the message in its body, or nil
-	Sent   func()      // called when Text has gone out, maybe more than once, if the HTTP client tells; nil for nothing
+	Header http.Header // protocol headers; not modified
+	Text   []byte      // the body; nil for none
+	Sent   func()      // called when Text has been sent, possibly more than once or never; may be nil
 }
 
-// Do sends a request. The body of the answer must be closed, whatever its status.
+// Do sends a request. The caller must close the body of the response, whatever its status.
 func (e *End) Do(ctx context.Context, r Request) (*http.Response, error) {
 	resp, err := e.do(ctx, r)
 	if err == nil {
@@ -41,7 +41,8 @@ func (e *End) Do(ctx context.Context, r Request) (*http.Response, error) {
 	return resp, err
 }
 
-// DoSoon is [End.Do], and fails with [transport.ErrStalled] if the answer does not begin within StallTimeout.
+// DoSoon is [End.Do] with a limit: it fails with [transport.ErrStalled] if the response does not
+// begin within StallTimeout.
 func (e *End) DoSoon(ctx context.Context, r Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stall := e.Options.StallTimeout
@@ -59,7 +60,7 @@ func (e *End) DoSoon(ctx context.Context, r Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// cancelling is a body that cancels its request when it is closed.
+// cancelling is a body whose Close cancels its request.
 type cancelling struct {
 	io.ReadCloser
 	cancel context.CancelCauseFunc
@@ -70,8 +71,9 @@ func (c *cancelling) Close() error {
 	return c.ReadCloser.Close()
 }
 
-// do sends a request. Where the client has nothing to add, its transport does it alone, which is cheaper; a transport of
-// another kind may take the request for its own, and change it.
+// do sends a request. If the client would add only redirects, do uses its Transport directly, which
+// is cheaper. It does so only for a plain *http.Transport, because other implementations may modify
+// the request.
 func (e *End) do(ctx context.Context, r Request) (*http.Response, error) {
 	if e.plain != nil && r.URL.User == nil {
 		resp, err := e.plain.RoundTrip(r.with(ctx))
@@ -81,7 +83,7 @@ func (e *End) do(ctx context.Context, r Request) (*http.Response, error) {
 		if resp.StatusCode/100 != 3 || resp.Header.Get("Location") == "" {
 			return resp, nil
 		}
-		client := e.client // follows, or says why not
+		client := e.client // follows the redirect or returns an error
 		client.Transport = &redirected{resp, e.plain}
 		return r.through(&client, r.with(ctx))
 	}
@@ -95,13 +97,13 @@ func (e *End) do(ctx context.Context, r Request) (*http.Response, error) {
 	}
 	if e.Options.Prepare != nil {
 		if err := e.Options.Prepare(req); err != nil {
-			return nil, fmt.Errorf("preparing an HTTP request: %w", err)
+			return nil, fmt.Errorf("prepare HTTP request: %w", err)
 		}
 	}
 	return r.through(&e.client, req)
 }
 
-// through has a client send what became of the request.
+// through sends the request through client.
 func (r Request) through(client *http.Client, req *http.Request) (*http.Response, error) {
 	resp, err := client.Do(req)
 	if err != nil {
@@ -113,17 +115,17 @@ func (r Request) through(client *http.Client, req *http.Request) (*http.Response
 	return resp, nil
 }
 
-// failed says what has failed, without the query of the URL: it may be secret, as the session of the older transport is
-// that stands there.
+// failed wraps err with the method and the URL without its query. The query may be secret: in
+// package sse it names the session.
 func (r Request) failed(err error) error {
 	u := *r.URL
 	u.RawQuery = ""
 	return fmt.Errorf("%s %s: %w", r.Method, u.Redacted(), err)
 }
 
-// redirected is a transport whose first answer is there already.
+// redirected is a Transport whose first response has already arrived.
 type redirected struct {
-	first *http.Response // nil when it was given
+	first *http.Response // nil after it was returned
 	*http.Transport
 }
 
@@ -135,7 +137,7 @@ func (t *redirected) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t.Transport.RoundTrip(req)
 }
 
-// with returns the request as the HTTP library has it.
+// with returns the request as an *http.Request.
 func (r Request) with(ctx context.Context) *http.Request {
 	req := &http.Request{
 		Method: r.Method, URL: r.URL, Header: r.Header, Host: r.URL.Host,
@@ -143,7 +145,7 @@ func (r Request) with(ctx context.Context) *http.Request {
 	}
 	if r.Text != nil {
 		req.ContentLength = int64(len(r.Text))
-		// Of a body of this very type the HTTP library knows that it need not wait for it, and writes it together
+		// net/http recognizes this body type: it does not wait for the body and writes it together
 		// with the headers.
 		req.Body = io.NopCloser(bytes.NewReader(r.Text))
 		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(r.Text)), nil }
@@ -160,7 +162,8 @@ func (r Request) wrote(info httptrace.WroteRequestInfo) {
 	}
 }
 
-// Unreached reports whether err means that no connection to the server could be made, so that nothing was sent.
+// Unreached reports whether err means that no connection to the server was made, so that nothing
+// was sent.
 func Unreached(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
 	return ok && (op.Op == "dial" || op.Op == "proxyconnect")
@@ -172,7 +175,7 @@ const (
 	Events = "text/event-stream"
 )
 
-// ContentType returns the type of an answer, without parameters, in lower case.
+// ContentType returns the content type of a response, in lower case and without parameters.
 func ContentType(resp *http.Response) string {
 	text := resp.Header.Get("Content-Type")
 	if text == JSON || text == Events {
@@ -180,17 +183,17 @@ func ContentType(resp *http.Response) string {
 	}
 	media, _, err := mime.ParseMediaType(text)
 	if err != nil {
-		media, _, _ = strings.Cut(text, ";") // parameters that are wrong say nothing about the type
+		media, _, _ = strings.Cut(text, ";") // ignore malformed parameters
 		media = strings.ToLower(strings.TrimSpace(media))
 	}
 	return media
 }
 
-// ReadAll reads the body of an answer that is one message.
+// ReadAll reads the body of a response that consists of one message.
 func (e *End) ReadAll(resp *http.Response) ([]byte, error) {
 	limit := e.Options.MaxMessage
 	if resp.ContentLength > int64(limit) {
-		return nil, fmt.Errorf("%w: an answer of %d bytes, more than MaxMessage (%d bytes)", transport.ErrTooLong, resp.ContentLength, limit)
+		return nil, fmt.Errorf("%w: response of %d bytes, more than MaxMessage (%d bytes)", transport.ErrTooLong, resp.ContentLength, limit)
 	}
 	if resp.ContentLength >= 0 {
 		return readLength(resp.Body, int(resp.ContentLength))
@@ -201,7 +204,7 @@ func (e *End) ReadAll(resp *http.Response) ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", httpclient.ErrCut, err)
 	case buf.Len() > limit:
-		return nil, fmt.Errorf("%w: an answer of more than MaxMessage (%d bytes)", transport.ErrTooLong, limit)
+		return nil, fmt.Errorf("%w: response of more than MaxMessage (%d bytes)", transport.ErrTooLong, limit)
 	}
 	return buf.Bytes(), nil
 }
@@ -225,17 +228,18 @@ func readLength(r io.Reader, n int) ([]byte, error) {
 	}
 }
 
-// maxExcerpt is how much is read of the body of a refusal.
+// maxExcerpt is how many bytes are read of the body of a rejection.
 const maxExcerpt = 8 << 10
 
-// excerptTimeout is how long that may take.
+// excerptTimeout limits the time of that read.
 const excerptTimeout = 5 * time.Second
 
-// maxQuoted is how much of it an error quotes.
+// maxQuoted is how many bytes of the body an error quotes.
 const maxQuoted = 500
 
-// Status returns the error that the status of an answer is, which is not one of success, and the id that the
-// JSON-RPC error in it has, if there is one. It reads the body as far as necessary, which can be read again.
+// Status returns the error for a response whose status is not a success, and the id of the JSON-RPC
+// error in its body, if there is one. It reads the beginning of the body, and makes it available to
+// be read again.
 func Status(resp *http.Response) (err *httpclient.StatusError, id jsonrpc.ID) {
 	err = &httpclient.StatusError{Method: resp.Request.Method, Code: resp.StatusCode, Header: resp.Header}
 	defer closeLate(resp.Body).Stop()
@@ -255,18 +259,19 @@ func Status(resp *http.Response) (err *httpclient.StatusError, id jsonrpc.ID) {
 	return err, id
 }
 
-// closeLate closes a body after excerptTimeout, so that a read from it ends.
+// closeLate closes a body after excerptTimeout to end a read.
 func closeLate(body io.Closer) *time.Timer {
 	return time.AfterFunc(excerptTimeout, func() { body.Close() })
 }
 
-// again is a body of which some was read before.
+// again is a body whose beginning was read and put back.
 type again struct {
 	io.Reader
 	io.Closer
 }
 
-// Discard reads what is left of a short answer, so that its connection can be used again, and closes it.
+// Discard reads the rest of a short response, so that its connection can be reused, and closes the
+// body.
 func Discard(resp *http.Response) {
 	if resp.ContentLength != 0 {
 		defer closeLate(resp.Body).Stop()
@@ -275,5 +280,5 @@ func Discard(resp *http.Response) {
 	resp.Body.Close()
 }
 
-// Parse reads the envelope of a message, which is not changed any more.
+// Parse decodes the envelope of a message. text must not be changed afterwards.
 func Parse(text []byte) (jsonrpc.Message, error) { return jsonrpc.ParseReceived(text) }

@@ -8,25 +8,25 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// overhead is what a waiting message costs beside its text.
+// overhead is the memory of a pending message in addition to its text, in bytes.
 const overhead = 128
 
-// room bounds the bytes that wait to be sent.
+// room limits the bytes of pending messages.
 type room struct {
 	max   int
 	stall time.Duration
 
 	mu    sync.Mutex
 	used  int
-	given uint64        // how often some was given back
-	freed chan struct{} // closed when some is given back; nil while nobody waits for that
+	given uint64        // number of releases
+	freed chan struct{} // closed on release; nil unless take waits
 }
 
-// take waits for room for n bytes, until ctx ends, over is closed, or nothing is given back for too long. One
-// message has room whatever its length.
+// take waits for room for n bytes. It fails if ctx ends, over is closed, or nothing is released for
+// stall. If the room is empty, a message of any length fits.
 func (r *room) take(ctx context.Context, over <-chan struct{}, n int) error {
 	n += overhead
-	var timer *time.Timer // only who must wait pays for it
+	var timer *time.Timer // started only if take must wait
 	var given uint64
 	for {
 		r.mu.Lock()

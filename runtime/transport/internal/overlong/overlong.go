@@ -10,8 +10,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// Part is how many bytes of the beginning and of the end of a text are enough for [Refusal], in practice: peers write
-// the id of a message in front or at the end.
+// Part is how many bytes of the beginning and of the end of a text [Refusal] needs. In practice
+// peers write the id of a message near the start or the end.
 const Part = 4 << 10
 
 // Head returns a copy of the beginning of text.
@@ -27,12 +27,13 @@ func AppendTail(tail, chunk []byte) []byte {
 	return append(tail, chunk...)
 }
 
-// Refusal returns the error for a message of more than limit bytes that has this head and this tail, at most [Part]
-// bytes each: a [*transport.DeliveryError] if the message answers a request and its id is found, else a
-// [*transport.MessageError], which has the id of a request if that is found. It wraps [transport.ErrTooLong].
+// Refusal returns the error for a message of more than limit bytes with the given head and tail, of
+// at most [Part] bytes each. It is a [*transport.DeliveryError] if the message is an answer and its
+// id is found, otherwise a [*transport.MessageError], with the id of a request if that is found. It
+// wraps [transport.ErrTooLong].
 func Refusal(head, tail []byte, limit int) error {
 	err := fmt.Errorf("%w: more than MaxMessage (%d bytes)", transport.ErrTooLong, limit)
-	m, _ := jsonrpc.Parse(head) // has the id if that stands in front of the cut
+	m, _ := jsonrpc.Parse(head) // finds an id before the cut
 	id := m.ID
 	if id.IsZero() {
 		id = lastID(tail)
@@ -47,8 +48,8 @@ func Refusal(head, tail []byte, limit int) error {
 	return &transport.MessageError{Err: err}
 }
 
-// direction reports what a message is by the members that begin in its head. Of a notification it says that it is a
-// request.
+// direction reports the kind of a message by the members that begin in its head. It reports a
+// notification as a request.
 func direction(head []byte) (isResponse, isRequest bool) {
 	r := codec.NewReader(head)
 	r.Object()
@@ -67,8 +68,9 @@ func direction(head []byte) (isResponse, isRequest bool) {
 	}
 }
 
-// lastID returns the id of a message that ends with it, or with it and the protocol's version; else the zero ID. If the
-// text from the last "id" on completes an object, that is the message: one inside of it would leave a brace behind.
+// lastID returns the id of a message that ends with the id, or with the id and the protocol
+// version. Otherwise it returns the zero ID. The id is that of the message only if the text from
+// the last "id" on completes an object: after a nested id, a closing brace would be left over.
 func lastID(tail []byte) (none jsonrpc.ID) {
 	i := bytes.LastIndex(tail, []byte(`"id"`))
 	if i < 0 {

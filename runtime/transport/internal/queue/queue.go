@@ -1,4 +1,4 @@
-// Package queue holds messages that wait for delivery: first in, first out, bounded in bytes.
+// Package queue has a bounded first-in, first-out queue of messages.
 package queue
 
 import (
@@ -10,41 +10,42 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// overhead is what a waiting message costs beside its text.
+// overhead is the memory of a pending message in addition to its text, in bytes.
 const overhead = 128
 
-// Queue is a bounded queue. Many goroutines may put into it, one takes out of it.
+// Queue is a queue with a limit in bytes. Many goroutines may put messages into it, and one takes
+// them out.
 type Queue struct {
 	max   int
 	stall time.Duration
 
-	mu      sync.Mutex
-	waiting []transport.Message
-	spare   []transport.Message // the slice that Take returned before
-	size    int                 // of waiting, in bytes
-	moved   atomic.Uint64       // how often something was taken, or Moved was called
-	err     error               // why nothing goes in any more
-	hungry  bool                // the taker waits for filled
-	filled  chan struct{}       // holds one; nil before somebody waits
-	room    chan struct{}       // closed when something is taken; nil while nobody waits for it
+	mu           sync.Mutex
+	pending      []transport.Message
+	spare        []transport.Message // the slice returned by the last Take, for reuse
+	size         int                 // of pending, in bytes
+	moved        atomic.Uint64       // number of calls of Moved and of removals
+	err          error               // the error of Put after Close; nil before
+	takerWaiting bool                // Take waits for filled
+	filled       chan struct{}       // buffers one; nil before Take first waits
+	room         chan struct{}       // closed on removal; nil unless Put waits
 
-	take   func(transport.Message, error) // see Push
-	taking bool                           // somebody calls take, and sees to what waits by then
-	ended  bool                           // take was told of the end
-	still  sync.Cond                      // taking is false
+	take   func(transport.Message, error) // set by Push; nil if Take is used
+	taking bool                           // a goroutine calls take, and then handles all pending messages
+	ended  bool                           // take was called with err
+	idle   sync.Cond                      // signals that taking is false
 }
 
-// New returns a queue for max bytes, in which a writer waits for at most stall without anything being taken or moved.
+// New returns a queue for max bytes. Put fails if no message is taken or moved for the time stall.
 func New(max int, stall time.Duration) *Queue {
 	q := &Queue{max: max, stall: stall}
-	q.still.L = &q.mu
+	q.idle.L = &q.mu
 	return q
 }
 
-// Push makes the queue call take, one after another and in order, with what waits, with what is put into it, and at
-// last with what Close is given. It is called instead of Take. Who puts a message calls take for that one, in the place
-// of a goroutine that would have to be woken. What others put meanwhile waits for a goroutine of its own, so that nobody
-// is held up by more than his own message.
+// Push makes the queue call take for each pending and later message, sequentially and in order, and
+// finally with the error of Close. It replaces Take. If take is idle, Put calls it for its own
+// message, which avoids waking a goroutine. Messages that arrive during that call are handled by a
+// separate goroutine, so that each Put is delayed by its own message only.
 func (q *Queue) Push(take func(transport.Message, error)) {
 	q.mu.Lock()
 	q.take, q.taking = take, true
@@ -52,22 +53,22 @@ func (q *Queue) Push(take func(transport.Message, error)) {
 	q.drain()
 }
 
-// hand calls take for a message. Whatever that does, what has come meanwhile is seen to.
+// hand calls take for a message. Even if take panics, later messages are handled.
 func (q *Queue) hand(m transport.Message) {
 	defer func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		if len(q.waiting) > 0 || q.err != nil && !q.ended {
-			go q.drain() // ends when nothing is left; Wait waits for it
+		if len(q.pending) > 0 || q.err != nil && !q.ended {
+			go q.drain() // ends when no message is pending; Wait waits for it
 			return
 		}
 		q.taking = false
-		q.still.Broadcast()
+		q.idle.Broadcast()
 	}()
 	q.take(m, nil)
 }
 
-// drain calls take until there is nothing for it. Nobody else does, as taking is set.
+// drain calls take until no message is pending. The caller has set taking.
 func (q *Queue) drain() {
 	for {
 		q.mu.Lock()
@@ -76,7 +77,7 @@ func (q *Queue) drain() {
 		q.ended = q.ended || ended
 		if len(batch) == 0 && !ended {
 			q.taking = false
-			q.still.Broadcast()
+			q.idle.Broadcast()
 			q.mu.Unlock()
 			return
 		}
@@ -86,17 +87,17 @@ func (q *Queue) drain() {
 			q.Moved()
 		}
 		if ended {
-			q.take(transport.Message{}, q.err) // which does not change any more
+			q.take(transport.Message{}, q.err) // err does not change once set
 		}
 		clear(batch)
 	}
 }
 
-// remove takes out what waits. It is called with mu held.
+// remove removes all pending messages. mu must be held.
 func (q *Queue) remove() []transport.Message {
-	batch := q.waiting
+	batch := q.pending
 	if len(batch) > 0 {
-		q.waiting, q.spare = q.spare[:0], batch
+		q.pending, q.spare = q.spare[:0], batch
 		q.size = 0
 		q.moved.Add(1)
 		q.freed()
@@ -104,15 +105,15 @@ func (q *Queue) remove() []transport.Message {
 	return batch
 }
 
-// Moved reports that a part of the data taken from the queue was written. So a slow reader is not
-// mistaken for one that has stopped.
+// Moved reports that a part of the removed messages was written. It prevents a slow reader from
+// being mistaken for one that has stopped.
 func (q *Queue) Moved() { q.moved.Add(1) }
 
-// Put adds m. It waits for room until ctx ends, with [transport.ErrStalled] if nothing is taken, and nothing that was
-// taken moves, for too long. After Close it fails with what Close was given.
+// Put adds m. It waits for room until ctx ends. It fails with [transport.ErrStalled] if no message
+// is taken or moved for too long, and with the error of Close after Close.
 func (q *Queue) Put(ctx context.Context, m transport.Message) error {
 	size := len(m.Text) + overhead
-	var timer *time.Timer // only a caller that must wait pays for it
+	var timer *time.Timer // started only if Put must wait
 	var moved uint64
 	for {
 		q.mu.Lock()
@@ -127,13 +128,13 @@ func (q *Queue) Put(ctx context.Context, m transport.Message) error {
 			return nil
 		}
 		if q.size == 0 || q.size+size <= q.max {
-			q.waiting = append(q.waiting, m)
+			q.pending = append(q.pending, m)
 			q.size += size
-			wake := q.hungry
-			q.hungry = false
+			wake := q.takerWaiting
+			q.takerWaiting = false
 			q.mu.Unlock()
 			if wake {
-				q.filled <- struct{}{} // has room: hungry is set with it empty
+				q.filled <- struct{}{} // does not block: filled is empty while takerWaiting is set
 			}
 			return nil
 		}
@@ -164,10 +165,10 @@ func (q *Queue) Put(ctx context.Context, m transport.Message) error {
 	}
 }
 
-// Take waits for messages and returns all there are, in order. The slice is good until the next Take. When the
-// queue is closed it returns what is left, and after that what Close was given.
+// Take waits for messages and returns all pending ones, in order. The slice is valid until the next
+// Take. After Close it returns the remaining messages, and then the error of Close.
 func (q *Queue) Take() ([]transport.Message, error) {
-	clear(q.spare) // nobody else uses it: what was delivered need not be kept while we wait
+	clear(q.spare) // delivered messages need not stay in memory during the wait
 	for {
 		q.mu.Lock()
 		if batch := q.remove(); len(batch) > 0 {
@@ -182,13 +183,13 @@ func (q *Queue) Take() ([]transport.Message, error) {
 			q.filled = make(chan struct{}, 1)
 		}
 		filled := q.filled
-		q.hungry = true
+		q.takerWaiting = true
 		q.mu.Unlock()
 		<-filled
 	}
 }
 
-// freed wakes those who wait for room. It is called with mu held.
+// freed wakes waiting calls of Put. mu must be held.
 func (q *Queue) freed() {
 	if q.room != nil {
 		close(q.room)
@@ -196,7 +197,8 @@ func (q *Queue) freed() {
 	}
 }
 
-// Close refuses further messages with err. Those that wait can still be taken. Only the first Close counts.
+// Close rejects further messages with err. Pending messages can still be taken. Only the first
+// Close has an effect.
 func (q *Queue) Close(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -207,28 +209,29 @@ func (q *Queue) Close(err error) {
 	q.freed()
 	if q.take != nil && !q.taking {
 		q.taking = true
-		go q.drain() // ends when that was taken; Wait waits for it
+		go q.drain() // ends when take has received err; Wait waits for it
 	}
-	if q.hungry {
-		q.hungry = false
+	if q.takerWaiting {
+		q.takerWaiting = false
 		q.filled <- struct{}{}
 	}
 }
 
-// Discard drops what waits.
+// Discard drops pending messages.
 func (q *Queue) Discard() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	clear(q.waiting)
-	q.waiting, q.size = q.waiting[:0], 0
+	clear(q.pending)
+	q.pending, q.size = q.pending[:0], 0
 	q.freed()
 }
 
-// Wait waits until nobody calls take, which is for good once the queue was closed. Take must not call it.
+// Wait waits until take is not running. After Close, take does not run again. take must not call
+// Wait.
 func (q *Queue) Wait() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for q.taking {
-		q.still.Wait()
+		q.idle.Wait()
 	}
 }

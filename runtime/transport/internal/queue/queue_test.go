@@ -72,7 +72,8 @@ func TestPushTellsOfAnEndThatWasBefore(t *testing.T) {
 	}
 }
 
-// What is put while another message is being taken waits for its turn, and who puts too much not for ever.
+// What is put while another message is being taken waits for its turn, and who puts too much not
+// for ever.
 func TestPushWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := queue.New(1, time.Second)
@@ -170,7 +171,8 @@ func TestPushGoesOnAfterAPanic(t *testing.T) {
 	}
 }
 
-// A writer waits for a taker that is slow with what it has taken, and gives up on one that has stopped.
+// A writer waits for a taker that is slow with what it has taken, and gives up on one that has
+// stopped.
 func TestPutWaitsWhileSomethingMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := queue.New(1, time.Second)
