@@ -6,7 +6,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// The capabilities are objects, present or absent; what is in them is nothing yet.
+// declared returns an empty object, which declares a capability, or nil.
 func declared(yes bool) json.RawMessage {
 	if !yes {
 		return nil
@@ -14,9 +14,9 @@ func declared(yes bool) json.RawMessage {
 	return json.RawMessage(`{}`)
 }
 
-// ServerCapabilities is what a server declares whose tools can be called as tasks. Tasks can be
-// cancelled; they can be listed if list is set, which it should only be where requestors are told
-// apart (MCP tasks, "Server Capabilities" and "Task Isolation and Access Control").
+// ServerCapabilities returns the capability of a server whose tools can be called as tasks. Tasks
+// can be cancelled, and listed if list is true. Set list only if requestors have different
+// principals (MCP tasks, "Server Capabilities" and "Task Isolation and Access Control").
 func ServerCapabilities(list bool) *mcp.ServerCapabilitiesTasks {
 	return &mcp.ServerCapabilitiesTasks{
 		List:     declared(list),
@@ -25,8 +25,8 @@ func ServerCapabilities(list bool) *mcp.ServerCapabilitiesTasks {
 	}
 }
 
-// ClientCapabilities is what a client declares that runs sampling, elicitation or both as tasks
-// (MCP tasks, "Client Capabilities"). See [ServerCapabilities] for list.
+// ClientCapabilities returns the capability of a client that can run sampling, elicitation or both
+// as tasks (MCP tasks, "Client Capabilities"). For list see [ServerCapabilities].
 func ClientCapabilities(list, sampling, elicitation bool) *mcp.ClientCapabilitiesTasks {
 	c := &mcp.ClientCapabilitiesTasks{List: declared(list), Cancel: declared(true), Requests: new(mcp.ClientCapabilitiesTasksRequests)}
 	if sampling {

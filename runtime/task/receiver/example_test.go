@@ -14,8 +14,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
-// A server whose handler serves plain calls and tasks, without package server. What an earlier process has left is
-// served by the same handler.
+// A session.Config whose handler serves plain calls and tasks. After a restart, the same handler
+// serves unfinished tasks again.
 func ExampleAttach() {
 	ctx := context.Background()
 	handler := func(context.Context, *session.Request) (codec.Encoder, error) {

@@ -1,12 +1,12 @@
-// Package receiver offers tasks through sessions: it runs requests of the peer as tasks of a
-// [task.Manager], and answers what the peer asks about them. It serves either role: a server that
-// runs tool calls, and a client that runs sampling and elicitation.
+// Package receiver offers tasks through sessions. It runs requests of the peer as tasks of a
+// [task.Manager] and serves the peer's tasks/* requests. It works in both roles: for a server that
+// runs tool calls, and for a client that runs sampling and elicitation.
 //
 //	cfg := &session.Config{Handler: handler}
 //	receiver.Attach(cfg, receiver.Options{Manager: manager})
 //
-// Which kinds of requests can be tasks, and whether they can be listed and cancelled, is what this
-// side declares in its capabilities; see [ServerCapabilities] and [ClientCapabilities].
+// The declared capabilities determine which requests can be tasks, and whether tasks can be listed
+// and cancelled. See [ServerCapabilities] and [ClientCapabilities].
 package receiver
 
 import (
@@ -24,40 +24,39 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// Options says how requests become tasks.
+// Options configures [Attach].
 type Options struct {
-	// Manager runs the tasks. It must be set.
+	// Manager runs the tasks. It is required.
 	Manager *task.Manager
 
-	// Support says what holds for a request of a kind that was declared for tasks. It is called for
-	// plain requests, too, and must be quick. Without it tools may be called as tasks or not, and so
-	// may all else.
+	// Support returns the task support of a request whose method was declared for tasks. It is
+	// called for plain requests, too, and must be fast. If it is nil, task support is optional for
+	// all requests.
 	Support func(ctx context.Context, req *session.Request) Support
 }
 
-// Support is what holds for one request that could be a task. For tools/call it belongs to the
-// tool.
+// Support is the task support of one request. For tools/call it is that of the tool.
 type Support struct {
-	// Mode says whether the request may, must or must not be a task. The zero value is forbidden,
-	// as it is for a tool that says nothing (MCP tasks, "Tool-Level Negotiation").
+	// Mode says whether the request may, must or must not be a task. The zero value means
+	// forbidden, as for a tool without taskSupport (MCP tasks, "Tool-Level Negotiation").
 	Mode mcp.ToolExecutionTaskSupport
 
-	// Restartable, Runner, StatusMessage and PollInterval are those of the [task.Request].
+	// Restartable, Runner, StatusMessage and PollInterval are fields of the [task.Request].
 	Restartable   bool
 	Runner        string
 	StatusMessage string
 	PollInterval  time.Duration
 
-	// Immediate is what the model of the peer may be told until the task is over; "" for nothing.
+	// Immediate is a text for the peer's model until the task is terminal. "" sends none.
 	Immediate string
 }
 
-// Attach makes sessions of a configuration offer tasks. It adds middleware on both ways, inside of
-// what is there already.
+// Attach makes sessions of a configuration offer tasks. It adds receiving and sending middleware,
+// inside existing middleware.
 //
-// The handler serves a request that runs as a task like any other one: under a context that ends
-// with the task and not with the request, and with [session.PeerFrom] leading to the task's
-// requestor, wherever that is by then.
+// The handler serves a request that runs as a task like a plain one. Its context ends with the
+// task, not with the request, and [session.PeerFrom] returns the requestor of the task, even if
+// that has connected again.
 func Attach(cfg *session.Config, o Options) {
 	cfg.Receiving = append(cfg.Receiving, o.receive)
 	cfg.Sending = append(cfg.Sending, relate)
@@ -84,7 +83,8 @@ func (o Options) receive(next session.Handler) session.Handler {
 	}
 }
 
-// wire is the error that goes to the peer. Where the request itself was given up nobody reads it.
+// wire converts an error for the peer. An error of a cancelled request is not sent and stays as it
+// is.
 func wire(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return err
@@ -92,13 +92,14 @@ func wire(ctx context.Context, err error) error {
 	return task.WireError(err)
 }
 
-// answer serves the methods about tasks. What a request says in its _meta is not looked at.
+// answer serves the tasks/* methods. It ignores the _meta of requests: the taskId in their params
+// selects the task.
 func (o Options) answer(ctx context.Context, req *session.Request) (codec.Encoder, error) {
-	m, who := o.Manager, session.Principal(ctx)
+	m, principal := o.Manager, session.Principal(ctx)
 	switch req.Method {
 	case mcp.MethodTasksGet:
 		return jsonrpc.Serve(ctx, req.Params, false, func(ctx context.Context, p *mcp.GetTaskRequestParams) (*mcp.GetTaskResult, error) {
-			t, err := m.Get(ctx, who, p.TaskID, via{s: req.Session})
+			t, err := m.Get(ctx, principal, p.TaskID, via{s: req.Session})
 			return &mcp.GetTaskResult{
 				TaskID: t.TaskID, Status: t.Status, StatusMessage: t.StatusMessage, CreatedAt: t.CreatedAt,
 				LastUpdatedAt: t.LastUpdatedAt, TTL: t.TTL, PollInterval: t.PollInterval,
@@ -106,7 +107,7 @@ func (o Options) answer(ctx context.Context, req *session.Request) (codec.Encode
 		})
 	case mcp.MethodTasksCancel:
 		return jsonrpc.Serve(ctx, req.Params, false, func(ctx context.Context, p *mcp.CancelTaskRequestParams) (*mcp.CancelTaskResult, error) {
-			t, err := m.Cancel(ctx, who, p.TaskID, via{s: req.Session})
+			t, err := m.Cancel(ctx, principal, p.TaskID, via{s: req.Session})
 			return &mcp.CancelTaskResult{
 				TaskID: t.TaskID, Status: t.Status, StatusMessage: t.StatusMessage, CreatedAt: t.CreatedAt,
 				LastUpdatedAt: t.LastUpdatedAt, TTL: t.TTL, PollInterval: t.PollInterval,
@@ -118,7 +119,7 @@ func (o Options) answer(ctx context.Context, req *session.Request) (codec.Encode
 			if p != nil && p.Cursor != nil {
 				cursor = *p.Cursor
 			}
-			tasks, next, err := m.List(ctx, who, cursor)
+			tasks, next, err := m.List(ctx, principal, cursor)
 			page := &mcp.ListTasksResult{Tasks: tasks}
 			if next != "" {
 				page.NextCursor = &next
@@ -127,7 +128,7 @@ func (o Options) answer(ctx context.Context, req *session.Request) (codec.Encode
 		})
 	}
 	return jsonrpc.Serve(ctx, req.Params, false, func(ctx context.Context, p *mcp.GetTaskPayloadRequestParams) (*payload, error) {
-		out, err := m.Result(ctx, who, p.TaskID, via{s: req.Session, req: req})
+		out, err := m.Result(ctx, principal, p.TaskID, via{s: req.Session, req: req})
 		if err == nil && out.Error != nil {
 			return nil, out.Error
 		}
@@ -135,21 +136,21 @@ func (o Options) answer(ctx context.Context, req *session.Request) (codec.Encode
 	})
 }
 
-// payload is a stored result, which goes out as it is.
+// payload is a stored result. It is sent unchanged.
 type payload struct{ raw json.RawMessage }
 
 func (p *payload) EncodeJSON(w *codec.Writer) { session.Raw(p.raw).EncodeJSON(w) }
 
-// request serves a request of a kind that can be run as a task.
+// request serves a request whose method allows tasks.
 func (o Options) request(ctx context.Context, req *session.Request, next session.Handler) (codec.Encoder, error) {
-	wish, asked := req.Task()
+	metadata, asTask := req.Task()
 	offered := req.Session.TakesTask(req.Method)
-	if asked && (!offered || string(wish) == "null") { // as if it were not there
+	if asTask && (!offered || string(metadata) == "null") { // the task member is ignored
 		plain, err := withoutTask(req)
 		if err != nil {
 			return nil, err
 		}
-		req, asked = plain, false
+		req, asTask = plain, false
 	}
 	if !offered {
 		return next(ctx, req)
@@ -158,36 +159,36 @@ func (o Options) request(ctx context.Context, req *session.Request, next session
 	if o.Support != nil {
 		support = o.Support(ctx, req)
 	}
-	if err := refusal(req.Method, support.Mode, asked); err != nil {
+	if err := refusal(req.Method, support.Mode, asTask); err != nil {
 		return nil, err
 	}
-	if !asked {
+	if !asTask {
 		return next(ctx, req)
 	}
-	return o.create(ctx, req, wish, support, next)
+	return o.create(ctx, req, metadata, support, next)
 }
 
-// refusal tells why a request is not served, in this way (MCP tasks, "Tool-Level Negotiation" and
-// "Protocol Errors").
-func refusal(method string, mode mcp.ToolExecutionTaskSupport, asked bool) error {
+// refusal returns the error for a request that mode does not allow, as a task or as a plain request
+// (MCP tasks, "Tool-Level Negotiation" and "Protocol Errors").
+func refusal(method string, mode mcp.ToolExecutionTaskSupport, asTask bool) error {
 	tool := method == mcp.MethodToolsCall
 	switch {
-	case mode == mcp.ToolExecutionTaskSupportRequired && !asked && tool:
+	case mode == mcp.ToolExecutionTaskSupportRequired && !asTask && tool:
 		return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "this tool can only be called as a task"}
-	case mode == mcp.ToolExecutionTaskSupportRequired && !asked:
-		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: method + " is served as a task only"}
-	case mode != mcp.ToolExecutionTaskSupportRequired && mode != mcp.ToolExecutionTaskSupportOptional && asked && tool:
+	case mode == mcp.ToolExecutionTaskSupportRequired && !asTask:
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: method + " can only be run as a task"}
+	case mode != mcp.ToolExecutionTaskSupportRequired && mode != mcp.ToolExecutionTaskSupportOptional && asTask && tool:
 		return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "this tool cannot be called as a task"}
-	case mode != mcp.ToolExecutionTaskSupportRequired && mode != mcp.ToolExecutionTaskSupportOptional && asked:
+	case mode != mcp.ToolExecutionTaskSupportRequired && mode != mcp.ToolExecutionTaskSupportOptional && asTask:
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "this request cannot be run as a task"}
 	}
 	return nil
 }
 
 // create runs a request as a task.
-func (o Options) create(ctx context.Context, req *session.Request, wish json.RawMessage, support Support, next session.Handler) (codec.Encoder, error) {
+func (o Options) create(ctx context.Context, req *session.Request, metadata json.RawMessage, support Support, next session.Handler) (codec.Encoder, error) {
 	meta := new(mcp.TaskMetadata)
-	if err := codec.Unmarshal(wish, meta); err != nil {
+	if err := codec.Unmarshal(metadata, meta); err != nil {
 		return nil, jsonrpc.InvalidParams(err)
 	}
 	plain, err := withoutTask(req)
@@ -197,7 +198,8 @@ func (o Options) create(ctx context.Context, req *session.Request, wish json.Raw
 	if !req.Keep() {
 		return nil, context.Cause(ctx)
 	}
-	// The context of the work leads to the request, which must not hold the message until the task is over.
+	// The context of the work refers to the request, which must not keep the message in memory
+	// until the task is terminal.
 	req.Detach(plain.Params)
 	q := task.Request{
 		Principal: session.Principal(ctx), Method: req.Method, Params: plain.Params, Token: req.ProgressToken(), Task: meta,
@@ -218,9 +220,9 @@ func (o Options) create(ctx context.Context, req *session.Request, wish json.Raw
 	return result, nil
 }
 
-// Work returns the work that serves a stored request with a handler, as it was served when it
-// came, but outside of any session and with the task's id for that of the request. The principal is
-// that of the task. It is for [task.Config.Recover].
+// Work returns work that serves the stored request of a task with a handler again. The request
+// belongs to no session, its ID is the task's id, and its principal is that of the task. Work is
+// meant for [task.Config.Recover].
 func Work(handler session.Handler, r task.Record) task.Work {
 	work := serve(handler, &session.Request{ID: codec.StringScalar(r.ID), Method: r.Method, Params: r.Params})
 	return func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
@@ -228,7 +230,8 @@ func Work(handler session.Handler, r task.Record) task.Work {
 	}
 }
 
-// serve is the work of a task: to serve its request. The outcome is that of a plain request.
+// serve returns the work of a task that serves req with next. The outcome is that of a plain
+// request.
 func serve(next session.Handler, req *session.Request) task.Work {
 	return func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 		result, err := next(session.WithPeer(ctx, requestor{run}), req)
@@ -253,7 +256,8 @@ func (r requestor) Report(p session.Progress) error {
 	return err
 }
 
-// withoutTask returns a request without the task member of its params, which it shares with nobody.
+// withoutTask returns a copy of req without the task member of its params. The copy has its own
+// params.
 func withoutTask(req *session.Request) (*session.Request, error) {
 	plain := req.Clone()
 	var err error
@@ -263,13 +267,13 @@ func withoutTask(req *session.Request) (*session.Request, error) {
 	return plain, nil
 }
 
-// without returns a copy of a JSON object, which a session has found well formed, without the member
-// of a name. The rest stays as it is.
+// without returns a copy of a JSON object without its members called name. All other bytes are
+// kept. The session has already checked that object is well formed.
 func without(object json.RawMessage, name string) (out json.RawMessage, err error) {
 	r := codec.Borrow(object, codec.AllowSize(object)...)
 	defer func() { err = errors.Join(err, r.Release()) }()
 	r.Object()
-	last := 0 // out has what is kept of the text in front of it
+	last := 0 // object[:last] has been copied to out or dropped
 	for key, more := r.NextKey(); more; key, more = r.NextKey() {
 		drop := string(key) == name
 		at := r.KeyOffset()
@@ -280,7 +284,7 @@ func without(object json.RawMessage, name string) (out json.RawMessage, err erro
 		}
 		out = append(out, object[last:at]...)
 		if object[end] == ',' {
-			end++ // which goes with the member in front of it
+			end++ // the comma after the member is dropped, too
 		} else {
 			out = bytes.TrimSuffix(bytes.TrimRight(out, " \t\r\n"), []byte{','})
 		}
@@ -288,7 +292,7 @@ func without(object json.RawMessage, name string) (out json.RawMessage, err erro
 	}
 	r.End()
 	out = append(out, object[last:]...)
-	if cap(out) > 2*len(out) { // there was much white space in front of what was dropped
+	if cap(out) > 2*len(out) { // append has allocated too much, for dropped text or white space
 		out = bytes.Clone(out)
 	}
 	return out, nil

@@ -26,7 +26,7 @@ import (
 	transport "github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
-// fixture is a server with tasks and a client that asks raw questions.
+// fixture is a server with tasks and a client that sends raw requests.
 type fixture struct {
 	t       *testing.T
 	client  *session.Session
@@ -38,8 +38,7 @@ type fixture struct {
 	received []string // requests and notifications at the client: method and params
 }
 
-// unchecked sends a request from a client that looks at no capabilities: on a connection of its own,
-// message by message.
+// unchecked sends a request without checking the server's capabilities, on a new connection.
 func (f *fixture) unchecked(method, params string) (string, error) {
 	a, b := transport.Pair(transport.Options{})
 	server := session.Serve(b, &mcp.InitializeResult{Capabilities: f.server.Server().Capabilities}, &f.config)
@@ -107,7 +106,7 @@ func setup(t *testing.T, c config) *fixture {
 				return nil, err
 			}
 			if p.Task != nil {
-				t.Error("the tool sees that it is a task")
+				t.Error("the params have a task member")
 			}
 			return c.tools[p.Name](ctx, req)
 		},
@@ -150,7 +149,7 @@ func (f *fixture) call(method, params string) (string, error) {
 	return string(raw), err
 }
 
-// must is call that succeeds, with the result decoded.
+// must sends a raw request and returns its decoded result.
 func (f *fixture) must(method, params string) map[string]any {
 	f.t.Helper()
 	raw, err := f.call(method, params)
@@ -171,7 +170,7 @@ func (f *fixture) create(params string) string {
 	return created["task"].(map[string]any)["taskId"].(string)
 }
 
-// rawParams are params that no type has looked at, so that nothing is checked on the way.
+// rawParams are params that are sent unchecked.
 type rawParams string
 
 func (r rawParams) EncodeJSON(w *codec.Writer) { w.Raw(json.RawMessage(r)) }
@@ -215,8 +214,8 @@ func bubble(t *testing.T, c config, test func(t *testing.T, f *fixture)) {
 
 const relatedKey = task.RelatedTask
 
-// A task over the wire: what the client sees from the call to the result, which is that of the plain
-// call, byte for byte but for the related task.
+// The messages of a task from the call to the result. The result is that of a plain call, byte for
+// byte except for the related task.
 //
 // Proves TASK-02, TASK-10, TASK-13, TASK-19, TASK-21, TASK-32, TASK-33, TASK-34, TASK-42, TASK-43, TASK-47.
 func TestTaskOverTheWire(t *testing.T) {
@@ -261,10 +260,10 @@ func TestTaskOverTheWire(t *testing.T) {
 	})
 }
 
-// A task that is kept for ever says so wherever it is shown.
+// A task without a TTL has "ttl":null in all messages.
 //
 // Proves TASK-34.
-func TestATaskWithoutAnEndHasATTLOfNull(t *testing.T) {
+func TestUnlimitedTaskHasTTLOfNull(t *testing.T) {
 	c := config{
 		manager: task.Config{Unlimited: true}, caps: receiver.ServerCapabilities(true),
 		tools: map[string]session.Handler{"t": forever}, support: optional("t"),
@@ -283,10 +282,10 @@ func TestATaskWithoutAnEndHasATTLOfNull(t *testing.T) {
 	})
 }
 
-// What a tool says about tasks is kept to: each of the three refusals has its code.
+// The task support of a tool is enforced.
 //
 // Proves TASK-09, TASK-10, TASK-12.
-func TestToolSupport(t *testing.T) {
+func TestToolSupportIsEnforced(t *testing.T) {
 	modes := map[string]mcp.ToolExecutionTaskSupport{
 		"silent": "", "forbidden": mcp.ToolExecutionTaskSupportForbidden, "optional": mcp.ToolExecutionTaskSupportOptional, "required": mcp.ToolExecutionTaskSupportRequired,
 	}
@@ -309,11 +308,11 @@ func TestToolSupport(t *testing.T) {
 	})
 }
 
-// Where tasks are not declared, the task member has no effect, on tools and on all else, and there
-// are no methods for tasks; list and cancel are there just if they are declared.
+// If tasks are not declared, the task member is ignored and the tasks/* methods do not exist.
+// tasks/list and tasks/cancel exist only if they are declared.
 //
 // Proves TASK-03, TASK-06, TASK-17, TASK-71.
-func TestUndeclared(t *testing.T) {
+func TestUndeclaredTasksAreNotServed(t *testing.T) {
 	for name, tt := range map[string]struct {
 		caps *mcp.ServerCapabilitiesTasks
 		want map[string]int64
@@ -326,7 +325,7 @@ func TestUndeclared(t *testing.T) {
 			c := config{caps: tt.caps, tools: map[string]session.Handler{"t": returns(`{"content":[]}`)}, support: optional("t")}
 			bubble(t, c, func(t *testing.T, f *fixture) {
 				if name != "no list" {
-					// By a client that does not look at capabilities: in front of the session's own checks.
+					// unchecked, because the session of a client would refuse these calls.
 					for _, params := range []string{`{"name":"t","task":{}}`, `{"name":"t","task":5}`, `{"name":"t","task":{"ttl":-1}}`} {
 						if got, err := f.unchecked("tools/call", params); err != nil || got != `{"content":[]}` {
 							t.Errorf("%s: %s, %v", params, got, err)
@@ -346,11 +345,10 @@ func TestUndeclared(t *testing.T) {
 	}
 }
 
-// A kind of request that must be a task is refused with another code than a tool (here in the other
-// direction: a client that samples only as a task), and the client's tasks are those of a server.
+// A client that requires sampling as a task refuses plain requests with InvalidRequest.
 //
 // Proves TASK-18.
-func TestClientAsReceiver(t *testing.T) {
+func TestClientIsReceiver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, err := task.New(t.Context(), task.Config{Store: memory.New()})
 		if err != nil {
@@ -393,10 +391,11 @@ func TestClientAsReceiver(t *testing.T) {
 	})
 }
 
-// Everything that is wrong with a call about a task is -32602, and only taskId selects a task.
+// Invalid tasks/* requests fail with InvalidParams. Only taskId selects a task, not the related
+// task in _meta.
 //
 // Proves TASK-44, TASK-61, TASK-62.
-func TestBadCalls(t *testing.T) {
+func TestInvalidTaskRequests(t *testing.T) {
 	c := config{caps: receiver.ServerCapabilities(true), tools: map[string]session.Handler{"t": returns(`{"content":[]}`), "f": forever}, support: optional("t", "f")}
 	bubble(t, c, func(t *testing.T, f *fixture) {
 		for _, method := range []string{"tasks/get", "tasks/result", "tasks/cancel"} {
@@ -424,7 +423,7 @@ func TestBadCalls(t *testing.T) {
 		}
 		f.must("tasks/result", fmt.Sprintf(`{"taskId":%q,%s}`, a, meta))
 		if _, err := f.call("tasks/cancel", fmt.Sprintf(`{"taskId":%q,%s}`, a, meta)); code(err) != -32602 {
-			t.Errorf("cancel of a task that is over: %v", err)
+			t.Errorf("cancel of a terminal task: %v", err)
 		}
 		if got := f.must("tasks/get", fmt.Sprintf(`{"taskId":%q}`, b)); got["status"] != "working" {
 			t.Errorf("the other task: %v", got)
@@ -436,11 +435,12 @@ func TestBadCalls(t *testing.T) {
 	})
 }
 
-// A tool that runs as a task reports, logs and asks, all with the task in _meta; the question comes
-// through tasks/result; progress has the original token and stops with the task.
+// A tool that runs as a task sends progress, a log message and an input request, all with the task
+// in _meta. The input request is sent during tasks/result. Progress has the token of tools/call and
+// stops with the task.
 //
 // Proves TASK-46, PROG-10, PROG-11, PROG-12.
-func TestToolTalksToItsRequestor(t *testing.T) {
+func TestToolReachesItsRequestor(t *testing.T) {
 	step := make(chan bool)
 	var late error
 	tool := func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
@@ -490,7 +490,7 @@ func TestToolTalksToItsRequestor(t *testing.T) {
 		}
 		for _, m := range f.seen() {
 			if strings.HasPrefix(m, "elicitation/create") {
-				t.Errorf("asked before tasks/result: %s", m)
+				t.Errorf("input request before tasks/result: %s", m)
 			}
 		}
 		result := f.must("tasks/result", fmt.Sprintf(`{"taskId":%q}`, id))
@@ -498,7 +498,7 @@ func TestToolTalksToItsRequestor(t *testing.T) {
 		step <- true
 		<-step
 		if !errors.Is(late, session.ErrProgressOver) {
-			t.Errorf("a late report: %v", late)
+			t.Errorf("report after the end: %v", late)
 		}
 		synctest.Wait()
 		kinds := map[string]int{}
@@ -510,9 +510,9 @@ func TestToolTalksToItsRequestor(t *testing.T) {
 				t.Errorf("related is %v: %s", related, m)
 			}
 		}
-		// Of the states after the answer, working is not told any more when completed is known.
+		// Working, after the answer, is not sent if the task is completed by then.
 		if n := kinds["notifications/tasks/status"]; n != 2 && n != 3 {
-			t.Errorf("%d states were told", n)
+			t.Errorf("%d status notifications", n)
 		}
 		delete(kinds, "notifications/tasks/status")
 		equal(t, "messages", map[string]int{"notifications/message": 1, "elicitation/create": 1}, kinds)
@@ -525,8 +525,8 @@ func TestToolTalksToItsRequestor(t *testing.T) {
 	})
 }
 
-// A client that cannot be asked is an error of the question.
-func TestQuestionWithoutCapability(t *testing.T) {
+// An input request fails if the client has not declared the capability.
+func TestInputRequestWithoutCapability(t *testing.T) {
 	c := config{caps: receiver.ServerCapabilities(false), support: optional("t"), tools: map[string]session.Handler{
 		"t": func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			peer, _ := session.PeerFrom(ctx)
@@ -542,7 +542,7 @@ func TestQuestionWithoutCapability(t *testing.T) {
 	})
 }
 
-// The text for the model is in the answer that creates the task, if there is one.
+// The result of tools/call has the immediate response, if there is one.
 //
 // Proves TASK-16.
 func TestImmediateResponse(t *testing.T) {
@@ -566,11 +566,11 @@ func TestImmediateResponse(t *testing.T) {
 	})
 }
 
-// A task belongs to its principal, not to its session: it is there after a reconnect, and not for
-// others.
+// A task belongs to its principal, not to its session. It is available after a reconnect, and not
+// to other principals.
 //
 // Proves TASK-68.
-func TestReconnect(t *testing.T) {
+func TestTaskSurvivesReconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, err := task.New(t.Context(), task.Config{Store: memory.New()})
 		if err != nil {
@@ -610,10 +610,11 @@ func TestReconnect(t *testing.T) {
 	})
 }
 
-// Cancelling the wait, or the request that has created the task, leaves the task alone.
+// notifications/cancelled for tasks/result, or for the request that created the task, does not
+// cancel the task.
 //
 // Proves TASK-30, CANC-04.
-func TestCancellationByNotification(t *testing.T) {
+func TestCancelledNotificationLeavesTask(t *testing.T) {
 	c := config{caps: receiver.ServerCapabilities(false), tools: map[string]session.Handler{"t": forever}, support: optional("t")}
 	bubble(t, c, func(t *testing.T, f *fixture) {
 		id := f.create(`{"name":"t","task":{}}`)
@@ -628,13 +629,13 @@ func TestCancellationByNotification(t *testing.T) {
 		}()
 		synctest.Wait()
 		if n := f.manager.Stats().Waiting; n != 1 {
-			t.Errorf("%d wait", n)
+			t.Errorf("%d calls of tasks/result wait", n)
 		}
 		cancel()
 		<-done
 		synctest.Wait()
 		if n := f.manager.Stats().Waiting; n != 0 {
-			t.Errorf("%d still wait", n)
+			t.Errorf("%d calls of tasks/result still wait", n)
 		}
 		if got := f.must("tasks/get", fmt.Sprintf(`{"taskId":%q}`, id)); got["status"] != "working" {
 			t.Errorf("the task: %v", got)
@@ -642,8 +643,8 @@ func TestCancellationByNotification(t *testing.T) {
 	})
 }
 
-// Work that is resumed after a restart is served by the same handler.
-func TestResume(t *testing.T) {
+// Work that is re-run after a restart is served by the same handler.
+func TestWorkIsRerun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		handler := func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			peer, ok := session.PeerFrom(ctx)
@@ -682,8 +683,8 @@ func (tools) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.Ca
 	return &mcp.CallToolResult{Content: []mcp.ContentBlock{&mcp.TextContent{Text: p.Name}}}, nil
 }
 
-// So is work of a typed handler, though it has no session any more.
-func TestResumeTyped(t *testing.T) {
+// Work of a typed handler can be re-run, although the request has no session.
+func TestTypedWorkIsRerun(t *testing.T) {
 	work := receiver.Work(session.ServerHandler(tools{}, nil), task.Record{ID: "old", Method: "tools/call", Params: json.RawMessage(`{"name":"t"}`)})
 	result, err := work(t.Context(), nil)
 	if err != nil {
@@ -696,9 +697,9 @@ func TestResumeTyped(t *testing.T) {
 	}
 }
 
-// What is told about a task goes to the session that it was created through, and then to the one that
-// asks about it; never to all.
-func TestOneSessionIsTold(t *testing.T) {
+// Notifications of a task go to the session that created it, and after a tasks/get to the session
+// of that. They never go to all sessions.
+func TestStatusGoesToOneSession(t *testing.T) {
 	end := make(chan bool)
 	c := config{caps: receiver.ServerCapabilities(true), support: optional("t"), tools: map[string]session.Handler{
 		"t": func(context.Context, *session.Request) (codec.Encoder, error) {
@@ -730,14 +731,14 @@ func TestOneSessionIsTold(t *testing.T) {
 		synctest.Wait()
 		mu.Lock()
 		defer mu.Unlock()
-		equal(t, "told the other", []string{"notifications/tasks/status"}, others)
+		equal(t, "notifications of the other session", []string{"notifications/tasks/status"}, others)
 		if got := f.seen(); len(got) != 1 || strings.Contains(got[0], second) {
-			t.Errorf("told the first: %q", got)
+			t.Errorf("notifications of the first session: %q", got)
 		}
 	})
 }
 
-// queue is a system that does work elsewhere.
+// queue is a job system.
 type queue struct{ params string }
 
 func (q *queue) Start(ctx context.Context, r task.Record) (string, error) {
@@ -751,9 +752,9 @@ func (q *queue) Look(context.Context, string) (task.Look, error) {
 
 func (q *queue) Cancel(context.Context, string) error { return nil }
 
-// A tool can stand for a job elsewhere: as a task its request goes there, and the handler serves
+// With a Runner, a request that runs as a task is passed to the job system. The handler serves
 // plain calls only.
-func TestToolThatIsAJob(t *testing.T) {
+func TestToolRunsAsJob(t *testing.T) {
 	q := new(queue)
 	c := config{
 		manager: task.Config{Jobs: map[string]task.Jobs{"queue": q}},
@@ -774,10 +775,10 @@ func TestToolThatIsAJob(t *testing.T) {
 	})
 }
 
-// A tool that talks to the session directly, past its peer, still says which task it is about.
+// Messages that a tool sends through the session directly have the related task.
 //
 // Proves TASK-46.
-func TestToolTalksPastItsPeer(t *testing.T) {
+func TestToolSendsThroughSession(t *testing.T) {
 	tool := func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 		return session.Raw(`{"content":[]}`), req.Session.Notify(ctx, "notifications/message", rawParams(`{"level":"info","data":1}`))
 	}
@@ -786,16 +787,16 @@ func TestToolTalksPastItsPeer(t *testing.T) {
 		id := f.create(`{"name":"t","task":{}}`)
 		synctest.Wait()
 		want := fmt.Sprintf(`notifications/message {"level":"info","data":1,"_meta":{%q:{"taskId":%q}}}`, relatedKey, id)
-		equal(t, "told", want, f.seen()[0])
+		equal(t, "notification", want, f.seen()[0])
 		before := len(f.seen())
 		f.must("tools/call", `{"name":"t"}`)
 		synctest.Wait()
-		equal(t, "told by a plain call", []string{`notifications/message {"level":"info","data":1}`}, f.seen()[before:])
+		equal(t, "notifications of a plain call", []string{`notifications/message {"level":"info","data":1}`}, f.seen()[before:])
 	})
 }
 
-// A task of null is none, as with other members that are absent.
-func TestTaskOfNull(t *testing.T) {
+// "task":null means the same as no task member.
+func TestTaskOfNullIsIgnored(t *testing.T) {
 	c := config{caps: receiver.ServerCapabilities(false), support: optional("t"), tools: map[string]session.Handler{"t": returns(`{"content":[]}`)}}
 	bubble(t, c, func(t *testing.T, f *fixture) {
 		if got, err := f.unchecked("tools/call", `{"name":"t","task":null}`); err != nil || got != `{"content":[]}` {
@@ -804,7 +805,7 @@ func TestTaskOfNull(t *testing.T) {
 	})
 }
 
-// asking is a tool that asks once, for a minute at most.
+// asking is a tool that sends an input request with a timeout of a minute.
 func asking(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 	peer, _ := session.PeerFrom(ctx)
 	short, cancel := context.WithTimeout(ctx, time.Minute)
@@ -813,10 +814,10 @@ func asking(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 	return session.Raw(answer), err
 }
 
-// An input request that is taken back is cancelled at the requestor, in the name of the task.
+// An input request that is withdrawn is cancelled at the requestor, with the related task.
 //
 // Proves TASK-46.
-func TestWithdrawnQuestionIsCancelled(t *testing.T) {
+func TestWithdrawnInputRequestIsCancelled(t *testing.T) {
 	c := config{
 		caps: receiver.ServerCapabilities(false), support: optional("t"), tools: map[string]session.Handler{"t": asking},
 		answer: session.Methods(map[string]session.Handler{"elicitation/create": forever}, nil),
@@ -824,7 +825,7 @@ func TestWithdrawnQuestionIsCancelled(t *testing.T) {
 	bubble(t, c, func(t *testing.T, f *fixture) {
 		id := f.create(`{"name":"t","task":{}}`)
 		if _, err := f.call("tasks/result", fmt.Sprintf(`{"taskId":%q}`, id)); err == nil {
-			t.Error("the tool has got an answer")
+			t.Error("the tool has received an answer")
 		}
 		synctest.Wait()
 		n := 0
@@ -837,21 +838,21 @@ func TestWithdrawnQuestionIsCancelled(t *testing.T) {
 			}
 		}
 		if n != 1 {
-			t.Errorf("%d questions were cancelled: %q", n, f.seen())
+			t.Errorf("%d input requests were cancelled: %q", n, f.seen())
 		}
 	})
 }
 
-// An answer that is no valid message fails the input request of a task, as it does that of a plain
+// A response that is not a valid message fails an input request of a task, as it does in a plain
 // call.
-func TestAnswerThatIsNone(t *testing.T) {
+func TestInvalidResponseFailsInputRequest(t *testing.T) {
 	c := config{caps: receiver.ServerCapabilities(false), support: optional("t"), tools: map[string]session.Handler{"t": asking}}
 	bubble(t, c, func(t *testing.T, f *fixture) {
 		a, b := transport.Pair(transport.Options{})
 		server := session.Serve(b, &mcp.InitializeResult{Capabilities: f.server.Server().Capabilities}, &f.config)
 		defer server.Close()
 		defer a.Close()
-		say := func(text string) {
+		send := func(text string) {
 			t.Helper()
 			if err := a.Write(t.Context(), wire.Message{Text: []byte(text)}); err != nil {
 				t.Fatal(err)
@@ -873,34 +874,34 @@ func TestAnswerThatIsNone(t *testing.T) {
 				}
 			}
 		}
-		say(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"c","version":"1"}}}`)
+		send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"c","version":"1"}}}`)
 		next(jsonrpc.KindResponse)
-		say(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-		say(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t","task":{}}}`)
+		send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		send(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t","task":{}}}`)
 		var created mcp.CreateTaskResult
 		if err := codec.Unmarshal(next(jsonrpc.KindResponse).Result, &created); err != nil {
 			t.Fatal(err)
 		}
-		say(fmt.Sprintf(`{"jsonrpc":"2.0","id":3,"method":"tasks/result","params":{"taskId":%q}}`, created.Task.TaskID))
+		send(fmt.Sprintf(`{"jsonrpc":"2.0","id":3,"method":"tasks/result","params":{"taskId":%q}}`, created.Task.TaskID))
 		question := next(jsonrpc.KindRequest)
 		before := time.Now()
-		say(`{"jsonrpc":"2.0","id":` + question.ID.String() + `,"result":null}`)
+		send(`{"jsonrpc":"2.0","id":` + question.ID.String() + `,"result":null}`)
 		m := next(jsonrpc.KindErrorResponse)
-		if d := time.Since(before); m.ID.String() != "3" || d != 0 || !strings.Contains(m.Error.Message, "no valid message") {
+		if d := time.Since(before); m.ID.String() != "3" || d != 0 || !strings.Contains(m.Error.Message, "invalid answer") {
 			t.Errorf("answered %s %v after %v", m.ID, m.Error, d)
 		}
 	})
 }
 
-// A task holds its params, and not the message that it was created with.
-func TestTaskHoldsNoMessage(t *testing.T) {
+// A task keeps its params in memory, not the message that created it.
+func TestTaskDoesNotRetainMessage(t *testing.T) {
 	c := config{caps: receiver.ServerCapabilities(false), support: optional("t"), tools: map[string]session.Handler{
 		"t": func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			if string(req.Params) != `{"name":"t"}` {
 				t.Errorf("params %s", req.Params)
 			}
 			if outer, ok := session.FromContext(ctx); !ok || len(outer.Params) > 20 {
-				t.Error("the context leads to the message")
+				t.Error("the context refers to the message")
 			}
 			return forever(ctx, req)
 		},
@@ -939,7 +940,7 @@ func TestTaskHoldsNoMessage(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := f.manager.Stats().Running; n != tasks-1 {
-			t.Fatalf("%d run", n)
+			t.Fatalf("%d tasks run", n)
 		}
 		if more := heap() - before; more > tasks*size/8 {
 			t.Errorf("%d tasks hold %d KiB", tasks-1, more>>10)
@@ -947,10 +948,10 @@ func TestTaskHoldsNoMessage(t *testing.T) {
 	})
 }
 
-// Of sampling and elicitation just the kind that a client has declared can be a task.
+// A client can declare tasks for sampling or for elicitation alone.
 //
 // Proves TASK-03.
-func TestKindsOfRequestsAreDeclaredApart(t *testing.T) {
+func TestMethodsAreDeclaredSeparately(t *testing.T) {
 	for _, sampling := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			m, err := task.New(t.Context(), task.Config{Store: memory.New(), Quiet: true})

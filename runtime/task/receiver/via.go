@@ -14,15 +14,16 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// via is where a requestor is: at the other end of a session and, while it waits in tasks/result, on
-// the way that this request came.
+// via reaches a requestor through its session. While the requestor waits in tasks/result, messages
+// are sent as part of that request.
 type via struct {
 	s   *session.Session
-	req *session.Request // nil unless it waits
+	req *session.Request // tasks/result; nil if the requestor does not wait
 }
 
-// Call sends a question. The context is that of tasks/result, so that the question goes where the
-// requestor waits. It may take as long as people take to answer: until the task expires.
+// Call sends an input request. ctx is that of tasks/result, so that the input request is sent on
+// the same stream. Call has no timeout, because users may take long to answer; it ends with the
+// task.
 func (v via) Call(ctx context.Context, method string, params codec.Encoder) (json.RawMessage, error) {
 	result, err := v.s.With(session.Timeout(0)).Call(ctx, method, params)
 	if err == nil || unanswered(ctx, err) {
@@ -32,22 +33,21 @@ func (v via) Call(ctx context.Context, method string, params codec.Encoder) (jso
 		return nil, e
 	}
 	code := int64(jsonrpc.CodeInternalError)
-	if _, lacking := errors.AsType[*session.CapabilityError](err); lacking {
+	if _, missing := errors.AsType[*session.CapabilityError](err); missing {
 		code = jsonrpc.CodeMethodNotFound
 	}
-	// Sending it again would not help: the input request fails, as it does in a plain call.
+	// A retry would fail, too: the input request fails, as it does in a plain call.
 	return nil, &jsonrpc.Error{Code: code, Message: err.Error()}
 }
 
-// unanswered reports whether an input request has failed because the requestor, or the connection
-// to it, is gone.
+// unanswered reports whether an input request has failed because the requestor has disconnected.
 func unanswered(ctx context.Context, err error) bool {
 	_, undelivered := errors.AsType[*transport.DeliveryError](err)
 	return ctx.Err() != nil || undelivered || errors.Is(err, session.ErrClosed) || errors.Is(err, session.ErrNotInitialized)
 }
 
-// Notify sends a notification: with what the requestor waits for, else on its own. The request that
-// created the task has long been answered.
+// Notify sends a notification, on the stream of tasks/result if there is one. Otherwise it belongs
+// to no request: the one that created the task has its response.
 func (v via) Notify(ctx context.Context, method string, params codec.Encoder) error {
 	return v.s.Notify(v.context(ctx), method, params)
 }
@@ -56,33 +56,33 @@ func (v via) context(ctx context.Context) context.Context {
 	if v.req != nil {
 		return session.NewContext(ctx, v.req)
 	}
-	return apart{ctx}
+	return detached{ctx}
 }
 
-// apart is a context that belongs to no request.
-type apart struct{ context.Context }
+// detached is a context that belongs to no request.
+type detached struct{ context.Context }
 
-func (a apart) Value(key any) any {
-	v := a.Context.Value(key)
+func (d detached) Value(key any) any {
+	v := d.Context.Value(key)
 	if _, ok := v.(*session.Request); ok {
 		return nil
 	}
 	return v
 }
 
-// relate is the middleware that marks what is sent about a task as its own: also what its work sends
-// past the peer of its context.
+// relate is the sending middleware that adds the related task to messages of work. It also covers
+// messages that the work sends through the session directly.
 func relate(next session.Sender) session.Sender {
 	return func(ctx context.Context, call *session.Call) (json.RawMessage, error) {
-		if id := sender(ctx); id != "" && !strings.HasPrefix(call.Method, "tasks/") {
+		if id := taskID(ctx); id != "" && !strings.HasPrefix(call.Method, "tasks/") {
 			call.SetMeta(task.RelatedTask, &mcp.RelatedTaskMetadata{TaskID: id})
 		}
 		return next(ctx, call)
 	}
 }
 
-// sender returns the task on whose behalf something is sent, or "".
-func sender(ctx context.Context) string {
+// taskID returns the id of the task whose work has the context ctx, or "".
+func taskID(ctx context.Context) string {
 	if run, ok := task.FromContext(ctx); ok {
 		return run.ID()
 	}

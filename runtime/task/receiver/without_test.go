@@ -2,8 +2,8 @@ package receiver
 
 import "testing"
 
-// A member goes with its comma, and every other byte stays.
-func TestWithout(t *testing.T) {
+// The member is removed with its comma. All other bytes are kept.
+func TestWithoutRemovesMember(t *testing.T) {
 	for _, tt := range []struct{ in, want string }{
 		{`{"task":{}}`, `{}`},
 		{`{"name":"t","task":{"ttl":1}}`, `{"name":"t"}`},
