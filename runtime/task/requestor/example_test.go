@@ -23,7 +23,7 @@ func (tools) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.Ca
 	return &mcp.CallToolResult{Content: []mcp.ContentBlock{&mcp.TextContent{Text: "rendered " + p.Name}}}, nil
 }
 
-// connect returns a client of a server that runs tools as tasks, and what ends both.
+// connect returns a client of a server that runs tools as tasks, and a function that closes both.
 func connect(ctx context.Context) (client *session.Session, tasks *requestor.Tasks, end func()) {
 	manager, err := task.New(ctx, task.Config{Store: memory.New()})
 	if err != nil {
@@ -51,7 +51,7 @@ func connect(ctx context.Context) (client *session.Session, tasks *requestor.Tas
 	}
 }
 
-// A tool that is called as a task.
+// Call a tool as a task.
 func Example() {
 	ctx := context.Background()
 	client, tasks, end := connect(ctx)
@@ -71,7 +71,7 @@ func Example() {
 	// rendered scene
 }
 
-// A client that has come back finds its tasks, and takes one up.
+// After a reconnect, a client lists its tasks and attaches to each of them.
 func ExampleList() {
 	ctx := context.Background()
 	client, tasks, end := connect(ctx)
@@ -87,8 +87,8 @@ func ExampleList() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		again := tasks.AttachTool(client, t.TaskID)
-		result, err := again.Result(ctx)
+		attached := tasks.AttachTool(client, t.TaskID)
+		result, err := attached.Result(ctx)
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -16,41 +16,42 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// MinPollInterval is the shortest interval at which a handle asks for the state of its task, whatever
-// the receiver wishes.
+// MinPollInterval is the shortest interval between two polls of a handle. It takes precedence over
+// a shorter poll interval of the receiver.
 const MinPollInterval = 100 * time.Millisecond
 
 const (
-	defaultInterval = time.Second    // if the receiver names none
-	maxInterval     = 24 * time.Hour // longer ones count as this one
+	defaultInterval = time.Second    // if the receiver sets no poll interval
+	maxInterval     = 24 * time.Hour // limits the poll interval of the receiver
 
-	// jitter is the largest part of an interval that is added at random, so that many requestors do not
-	// ask at the same moment.
+	// jitter is the largest random addition to an interval, as a fraction of it. It prevents many
+	// requestors from polling at the same moment.
 	jitter = 0.2
 
-	// maxBackoff bounds the interval between failed tasks/result requests. A longer poll interval of the
-	// receiver counts instead.
+	// maxBackoff limits the interval between failed tasks/result requests, unless the poll interval
+	// of the receiver is longer.
 	maxBackoff = 30 * time.Second
 
-	// resultPatience is how long the result of a finished task may be on its way before it is requested
-	// once more. It doubles each time, so that a result of any length arrives over a slow line.
-	resultPatience = 10 * time.Second
+	// resultTimeout is the time after which the result of a terminal task is requested again. It
+	// doubles each time, so that a large result can arrive over a slow connection.
+	resultTimeout = 10 * time.Second
 
-	// maxRepeats is how many further requests may be sent for the result of a finished task: with
-	// resultPatience, it may be missing for 42 minutes.
+	// maxRepeats is the number of further requests for the result of a terminal task. With
+	// resultTimeout, they take 42 minutes.
 	maxRepeats = 7
 
-	// maxUnclear is how many responses in a row may leave the state of the task unclear.
+	// maxUnclear is the number of consecutive responses that may leave the state of the task
+	// unclear.
 	maxUnclear = 8
 )
 
-// ErrNoResult reports that the task is terminal, as far as is known, but its result did not arrive.
-// The session may have dropped it because it is longer than the transport's MaxMessage.
-var ErrNoResult = errors.New("requestor: the result of the task does not arrive")
+// ErrNoResult is returned if the task is terminal, or its state is unclear, and its result did not
+// arrive. The session may have dropped a result that is longer than the transport's MaxMessage.
+var ErrNoResult = errors.New("requestor: the result of the task did not arrive")
 
-// follower follows one task while it has users. It keeps one tasks/result request open, on which the
-// task's input requests arrive too, and polls the state with tasks/get in case that request breaks and
-// for the readers of Updates. Status notifications are used if they arrive; nothing depends on them.
+// follower follows one task while it has users. It keeps one tasks/result request open, during
+// which the task's input requests arrive, too. It also polls the state with tasks/get, for Updates
+// and in case the open request fails. Status notifications are optional.
 //
 // A task that ends within its poll interval costs one request and one goroutine.
 type follower struct {
@@ -58,28 +59,28 @@ type follower struct {
 	s       *session.Session
 	id      string
 	tracker *session.Tracker // nil without progress
-	own     bool             // the tracker is closed with the task
+	own     bool             // the tracker is closed at the end of the task
 
 	over chan struct{} // closed when out is set
 	out  outcome
 
-	life  sync.Mutex // held while following starts or ends
+	life  sync.Mutex // held while following starts or stops
 	users int
-	stop  func() // ends following and waits for it; nil without users
+	stop  func() // stops following and waits until it has stopped; nil without users
 
-	mu      sync.Mutex
-	state   mcp.Task
-	version uint64        // grows with every change of state
-	changed chan struct{} // closed with the next one
-	heard   time.Time     // when the receiver last said something of the task, or following began
-	ended   bool          // out is set, or about to be
-	gone    bool          // the receiver does not know the task any more
-	cancels int           // requests to cancel the task that were not refused
-	late    *time.Timer   // runs tick; nil unless the task is followed
-	repeats int           // further requests for the result of the finished task
+	mu           sync.Mutex
+	state        mcp.Task
+	version      uint64        // incremented with every change of state
+	changed      chan struct{} // closed at the next change of state
+	lastResponse time.Time     // last response about the task, or start of following
+	ended        bool          // out is set, or about to be set
+	unknown      bool          // the receiver no longer has the task
+	cancels      int           // requests to cancel the task that were not refused
+	timer        *time.Timer   // calls tick; nil unless the task is followed
+	repeats      int           // further requests for the result of the terminal task
 }
 
-// outcome is how a task has ended, as far as can be known here.
+// outcome is the result or the error of a task.
 type outcome struct {
 	raw json.RawMessage
 	err error
@@ -89,7 +90,7 @@ func newFollower(t *Tasks, s *session.Session, o options) *follower {
 	return &follower{tasks: t, s: s, tracker: o.tracker, own: o.progress, over: make(chan struct{}), changed: make(chan struct{}), version: 1}
 }
 
-// join adds a user, until leave.
+// join adds a user. The first one starts following.
 func (f *follower) join() {
 	f.life.Lock()
 	defer f.life.Unlock()
@@ -97,27 +98,28 @@ func (f *follower) join() {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	f.tasks.sign(f, true)
+	f.tasks.subscribe(f)
 	p := &pursuit{f: f, ctx: ctx}
 	p.group.Add(1) // for the timer, until it has run or was stopped
 	f.mu.Lock()
-	f.heard, f.repeats = time.Now(), 0
-	f.late = time.AfterFunc(f.wait(), p.tick)
+	f.lastResponse, f.repeats = time.Now(), 0
+	f.timer = time.AfterFunc(f.wait(), p.tick)
 	f.mu.Unlock()
 	p.group.Go(p.await) // ends with ctx, or with the task
 	f.stop = func() {
 		cancel()
 		f.mu.Lock()
-		if f.late.Stop() {
+		if f.timer.Stop() {
 			p.group.Done()
 		}
-		f.late = nil
+		f.timer = nil
 		f.mu.Unlock()
 		p.group.Wait()
-		f.tasks.sign(f, false)
+		f.tasks.unsubscribe(f)
 	}
 }
 
+// leave removes a user. The last one stops following.
 func (f *follower) leave() {
 	f.life.Lock()
 	defer f.life.Unlock()
@@ -136,7 +138,7 @@ func (f *follower) isOver() bool {
 	}
 }
 
-// finish sets the outcome; the first one counts.
+// finish sets the outcome, unless it is already set.
 func (f *follower) finish(out outcome) {
 	f.mu.Lock()
 	first := !f.ended
@@ -155,7 +157,7 @@ func (f *follower) finish(out outcome) {
 	close(f.over)
 }
 
-// cancelling counts a request to cancel the task, or takes back the count of one that was refused.
+// cancelling adds n to the number of cancel requests: 1 for a request, -1 if it was refused.
 func (f *follower) cancelling(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -164,16 +166,17 @@ func (f *follower) cancelling(n int) {
 
 // cancelled sets the outcome after the receiver has cancelled the task.
 func (f *follower) cancelled(state mcp.Task) {
-	f.saw(state, 0)
+	f.observe(state, 0)
 	f.finish(outcome{err: task.ErrCancelled})
 }
 
-// wasCancelled reports whether the task was cancelled: the receiver says so, or it has dropped the task
-// after a request to cancel it, which it may do at once (MCP tasks, "Task Cancellation").
+// wasCancelled reports whether the task was cancelled. Either its status is cancelled, or the
+// receiver has dropped it after a cancel request, which it may do at once (MCP tasks, "Task
+// Cancellation").
 func (f *follower) wasCancelled() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.state.Status == mcp.TaskStatusCancelled || f.cancels > 0 && f.gone
+	return f.state.Status == mcp.TaskStatusCancelled || f.cancels > 0 && f.unknown
 }
 
 func (f *follower) last() mcp.Task {
@@ -182,9 +185,9 @@ func (f *follower) last() mcp.Task {
 	return f.state
 }
 
-// look returns the state, its version, and a channel that is closed with the next one. Without a state
-// the version is 0.
-func (f *follower) look() (mcp.Task, uint64, <-chan struct{}) {
+// current returns the state, its version, and a channel that is closed at the next change. Without
+// a state the version is 0.
+func (f *follower) current() (mcp.Task, uint64, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.state.Status == "" {
@@ -193,13 +196,14 @@ func (f *follower) look() (mcp.Task, uint64, <-chan struct{}) {
 	return f.state, f.version, f.changed
 }
 
-// saw takes a state of the receiver. A terminal one always counts, and is the last. Another one is
-// dropped if it is dated before the known state, unless it answers a request that was sent when version
-// was the known one: clocks can be set back. Version is 0 for a state that was not requested.
-func (f *follower) saw(state mcp.Task, version uint64) {
+// observe processes a state that the receiver has sent. version is that of the known state when the
+// state was requested, or 0 for a notification. A terminal state is always accepted and is the
+// last. Another one is dropped if it is older than the known state. A response is dropped only if
+// the state has changed since the request, because the receiver's clock may have been set back.
+func (f *follower) observe(state mcp.Task, version uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.heard = time.Now()
+	f.lastResponse = time.Now()
 	ends := task.Terminal(state.Status)
 	switch {
 	case task.Terminal(f.state.Status), same(&state, &f.state):
@@ -211,8 +215,8 @@ func (f *follower) saw(state mcp.Task, version uint64) {
 	f.version++
 	close(f.changed)
 	f.changed = make(chan struct{})
-	if ends && f.late != nil && f.late.Stop() {
-		f.late.Reset(f.wait())
+	if ends && f.timer != nil && f.timer.Stop() {
+		f.timer.Reset(f.wait())
 	}
 }
 
@@ -230,7 +234,7 @@ func same(a, b *mcp.Task) bool {
 
 func equal[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
 
-// refresh asks for the state and returns it.
+// refresh requests the state and returns it.
 func (f *follower) refresh(ctx context.Context) (mcp.Task, error) {
 	if f.id == "" {
 		return mcp.Task{}, errNoTask
@@ -242,14 +246,14 @@ func (f *follower) refresh(ctx context.Context) (mcp.Task, error) {
 	if err != nil {
 		return f.last(), err
 	}
-	f.saw(mcp.Task{
+	f.observe(mcp.Task{
 		TaskID: r.TaskID, Status: r.Status, StatusMessage: r.StatusMessage, CreatedAt: r.CreatedAt,
 		LastUpdatedAt: r.LastUpdatedAt, TTL: r.TTL, PollInterval: r.PollInterval,
 	}, version)
 	return f.last(), nil
 }
 
-// interval returns the pace that the receiver asks for. It is called with mu held.
+// interval returns the poll interval of the receiver, within limits. It is called with mu held.
 func (f *follower) interval() time.Duration {
 	if ms := f.state.PollInterval; ms != nil && *ms > 0 {
 		return max(time.Duration(min(*ms, maxInterval.Milliseconds()))*time.Millisecond, MinPollInterval)
@@ -257,10 +261,10 @@ func (f *follower) interval() time.Duration {
 	return defaultInterval
 }
 
-// wait returns how long to wait before the next tick. It is called with mu held.
+// wait returns the time until the next tick. It is called with mu held.
 func (f *follower) wait() time.Duration {
 	if task.Terminal(f.state.Status) {
-		return resultPatience << f.repeats
+		return resultTimeout << f.repeats
 	}
 	return jittered(f.interval())
 }
@@ -269,17 +273,17 @@ func jittered(d time.Duration) time.Duration {
 	return d + time.Duration(rand.Float64()*jitter*float64(d))
 }
 
-// pursuit follows a task from the first user of the handle to the last one.
+// pursuit is one period of following, from the first user of a handle to the last.
 type pursuit struct {
 	f     *follower
 	ctx   context.Context
 	group sync.WaitGroup
 
-	repeat context.CancelFunc // ends the last repetition of tasks/result; nil before the first one; tick's alone
+	repeat context.CancelFunc // cancels the last repeated tasks/result; nil before the first; used by tick only
 }
 
-// tick runs when the poll interval has passed, or when the result of a finished task is overdue. It asks
-// for the state, or for the result once more, beside the request that is open.
+// tick runs when the poll interval has passed, or when the result of a terminal task is overdue. It
+// requests the state, or the result again, beside the open request.
 func (p *pursuit) tick() {
 	defer p.group.Done()
 	f := p.f
@@ -297,7 +301,7 @@ func (p *pursuit) tick() {
 		return
 	default:
 		if p.repeat != nil {
-			p.repeat() // the first request and the newest one share the line
+			p.repeat() // at most two requests are open: the first and the latest
 		}
 		ctx, cancel := context.WithCancel(p.ctx)
 		p.repeat = cancel
@@ -308,13 +312,13 @@ func (p *pursuit) tick() {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if p.ctx.Err() == nil && f.late != nil {
+	if p.ctx.Err() == nil && f.timer != nil {
 		p.group.Add(1)
-		f.late.Reset(f.wait())
+		f.timer.Reset(f.wait())
 	}
 }
 
-// repeated returns how often the result was requested again, this time included.
+// repeated counts a repeated request for the result and returns the number so far.
 func (f *follower) repeated() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -322,9 +326,9 @@ func (f *follower) repeated() int {
 	return f.repeats
 }
 
-// silent returns the lifetime of the task if the receiver has been silent for that long, which err of
-// tasks/get tells, and else 0: by then the task is gone. A task without a limit is waited for while the
-// session lasts.
+// silent returns the lifetime of the task if err of tasks/get shows that the receiver has not
+// responded for that long. The task has expired by then. Otherwise, and for a task without TTL, it
+// returns 0.
 func (f *follower) silent(err error) time.Duration {
 	if err == nil {
 		return 0
@@ -332,23 +336,24 @@ func (f *follower) silent(err error) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if _, answered := errors.AsType[*jsonrpc.Error](err); answered {
-		f.heard = time.Now()
+		f.lastResponse = time.Now()
 	}
-	if f.state.TTL == nil || time.Since(f.heard).Milliseconds() <= *f.state.TTL {
+	if f.state.TTL == nil || time.Since(f.lastResponse).Milliseconds() <= *f.state.TTL {
 		return 0
 	}
 	return time.Duration(*f.state.TTL) * time.Millisecond
 }
 
-// await keeps a tasks/result request open, and sends it again if it breaks, until there is an outcome.
+// await keeps a tasks/result request open, and sends it again if it fails, until there is an
+// outcome.
 func (p *pursuit) await() {
 	unclear := 0
 	for failures := 0; ; failures++ {
-		hopeful, err := p.request(p.ctx)
+		retryable, err := p.request(p.ctx)
 		if err == nil || p.ctx.Err() != nil {
 			return
 		}
-		if unclear++; hopeful {
+		if unclear++; retryable {
 			unclear = 0
 		}
 		if unclear == maxUnclear {
@@ -361,29 +366,29 @@ func (p *pursuit) await() {
 	}
 }
 
-// request sends tasks/result and waits for the response. If that sets the outcome, err is nil; else
-// hopeful reports whether the receiver may bring the result to another request: its answers make sense, or there
-// are none. Tick bounds how long they may be missing after the end of the task.
-func (p *pursuit) request(ctx context.Context) (hopeful bool, err error) {
+// request sends tasks/result and waits for the response. If it sets the outcome, err is nil.
+// Otherwise retryable reports whether another request may succeed: there was no response, or a
+// valid one. tick limits how long responses may be missing after the end of the task.
+func (p *pursuit) request(ctx context.Context) (retryable bool, err error) {
 	f := p.f
 	raw, err := f.s.With(session.Timeout(0)).Call(ctx, mcp.MethodTasksResult, &mcp.GetTaskPayloadRequestParams{TaskID: f.id})
 	switch {
 	case err == nil && f.wasCancelled():
-		f.finish(outcome{err: task.ErrCancelled}) // whatever the receiver returns for it
+		f.finish(outcome{err: task.ErrCancelled}) // a cancelled task has no result
 	case err == nil:
 		f.finish(outcome{raw: raw})
 	case ctx.Err() != nil:
 		return true, err
 	default:
-		return p.judge(ctx, err)
+		return p.classify(ctx, err)
 	}
 	return false, nil
 }
 
-// judge decides what an error of tasks/result means: that it is the outcome of the task, that there is
-// no such task or no session, or that the request is to be sent again. Only the state tells whether the
-// error is the task's own. The results are those of request.
-func (p *pursuit) judge(ctx context.Context, err error) (hopeful bool, _ error) {
+// classify handles an error of tasks/result. It is the outcome of the task, means that the task or
+// the session does not exist, or is temporary. Only the state of the task shows whether the error
+// is its outcome. The results are those of request.
+func (p *pursuit) classify(ctx context.Context, err error) (retryable bool, _ error) {
 	f := p.f
 	_, undeclared := errors.AsType[*session.CapabilityError](err)
 	if undeclared || errors.Is(err, session.ErrClosed) || errors.Is(err, transport.ErrTooLong) {
@@ -391,24 +396,24 @@ func (p *pursuit) judge(ctx context.Context, err error) (hopeful bool, _ error) 
 		return false, nil
 	}
 	e, answered := errors.AsType[*jsonrpc.Error](err)
-	if _, lost := errors.AsType[*transport.DeliveryError](err); lost || answered && passing(e.Code) {
+	if _, lost := errors.AsType[*transport.DeliveryError](err); lost || answered && temporary(e.Code) {
 		return true, err
 	}
 	if !answered {
-		return false, err // the response was not valid, for one
+		return false, err // such as an invalid response
 	}
 	state, failed := f.refresh(ctx)
 	switch refusal, _ := errors.AsType[*jsonrpc.Error](failed); {
 	case failed == nil && !task.Terminal(state.Status):
 		return true, err
 	case failed == nil:
-	case refusal == nil, passing(refusal.Code):
+	case refusal == nil, temporary(refusal.Code):
 		return true, err
 	case refusal.Code != jsonrpc.CodeInvalidParams:
 		return false, err
 	default:
 		f.mu.Lock()
-		f.gone = true
+		f.unknown = true
 		f.mu.Unlock()
 	}
 	if f.wasCancelled() {
@@ -418,14 +423,14 @@ func (p *pursuit) judge(ctx context.Context, err error) (hopeful bool, _ error) 
 	return false, nil
 }
 
-// passing reports whether an error of a receiver is temporary.
-func passing(code int64) bool {
+// temporary reports whether an error of a receiver is temporary.
+func temporary(code int64) bool {
 	return code == session.CodeOverloaded || code == session.CodeClosing || code == task.CodeTooManyCalls
 }
 
-// pause waits before a request is sent again, longer with each failure. It ends early, but not before
-// MinPollInterval has passed, if the state says that a request has something to bring. It returns false
-// if following has ended.
+// pause waits before a request is sent again, longer with each failure. If the state becomes
+// terminal or input_required, it returns early, but not before MinPollInterval. It returns false if
+// following has stopped.
 func (p *pursuit) pause(failures int) bool {
 	f := p.f
 	f.mu.Lock()
@@ -436,7 +441,7 @@ func (p *pursuit) pause(failures int) bool {
 	defer timer.Stop()
 	floor := time.NewTimer(min(MinPollInterval, wait))
 	defer floor.Stop()
-	_, before, _ := f.look()
+	_, before, _ := f.current()
 	var changed <-chan struct{}
 	for {
 		select {
@@ -451,7 +456,7 @@ func (p *pursuit) pause(failures int) bool {
 		}
 		var state mcp.Task
 		var version uint64
-		state, version, changed = f.look()
+		state, version, changed = f.current()
 		if version != before && (task.Terminal(state.Status) || state.Status == mcp.TaskStatusInputRequired) {
 			return true
 		}

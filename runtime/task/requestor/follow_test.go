@@ -26,7 +26,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 )
 
-// scripted answers the requests of a requestor about the task T, which tools/call creates as working.
+// scripted responds to the requests for the task T, which tools/call creates as working.
 type scripted struct {
 	get    func() (codec.Encoder, error)
 	result func(ctx context.Context, n int) (codec.Encoder, error) // the nth request, from 1
@@ -67,14 +67,14 @@ func always(state string) func() (codec.Encoder, error) {
 	return func() (codec.Encoder, error) { return session.Raw(state), nil }
 }
 
-// A result that takes a quarter of an hour after the end of the task is not given up, and requested again only a
-// few times.
+// A result that takes 15 minutes after the end of the task arrives, with only a few further
+// requests.
 func TestSlowResultArrives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const needs = 15 * time.Minute
+		const delay = 15 * time.Minute
 		s := &scripted{get: always(taskJSON("completed", "")), result: func(ctx context.Context, n int) (codec.Encoder, error) {
 			select {
-			case <-time.After(needs):
+			case <-time.After(delay):
 				return text(fmt.Sprint(n)), nil
 			case <-ctx.Done():
 				return nil, ctx.Err()
@@ -85,13 +85,13 @@ func TestSlowResultArrives(t *testing.T) {
 		if err != nil || content(t, r) != "1" {
 			t.Fatalf("got %v, %v", r, err)
 		}
-		if took := time.Since(began); took != needs || s.results.Load() > 8 || s.gets.Load() > 1 {
+		if took := time.Since(began); took != delay || s.results.Load() > 8 || s.gets.Load() > 1 {
 			t.Errorf("took %v, %d tasks/result and %d tasks/get", took, s.results.Load(), s.gets.Load())
 		}
 	})
 }
 
-// A finished task whose result never arrives is an error in the end.
+// Result fails if the result of a terminal task never arrives.
 func TestLostResultIsAnError(t *testing.T) {
 	for name, result := range map[string]func(context.Context, int) (codec.Encoder, error){
 		"no response": func(ctx context.Context, _ int) (codec.Encoder, error) { return hang(ctx) },
@@ -114,8 +114,8 @@ func TestLostResultIsAnError(t *testing.T) {
 	}
 }
 
-// A receiver whose answers never tell how the task stands is not asked for ever.
-func TestUnclearAnswersAreAnError(t *testing.T) {
+// Result fails if responses leave the state of the task unclear.
+func TestUnclearResponsesAreAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fault := &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "what?"}
 		s := &scripted{get: func() (codec.Encoder, error) { return nil, fault }, result: func(context.Context, int) (codec.Encoder, error) { return nil, fault }}
@@ -126,24 +126,24 @@ func TestUnclearAnswersAreAnError(t *testing.T) {
 	})
 }
 
-// silent is a connection whose peer is gone without a sign: from some moment on, nothing is written.
+// silent is a connection whose writes are dropped from some moment on.
 type silent struct {
 	transport.Conn
-	gone atomic.Bool
+	dropping atomic.Bool
 }
 
 func (s *silent) Write(ctx context.Context, m transport.Message) error {
-	if s.gone.Load() {
+	if s.dropping.Load() {
 		return nil
 	}
 	return s.Conn.Write(ctx, m)
 }
 
-// A receiver that has been silent for the lifetime of the task does not have it any more.
+// Result fails if the receiver has not responded for the lifetime of the task.
 func TestSilentReceiverIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := inmemory.Pair(inmemory.Options{})
-		line := &silent{Conn: a}
+		conn := &silent{Conn: a}
 		var client, server sessiontest.Side
 		server.Server = mcp.ServerCapabilities{Tools: new(mcp.ServerCapabilitiesTools), Tasks: receiver.ServerCapabilities(true)}
 		server.Config.Handler = func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
@@ -153,12 +153,12 @@ func TestSilentReceiverIsAnError(t *testing.T) {
 			return hang(ctx)
 		}
 		tasks := requestor.Attach(&client.Config)
-		c, _ := sessiontest.Connect(t, line, b, client, server)
+		c, _ := sessiontest.Connect(t, conn, b, client, server)
 		h, err := tasks.CallTool(t.Context(), c, render)
 		if err != nil {
 			t.Fatal(err)
 		}
-		line.gone.Store(true)
+		conn.dropping.Store(true)
 		began := time.Now()
 		_, err = h.Result(t.Context())
 		if !errors.Is(err, session.ErrTimeout) || time.Since(began) < time.Hour || time.Since(began) > time.Hour+5*time.Minute {
@@ -167,9 +167,9 @@ func TestSilentReceiverIsAnError(t *testing.T) {
 	})
 }
 
-// A terminal state counts whatever its date, and so does the answer to a request that was sent after the known
-// state came: the clock of a receiver can be set back.
-func TestStateCountsWhateverTheClock(t *testing.T) {
+// The clock of a receiver can be set back. A terminal state is accepted with any date, and so is
+// the response to a request that was sent after the known state arrived.
+func TestStateIsAcceptedAfterClockChange(t *testing.T) {
 	for _, status := range []string{"failed", "completed"} {
 		t.Run(status, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -213,7 +213,7 @@ func TestStateCountsWhateverTheClock(t *testing.T) {
 	}
 }
 
-// A task that its receiver calls cancelled has no result, whatever tasks/result returns for it.
+// Result of a cancelled task fails with ErrCancelled, even if tasks/result returns a result.
 func TestCancelledTaskHasNoResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &scripted{get: always(taskJSON("cancelled", "")), result: func(context.Context, int) (codec.Encoder, error) {
@@ -237,7 +237,7 @@ func TestResultWithoutContentIsAnError(t *testing.T) {
 	})
 }
 
-// A result that the transport refuses as too long would be refused again.
+// A result that the transport refuses as too long is not requested again and again.
 func TestTooLongResultIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fromServer, toClient := io.Pipe()
@@ -270,9 +270,9 @@ func TestTooLongResultIsAnError(t *testing.T) {
 	})
 }
 
-// A receiver cannot make a requestor send more than ten requests a second of a kind: neither by its poll interval
-// nor by a flood of status notifications.
-func TestReceiverDoesNotSetAnyPace(t *testing.T) {
+// A receiver cannot make a requestor send more than ten tasks/get or tasks/result a second, neither
+// by a short poll interval nor by many status notifications.
+func TestRequestRateIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const state = `,"pollInterval":1`
 		s := &scripted{get: always(taskJSON("input_required", state)), result: func(context.Context, int) (codec.Encoder, error) {
@@ -301,8 +301,8 @@ func TestReceiverDoesNotSetAnyPace(t *testing.T) {
 	})
 }
 
-// That a task cannot be cancelled does not make its end a cancellation.
-func TestRefusedCancellationIsForgotten(t *testing.T) {
+// After a refused cancel request, the end of a task is not taken for a cancellation.
+func TestRefusedCancelIsNotCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		expired := &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "task: expired"}
 		tasks, c, _ := mock(t, func(_ context.Context, req *session.Request) (codec.Encoder, error) {
@@ -323,8 +323,8 @@ func TestRefusedCancellationIsForgotten(t *testing.T) {
 	})
 }
 
-// A call whose context ends cancels its task; if that fails, the error names the task.
-func TestInvokeGivenUp(t *testing.T) {
+// Invoke cancels its task if ctx ends. If that fails, the error contains the id of the task.
+func TestInvokeCancelsTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stopped := make(chan error, 1)
 		s := newServer(t, func(ctx context.Context, _ *session.Request) (codec.Encoder, error) {
@@ -361,8 +361,8 @@ func TestInvokeGivenUp(t *testing.T) {
 	})
 }
 
-// Handles need no closing: the session does not keep the trackers of handles that nothing refers to.
-func TestDroppedHandlesAreForgotten(t *testing.T) {
+// Handles need no Close: the session does not keep trackers of unreachable handles.
+func TestTrackersOfUnreachableHandlesAreReleased(t *testing.T) {
 	tasks, c, _ := mock(t, func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 		return session.Raw(`{"task":` + taskJSON("working", "") + `}`), nil
 	})
@@ -376,7 +376,7 @@ func TestDroppedHandlesAreForgotten(t *testing.T) {
 		}
 		return h.Token()
 	}()
-	for { // until the garbage collector has found it
+	for { // until the garbage collector has run the cleanup of the handle
 		runtime.GC()
 		if tracker, err := c.NewTrackerFor(token); err == nil {
 			tracker.Close()
@@ -386,14 +386,14 @@ func TestDroppedHandlesAreForgotten(t *testing.T) {
 	}
 }
 
-// Pages that lead back to a page before, or never end, are an error.
-func TestListEnds(t *testing.T) {
+// List fails if a cursor leads back to an earlier page, or if pages never end.
+func TestEndlessListIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, next := range map[string]func(n int) string{
-			"the first page": func(int) string { return "" },
-			"the same page":  func(int) string { return "a" },
-			"a circle":       func(n int) string { return fmt.Sprint(n % 7) },
-			"no end":         func(n int) string { return fmt.Sprint(n) },
+			"first page": func(int) string { return "" },
+			"same page":  func(int) string { return "a" },
+			"cycle":      func(n int) string { return fmt.Sprint(n % 7) },
+			"endless":    func(n int) string { return fmt.Sprint(n) },
 		} {
 			n := 0
 			_, c, _ := mock(t, func(_ context.Context, req *session.Request) (codec.Encoder, error) {

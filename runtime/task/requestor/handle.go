@@ -14,39 +14,41 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// Handle is a task of the peer whose result is an R. Its methods may be called by many goroutines.
-// It does something only during calls of Result and Updates, and needs no closing.
+// Handle stands for a task of the peer whose result is an R. Its methods may be called by many
+// goroutines. It follows the task only during calls of Result and Updates, and needs no Close.
 type Handle[R any] struct {
 	read      func(json.RawMessage) (R, error)
 	immediate string
 	f         *follower
 }
 
-// ID returns the task's id. It is "" if the receiver has answered at once, without a task.
+// ID returns the task's id. It is "" if the receiver returned the result without creating a task.
 func (h *Handle[R]) ID() string { return h.f.id }
 
-// State returns what was last heard of the task. Of a task that was resumed that is nothing yet, and
-// its Status "".
+// State returns the last known state of the task. Its Status is "" if none is known yet, as for a
+// newly attached handle.
 func (h *Handle[R]) State() mcp.Task { return h.f.last() }
 
-// Immediate returns what the receiver suggests to tell a model until the task is over, or "".
+// Immediate returns the text that the receiver suggests for a model until the task is terminal, or
+// "".
 func (h *Handle[R]) Immediate() string { return h.immediate }
 
-// Refresh asks the receiver for the state of the task.
+// Refresh requests the state of the task from the receiver and returns it.
 func (h *Handle[R]) Refresh(ctx context.Context) (mcp.Task, error) { return h.f.refresh(ctx) }
 
-// Result waits until the task is terminal and returns its result. Input requests of the task are
-// answered by the session's handler meanwhile.
+// Result waits until the task is terminal and returns its result. Until then, the session's handler
+// handles the input requests of the task.
 //
-// One tasks/result request stays open for as long as the task works. If it breaks it is sent again, with
-// growing intervals; if the result of a finished task is overdue another one is sent beside it. Result
-// has no timeout of its own: it waits as long as the receiver keeps the task.
+// One tasks/result request stays open while the task runs. If it fails, Result sends it again, at
+// growing intervals. If the result of a terminal task is overdue, Result sends another request
+// beside the open one. Result has no timeout of its own: it waits as long as the receiver keeps the
+// task.
 //
-// The error is a [*jsonrpc.Error] if that is how the request ended, and also if the receiver does not have
-// such a task, or no longer. It is [task.ErrCancelled] if the task was cancelled, and the cause of ctx if
-// that ended first. It is [session.ErrClosed] if the session ended first: the task goes on, and a
-// handle for it can be made in another session. It wraps [transport.ErrTooLong] if the transport refuses the
-// result, and [ErrNoResult] if the result of a finished task did not arrive.
+// The error is a [*jsonrpc.Error] if the task ended with an error, or if the receiver does not have
+// the task. It is [task.ErrCancelled] if the task was cancelled, and the cause of ctx if ctx ended
+// first. It is [session.ErrClosed] if the session ended first: the task continues, and a handle of
+// another session can be attached to it. It wraps [transport.ErrTooLong] if the transport refuses
+// the result, and [ErrNoResult] if the result of a terminal task did not arrive.
 func (h *Handle[R]) Result(ctx context.Context) (R, error) {
 	var none R
 	h.f.join()
@@ -64,19 +66,19 @@ func (h *Handle[R]) Result(ctx context.Context) (R, error) {
 	return h.read(h.f.out.raw)
 }
 
-// Updates goes over the states of the task: the one that is known, and then each one that is heard
-// of, to the last. When a state is input_required, questions are on the way to the session's
-// handler. States may be missed, but not the last one. An error, as those of Result, ends it;
-// that the task has failed is none.
+// Updates iterates over the states of the task: the known state first, then each new one until the
+// task is terminal. It may miss states, but not the last. In state input_required, the session's
+// handler receives the input requests. Iteration stops at the first error (see Result). A failed
+// task is a state, not an error.
 func (h *Handle[R]) Updates(ctx context.Context) iter.Seq2[mcp.Task, error] {
 	return func(yield func(mcp.Task, error) bool) {
 		h.f.join()
 		defer h.f.leave()
 		if h.f.last().Status == "" && !h.f.isOver() {
-			h.f.refresh(ctx) // an error shows in the result too
+			h.f.refresh(ctx) // ignore the error: tasks/result returns it, too
 		}
 		for seen := uint64(0); ; {
-			state, version, changed := h.f.look()
+			state, version, changed := h.f.current()
 			if version > seen {
 				seen = version
 				if !yield(state, nil) || task.Terminal(state.Status) {
@@ -97,11 +99,11 @@ func (h *Handle[R]) Updates(ctx context.Context) iter.Seq2[mcp.Task, error] {
 	}
 }
 
-// end yields what is left when following has ended.
+// end yields the last state, or the error, once the follower has an outcome.
 func (h *Handle[R]) end(ctx context.Context, yield func(mcp.Task, error) bool, seen uint64) {
-	state, version, _ := h.f.look()
+	state, version, _ := h.f.current()
 	if !task.Terminal(state.Status) && h.f.id != "" {
-		// The result has come first. The state is no more than a courtesy then.
+		// The result arrived before the terminal state. An error of refresh does not matter.
 		if last, err := h.f.refresh(ctx); err == nil {
 			state, version = last, seen+1
 		}
@@ -114,27 +116,27 @@ func (h *Handle[R]) end(ctx context.Context, yield func(mcp.Task, error) bool, s
 	}
 }
 
-// abandonTimeout is how long it may take to cancel a task that is no longer wanted.
-const abandonTimeout = 10 * time.Second
+// cancelTimeout is the timeout for cancelling a task after the context of its call has ended.
+const cancelTimeout = 10 * time.Second
 
-// ResultOrCancel is Result, but if ctx ends first it cancels the task. It waits for the response to that for
-// up to ten seconds, and returns the cause of ctx; if the task could not be cancelled, the error names its id
-// too.
+// ResultOrCancel is like Result, but cancels the task if ctx ends first. It waits up to ten seconds
+// for the response to tasks/cancel and returns the cause of ctx. If the task could not be
+// cancelled, the error also contains its id.
 func (h *Handle[R]) ResultOrCancel(ctx context.Context) (R, error) {
 	result, err := h.Result(ctx)
 	if err == nil || ctx.Err() == nil || h.f.id == "" || h.f.isOver() {
 		return result, err
 	}
-	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonTimeout)
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
 	defer cancel()
 	if _, failed := h.Cancel(late); failed != nil {
-		err = fmt.Errorf("requestor: task %q is not cancelled (%w): %w", h.f.id, failed, err)
+		err = fmt.Errorf("requestor: task %q was not cancelled (%w): %w", h.f.id, failed, err)
 	}
 	return result, err
 }
 
-// Cancel asks the receiver to cancel the task and returns its state then (MCP tasks, "Task
-// Cancellation"). A task that is over cannot be cancelled; the error is the receiver's.
+// Cancel cancels the task at the receiver and returns its state (MCP tasks, "Task Cancellation").
+// It fails with the receiver's error if the task is terminal.
 func (h *Handle[R]) Cancel(ctx context.Context) (mcp.Task, error) {
 	if h.f.id == "" {
 		return mcp.Task{}, errNoTask
@@ -155,8 +157,8 @@ func (h *Handle[R]) Cancel(ctx context.Context) (mcp.Task, error) {
 	return state, nil
 }
 
-// Token returns the token under which progress comes, or the zero one. With it, and the id, a
-// task can be followed through another session; see [Track].
+// Token returns the progress token, or the zero token. With the token and the id, a task can be
+// followed through another session; see [Track].
 func (h *Handle[R]) Token() (token mcp.ProgressToken) {
 	if h.f.tracker != nil {
 		token = h.f.tracker.Token()
@@ -164,9 +166,9 @@ func (h *Handle[R]) Token() (token mcp.ProgressToken) {
 	return token
 }
 
-// Progress goes over the reports of progress as they come, until the task is over or ctx ends. It
-// has none unless the handle was made with [Progress] or [Track]. It does not follow the task: without a
-// call of Result or Updates at the same time, it does not notice the end.
+// Progress iterates over progress reports as they arrive, until the task is terminal or ctx ends.
+// It yields none unless the handle was created with [Progress] or [Track]. Progress does not follow
+// the task: it notices the end only while Result or Updates is called.
 func (h *Handle[R]) Progress(ctx context.Context) iter.Seq[session.Progress] {
 	if h.f.tracker == nil {
 		return func(func(session.Progress) bool) {}

@@ -1,6 +1,7 @@
-// Package requestor follows tasks that the peer of a session runs: a tool call at a server, or a
-// sampling or an elicitation at a client. A [Handle] is one such task. It is made by the request that
-// creates the task, or from the task's id alone, after a reconnect or in another process.
+// Package requestor follows tasks that the peer of a session runs: tool calls of a server, or
+// sampling and elicitation of a client. A [Handle] stands for one task. It is returned by the call
+// that creates the task, or attached to an existing task by its id, after a reconnect or in another
+// process.
 //
 //	tasks := requestor.Attach(cfg) // before the session is opened
 //	h, err := tasks.CallTool(ctx, s, &mcp.CallToolRequestParams{Name: "render"}, requestor.TTL(time.Hour))
@@ -24,32 +25,33 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// Tasks knows the handles of the sessions that it is attached to. It may be used by many goroutines.
+// Tasks creates the handles of sessions and passes status notifications to them. It may be used by
+// many goroutines.
 type Tasks struct {
 	log *slog.Logger
 
 	mu      sync.Mutex
-	handles map[name]map[*follower]bool
+	handles map[taskKey]map[*follower]bool
 }
 
-// name is what a task is called: its id is unique among those of its receiver.
-type name struct {
+// taskKey identifies a task: ids are unique only within a receiver.
+type taskKey struct {
 	s  *session.Session
 	id string
 }
 
-// Attach makes sessions of a configuration bring status notifications to the handles of the Tasks
-// that it returns, and mark answers to questions of a task as belonging to it (MCP tasks,
-// "Associating Task-Related Messages"). It adds middleware, inside of what is there already. The
-// configuration's logger is told which tasks are created, and how they end.
+// Attach makes sessions of a configuration pass status notifications to the handles of the returned
+// Tasks, and add the related task to responses to input requests (MCP tasks, "Associating
+// Task-Related Messages"). It adds middleware inside existing middleware. The creation and the end
+// of tasks are logged to the configuration's Logger.
 func Attach(cfg *session.Config) *Tasks {
-	t := &Tasks{log: boundary.Logger(cfg.Logger), handles: map[name]map[*follower]bool{}}
+	t := &Tasks{log: boundary.Logger(cfg.Logger), handles: map[taskKey]map[*follower]bool{}}
 	cfg.Receiving = append(cfg.Receiving, t.receive)
 	cfg.Sending = append(cfg.Sending, relate)
 	return t
 }
 
-// receive is the middleware for what comes in.
+// receive is the receiving middleware.
 func (t *Tasks) receive(next session.Handler) session.Handler {
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 		if req.Method == mcp.MethodNotificationsTasksStatus {
@@ -67,7 +69,7 @@ func (t *Tasks) receive(next session.Handler) session.Handler {
 func relatedTo(req *session.Request) string {
 	switch req.Method {
 	case mcp.MethodTasksGet, mcp.MethodTasksResult, mcp.MethodTasksList, mcp.MethodTasksCancel:
-		return "" // where such metadata means nothing
+		return "" // the taskId of these selects the task
 	}
 	meta, err := req.Meta()
 	if err != nil || meta.RelatedTask == nil {
@@ -88,7 +90,8 @@ func relateResult(result codec.Encoder, id string) (codec.Encoder, error) {
 	return session.Raw(raw), err
 }
 
-// relate is the middleware that marks what is sent while a question of a task is being answered.
+// relate is the sending middleware. It adds the related task to messages that are sent while an
+// input request of a task is handled.
 func relate(next session.Sender) session.Sender {
 	return func(ctx context.Context, call *session.Call) (json.RawMessage, error) {
 		if req, ok := session.FromContext(ctx); ok && req.Session == call.Session {
@@ -100,42 +103,46 @@ func relate(next session.Sender) session.Sender {
 	}
 }
 
-// notified brings a status notification to the handles of its task.
+// notified passes a status notification to the handles of its task.
 func (t *Tasks) notified(req *session.Request) {
 	var p mcp.TaskStatusNotificationParams
 	if codec.Unmarshal(req.Params, &p) != nil {
-		return // the session's handler gets to see it all the same
+		return // the session's handler receives the notification, too
 	}
 	t.mu.Lock()
 	var list []*follower
-	for f := range t.handles[name{req.Session, p.TaskID}] {
+	for f := range t.handles[taskKey{req.Session, p.TaskID}] {
 		list = append(list, f)
 	}
 	t.mu.Unlock()
 	for _, f := range list {
-		f.saw(mcp.Task{
+		f.observe(mcp.Task{
 			TaskID: p.TaskID, Status: p.Status, StatusMessage: p.StatusMessage, CreatedAt: p.CreatedAt,
 			LastUpdatedAt: p.LastUpdatedAt, TTL: p.TTL, PollInterval: p.PollInterval,
 		}, 0)
 	}
 }
 
-// sign makes a follower receive notifications, or not any more.
-func (t *Tasks) sign(f *follower, in bool) {
-	key := name{f.s, f.id}
+// subscribe makes a follower receive status notifications.
+func (t *Tasks) subscribe(f *follower) {
+	key := taskKey{f.s, f.id}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !in {
-		delete(t.handles[key], f)
-		if len(t.handles[key]) == 0 {
-			delete(t.handles, key)
-		}
-		return
-	}
 	if t.handles[key] == nil {
 		t.handles[key] = map[*follower]bool{}
 	}
 	t.handles[key][f] = true
+}
+
+// unsubscribe reverses subscribe.
+func (t *Tasks) unsubscribe(f *follower) {
+	key := taskKey{f.s, f.id}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.handles[key], f)
+	if len(t.handles[key]) == 0 {
+		delete(t.handles, key)
+	}
 }
 
 // Option changes how a task is created or followed.
@@ -145,21 +152,22 @@ type options struct {
 	ttl      *int64
 	progress bool
 	tracker  *session.Tracker
-	tool     *mcp.Tool // nil if it is not known
+	tool     *mcp.Tool // nil if unknown
 }
 
-// TTL asks the receiver to keep the task for so long after its creation; it may settle on another
-// time. It is for requests whose params do not say so themselves.
+// TTL requests that the receiver keep the task for d after its creation, at least 1 ms. The
+// receiver may choose another lifetime. TTL overrides the task metadata in the params.
 func TTL(d time.Duration) Option {
 	return func(o *options) { o.ttl = new(max(d.Milliseconds(), 1)) }
 }
 
-// Progress asks for progress; see [Handle.Progress]. A handle of a task that was created before receives the reports that
-// say that they belong to the task, if the request that created it has asked for any.
+// Progress requests progress; see [Handle.Progress]. A handle that is attached to an existing task
+// receives the reports with the task in their _meta, if the request that created the task has
+// requested progress.
 func Progress() Option { return func(o *options) { o.progress = true } }
 
-// Track receives progress with a tracker of one's own. For a task that was created in an earlier
-// session it is that of [session.Session.NewTrackerFor], if its token is known. The handle does not close it.
+// Track receives progress with the tracker t, which the handle does not close. For a task that was
+// created in an earlier session, create t by [session.Session.NewTrackerFor] with the task's token.
 func Track(t *session.Tracker) Option { return func(o *options) { o.tracker = t } }
 
 // CallTool calls a tool as a task. The params are not changed.
@@ -168,13 +176,13 @@ func (t *Tasks) CallTool(ctx context.Context, s *session.Session, p *mcp.CallToo
 	return create(ctx, t, s, mcp.MethodToolsCall, &q, &q.Task, readTool, opts)
 }
 
-// CreateMessage asks a client for a message of its model, as a task. The params are not changed.
+// CreateMessage requests a message of the client's model as a task. The params are not changed.
 func (t *Tasks) CreateMessage(ctx context.Context, s *session.Session, p *mcp.CreateMessageRequestParams, opts ...Option) (*Handle[*mcp.CreateMessageResult], error) {
 	q := *p
 	return create(ctx, t, s, mcp.MethodSamplingCreateMessage, &q, &q.Task, readMessage, opts)
 }
 
-// Elicit asks the user of a client, as a task. The params are not changed.
+// Elicit requests input of the client's user as a task. The params are not changed.
 func (t *Tasks) Elicit(ctx context.Context, s *session.Session, p mcp.ElicitRequestParams, opts ...Option) (*Handle[*mcp.ElicitResult], error) {
 	switch p := p.(type) {
 	case *mcp.ElicitRequestFormParams:
@@ -184,10 +192,10 @@ func (t *Tasks) Elicit(ctx context.Context, s *session.Session, p mcp.ElicitRequ
 		q := *p
 		return create(ctx, t, s, mcp.MethodElicitationCreate, &q, &q.Task, readElicit, opts)
 	}
-	return nil, fmt.Errorf("requestor: an elicitation of type %T cannot be a task", p)
+	return nil, fmt.Errorf("requestor: elicit: params of type %T are not supported", p)
 }
 
-// AttachTool returns the handle of a tool call that is a task already.
+// AttachTool returns a handle attached to the existing task id of a tool call. It sends nothing.
 func (t *Tasks) AttachTool(s *session.Session, id string, opts ...Option) *Handle[*mcp.CallToolResult] {
 	return attach(t, s, id, readTool, opts)
 }
@@ -205,7 +213,7 @@ func (t *Tasks) AttachElicit(s *session.Session, id string, opts ...Option) *Han
 func readTool(raw json.RawMessage) (*mcp.CallToolResult, error) {
 	r, err := into(raw, new(mcp.CallToolResult))
 	if err == nil && r.Content == nil {
-		return nil, errors.New("requestor: result of a tool has no content")
+		return nil, errors.New("requestor: tool result without content")
 	}
 	return r, err
 }
@@ -226,28 +234,28 @@ func into[T codec.Decoder](raw json.RawMessage, v T) (T, error) {
 	return v, nil
 }
 
-// create sends a request that asks for a task. A receiver that answers with the result itself makes
-// a handle that is over from the start.
-func create[R any](ctx context.Context, t *Tasks, s *session.Session, method string, params codec.Encoder, wish **mcp.TaskMetadata, read func(json.RawMessage) (R, error), opts []Option) (*Handle[R], error) {
+// create sends a request that creates a task. If the receiver responds with the result instead of a
+// task, the returned handle has its outcome already.
+func create[R any](ctx context.Context, t *Tasks, s *session.Session, method string, params codec.Encoder, metadata **mcp.TaskMetadata, read func(json.RawMessage) (R, error), opts []Option) (*Handle[R], error) {
 	var o options
 	for _, opt := range opts {
 		opt(&o)
 	}
 	if !o.asTask() {
-		return nil, fmt.Errorf("%w: %s", ErrNotAsTask, o.tool.Name)
+		return nil, fmt.Errorf("%w: %q", ErrNotAsTask, o.tool.Name)
 	}
 	meta := new(mcp.TaskMetadata)
-	if *wish != nil {
-		*meta = **wish
+	if *metadata != nil {
+		*meta = **metadata
 	}
 	if o.ttl != nil {
 		meta.TTL = o.ttl
 	}
-	*wish = meta
+	*metadata = meta
 	if o.progress = o.progress && o.tracker == nil; o.progress {
 		o.tracker = s.NewTracker()
 	}
-	call := []session.Option{session.OnLate(func(raw json.RawMessage, err error) { abandon(s, raw, err) })}
+	call := []session.Option{session.OnLate(func(raw json.RawMessage, err error) { cancelLate(s, raw, err) })}
 	if o.tracker != nil {
 		call = append(call, session.Track(o.tracker))
 	}
@@ -271,7 +279,8 @@ func create[R any](ctx context.Context, t *Tasks, s *session.Session, method str
 	return h, nil
 }
 
-// createdTask reads the answer to a request for a task, unless it is the result itself.
+// createdTask decodes the response to a request that creates a task. It returns false if the
+// response is not a CreateTaskResult.
 func createdTask(raw json.RawMessage) (*mcp.CreateTaskResult, bool) {
 	r := codec.Borrow(raw, codec.AllowSize(raw)...)
 	_, kind, ok := r.PeekMember("task")
@@ -283,26 +292,26 @@ func createdTask(raw json.RawMessage) (*mcp.CreateTaskResult, bool) {
 	return created, true
 }
 
-// abandon cancels a task whose creation was given up before it was known.
-func abandon(s *session.Session, raw json.RawMessage, err error) {
+// cancelLate cancels a task whose creating call was cancelled before the response arrived.
+func cancelLate(s *session.Session, raw json.RawMessage, err error) {
 	if err != nil {
-		return // there is no task
+		return // no task was created
 	}
 	if created, ok := createdTask(raw); ok {
-		ctx, cancel := context.WithTimeout(context.Background(), abandonTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), cancelTimeout)
 		defer cancel()
 		peer(s).CancelTask(ctx, &mcp.CancelTaskRequestParams{TaskID: created.Task.TaskID})
 	}
 }
 
-// methods are those about tasks, which both sides have.
+// methods are the tasks/* methods, which clients and servers have in common.
 type methods interface {
 	GetTask(context.Context, *mcp.GetTaskRequestParams) (*mcp.GetTaskResult, error)
 	ListTasks(context.Context, *mcp.PaginatedRequestParams) (*mcp.ListTasksResult, error)
 	CancelTask(context.Context, *mcp.CancelTaskRequestParams) (*mcp.CancelTaskResult, error)
 }
 
-// peer sends typed requests to the other side.
+// peer returns a sender of typed requests to the peer.
 func peer(s *session.Session) methods {
 	if s.Role() == session.RoleServer {
 		return mcp.ToClient{Caller: s}
@@ -327,4 +336,4 @@ func newHandle[R any](t *Tasks, s *session.Session, o options, read func(json.Ra
 	return &Handle[R]{read: read, f: newFollower(t, s, o)}
 }
 
-var errNoTask = errors.New("requestor: the receiver has answered at once, there is no task")
+var errNoTask = errors.New("requestor: the receiver returned the result without creating a task")

@@ -33,7 +33,7 @@ func equal(t *testing.T, what string, want, got any) {
 	}
 }
 
-// spy notes the requests that reach a side.
+// spy records the requests that a side receives.
 type spy struct {
 	mu   sync.Mutex
 	list []string
@@ -50,7 +50,7 @@ func (s *spy) middleware(next session.Handler) session.Handler {
 	}
 }
 
-// seen returns the messages of a method, and when they came.
+// seen returns the messages of a method and the times of their arrival.
 func (s *spy) seen(method string) (list []string, at []time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,7 +62,7 @@ func (s *spy) seen(method string) (list []string, at []time.Time) {
 	return list, at
 }
 
-// server is one with tasks over a store, to which clients connect.
+// server is a server with tasks. Several clients can connect to it.
 type server struct {
 	t       *testing.T
 	manager *task.Manager
@@ -90,7 +90,7 @@ func newServer(t *testing.T, handler session.Handler) *server {
 	return &server{t: t, manager: m, handler: requests}
 }
 
-// connect returns a client session, whose user answers questions with answer.
+// connect returns a client session that handles requests of the server with answer.
 func (s *server) connect(answer session.Handler) (*requestor.Tasks, *session.Session) {
 	s.t.Helper()
 	side := sessiontest.Side{Server: mcp.ServerCapabilities{Tools: new(mcp.ServerCapabilitiesTools), Tasks: receiver.ServerCapabilities(true)}}
@@ -106,7 +106,8 @@ func (s *server) connect(answer session.Handler) (*requestor.Tasks, *session.Ses
 	return tasks, c
 }
 
-// mock returns a client session to a server that answers by hand, with the capability for tasks.
+// mock returns a client session to a server that declares tasks and handles all requests with
+// handler.
 func mock(t *testing.T, handler session.Handler) (*requestor.Tasks, *session.Session, *session.Session) {
 	t.Helper()
 	side := sessiontest.Side{Server: mcp.ServerCapabilities{Tools: new(mcp.ServerCapabilitiesTools), Tasks: receiver.ServerCapabilities(true)}}
@@ -135,7 +136,7 @@ func taskJSON(status string, more string) string {
 
 var render = &mcp.CallToolRequestParams{Name: "render"}
 
-// A tool call as a task: handle, state, progress, updates, result.
+// A handle of a tool call provides state, progress, updates and result.
 //
 // Proves TASK-15, TASK-16, TASK-45, PROG-10.
 func TestCallTool(t *testing.T) {
@@ -194,11 +195,11 @@ func TestCallTool(t *testing.T) {
 	})
 }
 
-// InputRequests of a task are answered by the session's own handler, whether one waits for the result or
-// only looks on, and the answers carry the task.
+// The session's handler handles input requests of a task, also if only Updates is called. The
+// responses have the related task.
 //
 // Proves TASK-25, TASK-46.
-func TestQuestions(t *testing.T) {
+func TestHandlerAnswersInputRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var answer json.RawMessage
 		s := newServer(t, func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
@@ -236,10 +237,10 @@ func TestQuestions(t *testing.T) {
 	})
 }
 
-// What a user's handler sends while it answers a question belongs to the task, too.
+// Messages that a handler sends during an input request have the related task.
 //
 // Proves TASK-46.
-func TestAnswererTalks(t *testing.T) {
+func TestHandlerNotifiesDuringInputRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			peer, _ := session.PeerFrom(ctx)
@@ -266,8 +267,8 @@ func TestAnswererTalks(t *testing.T) {
 	})
 }
 
-// Errors of the task come back as they were; so does that there is no such task.
-func TestErrors(t *testing.T) {
+// Result returns the error of a failed task, or of a missing task, unchanged.
+func TestResultReturnsErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failure := &jsonrpc.Error{Code: -32050 - 1000, Message: "quota", Data: json.RawMessage(`[1]`)}
 		s := newServer(t, func(context.Context, *session.Request) (codec.Encoder, error) { return nil, failure })
@@ -288,17 +289,18 @@ func TestErrors(t *testing.T) {
 		if last.Status != mcp.TaskStatusFailed || *last.StatusMessage != "quota" {
 			t.Errorf("last state: %+v", last)
 		}
-		gone := tasks.AttachTool(c, "no such")
-		_, err = gone.Result(t.Context())
+		missing := tasks.AttachTool(c, "no such")
+		_, err = missing.Result(t.Context())
 		equal(t, "no such task", error(&jsonrpc.Error{Code: -32602, Message: "task: not found"}), err)
-		for _, err := range gone.Updates(t.Context()) {
+		for _, err := range missing.Updates(t.Context()) {
 			equal(t, "no such task", error(&jsonrpc.Error{Code: -32602, Message: "task: not found"}), err)
 		}
 	})
 }
 
-// A tracker of somebody's own stays open when the task is over, also if progress is asked for besides.
-func TestAHandleDoesNotCloseATrackerThatItWasGiven(t *testing.T) {
+// A tracker that was passed to Track stays open at the end of the task, even with the option
+// Progress.
+func TestHandleDoesNotCloseCallersTracker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			return text("done"), nil
@@ -319,8 +321,8 @@ func TestAHandleDoesNotCloseATrackerThatItWasGiven(t *testing.T) {
 	})
 }
 
-// A handle from an id alone, in another session: the task goes on, its progress under the old token.
-func TestResume(t *testing.T) {
+// A handle of another session is attached to a task by its id and receives progress for its token.
+func TestAttachAfterReconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			peer, _ := session.PeerFrom(ctx)
@@ -352,7 +354,7 @@ func TestResume(t *testing.T) {
 		}
 		again := tasks.AttachTool(c, h.ID(), requestor.Track(tracker))
 		if status := again.State().Status; status != "" {
-			t.Errorf("known at once: %s", status)
+			t.Errorf("status of a newly attached handle: %s", status)
 		}
 		r, err := again.Result(t.Context())
 		if err != nil || content(t, r) != "done" {
@@ -367,7 +369,7 @@ func TestResume(t *testing.T) {
 		}
 		equal(t, "progress", []float64{3, 4, 5, 6, 7, 8, 9}, reported(again))
 
-		// Somebody else's task, of which the id is all that is known.
+		// Without the token, a handle receives the reports with the task in their _meta.
 		h, err = tasks.CallTool(t.Context(), c, render, requestor.Progress())
 		if err != nil {
 			t.Fatal(err)
@@ -380,17 +382,17 @@ func TestResume(t *testing.T) {
 		}
 		equal(t, "progress", []float64{5, 6, 7, 8, 9}, reported(foreign))
 		if _, err := other.Result(t.Context()); err == nil {
-			t.Error("a task that there is not has a result")
+			t.Error("a missing task has a result")
 		}
 		equal(t, "progress of another task", 0, len(reported(other)))
 		equal(t, "state", mcp.TaskStatusCompleted, func() mcp.TaskStatus { state, _ := again.Refresh(t.Context()); return state.Status }())
 	})
 }
 
-// Cancelling ends every wait at once; the receiver need not keep the task.
+// Cancel ends blocked calls of Result at once, even if the receiver drops the task.
 //
 // Proves TASK-60, CANC-04.
-func TestCancel(t *testing.T) {
+func TestCancelEndsResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			<-ctx.Done()
@@ -452,11 +454,11 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// A call that is given up before the task is known leaves no task behind, and is not cancelled by
-// notification.
+// If a call ends before its response arrives, the created task is cancelled with tasks/cancel, not
+// with notifications/cancelled.
 //
 // Proves CANC-04.
-func TestCreationGivenUp(t *testing.T) {
+func TestTaskOfCancelledCallIsCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var methods []string
@@ -485,11 +487,11 @@ func TestCreationGivenUp(t *testing.T) {
 	})
 }
 
-// Where tasks/result does not work at first, the handle polls at the pace that the receiver asks for,
-// also when that changes, and gets the result in the end. It needs no notifications.
+// While tasks/result fails, the handle polls at the poll interval of the receiver, even if that
+// changes, until the result arrives. It needs no notifications.
 //
 // Proves TASK-37, TASK-38, TASK-49.
-func TestPolling(t *testing.T) {
+func TestPollingRespectsInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var at []time.Time
@@ -536,7 +538,7 @@ func TestPolling(t *testing.T) {
 				want = time.Minute
 			}
 			if gap := now.Sub(created); gap < want || gap > want+want/5 {
-				t.Errorf("poll %d came after %v", i, gap)
+				t.Errorf("poll %d was sent after %v", i, gap)
 			}
 			created = now
 		}
@@ -548,12 +550,11 @@ func TestPolling(t *testing.T) {
 	})
 }
 
-// A wait in tasks/result that hangs although the task is over is given up for another one; one that
-// breaks is tried again.
-func TestBrokenWaits(t *testing.T) {
+// tasks/result is sent again if it fails, or has no response although the task is terminal.
+func TestResultIsRequestedAgain(t *testing.T) {
 	for name, first := range map[string]func(ctx context.Context) error{
-		"hangs":  func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
-		"breaks": func(ctx context.Context) error { return &jsonrpc.Error{Code: -32603, Message: "stream reset"} },
+		"no response": func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+		"error":       func(ctx context.Context) error { return &jsonrpc.Error{Code: -32603, Message: "stream reset"} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -594,9 +595,8 @@ func TestBrokenWaits(t *testing.T) {
 	}
 }
 
-// A status notification is seen at once, an older one or one about another task is not, and none
-// is needed.
-func TestNotifications(t *testing.T) {
+// Updates yields the state of a status notification at once, unless it is older or of another task.
+func TestStatusNotifications(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tasks, c, s := mock(t, func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			switch req.Method {
@@ -642,8 +642,8 @@ func TestNotifications(t *testing.T) {
 	})
 }
 
-// A receiver that answers with the result itself makes a handle that is over.
-func TestAnswerWithoutTask(t *testing.T) {
+// If the receiver responds with the result instead of a task, the handle has it at once.
+func TestResultWithoutTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tasks, c, _ := mock(t, func(context.Context, *session.Request) (codec.Encoder, error) { return text("at once"), nil })
 		h, err := tasks.CallTool(t.Context(), c, render, requestor.Progress())
@@ -654,7 +654,7 @@ func TestAnswerWithoutTask(t *testing.T) {
 			t.Errorf("result: %v, %v", r, err)
 		}
 		if _, err := h.Cancel(t.Context()); err == nil {
-			t.Error("nothing was cancelled")
+			t.Error("Cancel succeeded without a task")
 		}
 		for state, err := range h.Updates(t.Context()) {
 			t.Errorf("update %+v, %v", state, err)
@@ -665,11 +665,10 @@ func TestAnswerWithoutTask(t *testing.T) {
 	})
 }
 
-// Nothing is sent as a task to a peer that has not declared it, whatever a tool says. Each kind of request is declared
-// apart.
+// No request is sent as a task unless the peer has declared tasks for its method.
 //
 // Proves TASK-03, TASK-04, TASK-05, TASK-07.
-func TestNotDeclared(t *testing.T) {
+func TestUndeclaredTasksAreNotRequested(t *testing.T) {
 	for _, sampling := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			var s spy
@@ -700,8 +699,8 @@ func TestNotDeclared(t *testing.T) {
 	}
 }
 
-// The other direction is the same: a server that asks for sampling and elicitation as tasks.
-func TestServerAsRequestor(t *testing.T) {
+// A server requests sampling and elicitation as tasks.
+func TestServerIsRequestor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, err := task.New(t.Context(), task.Config{Store: memory.New()})
 		if err != nil {
@@ -712,7 +711,7 @@ func TestServerAsRequestor(t *testing.T) {
 			Sampling: new(mcp.ClientCapabilitiesSampling), Elicitation: new(mcp.ClientCapabilitiesElicitation), Tasks: receiver.ClientCapabilities(true, true, true),
 		}}
 		client.Config.Handler = func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
-			time.Sleep(time.Hour / 2) // people
+			time.Sleep(time.Hour / 2) // longer than the timeout of requests
 			if req.Method == "elicitation/create" {
 				return session.Raw(`{"action":"accept","content":{"n":1}}`), ctx.Err()
 			}
@@ -739,8 +738,8 @@ func TestServerAsRequestor(t *testing.T) {
 	})
 }
 
-// Several who wait on one handle all get the result, and nothing goes on when all have gone.
-func TestManyUsersOfAHandle(t *testing.T) {
+// Concurrent calls of Result all return the result. The handle stops polling without calls.
+func TestConcurrentResultCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			time.Sleep(time.Minute)
@@ -759,7 +758,7 @@ func TestManyUsersOfAHandle(t *testing.T) {
 		_, before := s.spy.seen("tasks/get")
 		time.Sleep(10 * time.Second)
 		if _, after := s.spy.seen("tasks/get"); len(after) != len(before) {
-			t.Errorf("%d polls for nobody", len(after)-len(before))
+			t.Errorf("%d polls without a call of Result", len(after)-len(before))
 		}
 		var group sync.WaitGroup
 		for range 100 {
@@ -776,10 +775,10 @@ func TestManyUsersOfAHandle(t *testing.T) {
 	})
 }
 
-// Pages are asked for one by one, with cursors as they were given, and not further than is wanted.
+// List requests pages one by one, only as needed, with unchanged cursors.
 //
 // Proves TASK-53.
-func TestList(t *testing.T) {
+func TestListRequestsPagesAsNeeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const odd = `"} \u0000/é?&=+`
 		var params []string
@@ -810,7 +809,7 @@ func TestList(t *testing.T) {
 			break
 		}
 		equal(t, "tasks", []string{"a", "b", "c"}, ids)
-		equal(t, "asked for", []string{"first", odd, "first"}, params)
+		equal(t, "requested pages", []string{"first", odd, "first"}, params)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		for _, err := range requestor.List(ctx, c) {
@@ -821,10 +820,10 @@ func TestList(t *testing.T) {
 	})
 }
 
-// A task carries params and results of every length that the transport allows, as a plain call does.
-func TestATaskMayBeAsLongAsItsTransportAllows(t *testing.T) {
+// A task can have params and results of any length that the transport allows, like a plain call.
+func TestLargeParamsAndResults(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes some hundred megabytes")
+		t.Skip("needs several hundred megabytes of memory")
 	}
 	long := strings.Repeat("x", codec.DefaultMaxSize)
 	handler := func(_ context.Context, req *session.Request) (codec.Encoder, error) {

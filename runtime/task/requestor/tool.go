@@ -9,17 +9,17 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// ErrNotAsTask says that a tool cannot be called as a task. Nothing was sent.
-var ErrNotAsTask = errors.New("requestor: the tool cannot be called as a task")
+// ErrNotAsTask is returned if a tool does not support tasks. Nothing was sent.
+var ErrNotAsTask = errors.New("requestor: tool does not support tasks")
 
-// Tool makes [Tasks.CallTool] keep to what a tool says of itself in tools/list: where that does not
-// let it be called as a task, the call fails with [ErrNotAsTask] (MCP tasks, "Tool-Level
-// Negotiation").
+// Tool makes [Tasks.CallTool] respect the task support that tool declares in tools/list. If it does
+// not support tasks, the call fails with [ErrNotAsTask] (MCP tasks, "Tool-Level Negotiation").
 func Tool(tool *mcp.Tool) Option { return func(o *options) { o.tool = tool } }
 
-// Invoke calls a tool in the way that it asks for in tools/list, and waits for the result: as a task
-// if it must be one and the server runs tools as tasks, else plainly (MCP tasks, "Tool-Level
-// Negotiation"). If ctx ends first the call is cancelled, and so is the task; see [Handle.ResultOrCancel].
+// Invoke calls a tool and waits for the result. It calls the tool as a task if tool requires that
+// in tools/list and the server declares tasks for tools/call. Otherwise it makes a plain call (MCP
+// tasks, "Tool-Level Negotiation"). If ctx ends first, the call and the task are cancelled; see
+// [Handle.ResultOrCancel].
 func (t *Tasks) Invoke(ctx context.Context, s *session.Session, tool *mcp.Tool, p *mcp.CallToolRequestParams, opts ...Option) (*mcp.CallToolResult, error) {
 	if taskSupport(tool) == mcp.ToolExecutionTaskSupportRequired && s.PeerTakesTask(mcp.MethodToolsCall) {
 		h, err := t.CallTool(ctx, s, p, opts...)
@@ -36,7 +36,7 @@ func (t *Tasks) Invoke(ctx context.Context, s *session.Session, tool *mcp.Tool, 
 	}
 	result, ok := outcome.(*mcp.CallToolResult)
 	if !ok {
-		return nil, fmt.Errorf("requestor: a plain call of %s was answered with a %T", p.Name, outcome)
+		return nil, fmt.Errorf("requestor: invoke: plain call of %q returned %T", p.Name, outcome)
 	}
 	return result, nil
 }
@@ -48,7 +48,7 @@ func taskSupport(tool *mcp.Tool) mcp.ToolExecutionTaskSupport {
 	return *tool.Execution.TaskSupport
 }
 
-// asTask reports whether a tool may be called as a task, as far as is known.
+// asTask reports whether the tool may be called as a task. It returns true if the tool is unknown.
 func (o *options) asTask() bool {
 	if o.tool == nil {
 		return true

@@ -17,10 +17,10 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 )
 
-// A tool is called as it says that it wants to be, if the server runs tools as tasks at all.
+// The task support of a tool decides whether it is called as a task, if the server declares tasks.
 //
 // Proves TASK-07, TASK-08, TASK-11.
-func TestToolDecides(t *testing.T) {
+func TestToolSupportIsRespected(t *testing.T) {
 	support := func(s mcp.ToolExecutionTaskSupport) *mcp.Tool {
 		return &mcp.Tool{Name: "render", Execution: &mcp.ToolExecution{TaskSupport: &s}}
 	}
@@ -31,13 +31,13 @@ func TestToolDecides(t *testing.T) {
 		refused        bool // as a task
 		invokedAsATask bool
 	}{
-		{"says nothing", &mcp.Tool{Name: "render"}, true, true, false},
-		{"is silent on tasks", &mcp.Tool{Name: "render", Execution: new(mcp.ToolExecution)}, true, true, false},
-		{"forbids", support(mcp.ToolExecutionTaskSupportForbidden), true, true, false},
-		{"allows", support(mcp.ToolExecutionTaskSupportOptional), true, false, false},
-		{"requires", support(mcp.ToolExecutionTaskSupportRequired), true, false, true},
-		{"requires at a server without tasks", support(mcp.ToolExecutionTaskSupportRequired), false, true, false},
-		{"says something new", support("deferred"), true, true, false},
+		{"no execution", &mcp.Tool{Name: "render"}, true, true, false},
+		{"no task support", &mcp.Tool{Name: "render", Execution: new(mcp.ToolExecution)}, true, true, false},
+		{"forbidden", support(mcp.ToolExecutionTaskSupportForbidden), true, true, false},
+		{"optional", support(mcp.ToolExecutionTaskSupportOptional), true, false, false},
+		{"required", support(mcp.ToolExecutionTaskSupportRequired), true, false, true},
+		{"required, server without tasks", support(mcp.ToolExecutionTaskSupportRequired), false, true, false},
+		{"unknown value", support("deferred"), true, true, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
