@@ -21,39 +21,44 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/sse"
 )
 
-// ClientOptions say how a client reaches its server. The zero value means the defaults.
+// ClientOptions configures a client. The zero value means the defaults.
 type ClientOptions struct {
 	httpclient.Options
 
-	// NoListen does without the standing stream, on which the server sends what belongs to no request.
+	// NoListen disables the standing stream, on which the server sends messages that belong to no
+	// request.
 	NoListen bool
 
-	// NoFallback does without the older transport, HTTP with SSE, which is tried if the server does not take the
-	// first message (MCP transports, "Backwards Compatibility").
+	// NoFallback disables the fallback to HTTP with SSE, which the client tries if the server
+	// rejects the first message (MCP transports, "Backwards Compatibility").
 	NoFallback bool
 }
 
-// Client is the client's end of a connection over Streamable HTTP. It is a [transport.Conn] for a session in the
-// role of the client (MCP transports, "Streamable HTTP").
+// Client is the client end of a connection over Streamable HTTP. It is a [transport.Conn] for a
+// session in the role of the client (MCP transports, "Streamable HTTP").
 //
-// Each message that is written is one POST, which is never repeated once the server may have got it. A message that
-// is lost, or refused with an HTTP status, is reported by Read as a [*transport.DeliveryError], which may wrap a
-// [*httpclient.StatusError]; the connection goes on. A stream that breaks is resumed. Write returns when a
-// notification was taken by the server or is lost, so that what is written next comes behind it; it does not wait
-// for the answer to a request, nor for an answer to be taken. The exception is notifications/initialized, without which
-// the server sends nothing: a Client sends it again, with the delays of [httpclient.Options], until the server takes it.
+// Each written message is one POST, which is never repeated once the server may have received it.
+// If a message is lost, or rejected with an HTTP status, Read returns a [*transport.DeliveryError],
+// which may wrap a [*httpclient.StatusError], and the connection stays open. A broken stream is
+// resumed. Write of a notification returns when the server has accepted it or it is lost, so that
+// later messages arrive after it. Write of a request does not wait for its answer, and Write of an
+// answer does not wait for the server to accept it. The server sends nothing before it has received
+// notifications/initialized: the Client repeats that, with the delays of [httpclient.Options],
+// until the server accepts it.
 //
-// When the server answers with status 404 because it has dropped the session, the Client opens a new one with the
-// initialize and the notifications/initialized that were written first, and goes on: the message that was refused is
-// sent again, requests that the server had accepted before fail with [httpclient.ErrSessionLost], and requests of the server
-// that have not been answered are cancelled. If the server does not want a new session, or changes the revision, the
-// connection is over. Servers that drop one session after the other without taking anything are asked for new ones
-// more and more slowly, as [httpclient.Options] say.
+// If the server answers with status 404 because it has dropped the session, the Client opens a new
+// one, with the initialize and the notifications/initialized that were written first. It sends the
+// rejected message again, requests that the server had accepted fail with
+// [httpclient.ErrSessionLost], and unanswered requests of the server are cancelled. If the server
+// rejects a new session, or changes the revision, the connection ends. If a server drops one
+// session after another without accepting a message, the delay between new sessions increases; see
+// [httpclient.Options].
 //
-// Many servers answer with status 400 where it should be 404. It can mean something else too, so a server that does is
-// pinged within the session: one that refuses even that, not as an answer to the ping but as a whole, has dropped it.
+// Many servers answer with status 400 instead of 404. As that status has other meanings, the Client
+// then sends a ping within the session: if the server rejects it with an HTTP status, and not with
+// an answer to the ping, it has dropped the session.
 //
-// The id of the session is a secret: it is in no error and no log.
+// The id of the session is secret and does not appear in errors and logs.
 type Client struct {
 	end     *httpcore.End
 	url     *url.URL
@@ -61,19 +66,19 @@ type Client struct {
 	close   func() error
 
 	old     atomic.Pointer[sse.Client]
-	renewed func([]byte) // see [transport.Renewer]; nil if nobody wants to know
+	renewed func([]byte) // see [transport.Renewer]; may be nil
 
-	mu        sync.Mutex
-	epoch     *epoch
-	renewal   *renewal                 // that is under way, or nil
-	barren    int                      // sessions in a row that were dropped before they were of any use
-	hello     []byte                   // the initialize request
-	ready     []byte                   // the notification behind it
-	exchanges map[jsonrpc.ID]*exchange // requests that wait for their answers
-	asked     map[jsonrpc.ID]struct{}  // requests of the server that were not answered
+	mu             sync.Mutex
+	epoch          *epoch
+	renewal        *renewal                 // the renewal in progress, or nil
+	unusedSessions int                      // sessions in a row that were dropped before they accepted a message
+	initialize     []byte                   // the initialize request
+	ready          []byte                   // the notifications/initialized message
+	exchanges      map[jsonrpc.ID]*exchange // unanswered requests
+	asked          map[jsonrpc.ID]struct{}  // unanswered requests of the server
 }
 
-// Dial returns a connection with the server at a URL. Nothing is sent before the first Write.
+// Dial returns a connection to the server at serverURL. It sends nothing before the first Write.
 func Dial(serverURL string, o ClientOptions) (*Client, error) {
 	u, err := httpcore.ParseURL(serverURL)
 	if err != nil {
@@ -92,26 +97,26 @@ func Dial(serverURL string, o ClientOptions) (*Client, error) {
 // Read returns the next message from the server.
 func (c *Client) Read() (transport.Message, error) { return c.end.Read() }
 
-// Push is [transport.Pusher]: a message is taken by the goroutine that has read it.
-func (c *Client) Push(of transport.Conn, take func(transport.Message, error)) bool {
-	if of != transport.Conn(c) {
+// Push implements [transport.Pusher]. The goroutine that has read a message calls take.
+func (c *Client) Push(outer transport.Conn, take func(transport.Message, error)) bool {
+	if outer != transport.Conn(c) {
 		return false
 	}
 	c.end.Push(take)
 	return true
 }
 
-// Forget is [transport.Forgetter]. The stream of the request is left after a moment.
+// Forget implements [transport.Forgetter]. It closes the stream of the request after cancelGrace.
 func (c *Client) Forget(id jsonrpc.ID) {
 	c.mu.Lock()
 	x := c.exchanges[id]
 	c.mu.Unlock()
 	if x != nil {
-		time.AfterFunc(lateness, func() { x.cancel(errCancelled) })
+		time.AfterFunc(cancelGrace, func() { x.cancel(errCancelled) })
 	}
 }
 
-// Renewed is [transport.Renewer].
+// Renewed implements [transport.Renewer].
 func (c *Client) Renewed(opened func(initializeResult []byte)) { c.renewed = opened }
 
 // Write sends a message.
@@ -122,7 +127,7 @@ func (c *Client) Write(ctx context.Context, m transport.Message) error {
 	if m.Answer {
 		return c.answer(ctx, m)
 	}
-	envelope, _ := httpcore.Parse(m.Text) // whatever is wrong with it, the server will tell
+	envelope, _ := httpcore.Parse(m.Text) // the server reports faults
 	switch envelope.Kind {
 	case jsonrpc.KindRequest:
 		return c.request(ctx, m.Text, envelope)
@@ -133,10 +138,11 @@ func (c *Client) Write(ctx context.Context, m transport.Message) error {
 	return c.notify(ctx, m.Text, envelope)
 }
 
-// answer sends an answer to a request of the server, without waiting for it to be taken.
+// answer sends an answer to a request of the server. It does not wait until the server has accepted
+// it.
 func (c *Client) answer(ctx context.Context, m transport.Message) error {
-	if !m.For.IsZero() && !c.unask(m.For) {
-		return nil // the question was of a session that is gone
+	if !m.For.IsZero() && !c.clearAsked(m.For) {
+		return nil // the request was of a lost session, or is cancelled
 	}
 	n := len(m.Text)
 	if err := c.end.AnswerRoom(ctx, n); err != nil {
@@ -157,7 +163,7 @@ func (c *Client) answer(ctx context.Context, m transport.Message) error {
 	return nil
 }
 
-// notify sends a notification, or something that is no message, and waits until the server has taken it.
+// notify sends a notification, or an invalid message, and waits until the server has accepted it.
 func (c *Client) notify(ctx context.Context, text []byte, envelope jsonrpc.Message) error {
 	done, ok := c.end.Sending()
 	if !ok {
@@ -171,14 +177,14 @@ func (c *Client) notify(ctx context.Context, text []byte, envelope jsonrpc.Messa
 	switch envelope.Method {
 	case mcp.MethodNotificationsInitialized:
 		c.mu.Lock()
-		c.ready = bytes.Clone(text) // which is kept, but not what it was written into
+		c.ready = bytes.Clone(text) // the session may reuse the memory of text
 		c.mu.Unlock()
 	case mcp.MethodNotificationsCancelled:
 		if x := c.cancelled(envelope.Params); x != nil {
 			if !x.withdraw(ctx) {
-				return nil // the server has never got it
+				return nil // the server has not received the request
 			}
-			defer time.AfterFunc(lateness, func() { x.cancel(errCancelled) })
+			defer time.AfterFunc(cancelGrace, func() { x.cancel(errCancelled) })
 		}
 	}
 	bounded, cancel := context.WithCancelCause(ctx)
@@ -204,9 +210,10 @@ func (c *Client) notify(ctx context.Context, text []byte, envelope jsonrpc.Messa
 	return nil
 }
 
-// confirm sends notifications/initialized, without which the server may send nothing. If it is lost or refused, confirm
-// sends it again: the server takes it twice without harm. It waits for a failure that may pass, for MaxRetries
-// attempts; what lasts longer goes on in the background, and confirm returns the error.
+// confirm sends notifications/initialized. The server may send nothing before it has received it.
+// If it is lost or rejected, confirm sends it again, because receiving it twice is harmless. It
+// makes up to MaxRetries attempts if the failure may be temporary. Further attempts run in the
+// background, and confirm returns the error.
 func (c *Client) confirm(ctx context.Context) error {
 	for failures := 0; ; failures++ {
 		c.mu.Lock()
@@ -228,8 +235,8 @@ func (c *Client) confirm(ctx context.Context) error {
 	}
 }
 
-// confirmLater sends notifications/initialized again and again until the server takes it or drops the session. A new
-// session has its own.
+// confirmLater repeats notifications/initialized until the server accepts it or drops the session.
+// A new session has its own confirmation.
 func (c *Client) confirmLater(ep *epoch, text []byte, failures int) {
 	for httpcore.Sleep(ep.ctx, c.end.Backoff(0, failures)) && c.current() == ep {
 		err := c.send(ep.ctx, text, false)
@@ -237,12 +244,13 @@ func (c *Client) confirmLater(ep *epoch, text []byte, failures int) {
 			c.listen(ep)
 			return
 		}
-		c.end.Options.Logger.Info("notifications/initialized not taken", "error", err)
+		c.end.Options.Logger.Info("notifications/initialized not accepted", "error", err)
 		failures++
 	}
 }
 
-// send posts a message that is not answered. Again says that it may go to a new session if its own is gone.
+// send posts a message that has no answer. again allows sending it to a new session if its own is
+// lost.
 func (c *Client) send(ctx context.Context, text []byte, again bool) error {
 	ctx, cancel := c.end.WithStallTimeout(ctx)
 	defer cancel()
@@ -258,7 +266,7 @@ func (c *Client) send(ctx context.Context, text []byte, again bool) error {
 	return c.judge(ep, status)
 }
 
-// judge says what the status of an answer means, in a session.
+// judge returns the error for a status within a session.
 func (c *Client) judge(ep *epoch, status *httpclient.StatusError) error {
 	if status.Code != http.StatusNotFound || ep.id == "" {
 		return status
@@ -266,24 +274,24 @@ func (c *Client) judge(ep *epoch, status *httpclient.StatusError) error {
 	return c.lose(ep, status)
 }
 
-// lose opens a new session in the place of one that the server has dropped, as its status says, and does not wait.
+// lose starts opening a new session because the server has dropped ep. It does not wait.
 func (c *Client) lose(ep *epoch, status *httpclient.StatusError) error {
-	c.end.Go(func() { c.renew(c.end.Life(), ep) }) // ends when there is a new session, or none
+	c.end.Go(func() { c.renew(c.end.Life(), ep) }) // ends with the renewal
 	return fmt.Errorf("%w: %w", httpclient.ErrSessionLost, status)
 }
 
-// posting is a POST.
+// posting describes a POST.
 type posting struct {
 	ctx   context.Context
 	text  []byte
 	sent  func()      // see [httpcore.Request]
-	first bool        // it is an initialize, which belongs to no session
-	again bool        // it may be sent to another session if its own is gone
-	stop  func() bool // whether to give up rather than try again; nil for no
+	first bool        // an initialize, which belongs to no session
+	again bool        // may be sent to a new session if its own is lost
+	stop  func() bool // whether not to retry; nil means false
 }
 
-// post sends a message, again as long as the server was not reached, and returns the answer and the session that it
-// was for.
+// post sends a message. It retries while the server cannot be reached. It returns the response and
+// the epoch of the message.
 func (c *Client) post(p posting) (*http.Response, *epoch, error) {
 	for failures, renewed := 0, false; ; {
 		ep := c.current()
@@ -323,12 +331,12 @@ func (c *Client) post(p posting) (*http.Response, *epoch, error) {
 	}
 }
 
-// postTo sends a message within a session.
+// postTo sends a message within an epoch.
 func (c *Client) postTo(ctx context.Context, ep *epoch, text []byte, sent func()) (*http.Response, error) {
 	return c.end.Do(ctx, httpcore.Request{Method: http.MethodPost, URL: c.url, Header: ep.posts, Text: text, Sent: sent})
 }
 
-// cancelled returns the exchange that a cancellation is about, or nil.
+// cancelled returns the exchange that a notifications/cancelled refers to, or nil.
 func (c *Client) cancelled(params json.RawMessage) *exchange {
 	var p mcp.CancelledNotificationParams
 	if codec.Unmarshal(params, &p) != nil {
@@ -339,8 +347,9 @@ func (c *Client) cancelled(params json.RawMessage) *exchange {
 	return c.exchanges[p.RequestID]
 }
 
-// unask notes that a request of the server needs no answer any more; ok is false if that was so before.
-func (c *Client) unask(id jsonrpc.ID) (ok bool) {
+// clearAsked removes a request of the server that needs no answer. It returns false if it was not
+// pending.
+func (c *Client) clearAsked(id jsonrpc.ID) (ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_, ok = c.asked[id]
@@ -348,14 +357,14 @@ func (c *Client) unask(id jsonrpc.ID) (ok bool) {
 	return ok
 }
 
-// receive hands on a message from the server, whose envelope was read; ok is false if ctx or the connection ended
-// first.
+// receive delivers a message of the server with its decoded envelope. It returns false if ctx or
+// the connection ends first.
 func (c *Client) receive(ctx context.Context, text []byte, envelope jsonrpc.Message) (ok bool) {
 	switch {
 	case envelope.Kind == jsonrpc.KindNotification && envelope.Method == mcp.MethodNotificationsCancelled:
 		var p mcp.CancelledNotificationParams
 		if codec.Unmarshal(envelope.Params, &p) == nil {
-			c.unask(p.RequestID)
+			c.clearAsked(p.RequestID)
 		}
 	case envelope.Kind == jsonrpc.KindRequest || envelope.Kind == jsonrpc.KindInvalid:
 		if !envelope.ID.IsZero() {
@@ -367,9 +376,9 @@ func (c *Client) receive(ctx context.Context, text []byte, envelope jsonrpc.Mess
 	return c.end.Deliver(ctx, text)
 }
 
-// Close ends the connection: it gives answers and notifications that were written time to be taken, hangs up all
-// streams, and ends the session at the server with DELETE, as far as the server lets it (MCP transports, "Session
-// Management").
+// Close ends the connection. It waits up to FlushTimeout for pending answers and notifications to
+// be accepted, closes all streams, and ends the session at the server with DELETE (MCP transports,
+// "Session Management").
 func (c *Client) Close() error { return c.close() }
 
 func (c *Client) shutDown() error {
@@ -386,18 +395,18 @@ func (c *Client) shutDown() error {
 	return err
 }
 
-// remove ends the session at the server. It is a courtesy: a server that is gone or refuses is left alone.
+// remove ends the session at the server. It is optional: failures are only logged.
 func (c *Client) remove(ep *epoch) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.end.Options.FlushTimeout)
 	defer cancel()
 	resp, err := c.end.Do(ctx, httpcore.Request{Method: http.MethodDelete, URL: c.url, Header: ep.headers()})
 	if err != nil {
-		c.end.Options.Logger.Info("session not ended at the server", "error", err)
+		c.end.Options.Logger.Info("session not deleted", "error", err)
 		return
 	}
 	defer httpcore.Discard(resp)
 	if resp.StatusCode/100 != 2 && resp.StatusCode != http.StatusMethodNotAllowed {
 		status, _ := httpcore.Status(resp)
-		c.end.Options.Logger.Info("session not ended at the server", "error", status)
+		c.end.Options.Logger.Info("session not deleted", "error", status)
 	}
 }

@@ -17,23 +17,24 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/httpcore"
 )
 
-// epoch is what holds from one initialize to the next: the session at the server, if it has sessions, and the
-// revision.
+// epoch is the state from one initialize to the next: the session at the server, if it has
+// sessions, and the revision.
 type epoch struct {
-	id       string      // of the session; "" for none
-	revision string      // that was negotiated; "" before that
-	posts    http.Header // the headers of POSTs
-	result   []byte      // of initialize
+	id       string      // of the session; "" without one
+	revision string      // the negotiated revision; "" before that
+	posts    http.Header // headers of POSTs
+	result   []byte      // result of initialize
 	lost     atomic.Bool
-	used     atomic.Bool // the server has taken something
+	used     atomic.Bool // the server has accepted a message
 
 	listening atomic.Bool // there is a standing stream
 
-	ctx context.Context // ends when the session is gone
+	ctx context.Context // ends when the session is lost
 	end context.CancelCauseFunc
 }
 
-// newEpoch returns an epoch that begins; before the first answer to initialize neither is known, and it has no end.
+// newEpoch returns a new epoch. Before the answer to initialize, both arguments are empty and the
+// epoch does not end.
 func (c *Client) newEpoch(id, revision string) *epoch {
 	ep := &epoch{id: id, revision: revision, ctx: c.end.Life(), end: func(error) {}}
 	ep.posts = ep.headers()
@@ -42,7 +43,7 @@ func (c *Client) newEpoch(id, revision string) *epoch {
 	return ep
 }
 
-// headers returns those that name the session and the revision.
+// headers returns the headers that name the session and the revision.
 func (ep *epoch) headers() http.Header {
 	h := http.Header{}
 	if ep.id != "" {
@@ -62,21 +63,21 @@ func (c *Client) current() *epoch {
 
 // opened returns the epoch that begins with a result of initialize.
 func (c *Client) opened(result []byte, h http.Header) (*epoch, error) {
-	var hello mcp.InitializeResult
-	if err := codec.Unmarshal(result, &hello); err != nil {
+	var info mcp.InitializeResult
+	if err := codec.Unmarshal(result, &info); err != nil {
 		return nil, fmt.Errorf("streamable: result of initialize: %w", err)
 	}
 	id := h.Get("Mcp-Session-Id")
 	if !visible(id) {
-		return nil, errors.New("streamable: the id of the session has other characters than visible ASCII")
+		return nil, errors.New("streamable: session id has characters other than visible ASCII")
 	}
-	ep := c.newEpoch(id, hello.ProtocolVersion)
+	ep := c.newEpoch(id, info.ProtocolVersion)
 	ep.ctx, ep.end = context.WithCancelCause(ep.ctx)
 	ep.result = slices.Clone(result)
 	return ep, nil
 }
 
-// visible reports whether all bytes are in the range that session ids may have.
+// visible reports whether id consists of the characters that session ids may have.
 func visible(id string) bool {
 	for i := range len(id) {
 		if id[i] < 0x21 || id[i] > 0x7e {
@@ -86,7 +87,8 @@ func visible(id string) bool {
 	return true
 }
 
-// dropped reports whether an answer within a session says that the server has dropped that.
+// dropped reports whether a response within a session means that the server has dropped the
+// session.
 func (c *Client) dropped(ctx context.Context, ep *epoch, resp *http.Response) bool {
 	switch {
 	case ep.id == "":
@@ -95,14 +97,14 @@ func (c *Client) dropped(ctx context.Context, ep *epoch, resp *http.Response) bo
 		return resp.StatusCode == http.StatusNotFound
 	}
 	if _, id := httpcore.Status(resp); !id.IsZero() {
-		return false // it is an answer to a request
+		return false // an answer to a request
 	}
 	ctx, cancel := c.end.WithStallTimeout(ctx)
 	defer cancel()
 	ping := jsonrpc.NewRequest(codec.StringScalar(rand.Text()), mcp.MethodPing, nil)
 	text, err := ping.AppendJSON(nil)
 	if err != nil {
-		return false // cannot be
+		return false // not reached
 	}
 	pong, err := c.postTo(ctx, ep, text, nil)
 	if err != nil {
@@ -116,17 +118,17 @@ func (c *Client) dropped(ctx context.Context, ep *epoch, resp *http.Response) bo
 	return id.IsZero()
 }
 
-// renewal is the opening of a new session in the place of one that is gone.
+// renewal is the opening of a new session after the last one was lost.
 type renewal struct {
-	done chan struct{} // closed when err is there
+	done chan struct{} // closed when err is set
 	err  error
 }
 
-// renew opens a new session in the place of gone, unless that has happened already, and waits for that until ctx
-// ends.
-func (c *Client) renew(ctx context.Context, gone *epoch) error {
+// renew opens a new session to replace ep, unless that is replaced already, and waits for it until
+// ctx ends.
+func (c *Client) renew(ctx context.Context, ep *epoch) error {
 	c.mu.Lock()
-	if c.epoch != gone {
+	if c.epoch != ep {
 		c.mu.Unlock()
 		return nil
 	}
@@ -134,8 +136,8 @@ func (c *Client) renew(ctx context.Context, gone *epoch) error {
 	if r == nil {
 		r = &renewal{done: make(chan struct{})}
 		c.renewal = r
-		started := c.end.Go(func() { // ends with the answers of the server, or the connection
-			r.err = c.reopen(gone)
+		started := c.end.Go(func() { // ends with the responses of the server, or with the connection
+			r.err = c.reopen(ep)
 			c.mu.Lock()
 			if c.renewal == r {
 				c.renewal = nil
@@ -158,29 +160,30 @@ func (c *Client) renew(ctx context.Context, gone *epoch) error {
 	}
 }
 
-// reopen opens a new session. If the server refuses that for good, the connection is over.
-func (c *Client) reopen(gone *epoch) error {
-	gone.lost.Store(true)
-	gone.end(httpclient.ErrSessionLost)
+// reopen opens a new session to replace last. If the server rejects it permanently, the connection
+// ends.
+func (c *Client) reopen(last *epoch) error {
+	last.lost.Store(true)
+	last.end(httpclient.ErrSessionLost)
 	c.mu.Lock()
-	hello, ready := c.hello, c.ready
-	if c.barren++; gone.used.Load() {
-		c.barren = 0
+	initialize, ready := c.initialize, c.ready
+	if c.unusedSessions++; last.used.Load() {
+		c.unusedSessions = 0
 	}
-	barren := c.barren
+	unused := c.unusedSessions
 	c.mu.Unlock()
-	if hello == nil {
+	if initialize == nil {
 		return httpclient.ErrSessionLost
 	}
-	if barren > 1 && !httpcore.Sleep(c.end.Life(), c.end.Backoff(0, barren-2)) {
+	if unused > 1 && !httpcore.Sleep(c.end.Life(), c.end.Backoff(0, unused-2)) {
 		return transport.ErrClosed
 	}
-	next, err := c.greet(hello, ready)
-	if err == nil && next.revision != gone.revision {
-		err = fmt.Errorf("%w from %s to %s", httpcore.ErrRevision, gone.revision, next.revision)
+	next, err := c.handshake(initialize, ready)
+	if err == nil && next.revision != last.revision {
+		err = fmt.Errorf("%w from %s to %s", httpcore.ErrRevision, last.revision, next.revision)
 	}
 	if err != nil {
-		err = fmt.Errorf("%w, and gives no new one: %w", httpclient.ErrSessionLost, err)
+		err = fmt.Errorf("%w: new session: %w", httpclient.ErrSessionLost, err)
 		if !httpcore.Passing(err) {
 			c.end.Fail(fmt.Errorf("%w: %w", transport.ErrClosed, err))
 		}
@@ -191,7 +194,7 @@ func (c *Client) reopen(gone *epoch) error {
 	}
 	c.mu.Lock()
 	c.epoch = next
-	c.renewal = nil // or who loses this one too would wait for what is over
+	c.renewal = nil // otherwise a caller that loses the new epoch would wait for this renewal
 	stale := c.asked
 	c.asked = map[jsonrpc.ID]struct{}{}
 	c.mu.Unlock()
@@ -199,22 +202,22 @@ func (c *Client) reopen(gone *epoch) error {
 		c.end.Withdraw(id, httpclient.ErrSessionLost)
 	}
 	c.listen(next)
-	c.end.Options.Logger.Info("the server has dropped the session; a new one is open")
+	c.end.Options.Logger.Info("session renewed")
 	if c.options.Renewed != nil {
-		c.end.Go(func() { c.options.Renewed(next.result) }) // ends when the callback does
+		c.end.Go(func() { c.options.Renewed(next.result) }) // ends when the callback returns
 	}
 	return nil
 }
 
-// greet introduces this side again, with what was sent first.
-func (c *Client) greet(hello, ready []byte) (*epoch, error) {
-	envelope, err := httpcore.Parse(hello)
+// handshake repeats the handshake with the messages that were sent first.
+func (c *Client) handshake(initialize, ready []byte) (*epoch, error) {
+	envelope, err := httpcore.Parse(initialize)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeoutCause(c.end.Life(), c.end.Options.StallTimeout, transport.ErrStalled)
 	defer cancel()
-	x := &exchange{c: c, id: envelope.ID, text: hello, first: true, again: true, out: make(chan struct{})}
+	x := &exchange{c: c, id: envelope.ID, text: initialize, first: true, again: true, out: make(chan struct{})}
 	x.ctx, x.cancel = context.WithCancelCause(ctx)
 	defer x.cancel(nil)
 	if err := x.do(); err != nil {

@@ -21,36 +21,36 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/sse"
 )
 
-// lateness is how long the server may go on with the stream of a request that was answered or cancelled.
-const lateness = time.Second
+// cancelGrace is how long the stream of an answered or cancelled request may continue.
+const cancelGrace = time.Second
 
 var (
-	errCancelled = errors.New("streamable: the request was cancelled")
-	errAnswered  = errors.New("streamable: the request was answered")
+	errCancelled = errors.New("streamable: request cancelled")
+	errAnswered  = errors.New("streamable: request answered")
 )
 
-// exchange is a request on its way to its answer.
+// exchange is a request and its answer.
 type exchange struct {
 	c     *Client
 	id    jsonrpc.ID
 	text  []byte
-	first bool // it is initialize
-	again bool // and it is not the first one: its answer goes nowhere but here
+	first bool // an initialize
+	again bool // a repeated initialize: its answer is not delivered
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
 	sending sync.Once
-	out     chan struct{} // closed when the request has gone out, or will not
-	sent    atomic.Bool   // it has gone out
-	dropped atomic.Bool   // it need not be sent any more
+	out     chan struct{} // closed when the request was sent, or will not be sent
+	sent    atomic.Bool   // the request was sent
+	dropped atomic.Bool   // the request is not needed
 
 	answered bool
-	opens    *epoch         // of initialize: what begins with the answer
-	refused  *jsonrpc.Error // of initialize: the answer, if it is an error
+	opens    *epoch         // of initialize: the epoch that begins with the answer
+	refused  *jsonrpc.Error // of initialize: the error in the answer, or nil
 }
 
-// request sends a request. The goroutine that it starts ends with the answer or the connection.
+// request sends a request. Its goroutine ends with the answer or the connection.
 func (c *Client) request(ctx context.Context, text []byte, envelope jsonrpc.Message) error {
 	if err := c.end.Room(ctx, len(text)); err != nil {
 		return err
@@ -59,7 +59,7 @@ func (c *Client) request(ctx context.Context, text []byte, envelope jsonrpc.Mess
 	x.ctx, x.cancel = c.end.Within(ctx)
 	c.mu.Lock()
 	if x.first {
-		c.hello = bytes.Clone(text) // see ready
+		c.initialize = bytes.Clone(text) // the session may reuse the memory of text
 	}
 	c.exchanges[x.id] = x
 	c.mu.Unlock()
@@ -79,13 +79,13 @@ func (x *exchange) run() {
 	}
 }
 
-// taken reports whether the server may be at the request that was lost because of err.
+// taken reports whether the server may be serving the request that was lost because of err.
 func (x *exchange) taken(err error) bool {
 	_, refused := errors.AsType[*httpclient.StatusError](err)
 	return !httpcore.Unreached(err) && !errors.Is(err, httpclient.ErrSessionLost) && !errors.Is(err, transport.ErrTooLong) && (!refused || errors.Is(err, httpclient.ErrCut))
 }
 
-// over forgets the exchange.
+// over ends the exchange.
 func (x *exchange) over() {
 	x.settle()
 	x.cancel(nil)
@@ -97,13 +97,13 @@ func (x *exchange) over() {
 	}
 }
 
-// gone notes that the request has gone out.
-func (x *exchange) gone() {
+// markSent records that the request was sent.
+func (x *exchange) markSent() {
 	x.sent.Store(true)
 	x.settle()
 }
 
-// settle notes that the request has gone out, or will not.
+// settle records that the request was sent, or will not be sent.
 func (x *exchange) settle() {
 	x.sending.Do(func() {
 		close(x.out)
@@ -113,37 +113,37 @@ func (x *exchange) settle() {
 	})
 }
 
-// withdraw sees to it that a cancellation comes behind its request; ok is false if the request was not sent, and
-// will not be.
+// withdraw waits until a cancellation can be sent after the request. It returns false if the
+// request was not sent and will not be.
 func (x *exchange) withdraw(ctx context.Context) (ok bool) {
 	x.dropped.Store(true)
-	timer := time.NewTimer(lateness)
+	timer := time.NewTimer(cancelGrace)
 	defer timer.Stop()
 	select {
 	case <-x.out:
 		return x.sent.Load()
 	case <-ctx.Done():
-	case <-timer.C: // it is stuck, or an HTTP client does not tell
+	case <-timer.C: // sending blocks, or the HTTP client does not report it
 	}
 	return true
 }
 
-// do sends the request and sees to the answer. Without an error it was answered, or the answer may come on another
-// stream.
+// do sends the request and handles the response. It returns nil if the request was answered, or if
+// the answer may arrive on another stream.
 func (x *exchange) do() error {
 	resp, ep, err := x.c.post(posting{
-		ctx: x.ctx, text: x.text, sent: x.gone, first: x.first, again: true, stop: x.dropped.Load,
+		ctx: x.ctx, text: x.text, sent: x.markSent, first: x.first, again: true, stop: x.dropped.Load,
 	})
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
-	x.gone()
+	x.markSent()
 	switch {
 	case resp.StatusCode/100 != 2:
 		return x.failed(ep, resp)
 	case resp.StatusCode == http.StatusAccepted && ep.listening.Load():
-		return nil // not as it should be, but the answer may come on the standing stream
+		return nil // invalid, but the answer may arrive on the standing stream
 	}
 	switch media := httpcore.ContentType(resp); media {
 	case httpcore.JSON:
@@ -157,22 +157,22 @@ func (x *exchange) do() error {
 	}
 }
 
-// single reads an answer that is one message.
+// single reads a response that consists of one message.
 func (x *exchange) single(resp *http.Response) error {
 	text, err := x.c.end.ReadAll(resp)
 	if err != nil {
 		return err
 	}
 	if !x.take(text, resp.Header) {
-		return fmt.Errorf("%w: it does not answer the request", httpclient.ErrContent)
+		return fmt.Errorf("%w: response is not the answer to the request", httpclient.ErrContent)
 	}
 	return nil
 }
 
-// take takes a message that the server sends because of the request, and reports whether the request is answered. H
-// are the headers of the answer to its POST.
+// take processes a message that the server sends for the request, and reports whether the request
+// is answered. h is the header of the response to its POST.
 func (x *exchange) take(text []byte, h http.Header) (done bool) {
-	m, _ := httpcore.Parse(text) // whatever is wrong with it, the session will find out
+	m, _ := httpcore.Parse(text) // the session reports faults
 	if !x.isAnswer(m) {
 		x.answered = x.answered || x.inBatch(text)
 		x.c.receive(x.ctx, text, m)
@@ -192,7 +192,8 @@ func (x *exchange) isAnswer(m jsonrpc.Message) bool {
 	return m.ID == x.id && (m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindErrorResponse)
 }
 
-// inBatch reports whether text is a batch with the answer in it, as servers of revision 2025-03-26 may send.
+// inBatch reports whether text is a batch that contains the answer, as servers of revision
+// 2025-03-26 may send.
 func (x *exchange) inBatch(text []byte) bool {
 	if x.c.current().revision != string(mcp.Revision20250326) || !jsonrpc.IsBatch(text) {
 		return false
@@ -201,7 +202,7 @@ func (x *exchange) inBatch(text []byte) bool {
 	return err == nil && slices.ContainsFunc(items, func(i jsonrpc.Item) bool { return x.isAnswer(i.Message) })
 }
 
-// open begins what an answer to initialize opens; ok is false if that is not possible.
+// open begins the epoch of an answer to initialize. It returns false if the answer is invalid.
 func (x *exchange) open(m jsonrpc.Message, h http.Header) (ok bool) {
 	x.refused = m.Error
 	if m.Kind != jsonrpc.KindResponse {
@@ -223,7 +224,7 @@ func (x *exchange) open(m jsonrpc.Message, h http.Header) (ok bool) {
 	return true
 }
 
-// failed says what it means that the server has refused the request.
+// failed handles the rejection of the request by the server.
 func (x *exchange) failed(ep *epoch, resp *http.Response) error {
 	status, id := httpcore.Status(resp)
 	var err error = status
@@ -234,7 +235,7 @@ func (x *exchange) failed(ep *epoch, resp *http.Response) error {
 			if oldErr == nil {
 				return x.c.replaceBy(old, x)
 			}
-			err = fmt.Errorf("%w; nor is there the older transport: %w", status, oldErr)
+			err = fmt.Errorf("%w: HTTP with SSE: %w", status, oldErr)
 		}
 	}
 	if status.RPC != nil && id == x.id {
@@ -250,17 +251,17 @@ func (x *exchange) failed(ep *epoch, resp *http.Response) error {
 	return x.c.judge(ep, status)
 }
 
-// endpointPatience is how long a server may take to show that it speaks the older transport.
-const endpointPatience = 10 * time.Second
+// fallbackTimeout is how long the client waits for the first event of HTTP with SSE.
+const fallbackTimeout = 10 * time.Second
 
-// fallBack connects by the older transport.
+// fallBack connects over HTTP with SSE.
 func (x *exchange) fallBack() (*sse.Client, error) {
-	ctx, cancel := context.WithTimeout(x.ctx, endpointPatience)
+	ctx, cancel := context.WithTimeout(x.ctx, fallbackTimeout)
 	defer cancel()
 	return sse.Dial(ctx, x.c.url.String(), x.c.options.Options)
 }
 
-// replaceBy goes on with the older transport, beginning with the request x.
+// replaceBy replaces the transport by HTTP with SSE, and sends the request x on it.
 func (c *Client) replaceBy(old *sse.Client, x *exchange) error {
 	started := c.end.Go(func() { // ends when old is closed, which Close does
 		for {
@@ -279,7 +280,7 @@ func (c *Client) replaceBy(old *sse.Client, x *exchange) error {
 	}
 	c.old.Store(old)
 	if c.end.Err() != nil {
-		old.Close() // Close may not have seen it
+		old.Close() // Close may have run before Store
 	}
 	return old.Write(x.ctx, transport.Message{Text: x.text})
 }

@@ -13,32 +13,32 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/httpcore"
 )
 
-// stream is a stream of events over as many connections as it takes.
+// stream is a stream of events. It uses one connection after another.
 type stream struct {
 	c        *Client
 	ep       *epoch
 	ctx      context.Context
-	cancel   context.CancelCauseFunc       // ends ctx; not of the standing stream
-	take     func(text []byte) (done bool) // takes a message; done says that no other one is needed
-	standing bool                          // it belongs to no request
-	unwanted func() bool                   // whether nobody waits for what comes any more; nil for no
+	cancel   context.CancelCauseFunc       // ends ctx; unused for the standing stream
+	take     func(text []byte) (done bool) // processes a message; done reports that no further one is needed
+	standing bool                          // belongs to no request
+	unwanted func() bool                   // whether further messages are unneeded; nil means false
 
 	done     bool
 	refused  error         // the answer was too long
-	worked   bool          // there was a connection
+	worked   bool          // a connection was made
 	last     string        // id of the last event
-	retry    time.Duration // that the server asks for
-	after    time.Duration // that it asked for just now
-	failures int           // attempts in a row that brought no event
-	idle     int           // attempts in a row that brought no message
+	retry    time.Duration // the delay that the server has asked for
+	after    time.Duration // the Retry-After of the last response
+	failures int           // attempts in a row without an event
+	idle     int           // attempts in a row without a message
 }
 
-// maxPolls is how many connections in a row may bring no message before the client increases its
+// maxPolls is how many connections in a row may have no message before the client increases its
 // delay. A server may close streams and let the client poll, with the delay that it asks for.
 const maxPolls = 5
 
-// follow reads the stream, which begins with resp unless that is nil, until it is done, and connects again whenever
-// the connection ends.
+// follow reads the stream until it is done, and reconnects when a connection ends. It begins with
+// resp unless that is nil.
 func (s *stream) follow(resp *http.Response) error {
 	ctx := s.ctx
 	if !s.standing {
@@ -61,9 +61,9 @@ func (s *stream) follow(resp *http.Response) error {
 		case s.unwanted != nil && s.unwanted():
 			return errCancelled
 		case !s.standing && s.last == "":
-			return fmt.Errorf("%w, and cannot be resumed: %w", httpclient.ErrCut, err)
+			return fmt.Errorf("%w: not resumable: %w", httpclient.ErrCut, err)
 		case !s.standing && s.failures >= s.c.end.Options.MaxRetries:
-			return fmt.Errorf("%w, and was not resumed: %w", httpclient.ErrCut, err)
+			return fmt.Errorf("%w: not resumed: %w", httpclient.ErrCut, err)
 		}
 		failures := max(s.failures, s.idle-maxPolls)
 		if !httpcore.Sleep(ctx, max(s.c.end.Backoff(s.retry, failures), s.after)) {
@@ -78,7 +78,7 @@ func (s *stream) follow(resp *http.Response) error {
 	}
 }
 
-// read reads what comes through one connection.
+// read reads the events of one connection.
 func (s *stream) read(ctx context.Context, resp *http.Response) error {
 	defer resp.Body.Close()
 	s.worked = true
@@ -91,7 +91,7 @@ func (s *stream) read(ctx context.Context, resp *http.Response) error {
 			if s.done {
 				return nil
 			}
-			return fmt.Errorf("the stream has ended: %w", err)
+			return fmt.Errorf("stream ended: %w", err)
 		}
 		s.failures = 0
 		if event.ID != "" {
@@ -104,7 +104,7 @@ func (s *stream) read(ctx context.Context, resp *http.Response) error {
 		case long:
 			s.idle = 0
 			if answer, ok := errors.AsType[*transport.DeliveryError](err); ok && !s.standing {
-				s.refused = answer.Err // no other answer comes on the stream of a request
+				s.refused = answer.Err // the stream of a request has only one answer
 				return s.refused
 			}
 			s.c.end.Forward(transport.Message{}, err)
@@ -112,7 +112,7 @@ func (s *stream) read(ctx context.Context, resp *http.Response) error {
 			s.idle = 0
 			if s.take(event.Data) && !s.done {
 				s.done = true
-				defer time.AfterFunc(lateness, func() { s.cancel(errAnswered) }).Stop()
+				defer time.AfterFunc(cancelGrace, func() { s.cancel(errAnswered) }).Stop()
 			}
 		}
 	}
@@ -128,7 +128,7 @@ func (s *stream) connect(ctx context.Context) (*http.Response, error) {
 	}
 	do := s.c.end.DoSoon
 	if s.standing {
-		do = s.c.end.Do // there are servers whose answer begins with their first message
+		do = s.c.end.Do // some servers send the response header with their first message
 	}
 	resp, err := do(ctx, httpcore.Request{Method: http.MethodGet, URL: s.c.url, Header: h})
 	if err != nil {
@@ -137,30 +137,30 @@ func (s *stream) connect(ctx context.Context) (*http.Response, error) {
 	if resp.StatusCode/100 == 2 {
 		if media := httpcore.ContentType(resp); media != httpcore.Events {
 			httpcore.Discard(resp)
-			return nil, fmt.Errorf("%w: %q on a stream", httpclient.ErrContent, media)
+			return nil, fmt.Errorf("%w: %q for a stream", httpclient.ErrContent, media)
 		}
 		return resp, nil
 	}
 	defer httpcore.Discard(resp)
 	status, _ := httpcore.Status(resp)
 	s.after = httpcore.RetryAfter(resp.Header)
-	if s.worked && s.c.dropped(ctx, s.ep, resp) { // some servers have nothing there at all and say so with 404
+	if s.worked && s.c.dropped(ctx, s.ep, resp) { // some servers answer every GET with 404
 		return nil, s.c.lose(s.ep, status)
 	}
 	if s.standing && s.last != "" && status.Code == http.StatusBadRequest {
-		s.last = "" // the server does not know it any more
+		s.last = "" // the server has dropped that event
 		return nil, errForgotten
 	}
 	return nil, status
 }
 
-var errForgotten = errors.New("streamable: the server does not know the last event any more")
+var errForgotten = errors.New("streamable: server has dropped the last event")
 
-// listen opens the standing stream, which ends with the session or the connection. A server that offers none is
-// fine (MCP transports, "Listening for Messages from the Server").
+// listen opens the standing stream. It ends with the session or the connection. A server need not
+// offer one (MCP transports, "Listening for Messages from the Server").
 //
-// It waits a moment for the server's answer: many servers lose what they send before the stream is there, so that
-// requests had better come behind it.
+// listen waits up to listenTimeout for the server's response: many servers lose messages that they
+// send before the stream is open, so later requests should arrive after it.
 func (c *Client) listen(ep *epoch) {
 	if c.options.NoListen || ep.listening.Swap(true) {
 		return
@@ -180,20 +180,20 @@ func (c *Client) listen(ep *epoch) {
 		}
 		ep.listening.Store(false)
 		if ep.ctx.Err() == nil {
-			c.end.Options.Logger.Info("no standing stream", "error", err)
+			c.end.Options.Logger.Info("standing stream ended", "error", err)
 		}
 	})
 	if !started {
 		return
 	}
-	timer := time.NewTimer(listenPatience)
+	timer := time.NewTimer(listenTimeout)
 	defer timer.Stop()
 	select {
 	case <-answered:
-	case <-timer.C: // there are servers whose answer begins with their first message
+	case <-timer.C: // some servers send the response header with their first message
 	case <-ep.ctx.Done():
 	}
 }
 
-// listenPatience is how long requests wait for the standing stream.
-const listenPatience = 250 * time.Millisecond
+// listenTimeout is how long requests wait for the standing stream.
+const listenTimeout = 250 * time.Millisecond

@@ -1,56 +1,65 @@
-// Package streamable is the transport over HTTP that revisions from 2025-03-26 on have (MCP transports, "Streamable
-// HTTP"): [Handler] is the server's end, an [http.Handler] for one endpoint, and [Client] the client's.
+// Package streamable implements Streamable HTTP, the transport of revisions from 2025-03-26 on (MCP
+// transports, "Streamable HTTP"). [Handler] is the server end, an [http.Handler] for one endpoint.
+// [Client] is the client end.
 //
-// # Words
+// # Terms
 //
-// A message of the client is the body of a POST. A stream is a sequence of server-sent events with messages of the
-// server. It belongs to one request, or, as the standing stream, to none, and outlives the connections that it is
-// read by. A session is a conversation that has an id.
+// A message of the client is the body of a POST. A stream is a sequence of server-sent events with
+// messages of the server. It belongs to one request or, as the standing stream, to none. It
+// outlives the connections over which it is read. A session has an id, and outlives streams.
 //
-// # Which way a message of the server takes
+// # Routing of the server's messages
 //
-// One that answers a request, or comes up while a request is being served, goes on the stream of that request; any
-// other one, and what comes up after the answer, on the standing stream, which the client opens by GET. The stream of
-// a request that the client cancels ends at once, without an answer. A task's questions come on the stream of the
-// request for its result. A message is never on two streams. A request that is answered soon, and for which nothing
-// else is sent, is answered with JSON, without a stream.
+// The answer to a request, and messages sent while it is served, go to the stream of that request.
+// Other messages, and those sent after the answer, go to the standing stream, which the client
+// opens by GET. The stream of a request that the client cancels ends at once, without an answer.
+// Input requests of a task are sent on the stream of the request for its result. A message is never
+// sent on two streams. A request that is answered soon, without other messages, is answered with
+// JSON instead of a stream.
 //
-// # Connections that break
+// # Broken connections
 //
-// A broken connection ends nothing. What is sent on a stream is in the [EventStore] before a connection takes it; the
-// client comes back with the id of the last event that it has, and gets what follows. The first event of a stream
-// has an id alone, for clients of revision 2025-11-25; older ones know no such event, and can come back once they
-// have got a message. A client that opens the standing stream anew gets what no connection has taken.
+// A broken connection ends neither stream nor session. An event is written to the [EventStore]
+// before it is written to a connection. The client reconnects with the id of the last event that it
+// has received, and receives the following ones. The first event of a stream has only an id, for
+// clients of revision 2025-11-25. Older clients do not know such events, and can resume only after
+// they have received a message. A client that opens the standing stream again receives the events
+// that no connection has taken.
 //
 // # Restarts of the server
 //
-// With a [SessionStore] a session goes on in the next process when its client comes back: with its revision, what the
-// client said of itself, its streams, and the state that its owner had kept ([transport.Resumed], [transport.Keeper]).
-// Requests that were being served are answered with an error. Without one, the client opens a new session.
+// With a [SessionStore], a later process restores a session when its client returns: its revision,
+// its client info, its streams, and the state that its owner has persisted ([transport.Resumed],
+// [transport.Keeper]). Requests that were being served are answered with an error. Without a
+// SessionStore, the client opens a new session.
 //
-// While the handler shuts down, requests get status 503 with Retry-After, by which clients know that the session may be
-// there again soon; answers and cancellations are taken. Shut down the Handler first and the http.Server behind it, so
-// that no request finds the port closed while sessions end.
+// While the handler shuts down, requests are answered with status 503 and Retry-After, so that
+// clients retry and keep the session. Answers and cancellations are still accepted. Shut down the
+// Handler before the http.Server, so that requests do not find the port closed while sessions end.
 //
 // # Limits
 //
-// Events that wait for slow connections are bounded per session, and connections that take nothing are cut; so are
-// events that are kept, sessions, and streams ([HandlerOptions], [MemoryOptions]). When events are dropped that a
-// client still wants, it gets those that are left. An answer that the store could not keep is lost with its connection:
-// a client that comes back for it gets an error, or status 400 if the store could not keep that either.
+// Events pending for slow connections are limited per session, and connections that accept no data
+// are closed. Stored events, sessions and streams are limited, too ([HandlerOptions],
+// [MemoryOptions]). If the store has dropped events that a client needs, the client receives the
+// remaining ones. An answer that the store could not write is lost with its connection: a client
+// that resumes the stream receives an error, or status 400 if the store could not write the error
+// either.
 //
-// What comes in front of a message is for the [http.Server] to limit, by its ReadHeaderTimeout and MaxHeaderBytes. Its
-// other timeouts do not end streams.
+// The [http.Server] limits the header of a request, by its ReadHeaderTimeout and MaxHeaderBytes.
+// Its other timeouts do not end streams.
 //
 // # Wrappers of the http.ResponseWriter
 //
-// A stream needs the method Flush of the [http.ResponseWriter]. A handler in front that wraps the writer, as to log the
-// status, gives its wrapper that method or Unwrap ([http.ResponseController]). Otherwise what is sent arrives when a
-// connection ends: the Handler ends each one behind the first messages, logs a warning once, and the client comes back
-// for the rest. A Stateless Handler, to which it cannot come back, sends all with the answer.
+// A stream needs the method Flush of the [http.ResponseWriter]. If another handler wraps the
+// writer, for instance to log the status, the wrapper must have that method or Unwrap
+// ([http.ResponseController]). Otherwise data arrives only when a connection ends: the Handler then
+// ends each connection after the first messages, logs a warning once, and the client reconnects for
+// the rest. A Stateless Handler, to which clients cannot reconnect, sends all messages with the
+// answer.
 //
-// # Who may use a server
+// # Access
 //
-// See [HandlerOptions]. Without options, pages of other sites may not, nor may those that make their own name lead
-// to the server's address.
+// See [HandlerOptions]. Without options, the Handler rejects web pages of other sites, and pages
+// whose host name resolves to the server's address (DNS rebinding).
 package streamable

@@ -7,48 +7,51 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// ErrUnknown says that an [EventStore] has nothing of a session or a stream.
+// ErrUnknown is returned for a session or stream that is not in the [EventStore].
 var ErrUnknown = errors.New("streamable: unknown session or stream")
 
-// Event is a message that was sent on a stream, or the end of one.
+// Event is a message that was sent on a stream, or the end of a stream.
 type Event struct {
-	Number uint64 // within its stream; the first has 1, each other one more than the one before
-	Text   []byte // the message; nil if the stream ends without one. Neither side changes it.
-	Last   bool   // nothing comes after it
+	Number uint64 // position in its stream, from 1
+	Text   []byte // the message; nil if the stream ends without one; must not be changed
+	Last   bool   // the last event of the stream
 }
 
-// EventStore keeps what was sent on the streams of sessions, so that a client whose connection broke gets what it has
-// missed. Its methods may be called by many goroutines; events of one stream are appended one after another.
+// EventStore stores the events of streams, so that a client whose connection broke receives those
+// that it has missed. Its methods may be called concurrently; events of one stream are appended
+// sequentially.
 //
-// A store may forget events, the oldest first, to keep its size within bounds. Its errors, which are logged, do not name
-// the session: the id is a secret. A store that panics fails.
+// A store may drop events, the oldest first, to limit its size. Its errors are logged and must not
+// contain the session, because its id is secret. A panic of a store counts as an error.
 type EventStore interface {
-	// Append adds an event to the end of a stream. When it returns, Events returns the event. It fails with an error that
-	// wraps [transport.ErrTooLong] if the event is longer than any that the store keeps.
+	// Append adds an event to the end of a stream. When it returns, Events returns the event. It
+	// fails with an error that wraps [transport.ErrTooLong] if the event is longer than the store's
+	// limit.
 	Append(ctx context.Context, session, stream string, e Event) error
 
-	// Events returns events of a stream that come after the one with a number, in order: from the first on that
-	// it still has, and at least one if there is any. It fails with [ErrUnknown] if it has none of the stream,
-	// neither before nor after.
+	// Events returns events of a stream after the event with the number after, in order. It starts
+	// with the first one that the store still has, and returns at least one if there is any. It
+	// fails with [ErrUnknown] if the store has no event of the stream, with any number.
 	Events(ctx context.Context, session, stream string, after uint64) ([]Event, error)
 
-	// Forget drops a session with all of its streams; it is no error if there is none.
+	// Forget deletes a session with all of its streams. It returns nil if there is none.
 	Forget(ctx context.Context, session string) error
 }
 
-// SessionStore is an [EventStore] that keeps the sessions as well, so that both survive a restart of the server. The
-// states of one session are kept one after another.
+// SessionStore is an [EventStore] that also stores sessions, so that they survive a restart of the
+// server. KeepState is called sequentially for each session.
 type SessionStore interface {
 	EventStore
 
-	// Keep notes how a session was opened, but for its state.
+	// Keep stores how a session was opened, except for its state.
 	Keep(ctx context.Context, session string, o Opening) error
 
-	// KeepState notes what is to be known of a session to whom serves it, in the place of what was noted before.
+	// KeepState stores the state of a session's owner, and replaces the previous one.
 	KeepState(ctx context.Context, session string, state []byte) error
 
-	// Begin notes that a stream was opened for requests, whose ids it gets as JSON, before the first event of the stream
-	// is appended. The standing stream has none. The store may forget it when the last event of the stream is appended.
+	// Begin stores that a stream was opened for requests, with their ids as JSON. It is called
+	// before the first event of the stream is appended, and not for the standing stream. The store
+	// may delete the ids when the last event of the stream is appended.
 	Begin(ctx context.Context, session, stream string, requests []byte) error
 
 	// Touch records that sessions are in use. A store that drops unused sessions counts their age
@@ -57,21 +60,22 @@ type SessionStore interface {
 	// shuts down.
 	Touch(ctx context.Context, sessions []string) error
 
-	// Load returns how a session was opened, and its streams. It fails with [ErrUnknown] if there is none.
+	// Load returns how a session was opened, and its streams. It fails with [ErrUnknown] if there
+	// is no such session.
 	Load(ctx context.Context, session string) (Opening, []KeptStream, error)
 }
 
-// Opening is what must be known of a session to go on with it.
+// Opening is the stored data of a session.
 type Opening struct {
-	Principal string       // who opened it
-	Revision  mcp.Revision // that was agreed on
+	Principal string       // principal that opened it
+	Revision  mcp.Revision // the negotiated revision
 	Client    []byte       // the params of initialize, as JSON
-	State     []byte       // what KeepState was called with last; nil if it was not called
+	State     []byte       // argument of the last KeepState; nil without one
 }
 
-// KeptStream is a stream of a session that is kept.
+// KeptStream is a stored stream of a session.
 type KeptStream struct {
 	Stream   string
-	Requests []byte // that Begin got; nil if it was not called or the stream has ended
+	Requests []byte // argument of Begin; nil without one or if the stream has ended
 	Last     Event  // the newest event, without its text; the zero Event if there is none
 }

@@ -6,10 +6,10 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
-// guardedEvents is the EventStore of a user, whose panics are errors.
+// guardedEvents wraps a user's EventStore and returns panics as errors.
 type guardedEvents struct{ store EventStore }
 
-// guardedSessions is the SessionStore of a user, whose panics are errors.
+// guardedSessions wraps a user's SessionStore and returns panics as errors.
 type guardedSessions struct {
 	guardedEvents
 	store SessionStore

@@ -10,26 +10,27 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// What a [MemoryStore] keeps if its options do not say otherwise.
+// Defaults of [MemoryOptions].
 const (
 	DefaultStoreBytes   = 64 << 20 // of all sessions together
 	DefaultSessionBytes = 8 << 20  // of one session
 )
 
-// MemoryOptions are the limits of a [MemoryStore]. The zero value means the defaults.
+// MemoryOptions sets the limits of a [MemoryStore]. The zero value means the defaults.
 type MemoryOptions struct {
-	MaxBytes        int // of events of all sessions together; default [DefaultStoreBytes]
-	MaxSessionBytes int // of events of one session; default [DefaultSessionBytes], and MaxBytes at most
+	MaxBytes        int // size in bytes of the events of all sessions; default [DefaultStoreBytes]
+	MaxSessionBytes int // size in bytes of the events of one session; default [DefaultSessionBytes], and at most MaxBytes
 }
 
-// What an event costs beside its text, its stream included, and a session beside its events.
+// Memory of an event in addition to its text, including its stream, and of a session in addition to
+// its events.
 const (
 	memoryOverhead  = 256
 	sessionOverhead = 512
 )
 
-// MemoryStore is an [EventStore] in memory. A session that has too many events loses its oldest ones. When all sessions
-// together have too many, the one that has most loses its oldest ones.
+// MemoryStore is an [EventStore] in memory. A session above MaxSessionBytes loses its oldest
+// events. Above MaxBytes, the largest session loses its oldest events.
 type MemoryStore struct {
 	o MemoryOptions
 
@@ -41,7 +42,7 @@ type MemoryStore struct {
 
 type memorySession struct {
 	id      string
-	place   int // in MemoryStore.largest
+	place   int // index in MemoryStore.largest
 	size    int
 	order   fifo[*memoryStream] // the stream of each event, the oldest event first
 	streams map[string]*memoryStream
@@ -52,10 +53,10 @@ type memoryStream struct {
 	events fifo[Event]
 }
 
-// fifo is a queue that moves its items once for as many new ones as there are.
+// fifo is a queue. Adding an item takes constant amortized time.
 type fifo[T any] struct {
 	all     []T
-	dropped int // that many at the beginning of all
+	dropped int // number of dropped items at the beginning of all
 }
 
 func (f *fifo[T]) items() []T { return f.all[f.dropped:] }
@@ -110,8 +111,8 @@ func NewMemoryStore(o MemoryOptions) *MemoryStore {
 	return &MemoryStore{o: o, sessions: map[string]*memorySession{}}
 }
 
-// Append adds an event to the end of a stream. It fails with an error that wraps [transport.ErrTooLong] if the event alone
-// has more than MaxSessionBytes.
+// Append adds an event to the end of a stream. It fails with an error that wraps
+// [transport.ErrTooLong] if the event alone has more than MaxSessionBytes.
 func (s *MemoryStore) Append(_ context.Context, session, stream string, e Event) error {
 	size := len(e.Text) + memoryOverhead
 	if size+sessionOverhead > s.o.MaxSessionBytes {
@@ -143,14 +144,14 @@ func (s *MemoryStore) Append(_ context.Context, session, stream string, e Event)
 	return nil
 }
 
-// resize notes that a session has more events, or less. It is called with mu held.
+// resize adds by to the size of a session. mu must be held.
 func (s *MemoryStore) resize(of *memorySession, by int) {
 	of.size += by
 	s.size += by
 	heap.Fix(&s.largest, of.place)
 }
 
-// dropOldest forgets the oldest event of a session. It is called with mu held.
+// dropOldest drops the oldest event of a session. mu must be held.
 func (s *MemoryStore) dropOldest(of *memorySession) {
 	from := of.order.drop()
 	e := from.events.drop()
@@ -163,14 +164,14 @@ func (s *MemoryStore) dropOldest(of *memorySession) {
 	}
 }
 
-// remove forgets a session. It is called with mu held.
+// remove drops a session. mu must be held.
 func (s *MemoryStore) remove(of *memorySession) {
 	s.size -= of.size
 	heap.Remove(&s.largest, of.place)
 	delete(s.sessions, of.id)
 }
 
-// Events returns the events of a stream that come after the one with a number.
+// Events returns the events of a stream after the event with the number after.
 func (s *MemoryStore) Events(_ context.Context, session, stream string, after uint64) ([]Event, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

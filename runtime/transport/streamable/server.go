@@ -18,96 +18,103 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
 )
 
-// HandlerOptions say how a [Handler] behaves. The zero value is useful and safe.
+// HandlerOptions configures a [Handler]. The zero value is useful and safe.
 type HandlerOptions struct {
-	// Stateless makes every POST a conversation of its own, that any of several processes may serve. There are
-	// no session ids and no stream for GET, connections that break cannot be resumed, and clients cannot be asked
-	// for anything.
+	// Stateless makes every POST a conversation of its own, that any of several processes may
+	// serve. There are no session ids and no stream for GET, connections that break cannot be
+	// resumed, and clients cannot be asked for anything.
 	Stateless bool
 
-	// Origins are the origins of web pages that may use the server, such as "https://app.example.com", beside those
-	// that are surely its own; "*" stands for all. Their browsers are told what they need to know (CORS).
+	// Origins are the origins of web pages that may use the server, such as
+	// "https://app.example.com", beside those that are surely its own; "*" stands for all. Their
+	// browsers are told what they need to know (CORS).
 	Origins []string
 
-	// Hosts are the names by which clients call the server, without a port. If there are none, what comes in over
-	// a loopback address must call the server by a loopback name. A server behind a proxy on the same machine,
-	// which keeps the name that it was called by, lists that name.
+	// Hosts are the names by which clients call the server, without a port. If there are none, what
+	// comes in over a loopback address must call the server by a loopback name. A server behind a
+	// proxy on the same machine, which keeps the name that it was called by, lists that name.
 	Hosts []string
 
 	// Principal returns the principal of a request. If it fails, the request is answered with 401,
 	// the text of the error, and a WWW-Authenticate header: that of a [transport.ChallengeError],
-	// or else "Bearer". A session belongs to the principal that opened it and does not exist for
-	// others. Nil means that all have the same.
+	// otherwise "Bearer". A session belongs to the principal that opened it and does not exist for
+	// others. If it is nil, all requests have the same principal.
 	Principal func(*http.Request) (string, error)
 
-	// SessionID makes the id of a new session: up to 128 printable ASCII characters without spaces, which cannot be
-	// guessed and are never the same. A balancer may find there which process has the session. A client whose id is
-	// anything else, or in use, is refused with 500. Nil means 26 random letters and digits, which have 130 bits.
+	// SessionID makes the id of a new session: up to 128 printable ASCII characters without spaces,
+	// which cannot be guessed and are never the same. A balancer may find there which process has
+	// the session. A client whose id is anything else, or in use, is refused with 500. Nil means 26
+	// random letters and digits, which have 130 bits.
 	SessionID func() string
 
-	// Store keeps events for clients that resume. The default is a [MemoryStore]. With a [SessionStore] sessions
-	// and streams survive a restart, and what their owners have had kept: a connection is a [transport.Keeper].
+	// Store keeps events for clients that resume. The default is a [MemoryStore]. With a
+	// [SessionStore] sessions and streams survive a restart, and what their owners have had kept: a
+	// connection is a [transport.Keeper].
 	Store EventStore
 
-	// StreamAfter is how long a request may take until its answer becomes an event stream, which a client can
-	// resume. What is done sooner, and needs no other message, is answered with JSON. The default is
-	// [DefaultStreamAfter]; a negative value means at once. Requests that look at tasks, tasks/get and tasks/list, are
-	// answered with JSON however long that takes. A server whose handlers send no other messages answers all with JSON
-	// if the time is long enough.
+	// StreamAfter is how long a request may take until its answer becomes an event stream, which a
+	// client can resume. What is done sooner, and needs no other message, is answered with JSON.
+	// The default is [DefaultStreamAfter]; a negative value means at once. Requests that look at
+	// tasks, tasks/get and tasks/list, are answered with JSON however long that takes. A server
+	// whose handlers send no other messages answers all with JSON if the time is long enough.
 	//
-	// An answer in JSON is lost if its connection breaks: the client does not know whether the request was served,
-	// and had better not repeat what must not happen twice. With streams at once that is so only until the first
-	// event has arrived, which does not wait for the answer; each request costs more. Clients that are older than
-	// revision 2025-11-25 get no such event, and can come back only once they have got a message. A task is there
-	// even if the answer that names it is lost: the client finds it by tasks/list.
+	// An answer in JSON is lost if its connection breaks: the client does not know whether the
+	// request was served, and had better not repeat what must not happen twice. With streams at
+	// once that is so only until the first event has arrived, which does not wait for the answer;
+	// each request costs more. Clients that are older than revision 2025-11-25 get no such event,
+	// and can come back only once they have got a message. A task is there even if the answer that
+	// names it is lost: the client finds it by tasks/list.
 	StreamAfter time.Duration
 
-	// Retry is how long clients shall wait before they connect again; default [DefaultRetry].
+	// Retry is how long clients wait before they reconnect; default [DefaultRetry].
 	Retry time.Duration
 
-	// MaxConnection is how long a connection with an event stream is held before the client is sent to connect
-	// again. Zero means for ever.
+	// MaxConnection is how long a connection with an event stream is held before the client is sent
+	// to connect again. Zero means for ever.
 	MaxConnection time.Duration
 
-	// KeepAlive is how often something is sent on an idle connection. The default is [DefaultKeepAlive]; a negative
-	// value means never.
+	// KeepAlive is how often something is sent on an idle connection. The default is
+	// [DefaultKeepAlive]; a negative value means never.
 	KeepAlive time.Duration
 
-	// IdleTimeout is how long a session lives without a request being made or served, or a stream being open. A handler
-	// that waits for an answer of the client, such as that of an elicitation, does not count. The default is
-	// [DefaultIdleTimeout]; a negative value means for ever.
+	// IdleTimeout is how long a session lives without a request being made or served, or a stream
+	// being open. A handler that waits for an answer of the client, such as that of an elicitation,
+	// does not count. The default is [DefaultIdleTimeout]; a negative value means for ever.
 	IdleTimeout time.Duration
 
-	// Linger is how long a request is served after its client has hung up, if the handler is Stateless: the client can
-	// neither come back for the answer nor cancel the request. The default is [DefaultLinger]; a negative value means
-	// not at all.
+	// Linger is how long a request is served after its client has hung up, if the handler is
+	// Stateless: the client can neither come back for the answer nor cancel the request. The
+	// default is [DefaultLinger]; a negative value means not at all.
 	Linger time.Duration
 
-	MaxMessage   int           // bytes of a message that is received, and a quarter of what a session may be sending at once; default [transport.DefaultMaxMessage]
-	MaxQueue     int           // bytes that may wait for the connections of a session, until they are written; default [transport.DefaultMaxQueue]
-	StallTimeout time.Duration // how long a connection may take nothing before it is cut; default [transport.DefaultStallTimeout]
+	MaxMessage   int           // maximum size in bytes of a received message; a session may send four times as many bytes concurrently; default [transport.DefaultMaxMessage]
+	MaxQueue     int           // maximum size in bytes of data pending for the connections of a session; default [transport.DefaultMaxQueue]
+	StallTimeout time.Duration // how long a connection may accept no data before it is closed; default [transport.DefaultStallTimeout]
 	ReadTimeout  time.Duration // how long a message may take to arrive; default [DefaultReadTimeout]
 	FlushTimeout time.Duration // how long a session that ends waits for its connections; default one second
 
-	// MaxSessions is how many sessions there may be, or POSTs being received or served if Stateless. The default is
-	// [DefaultMaxSessions]. One more ends the session that has been idle longest of the principal with the most sessions;
-	// if that principal has no idle session, the new one is refused with 429.
+	// MaxSessions is how many sessions there may be, or POSTs being received or served if
+	// Stateless. The default is [DefaultMaxSessions]. One more ends the session that has been idle
+	// longest of the principal with the most sessions; if that principal has no idle session, the
+	// new one is refused with 429.
 	MaxSessions int
 
 	// MaxSessionsPerPrincipal is the same for the sessions of one principal. The default is
 	// [DefaultMaxSessionsPerPrincipal], and MaxSessions if Principal is nil.
 	MaxSessionsPerPrincipal int
 
-	// MaxStreams is how many requests of one session may be unanswered, and how many connections may hold its streams.
-	// The default is [DefaultMaxStreams]. As many messages without a request may arrive at the same time.
+	// MaxStreams is how many requests of one session may be unanswered, and how many connections
+	// may hold its streams. The default is [DefaultMaxStreams]. As many messages without a request
+	// may arrive at the same time.
 	MaxStreams int
 
-	// MaxInitialize is how many bytes the request that opens a session may have: it is kept with the session. Unless
-	// the Handler is Stateless, no more is read of any message that names no session. The default is
-	// [DefaultMaxInitialize].
+	// MaxInitialize is how many bytes the request that opens a session may have: it is kept with
+	// the session. Unless the Handler is Stateless, no more is read of any message that names no
+	// session. The default is [DefaultMaxInitialize].
 	MaxInitialize int
 
-	// MaxState is how many bytes the owner of a session may have kept. The default is [DefaultMaxState].
+	// MaxState is how many bytes the owner of a session may have kept. The default is
+	// [DefaultMaxState].
 	MaxState int
 
 	// Logger receives events that are not reported to clients, with the beginning of session ids.
@@ -165,7 +172,7 @@ func (o HandlerOptions) withDefaults() HandlerOptions {
 	return o
 }
 
-// orDefault is d, or def if d is 0, or 0 if d is negative.
+// orDefault returns d, or def if d is 0, or 0 if d is negative.
 func orDefault(d, def time.Duration) time.Duration {
 	switch {
 	case d == 0:
@@ -176,7 +183,7 @@ func orDefault(d, def time.Duration) time.Duration {
 	return d
 }
 
-// positive is v, or def if v is not positive.
+// positive returns v, or def if v is not positive.
 func positive[T int | time.Duration](v, def T) T {
 	if v <= 0 {
 		return def
@@ -184,8 +191,8 @@ func positive[T int | time.Duration](v, def T) T {
 	return v
 }
 
-// Handler is the server's end of the transport: an [http.Handler] for one endpoint, wherever it is mounted. Make one
-// with [NewHandler], and end it with Shutdown or Close.
+// Handler is the server's end of the transport: an [http.Handler] for one endpoint, wherever it is
+// mounted. Make one with [NewHandler], and end it with Shutdown or Close.
 type Handler struct {
 	o     HandlerOptions
 	open  func(*http.Request, transport.Conn)
@@ -207,9 +214,10 @@ type Handler struct {
 	held     atomic.Bool // see warnOfHeldStreams
 }
 
-// NewHandler returns a Handler that calls open for every conversation, with the request that began it. Open hands the
-// connection to its owner, usually by [session.Serve], and returns at once. A connection of a session that was
-// opened before, by this process or another, is a [transport.Resumed].
+// NewHandler returns a Handler that calls open for every conversation, with the request that began
+// it. Open hands the connection to its owner, usually by [session.Serve], and returns at once. A
+// connection of a session that was opened before, by this process or another, is a
+// [transport.Resumed].
 //
 // [session.Serve]: https://pkg.go.dev/github.com/mcpwire/mcpwire/runtime/session#Serve
 func NewHandler(open func(r *http.Request, conn transport.Conn), o HandlerOptions) *Handler {
@@ -230,7 +238,7 @@ func NewHandler(open func(r *http.Request, conn transport.Conn), o HandlerOption
 	}
 }
 
-// ServeHTTP answers a request to the endpoint.
+// ServeHTTP serves a request to the endpoint.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, ok := h.guard.Admit(w, r)
 	if !ok {
@@ -249,10 +257,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Shutdown ends the handler in order: it refuses further sessions and requests with status 503, lets the sessions answer
-// the requests that are being served, for which clients may still be asked, and returns when all sessions have ended.
-// Sessions in a [SessionStore] are kept. When ctx ends first, Shutdown answers the remaining requests with an error, does
-// what Close does, and returns the cause of ctx. A session that is not that of package session has its own grace period.
+// Shutdown ends the handler in order: it refuses further sessions and requests with status 503,
+// lets the sessions answer the requests that are being served, for which clients may still be
+// asked, and returns when all sessions have ended. Sessions in a [SessionStore] are kept. When ctx
+// ends first, Shutdown answers the remaining requests with an error, does what Close does, and
+// returns the cause of ctx. A session that is not that of package session has its own grace period.
 func (h *Handler) Shutdown(ctx context.Context) error {
 	conns := h.drain()
 	h.touch(conns)
@@ -274,8 +283,9 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// Close ends the handler at once, with all sessions, and waits until their connections are closed; the sessions in a
-// [SessionStore] are kept. Requests are refused with status 503 from then on. It never fails.
+// Close ends the handler at once, with all sessions, and waits until their connections are closed;
+// the sessions in a [SessionStore] are kept. Requests are refused with status 503 from then on. It
+// never fails.
 func (h *Handler) Close() error {
 	var wait sync.WaitGroup
 	conns := h.drain()
@@ -363,15 +373,15 @@ func (h *Handler) newConn(r *http.Request, id, principal string, setup func(*ser
 	return c, nil
 }
 
-// opens hands a connection to its owner.
+// opens passes a connection to its owner.
 func (h *Handler) opens(r *http.Request, c *serverConn) (err error) {
 	defer boundary.Catch(&err)
 	h.open(r, c)
 	return nil
 }
 
-// mustEnd returns the session that has to end so that a principal can open one more, or nil if there is room or no idle
-// session. It is called with mu held.
+// mustEnd returns the session that has to end so that a principal can open one more, or nil if
+// there is room or no idle session. It is called with mu held.
 func (h *Handler) mustEnd(principal string) *serverConn {
 	if h.counts[principal] < h.o.MaxSessionsPerPrincipal {
 		if len(h.conns) < h.o.MaxSessions {
@@ -396,7 +406,7 @@ func (h *Handler) mustEnd(principal string) *serverConn {
 	return longest
 }
 
-// remove takes a connection away.
+// remove removes a connection.
 func (h *Handler) remove(c *serverConn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -416,7 +426,7 @@ func (h *Handler) remove(c *serverConn) {
 	}
 }
 
-// uncount undoes one count of a principal. It is called with mu held.
+// uncount undoes one count of a principal. mu must be held.
 func (h *Handler) uncount(principal string) {
 	if h.counts[principal]--; h.counts[principal] == 0 {
 		delete(h.counts, principal)
@@ -443,14 +453,14 @@ func (h *Handler) takePlace(principal string) (*place, error) {
 	return &place{principal, 1}, nil
 }
 
-// leavePlace notes that the POST of a place is over.
+// leavePlace records that the POST of a place has ended.
 func (h *Handler) leavePlace(p *place) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.leave(p)
 }
 
-// leave frees a place after its last user. It is called with mu held.
+// leave frees a place after its last user. mu must be held.
 func (h *Handler) leave(p *place) {
 	if p.users--; p.users == 0 {
 		h.places--
@@ -476,8 +486,8 @@ func (h *Handler) newSession(r *http.Request, principal string) (*serverConn, er
 	return h.newConn(r, id, principal, nil)
 }
 
-// find returns the connection of a session. It fails with ErrUnknown if the principal has no such session, and with
-// errDraining instead if it may have one in the store.
+// find returns the connection of a session. It fails with ErrUnknown if the principal has no such
+// session, and with errDraining instead if it may have one in the store.
 func (h *Handler) find(ctx context.Context, r *http.Request, id, principal string) (*serverConn, error) {
 	if len(id) > maxID {
 		return nil, ErrUnknown

@@ -21,8 +21,8 @@ import (
 // standing names the stream for what belongs to no request, which a client opens by GET.
 const standing = "0"
 
-// serverConn is the server's end of one conversation: a [transport.Conn] whose messages come in by POST, and go out on
-// one of several streams.
+// serverConn is the server's end of one conversation: a [transport.Conn] whose messages come in by
+// POST, and go out on one of several streams.
 type serverConn struct {
 	h         *Handler
 	id        string // of the session; "" if there is none
@@ -78,21 +78,21 @@ func newServerConn(h *Handler, id, principal string) *serverConn {
 	return c
 }
 
-// Own is [transport.Owned].
+// Own implements [transport.Owned].
 func (c *serverConn) Own(owner transport.Owner) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.owner = owner
 }
 
-// Suspend is [transport.Suspender].
+// Suspend implements [transport.Suspender].
 func (c *serverConn) Suspend() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.suspended = true
 }
 
-// ownedBy returns the owner, or nil if that is not known.
+// ownedBy returns the owner, or nil if it is unknown.
 func (c *serverConn) ownedBy() transport.Owner {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,7 +105,7 @@ func (c *serverConn) speaks(revision mcp.Revision) bool {
 	return owner == nil || owner.Speaks(revision)
 }
 
-// shutdown ends the conversation in order.
+// shutdown ends the session in order.
 func (c *serverConn) shutdown(ctx context.Context) {
 	if owner := c.ownedBy(); owner != nil {
 		owner.Shutdown(ctx) // its error is that of Close, or the cause of ctx
@@ -121,7 +121,7 @@ func (c *serverConn) end() {
 	}
 }
 
-// Read returns the next message that was posted.
+// Read returns the next posted message.
 func (c *serverConn) Read() (transport.Message, error) {
 	if len(c.batch) == 0 {
 		var err error
@@ -144,14 +144,14 @@ func (c *serverConn) Push(of transport.Conn, take func(transport.Message, error)
 	return true
 }
 
-// Resumed is [transport.Resumed].
+// Resumed implements [transport.Resumed].
 func (c *serverConn) Resumed() (revision mcp.Revision, client []byte, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.revision, c.client, c.resumed
 }
 
-// Kept is [transport.Keeper].
+// Kept implements [transport.Keeper].
 func (c *serverConn) Kept() (state []byte, ok bool) {
 	_, ok = c.h.o.Store.(SessionStore)
 	c.mu.Lock()
@@ -160,13 +160,13 @@ func (c *serverConn) Kept() (state []byte, ok bool) {
 	return state, ok && c.id != ""
 }
 
-// Keep is [transport.Keeper]. It does I/O under a lock of its own, which puts states in order and the end of the session
-// behind them: nothing is kept of one that was forgotten.
+// Keep is [transport.Keeper]. It does I/O under a lock of its own, which puts states in order and
+// the end of the session behind them: nothing is kept of one that was forgotten.
 func (c *serverConn) Keep(ctx context.Context, state []byte) error {
 	store, ok := c.h.o.Store.(SessionStore)
 	switch {
 	case !ok || c.id == "":
-		return fmt.Errorf("streamable: a session that is not kept: %w", errors.ErrUnsupported)
+		return fmt.Errorf("streamable: session is not stored: %w", errors.ErrUnsupported)
 	case len(state) > c.h.o.MaxState:
 		return fmt.Errorf("streamable: %d bytes of state: %w", len(state), transport.ErrTooLong)
 	}
@@ -181,8 +181,8 @@ func (c *serverConn) Keep(ctx context.Context, state []byte) error {
 	return store.KeepState(ctx, c.id, state)
 }
 
-// Write sends m on the stream of the request that it is for, or on the standing stream. An answer for which nobody can
-// come any more is dropped.
+// Write sends m on the stream of the request that it is for, or on the standing stream. An answer
+// for which nobody can come any more is dropped.
 func (c *serverConn) Write(ctx context.Context, m transport.Message) error {
 	c.mu.Lock()
 	st, rest, over := c.calls[m.For], c.streams[standing], c.over
@@ -204,7 +204,7 @@ func (c *serverConn) Write(ctx context.Context, m transport.Message) error {
 	return c.send(ctx, rest, m)
 }
 
-// Release is [transport.Releaser]: the request gets no answer, and its stream ends without one.
+// Release implements [transport.Releaser]: the request gets no answer, and its stream ends.
 func (c *serverConn) Release(id jsonrpc.ID) {
 	c.mu.Lock()
 	st := c.calls[id]
@@ -217,8 +217,8 @@ func (c *serverConn) Release(id jsonrpc.ID) {
 	c.add(context.Background(), st, transport.Message{For: id, Answer: true}) // it is small: no room is needed
 }
 
-// Close ends the conversation. Connections that are open get what waits for them, for as long as FlushTimeout says. A
-// session does not exist any more then, unless the handler is shutting down.
+// Close ends the conversation. Connections that are open get what waits for them, for as long as
+// FlushTimeout says. A session does not exist any more then, unless the handler is shutting down.
 func (c *serverConn) Close() error { return c.close() }
 
 func (c *serverConn) shut() error {
@@ -258,8 +258,8 @@ func (c *serverConn) outlives() bool {
 	return ok && !deleted && (suspended || c.h.draining.Load())
 }
 
-// because returns why a request was not taken, where err is why its message was not: errDraining if the session is over
-// because the server shuts down.
+// because returns why a request was not taken, where err is why its message was not: errDraining if
+// the session is over because the server shuts down.
 func (c *serverConn) because(err error) error {
 	if !errors.Is(err, transport.ErrClosed) && !errors.Is(err, io.EOF) {
 		return err
@@ -306,8 +306,8 @@ func (c *serverConn) enter() error {
 	return nil
 }
 
-// enterBriefly is enter for messages without requests. They have a limit of their own: requests that fill theirs may wait
-// for such a message, an answer or a cancellation.
+// enterBriefly is enter for messages without requests. They have a limit of their own: requests
+// that fill theirs may wait for such a message, an answer or a cancellation.
 func (c *serverConn) enterBriefly() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -330,7 +330,7 @@ func (c *serverConn) leaveBriefly() {
 	c.leave()
 }
 
-// leave notes that an HTTP exchange has ended.
+// leave records that an HTTP exchange has ended.
 func (c *serverConn) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -341,8 +341,9 @@ func (c *serverConn) leave() {
 	}
 }
 
-// idleSince returns since when nothing has happened; ok is false if something is happening. A handler that waits for an
-// answer of a client that has no connection does not count: the client may never come back.
+// idleSince returns since when nothing has happened; ok is false if something is happening. A
+// handler that waits for an answer of a client that has no connection does not count: the client
+// may never come back.
 func (c *serverConn) idleSince() (t time.Time, ok bool) {
 	c.mu.Lock()
 	t, owner := c.used, c.owner
@@ -380,7 +381,7 @@ func (c *serverConn) begin(ids []jsonrpc.ID, k *sink) (*serverStream, error) {
 	return st, nil
 }
 
-// abandon takes a stream away whose message was not accepted.
+// abandon removes a stream whose message was not accepted.
 func (c *serverConn) abandon(st *serverStream, ids []jsonrpc.ID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

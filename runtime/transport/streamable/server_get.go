@@ -88,15 +88,15 @@ func (h *Handler) get(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	h.serveStream(w, r, c, st, k, after, upTo)
 }
 
-// isOver reports whether nothing comes on the stream any more.
+// isOver reports whether the stream has ended.
 func (st *serverStream) isOver(c *serverConn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return st.over
 }
 
-// streamFor returns the stream that a GET is for, and the number of the last event that the client has; or it has
-// answered.
+// streamFor returns the stream that a GET is for, and the number of the last event that the client
+// has; or it has answered.
 func (h *Handler) streamFor(ctx context.Context, w http.ResponseWriter, r *http.Request, c *serverConn) (st *serverStream, after uint64, ok bool) {
 	last := r.Header.Get("Last-Event-Id")
 	c.mu.Lock()
@@ -122,8 +122,9 @@ func (h *Handler) streamFor(ctx context.Context, w http.ResponseWriter, r *http.
 	return nil, 0, false
 }
 
-// isKept reports whether the store has what comes on a stream that is over, after an event: other events, or nothing
-// because that event is the last one. Without its end the client would come back for it for ever.
+// isKept reports whether the store has what comes on a stream that is over, after an event: other
+// events, or nothing because that event is the last one. Without its end the client would come back
+// for it for ever.
 func (h *Handler) isKept(ctx context.Context, c *serverConn, stream string, after uint64) bool {
 	events, err := h.o.Store.Events(ctx, c.id, stream, after)
 	if err != nil || len(events) > 0 || after == 0 {
@@ -152,8 +153,8 @@ type streamWriter struct {
 	held   int     // bytes in buf that the sink holds
 }
 
-// serveStream brings the events of a stream that come after one to the client, those up to another from the store, until
-// the stream or the connection ends.
+// serveStream brings the events of a stream that come after one to the client, those up to another
+// from the store, until the stream or the connection ends.
 func (h *Handler) serveStream(w http.ResponseWriter, r *http.Request, c *serverConn, st *serverStream, k *sink, after, upTo uint64) {
 	header := w.Header()
 	header["Content-Type"] = []string{"text/event-stream"}
@@ -171,7 +172,8 @@ func (h *Handler) serveStream(w http.ResponseWriter, r *http.Request, c *serverC
 	out.follow(r.Context(), k)
 }
 
-// prime begins with an event that gives the client the id to come back with, and how long to wait before it does.
+// prime begins with an event that gives the client the id to come back with, and how long to wait
+// before it does.
 func (s *streamWriter) prime() {
 	switch {
 	case s.c.priming():
@@ -181,14 +183,14 @@ func (s *streamWriter) prime() {
 	}
 }
 
-// write adds an event to what is to be written.
+// write appends an event to the buffer.
 func (s *streamWriter) write(e eventstream.Event) {
 	s.begin()
 	s.buf = eventstream.Append(s.buf, e)
 }
 
-// writeLong is write for data of which it makes no copy, as many connections may take them slowly; ok is false if that
-// cannot be done.
+// writeLong is write for data of which it makes no copy, as many connections may take them slowly;
+// ok is false if that cannot be done.
 func (s *streamWriter) writeLong(e eventstream.Event) (ok bool) {
 	s.begin()
 	if s.buf, ok = eventstream.AppendHead(s.buf, e); ok {
@@ -209,8 +211,8 @@ func (s *streamWriter) begin() {
 	s.room, s.buf = room, (*room)[:0]
 }
 
-// end gives the room back, unless what was in it may still be on its way: HTTP/2 does not wait for that when a stream
-// breaks.
+// end gives the room back, unless what was in it may still be on its way: HTTP/2 does not wait for
+// that when a stream breaks.
 func (s *streamWriter) end(err error) {
 	if s.room != nil && cap(s.buf) <= 2*maxBuffer && err == nil {
 		*s.room = s.buf
@@ -219,8 +221,8 @@ func (s *streamWriter) end(err error) {
 	s.room, s.buf = nil, nil
 }
 
-// add adds an event to what is to be written, and writes it when there is much. It reports false if the stream ends
-// with it, or the connection is lost.
+// add adds an event to what is to be written, and writes it when there is much. It reports false if
+// the stream ends with it, or the connection is lost.
 func (s *streamWriter) add(e Event) bool {
 	if e.Text != nil {
 		out := eventstream.Event{Data: e.Text}
@@ -241,9 +243,9 @@ func (s *streamWriter) add(e Event) bool {
 
 var longTail = []byte(eventstream.Tail)
 
-// flush writes what there is. It reports false if the connection is lost, which it is too if the client takes nothing
-// for StallTimeout. It also does if what was written arrives only when the connection ends, and the client can come back
-// for the rest.
+// flush writes what there is. It reports false if the connection is lost, which it is too if the
+// client takes nothing for StallTimeout. It also does if what was written arrives only when the
+// connection ends, and the client can come back for the rest.
 func (s *streamWriter) flush() bool {
 	var err error
 	if s.long == nil {
@@ -281,8 +283,8 @@ func (h *Handler) warnOfHeldStreams() {
 	}
 }
 
-// replay writes the events up to a number from the store. It reports false if the stream ended with them, or the
-// connection is lost.
+// replay writes the events up to a number from the store. It reports false if the stream ended with
+// them, or the connection is lost.
 func (s *streamWriter) replay(ctx context.Context, upTo uint64) bool {
 	for s.number < upTo {
 		events, err := s.h.o.Store.Events(ctx, s.c.id, s.st.id, s.number)
@@ -319,7 +321,7 @@ func (h *Handler) release(t *time.Timer) {
 	h.timers.Put(t)
 }
 
-// follow writes events as they come.
+// follow writes events as they arrive.
 func (s *streamWriter) follow(ctx context.Context, k *sink) {
 	var idle, end <-chan time.Time
 	var timer *time.Timer
@@ -365,7 +367,7 @@ func (s *streamWriter) follow(ctx context.Context, k *sink) {
 	}
 }
 
-// hangUp says when to connect again, before the connection is closed.
+// hangUp writes the reconnect delay before the connection is closed.
 func (s *streamWriter) hangUp() {
 	s.write(eventstream.Event{Retry: s.h.o.Retry})
 	s.flush()
@@ -380,7 +382,8 @@ const (
 	sinkHangUp
 )
 
-// take returns the events that wait for a connection, which holds them until they are written.
+// take returns the events pending for a connection. The connection holds them until they are
+// written.
 func (c *serverConn) take(k *sink) ([]Event, sinkState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -38,7 +38,8 @@ type posted struct {
 	plain    bool // a request that is answered with JSON where that can be: it looks at tasks
 }
 
-// parsePosted takes a body apart. With an error comes the id of the request that it was meant to be, or zero.
+// parsePosted takes a body apart. With an error comes the id of the request that it was meant to
+// be, or zero.
 func parsePosted(body []byte) (posted, jsonrpc.ID, error) {
 	p := posted{body: body}
 	m, err := jsonrpc.ParseReceived(body)
@@ -288,18 +289,18 @@ func (c *serverConn) endAfter(d time.Duration) {
 	}
 }
 
-// reply is how a request is answered.
+// reply is the kind of response to a request.
 type reply uint8
 
 const (
-	replyNothing reply = iota // the client is gone
+	replyNothing reply = iota // the client has disconnected
 	replyJSON
 	replyStream
 	replyClosed // the session has ended
 )
 
-// await waits until it is clear how a request is answered. JSON alone says that it must not be a stream because the
-// answer takes long.
+// await waits until it is clear how a request is answered. JSON alone says that it must not be a
+// stream because the answer takes long.
 func (h *Handler) await(r *http.Request, c *serverConn, k *sink, patient bool) (answer []byte, how reply) {
 	var late <-chan time.Time
 	if !patient {
@@ -337,7 +338,8 @@ func (h *Handler) await(r *http.Request, c *serverConn, k *sink, patient bool) (
 	}
 }
 
-// opened completes a new session with the answer to initialize, if that is a result, and names it to the client.
+// opened completes a new session with the answer to initialize, if that is a result, and names it
+// to the client.
 func (h *Handler) opened(ctx context.Context, w http.ResponseWriter, c *serverConn, params, answer []byte) bool {
 	m, err := jsonrpc.ParseReceived(answer)
 	if err != nil || m.Kind != jsonrpc.KindResponse {
@@ -380,15 +382,16 @@ func (c *serverConn) isOpen() bool {
 	return c.revision != ""
 }
 
-// writeJSON answers with a message. It flushes the answer, or a client that sends on without reading would block the
-// goroutine after the deadline is taken away.
+// writeJSON answers with a message. It flushes the answer, or a client that sends on without
+// reading would block the goroutine after the deadline is taken away.
 func (c *serverConn) writeJSON(w http.ResponseWriter, k *sink, text []byte) {
 	guard.BeginJSON(w, http.StatusOK, text)
 	c.writeOut(w, http.NewResponseController(w), k, text) // an error means that the client has hung up or stalled
 }
 
-// writeOut writes texts to the connection of k and flushes them. It fails if the client takes nothing for StallTimeout,
-// however long the whole takes: a large message has to arrive over a slow connection, too.
+// writeOut writes texts to the connection of k and flushes them. It fails if the client takes
+// nothing for StallTimeout, however long the whole takes: a large message has to arrive over a slow
+// connection, too.
 func (c *serverConn) writeOut(w io.Writer, conn *http.ResponseController, k *sink, texts ...[]byte) (err error) {
 	defer conn.SetWriteDeadline(time.Time{}) // or it would end the exchange when nothing is written, or a later one
 	conn.SetWriteDeadline(time.Now().Add(c.h.o.StallTimeout))
@@ -410,7 +413,7 @@ func (c *serverConn) writeOut(w io.Writer, conn *http.ResponseController, k *sin
 	return conn.Flush()
 }
 
-// refuse answers a request that was not taken because of err.
+// refuse answers a request that failed with err.
 func refuse(w http.ResponseWriter, err error) {
 	status := http.StatusServiceUnavailable
 	code := int64(codeClosed)
@@ -430,8 +433,8 @@ func refuse(w http.ResponseWriter, err error) {
 // codeOverloaded is session.CodeOverloaded, by which requestors know that they may try again.
 const codeOverloaded = -32050
 
-// checkProtocol reports whether the revision that a request names is one that the server speaks, or has answered. The
-// connection is that of the session, or nil if there is none.
+// checkProtocol reports whether the revision that a request names is one that the server speaks, or
+// has answered. The connection is that of the session, or nil if there is none.
 func checkProtocol(w http.ResponseWriter, r *http.Request, c *serverConn) bool {
 	values := r.Header[headerProtocol]
 	if len(values) == 0 {
@@ -449,7 +452,8 @@ func refuseRevision(w http.ResponseWriter, revision mcp.Revision) {
 	guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, fmt.Sprintf("revision %.40q is not supported", string(revision)))
 }
 
-// protocolOf is the revision that a request without a session is made in (MCP transports, "Protocol Version Header").
+// protocolOf is the revision that a request without a session is made in (MCP transports, "Protocol
+// Version Header").
 func protocolOf(r *http.Request) mcp.Revision {
 	if v := r.Header.Get(headerProtocol); v != "" {
 		return mcp.Revision(v)
@@ -457,7 +461,7 @@ func protocolOf(r *http.Request) mcp.Revision {
 	return mcp.Revision20250326
 }
 
-// accepts reports whether the client takes answers of a media type.
+// accepts reports whether the client accepts a media type.
 func accepts(r *http.Request, kind string) bool {
 	values := r.Header["Accept"]
 	if len(values) == 0 {
@@ -476,7 +480,8 @@ func accepts(r *http.Request, kind string) bool {
 	return false
 }
 
-// origin is the context of a message, from which one gets at the stream of the exchange that brought it.
+// origin is the context of a message, from which one gets at the stream of the exchange that
+// brought it.
 type origin struct {
 	context.Context
 	c  *serverConn
@@ -492,10 +497,10 @@ func (o *origin) Value(key any) any {
 	return o.Context.Value(key)
 }
 
-// Disconnect sends the client of the request that is being served under ctx to connect again, so that no connection is
-// held while nothing comes: the stream goes on, and the client finds there what was sent meanwhile. It reports false
-// if there is no such connection, or the client could not come back (MCP transports, "Sending Messages to the
-// Server").
+// Disconnect sends the client of the request that is being served under ctx to connect again, so
+// that no connection is held while nothing comes: the stream goes on, and the client finds there
+// what was sent meanwhile. It reports false if there is no such connection, or the client could not
+// come back (MCP transports, "Sending Messages to the Server").
 func Disconnect(ctx context.Context) bool {
 	o, ok := ctx.Value(originKey{}).(*origin)
 	if !ok || !o.c.priming() {

@@ -14,7 +14,7 @@ import (
 // maxSweep is the longest interval between two calls of Touch.
 const maxSweep = 5 * time.Minute
 
-// sweepLater makes sure that idle sessions will be looked for. It is called with mu held.
+// sweepLater schedules the search for idle sessions. mu must be held.
 func (h *Handler) sweepLater() {
 	interval := h.o.IdleTimeout / 4
 	if _, ok := h.o.Store.(SessionStore); ok && (interval == 0 || interval > maxSweep) {
@@ -25,7 +25,8 @@ func (h *Handler) sweepLater() {
 	}
 }
 
-// sweepIdle ends the sessions in which nothing has happened for long, and tells the store which others are in use.
+// sweepIdle ends the sessions in which nothing has happened for long, and tells the store which
+// others are in use.
 func (h *Handler) sweepIdle() {
 	h.mu.Lock()
 	h.sweep = nil
@@ -66,7 +67,7 @@ func (h *Handler) touch(conns []*serverConn) {
 	}
 }
 
-// isUsed reports whether the session was used since isUsed was called last.
+// isUsed reports whether the session was used since the last call of isUsed.
 func (c *serverConn) isUsed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -75,8 +76,8 @@ func (c *serverConn) isUsed() bool {
 	return used
 }
 
-// load restores a session from the store and returns its connection. Of many requests that want the same session at once,
-// one loads it.
+// load restores a session from the store and returns its connection. Of many requests that want the
+// same session at once, one loads it.
 func (h *Handler) load(ctx context.Context, r *http.Request, store SessionStore, id, principal string) (*serverConn, error) {
 	for {
 		h.mu.Lock()
@@ -117,8 +118,8 @@ func (h *Handler) loadNow(ctx context.Context, r *http.Request, store SessionSto
 	}
 	c, err := h.newConn(r, id, principal, func(c *serverConn) {
 		c.resumed, c.revision, c.client, c.state = true, opening.Revision, opening.Client, opening.State
-		// The store may have forgotten streams, whose names must not be used again: the names that an earlier process
-		// has given are counted from one, or from an earlier time.
+		// The store may have forgotten streams, whose names must not be used again: the names that
+		// an earlier process has given are counted from one, or from an earlier time.
 		c.nextStream = uint64(time.Now().UnixMilli())
 		for _, kept := range streams {
 			c.restore(ctx, kept)
@@ -136,8 +137,8 @@ func (h *Handler) loadNow(ctx context.Context, r *http.Request, store SessionSto
 	return c, nil
 }
 
-// restore goes on with a stream from the store. Requests without an answer get an error: the handlers that served them are
-// gone.
+// restore goes on with a stream from the store. Requests without an answer get an error: the
+// handlers that served them are gone.
 func (c *serverConn) restore(ctx context.Context, kept KeptStream) {
 	if n, err := strconv.ParseUint(kept.Stream, 36, 64); err == nil {
 		c.nextStream = max(c.nextStream, n+1)

@@ -16,17 +16,18 @@ import (
 )
 
 var (
-	errNoStream       = errors.New("no stream for what belongs to no request")
+	errNoStream       = errors.New("no stream for messages without a request")
 	errTooManyStreams = errors.New("too many streams")
 	errIDInUse        = errors.New("a request with this id is being served")
-	errOver           = errors.New("nothing comes on the stream any more")
+	errOver           = errors.New("the stream has ended")
 )
 
-// eventOverhead is what an event that waits for a connection costs beside its text.
+// eventOverhead is the memory of a pending event in addition to its text, in bytes.
 const eventOverhead = 128
 
-// serverStream is a sequence of events, which goes on whatever becomes of the connections that it is read by. At most one
-// connection at a time takes its events. All but id and order is guarded by the mu of the connection.
+// serverStream is a sequence of events, which goes on whatever becomes of the connections that it
+// is read by. At most one connection at a time takes its events. All but id and order is guarded by
+// the mu of the connection.
 type serverStream struct {
 	id       string
 	order    sync.Mutex   // held while an event is added, so that they are kept and sent in order
@@ -44,7 +45,8 @@ func newServerStream(id string) *serverStream {
 	return &serverStream{id: id, kept: id == standing}
 }
 
-// sink is the connection that takes the events of a stream. All but wake is guarded by the mu of the connection.
+// sink is the connection that takes the events of a stream. All but wake is guarded by the mu of
+// the connection.
 type sink struct {
 	wake   chan struct{} // holds one: something has changed
 	events []Event       // that come after those in the store, and wait
@@ -59,7 +61,7 @@ type sink struct {
 
 func newSink() *sink { return &sink{wake: make(chan struct{}, 1)} }
 
-// signal wakes whoever serves the sink.
+// signal wakes the goroutine that serves the sink.
 func (k *sink) signal() {
 	select {
 	case k.wake <- struct{}{}:
@@ -67,7 +69,8 @@ func (k *sink) signal() {
 	}
 }
 
-// send adds a message to a stream, and waits while its connection and others of the session have too much to take.
+// send adds a message to a stream, and waits while its connection and others of the session have
+// too much to take.
 func (c *serverConn) send(ctx context.Context, st *serverStream, m transport.Message) error {
 	st.order.Lock()
 	k, err := c.add(ctx, st, m)
@@ -132,7 +135,8 @@ func (c *serverConn) add(ctx context.Context, st *serverStream, m transport.Mess
 	return c.ifFull(k), nil
 }
 
-// ifFull returns k if too much waits for the connections of the session, else nil. It is called with mu held.
+// ifFull returns k if too much waits for the connections of the session, else nil. It is called
+// with mu held.
 func (c *serverConn) ifFull(k *sink) *sink {
 	if c.pending <= c.h.o.MaxQueue {
 		return nil
@@ -140,8 +144,8 @@ func (c *serverConn) ifFull(k *sink) *sink {
 	return k
 }
 
-// answerAlone gives the only message of a stream to its connection, and returns that if there is too much to take. It is
-// called with mu held.
+// answerAlone gives the only message of a stream to its connection, and returns that if there is
+// too much to take. It is called with mu held.
 func (c *serverConn) answerAlone(st *serverStream, text []byte) *sink {
 	c.finish(st)
 	k := st.sink
@@ -155,7 +159,7 @@ func (c *serverConn) answerAlone(st *serverStream, text []byte) *sink {
 	return c.ifFull(k)
 }
 
-// finish notes that nothing comes on a stream any more. It is called with mu held.
+// finish records that a stream has ended. mu must be held.
 func (c *serverConn) finish(st *serverStream) {
 	st.over = true
 	delete(c.streams, st.id)
@@ -164,8 +168,8 @@ func (c *serverConn) finish(st *serverStream) {
 	}
 }
 
-// keep puts an event into the store, behind the beginning of the stream if that is new. It is called with the order of
-// the stream held.
+// keep puts an event into the store, behind the beginning of the stream if that is new. It is
+// called with the order of the stream held.
 func (c *serverConn) keep(ctx context.Context, st *serverStream, begin bool, e Event, answers jsonrpc.ID) error {
 	store := c.h.o.Store
 	if store == nil {
@@ -200,7 +204,7 @@ func (c *serverConn) keepBeginning(ctx context.Context, st *serverStream) {
 	st.requests = nil
 }
 
-// encodeIDs returns ids as a JSON array.
+// encodeIDs encodes ids as a JSON array.
 func encodeIDs(ids []jsonrpc.ID) []byte {
 	text := []byte{'['}
 	for i, id := range ids {
@@ -230,8 +234,8 @@ func decodeIDs(text []byte) (ids []jsonrpc.ID, err error) {
 	return ids, nil
 }
 
-// start makes a stream an event stream, before the first message if it comes to that, so that its client can resume. If
-// it is too late for that it returns the answer.
+// start makes a stream an event stream, before the first message if it comes to that, so that its
+// client can resume. If it is too late for that it returns the answer.
 func (c *serverConn) start(st *serverStream) (answer []byte) {
 	st.order.Lock()
 	defer st.order.Unlock()
@@ -249,8 +253,8 @@ func (c *serverConn) start(st *serverStream) (answer []byte) {
 	return answer
 }
 
-// waitForRoom waits until not too much waits for a connection any more. One that takes nothing at all for StallTimeout
-// is cut: what waits for it is in the store.
+// waitForRoom waits until not too much waits for a connection any more. One that takes nothing at
+// all for StallTimeout is cut: what waits for it is in the store.
 func (c *serverConn) waitForRoom(ctx context.Context, k *sink) {
 	var timer *time.Timer
 	for {
@@ -286,7 +290,7 @@ func (c *serverConn) waitForRoom(ctx context.Context, k *sink) {
 	}
 }
 
-// cut lets go of a connection, and of what waits for it. It is called with mu held.
+// cut closes a connection and drops its pending data. mu must be held.
 func (c *serverConn) cut(k *sink) {
 	k.cut = true
 	k.events = nil
@@ -295,14 +299,14 @@ func (c *serverConn) cut(k *sink) {
 	k.signal()
 }
 
-// wrote notes that a connection has brought n bytes of what it holds to the client, or never will. It is called with mu
-// held.
+// wrote notes that a connection has brought n bytes of what it holds to the client, or never will.
+// It is called with mu held.
 func (c *serverConn) wrote(k *sink, n int) {
 	k.held -= n
 	c.makeRoom(n)
 }
 
-// makeRoom notes that less waits for connections. It is called with mu held.
+// makeRoom subtracts n pending bytes. mu must be held.
 func (c *serverConn) makeRoom(n int) {
 	if n == 0 {
 		return
@@ -314,8 +318,8 @@ func (c *serverConn) makeRoom(n int) {
 	}
 }
 
-// attach makes k the connection of a stream, in the place of one that it may have, from the event after a number on.
-// The events up to the one it returns are to be taken from the store.
+// attach makes k the connection of a stream, in the place of one that it may have, from the event
+// after a number on. The events up to the one it returns are to be taken from the store.
 func (c *serverConn) attach(st *serverStream, k *sink, after uint64) (upTo uint64, err error) {
 	st.order.Lock()
 	defer st.order.Unlock()
@@ -332,7 +336,7 @@ func (c *serverConn) attach(st *serverStream, k *sink, after uint64) (upTo uint6
 	return st.last, nil
 }
 
-// detach takes k away from a stream, which goes on without a connection.
+// detach removes k from a stream. The stream continues without a connection.
 func (c *serverConn) detach(st *serverStream, k *sink) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -343,12 +347,12 @@ func (c *serverConn) detach(st *serverStream, k *sink) {
 	c.wrote(k, k.held)
 }
 
-// eventID is the id of an event: it names the stream, and the place in it.
+// eventID returns the id of an event: its stream and its number.
 func eventID(stream string, number uint64) string {
 	return stream + "-" + strconv.FormatUint(number, 10)
 }
 
-// parseEventID takes an id apart.
+// parseEventID splits an event id.
 func parseEventID(id string) (stream string, number uint64, ok bool) {
 	stream, digits, ok := strings.Cut(id, "-")
 	number, err := strconv.ParseUint(digits, 10, 64)

@@ -1,18 +1,19 @@
-// Package boltstore keeps the sessions and the streams of Streamable HTTP in a file, so that both survive a restart of
-// the server: what a client has missed waits for it, and its session goes on, with what its owner had the connection
-// keep. It stands on [bbolt]; one process at a time can have a file open, and it must not be the file of a task store.
+// Package boltstore stores the sessions and streams of Streamable HTTP in a file, so that they
+// survive a restart of the server: a client receives the events that it has missed, and its session
+// is restored with the state that its owner has persisted. It uses [bbolt]. One process at a time
+// can open a file, and the file must not be that of a task store.
 //
-// Writes of many callers that come together share one transaction, and so one synchronisation with
-// the disk; no write waits for others to arrive.
+// Concurrent writes share one transaction, and so one synchronization with the disk; no write waits
+// for others to arrive.
 //
 // # Operations
 //
-// [Store.Health] returns why the last write failed, such as a full disk. The server goes on without
-// the store then: a client whose connection breaks loses the events that were not stored, and
-// receives an error. The store works again with the first write for which there is room; nothing
-// has to be restarted. The file does not shrink by itself: [Store.Compact] gives unused room back.
-// [Store.Backup] copies it. Both may be called while the store is in use. A session in a backup is
-// as old as the backup: its client may know of later events.
+// [Store.Health] returns why the last write failed, such as a full disk. The server then continues
+// without the store: a client whose connection breaks loses the events that were not stored, and
+// receives an error. The store works again with the first write for which there is room, without a
+// restart. The file does not shrink by itself: [Store.Compact] returns unused space to the disk.
+// [Store.Backup] copies the file. Both may be called while the store is in use. A session in a
+// backup is as old as the backup: its client may know of later events.
 //
 // [bbolt]: https://pkg.go.dev/go.etcd.io/bbolt
 package boltstore
@@ -35,38 +36,41 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// ErrLocked says that another process, or another Store of this one, has the file open.
+// ErrLocked is returned if another process, or another Store of this one, has the file open.
 var ErrLocked = errors.New("boltstore: file is in use")
 
-// ErrClosed says that the store was closed.
+// ErrClosed is returned after Close.
 var ErrClosed = errors.New("boltstore: store is closed")
 
-// Options are the limits of a [Store]. The zero value means the defaults.
+// Options sets the limits of a [Store]. The zero value means the defaults.
 type Options struct {
-	// MaxBytes is how many bytes the events and unanswered requests of all sessions may have together; default
-	// [DefaultStoreBytes]. When there are more, the session with most loses its oldest events.
+	// MaxBytes limits the total size of the events and unanswered requests of all sessions; default
+	// [DefaultStoreBytes]. Above it, the largest session loses its oldest events.
 	MaxBytes int
 
-	// MaxSessionBytes is the same for one session; default [DefaultSessionBytes], and MaxBytes at most. An event that is
-	// longer is refused with [transport.ErrTooLong].
+	// MaxSessionBytes is the same limit for one session; default [DefaultSessionBytes], and at most
+	// MaxBytes. A longer event is rejected with [transport.ErrTooLong].
 	MaxSessionBytes int
 
-	// MaxAge is how long a session is kept that is not used; default [DefaultMaxAge]. It counts from the last change or
-	// [Store.Touch], in whole seconds. Older sessions do not exist, and are dropped while the store is open.
+	// MaxAge is how long an unused session is stored; default [DefaultMaxAge]. It counts from the
+	// last change or [Store.Touch], in whole seconds. Older sessions are treated as unknown, and
+	// are deleted while the store is open.
 	MaxAge time.Duration
 }
 
-// What a [Store] keeps if its options do not say otherwise.
+// Defaults of [Options].
 const (
 	DefaultStoreBytes   = 1 << 30
 	DefaultSessionBytes = 8 << 20
 	DefaultMaxAge       = 24 * time.Hour
 )
 
-// lockTimeout is how long Open waits for a file that is in use: a process that is about to end may still have it.
+// lockTimeout is how long Open waits for a file that is in use: a process that is about to exit may
+// still have it open.
 const lockTimeout = time.Second
 
-// Store keeps sessions and streams in a file. It is a [streamable.SessionStore]. Make one with [Open].
+// Store stores sessions and streams in a file. It is a [streamable.SessionStore]. Open one with
+// [Open].
 type Store struct {
 	o       Options
 	path    string
@@ -74,18 +78,18 @@ type Store struct {
 	closing chan struct{}
 	writer  sync.WaitGroup
 	close   func() error
-	fault   atomic.Pointer[error] // why the last transaction failed; nil after one that did not
+	fault   atomic.Pointer[error] // the error of the last transaction; nil if it succeeded
 
-	upkeep  sync.Mutex   // held by Compact and Backup; taken before the others
-	writing sync.Mutex   // held while a transaction writes; taken before mu
-	mu      sync.RWMutex // held for reading while db is used, and for writing while it is replaced
+	upkeep  sync.Mutex   // held by Compact and Backup; locked before the others
+	writing sync.Mutex   // held while a transaction writes; locked before mu
+	mu      sync.RWMutex // read lock to use db; write lock to replace it
 	db      *bbolt.DB
 }
 
 var _ streamable.SessionStore = (*Store)(nil)
 
-// Open opens the store in a file, and makes the file if there is none. It fails with [ErrLocked] if the file is in use.
-// Sessions that are older than allowed are dropped.
+// Open opens the store in a file, and creates the file if there is none. It fails with [ErrLocked]
+// if the file is in use. It deletes sessions that are older than MaxAge.
 func Open(path string, o Options) (*Store, error) {
 	if o.MaxBytes <= 0 {
 		o.MaxBytes = DefaultStoreBytes
@@ -121,22 +125,22 @@ func Open(path string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// Close closes the file, after the writes that have begun, and waits for a Compact or a Backup under way. Calling it again
-// does no harm.
+// Close closes the file after the writes that have begun. It waits for a running Compact or Backup.
+// It may be called repeatedly.
 func (s *Store) Close() error { return s.close() }
 
-// Each session is a bucket. In it are, by the first byte of the key:
+// Each session is a bucket. The first byte of a key determines the kind of the entry:
 var (
-	keyOpening = []byte("o") // how it was opened, as JSON
-	keyUsed    = []byte("u") // when it was used last, as seconds
-	keySize    = []byte("s") // of its events and unanswered requests in bytes
-	keyState   = []byte("k") // of its owner
+	keyOpening = []byte("o") // the Opening, as JSON
+	keyUsed    = []byte("u") // time of the last use, in seconds
+	keySize    = []byte("s") // size of its events and unanswered requests in bytes
+	keyState   = []byte("k") // the state of its owner
 )
 
 const (
-	prefixBegin = 'm' // and the stream: the ids of the requests that it was opened for; until its last event
+	prefixBegin = 'm' // and the stream: the ids of the requests that it was opened for; deleted with its last event
 	prefixEvent = 'e' // and the stream, a zero byte and the number: a byte of flags, and the text
-	prefixOrder = 'q' // and a running number: the key of an event; the oldest event is first
+	prefixOrder = 'q' // and a sequence number: the key of an event; the oldest event is first
 )
 
 // The flags of an event.
@@ -151,10 +155,11 @@ var (
 	keyTotal = []byte("bytes") // in totals: the sum of keySize over all sessions
 )
 
-// overhead is what an event or the beginning of a stream costs beside its text.
+// overhead is the size of an event or of the beginning of a stream in addition to its text, in
+// bytes.
 const overhead = 128
 
-// prepare makes the buckets, drops old sessions and counts the rest.
+// prepare creates the buckets, deletes old sessions and computes the total size.
 func (s *Store) prepare(tx *bbolt.Tx) error {
 	sessions, err := tx.CreateBucketIfNotExists(root)
 	if err != nil {
@@ -174,12 +179,12 @@ func (s *Store) prepare(tx *bbolt.Tx) error {
 	return errors.Join(err, tx.Bucket(totals).Put(keyTotal, encode(total)))
 }
 
-// isOld reports whether a session has not been used for too long.
+// isOld reports whether a session is unused for longer than MaxAge.
 func (s *Store) isOld(b *bbolt.Bucket) bool {
 	return number(b.Get(keyUsed)) < uint64(max(time.Now().Add(-s.o.MaxAge).Unix(), 0))
 }
 
-// prune drops the sessions that have not been used for too long.
+// prune deletes the sessions that are unused for longer than MaxAge.
 func (s *Store) prune(tx *bbolt.Tx) error {
 	sessions := tx.Bucket(root)
 	var old [][]byte
@@ -195,7 +200,7 @@ func (s *Store) prune(tx *bbolt.Tx) error {
 	return err
 }
 
-// drop removes a session, if it is there.
+// drop deletes a session, if it exists.
 func drop(tx *bbolt.Tx, session []byte) error {
 	sessions := tx.Bucket(root)
 	b := sessions.Bucket(session)
@@ -206,7 +211,7 @@ func drop(tx *bbolt.Tx, session []byte) error {
 	return errors.Join(sessions.DeleteBucket(session), count(tx, nil, -int64(size)))
 }
 
-// count notes that a session, unless that is nil, and the store have more bytes, or less.
+// count adds by to the size of the store and, unless b is nil, of a session.
 func count(tx *bbolt.Tx, b *bbolt.Bucket, by int64) error {
 	add := func(b *bbolt.Bucket, key []byte) error {
 		return b.Put(key, encode(uint64(max(int64(number(b.Get(key)))+by, 0))))
@@ -218,7 +223,7 @@ func count(tx *bbolt.Tx, b *bbolt.Bucket, by int64) error {
 	return err
 }
 
-// Keep notes how a session was opened.
+// Keep stores how a session was opened.
 func (s *Store) Keep(ctx context.Context, session string, o streamable.Opening) error {
 	o.State = nil
 	text, err := json.Marshal(o)
@@ -228,12 +233,12 @@ func (s *Store) Keep(ctx context.Context, session string, o streamable.Opening) 
 	return s.update(ctx, session, func(_ *bbolt.Tx, b *bbolt.Bucket) error { return b.Put(keyOpening, text) })
 }
 
-// KeepState keeps the state of a session for its owner.
+// KeepState stores the state of a session's owner.
 func (s *Store) KeepState(ctx context.Context, session string, state []byte) error {
 	return s.update(ctx, session, func(_ *bbolt.Tx, b *bbolt.Bucket) error { return b.Put(keyState, state) })
 }
 
-// Touch notes that sessions are in use.
+// Touch records that sessions are in use.
 func (s *Store) Touch(ctx context.Context, sessions []string) error {
 	return s.do(ctx, func(tx *bbolt.Tx) error {
 		var failed error
@@ -246,7 +251,7 @@ func (s *Store) Touch(ctx context.Context, sessions []string) error {
 	})
 }
 
-// Begin notes that a stream was opened for requests.
+// Begin stores that a stream was opened for requests.
 func (s *Store) Begin(ctx context.Context, session, stream string, requests []byte) error {
 	size := len(requests) + overhead
 	if size > s.o.MaxSessionBytes {
@@ -290,7 +295,8 @@ func (s *Store) Append(ctx context.Context, session, stream string, e streamable
 	})
 }
 
-// limit drops the oldest events of a session that has too much, and those of others if all together have too much.
+// limit deletes the oldest events of a session that is too large, and those of the largest sessions
+// if the store is too large.
 func (s *Store) limit(tx *bbolt.Tx, b *bbolt.Bucket) error {
 	if err := shrink(tx, b, uint64(s.o.MaxSessionBytes)); err != nil {
 		return err
@@ -310,7 +316,7 @@ func (s *Store) limit(tx *bbolt.Tx, b *bbolt.Bucket) error {
 		if err != nil || largest == nil {
 			return err
 		}
-		// A little more than must be, so that not every event looks at all sessions.
+		// Deleting a little more than necessary saves searching all sessions for each event.
 		if err := shrink(tx, largest, size-min(size, maximum/64+1)); err != nil {
 			return err
 		}
@@ -318,7 +324,7 @@ func (s *Store) limit(tx *bbolt.Tx, b *bbolt.Bucket) error {
 	return nil
 }
 
-// oldest returns the key of the entry for the oldest event of a session, or nil if there is none.
+// oldest returns the order key of the oldest event of a session, or nil if there is none.
 func oldest(b *bbolt.Bucket) []byte {
 	k, _ := b.Cursor().Seek([]byte{prefixOrder})
 	if k == nil || k[0] != prefixOrder {
@@ -327,7 +333,7 @@ func oldest(b *bbolt.Bucket) []byte {
 	return k
 }
 
-// shrink drops the oldest events of a session until it has no more bytes than allowed, or no events.
+// shrink deletes the oldest events of a session until it has at most maximum bytes, or no events.
 func shrink(tx *bbolt.Tx, b *bbolt.Bucket, maximum uint64) error {
 	for number(b.Get(keySize)) > maximum {
 		k := oldest(b)
@@ -344,10 +350,10 @@ func shrink(tx *bbolt.Tx, b *bbolt.Bucket, maximum uint64) error {
 	return nil
 }
 
-// maxRead is how many bytes of events are returned at once.
+// maxRead is how many bytes of events one call of Events returns.
 const maxRead = 1 << 20
 
-// Events returns the next events of a stream after the one with a number.
+// Events returns the next events of a stream after the event with the number after.
 func (s *Store) Events(_ context.Context, session, stream string, after uint64) (events []streamable.Event, err error) {
 	err = s.view(session, func(b *bbolt.Bucket) error {
 		prefix := eventPrefix(stream)
@@ -394,7 +400,7 @@ func (s *Store) Load(_ context.Context, session string) (o streamable.Opening, s
 		}
 		c := b.Cursor()
 		for k, v := c.Seek([]byte{prefixEvent}); len(k) > 9 && k[0] == prefixEvent; k, v = c.Next() {
-			stream(string(k[1 : len(k)-9])).Last = event(k, v) // the last one stays
+			stream(string(k[1 : len(k)-9])).Last = event(k, v) // the last assignment is that of the newest event
 		}
 		for k, v := c.Seek([]byte{prefixBegin}); len(k) > 0 && k[0] == prefixBegin; k, v = c.Next() {
 			stream(string(k[1:])).Requests = append([]byte{}, v...)
@@ -407,12 +413,12 @@ func (s *Store) Load(_ context.Context, session string) (o streamable.Opening, s
 	return o, streams, err
 }
 
-// Forget drops a session with all of its streams.
+// Forget deletes a session with all of its streams.
 func (s *Store) Forget(ctx context.Context, session string) error {
 	return s.do(ctx, func(tx *bbolt.Tx) error { return drop(tx, []byte(session)) })
 }
 
-// view reads a session.
+// view calls f to read a session.
 func (s *Store) view(session string, f func(*bbolt.Bucket) error) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -425,7 +431,7 @@ func (s *Store) view(session string, f func(*bbolt.Bucket) error) error {
 	})
 }
 
-// update changes a session.
+// update calls f to change a session.
 func (s *Store) update(ctx context.Context, session string, f func(*bbolt.Tx, *bbolt.Bucket) error) error {
 	return s.do(ctx, func(tx *bbolt.Tx) error {
 		sessions := tx.Bucket(root)
@@ -442,7 +448,7 @@ func (s *Store) update(ctx context.Context, session string, f func(*bbolt.Tx, *b
 	})
 }
 
-// now is the time as keyUsed has it.
+// now returns the time in the format of keyUsed.
 func now() []byte { return encode(uint64(time.Now().Unix())) }
 
 func flags(e streamable.Event) (f byte) {
@@ -455,7 +461,7 @@ func flags(e streamable.Event) (f byte) {
 	return f
 }
 
-// event returns what a key and a value say of an event, but for its text.
+// event returns the event of a key and a value, without its text.
 func event(k, v []byte) streamable.Event {
 	return streamable.Event{Number: number(k[len(k)-8:]), Last: v[0]&flagLast != 0}
 }
@@ -478,7 +484,7 @@ func hasPrefix(k, prefix []byte) bool {
 	return len(k) == len(prefix)+8 && string(k[:len(prefix)]) == string(prefix)
 }
 
-// number is what 8 bytes say, or 0 if there are none.
+// number decodes 8 bytes. It returns 0 for any other length.
 func number(b []byte) uint64 {
 	if len(b) != 8 {
 		return 0

@@ -109,7 +109,8 @@ func sizeOf(t *testing.T, path string) int {
 	return int(info.Size())
 }
 
-// Whatever clients make a server keep, the file has no more than twice what it may, and one page of bbolt's own.
+// Whatever clients make a server keep, the file has no more than twice what it may, and one page of
+// bbolt's own.
 func TestFileStaysWithinItsLimits(t *testing.T) {
 	const limit = 1 << 20
 	ctx := context.Background()

@@ -20,13 +20,14 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltstore"
 )
 
-// TestKill kills a process in the middle of its writes: a few times in a plain run, and a thousand times with
+// TestKill kills a process in the middle of its writes: a few times in a plain run, and a thousand
+// times with
 //
 //	go test ./runtime/transport/streamable/boltstore -run Kill -kills 1000
 var kills = flag.Int("kills", 5, "how often TestKill kills a process")
 
-// The process that is killed is this test program, told by its environment which file to work on, and how its sessions
-// begin.
+// The process that is killed is this test program, told by its environment which file to work on,
+// and how its sessions begin.
 const (
 	fileEnv   = "MCPWIRE_EVENTS_FILE"
 	prefixEnv = "MCPWIRE_EVENTS_PREFIX"
@@ -54,8 +55,8 @@ func textOf(session, stream string, n uint64) string {
 	return fmt.Sprintf("%s %s %d %s", session, stream, n, strings.Repeat("x", int(n*997%3000)))
 }
 
-// child writes until it is killed. What is done it says line by line: what, of which session, and if need be of which
-// stream and which event.
+// child writes until it is killed. What is done it says line by line: what, of which session, and
+// if need be of which stream and which event.
 func child(path, prefix string) error {
 	s, err := boltstore.Open(path, options())
 	if err != nil {
@@ -83,7 +84,8 @@ func child(path, prefix string) error {
 	return <-failed
 }
 
-// live is the life of a session: one with three streams, one that is forgotten, or one that has more than is kept.
+// live is the life of a session: one with three streams, one that is forgotten, or one that has
+// more than is kept.
 func live(s *boltstore.Store, session string, say func(...any)) error {
 	ctx := context.Background()
 	streams, events := []string{"0", "1", "a"}, eventsOf(session)
@@ -131,8 +133,8 @@ type acked struct {
 	forgetting, forgotten bool
 }
 
-// Whatever was acknowledged is there after a kill -9 at a random moment under load, again and again on the same file:
-// sessions, streams and events, each whole, and without a gap.
+// Whatever was acknowledged is there after a kill -9 at a random moment under load, again and again
+// on the same file: sessions, streams and events, each whole, and without a gap.
 func TestKill(t *testing.T) {
 	if testing.Short() {
 		t.Skip("kills processes")
@@ -244,8 +246,8 @@ func compare(t *testing.T, path string, known map[string]*acked) {
 	}
 }
 
-// whole checks that the events of a stream are whole and without a gap, up to the newest, from the first one that the
-// limit leaves.
+// whole checks that the events of a stream are whole and without a gap, up to the newest, from the
+// first one that the limit leaves.
 func whole(t *testing.T, s *boltstore.Store, session, stream string, newest, last uint64) {
 	t.Helper()
 	if newest == 0 {

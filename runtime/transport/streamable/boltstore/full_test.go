@@ -17,7 +17,8 @@ import (
 // fullEnv tells a child that it is the one whose files are limited.
 const fullEnv = "MCPWIRE_EVENTS_FULL"
 
-// When the disk is full writes fail and Health says so; what was kept before is there, and with room the store works again.
+// When the disk is full writes fail and Health says so; what was kept before is there, and with
+// room the store works again.
 func TestFullDisk(t *testing.T) {
 	if os.Getenv(fullEnv) == "" { // the limit is that of a process: a child has it
 		cmd := exec.Command(os.Args[0], "-test.run=^TestFullDisk$")

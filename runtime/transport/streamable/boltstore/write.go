@@ -12,13 +12,13 @@ import (
 // maxBatch is how many writes share a transaction.
 const maxBatch = 256
 
-// write is a change on its way to the disk.
+// write is a pending change.
 type write struct {
 	f    func(*bbolt.Tx) error
-	done chan error // holds one
+	done chan error // buffers one
 }
 
-// do makes a change, and returns when it is on the disk.
+// do applies a change, and returns when it is persisted.
 func (s *Store) do(ctx context.Context, f func(*bbolt.Tx) error) error {
 	w := &write{f, make(chan error, 1)}
 	select {
@@ -33,7 +33,7 @@ func (s *Store) do(ctx context.Context, f func(*bbolt.Tx) error) error {
 		return err
 	case <-s.closing:
 	}
-	s.writer.Wait() // it may have been among the last
+	s.writer.Wait() // the change may have been in the last batch
 	select {
 	case err := <-w.done:
 		return err
@@ -42,7 +42,7 @@ func (s *Store) do(ctx context.Context, f func(*bbolt.Tx) error) error {
 	}
 }
 
-// write makes changes, as many as there are at once, and drops old sessions, until the store is closed.
+// write applies pending changes in batches, and deletes old sessions, until the store is closed.
 func (s *Store) write() {
 	prune := time.NewTicker(max(s.o.MaxAge/8, time.Second))
 	defer prune.Stop()
@@ -51,34 +51,34 @@ func (s *Store) write() {
 		case w := <-s.writes:
 			s.commit(s.gather(w))
 		case <-prune.C:
-			s.transact(s.prune) // what fails is tried again; see Health
+			s.transact(s.prune) // a failure is retried; see Health
 		case <-s.closing:
 			return
 		}
 	}
 }
 
-// transact makes a change in a transaction of its own, and notes whether that failed.
+// transact applies a change in its own transaction, and records whether the transaction failed.
 func (s *Store) transact(f func(*bbolt.Tx) error) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	refused := false
+	rejected := false
 	err := s.db.Update(func(tx *bbolt.Tx) error {
 		err := f(tx)
-		refused = err != nil
+		rejected = err != nil
 		return err
 	})
 	switch {
 	case err == nil:
 		s.fault.Store(nil)
-	case !refused: // by f, which is the fault of what was written
+	case !rejected: // by f, because of the written data
 		fault := fmt.Errorf("boltstore: %w", err)
 		s.fault.Store(&fault)
 	}
 	return err
 }
 
-// gather returns a write and those that wait behind it.
+// gather returns a write and the writes that are pending after it.
 func (s *Store) gather(first *write) []*write {
 	batch := []*write{first}
 	for len(batch) < maxBatch {
@@ -92,9 +92,10 @@ func (s *Store) gather(first *write) []*write {
 	return batch
 }
 
-var errOther = errors.New("boltstore: another write of the transaction has failed")
+var errOther = errors.New("boltstore: another write of the transaction failed")
 
-// commit makes the changes of a batch, in one transaction if none of them fails, else each in its own.
+// commit applies the changes of a batch, in one transaction if none of them fails, otherwise each
+// in its own.
 func (s *Store) commit(batch []*write) {
 	err := s.transact(func(tx *bbolt.Tx) error {
 		for _, w := range batch {

@@ -1,4 +1,5 @@
-// Package streamabletest has the suite that every event store of package streamable passes. The test of a store is:
+// Package streamabletest has the suite that every event store of package streamable passes. The
+// test of a store is:
 //
 //	func TestStore(t *testing.T) {
 //		streamabletest.Run(t, func(t *testing.T, sessionBytes int) streamable.EventStore {
@@ -21,8 +22,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// Run checks that stores keep the contract of [streamable.EventStore]. Open is called once per subtest, is told how many
-// bytes of events a session may have, and returns a new store, which it closes in the end itself.
+// Run checks that stores keep the contract of [streamable.EventStore]. Open is called once per
+// subtest, is told how many bytes of events a session may have, and returns a new store, which it
+// closes in the end itself.
 func Run(t *testing.T, open func(t *testing.T, sessionBytes int) streamable.EventStore) {
 	for _, test := range []struct {
 		name string
@@ -40,8 +42,8 @@ func Run(t *testing.T, open func(t *testing.T, sessionBytes int) streamable.Even
 	}
 }
 
-// RunSessions checks that stores keep the contract of [streamable.SessionStore], beside that of Run. Open opens the same
-// store each time that it is called, and closes the one before.
+// RunSessions checks that stores keep the contract of [streamable.SessionStore], beside that of
+// Run. Open opens the same store each time that it is called, and closes the one before.
 func RunSessions(t *testing.T, open func(t *testing.T) streamable.SessionStore) {
 	ctx := t.Context()
 	opening := streamable.Opening{Principal: "ann", Revision: "2025-11-25", Client: []byte(`{"a":1}`)}
