@@ -824,7 +824,7 @@ func (x *CreateMessageRequestParams) DecodeJSON(r *codec.Reader) {
 		case 2: // _meta
 			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*RequestMetaObject).DecodeJSON))
 		case 3: // includeContext
-			x.IncludeContext = (*CreateMessageRequestParamsIncludeContext)(r.NewText())
+			x.IncludeContext = (*IncludeContext)(r.NewText())
 		case 4: // metadata
 			x.Metadata = r.RawObject()
 		case 5: // modelPreferences
@@ -1102,7 +1102,7 @@ func (x *ElicitResult) DecodeJSON(r *codec.Reader) {
 	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
 		switch i {
 		case 0: // action
-			x.Action = ElicitResultAction(r.Text())
+			x.Action = ElicitAction(r.Text())
 		case 1: // _meta
 			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*ResultMetaObject).DecodeJSON))
 		case 2: // content
@@ -4406,7 +4406,7 @@ func (x *ToolExecution) DecodeJSON(r *codec.Reader) {
 	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
 		switch i {
 		case 0: // taskSupport
-			x.TaskSupport = (*ToolExecutionTaskSupport)(r.NewText())
+			x.TaskSupport = (*TaskSupport)(r.NewText())
 		default:
 			r.Extra(&x.Extra)
 		}

@@ -25,38 +25,19 @@ const (
 	CacheScopePublic CacheScope = "public"
 )
 
-// CreateMessageRequestParamsIncludeContext is the value of includeContext of
-// CreateMessageRequestParams. Asks the client to add context from MCP servers to the
-// conversation. The client may decline. Absent means "none". Other values are discouraged
-// and need the sampling.context capability.
+// ElicitAction is the value of action of ElicitResult. Names the action that the user took.
 //
 // Values that have no constant are kept as they are; Validate reports them.
-type CreateMessageRequestParamsIncludeContext string
+type ElicitAction string
 
-// The values of [CreateMessageRequestParamsIncludeContext].
-const (
-	// Adds context from all servers that the client is connected to.
-	CreateMessageRequestParamsIncludeContextAllServers CreateMessageRequestParamsIncludeContext = "allServers"
-	// Adds no context.
-	CreateMessageRequestParamsIncludeContextNone CreateMessageRequestParamsIncludeContext = "none"
-	// Adds context from the requesting server.
-	CreateMessageRequestParamsIncludeContextThisServer CreateMessageRequestParamsIncludeContext = "thisServer"
-)
-
-// ElicitResultAction is the value of action of ElicitResult. Names the action that the user
-// took.
-//
-// Values that have no constant are kept as they are; Validate reports them.
-type ElicitResultAction string
-
-// The values of [ElicitResultAction].
+// The values of [ElicitAction].
 const (
 	// The user agreed. In form mode, the user submitted the form.
-	ElicitResultActionAccept ElicitResultAction = "accept"
+	ElicitActionAccept ElicitAction = "accept"
 	// The user dismissed the request without a decision.
-	ElicitResultActionCancel ElicitResultAction = "cancel"
+	ElicitActionCancel ElicitAction = "cancel"
 	// The user explicitly refused.
-	ElicitResultActionDecline ElicitResultAction = "decline"
+	ElicitActionDecline ElicitAction = "decline"
 )
 
 // IconTheme is the value of theme of Icon. Names the background for which the image is
@@ -71,6 +52,23 @@ const (
 	IconThemeDark IconTheme = "dark"
 	// Designed for light backgrounds.
 	IconThemeLight IconTheme = "light"
+)
+
+// IncludeContext is the value of includeContext of CreateMessageRequestParams. Asks the
+// client to add context from MCP servers to the conversation. The client may decline. Absent
+// means "none". Other values are discouraged and need the sampling.context capability.
+//
+// Values that have no constant are kept as they are; Validate reports them.
+type IncludeContext string
+
+// The values of [IncludeContext].
+const (
+	// Adds context from all servers that the client is connected to.
+	IncludeContextAllServers IncludeContext = "allServers"
+	// Adds no context.
+	IncludeContextNone IncludeContext = "none"
+	// Adds context from the requesting server.
+	IncludeContextThisServer IncludeContext = "thisServer"
 )
 
 // LoggingLevel is the severity of a log message, on the eight-step scale of syslog (RFC
@@ -172,6 +170,23 @@ const (
 	TaskStatusWorking TaskStatus = "working"
 )
 
+// TaskSupport is the value of taskSupport of ToolExecution. Sets whether calls of the tool
+// may become tasks, if the server's capabilities list tasks.requests.tools.call. Absent
+// means "forbidden".
+//
+// Values that have no constant are kept as they are; Validate reports them.
+type TaskSupport string
+
+// The values of [TaskSupport].
+const (
+	// The server rejects calls with a task parameter with error -32601.
+	TaskSupportForbidden TaskSupport = "forbidden"
+	// The client chooses.
+	TaskSupportOptional TaskSupport = "optional"
+	// The server rejects calls without a task parameter with error -32601.
+	TaskSupportRequired TaskSupport = "required"
+)
+
 // ToolChoiceMode is the value of mode of ToolChoice. Selects the rule. Absent means "auto".
 //
 // Values that have no constant are kept as they are; Validate reports them.
@@ -185,21 +200,4 @@ const (
 	ToolChoiceModeNone ToolChoiceMode = "none"
 	// The model must call at least one tool.
 	ToolChoiceModeRequired ToolChoiceMode = "required"
-)
-
-// ToolExecutionTaskSupport is the value of taskSupport of ToolExecution. Sets whether calls
-// of the tool may become tasks, if the server's capabilities list tasks.requests.tools.call.
-// Absent means "forbidden".
-//
-// Values that have no constant are kept as they are; Validate reports them.
-type ToolExecutionTaskSupport string
-
-// The values of [ToolExecutionTaskSupport].
-const (
-	// The server rejects calls with a task parameter with error -32601.
-	ToolExecutionTaskSupportForbidden ToolExecutionTaskSupport = "forbidden"
-	// The client chooses.
-	ToolExecutionTaskSupportOptional ToolExecutionTaskSupport = "optional"
-	// The server rejects calls without a task parameter with error -32601.
-	ToolExecutionTaskSupportRequired ToolExecutionTaskSupport = "required"
 )

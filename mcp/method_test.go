@@ -417,11 +417,11 @@ type client struct {
 func (client) Elicit(ctx context.Context, p mcp.ElicitRequestParams) (mcp.ElicitOutcome, error) {
 	switch p := p.(type) {
 	case *mcp.ElicitRequestFormParams:
-		return &mcp.ElicitResult{Action: mcp.ElicitResultActionAccept, Content: map[string]mcp.ElicitResultContentValue{
+		return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: map[string]mcp.ElicitResultContentValue{
 			"asked": &mcp.ElicitResultContentValueScalar{Value: codec.StringScalar(p.Message)},
 		}}, nil
 	case *mcp.ElicitRequestURLParams:
-		return &mcp.ElicitResult{Action: mcp.ElicitResultActionDecline}, nil
+		return &mcp.ElicitResult{Action: mcp.ElicitActionDecline}, nil
 	}
 	return nil, jsonrpc.MethodNotFound("elicitation/create")
 }

@@ -622,7 +622,7 @@ type CreateMessageRequestParams struct {
 	// Asks the client to add context from MCP servers to the conversation. The client may
 	// decline. Absent means "none". Other values are discouraged and need the sampling.context
 	// capability.
-	IncludeContext *CreateMessageRequestParamsIncludeContext
+	IncludeContext *IncludeContext
 	// Limits the length of the generated message, in tokens. The client may use a lower limit.
 	MaxTokens int64
 	// Lists the messages of the conversation, oldest first.
@@ -864,7 +864,7 @@ type ElicitResult struct {
 	// (From 2025-06-18 to 2025-11-25.)
 	Meta *ResultMetaObject
 	// Names the action that the user took.
-	Action ElicitResultAction
+	Action ElicitAction
 	// Maps the names of form fields to the values entered: a string, a number, a boolean or,
 	// from 2025-11-25 on, a list of strings for a multiple choice. Present only if the user
 	// submitted a form.
@@ -3246,7 +3246,7 @@ type ToolChoice struct {
 type ToolExecution struct {
 	// Sets whether calls of the tool may become tasks, if the server's capabilities list
 	// tasks.requests.tools.call. Absent means "forbidden".
-	TaskSupport *ToolExecutionTaskSupport
+	TaskSupport *TaskSupport
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra

@@ -35,7 +35,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	tool := mcp.Tool{Name: "count", Description: new("Adds up the stock, and asks the user about counts that are not numbers.")}
-	asTask := server.Tasks(receiver.Support{Mode: mcp.ToolExecutionTaskSupportOptional})
+	asTask := server.Tasks(receiver.Support{Mode: mcp.TaskSupportOptional})
 	if _, err := server.AddTool(s, tool, count, asTask); err != nil {
 		return err
 	}
@@ -66,14 +66,14 @@ func count(ctx context.Context, c *server.Call, in stock) (out sum, err error) {
 	for i, row := range in.Rows {
 		n, err := strconv.Atoi(row.Count)
 		if err != nil {
-			var action mcp.ElicitResultAction
+			var action mcp.ElicitAction
 			if n, action, err = ask(ctx, c, row); err != nil {
 				return out, err
 			}
 			switch action {
-			case mcp.ElicitResultActionDecline:
+			case mcp.ElicitActionDecline:
 				out.Skipped = append(out.Skipped, row.Item)
-			case mcp.ElicitResultActionCancel:
+			case mcp.ElicitActionCancel:
 				return out, fmt.Errorf("the user stopped at row %d of %d, %s", i+1, len(in.Rows), row.Item)
 			}
 		}
@@ -86,7 +86,7 @@ func count(ctx context.Context, c *server.Call, in stock) (out sum, err error) {
 }
 
 // ask requests the count of a row from the user. It returns 0 if the user does not accept.
-func ask(ctx context.Context, c *server.Call, r row) (n int, action mcp.ElicitResultAction, err error) {
+func ask(ctx context.Context, c *server.Call, r row) (n int, action mcp.ElicitAction, err error) {
 	var answer struct {
 		Count int `json:"count" jsonschema:"a whole number"`
 	}

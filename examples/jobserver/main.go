@@ -38,7 +38,7 @@ func run(ctx context.Context, file string) error {
 		return err
 	}
 	tool := mcp.Tool{Name: "render", Description: new("Renders a number of frames, one tenth of a second each.")}
-	asTask := server.Tasks(receiver.Support{Mode: mcp.ToolExecutionTaskSupportOptional, Restartable: true})
+	asTask := server.Tasks(receiver.Support{Mode: mcp.TaskSupportOptional, Restartable: true})
 	if _, err := server.AddTool(s, tool, render, asTask); err != nil {
 		return err
 	}

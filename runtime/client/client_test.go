@@ -328,9 +328,9 @@ func TestClientHonoursOlderRevision(t *testing.T) {
 	c, s := connectAs(t, declared, &client.Options{
 		SampleTools: true,
 		Fill:        func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) { return client.Decline(), nil },
-		OpenURL: func(context.Context, *client.URLRequest) (mcp.ElicitResultAction, error) {
+		OpenURL: func(context.Context, *client.URLRequest) (mcp.ElicitAction, error) {
 			t.Error("the user was shown a URL")
-			return mcp.ElicitResultActionAccept, nil
+			return mcp.ElicitActionAccept, nil
 		},
 		Sample: func(_ context.Context, r *client.SampleRequest) (*mcp.CreateMessageResult, error) {
 			if r.Tools != nil {

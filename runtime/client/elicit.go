@@ -39,14 +39,14 @@ func (f *FormRequest) Fields() []form.Field {
 // Values come from [form.Of] or [form.Field.Parse]. The client checks the content before it sends
 // it.
 func Accept(content map[string]form.Value) *mcp.ElicitResult {
-	return &mcp.ElicitResult{Action: mcp.ElicitResultActionAccept, Content: content}
+	return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: content}
 }
 
 // Decline returns the response of a user who declines.
-func Decline() *mcp.ElicitResult { return &mcp.ElicitResult{Action: mcp.ElicitResultActionDecline} }
+func Decline() *mcp.ElicitResult { return &mcp.ElicitResult{Action: mcp.ElicitActionDecline} }
 
 // Cancel returns the response of a user who dismisses the request without a decision.
-func Cancel() *mcp.ElicitResult { return &mcp.ElicitResult{Action: mcp.ElicitResultActionCancel} }
+func Cancel() *mcp.ElicitResult { return &mcp.ElicitResult{Action: mcp.ElicitActionCancel} }
 
 // URLRequest is a URL that a server asks the user to open, for data that must not pass through the
 // client (MCP elicitation, "URL Mode Elicitation Requests"). It has passed [CheckURL]. Show the
@@ -101,7 +101,7 @@ func (h requestHandler) fill(ctx context.Context, p *mcp.ElicitRequestFormParams
 	if err := checkAction(out.Action); err != nil {
 		return nil, err
 	}
-	if out.Action != mcp.ElicitResultActionAccept {
+	if out.Action != mcp.ElicitActionAccept {
 		out.Content = nil
 		return &out, nil
 	}
@@ -113,9 +113,9 @@ func (h requestHandler) fill(ctx context.Context, p *mcp.ElicitRequestFormParams
 }
 
 // checkAction returns an error unless a is an action that the protocol defines.
-func checkAction(a mcp.ElicitResultAction) error {
+func checkAction(a mcp.ElicitAction) error {
 	switch a {
-	case mcp.ElicitResultActionAccept, mcp.ElicitResultActionDecline, mcp.ElicitResultActionCancel:
+	case mcp.ElicitActionAccept, mcp.ElicitActionDecline, mcp.ElicitActionCancel:
 		return nil
 	}
 	return fmt.Errorf("client: elicitation: unknown action %q", a)

@@ -139,7 +139,7 @@ func ExampleClient_StartTool() {
 	}
 	_, err = server.AddTool(s, mcp.Tool{Name: "bake"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 		return "a cake", nil
-	}, server.Tasks(receiver.Support{Mode: mcp.ToolExecutionTaskSupportRequired}))
+	}, server.Tasks(receiver.Support{Mode: mcp.TaskSupportRequired}))
 	if err != nil {
 		log.Fatal(err)
 	}

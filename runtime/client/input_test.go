@@ -52,7 +52,7 @@ func send(t *testing.T, s *scripted, requests []exchange) {
 // Proves ELIC-01, SAMP-01, ROOT-01, TASK-01.
 func TestCapabilitiesFollowFromTheHandlers(t *testing.T) {
 	fill := func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) { return client.Decline(), nil }
-	open := func(context.Context, *client.URLRequest) (mcp.ElicitResultAction, error) { return "accept", nil }
+	open := func(context.Context, *client.URLRequest) (mcp.ElicitAction, error) { return "accept", nil }
 	sample := func(context.Context, *client.SampleRequest) (*mcp.CreateMessageResult, error) { return nil, nil }
 	tasks, err := task.New(t.Context(), task.Config{Store: taskmemory.New()})
 	if err != nil {
@@ -139,9 +139,9 @@ func TestURLCompletionIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := recorder{events: make(chan string, 10)}
 		requests := make(chan *client.URLRequest, 1)
-		c, s := connect(t, &client.Options{Notifications: n, OpenURL: func(_ context.Context, u *client.URLRequest) (mcp.ElicitResultAction, error) {
+		c, s := connect(t, &client.Options{Notifications: n, OpenURL: func(_ context.Context, u *client.URLRequest) (mcp.ElicitAction, error) {
 			requests <- u
-			return mcp.ElicitResultActionAccept, nil
+			return mcp.ElicitActionAccept, nil
 		}}, nil)
 		complete := func(id string) {
 			t.Helper()
@@ -184,8 +184,8 @@ func TestURLCompletionIsReported(t *testing.T) {
 
 // Proves ELIC-10.
 func TestURLsRequiredByRequest(t *testing.T) {
-	c, s := connect(t, &client.Options{OpenURL: func(context.Context, *client.URLRequest) (mcp.ElicitResultAction, error) {
-		return mcp.ElicitResultActionAccept, nil
+	c, s := connect(t, &client.Options{OpenURL: func(context.Context, *client.URLRequest) (mcp.ElicitAction, error) {
+		return mcp.ElicitActionAccept, nil
 	}}, nil)
 	refuse := &jsonrpc.Error{Code: -32042, Message: "sign in first",
 		Data: []byte(`{"elicitations":[{"mode":"url","message":"Sign in","url":"https://x.example/","elicitationId":"e7"}]}`)}
@@ -474,9 +474,9 @@ func (d *delayed) Write(ctx context.Context, m transport.Message) error {
 // Proves ELIC-15, ELIC-21.
 func TestUnsafeURLsAreRejected(t *testing.T) {
 	var shown []*client.URLRequest
-	_, s := connect(t, &client.Options{OpenURL: func(_ context.Context, u *client.URLRequest) (mcp.ElicitResultAction, error) {
+	_, s := connect(t, &client.Options{OpenURL: func(_ context.Context, u *client.URLRequest) (mcp.ElicitAction, error) {
 		shown = append(shown, u)
-		return mcp.ElicitResultActionDecline, nil
+		return mcp.ElicitActionDecline, nil
 	}}, nil)
 	for _, test := range []struct {
 		url               string
@@ -544,8 +544,8 @@ func TestClientDoesNotFetchURLs(t *testing.T) {
 			conn.Close()
 		}
 	}()
-	for _, action := range []mcp.ElicitResultAction{"accept", "decline", "cancel"} {
-		c, s := connect(t, &client.Options{OpenURL: func(context.Context, *client.URLRequest) (mcp.ElicitResultAction, error) {
+	for _, action := range []mcp.ElicitAction{"accept", "decline", "cancel"} {
+		c, s := connect(t, &client.Options{OpenURL: func(context.Context, *client.URLRequest) (mcp.ElicitAction, error) {
 			if visits.Load() != 0 {
 				t.Error("the URL was fetched before the user was asked")
 			}
@@ -570,14 +570,14 @@ func TestClientDoesNotFetchURLs(t *testing.T) {
 func TestOpenURLMayReturnBeforeCompletion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		signedIn := false
-		_, s := connect(t, &client.Options{OpenURL: func(_ context.Context, u *client.URLRequest) (mcp.ElicitResultAction, error) {
+		_, s := connect(t, &client.Options{OpenURL: func(_ context.Context, u *client.URLRequest) (mcp.ElicitAction, error) {
 			select {
 			case <-u.Done:
 				t.Error("Done was closed without a report of the server")
 			case <-time.After(time.Minute): // the user stops waiting
 			}
 			signedIn = true
-			return mcp.ElicitResultActionAccept, nil
+			return mcp.ElicitActionAccept, nil
 		}}, nil)
 		s.answers = map[string]func(string) (string, error){}
 		send(t, s, []exchange{
@@ -593,12 +593,12 @@ func TestOpenURLMayReturnBeforeCompletion(t *testing.T) {
 // Invalid results of the host's handlers are reported as internal errors and not sent.
 func TestHandlerResultsAreChecked(t *testing.T) {
 	const visit = `{"mode":"url","message":"m","elicitationId":"1","url":"https://x.example/"}`
-	for _, action := range []mcp.ElicitResultAction{"", "ok", "Accept"} {
+	for _, action := range []mcp.ElicitAction{"", "ok", "Accept"} {
 		_, s := connect(t, &client.Options{
 			Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
 				return &mcp.ElicitResult{Action: action}, nil
 			},
-			OpenURL: func(context.Context, *client.URLRequest) (mcp.ElicitResultAction, error) { return action, nil },
+			OpenURL: func(context.Context, *client.URLRequest) (mcp.ElicitAction, error) { return action, nil },
 		}, nil)
 		send(t, s, []exchange{{"elicitation/create", colours, "-32603"}, {"elicitation/create", visit, "-32603"}})
 	}

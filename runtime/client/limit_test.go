@@ -59,7 +59,7 @@ func TestLongElicitationIDsAreNotRetained(t *testing.T) {
 	const size, calls = 1 << 20, 64
 	long := strings.Repeat("x", size)
 	n := 0
-	open := func(context.Context, *client.URLRequest) (mcp.ElicitResultAction, error) { return "accept", nil }
+	open := func(context.Context, *client.URLRequest) (mcp.ElicitAction, error) { return "accept", nil }
 	c, s := connect(t, &client.Options{OpenURL: open}, map[string]func(string) (string, error){"tools/call": func(string) (string, error) {
 		n++
 		data := fmt.Sprintf(`{"elicitations":[{"mode":"url","message":"m","url":"https://example.com/","elicitationId":"%s%d"}]}`, long, n)

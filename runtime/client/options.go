@@ -26,7 +26,7 @@ type Options struct {
 	// OpenURL asks the user to open a URL, see [URLRequest]. The client has already refused URLs
 	// that [CheckURL] refuses. OpenURL returns the user's action: accept means that the user has
 	// agreed, not that the interaction is complete. Nil means that the server cannot send URLs.
-	OpenURL func(ctx context.Context, u *URLRequest) (mcp.ElicitResultAction, error)
+	OpenURL func(ctx context.Context, u *URLRequest) (mcp.ElicitAction, error)
 
 	// Sample lets a model continue a conversation, see [SampleRequest]. An error that wraps
 	// [ErrRefused] reports to the server that the user rejected the request. Nil means that the

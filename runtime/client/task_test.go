@@ -28,7 +28,7 @@ import (
 // progress. Their result says whether they ran as a task.
 type tasks struct {
 	mu      sync.Mutex
-	modes   map[string]mcp.ToolExecutionTaskSupport
+	modes   map[string]mcp.TaskSupport
 	calls   []string // served requests: a tool name for each call, "list" for each tools/list
 	stopped chan struct{}
 }
@@ -103,7 +103,7 @@ func newManager(t *testing.T) *task.Manager {
 }
 
 func withTasks(t *testing.T) (*client.Client, *tasks, *scripted) {
-	x := &tasks{stopped: make(chan struct{}), modes: map[string]mcp.ToolExecutionTaskSupport{
+	x := &tasks{stopped: make(chan struct{}), modes: map[string]mcp.TaskSupport{
 		"forbidden": "forbidden", "optional": "optional", "required": "required", "hang": "required",
 	}}
 	cfg := session.Config{Handler: x.handle}
@@ -157,7 +157,7 @@ func TestCallToolRetriesAfterChangedTaskSupport(t *testing.T) {
 			return result.Content[0].(*mcp.TextContent).Text
 		}
 		call("optional")
-		set := func(tool string, mode mcp.ToolExecutionTaskSupport) {
+		set := func(tool string, mode mcp.TaskSupport) {
 			x.mu.Lock()
 			defer x.mu.Unlock()
 			x.modes[tool] = mode
@@ -278,7 +278,7 @@ func TestInputRequestsRunAsTasks(t *testing.T) {
 			t.Errorf("the task is %s", h.State().Status)
 		}
 		result, err := h.Result(t.Context())
-		if err != nil || result.Action != mcp.ElicitResultActionDecline {
+		if err != nil || result.Action != mcp.ElicitActionDecline {
 			t.Errorf("got %v, %v", result, err)
 		}
 	})

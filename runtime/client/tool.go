@@ -142,12 +142,12 @@ func (c *Client) requiresTask(ctx context.Context, name string) (bool, error) {
 	if errors.Is(err, ErrUnknown) {
 		return false, nil // call it: the server returns the error
 	}
-	return err == nil && taskSupport(tool) == mcp.ToolExecutionTaskSupportRequired, err
+	return err == nil && taskSupport(tool) == mcp.TaskSupportRequired, err
 }
 
-func taskSupport(tool *mcp.Tool) mcp.ToolExecutionTaskSupport {
+func taskSupport(tool *mcp.Tool) mcp.TaskSupport {
 	if tool.Execution == nil || tool.Execution.TaskSupport == nil {
-		return mcp.ToolExecutionTaskSupportForbidden
+		return mcp.TaskSupportForbidden
 	}
 	return *tool.Execution.TaskSupport
 }

@@ -283,7 +283,7 @@ func TestOfConvertsSupportedTypes(t *testing.T) {
 		got[name] = must(form.Of(v))
 	}
 	got["again"] = must(form.Of(got["s"]))
-	text, err := codec.Marshal(&mcp.ElicitResult{Action: mcp.ElicitResultActionAccept, Content: got})
+	text, err := codec.Marshal(&mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: got})
 	if err != nil {
 		t.Fatal(err)
 	}

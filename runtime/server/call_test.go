@@ -177,7 +177,7 @@ func TestNothingIsAskedThatWasNotDeclared(t *testing.T) {
 	tools := sample(func(p *mcp.CreateMessageRequestParams) { p.Tools = []mcp.Tool{} })
 	choice := sample(func(p *mcp.CreateMessageRequestParams) { p.ToolChoice = new(mcp.ToolChoice) })
 	all := sample(func(p *mcp.CreateMessageRequestParams) {
-		p.IncludeContext = new(mcp.CreateMessageRequestParamsIncludeContextAllServers)
+		p.IncludeContext = new(mcp.IncludeContextAllServers)
 	})
 	roots := func(ctx context.Context, c *server.Call) (string, error) {
 		_, err := c.Roots(ctx)

@@ -31,13 +31,13 @@ var ErrAnswer = errors.New("server: the answer does not comply with the question
 // elicitation, "Form Mode Elicitation"). Those that are not zero are proposed. If the user accepts, fields has what was
 // filled in; otherwise it stays as it is. See [Call.ElicitForm] for choices and other constraints, and for the
 // errors. Never ask for secrets in a form.
-func Elicit[T any](ctx context.Context, c *Call, message string, fields *T) (mcp.ElicitResultAction, error) {
+func Elicit[T any](ctx context.Context, c *Call, message string, fields *T) (mcp.ElicitAction, error) {
 	params, err := formOf(message, fields)
 	if err != nil {
 		return "", err
 	}
 	result, err := c.ElicitForm(ctx, params)
-	if err != nil || result.Action != mcp.ElicitResultActionAccept {
+	if err != nil || result.Action != mcp.ElicitActionAccept {
 		return actionOf(result), err
 	}
 	text, err := codec.Marshal(result)
@@ -55,7 +55,7 @@ func Elicit[T any](ctx context.Context, c *Call, message string, fields *T) (mcp
 	return result.Action, nil
 }
 
-func actionOf(result *mcp.ElicitResult) mcp.ElicitResultAction {
+func actionOf(result *mcp.ElicitResult) mcp.ElicitAction {
 	if result == nil {
 		return ""
 	}
@@ -118,7 +118,7 @@ func (c *Call) ElicitForm(ctx context.Context, params *mcp.ElicitRequestFormPara
 		return nil, err
 	}
 	result, err := c.elicit(ctx, sent)
-	if err != nil || result.Action != mcp.ElicitResultActionAccept {
+	if err != nil || result.Action != mcp.ElicitActionAccept {
 		return result, err
 	}
 	if err := form.Check(&params.RequestedSchema, result.Content); err != nil {
@@ -184,7 +184,7 @@ func (c *Call) elicit(ctx context.Context, params mcp.ElicitRequestParams) (*mcp
 // have number fields.
 func isAnswer(result *mcp.ElicitResult) bool {
 	switch result.Action {
-	case mcp.ElicitResultActionAccept, mcp.ElicitResultActionDecline, mcp.ElicitResultActionCancel:
+	case mcp.ElicitActionAccept, mcp.ElicitActionDecline, mcp.ElicitActionCancel:
 	default:
 		return false
 	}
@@ -269,7 +269,7 @@ type elicitation struct {
 // what the page calls it; "" makes one. It is good for [Server.ElicitationComplete], and for
 // [Server.ElicitationPrincipal], which the page needs to check that its visitor is the user who was asked. It fails
 // with a [*session.CapabilityError] if the client does not open pages, and as [Call.ElicitForm] does.
-func (c *Call) ElicitURL(ctx context.Context, message, page, id string) (mcp.ElicitResultAction, error) {
+func (c *Call) ElicitURL(ctx context.Context, message, page, id string) (mcp.ElicitAction, error) {
 	params, err := c.visit(message, page, id)
 	if err != nil {
 		return "", err
@@ -281,7 +281,7 @@ func (c *Call) ElicitURL(ctx context.Context, message, page, id string) (mcp.Eli
 		return "", err
 	}
 	result, err := c.elicit(ctx, params)
-	if err != nil || result.Action != mcp.ElicitResultActionAccept {
+	if err != nil || result.Action != mcp.ElicitActionAccept {
 		c.p.forget(ctx, *params.ElicitationID)
 	}
 	return actionOf(result), err

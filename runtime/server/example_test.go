@@ -93,7 +93,7 @@ func ExampleTasks() {
 			}
 		}
 		return fmt.Sprintf("%s, cooked as a task: %v", in.Dish, isTask), nil
-	}, server.Tasks(receiver.Support{Mode: mcp.ToolExecutionTaskSupportOptional, Restartable: true}))
+	}, server.Tasks(receiver.Support{Mode: mcp.TaskSupportOptional, Restartable: true}))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -183,7 +183,7 @@ func ExampleElicit() {
 		if err != nil {
 			return "", err
 		}
-		if action != mcp.ElicitResultActionAccept {
+		if action != mcp.ElicitActionAccept {
 			return "Nothing was bought.", nil
 		}
 		return "It is on its way to " + to.Street + ".", nil

@@ -29,7 +29,7 @@ func TestArgumentsAndResultsMayBeAsLongAsTheTransportAllows(t *testing.T) {
 		t.Fatal(err)
 	}
 	echo := func(_ context.Context, _ *server.Call, in text) (text, error) { return in, nil }
-	if _, err := server.AddTool(s, mcp.Tool{Name: "echo"}, echo, server.Tasks(receiver.Support{Mode: mcp.ToolExecutionTaskSupportOptional})); err != nil {
+	if _, err := server.AddTool(s, mcp.Tool{Name: "echo"}, echo, server.Tasks(receiver.Support{Mode: mcp.TaskSupportOptional})); err != nil {
 		t.Fatal(err)
 	}
 	tasks, err := task.New(t.Context(), task.Config{Store: taskmemory.New(), Limits: task.Limits{Bytes: 1 << 30}})

@@ -100,7 +100,7 @@ func TestOlderClientsGetNothingThatTheyDoNotKnow(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	must(server.AddTool(s, mcp.Tool{Name: "add", Title: new("T"), Icons: icons, Meta: meta, Annotations: &mcp.ToolAnnotations{ReadOnlyHint: new(true)}, Execution: &mcp.ToolExecution{TaskSupport: new(mcp.ToolExecutionTaskSupportOptional)}}, add))
+	must(server.AddTool(s, mcp.Tool{Name: "add", Title: new("T"), Icons: icons, Meta: meta, Annotations: &mcp.ToolAnnotations{ReadOnlyHint: new(true)}, Execution: &mcp.ToolExecution{TaskSupport: new(mcp.TaskSupportOptional)}}, add))
 	must(server.AddTool(s, mcp.Tool{Name: "all"}, func(context.Context, *server.Call, struct{}) (*mcp.CallToolResult, error) { return result, nil }))
 	must(s.AddResource(mcp.Resource{Name: "x", URI: "x://y", Title: new("T"), Icons: icons, Meta: meta, Annotations: hints}, func(context.Context, *server.Call, server.Resource) ([]mcp.AnyResourceContents, error) {
 		return contents(), nil

@@ -135,7 +135,7 @@ func (c *Call) maySample(params *mcp.CreateMessageRequestParams) error {
 		lacking = "sampling"
 	case (params.Tools != nil || params.ToolChoice != nil) && client.Sampling.Tools == nil:
 		lacking = "sampling.tools"
-	case include != nil && *include != mcp.CreateMessageRequestParamsIncludeContextNone &&
+	case include != nil && *include != mcp.IncludeContextNone &&
 		client.Sampling.Context == nil && c.Session().Revision() >= mcp.Revision20251125: // before, it was not declared
 		lacking = "sampling.context"
 	default:

@@ -65,9 +65,9 @@ func TestTheSameFunctionServesCallsAndTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		s, _ := withTasks(t, store, func(s *server.Server) {
-			must(server.AddTool(s, mcp.Tool{Name: "order"}, order, server.Tasks(receiver.Support{Mode: mcp.ToolExecutionTaskSupportOptional, Immediate: "It is cooking."})))
+			must(server.AddTool(s, mcp.Tool{Name: "order"}, order, server.Tasks(receiver.Support{Mode: mcp.TaskSupportOptional, Immediate: "It is cooking."})))
 			must(server.AddTool(s, mcp.Tool{Name: "plain"}, hi))
-			must(server.AddTool(s, mcp.Tool{Name: "task", Execution: &mcp.ToolExecution{TaskSupport: new(mcp.ToolExecutionTaskSupportRequired)}}, hi))
+			must(server.AddTool(s, mcp.Tool{Name: "task", Execution: &mcp.ToolExecution{TaskSupport: new(mcp.TaskSupportRequired)}}, hi))
 		})
 		client := answering(map[string]string{"elicitation/create": `{"action":"accept","content":{"name":"Ada"}}`})
 		c := connect(t, s, side{capabilities: capable(t, `{"elicitation":{}}`), handler: client.serve})
@@ -144,7 +144,7 @@ func taskID(t *testing.T, created string) string {
 func TestATaskOfAnEarlierProcessIsResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
-		support := server.Tasks(receiver.Support{Mode: mcp.ToolExecutionTaskSupportRequired, Restartable: true})
+		support := server.Tasks(receiver.Support{Mode: mcp.TaskSupportRequired, Restartable: true})
 		hang := func(ctx context.Context, c *server.Call, in json.RawMessage) (*mcp.CallToolResult, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
@@ -177,7 +177,7 @@ func TestCancellationReachesTheTool(t *testing.T) {
 				<-ctx.Done()
 				ended <- context.Cause(ctx)
 				return "", ctx.Err()
-			}, server.Tasks(receiver.Support{Mode: mcp.ToolExecutionTaskSupportOptional})))
+			}, server.Tasks(receiver.Support{Mode: mcp.TaskSupportOptional})))
 		})
 		c := connect(t, s, side{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -460,7 +460,7 @@ func TestMetaKeysOfResultsAreChecked(t *testing.T) {
 						result.Meta = new(mcp.ResultMetaObject)
 						result.Meta.Extra.Set(key, json.RawMessage(`1`))
 						return result, nil
-					}, server.Tasks(receiver.Support{Mode: mcp.ToolExecutionTaskSupportOptional})))
+					}, server.Tasks(receiver.Support{Mode: mcp.TaskSupportOptional})))
 				})
 				c := connect(t, s, side{revision: revision})
 				if result, code := c.call("tools/call", `{"name":"x"}`); code != want {

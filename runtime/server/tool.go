@@ -313,12 +313,12 @@ func (s *Server) support(ctx context.Context, req *session.Request) receiver.Sup
 	name, ok := toolNameOf(req.Params)
 	if t, found := s.tools.get(name); ok && found {
 		if t.support.Mode == "" {
-			return receiver.Support{Mode: mcp.ToolExecutionTaskSupportForbidden}
+			return receiver.Support{Mode: mcp.TaskSupportForbidden}
 		}
 		return t.support
 	}
 	// The handler knows what to say of it, as a task or not.
-	return receiver.Support{Mode: mcp.ToolExecutionTaskSupportOptional}
+	return receiver.Support{Mode: mcp.TaskSupportOptional}
 }
 
 // toolNameOf reads which tool a request calls.

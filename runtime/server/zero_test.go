@@ -110,7 +110,7 @@ func TestAuthorsCodeCannotEndTheServer(t *testing.T) {
 			s, _ := withTasks(t, memory.New(), func(s *server.Server) {
 				must(server.AddTool(s, mcp.Tool{Name: "x"}, func(context.Context, *server.Call, struct{}) (map[string]any, error) {
 					return map[string]any{"a": badMarshaler{}}, fault(name)
-				}, server.Tasks(receiver.Support{Mode: mcp.ToolExecutionTaskSupportOptional})))
+				}, server.Tasks(receiver.Support{Mode: mcp.TaskSupportOptional})))
 				must(s.AddPrompt(mcp.Prompt{Name: "x", Arguments: []mcp.PromptArgument{{Name: "a"}}}, func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) {
 					return nil, fault(name)
 				}, server.Complete("a", func(context.Context, *server.Call, string, map[string]string) ([]string, error) {

@@ -136,7 +136,7 @@ func (u *user) Elicit(ctx context.Context, p mcp.ElicitRequestParams) (mcp.Elici
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	return &mcp.ElicitResult{Action: mcp.ElicitResultActionAccept, Content: map[string]mcp.ElicitResultContentValue{
+	return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: map[string]mcp.ElicitResultContentValue{
 		"colour": &mcp.ElicitResultContentValueScalar{Value: codec.StringScalar("blue")},
 	}}, nil
 }

@@ -146,7 +146,7 @@ func (c *caller) find(ctx context.Context, name string) (*mcp.Tool, error) {
 }
 
 func mustBeTask(tool *mcp.Tool) bool {
-	return tool.Execution != nil && tool.Execution.TaskSupport != nil && *tool.Execution.TaskSupport == mcp.ToolExecutionTaskSupportRequired
+	return tool.Execution != nil && tool.Execution.TaskSupport != nil && *tool.Execution.TaskSupport == mcp.TaskSupportRequired
 }
 
 // visit asks the user to open the pages that a call requires, and reports whether to call again.

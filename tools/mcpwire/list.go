@@ -78,7 +78,7 @@ func (r *remote) tool(t *mcp.Tool) error {
 	if title == t.Name {
 		title = ""
 	}
-	if t.Execution != nil && t.Execution.TaskSupport != nil && *t.Execution.TaskSupport != mcp.ToolExecutionTaskSupportForbidden {
+	if t.Execution != nil && t.Execution.TaskSupport != nil && *t.Execution.TaskSupport != mcp.TaskSupportForbidden {
 		title = strings.TrimSpace(fmt.Sprintf("%s (as a task: %s)", title, *t.Execution.TaskSupport))
 	}
 	if err := r.entry(t.Name, title, t.Description); err != nil {

@@ -83,9 +83,9 @@ func serveFixture(conn transport.Conn, handler session.Handler, manager *task.Ma
 	if manager != nil {
 		capabilities.Tasks = receiver.ServerCapabilities(true)
 		receiver.Attach(cfg, receiver.Options{Manager: manager, Support: func(_ context.Context, req *session.Request) receiver.Support {
-			mode := mcp.ToolExecutionTaskSupportOptional
+			mode := mcp.TaskSupportOptional
 			if toolOf(req).Name == "slow" {
-				mode = mcp.ToolExecutionTaskSupportRequired
+				mode = mcp.TaskSupportRequired
 			}
 			return receiver.Support{Mode: mode, Restartable: true}
 		}})

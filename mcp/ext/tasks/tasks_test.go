@@ -141,7 +141,7 @@ func TestDispatch(t *testing.T) {
 		t.Errorf("got %T %+[1]v", got)
 	}
 	_, err = call.UpdateTask(t.Context(), &tasks.UpdateTaskRequestParams{TaskID: "t",
-		InputResponses: mcp.InputResponses{"a": &mcp.ElicitResult{Action: mcp.ElicitResultActionAccept}}})
+		InputResponses: mcp.InputResponses{"a": &mcp.ElicitResult{Action: mcp.ElicitActionAccept}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -89,7 +89,7 @@ func counting(t *testing.T, principal string, receiving ...session.Middleware) *
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	support := server.Tasks(receiver.Support{Mode: mcp.ToolExecutionTaskSupportOptional})
+	support := server.Tasks(receiver.Support{Mode: mcp.TaskSupportOptional})
 	if _, err := server.AddTool(s, mcp.Tool{Name: "count"}, count, support); err != nil {
 		t.Fatal(err)
 	}

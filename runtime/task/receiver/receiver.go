@@ -39,7 +39,7 @@ type Options struct {
 type Support struct {
 	// Mode says whether the request may, must or must not be a task. The zero value means
 	// forbidden, as for a tool without taskSupport (MCP tasks, "Tool-Level Negotiation").
-	Mode mcp.ToolExecutionTaskSupport
+	Mode mcp.TaskSupport
 
 	// Restartable, Runner, StatusMessage and PollInterval are fields of the [task.Request].
 	Restartable   bool
@@ -155,7 +155,7 @@ func (o Options) request(ctx context.Context, req *session.Request, next session
 	if !offered {
 		return next(ctx, req)
 	}
-	support := Support{Mode: mcp.ToolExecutionTaskSupportOptional}
+	support := Support{Mode: mcp.TaskSupportOptional}
 	if o.Support != nil {
 		support = o.Support(ctx, req)
 	}
@@ -170,16 +170,16 @@ func (o Options) request(ctx context.Context, req *session.Request, next session
 
 // refusal returns the error for a request that mode does not allow, as a task or as a plain request
 // (MCP tasks, "Tool-Level Negotiation" and "Protocol Errors").
-func refusal(method string, mode mcp.ToolExecutionTaskSupport, asTask bool) error {
+func refusal(method string, mode mcp.TaskSupport, asTask bool) error {
 	tool := method == mcp.MethodToolsCall
 	switch {
-	case mode == mcp.ToolExecutionTaskSupportRequired && !asTask && tool:
+	case mode == mcp.TaskSupportRequired && !asTask && tool:
 		return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "this tool can only be called as a task"}
-	case mode == mcp.ToolExecutionTaskSupportRequired && !asTask:
+	case mode == mcp.TaskSupportRequired && !asTask:
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: method + " can only be run as a task"}
-	case mode != mcp.ToolExecutionTaskSupportRequired && mode != mcp.ToolExecutionTaskSupportOptional && asTask && tool:
+	case mode != mcp.TaskSupportRequired && mode != mcp.TaskSupportOptional && asTask && tool:
 		return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "this tool cannot be called as a task"}
-	case mode != mcp.ToolExecutionTaskSupportRequired && mode != mcp.ToolExecutionTaskSupportOptional && asTask:
+	case mode != mcp.TaskSupportRequired && mode != mcp.TaskSupportOptional && asTask:
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "this request cannot be run as a task"}
 	}
 	return nil

@@ -202,7 +202,7 @@ func forever(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 func optional(tools ...string) map[string]receiver.Support {
 	m := map[string]receiver.Support{}
 	for _, name := range tools {
-		m[name] = receiver.Support{Mode: mcp.ToolExecutionTaskSupportOptional}
+		m[name] = receiver.Support{Mode: mcp.TaskSupportOptional}
 	}
 	return m
 }
@@ -286,8 +286,8 @@ func TestUnlimitedTaskHasTTLOfNull(t *testing.T) {
 //
 // Proves TASK-09, TASK-10, TASK-12.
 func TestToolSupportIsEnforced(t *testing.T) {
-	modes := map[string]mcp.ToolExecutionTaskSupport{
-		"silent": "", "forbidden": mcp.ToolExecutionTaskSupportForbidden, "optional": mcp.ToolExecutionTaskSupportOptional, "required": mcp.ToolExecutionTaskSupportRequired,
+	modes := map[string]mcp.TaskSupport{
+		"silent": "", "forbidden": mcp.TaskSupportForbidden, "optional": mcp.TaskSupportOptional, "required": mcp.TaskSupportRequired,
 	}
 	c := config{caps: receiver.ServerCapabilities(false), tools: map[string]session.Handler{}, support: map[string]receiver.Support{}}
 	for name, mode := range modes {
@@ -355,7 +355,7 @@ func TestClientIsReceiver(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer m.Close(context.Background())
-		mode := mcp.ToolExecutionTaskSupportRequired
+		mode := mcp.TaskSupportRequired
 		client := sessiontest.Side{Client: mcp.ClientCapabilities{
 			Sampling: new(mcp.ClientCapabilitiesSampling), Elicitation: new(mcp.ClientCapabilitiesElicitation), Tasks: receiver.ClientCapabilities(true, true, true),
 		}}
@@ -384,7 +384,7 @@ func TestClientIsReceiver(t *testing.T) {
 		if err != nil || !strings.Contains(got, `"model":"m"`) || !strings.Contains(got, result.Task.TaskID) {
 			t.Errorf("result: %s, %v", got, err)
 		}
-		mode = mcp.ToolExecutionTaskSupportForbidden
+		mode = mcp.TaskSupportForbidden
 		if _, err := call("elicitation/create", `{"message":"m","requestedSchema":{"type":"object","properties":{}},"task":{}}`); code(err) != -32600 {
 			t.Errorf("forbidden: %v", err)
 		}
@@ -549,8 +549,8 @@ func TestImmediateResponse(t *testing.T) {
 	c := config{
 		caps: receiver.ServerCapabilities(false), tools: map[string]session.Handler{"t": forever, "u": forever},
 		support: map[string]receiver.Support{
-			"t": {Mode: mcp.ToolExecutionTaskSupportOptional, Immediate: "I am on it", StatusMessage: "queued", PollInterval: time.Minute},
-			"u": {Mode: mcp.ToolExecutionTaskSupportOptional},
+			"t": {Mode: mcp.TaskSupportOptional, Immediate: "I am on it", StatusMessage: "queued", PollInterval: time.Minute},
+			"u": {Mode: mcp.TaskSupportOptional},
 		},
 	}
 	bubble(t, c, func(t *testing.T, f *fixture) {
@@ -760,7 +760,7 @@ func TestToolRunsAsJob(t *testing.T) {
 		manager: task.Config{Jobs: map[string]task.Jobs{"queue": q}},
 		caps:    receiver.ServerCapabilities(false),
 		tools:   map[string]session.Handler{"t": returns(`{"content":[],"plain":true}`)},
-		support: map[string]receiver.Support{"t": {Mode: mcp.ToolExecutionTaskSupportOptional, Runner: "queue"}},
+		support: map[string]receiver.Support{"t": {Mode: mcp.TaskSupportOptional, Runner: "queue"}},
 	}
 	bubble(t, c, func(t *testing.T, f *fixture) {
 		id := f.create(`{"name":"t","task":{},"arguments":{"n":1}}`)

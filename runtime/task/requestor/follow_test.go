@@ -332,7 +332,7 @@ func TestInvokeCancelsTask(t *testing.T) {
 			stopped <- context.Cause(ctx)
 			return nil, ctx.Err()
 		})
-		required := &mcp.Tool{Name: "render", Execution: &mcp.ToolExecution{TaskSupport: new(mcp.ToolExecutionTaskSupportRequired)}}
+		required := &mcp.Tool{Name: "render", Execution: &mcp.ToolExecution{TaskSupport: new(mcp.TaskSupportRequired)}}
 		tasks, c := s.connect(nil)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -351,7 +351,7 @@ func TestInvokeCancelsTask(t *testing.T) {
 			}
 			return hang(ctx)
 		})
-		required := &mcp.Tool{Name: "render", Execution: &mcp.ToolExecution{TaskSupport: new(mcp.ToolExecutionTaskSupportRequired)}}
+		required := &mcp.Tool{Name: "render", Execution: &mcp.ToolExecution{TaskSupport: new(mcp.TaskSupportRequired)}}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		_, err := tasks.Invoke(ctx, c, required, render)

@@ -97,7 +97,7 @@ func (s *server) connect(answer session.Handler) (*requestor.Tasks, *session.Ses
 	side.Config.Receiving = []session.Middleware{s.spy.middleware}
 	side.Config.Handler = s.handler
 	receiver.Attach(&side.Config, receiver.Options{Manager: s.manager, Support: func(context.Context, *session.Request) receiver.Support {
-		return receiver.Support{Mode: mcp.ToolExecutionTaskSupportOptional, Immediate: "working on it"}
+		return receiver.Support{Mode: mcp.TaskSupportOptional, Immediate: "working on it"}
 	}})
 	client := sessiontest.Side{Client: mcp.ClientCapabilities{Elicitation: new(mcp.ClientCapabilitiesElicitation)}}
 	client.Config.Handler = answer

@@ -21,7 +21,7 @@ func Tool(tool *mcp.Tool) Option { return func(o *options) { o.tool = tool } }
 // tasks, "Tool-Level Negotiation"). If ctx ends first, the call and the task are cancelled; see
 // [Handle.ResultOrCancel].
 func (t *Tasks) Invoke(ctx context.Context, s *session.Session, tool *mcp.Tool, p *mcp.CallToolRequestParams, opts ...Option) (*mcp.CallToolResult, error) {
-	if taskSupport(tool) == mcp.ToolExecutionTaskSupportRequired && s.PeerTakesTask(mcp.MethodToolsCall) {
+	if taskSupport(tool) == mcp.TaskSupportRequired && s.PeerTakesTask(mcp.MethodToolsCall) {
 		h, err := t.CallTool(ctx, s, p, opts...)
 		if err != nil {
 			return nil, err
@@ -41,9 +41,9 @@ func (t *Tasks) Invoke(ctx context.Context, s *session.Session, tool *mcp.Tool, 
 	return result, nil
 }
 
-func taskSupport(tool *mcp.Tool) mcp.ToolExecutionTaskSupport {
+func taskSupport(tool *mcp.Tool) mcp.TaskSupport {
 	if tool == nil || tool.Execution == nil || tool.Execution.TaskSupport == nil {
-		return mcp.ToolExecutionTaskSupportForbidden
+		return mcp.TaskSupportForbidden
 	}
 	return *tool.Execution.TaskSupport
 }
@@ -54,5 +54,5 @@ func (o *options) asTask() bool {
 		return true
 	}
 	support := taskSupport(o.tool)
-	return support == mcp.ToolExecutionTaskSupportOptional || support == mcp.ToolExecutionTaskSupportRequired
+	return support == mcp.TaskSupportOptional || support == mcp.TaskSupportRequired
 }

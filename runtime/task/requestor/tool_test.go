@@ -21,7 +21,7 @@ import (
 //
 // Proves TASK-07, TASK-08, TASK-11.
 func TestToolSupportIsRespected(t *testing.T) {
-	support := func(s mcp.ToolExecutionTaskSupport) *mcp.Tool {
+	support := func(s mcp.TaskSupport) *mcp.Tool {
 		return &mcp.Tool{Name: "render", Execution: &mcp.ToolExecution{TaskSupport: &s}}
 	}
 	for _, tt := range []struct {
@@ -33,10 +33,10 @@ func TestToolSupportIsRespected(t *testing.T) {
 	}{
 		{"no execution", &mcp.Tool{Name: "render"}, true, true, false},
 		{"no task support", &mcp.Tool{Name: "render", Execution: new(mcp.ToolExecution)}, true, true, false},
-		{"forbidden", support(mcp.ToolExecutionTaskSupportForbidden), true, true, false},
-		{"optional", support(mcp.ToolExecutionTaskSupportOptional), true, false, false},
-		{"required", support(mcp.ToolExecutionTaskSupportRequired), true, false, true},
-		{"required, server without tasks", support(mcp.ToolExecutionTaskSupportRequired), false, true, false},
+		{"forbidden", support(mcp.TaskSupportForbidden), true, true, false},
+		{"optional", support(mcp.TaskSupportOptional), true, false, false},
+		{"required", support(mcp.TaskSupportRequired), true, false, true},
+		{"required, server without tasks", support(mcp.TaskSupportRequired), false, true, false},
 		{"unknown value", support("deferred"), true, true, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

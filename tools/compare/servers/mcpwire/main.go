@@ -42,7 +42,7 @@ func cook(ctx context.Context, c *server.Call, in order) (string, error) {
 	}
 	var p party
 	action, err := server.Elicit(ctx, c, "For how many?", &p)
-	if err != nil || action != mcp.ElicitResultActionAccept {
+	if err != nil || action != mcp.ElicitActionAccept {
 		return "Nothing was cooked.", err
 	}
 	return fmt.Sprintf("%s for %d", in.Dish, p.People), c.Progress(2, 2, "done")

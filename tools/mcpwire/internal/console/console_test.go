@@ -87,7 +87,7 @@ func TestFillRemovesDefaults(t *testing.T) {
 // Proves ELIC-14, ELIC-15.
 func TestOpenURLShowsTheFullURL(t *testing.T) {
 	const page = "https://x.example/in?token=1"
-	for input, want := range map[string]mcp.ElicitResultAction{
+	for input, want := range map[string]mcp.ElicitAction{
 		"yes\n": "accept", "\n": "decline", "no\n": "decline", ":decline\n": "decline", ":cancel\n": "cancel", "": "cancel",
 	} {
 		var out strings.Builder

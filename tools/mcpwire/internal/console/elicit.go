@@ -168,7 +168,7 @@ func (c *Console) review(ctx context.Context) (again bool, err error) {
 
 // OpenURL implements [client.Options].OpenURL. It shows a URL and asks for the user's consent. The
 // user opens the page.
-func (c *Console) OpenURL(ctx context.Context, u *client.URLRequest) (mcp.ElicitResultAction, error) {
+func (c *Console) OpenURL(ctx context.Context, u *client.URLRequest) (mcp.ElicitAction, error) {
 	c.forms.Lock()
 	defer c.forms.Unlock()
 	c.Line("%s wants you to open a page in your browser. It says:", nameOf(u.Server))
@@ -177,13 +177,13 @@ func (c *Console) OpenURL(ctx context.Context, u *client.URLRequest) (mcp.Elicit
 	line, err := c.askUser(ctx, "Will you open it? (yes or no) [no]: ")
 	switch {
 	case err == errCancelled:
-		return mcp.ElicitResultActionCancel, nil
+		return mcp.ElicitActionCancel, nil
 	case err != nil && err != errDeclined:
 		return "", err
 	case err == nil && strings.HasPrefix(strings.ToLower(strings.TrimSpace(line)), "y"):
-		return mcp.ElicitResultActionAccept, nil
+		return mcp.ElicitActionAccept, nil
 	}
-	return mcp.ElicitResultActionDecline, nil
+	return mcp.ElicitActionDecline, nil
 }
 
 // Page shows the full URL of a page that a server wants the user to open, and its domain on a

@@ -148,7 +148,7 @@ type user struct {
 func (u user) Elicit(ctx context.Context, p mcp.ElicitRequestParams) (mcp.ElicitOutcome, error) {
 	form, ok := p.(*mcp.ElicitRequestFormParams)
 	if !ok {
-		return &mcp.ElicitResult{Action: mcp.ElicitResultActionDecline}, nil
+		return &mcp.ElicitResult{Action: mcp.ElicitActionDecline}, nil
 	}
 	u.show.Line("the task asks: %s", form.Message)
 	u.show.Line("the answer is: high")

@@ -78,7 +78,7 @@ func withTasks(file, principal string, f func(serve func(transport.Conn) *sessio
 	defer manager.Close(context.Background())
 	cfg := &session.Config{Handler: handler, Principal: principal}
 	receiver.Attach(cfg, receiver.Options{Manager: manager, Support: func(context.Context, *session.Request) receiver.Support {
-		return receiver.Support{Mode: mcp.ToolExecutionTaskSupportOptional, Restartable: true}
+		return receiver.Support{Mode: mcp.TaskSupportOptional, Restartable: true}
 	}})
 	return f(func(conn transport.Conn) *session.Session {
 		return session.Serve(conn, &mcp.InitializeResult{
@@ -131,13 +131,13 @@ func ask(ctx context.Context, peer session.Peer) (quality string, err error) {
 		return "", err
 	}
 	var result struct {
-		Action  mcp.ElicitResultAction `json:"action"`
-		Content form                   `json:"content"`
+		Action  mcp.ElicitAction `json:"action"`
+		Content form             `json:"content"`
 	}
 	if err := json.Unmarshal(raw, &result); err != nil {
 		return "", err
 	}
-	if result.Action != mcp.ElicitResultActionAccept {
+	if result.Action != mcp.ElicitActionAccept {
 		return "draft", nil
 	}
 	return result.Content.Quality, nil

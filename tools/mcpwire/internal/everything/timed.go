@@ -50,7 +50,7 @@ func addTimed(s *server.Server, disconnect func(context.Context) bool) error {
 			return fmt.Sprintf("The connection was cut: %v.", cut), nil
 		})
 	_, err4 := server.AddTool(s, mcp.Tool{Name: "countdown", Description: new("Counts down from a number, one second each. Best called as a task.")},
-		countdown, server.Tasks(receiver.Support{Mode: mcp.ToolExecutionTaskSupportOptional, Restartable: true, Immediate: "The countdown has begun."}))
+		countdown, server.Tasks(receiver.Support{Mode: mcp.TaskSupportOptional, Restartable: true, Immediate: "The countdown has begun."}))
 	return errors.Join(err, err2, err3, err4)
 }
 
@@ -94,7 +94,7 @@ func countdown(ctx context.Context, c *server.Call, in struct {
 		if err != nil {
 			return "", err
 		}
-		if action != mcp.ElicitResultActionAccept || !answer.Go {
+		if action != mcp.ElicitActionAccept || !answer.Go {
 			return "Called off.", nil
 		}
 	}
