@@ -150,6 +150,14 @@ func (s *Session) PeerTakesTask(method string) bool {
 	return s.takesTask(3-s.role, method)
 }
 
+// PeerServes reports whether requests of a method may be sent to the peer: the revision has them, and the
+// peer has declared the capability that they need.
+func (s *Session) PeerServes(method string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.missing(method, false, true) == nil
+}
+
 // TakesTask reports whether this side has declared that it runs requests of a method as tasks. If it has not, the
 // task member of such requests is to be ignored.
 func (s *Session) TakesTask(method string) bool {
