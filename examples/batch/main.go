@@ -43,7 +43,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer tasks.Close(ctx)
+	defer tasks.Close(context.Background())
 	s.OfferTasks(tasks, true)
 	return s.Run(ctx, stdio.Server(stdio.Options{}))
 }

@@ -51,7 +51,7 @@ func run(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	defer tasks.Close(ctx)
+	defer tasks.Close(context.Background())
 	s.OfferTasks(tasks, true)
 	return s.Run(ctx, stdio.Server(stdio.Options{}))
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/form"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 )
 
@@ -262,6 +263,7 @@ func projectField(p mcp.PrimitiveSchemaDefinition) (mcp.PrimitiveSchemaDefinitio
 // elicitation is a page that a user was asked to visit.
 type elicitation struct {
 	principal string
+	task      *task.Run // that has asked, and still runs; nil for a plain call
 }
 
 // ElicitURL asks the user to visit a page, and returns whether the user agrees; what happens there does not pass
@@ -277,12 +279,14 @@ func (c *Call) ElicitURL(ctx context.Context, message, page, id string) (mcp.Eli
 	if err := c.mayElicit("url"); err != nil {
 		return "", err
 	}
-	if err := c.p.expect(ctx, *params.ElicitationID, c.Principal()); err != nil {
+	if err := c.expect(ctx, *params.ElicitationID); err != nil {
 		return "", err
 	}
 	result, err := c.elicit(ctx, params)
 	if err != nil || result.Action != mcp.ElicitActionAccept {
-		c.p.forget(ctx, *params.ElicitationID)
+		if c.p.s.nowhere.dropTaskElicitation(*params.ElicitationID) == nil {
+			c.p.forget(ctx, *params.ElicitationID)
+		}
 	}
 	return actionOf(result), err
 }
@@ -297,7 +301,7 @@ func (c *Call) RequireURL(message, page, id string) error {
 	if err := c.mayElicit("url"); err != nil {
 		return err
 	}
-	if err := c.p.expect(c.ctx, *params.ElicitationID, c.Principal()); err != nil {
+	if err := c.expect(c.ctx, *params.ElicitationID); err != nil {
 		return err
 	}
 	data, err := codec.Marshal(&mcp.URLElicitationRequiredErrorErrorData{Elicitations: []mcp.ElicitRequestURLParams{*params}})
@@ -329,23 +333,68 @@ func loopback(host string) bool {
 	return err == nil && address.IsLoopback() || strings.EqualFold(host, "localhost")
 }
 
-// maxElicitations is how many pages of one session may be open.
+// maxElicitations is how many pages of one session, and of the running tasks of one principal, may be
+// open.
 const maxElicitations = 1000
 
-// expect notes that a page is to be visited.
-func (p *peer) expect(ctx context.Context, id, principal string) error {
-	if err := p.claimElicitation(id, principal); err != nil {
+// expect notes that a page is to be visited. The page of a task belongs to no session while the task
+// runs: the task may outlive its session, or have none.
+func (c *Call) expect(ctx context.Context, id string) error {
+	e := &elicitation{principal: c.Principal()}
+	run, isTask := c.Task()
+	if !isTask {
+		if err := c.p.claimElicitation(id, e); err != nil {
+			return err
+		}
+		if err := c.p.keep(ctx); err != nil {
+			c.p.drop(id)
+			return err
+		}
+		return nil
+	}
+	e.task = run
+	if err := c.p.s.nowhere.claimElicitation(id, e); err != nil {
 		return err
 	}
-	if err := p.keep(ctx); err != nil {
-		p.drop(id)
-		return err
-	}
+	context.AfterFunc(c.ctx, func() {
+		if c.p.inheritElicitation(id, e) {
+			c.p.keepLater(context.Background())
+		}
+	})
 	return nil
 }
 
-// claimElicitation notes an elicitation whose id no session of the server has.
-func (p *peer) claimElicitation(id, principal string) error {
+// inheritElicitation moves the elicitation of a task that has ended to the session of the task. It
+// drops the elicitation, and returns false, if the session is over.
+func (p *peer) inheritElicitation(id string, e *elicitation) bool {
+	p.s.claiming.Lock()
+	defer p.s.claiming.Unlock()
+	from := p.s.nowhere
+	from.mu.Lock()
+	there := from.elicitations[id] == e
+	from.mu.Unlock()
+	if !there {
+		return false
+	}
+	defer from.drop(id)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p == from || p.over || len(p.elicitations) >= maxElicitations {
+		return false
+	}
+	p.noteElicitation(id, &elicitation{principal: e.principal})
+	return true
+}
+
+// dropTaskElicitation takes out the elicitation of a running task; it returns nil if there is none.
+func (p *peer) dropTaskElicitation(id string) *elicitation {
+	p.s.claiming.Lock()
+	defer p.s.claiming.Unlock()
+	return p.drop(id)
+}
+
+// claimElicitation notes an elicitation whose id no other one of the server has.
+func (p *peer) claimElicitation(id string, e *elicitation) error {
 	p.s.claiming.Lock()
 	defer p.s.claiming.Unlock()
 	if _, taken := p.s.ElicitationPrincipal(id); taken {
@@ -353,46 +402,57 @@ func (p *peer) claimElicitation(id, principal string) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.elicitations) >= maxElicitations {
-		return fmt.Errorf("server: %d elicitations of the session are not complete", maxElicitations)
+	n := len(p.elicitations)
+	if e.task != nil {
+		n = 0
+		for _, other := range p.elicitations {
+			if other.principal == e.principal {
+				n++
+			}
+		}
 	}
-	p.noteElicitation(id, principal)
+	if n >= maxElicitations {
+		return fmt.Errorf("server: %d elicitations are not complete", maxElicitations)
+	}
+	p.noteElicitation(id, e)
 	return nil
 }
 
 // noteElicitation notes an elicitation. It is called with mu held.
-func (p *peer) noteElicitation(id, principal string) {
+func (p *peer) noteElicitation(id string, e *elicitation) {
 	if p.elicitations == nil {
 		p.elicitations = map[string]*elicitation{}
 	}
-	p.elicitations[id] = &elicitation{principal}
+	p.elicitations[id] = e
 	p.changes++
 }
 
 // forget takes an elicitation out; it reports whether there was one.
 func (p *peer) forget(ctx context.Context, id string) bool {
-	there := p.drop(id)
+	there := p.drop(id) != nil
 	if there {
 		p.keepLater(ctx)
 	}
 	return there
 }
 
-func (p *peer) drop(id string) (there bool) {
+// drop takes an elicitation out and returns it, or nil if there was none.
+func (p *peer) drop(id string) *elicitation {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, there = p.elicitations[id]; there {
+	e := p.elicitations[id]
+	if e != nil {
 		delete(p.elicitations, id)
 		p.changes++
 	}
-	return there
+	return e
 }
 
 // ElicitationPrincipal returns on whose behalf a page is to be visited; ok is false if there is no such elicitation,
-// or it was completed or refused, or its session is over, or has not gone on yet after a restart of the server. Whoever
-// opens the page must be the same user.
+// or it was completed or refused, or its session is over, or has not gone on yet after a restart of the server. The
+// elicitation of a task does not need a session while the task runs. Whoever opens the page must be the same user.
 func (s *Server) ElicitationPrincipal(id string) (principal string, ok bool) {
-	for _, p := range s.everyPeer() {
+	for _, p := range append(s.everyPeer(), s.nowhere) {
 		p.mu.Lock()
 		e := p.elicitations[id]
 		p.mu.Unlock()
@@ -404,8 +464,12 @@ func (s *Server) ElicitationPrincipal(id string) (principal string, ok bool) {
 }
 
 // ElicitationComplete tells the client that was asked to open a page, and no other one, that the visit is complete
-// (MCP elicitation, "Completion Notifications"). It does nothing if there is no such elicitation any more.
+// (MCP elicitation, "Completion Notifications"). While the task that has asked runs, the notification takes the way of
+// the task. It does nothing if there is no such elicitation any more.
 func (s *Server) ElicitationComplete(ctx context.Context, id string) error {
+	if e := s.nowhere.dropTaskElicitation(id); e != nil {
+		return mcp.NotifyClient{Notifier: e.task}.ElicitationComplete(ctx, &mcp.ElicitationCompleteNotificationParams{ElicitationID: id})
+	}
 	for _, p := range s.everyPeer() {
 		open := p.session.Load()
 		if open == nil || !p.forget(ctx, id) {

@@ -95,7 +95,7 @@ func (p *peer) restore(keeper transport.Keeper) {
 		p.note(uri)
 	}
 	for id, principal := range k.Elicitations {
-		p.noteElicitation(id, principal)
+		p.noteElicitation(id, &elicitation{principal: principal})
 	}
 	p.safe = p.changes
 	p.mu.Unlock()

@@ -149,6 +149,12 @@ func (s *Session) PeerTakesTask(method string) bool {
 	return a.takesTask(3-a.role, method)
 }
 
+// PeerServes reports whether requests of a method may be sent to the peer: the revision has them,
+// and the peer has declared the capability that they need.
+func (s *Session) PeerServes(method string) bool {
+	return s.handshake.current.Load().missing(method, false, true) == nil
+}
+
 // TakesTask reports whether this side has declared that it runs requests of a method as tasks. If
 // it returns false, a receiver ignores the task member of such requests.
 func (s *Session) TakesTask(method string) bool {

@@ -142,13 +142,20 @@ var errSuperseded = errors.New("task: the question was withdrawn, answered, or g
 
 // claim makes a waiter deliver those open input requests of a record that no later waiter delivers;
 // earlier ones are stopped. The record may be out of date, see deliver.
-func (m *Manager) claim(ctx context.Context, r *Record, waiter uint64, except map[uint64]bool) (list []*claim) {
+func (m *Manager) claim(ctx context.Context, via Requestor, r *Record, waiter uint64, except map[uint64]bool) (list []*claim) {
+	run := m.run(r.ID)
+	var open []InputRequest
+	for _, q := range r.InputRequests {
+		if q.Open() && !except[q.Number] && (run == nil || !run.leaves(via, q.Method)) {
+			open = append(open, q)
+		}
+	}
 	var superseded []*claim
 	m.mu.Lock()
-	for _, q := range r.InputRequests {
+	for _, q := range open {
 		name := questionID{r.ID, q.Number}
 		before := m.claims[name]
-		if !q.Open() || except[q.Number] || before != nil && before.waiter >= waiter {
+		if before != nil && before.waiter >= waiter {
 			continue
 		}
 		if before != nil {
@@ -164,6 +171,30 @@ func (m *Manager) claim(ctx context.Context, r *Record, waiter uint64, except ma
 		c.end(errSuperseded)
 	}
 	return list
+}
+
+// leaves reports whether a waiter leaves input requests of a method to other requestors: it does not
+// support them, and another waiter or the creator of the task does. A creator that is not known may.
+// Otherwise, the waiter takes the input request, which fails.
+func (run *Run) leaves(via Requestor, method string) bool {
+	if supports(via, method) {
+		return false
+	}
+	run.mu.Lock()
+	others := slices.Clone(run.waiting)
+	run.mu.Unlock()
+	return run.creator == nil || supports(run.creator, method) ||
+		slices.ContainsFunc(others, func(other Requestor) bool { return supports(other, method) })
+}
+
+// supports reports whether input requests of a method may be sent to a requestor, as far as is known.
+func supports(via Requestor, method string) (yes bool) {
+	capable, ok := via.(Capable)
+	if !ok {
+		return true
+	}
+	err := boundary.Run(func() error { yes = capable.Supports(method); return nil })
+	return yes || err != nil
 }
 
 // endClaim ends the delivery of an input request, unless its claim is own.

@@ -136,6 +136,13 @@ type Requestor interface {
 	jsonrpc.Notifier
 }
 
+// Capable is a [Requestor] that knows which input requests it supports. One that does not support an
+// input request leaves it to other requestors of the task.
+type Capable interface {
+	// Supports reports whether requests of a method may be sent to the requestor.
+	Supports(method string) bool
+}
+
 // Progress is one report about a task.
 type Progress struct {
 	Value   float64  // how much is done; it grows with every report

@@ -88,9 +88,11 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 }
 
 // Close stops the Manager: it takes no more calls, those that are blocked fail with [ErrClosed],
-// and the contexts of all work end. It waits until the work has returned, or ctx ends. Tasks that
-// can go on after a restart stay as they are; those that cannot are failed. An outcome that the store
-// refuses is tried again for some seconds; the error says how many were lost.
+// and the contexts of all work end. It waits until the work has returned, or ctx ends. If ctx has
+// ended before, as that of [os/signal.NotifyContext] has after the signal, it does not wait, and outcomes
+// are lost if the store is closed next. Tasks that can go on after a restart stay as they are; those
+// that cannot are failed. An outcome that the store refuses is tried again for some seconds; the error
+// says how many were lost.
 func (m *Manager) Close(ctx context.Context) error {
 	m.mu.Lock()
 	m.closed = true

@@ -107,7 +107,7 @@ func (d *delivery) wait() {
 // this wakes.
 func (d *delivery) start(ctx context.Context, m *Manager, via Requestor, r *Record) {
 	d.mu.Lock()
-	list := m.claim(ctx, r, d.waiter, d.failed)
+	list := m.claim(ctx, via, r, d.waiter, d.failed)
 	d.mu.Unlock()
 	id := r.ID
 	for _, c := range list {

@@ -40,7 +40,8 @@ type Run struct {
 	seq         uint64 // of the record; set before the work starts
 	method      string
 	token       mcp.ProgressToken
-	recoverable bool // it goes on after a restart
+	recoverable bool      // it goes on after a restart
+	creator     Requestor // where the task was created; nil if that is not known, as after a restart
 	ctx         workContext
 	share       share
 
@@ -61,7 +62,7 @@ type Run struct {
 // newRun makes the work of a task known. The caller ends what m.group counts.
 func (m *Manager) newRun(ctx context.Context, r *Record, via Requestor) (*Run, error) {
 	run := &Run{
-		m: m, id: r.ID, seq: r.Seq, method: r.Method, token: r.Token, via: via,
+		m: m, id: r.ID, seq: r.Seq, method: r.Method, token: r.Token, via: via, creator: via,
 		recoverable: r.Restartable || r.Runner != "",
 		share:       share{owner: r.Owner, bytes: r.Bytes, revision: r.Revision, request: int64(len(r.Params))},
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -734,6 +735,45 @@ func TestStatusGoesToOneSession(t *testing.T) {
 		equal(t, "notifications of the other session", []string{"notifications/tasks/status"}, others)
 		if got := f.seen(); len(got) != 1 || strings.Contains(got[0], second) {
 			t.Errorf("notifications of the first session: %q", got)
+		}
+	})
+}
+
+// A client that cannot be asked leaves input requests to the clients that can, whether they wait
+// already or come later.
+func TestWatcherLeavesInputRequests(t *testing.T) {
+	c := config{
+		caps: receiver.ServerCapabilities(false), support: optional("t"), tools: map[string]session.Handler{"t": asking},
+		answer: session.Methods(map[string]session.Handler{"elicitation/create": func(context.Context, *session.Request) (codec.Encoder, error) {
+			time.Sleep(2 * time.Second)
+			return session.Raw(`{"action":"decline"}`), nil
+		}}, nil),
+	}
+	bubble(t, c, func(t *testing.T, f *fixture) {
+		watcher, _ := sessiontest.Pair(t, sessiontest.Side{}, sessiontest.Side{
+			Server: mcp.ServerCapabilities{Tools: new(mcp.ServerCapabilitiesTools), Tasks: receiver.ServerCapabilities(false)}, Config: f.config,
+		})
+		id := f.create(`{"name":"t","task":{}}`)
+		about := fmt.Sprintf(`{"taskId":%q}`, id)
+		var group sync.WaitGroup
+		wait := func() {
+			raw, err := watcher.Call(t.Context(), "tasks/result", rawParams(about))
+			if err != nil || !strings.Contains(string(raw), `"decline"`) {
+				t.Errorf("the watcher got %s, %v", raw, err)
+			}
+		}
+		group.Go(wait)
+		time.Sleep(time.Second)
+		equal(t, "status without a client that can be asked", any("input_required"), f.must("tasks/get", about)["status"])
+		group.Go(func() {
+			time.Sleep(time.Second)
+			wait()
+		})
+		equal(t, "answer", any("decline"), f.must("tasks/result", about)["action"])
+		group.Wait()
+		asked := slices.DeleteFunc(f.seen(), func(m string) bool { return strings.HasPrefix(m, "notifications/tasks/status") })
+		if len(asked) != 1 {
+			t.Errorf("the client received %q", asked)
 		}
 	})
 }

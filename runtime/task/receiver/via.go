@@ -40,6 +40,9 @@ func (v via) Call(ctx context.Context, method string, params codec.Encoder) (jso
 	return nil, &jsonrpc.Error{Code: code, Message: err.Error()}
 }
 
+// Supports implements [task.Capable].
+func (v via) Supports(method string) bool { return v.s.PeerServes(method) }
+
 // unanswered reports whether an input request has failed because the requestor has disconnected.
 func unanswered(ctx context.Context, err error) bool {
 	_, undelivered := errors.AsType[*transport.DeliveryError](err)
