@@ -13,13 +13,13 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// Call is a request that a handler serves, as a task or not: the way back to the client that has
-// sent it. What a task sends reaches its client wherever that is by then. Its methods may be called
-// by many goroutines, until the handler returns. The zero Call is not usable: its methods panic.
+// Call is a request that a handler serves, plainly or as a task. Its methods reach the client that
+// sent the request; those of a task reach it even over a later connection. They are safe for
+// concurrent use until the handler returns. The zero Call is not usable: its methods panic.
 type Call struct {
 	p *peer
-	// ctx is that of the handler. What the call knows is in its values, and looked up when it is asked for, which
-	// few calls are.
+	// ctx is the handler's context. Session, task and peer are looked up in its values on demand,
+	// because few calls need them.
 	ctx context.Context
 }
 
@@ -28,8 +28,8 @@ func newCall(ctx context.Context, p *peer) *Call { return &Call{p, ctx} }
 // Server returns the server that the handler belongs to.
 func (c *Call) Server() *Server { return c.p.s }
 
-// Session returns the session that the request came through, which may be over when a task still runs; nil for a task
-// that an earlier process has left.
+// Session returns the session that received the request. It may have ended while a task still runs.
+// Session returns nil for a task that was recovered from an earlier process.
 func (c *Call) Session() *session.Session {
 	if req, ok := session.FromContext(c.ctx); ok {
 		return req.Session
@@ -43,9 +43,10 @@ func (c *Call) Principal() string { return session.Principal(c.ctx) }
 // Task returns the task that the call runs as; ok is false if it is a plain call.
 func (c *Call) Task() (run *task.Run, ok bool) { return task.FromContext(c.ctx) }
 
-// Progress reports how far the call is. The value grows with every report; total is the value at which all is done,
-// or 0 if that is unknown. The message is for people, and may be empty. It fails with [session.ErrNotIncreasing], or
-// with [session.ErrProgressOver] after the end. If the client asked for no progress nothing is sent.
+// Progress reports the progress of the call. Value must increase with every report. Total is the
+// value at completion, or 0 if that is unknown. The message is for people and may be empty.
+// Progress fails with [session.ErrNotIncreasing], or with [session.ErrProgressOver] after the end
+// of the call. It does nothing if the client did not request progress.
 func (c *Call) Progress(value, total float64, message string) error {
 	to, ok := session.PeerFrom(c.ctx)
 	if !ok {
@@ -72,7 +73,7 @@ func (c *Call) Notify(ctx context.Context, method string, params codec.Encoder) 
 func (c *Call) client() mcp.ToClient {
 	to, ok := session.PeerFrom(c.ctx)
 	if !ok {
-		return mcp.ToClient{Caller: nobody{}}
+		return mcp.ToClient{Caller: noClient{}}
 	}
 	if open := c.Session(); open != nil {
 		if _, isTask := c.Task(); !isTask {
@@ -82,10 +83,10 @@ func (c *Call) client() mcp.ToClient {
 	return mcp.ToClient{Caller: to}
 }
 
-// nobody is the client of a call that has none.
-type nobody struct{}
+// noClient is the caller of a call without a client. Its requests fail.
+type noClient struct{}
 
-func (nobody) Call(context.Context, string, codec.Encoder) (json.RawMessage, error) {
+func (noClient) Call(context.Context, string, codec.Encoder) (json.RawMessage, error) {
 	return nil, session.ErrClosed
 }
 

@@ -77,13 +77,13 @@ func TestAFormIsAStruct(t *testing.T) {
 	for _, tt := range []struct{ answer, want string }{
 		{`{"action":"accept","content":{"name":"Ada","age":36,"member":true}}`, `accept {Ada 36 1.7 true}`},
 		{`{"action":"accept","content":{"name":"Ada","age":36,"height":1.75}}`, `accept {Ada 36 1.75 false}`},
-		{`{"action":"accept","content":{"name":"Ada","more":{}}}`, server.ErrAnswer.Error() + ": it is no result of an elicitation"},
+		{`{"action":"accept","content":{"name":"Ada","more":{}}}`, server.ErrAnswer.Error() + ": invalid result of elicitation"},
 		{`{"action":"decline"}`, `decline { 30 1.7 false}`},
 		{`{"action":"cancel"}`, `cancel { 30 1.7 false}`},
 		{`{"action":"accept","content":{"name":7}}`, server.ErrAnswer.Error() + ": name: must be a string"},
 		{`{"action":"accept","content":{"age":7}}`, server.ErrAnswer.Error() + ": name: is required"},
 		{`{"action":"accept"}`, server.ErrAnswer.Error() + ": name: is required"},
-		{`{"action":"perhaps"}`, server.ErrAnswer.Error() + ": it is no result of an elicitation"},
+		{`{"action":"perhaps"}`, server.ErrAnswer.Error() + ": invalid result of elicitation"},
 	} {
 		client := answering(map[string]string{"elicitation/create": tt.answer})
 		got := run(t, side{capabilities: capable(t, `{"elicitation":{}}`), handler: client.serve}, func(ctx context.Context, c *server.Call) (string, error) {

@@ -1,5 +1,6 @@
-// Package server is a server of the Model Context Protocol that is made of Go functions: tools, resources, prompts,
-// completion and logging, for every revision that opens with initialize.
+// Package server builds Model Context Protocol servers from Go functions. It supports tools,
+// resources, prompts, completion and logging, for every revision whose sessions begin with
+// initialize.
 //
 //	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "calculator", Version: "1"}})
 //	...
@@ -12,26 +13,28 @@
 //
 // # Words
 //
-// A feature is a tool, a resource, a resource template or a prompt. A handler is the function of an author that serves
-// it. A call is one request that a handler serves; its [Call] reaches back to who asked: progress, log messages,
-// elicitation, sampling, roots, and the task if the call runs as one.
+// A feature is a tool, a resource, a resource template or a prompt. A handler is the author's
+// function for a feature. A call is one request that a handler serves. Its [Call] reaches the
+// client: progress, log messages, elicitation, sampling and roots. It also returns the task, if the
+// call runs as one.
 //
 // # One set of handlers
 //
-// Features are described by the types of package mcp, and handlers return them, as the newest revision has them. What
-// the revision of a session does not know is left out of what the session sends, or replaced by what it knows: a link
-// to a resource becomes a text, say.
+// Features and results use the types of package mcp, which follow the newest revision. If a session
+// has an older revision, the server omits members that this revision does not define, or replaces
+// them: a link to a resource becomes text, for example.
 //
 // # What is declared
 //
-// A server declares the capabilities of the features that it has when a session opens, see [Config.Capabilities].
-// Features may come, change and go at any time; sessions that were told of their kind hear of it.
+// A server declares the capabilities of the features that it has when a session opens, see
+// [Config.Capabilities]. Features may be added, changed and removed at any time. The server
+// notifies the sessions in which it has declared features of that kind.
 //
 // # Restarts
 //
-// Where the transport keeps sessions over a restart, as Streamable HTTP does with a file, they go on with their
-// subscriptions and log level, and with the pages that users were asked to open; see [Server.Serve]. Tasks have a store
-// of their own, see [Server.OfferTasks].
+// If the transport persists sessions, as Streamable HTTP does with a file, a restarted server
+// restores their subscriptions, log levels and open URL elicitations; see [Server.Serve]. Tasks
+// have a store of their own, see [Server.OfferTasks].
 //
 // # Limits
 //
@@ -58,13 +61,15 @@
 //
 // # Shutdown
 //
-// [Server.Run] serves one connection until its context ends, and gives calls 5 seconds to finish. With several
-// sessions, such as those of an HTTP handler, [Server.Shutdown] ends all of them in order and refuses new ones; then
-// shut down the handler and the http.Server.
+// [Server.Run] serves one connection until its context ends, and gives calls 5 seconds to finish.
+// With several sessions, such as those of an HTTP handler, [Server.Shutdown] ends all of them in
+// order and refuses new ones; then shut down the handler and the http.Server.
 //
 // # Errors
 //
-// A failure inside of a tool, and arguments that its schema refuses, are results with isError, for the model to read.
-// A [*jsonrpc.Error] that a handler returns goes to the peer as it is. Text of other errors of tools goes to the
-// model: wrap what it must not see. For other handlers they are internal errors, whose text goes to the client.
+// A failure of a tool, and arguments that do not comply with its schema, become results with
+// isError for the model to read. A [*jsonrpc.Error] that a handler returns is sent to the client
+// unchanged. The text of any other error of a tool is sent to the model: return no error whose text
+// the model must not see. Other errors of other handlers become internal errors, and their text is
+// sent to the client.
 package server

@@ -13,17 +13,18 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// kept is what the connection keeps of a session, if it is a [transport.Keeper]: what the client does not say again
-// when it comes back after a restart of the server.
+// kept is the state of a session that a [transport.Keeper] persists: the client does not send it
+// again after a restart of the server.
 type kept struct {
-	Principal     string            `json:"principal,omitempty"` // that has subscribed last
-	Level         mcp.LoggingLevel  `json:"level,omitempty"`     // that the client has set
+	Principal     string            `json:"principal,omitempty"` // of the latest subscription
+	Level         mcp.LoggingLevel  `json:"level,omitempty"`     // set by the client; empty if none
 	Subscriptions []string          `json:"subscriptions,omitempty"`
 	Elicitations  map[string]string `json:"elicitations,omitempty"` // principals by id
 }
 
-// keep has the connection keep what holds now, unless that has happened, and returns when it is safe. Changes that come
-// while others are being kept are kept together. The error is for the client, which is told that its wish was refused.
+// keep persists the current state, unless that has happened, and returns when it is persisted.
+// Changes made while another call persists are persisted together. The error is the response to the
+// client's request.
 func (p *peer) keep(ctx context.Context) error {
 	if p.keeper == nil {
 		return nil
@@ -31,7 +32,7 @@ func (p *peer) keep(ctx context.Context) error {
 	p.mu.Lock()
 	changes := p.changes
 	p.mu.Unlock()
-	p.keeping.Lock() // over I/O, as the states have to be kept in order
+	p.keeping.Lock() // held during I/O, because states must be persisted in order
 	defer p.keeping.Unlock()
 	if p.safe >= changes {
 		return nil
@@ -46,7 +47,7 @@ func (p *peer) keep(ctx context.Context) error {
 		p.safe = changes
 		return nil
 	case errors.Is(err, transport.ErrClosed):
-		return nil // with the session ends what there is to keep
+		return nil // the session has ended, and its state with it
 	case errors.Is(err, transport.ErrTooLong):
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the session has no room for more"}
 	}
@@ -54,14 +55,15 @@ func (p *peer) keep(ctx context.Context) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the session cannot be kept"}
 }
 
-// keepLater is keep where nobody can be refused any more: what is not kept now is kept with the next change.
+// keepLater is keep for a change that cannot be rejected: after a failure, the next change persists
+// it, too.
 func (p *peer) keepLater(ctx context.Context) {
 	if err := p.keep(ctx); err != nil {
 		p.s.cfg.Logger.Warn("session kept without its last changes", "error", err)
 	}
 }
 
-// state returns what is to be kept, and how many changes are in it.
+// state returns the state to persist, and the number of changes that it includes.
 func (p *peer) state() (k kept, changes uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -73,7 +75,8 @@ func (p *peer) state() (k kept, changes uint64) {
 	return k, p.changes
 }
 
-// restore goes on with what a connection has kept, before the session is open.
+// restore restores the state that the connection has persisted. It is called before the session
+// opens.
 func (p *peer) restore(keeper transport.Keeper) {
 	text, ok := keeper.Kept()
 	if !ok {
@@ -104,7 +107,7 @@ func (p *peer) restore(keeper transport.Keeper) {
 	}
 }
 
-// tellAgain tells the author of the subscriptions that were kept.
+// tellAgain calls [Config].Subscribe for the restored subscriptions.
 func (p *peer) tellAgain() {
 	if p.telling == nil {
 		return
@@ -113,7 +116,7 @@ func (p *peer) tellAgain() {
 	ctx := transport.WithPrincipal(context.Background(), p.principal)
 	p.mu.Unlock()
 	ctx, p.leave = context.WithCancel(ctx)
-	go func() { // ends when the author has been told, or when the session has ended and end waits for it
+	go func() { // ends after the last call of Subscribe; stopTelling cancels ctx and waits for it
 		defer close(p.telling)
 		for _, uri := range p.untold {
 			if ctx.Err() != nil {
@@ -129,7 +132,7 @@ func (p *peer) tellAgain() {
 	}()
 }
 
-// told waits until the author knows of the subscriptions that were kept.
+// told waits until Subscribe was called for all restored subscriptions.
 func (p *peer) told(ctx context.Context) error {
 	if p.telling == nil {
 		return nil

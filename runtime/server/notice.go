@@ -17,10 +17,10 @@ type notice struct {
 	uri    string // of the resource that was updated
 }
 
-// mergeNotices is how many notices may wait for one session before equal ones are merged.
+// mergeNotices is the number of pending notices of a session from which equal ones are merged.
 const mergeNotices = 64
 
-// announce tells every session that a list has changed, at once or, with a debounce, when that has passed.
+// announce notifies every session that a list has changed, after [Config.Debounce].
 func (s *Server) announce(method string) {
 	if s.cfg.Debounce == 0 {
 		s.broadcast(method)
@@ -45,19 +45,22 @@ func (s *Server) broadcast(method string) {
 	}
 }
 
-// ToolsChanged tells every session that its list of tools has changed, for those who see other tools by middleware
-// than the server has. Changes of the server's own features need no such call. So do [Server.ResourcesChanged], for
-// what list callbacks return, and [Server.PromptsChanged].
+// ToolsChanged notifies every session that its list of tools has changed. Call it if middleware
+// changes the lists that sessions see; the server itself reports changes of its features.
+// [Server.ResourcesChanged], also for list callbacks, and [Server.PromptsChanged] do the same for
+// their lists.
 func (s *Server) ToolsChanged() { s.announce(mcp.MethodNotificationsToolsListChanged) }
 
-// ResourcesChanged tells every session that its list of resources has changed; see [Server.ToolsChanged].
+// ResourcesChanged notifies every session that its list of resources has changed; see
+// [Server.ToolsChanged].
 func (s *Server) ResourcesChanged() { s.announce(mcp.MethodNotificationsResourcesListChanged) }
 
-// PromptsChanged tells every session that its list of prompts has changed; see [Server.ToolsChanged].
+// PromptsChanged notifies every session that its list of prompts has changed; see
+// [Server.ToolsChanged].
 func (s *Server) PromptsChanged() { s.announce(mcp.MethodNotificationsPromptsListChanged) }
 
-// ResourceUpdated tells the sessions that have subscribed to a resource that its contents have changed (MCP resources,
-// "Subscriptions"). It does not wait for them.
+// ResourceUpdated notifies the sessions that subscribe to a resource that its contents have changed
+// (MCP resources, "Subscriptions"). It queues the notifications and returns at once.
 func (s *Server) ResourceUpdated(uri string) {
 	for _, p := range s.everyPeer() {
 		p.notify(notice{method: mcp.MethodNotificationsResourcesUpdated, uri: uri})
@@ -93,7 +96,8 @@ func (p *peer) beginNotices() {
 	go p.sendNotices() // ends when none is left, as it is at the latest when the session has ended
 }
 
-// waits reports whether n would say again what waits to be said. It is called with mu held.
+// waits reports whether n can be merged with an equal notice that is pending. The caller must hold
+// mu.
 func (p *peer) waits(n notice) bool {
 	if len(p.notices) < mergeNotices {
 		return false
@@ -108,8 +112,8 @@ func (p *peer) waits(n notice) bool {
 
 func (p *peer) sendNotices() {
 	defer p.s.running.Done()
-	// A client that has not finished the handshake may know a list all the same, and gets its notices afterwards. The
-	// queue is emptied when the session ends.
+	// A client may have fetched a list before the handshake is complete, so its notices are sent
+	// afterwards. The queue is emptied when the session ends.
 	p.session.Load().Ready(context.Background())
 	for {
 		p.mu.Lock()

@@ -10,13 +10,14 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// place is where in a list a page begins: behind what it names. As lists are sorted, a cursor is good whatever comes
-// and goes, and in any process that has the same features (MCP pagination).
+// place is the position in a list at which a page begins: after the feature that it names. Because
+// lists are sorted, a cursor stays valid when features are added or removed, and in any process
+// with the same features (MCP pagination).
 type place struct {
 	list string // the method that the cursor is for
 
-	// key is that of the last feature on the page before, and source that of the template, if any, whose list
-	// callback comes next, with its own cursor.
+	// key is that of the last feature on the page before, and source that of the template, if any,
+	// whose list callback comes next, with its own cursor.
 	key    string
 	source string
 	inner  string
@@ -69,7 +70,8 @@ func (s *Server) parsePlace(list string, params *mcp.PaginatedRequestParams) (pl
 	return p, nil
 }
 
-// page returns the features of the page that params ask for, and the cursor of the next one, nil if there is none.
+// page returns the features of the page that params ask for, and the cursor of the next one, nil if
+// there is none.
 func page[T comparable](x *set[T], list string, params *mcp.PaginatedRequestParams) ([]*entry[T], *string, error) {
 	from, err := x.s.parsePlace(list, params)
 	if err != nil {

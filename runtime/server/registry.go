@@ -9,11 +9,11 @@ import (
 	"sync/atomic"
 )
 
-// What comes of changes to the features of a server.
+// Errors of changes to the features of a server.
 var (
-	// ErrExists says that there is a feature of that name already, or with that URI.
+	// ErrExists is returned if the server already has a feature with that name or URI.
 	ErrExists = errors.New("server: exists already")
-	// ErrRemoved says that a feature was removed.
+	// ErrRemoved is returned if the feature was removed.
 	ErrRemoved = errors.New("server: was removed")
 )
 
@@ -27,7 +27,7 @@ type set[T comparable] struct {
 	shown atomic.Pointer[[]*entry[T]] // those that are enabled, sorted by key; never changed once it is here
 }
 
-// entry is a feature in a set. Its fields do not change: whoever changes a feature puts in another entry.
+// entry is a feature in a set. It is immutable: a change replaces the entry.
 type entry[T comparable] struct {
 	key      string
 	value    T
@@ -59,7 +59,8 @@ func (x *set[T]) get(key string) (value T, ok bool) {
 
 func compareKey[T comparable](e *entry[T], key string) int { return cmp.Compare(e.key, key) }
 
-// after returns the enabled features behind a key, at most limit of them, and whether there are more.
+// after returns the enabled features behind a key, at most limit of them, and whether there are
+// more.
 func (x *set[T]) after(key string, limit int) (page []*entry[T], more bool) {
 	list := *x.shown.Load()
 	i, found := slices.BinarySearchFunc(list, key, compareKey[T])
@@ -86,8 +87,8 @@ func (x *set[T]) add(key string, value T) error {
 	return nil
 }
 
-// change puts what f returns in the place of an entry, or removes it if that is nil. An entry that comes back as it
-// is was not changed. F may be called again, if somebody else was faster.
+// change replaces an entry by the result of f, or removes it if that is nil. It does nothing if f
+// returns an equal entry. It calls f again if the entry was replaced meanwhile.
 func (x *set[T]) change(key string, f func(entry[T]) (*entry[T], error)) error {
 	for {
 		x.mu.Lock()
@@ -125,8 +126,8 @@ func (x *set[T]) replace(key string, old, now *entry[T]) bool {
 	return true
 }
 
-// show puts an entry, or nothing if that is nil or disabled, in its place in the list of the enabled features. It is
-// called with mu held.
+// show puts an entry, or nothing if that is nil or disabled, in its place in the list of the
+// enabled features. It is called with mu held.
 func (x *set[T]) show(key string, e *entry[T]) {
 	old := *x.shown.Load()
 	i, found := slices.BinarySearchFunc(old, key, compareKey[T])
@@ -141,18 +142,19 @@ func (x *set[T]) show(key string, e *entry[T]) {
 	x.shown.Store(&list)
 }
 
-// Handle is a feature of a server, by which it is changed while sessions are open. D is how it is described, such as
-// [mcp.Tool]. Its methods may be called by many goroutines. They fail with [ErrRemoved] when the feature was removed, and
-// so do those of the zero Handle.
+// Handle changes a feature of a server, also while sessions are open. D is the type of its
+// description, such as [mcp.Tool]. It is safe for concurrent use. Its methods fail with
+// [ErrRemoved] if the feature was removed, and for the zero Handle.
 type Handle[D any] struct {
 	change  func(func(*D)) error
 	disable func(bool) error
 	remove  func() error
 }
 
-// Change changes the description of the feature: f gets a copy of it, which shares its lists with the original: f may
-// replace them, not change them. F may be called again if another change comes in between. The new description is checked as at the start, and
-// stays what it was if there is a fault. The name, or the URI, cannot be changed: remove the feature and add another.
+// Change changes the description of the feature: f gets a copy of it, which shares its lists with
+// the original: f may replace them, not change them. F may be called again if another change comes
+// in between. The new description is checked as at the start, and stays what it was if there is a
+// fault. The name, or the URI, cannot be changed: remove the feature and add another.
 func (h *Handle[D]) Change(f func(*D)) error {
 	if f == nil {
 		return errors.New("server: no function to change the description")
@@ -166,7 +168,7 @@ func (h *Handle[D]) Change(f func(*D)) error {
 // Disable hides the feature, as if it were not there, until Enable is called.
 func (h *Handle[D]) Disable() error { return h.able(true) }
 
-// Enable takes Disable back.
+// Enable shows a disabled feature again.
 func (h *Handle[D]) Enable() error { return h.able(false) }
 
 func (h *Handle[D]) able(disabled bool) error {
@@ -176,7 +178,7 @@ func (h *Handle[D]) able(disabled bool) error {
 	return h.disable(disabled)
 }
 
-// Remove removes the feature. What is being served goes on.
+// Remove removes the feature. Running calls continue.
 func (h *Handle[D]) Remove() error {
 	if h.remove == nil {
 		return ErrRemoved
@@ -184,8 +186,8 @@ func (h *Handle[D]) Remove() error {
 	return h.remove()
 }
 
-// addTo adds a feature that build makes of its description, and returns what changes it. The description is what
-// define says of a feature.
+// addTo adds the feature that build returns for def, and returns its handle. Define returns the
+// description of a feature.
 func addTo[T comparable, D any](x *set[T], def D, key func(*D) string, build func(D) (T, error), define func(T) D) (*Handle[D], error) {
 	value, err := build(def)
 	if err != nil {

@@ -17,19 +17,21 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// CodeResourceNotFound answers requests for a resource that does not exist (MCP resources, "Error Handling").
+// CodeResourceNotFound answers requests for a resource that does not exist (MCP resources, "Error
+// Handling").
 const CodeResourceNotFound = -32002
 
 // Resource is the resource that a client wants to read.
 type Resource struct {
 	URI string
-	// Vars are the values of the variables of its template, decoded; empty for a resource without template. A value
-	// has no path segment that leads upwards.
+	// Vars are the values of the variables of its template, decoded; empty for a resource without
+	// template. A value has no path segment that leads upwards.
 	Vars url.Values
 }
 
-// ReadFunc reads a resource. URI and media type of contents that leave them out are those of the resource. What it
-// reads is a part or more of the resource, such as the files of a folder. [NotFound] says that there is none.
+// ReadFunc reads a resource. It may return several contents, such as the files of a folder.
+// Contents without a URI or a media type get those of the resource. Return [NotFound] if the
+// resource does not exist.
 type ReadFunc func(ctx context.Context, c *Call, r Resource) ([]mcp.AnyResourceContents, error)
 
 // TextContents is the contents of a resource as text.
@@ -57,8 +59,8 @@ type resource struct {
 	read ReadFunc
 }
 
-// AddResource adds a resource. It fails if the description is not what the protocol admits, or with [ErrExists] if
-// there is one with that URI.
+// AddResource adds a resource. It fails if the description is not what the protocol admits, or with
+// [ErrExists] if there is one with that URI.
 func (s *Server) AddResource(def mcp.Resource, read ReadFunc) (*Handle[mcp.Resource], error) {
 	if read == nil {
 		return nil, errors.New("server: no function for the resource " + def.URI)
@@ -78,7 +80,8 @@ func (s *Server) AddResource(def mcp.Resource, read ReadFunc) (*Handle[mcp.Resou
 	return addTo(s.resources, def, func(d *mcp.Resource) string { return d.URI }, build, func(r *resource) mcp.Resource { return r.def })
 }
 
-// uriForm is what absolute URIs of RFC 3986 are made of: the scheme, the path with what is in front of it, the rest.
+// uriForm is what absolute URIs of RFC 3986 are made of: the scheme, the path with what is in front
+// of it, the rest.
 var uriForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:((?:[A-Za-z0-9._~!$&'()*+,;=:@/\[\]-]|%[0-9A-Fa-f]{2})*)(?:[?#](?:[A-Za-z0-9._~!$&'()*+,;=:@/?#\[\]-]|%[0-9A-Fa-f]{2})*)?$`)
 
 // checkURI refuses URIs that are longer than [Config.MaxURI], before any other work on them, and
@@ -189,8 +192,8 @@ func orMIME(mime, other *string) *string {
 	return mime
 }
 
-// ListResources implements resources/list: the static resources, then those that the list callbacks of templates
-// return (MCP resources, "Listing Resources").
+// ListResources implements resources/list: the static resources, then those that the list callbacks
+// of templates return (MCP resources, "Listing Resources").
 func (h *handler) ListResources(ctx context.Context, params *mcp.PaginatedRequestParams) (*mcp.ListResourcesResult, error) {
 	const list = mcp.MethodResourcesList
 	from, err := h.p.s.parsePlace(list, params)
@@ -277,7 +280,7 @@ func (h *handler) Unsubscribe(ctx context.Context, params *mcp.UnsubscribeReques
 	return new(mcp.Result), nil
 }
 
-// unsubscribe ends a subscription, if there is one, and tells the author.
+// unsubscribe ends a subscription, if there is one, and calls [Config].Unsubscribe.
 func (h *handler) unsubscribe(ctx context.Context, uri string) {
 	if h.p.unsubscribe(uri) {
 		h.p.tellUnsubscribed(ctx, newCall(ctx, h.p), uri)
@@ -340,7 +343,7 @@ func (p *peer) hold(ctx context.Context, uri string) (release func(), err error)
 	}, nil
 }
 
-// subscribe notes a subscription of a principal; fresh is false if there was one.
+// subscribe records a subscription of a principal. It returns false if the session already has it.
 func (p *peer) subscribe(uri, principal string) (fresh bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -363,7 +366,7 @@ func invalidRequest(format string, limit int) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: fmt.Sprintf(format, limit)}
 }
 
-// note notes a subscription. It is called with mu held.
+// note records a subscription. The caller must hold mu.
 func (p *peer) note(uri string) {
 	if p.subscriptions == nil {
 		p.subscriptions = map[string]struct{}{}

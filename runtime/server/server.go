@@ -21,34 +21,35 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// Config says what a [Server] is and how it behaves. Info must have a name and a version; all else has a useful zero
-// value.
+// Config configures a [Server]. Info must have a name and a version; all other fields have a useful
+// zero value.
 type Config struct {
-	// Info introduces the server.
+	// Info is the server's name and version, sent in the handshake.
 	Info mcp.Implementation
 	// Instructions tell the model how to make good use of the server; "" for none.
 	Instructions string
 
-	// Capabilities may change what is declared when a session opens. It gets what follows from the features that
-	// there are: declare more to add the first feature of a kind later, or less to switch something off.
+	// Capabilities may change the capabilities that the server declares when a session opens. Its
+	// argument holds those of the current features. Declare more to add the first feature of a kind
+	// later, or less to switch a kind off.
 	Capabilities func(*mcp.ServerCapabilities)
 
-	// Session is the configuration of each session. Its Handler gets the requests and notifications that nothing
-	// else here serves.
+	// Session is the configuration of each session. Its Handler receives the requests and
+	// notifications that the server does not handle.
 	Session session.Config
-	// Methods are handlers for requests and notifications by method, in the place of what the server does with
-	// them: methods of one's own, or raw access to those of the protocol.
+	// Methods are handlers of requests and notifications by method. They take precedence over the
+	// server's own: use them for custom methods, or for raw access to methods of the protocol.
 	Methods map[string]session.Handler
 
-	// PageSize is how many features a page of a list has. The default is [DefaultPageSize].
+	// PageSize is the number of features on a page of a list. The default is [DefaultPageSize].
 	PageSize int
 	// CursorKey is a secret that authenticates the cursors of a [ListFunc] within those of
 	// resources/list, so that a client cannot forge one. Servers with the same key, such as those
 	// behind one load balancer, accept each other's cursors. The default is a random key: clients
 	// must begin such a list anew after a restart of the server.
 	CursorKey []byte
-	// Debounce merges notices that a list has changed: one is sent when as long as this has passed after the first
-	// change. Zero sends one for each change.
+	// Debounce merges list_changed notifications: one is sent when this time has passed after the
+	// first change. Zero sends one for each change.
 	Debounce time.Duration
 
 	// InputTimeout is how long a client may take to answer an input request of a plain call. After
@@ -57,35 +58,38 @@ type Config struct {
 	// context may be earlier. A task waits until its ttl has passed. The default is
 	// [DefaultInputTimeout], and a negative value means no limit.
 	InputTimeout time.Duration
-	// MaxToolRounds is how many times in a row the model may call tools in a conversation that [Call.Sample] sends,
-	// before a message of the user. The default is [DefaultMaxToolRounds], and a negative value means no limit.
+	// MaxToolRounds limits the rounds of tool calls since the last message of the user in a
+	// conversation that [Call.Sample] sends. The default is [DefaultMaxToolRounds], and a negative
+	// value means no limit.
 	MaxToolRounds int
 
-	// CallRate is how many calls of handlers a session may make per second, and twice as many at once; what is
-	// beyond that is refused with [session.CodeOverloaded]. Zero means no limit.
+	// CallRate limits the calls of handlers per second and session, with bursts of twice as many.
+	// Further calls are rejected with [session.CodeOverloaded]. Zero means no limit.
 	CallRate float64
-	// LogRate is how many log messages per second go to a session, and twice as many at once; what is beyond that
-	// is dropped. The default is [DefaultLogRate], and a negative value means no limit.
+	// LogRate limits the log messages per second and session, with bursts of twice as many. Further
+	// messages are dropped. The default is [DefaultLogRate], and a negative value means no limit.
 	LogRate float64
-	// LogLevel is the least severe level that is sent to a client that has not set one. The default is info.
+	// LogLevel is the least severe level that is sent to a client that has not set one. The default
+	// is info.
 	LogLevel mcp.LoggingLevel
 
-	// MaxURI is how many bytes the URI of a resource may have. A request with a longer URI is
-	// refused before any other work on it. The default is [DefaultMaxURI].
+	// MaxURI limits the length of a resource URI, in bytes. A request with a longer URI is rejected
+	// before any other work on it. The default is [DefaultMaxURI].
 	MaxURI int
-	// MaxSubscriptions is how many resources a session may subscribe to. The default is [DefaultMaxSubscriptions].
+	// MaxSubscriptions limits the subscriptions of a session. The default is
+	// [DefaultMaxSubscriptions].
 	MaxSubscriptions int
-	// MaxSubscriptionBytes is how many bytes the URIs of a session's subscriptions may have together. The default is
-	// [DefaultMaxSubscriptionBytes].
+	// MaxSubscriptionBytes limits the total length of the URIs that a session subscribes to, in
+	// bytes. The default is [DefaultMaxSubscriptionBytes].
 	MaxSubscriptionBytes int
 	// Subscribe is called when a session subscribes to a resource for the first time; its error
 	// refuses that. Unsubscribe is called when the session unsubscribes or has ended; in the latter
 	// case, c is nil and ctx belongs to no call. Either function may be nil. Calls for one resource
 	// of one session do not overlap, so the last call reflects the current state.
 	//
-	// After a restart, Subscribe is called again for each subscription that was kept, see [Server.Serve]: c has a
-	// session and a principal then, but no way to the client; ctx ends with the session; and an error ends the
-	// subscription, which is not reported to the client.
+	// After a restart, Subscribe is called again for each restored subscription, see
+	// [Server.Serve]. Then c has a session and a principal, but cannot reach the client, and ctx
+	// ends with the session. An error ends the subscription; it is not reported to the client.
 	Subscribe   func(ctx context.Context, c *Call, uri string) error
 	Unsubscribe func(ctx context.Context, c *Call, uri string)
 
@@ -95,7 +99,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// What holds where a [Config] does not say otherwise.
+// Defaults of [Config].
 const (
 	DefaultPageSize             = 100
 	DefaultLogRate              = 1000
@@ -198,17 +202,19 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// OfferTasks makes sessions that open from now on run calls of tools as tasks of m, where the tool supports it. Tasks
-// can be listed if list is set, which it should only be where principals are told apart (MCP tasks, "Task Isolation
-// and Access Control"). Whoever made m closes it, after the server. See [Server.RecoverTask], too.
+// OfferTasks runs tool calls as tasks of m if the tool supports tasks. It applies to sessions that
+// open afterwards. If list is true, clients can list tasks; set it only if clients have different
+// principals (MCP tasks, "Task Isolation and Access Control"). The caller closes m, after the
+// server. See also [Server.RecoverTask].
 func (s *Server) OfferTasks(m *task.Manager, list bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tasks, s.list = m, list
 }
 
-// RecoverTask returns the work of a task that an earlier process has left, nil if its tool is not there. It is made to be
-// the Recover of a [task.Config]: add the tools, then make the manager, then offer its tasks.
+// RecoverTask returns the work of a task that an earlier process has left, nil if its tool is not
+// there. It is made to be the Recover of a [task.Config]: add the tools, then make the manager,
+// then offer its tasks.
 func (s *Server) RecoverTask(r task.Record) task.Work {
 	if r.Method != mcp.MethodToolsCall {
 		return nil
@@ -223,13 +229,13 @@ func (s *Server) RecoverTask(r task.Record) task.Work {
 	}
 }
 
-// Serve opens a session over a connection, which the session owns, and returns at once. It fails, and closes the
-// connection, if the server was closed.
+// Serve opens a session over conn and returns at once. The session owns conn. If the server is
+// closed, Serve fails and closes conn.
 //
-// If the connection is a [transport.Keeper], it keeps what the client has said once and for all: its subscriptions, the
-// log level and the pages that it was asked to open. A request that would change them is refused if they cannot be kept.
-// The next server that the session goes on with, after a restart, has them again. Nobody is told of what was updated
-// before.
+// If conn is a [transport.Keeper], it persists the state that the client does not send again: its
+// subscriptions, its log level and its open URL elicitations. The server rejects a request that
+// changes this state if it cannot be persisted. After a restart, the next server that serves the
+// session restores it. Updates of resources in between are not reported.
 func (s *Server) Serve(conn transport.Conn) (*session.Session, error) {
 	if conn == nil {
 		return nil, errors.New("server: nil connection")
@@ -248,9 +254,10 @@ func (s *Server) Serve(conn transport.Conn) (*session.Session, error) {
 	return opened, err
 }
 
-// Open opens a session in a way of the caller's, such as [session.Restore]: start gets how the server introduces
-// itself and the configuration of the session, and returns the session. It is not called, and Open fails with
-// [session.ErrClosed], if the server was closed. What a connection may have kept, see Serve, is not looked at.
+// Open opens a session in a way of the caller's, such as [session.Restore]: start gets how the
+// server introduces itself and the configuration of the session, and returns the session. It is not
+// called, and Open fails with [session.ErrClosed], if the server was closed. Open does not restore
+// persisted state; use Serve for that.
 func (s *Server) Open(start func(hello *mcp.InitializeResult, cfg *session.Config) *session.Session) (*session.Session, error) {
 	if start == nil {
 		return nil, errors.New("server: nil function to open a session")
@@ -284,7 +291,7 @@ func (s *Server) openFor(p *peer, start func(*mcp.InitializeResult, *session.Con
 	s.mu.Lock()
 	closed := s.closed
 	s.mu.Unlock()
-	if closed { // meanwhile, without this session
+	if closed { // by endAll, which may have missed this session
 		suspend(p.keeper)
 		opened.Stop()
 	}
@@ -314,9 +321,10 @@ func (s *Server) leave(p *peer) {
 	p.end()
 }
 
-// Run serves one connection until the client ends the session or ctx ends, and returns nil then. When ctx ends, calls
-// that are being served have 5 seconds to finish, and are answered with [session.CodeClosing] after that: see
-// [session.Session.Shutdown], and use Serve for another limit. It returns the error with which the connection failed.
+// Run serves one connection until the client ends the session or ctx ends, and then returns nil. If
+// the connection fails, it returns the error. When ctx ends, running calls have 5 seconds to
+// finish; after that they are answered with [session.CodeClosing], see [session.Session.Shutdown].
+// For another limit, use Serve.
 func (s *Server) Run(ctx context.Context, conn transport.Conn) error {
 	opened, err := s.Serve(conn)
 	if err != nil {
@@ -333,7 +341,7 @@ func (s *Server) Run(ctx context.Context, conn transport.Conn) error {
 	}
 }
 
-// shutdownGrace is how long calls may go on when the context of Run has ended.
+// shutdownGrace limits how long calls may run after the context of Run has ended.
 const shutdownGrace = 5 * time.Second
 
 // suspend makes a connection keep its session when it is closed, so that another process can
@@ -344,14 +352,16 @@ func suspend(conn transport.Conn) {
 	}
 }
 
-// Close ends all sessions at once and waits for their handlers. A connection that can keep its session for another
-// process does so, see [transport.Suspender]. Close must not be called by a handler.
+// Close ends all sessions at once and waits for their handlers. A connection that can keep its
+// session for another process does so, see [transport.Suspender]. Close must not be called by a
+// handler.
 func (s *Server) Close() error {
 	return s.endAll(context.Background(), func(open *session.Session) error { return open.Close() })
 }
 
-// Shutdown ends all sessions in order, see [session.Session.Shutdown], and waits for their handlers. When ctx ends
-// first, it does not wait for handlers that ignore the end of their context. Connections keep sessions as with Close.
+// Shutdown ends all sessions in order, see [session.Session.Shutdown], and waits for their
+// handlers. When ctx ends first, it does not wait for handlers that ignore the end of their
+// context. Connections keep sessions as with Close.
 func (s *Server) Shutdown(ctx context.Context) error {
 	return s.endAll(ctx, func(open *session.Session) error { return open.Shutdown(ctx) })
 }
