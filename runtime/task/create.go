@@ -12,7 +12,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// Request is a request that is to run as a task.
+// Request is a request that runs as a task.
 type Request struct {
 	Principal string
 	Method    string            // such as tools/call
@@ -55,13 +55,16 @@ func (m *Manager) create(ctx context.Context, q *Request, r *Record) error {
 	work := q.Work
 	if q.Runner != "" {
 		jobs := m.cfg.Jobs[q.Runner]
-		if jobs == nil || work != nil {
-			return fmt.Errorf("task: no jobs are called %q, or there is work as well", q.Runner)
+		if jobs == nil {
+			return fmt.Errorf("task: create: unknown Runner %q", q.Runner)
+		}
+		if work != nil {
+			return fmt.Errorf("task: create: Work and Runner %q are mutually exclusive", q.Runner)
 		}
 		work = follow(jobs)
 	}
 	if work == nil {
-		return errors.New("task: no work")
+		return errors.New("task: create: neither Work nor Runner is set")
 	}
 	ttl, err := m.ttl(q.Task)
 	if err != nil {

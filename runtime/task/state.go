@@ -31,8 +31,8 @@ func Moves() []Move {
 	return list[:]
 }
 
-// Legal reports whether a task may go from one status to another. To stay is no move, and
-// what is no status has none.
+// Legal reports whether a task may move from one status to another. It returns false for equal or
+// unknown statuses.
 func Legal(from, to mcp.TaskStatus) bool {
 	for i := range moves {
 		if moves[i].From == from && moves[i].To == to {
@@ -42,7 +42,7 @@ func Legal(from, to mcp.TaskStatus) bool {
 	return false
 }
 
-// Terminal reports whether nothing leads out of a status: its task is over.
+// Terminal reports whether a status is terminal: completed, failed or cancelled.
 func Terminal(s mcp.TaskStatus) bool {
 	switch s {
 	case mcp.TaskStatusCompleted, mcp.TaskStatusFailed, mcp.TaskStatusCancelled:
@@ -51,7 +51,7 @@ func Terminal(s mcp.TaskStatus) bool {
 	return false
 }
 
-// MoveError says that a task cannot go from one status to another.
+// MoveError reports an illegal move of a task from one status to another.
 type MoveError struct{ From, To mcp.TaskStatus }
 
 // Error names both.

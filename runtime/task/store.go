@@ -7,29 +7,27 @@ import (
 	"time"
 )
 
-// What a [Store] answers with, perhaps wrapped.
+// Errors of a [Store], perhaps wrapped.
 var (
-	// ErrNotFound says that there is no such task, or none any more.
+	// ErrNotFound reports that the store has no such task.
 	ErrNotFound = errors.New("task: not found")
-	// ErrExists says that there is a task with that id already.
+	// ErrExists reports that a task with that id exists.
 	ErrExists = errors.New("task: id is taken")
-	// ErrConflict says that somebody else has written the record since it was read.
+	// ErrConflict reports that the record was written since it was read.
 	ErrConflict = errors.New("task: record was changed by another writer")
-	// ErrCorrupt says that what is stored is damaged. Nothing of it is handed out.
+	// ErrCorrupt reports that stored data is damaged. Damaged data is never returned.
 	ErrCorrupt = errors.New("task: store is corrupt")
-	// ErrClosed says that the store, or the Manager, was closed.
+	// ErrClosed reports that the store or the Manager was closed.
 	ErrClosed = errors.New("task: closed")
 	// ErrInUse reports that another Manager uses the store.
 	ErrInUse = errors.New("task: store is in use by another Manager")
 )
 
-// Store keeps the records of tasks. It holds no logic of theirs: what moves are legal, whose
-// task it is and when it is over is the [Manager]'s business. A store orders writes, by
-// compare-and-swap, and loses none that it has acknowledged.
+// Store keeps the records of tasks. The [Manager] enforces legal moves, ownership and the end of
+// tasks. A store orders writes by compare-and-swap and loses no acknowledged write.
 //
-// All methods may be called by many goroutines at once. They return the context's error when
-// it ends first; a write may have happened all the same. Package storetest checks all of
-// this; a store that passes it will do.
+// All methods may be called by many goroutines. They return the context's error if it ends first; a
+// write may have happened nevertheless. Package storetest tests this contract.
 type Store interface {
 	// Create stores a new record with the next Seq and Revision 1, and returns it with both.
 	// It fails with ErrExists if the id is taken.
