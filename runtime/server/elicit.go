@@ -21,18 +21,17 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 )
 
-// CodeURLElicitationRequired is the error code of a request that requires the user to visit a page
-// first (MCP elicitation, "URL Elicitation Required Error").
+// CodeURLElicitationRequired refuses a request until the user has visited a page (MCP elicitation, "URL Elicitation
+// Required Error").
 const CodeURLElicitationRequired = -32042
 
-// ErrAnswer is returned if the client's response does not comply with the input request.
-var ErrAnswer = errors.New("server: response does not comply with the input request")
+// ErrAnswer says that the client has answered a question with what does not comply with it.
+var ErrAnswer = errors.New("server: the answer does not comply with the question")
 
-// Elicit asks the user to fill in a form with the fields of the struct T: strings, numbers and
-// booleans (MCP elicitation, "Form Mode Elicitation"). Values in fields that are not zero are sent
-// as defaults. If the user accepts, Elicit stores the response in fields; otherwise it leaves
-// fields unchanged. See [Call.ElicitForm] for choices and other constraints, and for the errors.
-// Never ask for secrets in a form.
+// Elicit asks the user to fill in a form, whose fields are those of the struct T: strings, numbers and booleans (MCP
+// elicitation, "Form Mode Elicitation"). Those that are not zero are proposed. If the user accepts, fields has what was
+// filled in; otherwise it stays as it is. See [Call.ElicitForm] for choices and other constraints, and for the
+// errors. Never ask for secrets in a form.
 func Elicit[T any](ctx context.Context, c *Call, message string, fields *T) (mcp.ElicitAction, error) {
 	params, err := formOf(message, fields)
 	if err != nil {
@@ -64,7 +63,7 @@ func actionOf(result *mcp.ElicitResult) mcp.ElicitAction {
 	return result.Action
 }
 
-// formOf returns the form for a struct.
+// formOf returns the question for a struct.
 func formOf[T any](message string, fields *T) (*mcp.ElicitRequestFormParams, error) {
 	t := reflect.TypeFor[T]()
 	if t.Kind() != reflect.Struct || fields == nil {
@@ -152,10 +151,10 @@ func (c *Call) form(params *mcp.ElicitRequestFormParams) (*mcp.ElicitRequestForm
 	return c.projectForm(params)
 }
 
-// ElicitTask is like [Call.ElicitForm], but the form is a task of the client. It returns once the
-// client has created the task. Result of the handle waits for the response, for as long as the
-// client keeps the task. ElicitTask fails with a [*session.CapabilityError] if the client does not
-// run elicitation as tasks. Check the content of the response with [form.Check].
+// ElicitTask asks the user to fill in a form as [Call.ElicitForm] does, as a task of the client: it returns once the
+// client has created the task, and the answer is awaited by Result of the handle, for as long as the client keeps the
+// task. It fails with a [*session.CapabilityError] if the client does not run elicitations as tasks. Check the content
+// of an answer with [form.Check].
 func (c *Call) ElicitTask(ctx context.Context, params *mcp.ElicitRequestFormParams, options ...requestor.Option) (*requestor.Handle[*mcp.ElicitResult], error) {
 	sent, err := c.form(params)
 	if err != nil {
@@ -168,7 +167,7 @@ func (c *Call) ElicitTask(ctx context.Context, params *mcp.ElicitRequestFormPara
 	return c.p.s.clientTasks.Elicit(ctx, open, sent, options...)
 }
 
-// elicit sends the input request and waits for the response.
+// elicit asks, and waits for the answer.
 func (c *Call) elicit(ctx context.Context, params mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 	outcome, err := c.client().Elicit(ctx, params)
 	if err != nil {
@@ -176,7 +175,7 @@ func (c *Call) elicit(ctx context.Context, params mcp.ElicitRequestParams) (*mcp
 	}
 	result, ok := outcome.(*mcp.ElicitResult)
 	if !ok || !isAnswer(result) {
-		return nil, fmt.Errorf("%w: invalid result of elicitation", ErrAnswer)
+		return nil, fmt.Errorf("%w: it is no result of an elicitation", ErrAnswer)
 	}
 	return result, nil
 }
@@ -267,12 +266,11 @@ type elicitation struct {
 	task      *task.Run // that has asked, and still runs; nil for a plain call
 }
 
-// ElicitURL asks the user to visit a page, and returns whether the user agrees; what happens there
-// does not pass through the client (MCP elicitation, "URL Mode Elicitation"). The page is https, or
-// http on this machine. The id is what the page calls it; "" makes one. It is good for
-// [Server.ElicitationComplete], and for [Server.ElicitationPrincipal], which the page needs to
-// check that its visitor is the user who was asked. It fails with a [*session.CapabilityError] if
-// the client does not open pages, and as [Call.ElicitForm] does.
+// ElicitURL asks the user to visit a page, and returns whether the user agrees; what happens there does not pass
+// through the client (MCP elicitation, "URL Mode Elicitation"). The page is https, or http on this machine. The id is
+// what the page calls it; "" makes one. It is good for [Server.ElicitationComplete], and for
+// [Server.ElicitationPrincipal], which the page needs to check that its visitor is the user who was asked. It fails
+// with a [*session.CapabilityError] if the client does not open pages, and as [Call.ElicitForm] does.
 func (c *Call) ElicitURL(ctx context.Context, message, page, id string) (mcp.ElicitAction, error) {
 	params, err := c.visit(message, page, id)
 	if err != nil {
@@ -293,9 +291,8 @@ func (c *Call) ElicitURL(ctx context.Context, message, page, id string) (mcp.Eli
 	return actionOf(result), err
 }
 
-// RequireURL is the error that the user has to visit a page before the request can be served; the
-// client sends it again afterwards. It fails otherwise, as ElicitURL does, with the error that
-// tells why.
+// RequireURL is the error that the user has to visit a page before the request can be served; the client sends it
+// again afterwards. It fails otherwise, as ElicitURL does, with the error that tells why.
 func (c *Call) RequireURL(message, page, id string) error {
 	params, err := c.visit(message, page, id)
 	if err != nil {
@@ -340,13 +337,23 @@ func loopback(host string) bool {
 // open.
 const maxElicitations = 1000
 
-// expect records an open elicitation and persists it.
-func (p *peer) expect(ctx context.Context, id, principal string) error {
-	if err := p.claimElicitation(id, principal); err != nil {
-		return err
+// expect notes that a page is to be visited. The page of a task belongs to no session while the task
+// runs: the task may outlive its session, or have none.
+func (c *Call) expect(ctx context.Context, id string) error {
+	e := &elicitation{principal: c.Principal()}
+	run, isTask := c.Task()
+	if !isTask {
+		if err := c.p.claimElicitation(id, e); err != nil {
+			return err
+		}
+		if err := c.p.keep(ctx); err != nil {
+			c.p.drop(id)
+			return err
+		}
+		return nil
 	}
-	if err := p.keep(ctx); err != nil {
-		p.drop(id)
+	e.task = run
+	if err := c.p.s.nowhere.claimElicitation(id, e); err != nil {
 		return err
 	}
 	context.AfterFunc(c.ctx, func() {
@@ -357,8 +364,37 @@ func (p *peer) expect(ctx context.Context, id, principal string) error {
 	return nil
 }
 
-// claimElicitation records an elicitation. It fails if a session of the server already has its id.
-func (p *peer) claimElicitation(id, principal string) error {
+// inheritElicitation moves the elicitation of a task that has ended to the session of the task. It
+// drops the elicitation, and returns false, if the session is over.
+func (p *peer) inheritElicitation(id string, e *elicitation) bool {
+	p.s.claiming.Lock()
+	defer p.s.claiming.Unlock()
+	from := p.s.nowhere
+	from.mu.Lock()
+	there := from.elicitations[id] == e
+	from.mu.Unlock()
+	if !there {
+		return false
+	}
+	defer from.drop(id)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p == from || p.over || len(p.elicitations) >= maxElicitations {
+		return false
+	}
+	p.noteElicitation(id, &elicitation{principal: e.principal})
+	return true
+}
+
+// dropTaskElicitation takes out the elicitation of a running task; it returns nil if there is none.
+func (p *peer) dropTaskElicitation(id string) *elicitation {
+	p.s.claiming.Lock()
+	defer p.s.claiming.Unlock()
+	return p.drop(id)
+}
+
+// claimElicitation notes an elicitation whose id no other one of the server has.
+func (p *peer) claimElicitation(id string, e *elicitation) error {
 	p.s.claiming.Lock()
 	defer p.s.claiming.Unlock()
 	if _, taken := p.s.ElicitationPrincipal(id); taken {
@@ -382,8 +418,8 @@ func (p *peer) claimElicitation(id, principal string) error {
 	return nil
 }
 
-// noteElicitation records an elicitation. The caller must hold mu.
-func (p *peer) noteElicitation(id, principal string) {
+// noteElicitation notes an elicitation. It is called with mu held.
+func (p *peer) noteElicitation(id string, e *elicitation) {
 	if p.elicitations == nil {
 		p.elicitations = map[string]*elicitation{}
 	}
@@ -391,7 +427,7 @@ func (p *peer) noteElicitation(id, principal string) {
 	p.changes++
 }
 
-// forget removes an elicitation and reports whether it existed.
+// forget takes an elicitation out; it reports whether there was one.
 func (p *peer) forget(ctx context.Context, id string) bool {
 	there := p.drop(id) != nil
 	if there {
@@ -412,10 +448,9 @@ func (p *peer) drop(id string) *elicitation {
 	return e
 }
 
-// ElicitationPrincipal returns the principal that was asked to visit the page of an elicitation.
-// The page must check that its visitor is the same user. It returns false if the id is unknown, if
-// the elicitation was completed or refused, if its session has ended, or if its session was not yet
-// restored after a restart of the server.
+// ElicitationPrincipal returns on whose behalf a page is to be visited; ok is false if there is no such elicitation,
+// or it was completed or refused, or its session is over, or has not gone on yet after a restart of the server. The
+// elicitation of a task does not need a session while the task runs. Whoever opens the page must be the same user.
 func (s *Server) ElicitationPrincipal(id string) (principal string, ok bool) {
 	for _, p := range append(s.everyPeer(), s.nowhere) {
 		p.mu.Lock()
@@ -428,9 +463,9 @@ func (s *Server) ElicitationPrincipal(id string) (principal string, ok bool) {
 	return "", false
 }
 
-// ElicitationComplete notifies the client of the elicitation with the given id that it is complete
-// (MCP elicitation, "Completion Notifications"). It does nothing if no session has such an
-// elicitation.
+// ElicitationComplete tells the client that was asked to open a page, and no other one, that the visit is complete
+// (MCP elicitation, "Completion Notifications"). While the task that has asked runs, the notification takes the way of
+// the task. It does nothing if there is no such elicitation any more.
 func (s *Server) ElicitationComplete(ctx context.Context, id string) error {
 	if e := s.nowhere.dropTaskElicitation(id); e != nil {
 		return mcp.NotifyClient{Notifier: e.task}.ElicitationComplete(ctx, &mcp.ElicitationCompleteNotificationParams{ElicitationID: id})
