@@ -87,9 +87,9 @@ type HandlerOptions struct {
 	// default is [DefaultLinger]; a negative value means not at all.
 	Linger time.Duration
 
-	MaxMessage   int           // maximum size in bytes of a received message; a session may send four times as many bytes concurrently; default [transport.DefaultMaxMessage]
-	MaxQueue     int           // maximum size in bytes of data pending for the connections of a session; default [transport.DefaultMaxQueue]
-	StallTimeout time.Duration // how long a connection may accept no data before it is closed; default [transport.DefaultStallTimeout]
+	MaxMessage   int           // bytes of a message that is received, and a quarter of what a session may be sending at once; default [transport.DefaultMaxMessage]
+	MaxQueue     int           // bytes that may wait for the connections of a session, until they are written: senders of further messages wait, and one message has room whatever its length; default [transport.DefaultMaxQueue]
+	StallTimeout time.Duration // how long a connection may take nothing before it is cut; default [transport.DefaultStallTimeout]
 	ReadTimeout  time.Duration // how long a message may take to arrive; default [DefaultReadTimeout]
 	FlushTimeout time.Duration // how long a session that ends waits for its connections; default one second
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -32,7 +33,8 @@ type serverConn struct {
 	bodies    *guard.Room         // of messages that are being received
 	batch     []transport.Message // taken from in, not yet read
 	done      chan struct{}       // closed when the connection is over
-	close     func() error
+	closed    chan struct{}       // closed when Close has returned; closeErr is set then
+	closeErr  error
 	keeping   sync.Mutex // held while a state is kept
 
 	mu         sync.Mutex
@@ -40,6 +42,7 @@ type serverConn struct {
 	client     []byte       // the params of initialize, if it was opened before
 	resumed    bool         // it was opened before
 	state      []byte       // that was kept then, until its owner has it
+	closing    bool         // Close was called
 	over       bool
 	suspended  bool                     // its owner closes it without ending the session
 	deleted    bool                     // its client has ended the session
@@ -49,7 +52,9 @@ type serverConn struct {
 	calls      map[jsonrpc.ID]*serverStream
 	nextStream uint64
 	pending    int           // bytes that wait for connections
-	room       chan struct{} // closed when something was taken; nil while nobody waits for it
+	room       chan struct{} // closed when something was taken; nil while no sender waits for it
+	tickets    uint64        // the newest ticket of a message that waits for room
+	moved      atomic.Uint64 // how often a connection has written a part of something; not guarded
 	exchanges  int           // HTTP exchanges being served
 	brief      int           // those among them that bring no request and so hold no stream
 	quiet      chan struct{} // closed when the connection is over and no exchange is left
@@ -65,6 +70,7 @@ func newServerConn(h *Handler, id, principal string) *serverConn {
 		in:         queue.New(h.o.MaxQueue, h.o.StallTimeout),
 		bodies:     guard.NewRoom(guard.MaxBodies * h.o.MaxMessage),
 		done:       make(chan struct{}),
+		closed:     make(chan struct{}),
 		calls:      map[jsonrpc.ID]*serverStream{},
 		streams:    map[string]*serverStream{},
 		nextStream: 1,
@@ -74,7 +80,6 @@ func newServerConn(h *Handler, id, principal string) *serverConn {
 	if id != "" {
 		c.streams[standing] = newServerStream(standing)
 	}
-	c.close = sync.OnceValue(c.shut)
 	return c
 }
 
@@ -214,12 +219,24 @@ func (c *serverConn) Release(id jsonrpc.ID) {
 	}
 	st.order.Lock()
 	defer st.order.Unlock()
-	c.add(context.Background(), st, transport.Message{For: id, Answer: true}) // it is small: no room is needed
+	c.add(context.Background(), st, transport.Message{For: id, Answer: true}, 0) // it is small: no room is needed
 }
 
-// Close ends the conversation. Connections that are open get what waits for them, for as long as
-// FlushTimeout says. A session does not exist any more then, unless the handler is shutting down.
-func (c *serverConn) Close() error { return c.close() }
+// Close ends the conversation. Connections that are open get what waits for them, for as long as FlushTimeout says. A
+// session does not exist any more then, unless the handler is shutting down.
+func (c *serverConn) Close() error {
+	c.mu.Lock()
+	first := !c.closing
+	c.closing = true
+	c.mu.Unlock()
+	if first {
+		defer close(c.closed)
+		c.closeErr = c.shut()
+		return c.closeErr
+	}
+	<-c.closed
+	return c.closeErr
+}
 
 func (c *serverConn) shut() error {
 	c.in.Close(transport.ErrClosed)

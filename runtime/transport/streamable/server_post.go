@@ -317,7 +317,7 @@ func (h *Handler) await(r *http.Request, c *serverConn, k *sink, patient bool) (
 		switch {
 		case k.answer != nil:
 			answer, how = k.answer, replyJSON
-		case k.over || len(k.events) > 0 || k.hangUp:
+		case k.over || k.cut || len(k.events) > 0 || k.hangUp:
 			how = replyStream
 		case over:
 			how = replyClosed
@@ -401,16 +401,24 @@ func (c *serverConn) writeOut(w io.Writer, conn *http.ResponseController, k *sin
 				return err
 			}
 			text = text[maxBuffer:]
-			c.mu.Lock()
-			k.parts++
-			c.mu.Unlock()
+			c.wroteOne(k)
 			conn.SetWriteDeadline(time.Now().Add(c.h.o.StallTimeout))
 		}
 		if _, err := w.Write(text); err != nil {
 			return err
 		}
 	}
-	return conn.Flush()
+	if err := conn.Flush(); err != nil {
+		return err
+	}
+	c.wroteOne(k)
+	return nil
+}
+
+// wroteOne notes that the client takes what a connection writes.
+func (c *serverConn) wroteOne(k *sink) {
+	k.parts.Add(1)
+	c.moved.Add(1)
 }
 
 // refuse answers a request that failed with err.

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
@@ -39,24 +41,26 @@ type serverStream struct {
 	unanswered int    // requests without an answer; 0 for the standing stream
 	over       bool   // nothing comes any more
 	sink       *sink  // the connection; nil if there is none
+
+	waiting []uint64 // tickets of the messages that wait for room, in their order
 }
 
 func newServerStream(id string) *serverStream {
 	return &serverStream{id: id, kept: id == standing}
 }
 
-// sink is the connection that takes the events of a stream. All but wake is guarded by the mu of
-// the connection.
+// sink is the connection that takes the events of a stream. All but wake and parts is guarded by the mu of the connection.
 type sink struct {
 	wake   chan struct{} // holds one: something has changed
 	events []Event       // that come after those in the store, and wait
 	size   int           // of events, in bytes
 	held   int           // the same of what is being written
-	parts  int           // that were written
 	answer []byte        // that is sent without a stream
 	over   bool          // nothing comes any more
 	cut    bool          // it is not wanted any more
 	hangUp bool          // it shall send the client to connect again
+
+	parts atomic.Uint64 // how often a part of something was written
 }
 
 func newSink() *sink { return &sink{wake: make(chan struct{}, 1)} }
@@ -69,30 +73,92 @@ func (k *sink) signal() {
 	}
 }
 
-// send adds a message to a stream, and waits while its connection and others of the session have
-// too much to take.
+// send adds a message to a stream. A message that is no answer first waits until the session has room for it. An answer
+// is added at once, and send returns when its connection and others of the session have less to take.
 func (c *serverConn) send(ctx context.Context, st *serverStream, m transport.Message) error {
-	st.order.Lock()
-	k, err := c.add(ctx, st, m)
-	st.order.Unlock()
-	if k == nil {
-		return err
+	var room int
+	if !m.Answer {
+		var ticket uint64
+		var err error
+		if room, ticket, err = c.reserve(ctx, st, len(m.Text)+eventOverhead); err != nil {
+			return err
+		}
+		if ticket != 0 {
+			defer c.giveUpTicket(st, ticket)
+		}
 	}
-	c.waitForRoom(ctx, k)
-	return nil
+	st.order.Lock()
+	k, err := c.add(ctx, st, m, room)
+	st.order.Unlock()
+	if k != nil {
+		c.waitForRoom(ctx, k)
+	}
+	return err
 }
 
-// add adds a message to a stream. It returns the stream's connection if too many bytes are pending
-// for it. It fails with errOver if nothing comes on the stream any more. It is called with the
-// order of the stream held.
-func (c *serverConn) add(ctx context.Context, st *serverStream, m transport.Message) (*sink, error) {
+// reserve takes room for an event of n bytes, and waits for it while too many bytes are pending in
+// the session. One event has room whatever its length. room is 0 if no connection takes the event.
+// Messages of one stream get room in order: while ticket, if it is not 0, is not given up, later
+// ones wait.
+//
+// reserve fails when ctx or the session ends, and with [transport.ErrStalled] if no connection of
+// the session takes anything for StallTimeout. If that of the stream has something to take, it is
+// cut, and the event goes to the store alone.
+func (c *serverConn) reserve(ctx context.Context, st *serverStream, n int) (room int, ticket uint64, err error) {
 	c.mu.Lock()
-	switch {
-	case c.over:
-		c.mu.Unlock()
-		return nil, transport.ErrClosed
-	case st.over:
-		c.mu.Unlock()
+	defer c.mu.Unlock()
+	ready := func() bool {
+		switch {
+		case len(st.waiting) > 0 && st.waiting[0] != ticket:
+			return false
+		case st.sink == nil || st.sink.cut || st.over: // add sees to it
+			return true
+		case c.pending > 0 && c.pending+n > c.h.o.MaxQueue:
+			return false
+		}
+		room = n
+		c.pending += n
+		return true
+	}
+	if c.over || ready() {
+		return room, 0, nil
+	}
+	c.tickets++
+	ticket = c.tickets
+	st.waiting = append(st.waiting, ticket)
+	if err := c.await(ctx, func() *sink { return st.sink }, ready); err != nil {
+		c.removeTicket(st, ticket)
+		return 0, 0, err
+	}
+	return room, ticket, nil
+}
+
+// giveUpTicket lets the next message of a stream have room.
+func (c *serverConn) giveUpTicket(st *serverStream, ticket uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.removeTicket(st, ticket)
+}
+
+// removeTicket is giveUpTicket with mu held.
+func (c *serverConn) removeTicket(st *serverStream, ticket uint64) {
+	i := slices.Index(st.waiting, ticket)
+	st.waiting = slices.Delete(st.waiting, i, i+1)
+	c.makeRoom(0)
+}
+
+// add adds a message to a stream. It returns the stream's connection if the message is an answer and
+// too many bytes are pending. It fails with errOver if nothing comes on the stream any more. room is
+// what was reserved for the message; add gives it back if no connection takes that. It is called
+// with the order of the stream held.
+func (c *serverConn) add(ctx context.Context, st *serverStream, m transport.Message, room int) (*sink, error) {
+	c.mu.Lock()
+	if c.over || st.over {
+		defer c.mu.Unlock()
+		c.makeRoom(room)
+		if c.over {
+			return nil, transport.ErrClosed
+		}
 		return nil, errOver
 	}
 	if m.Answer {
@@ -121,7 +187,8 @@ func (c *serverConn) add(ctx context.Context, st *serverStream, m transport.Mess
 		c.finish(st)
 	}
 	k := st.sink
-	if k == nil {
+	if k == nil || k.cut { // what a cut connection has lost leaves a gap: the client comes back for it
+		c.makeRoom(room)
 		if keepErr != nil && !m.Answer {
 			return nil, &transport.MessageError{Err: keepErr}
 		}
@@ -129,9 +196,12 @@ func (c *serverConn) add(ctx context.Context, st *serverStream, m transport.Mess
 	}
 	k.events = append(k.events, e)
 	k.size += len(e.Text) + eventOverhead
-	c.pending += len(e.Text) + eventOverhead
+	c.pending += len(e.Text) + eventOverhead - room
 	k.over = e.Last
 	k.signal()
+	if !m.Answer {
+		return nil, nil
+	}
 	return c.ifFull(k), nil
 }
 
@@ -163,6 +233,7 @@ func (c *serverConn) answerAlone(st *serverStream, text []byte) *sink {
 func (c *serverConn) finish(st *serverStream) {
 	st.over = true
 	delete(c.streams, st.id)
+	c.makeRoom(0)   // for messages that wait here and have to go elsewhere
 	if c.id == "" { // that was all
 		c.in.Close(transport.ErrClosed)
 	}
@@ -253,39 +324,67 @@ func (c *serverConn) start(st *serverStream) (answer []byte) {
 	return answer
 }
 
-// waitForRoom waits until not too much waits for a connection any more. One that takes nothing at
+// waitForRoom waits until not too much waits for connections any more, or nothing for this one. One that takes nothing at
 // all for StallTimeout is cut: what waits for it is in the store.
 func (c *serverConn) waitForRoom(ctx context.Context, k *sink) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.await(ctx, func() *sink { return k }, func() bool { // an answer is on its way, whatever the error
+		return k.cut || k.size+k.held == 0 || c.ifFull(k) == nil
+	})
+}
+
+// await waits until ready reports true, which it calls whenever room was made. If the connection
+// that of returns takes nothing for StallTimeout although it could, it is cut. If no connection of
+// the session takes anything, await fails with [transport.ErrStalled]. It fails when ctx or the
+// session ends. It is called with mu held, as are of and ready.
+func (c *serverConn) await(ctx context.Context, of func() *sink, ready func() bool) error {
 	var timer *time.Timer
+	var k *sink
+	var parts, moved uint64
 	for {
-		c.mu.Lock()
-		if c.over || k.cut || k.size+k.held == 0 || c.ifFull(k) == nil {
-			c.mu.Unlock()
-			return
+		switch {
+		case c.over:
+			return transport.ErrClosed
+		case ready():
+			return nil
+		}
+		if now := c.moved.Load(); timer == nil || k != of() || moved != now {
+			if k, moved = of(), now; k != nil {
+				parts = k.parts.Load()
+			}
+			if timer == nil {
+				timer = time.NewTimer(c.h.o.StallTimeout)
+				defer timer.Stop()
+			} else {
+				timer.Reset(c.h.o.StallTimeout)
+			}
 		}
 		if c.room == nil {
 			c.room = make(chan struct{})
 		}
-		room, before, parts := c.room, k.size+k.held, k.parts
+		room := c.room
 		c.mu.Unlock()
-		if timer == nil {
-			timer = time.NewTimer(c.h.o.StallTimeout)
-			defer timer.Stop()
-		}
+		var ended error
+		stalled := false
 		select {
 		case <-room:
-			timer.Reset(c.h.o.StallTimeout)
 		case <-ctx.Done():
-			return
+			ended = context.Cause(ctx)
 		case <-c.done:
-			return
+			ended = transport.ErrClosed
 		case <-timer.C:
-			c.mu.Lock()
-			if k.size+k.held >= before && k.parts == parts {
-				c.cut(k)
-			}
-			c.mu.Unlock()
-			timer.Reset(c.h.o.StallTimeout)
+			stalled = true
+		}
+		c.mu.Lock()
+		switch {
+		case ended != nil:
+			return ended
+		case !stalled || c.moved.Load() != moved:
+		case k != nil && (k.cut || k.size+k.held > 0 && k.parts.Load() == parts):
+			c.cut(k)
+		default:
+			return &transport.MessageError{Err: transport.ErrStalled}
 		}
 	}
 }
@@ -306,11 +405,8 @@ func (c *serverConn) wrote(k *sink, n int) {
 	c.makeRoom(n)
 }
 
-// makeRoom subtracts n pending bytes. mu must be held.
+// makeRoom notes that less waits for connections, and wakes the senders that wait for room. It is called with mu held.
 func (c *serverConn) makeRoom(n int) {
-	if n == 0 {
-		return
-	}
 	c.pending -= n
 	if c.room != nil {
 		close(c.room)

@@ -1,0 +1,199 @@
+package streamable_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
+)
+
+// logLength is how long the messages are that the servers of serveLogs send.
+const logLength = 100 << 10
+
+// serveLogs serves calls whose handlers each send one long message during the call, named after the
+// tool. The errors of Notify go to the channel. The tool "hasty" waits for one second at most.
+func serveLogs(t *testing.T, o streamable.HandlerOptions) (*served, chan error) {
+	t.Helper()
+	sent := make(chan error, 100)
+	tools := newTools()
+	tools.configure = func(cfg *session.Config) {
+		cfg.Handler = func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			if req.Method != "tools/call" {
+				return nil, nil
+			}
+			var p mcp.CallToolRequestParams
+			if err := codec.Unmarshal(req.Params, &p); err != nil {
+				return nil, err
+			}
+			if p.Name == "hasty" {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, time.Second)
+				defer cancel()
+			}
+			peer, _ := session.PeerFrom(ctx)
+			sent <- peer.Notify(ctx, "notifications/message", &mcp.LoggingMessageNotificationParams{
+				Level: "info", Data: []byte(`"` + p.Name + strings.Repeat("x", logLength) + `"`),
+			})
+			return nil, nil
+		}
+	}
+	o.StreamAfter = -1
+	o.MaxQueue = logLength * 5 / 2
+	return serveOver(t, o, tools, plain), sent
+}
+
+// logsOf returns the names of the tools whose messages are on a stream.
+func logsOf(stream *events) (names []string) {
+	for _, m := range stream.messages() {
+		if _, rest, ok := strings.Cut(m, `"data":"`); ok {
+			names = append(names, strings.TrimRight(strings.Split(rest, `"`)[0], "x"))
+		}
+	}
+	return names
+}
+
+// Messages that are sent during calls wait for room before a connection holds them, however many
+// connections there are.
+func TestServerMessagesDuringCallsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, sent := serveLogs(t, streamable.HandlerOptions{})
+		id := s.opened(hello)
+		var streams []*events
+		for n := range 20 {
+			streams = append(streams, s.events("POST", call(n+1, "a"), "MCP-Session-Id", id))
+		}
+		synctest.Wait()
+		if n := len(sent); n != 2 {
+			t.Errorf("%d messages have room, want 2", n)
+		}
+		var reading sync.WaitGroup
+		for i, stream := range streams {
+			reading.Go(func() {
+				if diff := cmp.Diff([]string{"a"}, logsOf(stream)); diff != "" {
+					t.Errorf("stream %d (-want +got):\n%s", i, diff)
+				}
+			})
+		}
+		reading.Wait()
+		for range streams {
+			if err := <-sent; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// One message has room whatever its length, if nothing else waits.
+func TestServerSendsAMessageLongerThanTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{MaxQueue: 10, StreamAfter: -1})
+		id := s.opened(hello)
+		want := []string{progress(1, 1), progress(1, 2), progress(1, 3), progress(1, 4), progress(1, 5), result(1)}
+		if diff := cmp.Diff(want, s.events("POST", call(1, "progress"), "MCP-Session-Id", id).messages()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+// Messages that wait for room on one stream keep their order.
+func TestServerMessagesThatWaitKeepTheirOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, sent := serveLogs(t, streamable.HandlerOptions{})
+		id := s.opened(hello)
+		standing := s.events("GET", "", "MCP-Session-Id", id)
+		var want []string
+		for _, name := range []string{"a", "b", "c", "d", "e", "f", "g"} {
+			data := name
+			if name != "e" { // which is short and would have room before others
+				data += strings.Repeat("x", logLength)
+			}
+			go func() { // ends when the message has room
+				sent <- s.tools.last().Notify(context.Background(), "notifications/message",
+					&mcp.LoggingMessageNotificationParams{Level: "info", Data: []byte(`"` + data + `"`)})
+			}()
+			synctest.Wait()
+			want = append(want, name)
+		}
+		if n := len(sent); n != 2 {
+			t.Errorf("%d messages have room, want 2", n)
+		}
+		var got []string
+		for range want {
+			_, rest, _ := strings.Cut(standing.message(), `"data":"`)
+			got = append(got, strings.TrimRight(strings.Split(rest, `"`)[0], "x"))
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		for range want {
+			if err := <-sent; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// undying is an http.ResponseWriter without write deadlines.
+type undying struct{ w http.ResponseWriter }
+
+func (u undying) Header() http.Header         { return u.w.Header() }
+func (u undying) WriteHeader(status int)      { u.w.WriteHeader(status) }
+func (u undying) Write(b []byte) (int, error) { return u.w.Write(b) }
+func (u undying) Flush()                      { u.w.(http.Flusher).Flush() }
+
+// A message waits for room no longer than its call and its session last, and the client takes
+// something.
+func TestServerMessageStopsWaitingForRoom(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		tool string
+		end  func(s *served, id string)
+		want error
+	}{
+		{"context ended", "hasty", func(*served, string) { time.Sleep(time.Second) }, context.DeadlineExceeded},
+		{"session ended", "a", func(s *served, id string) { s.status("DELETE", "", "MCP-Session-Id", id) }, session.ErrClosed},
+		{"client stalled", "a", func(*served, string) { time.Sleep(10 * time.Second) }, transport.ErrStalled},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, sent := serveLogs(t, streamable.HandlerOptions{StallTimeout: 10 * time.Second})
+				s.wrap = func(w http.ResponseWriter) http.ResponseWriter { return undying{w} }
+				id := s.opened(hello)
+				for i, tool := range []string{"a", "a", test.tool} {
+					s.events("POST", call(i+1, tool), "MCP-Session-Id", id)
+					synctest.Wait()
+				}
+				for range 2 {
+					if err := <-sent; err != nil {
+						t.Error(err)
+					}
+				}
+				if len(sent) > 0 {
+					t.Fatal("the third message does not wait")
+				}
+				test.end(s, id)
+				synctest.Wait()
+				select {
+				case err := <-sent:
+					if !errors.Is(err, test.want) {
+						t.Errorf("the error is %v, want %v", err, test.want)
+					}
+				default:
+					t.Error("the message still waits")
+				}
+			})
+		})
+	}
+}
