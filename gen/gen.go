@@ -27,6 +27,13 @@ type Schema struct {
 	Src      []byte // JSON text
 }
 
+// Capabilities is a JSON array of rows that say which capabilities messages need. The table of this
+// module, internal/gen/protocol/capabilities.json, shows their forms.
+type Capabilities struct {
+	File string // its name, for errors
+	Src  []byte // JSON text
+}
+
 // Overrides is an overrides file: decisions that the schemas leave open. It is a JSON array of
 // rows. Every row is an object with a rule, the members that the rule needs, and a reason. A row
 // that applies to nothing is an error. The zero value has no rows.
@@ -68,6 +75,9 @@ type Config struct {
 	Doc       string   // package comment, to follow "Package NAME "; empty for a plain one
 	Schemas   []Schema // from the oldest revision to the newest; at least one
 	Overrides Overrides
+	// Capabilities is the table of the capabilities that messages need. Without Src nothing is known of
+	// them.
+	Capabilities Capabilities
 	// Docs documents the output. If it is nil, the output has the descriptions in the
 	// schemas.
 	Docs Docs
@@ -148,6 +158,11 @@ func generate(c Config) (*Output, error) {
 		return nil, err
 	}
 	bc := plan.Config{Name: c.Package, Doc: c.Doc, Overrides: overrides, Docs: c.Docs, Link: c.Link}
+	if c.Capabilities.Src != nil {
+		if bc.Capabilities, err = plan.ParseCapabilities(c.Capabilities.File, c.Capabilities.Src); err != nil {
+			return nil, err
+		}
+	}
 	if bc.Docs == nil {
 		bc.Docs = descriptions(out.docs)
 	}

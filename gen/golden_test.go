@@ -33,6 +33,7 @@ var update = flag.Bool("update", false, "rewrite the want sections of the golden
 //	REV.json        schema of revision REV, from the oldest to the newest
 //	base.json       schema of a package generated before, for Config.Base
 //	overrides.json  the overrides file
+//	capabilities.json  the table of what messages need
 //	docs.md         documentation; without it there are the schemas' descriptions
 //
 // what is looked at:
@@ -140,6 +141,8 @@ func readGolden(file string) (*golden, error) {
 		case "show", "in.json", "run.go", "want.go", "want.json", "want.faults", "want.out", "want.err":
 		case "overrides.json":
 			c.config.Overrides = gen.Overrides{File: f.Name, Src: f.Data}
+		case "capabilities.json":
+			c.config.Capabilities = gen.Capabilities{File: f.Name, Src: f.Data}
 		case "docs.md":
 			if c.config.Docs, err = schema.ParseDocs(f.Data); err != nil {
 				return nil, fmt.Errorf("%s: docs.md:%w", file, err)

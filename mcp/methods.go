@@ -35,14 +35,37 @@ type Method struct {
 	Params       string    // Go type of the params; "" if there are none
 	Result       string    // Go type of the result; "" for notifications
 
-	definition string
-	revisions  uint64
+	// Capability is what the message needs, such as "resources.subscribe"; "" if it needs nothing.
+	// The receiver must have declared it, or the sender if SenderDeclares is set. See Needs.
+	Capability     string
+	SenderDeclares bool
+	// TaskCapability is what the receiver must have declared to run the request as a task; "" if it
+	// cannot be one. See NeedsAsTask.
+	TaskCapability string
+
+	definition   string
+	revisions    uint64
+	capabilityIn uint64 // revisions that have Capability
+	taskIn       uint64 // revisions that have TaskCapability
 }
 
 // In reports whether revision rev has the method.
-func (m Method) In(rev Revision) bool {
-	i := slices.Index(table.Revisions, string(rev))
-	return i >= 0 && m.revisions&(1<<i) != 0
+func (m Method) In(rev Revision) bool { return m.revisions&rev.bit() != 0 }
+
+// Needs returns the Capability if revision rev has it, else "".
+func (m Method) Needs(rev Revision) (capability string) {
+	if m.capabilityIn&rev.bit() == 0 {
+		return ""
+	}
+	return m.Capability
+}
+
+// NeedsAsTask returns the TaskCapability if revision rev has it, else "".
+func (m Method) NeedsAsTask(rev Revision) (capability string) {
+	if m.taskIn&rev.bit() == 0 {
+		return ""
+	}
+	return m.TaskCapability
 }
 
 // Methods returns the method table: requests, then notifications, each sorted by name.
@@ -59,40 +82,40 @@ func LookupMethod(name string) (Method, bool) {
 }
 
 var methods = [...]Method{
-	{Name: "completion/complete", From: FromClient, Params: "CompleteRequestParams", Result: "CompleteResult", definition: "CompleteRequest", revisions: 0b11111},
-	{Name: "elicitation/create", From: FromServer, Task: true, Params: "ElicitRequestParams", Result: "ElicitOutcome", definition: "ElicitRequest", revisions: 0b11100},
+	{Name: "completion/complete", From: FromClient, Params: "CompleteRequestParams", Result: "CompleteResult", Capability: "completions", capabilityIn: 0b11110, definition: "CompleteRequest", revisions: 0b11111},
+	{Name: "elicitation/create", From: FromServer, Task: true, Params: "ElicitRequestParams", Result: "ElicitOutcome", Capability: "elicitation", capabilityIn: 0b11100, TaskCapability: "tasks.requests.elicitation.create", taskIn: 0b1000, definition: "ElicitRequest", revisions: 0b11100},
 	{Name: "initialize", From: FromClient, Params: "InitializeRequestParams", Result: "InitializeResult", definition: "InitializeRequest", revisions: 0b1111},
-	{Name: "logging/setLevel", From: FromClient, Params: "SetLevelRequestParams", Result: "Result", definition: "SetLevelRequest", revisions: 0b1111},
+	{Name: "logging/setLevel", From: FromClient, Params: "SetLevelRequestParams", Result: "Result", Capability: "logging", capabilityIn: 0b11111, definition: "SetLevelRequest", revisions: 0b1111},
 	{Name: "ping", From: FromClient | FromServer, Params: "RequestParams", Result: "Result", definition: "PingRequest", revisions: 0b1111},
-	{Name: "prompts/get", From: FromClient, Params: "GetPromptRequestParams", Result: "GetPromptOutcome", definition: "GetPromptRequest", revisions: 0b11111},
-	{Name: "prompts/list", From: FromClient, Params: "PaginatedRequestParams", Result: "ListPromptsResult", definition: "ListPromptsRequest", revisions: 0b11111},
-	{Name: "resources/list", From: FromClient, Params: "PaginatedRequestParams", Result: "ListResourcesResult", definition: "ListResourcesRequest", revisions: 0b11111},
-	{Name: "resources/read", From: FromClient, Params: "ReadResourceRequestParams", Result: "ReadResourceOutcome", definition: "ReadResourceRequest", revisions: 0b11111},
-	{Name: "resources/subscribe", From: FromClient, Params: "SubscribeRequestParams", Result: "Result", definition: "SubscribeRequest", revisions: 0b1111},
-	{Name: "resources/templates/list", From: FromClient, Params: "PaginatedRequestParams", Result: "ListResourceTemplatesResult", definition: "ListResourceTemplatesRequest", revisions: 0b11111},
-	{Name: "resources/unsubscribe", From: FromClient, Params: "UnsubscribeRequestParams", Result: "Result", definition: "UnsubscribeRequest", revisions: 0b1111},
-	{Name: "roots/list", From: FromServer, Params: "RequestParams", Result: "ListRootsResult", definition: "ListRootsRequest", revisions: 0b11111},
-	{Name: "sampling/createMessage", From: FromServer, Task: true, Params: "CreateMessageRequestParams", Result: "CreateMessageOutcome", definition: "CreateMessageRequest", revisions: 0b11111},
+	{Name: "prompts/get", From: FromClient, Params: "GetPromptRequestParams", Result: "GetPromptOutcome", Capability: "prompts", capabilityIn: 0b11111, definition: "GetPromptRequest", revisions: 0b11111},
+	{Name: "prompts/list", From: FromClient, Params: "PaginatedRequestParams", Result: "ListPromptsResult", Capability: "prompts", capabilityIn: 0b11111, definition: "ListPromptsRequest", revisions: 0b11111},
+	{Name: "resources/list", From: FromClient, Params: "PaginatedRequestParams", Result: "ListResourcesResult", Capability: "resources", capabilityIn: 0b11111, definition: "ListResourcesRequest", revisions: 0b11111},
+	{Name: "resources/read", From: FromClient, Params: "ReadResourceRequestParams", Result: "ReadResourceOutcome", Capability: "resources", capabilityIn: 0b11111, definition: "ReadResourceRequest", revisions: 0b11111},
+	{Name: "resources/subscribe", From: FromClient, Params: "SubscribeRequestParams", Result: "Result", Capability: "resources.subscribe", capabilityIn: 0b11111, definition: "SubscribeRequest", revisions: 0b1111},
+	{Name: "resources/templates/list", From: FromClient, Params: "PaginatedRequestParams", Result: "ListResourceTemplatesResult", Capability: "resources", capabilityIn: 0b11111, definition: "ListResourceTemplatesRequest", revisions: 0b11111},
+	{Name: "resources/unsubscribe", From: FromClient, Params: "UnsubscribeRequestParams", Result: "Result", Capability: "resources.subscribe", capabilityIn: 0b11111, definition: "UnsubscribeRequest", revisions: 0b1111},
+	{Name: "roots/list", From: FromServer, Params: "RequestParams", Result: "ListRootsResult", Capability: "roots", capabilityIn: 0b11111, definition: "ListRootsRequest", revisions: 0b11111},
+	{Name: "sampling/createMessage", From: FromServer, Task: true, Params: "CreateMessageRequestParams", Result: "CreateMessageOutcome", Capability: "sampling", capabilityIn: 0b11111, TaskCapability: "tasks.requests.sampling.createMessage", taskIn: 0b1000, definition: "CreateMessageRequest", revisions: 0b11111},
 	{Name: "server/discover", From: FromClient, Params: "RequestParams", Result: "DiscoverResult", definition: "DiscoverRequest", revisions: 0b10000},
 	{Name: "subscriptions/listen", From: FromClient, Params: "SubscriptionsListenRequestParams", Result: "SubscriptionsListenResult", definition: "SubscriptionsListenRequest", revisions: 0b10000},
-	{Name: "tasks/cancel", From: FromClient | FromServer, Params: "CancelTaskRequestParams", Result: "CancelTaskResult", definition: "CancelTaskRequest", revisions: 0b1000},
-	{Name: "tasks/get", From: FromClient | FromServer, Params: "GetTaskRequestParams", Result: "GetTaskResult", definition: "GetTaskRequest", revisions: 0b1000},
-	{Name: "tasks/list", From: FromClient | FromServer, Params: "PaginatedRequestParams", Result: "ListTasksResult", definition: "ListTasksRequest", revisions: 0b1000},
-	{Name: "tasks/result", From: FromClient | FromServer, Params: "GetTaskPayloadRequestParams", Result: "GetTaskPayloadResult", definition: "GetTaskPayloadRequest", revisions: 0b1000},
-	{Name: "tools/call", From: FromClient, Task: true, Params: "CallToolRequestParams", Result: "CallToolOutcome", definition: "CallToolRequest", revisions: 0b11111},
-	{Name: "tools/list", From: FromClient, Params: "PaginatedRequestParams", Result: "ListToolsResult", definition: "ListToolsRequest", revisions: 0b11111},
+	{Name: "tasks/cancel", From: FromClient | FromServer, Params: "CancelTaskRequestParams", Result: "CancelTaskResult", Capability: "tasks.cancel", capabilityIn: 0b1000, definition: "CancelTaskRequest", revisions: 0b1000},
+	{Name: "tasks/get", From: FromClient | FromServer, Params: "GetTaskRequestParams", Result: "GetTaskResult", Capability: "tasks", capabilityIn: 0b1000, definition: "GetTaskRequest", revisions: 0b1000},
+	{Name: "tasks/list", From: FromClient | FromServer, Params: "PaginatedRequestParams", Result: "ListTasksResult", Capability: "tasks.list", capabilityIn: 0b1000, definition: "ListTasksRequest", revisions: 0b1000},
+	{Name: "tasks/result", From: FromClient | FromServer, Params: "GetTaskPayloadRequestParams", Result: "GetTaskPayloadResult", Capability: "tasks", capabilityIn: 0b1000, definition: "GetTaskPayloadRequest", revisions: 0b1000},
+	{Name: "tools/call", From: FromClient, Task: true, Params: "CallToolRequestParams", Result: "CallToolOutcome", Capability: "tools", capabilityIn: 0b11111, TaskCapability: "tasks.requests.tools.call", taskIn: 0b1000, definition: "CallToolRequest", revisions: 0b11111},
+	{Name: "tools/list", From: FromClient, Params: "PaginatedRequestParams", Result: "ListToolsResult", Capability: "tools", capabilityIn: 0b11111, definition: "ListToolsRequest", revisions: 0b11111},
 	{Name: "notifications/cancelled", Notification: true, From: FromClient | FromServer, Params: "CancelledNotificationParams", definition: "CancelledNotification", revisions: 0b11111},
-	{Name: "notifications/elicitation/complete", Notification: true, From: FromServer, Params: "ElicitationCompleteNotificationParams", definition: "ElicitationCompleteNotification", revisions: 0b1000},
+	{Name: "notifications/elicitation/complete", Notification: true, From: FromServer, Params: "ElicitationCompleteNotificationParams", Capability: "elicitation.url", capabilityIn: 0b11000, definition: "ElicitationCompleteNotification", revisions: 0b1000},
 	{Name: "notifications/initialized", Notification: true, From: FromClient, Params: "NotificationParams", definition: "InitializedNotification", revisions: 0b1111},
-	{Name: "notifications/message", Notification: true, From: FromServer, Params: "LoggingMessageNotificationParams", definition: "LoggingMessageNotification", revisions: 0b11111},
+	{Name: "notifications/message", Notification: true, From: FromServer, Params: "LoggingMessageNotificationParams", Capability: "logging", capabilityIn: 0b11111, SenderDeclares: true, definition: "LoggingMessageNotification", revisions: 0b11111},
 	{Name: "notifications/progress", Notification: true, From: FromClient | FromServer, Params: "ProgressNotificationParams", definition: "ProgressNotification", revisions: 0b11111},
-	{Name: "notifications/prompts/list_changed", Notification: true, From: FromServer, Params: "NotificationParams", definition: "PromptListChangedNotification", revisions: 0b11111},
-	{Name: "notifications/resources/list_changed", Notification: true, From: FromServer, Params: "NotificationParams", definition: "ResourceListChangedNotification", revisions: 0b11111},
-	{Name: "notifications/resources/updated", Notification: true, From: FromServer, Params: "ResourceUpdatedNotificationParams", definition: "ResourceUpdatedNotification", revisions: 0b11111},
-	{Name: "notifications/roots/list_changed", Notification: true, From: FromClient, Params: "NotificationParams", definition: "RootsListChangedNotification", revisions: 0b1111},
+	{Name: "notifications/prompts/list_changed", Notification: true, From: FromServer, Params: "NotificationParams", Capability: "prompts.listChanged", capabilityIn: 0b11111, SenderDeclares: true, definition: "PromptListChangedNotification", revisions: 0b11111},
+	{Name: "notifications/resources/list_changed", Notification: true, From: FromServer, Params: "NotificationParams", Capability: "resources.listChanged", capabilityIn: 0b11111, SenderDeclares: true, definition: "ResourceListChangedNotification", revisions: 0b11111},
+	{Name: "notifications/resources/updated", Notification: true, From: FromServer, Params: "ResourceUpdatedNotificationParams", Capability: "resources.subscribe", capabilityIn: 0b11111, SenderDeclares: true, definition: "ResourceUpdatedNotification", revisions: 0b11111},
+	{Name: "notifications/roots/list_changed", Notification: true, From: FromClient, Params: "NotificationParams", Capability: "roots.listChanged", capabilityIn: 0b1111, SenderDeclares: true, definition: "RootsListChangedNotification", revisions: 0b1111},
 	{Name: "notifications/subscriptions/acknowledged", Notification: true, From: FromServer, Params: "SubscriptionsAcknowledgedNotificationParams", definition: "SubscriptionsAcknowledgedNotification", revisions: 0b10000},
-	{Name: "notifications/tasks/status", Notification: true, From: FromClient | FromServer, Params: "TaskStatusNotificationParams", definition: "TaskStatusNotification", revisions: 0b1000},
-	{Name: "notifications/tools/list_changed", Notification: true, From: FromServer, Params: "NotificationParams", definition: "ToolListChangedNotification", revisions: 0b11111},
+	{Name: "notifications/tasks/status", Notification: true, From: FromClient | FromServer, Params: "TaskStatusNotificationParams", Capability: "tasks", capabilityIn: 0b1000, SenderDeclares: true, definition: "TaskStatusNotification", revisions: 0b1000},
+	{Name: "notifications/tools/list_changed", Notification: true, From: FromServer, Params: "NotificationParams", Capability: "tools.listChanged", capabilityIn: 0b11111, SenderDeclares: true, definition: "ToolListChangedNotification", revisions: 0b11111},
 }
 
 // DecodeParams decodes the params of a request or notification into their type, a pointer

@@ -9,6 +9,39 @@
 
 package mcp
 
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/mcpwire/mcpwire/codec"
+)
+
+// Revisions returns the revisions that the types of this package serve, the oldest first.
+func Revisions() []Revision {
+	return []Revision{Revision20241105, Revision20250326, Revision20250618, Revision20251125, Revision20260728}
+}
+
+// Defines reports whether the schema of the revision has a definition.
+func (rev Revision) Defines(definition string) bool {
+	_, ok := table.Root(string(rev), definition)
+	return ok
+}
+
+// bit returns the bit of the revision in a set of revisions, or 0 if it is unknown.
+func (rev Revision) bit() uint64 {
+	i := slices.Index(table.Revisions, string(rev))
+	if i < 0 {
+		return 0
+	}
+	return 1 << i
+}
+
+// Has reports whether the revision has a method.
+func (rev Revision) Has(method string) bool {
+	m, ok := LookupMethod(method)
+	return ok && m.In(rev)
+}
+
 // The names of the methods, as on the wire.
 const (
 	MethodCompletionComplete                     = "completion/complete"
@@ -46,3 +79,122 @@ const (
 	MethodNotificationsTasksStatus               = "notifications/tasks/status"
 	MethodNotificationsToolsListChanged          = "notifications/tools/list_changed"
 )
+
+// Declares reports whether c declares a capability. Its name is made of the members that lead to it,
+// joined with dots, such as "tasks.requests.elicitation.create". A boolean must be true, and a value not null.
+func (c *ClientCapabilities) Declares(capability string) bool {
+	switch capability {
+	case "elicitation":
+		return c.Elicitation != nil
+	case "elicitation.form":
+		return c.Elicitation != nil && (present(c.Elicitation.Form) || !present(c.Elicitation.URL))
+	case "elicitation.url":
+		return c.Elicitation != nil && present(c.Elicitation.URL)
+	case "experimental":
+		return present(c.Experimental)
+	case "extensions":
+		return present(c.Extensions)
+	case "roots":
+		return c.Roots != nil
+	case "roots.listChanged":
+		return c.Roots != nil && isTrue(c.Roots.ListChanged)
+	case "sampling":
+		return c.Sampling != nil
+	case "sampling.context":
+		return c.Sampling != nil && present(c.Sampling.Context)
+	case "sampling.tools":
+		return c.Sampling != nil && present(c.Sampling.Tools)
+	case "tasks":
+		return c.Tasks != nil
+	case "tasks.cancel":
+		return c.Tasks != nil && present(c.Tasks.Cancel)
+	case "tasks.list":
+		return c.Tasks != nil && present(c.Tasks.List)
+	case "tasks.requests":
+		return c.Tasks != nil && c.Tasks.Requests != nil
+	case "tasks.requests.elicitation":
+		return c.Tasks != nil && c.Tasks.Requests != nil && c.Tasks.Requests.Elicitation != nil
+	case "tasks.requests.elicitation.create":
+		return c.Tasks != nil && c.Tasks.Requests != nil && c.Tasks.Requests.Elicitation != nil && present(c.Tasks.Requests.Elicitation.Create)
+	case "tasks.requests.sampling":
+		return c.Tasks != nil && c.Tasks.Requests != nil && c.Tasks.Requests.Sampling != nil
+	case "tasks.requests.sampling.createMessage":
+		return c.Tasks != nil && c.Tasks.Requests != nil && c.Tasks.Requests.Sampling != nil && present(c.Tasks.Requests.Sampling.CreateMessage)
+	}
+	return false
+}
+
+// Declares reports whether c declares a capability. Its name is made of the members that lead to it,
+// joined with dots, such as "tasks.requests.tools.call". A boolean must be true, and a value not null.
+func (c *ServerCapabilities) Declares(capability string) bool {
+	switch capability {
+	case "completions":
+		return present(c.Completions)
+	case "experimental":
+		return present(c.Experimental)
+	case "extensions":
+		return present(c.Extensions)
+	case "logging":
+		return present(c.Logging)
+	case "prompts":
+		return c.Prompts != nil
+	case "prompts.listChanged":
+		return c.Prompts != nil && isTrue(c.Prompts.ListChanged)
+	case "resources":
+		return c.Resources != nil
+	case "resources.listChanged":
+		return c.Resources != nil && isTrue(c.Resources.ListChanged)
+	case "resources.subscribe":
+		return c.Resources != nil && isTrue(c.Resources.Subscribe)
+	case "tasks":
+		return c.Tasks != nil
+	case "tasks.cancel":
+		return c.Tasks != nil && present(c.Tasks.Cancel)
+	case "tasks.list":
+		return c.Tasks != nil && present(c.Tasks.List)
+	case "tasks.requests":
+		return c.Tasks != nil && c.Tasks.Requests != nil
+	case "tasks.requests.tools":
+		return c.Tasks != nil && c.Tasks.Requests != nil && c.Tasks.Requests.Tools != nil
+	case "tasks.requests.tools.call":
+		return c.Tasks != nil && c.Tasks.Requests != nil && c.Tasks.Requests.Tools != nil && present(c.Tasks.Requests.Tools.Call)
+	case "tools":
+		return c.Tools != nil
+	case "tools.listChanged":
+		return c.Tools != nil && isTrue(c.Tools.ListChanged)
+	}
+	return false
+}
+
+func present(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
+
+func isTrue(b *bool) bool { return b != nil && *b }
+
+// ParamsNeed returns the capability that a peer must have declared to be sent these params, apart
+// from that of the method; "" if there is none in revision rev. It is false if the revision does
+// not have such params at all.
+func ParamsNeed(rev Revision, params codec.Encoder) (capability string, ok bool) {
+	switch x := params.(type) {
+	case *CreateMessageRequestParams:
+		if x.Tools != nil || x.ToolChoice != nil {
+			return need(rev, "sampling.tools", 0b11000, 0b11000)
+		}
+	case *ElicitRequestFormParams:
+		return need(rev, "elicitation.form", 0b11000, 0b11100)
+	case *ElicitRequestURLParams:
+		return need(rev, "elicitation.url", 0b11000, 0b11000)
+	}
+	return "", true
+}
+
+// need is ParamsNeed for params that the revisions in are of, where those in capabilityIn have the
+// capability.
+func need(rev Revision, capability string, capabilityIn, in uint64) (string, bool) {
+	switch bit := rev.bit(); {
+	case in&bit == 0:
+		return capability, false
+	case capabilityIn&bit == 0:
+		return "", true
+	}
+	return capability, true
+}

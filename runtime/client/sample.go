@@ -75,7 +75,7 @@ func (h requestHandler) CreateMessage(ctx context.Context, p *mcp.CreateMessageR
 // knowsTools reports whether the session's revision supports tools in sampling.
 func knowsTools(ctx context.Context) bool {
 	req, ok := session.FromContext(ctx)
-	return !ok || req.Session == nil || req.Session.Revision() == mcp.Revision20251125
+	return !ok || req.Session == nil || req.Session.Revision().Defines("ToolChoice")
 }
 
 // checkHistory returns an error if the messages are not a valid conversation. Every tool use needs

@@ -117,7 +117,7 @@ func checkAnnotations(a *mcp.Annotations) error {
 	if a == nil {
 		return nil
 	}
-	if err := a.Validate(mcp.Revision20251125); err != nil {
+	if err := a.Validate(latest()); err != nil {
 		return fmt.Errorf("annotations: %w", err)
 	}
 	return nil

@@ -134,7 +134,7 @@ func (c *Call) form(params *mcp.ElicitRequestFormParams) (*mcp.ElicitRequestForm
 	if params == nil {
 		return nil, errors.New("server: nil form")
 	}
-	if err := params.Validate(mcp.Revision20251125); err != nil {
+	if err := params.Validate(latest()); err != nil {
 		return nil, fmt.Errorf("server: invalid form: %w", err)
 	}
 	for name, p := range params.RequestedSchema.Properties {
@@ -207,7 +207,7 @@ func (c *Call) mayElicit(mode string) error {
 	}
 	declared := client.Elicitation != nil
 	if declared && mode == "url" {
-		declared = client.Elicitation.URL != nil && c.Session().Revision() >= mcp.Revision20251125
+		declared = client.Elicitation.URL != nil && c.Session().Revision().Defines("ElicitRequestURLParams")
 	}
 	if declared && mode == "form" {
 		declared = client.Elicitation.Form != nil || client.Elicitation.URL == nil
@@ -220,7 +220,7 @@ func (c *Call) mayElicit(mode string) error {
 
 // projectForm returns a form as the revision of the session has it.
 func (c *Call) projectForm(params *mcp.ElicitRequestFormParams) (*mcp.ElicitRequestFormParams, error) {
-	if c.Session() == nil || c.Session().Revision() >= mcp.Revision20251125 {
+	if c.Session() == nil || c.Session().Revision().Defines("LegacyTitledEnumSchema") {
 		return params, nil
 	}
 	out := *params

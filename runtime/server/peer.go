@@ -65,13 +65,14 @@ func (p *peer) handler() session.Handler {
 	h := &handler{p: p}
 	rest := p.s.cfg.Session.Handler
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
-		if req.IsNotification() && req.Session != nil || !serves(req.Method) {
+		ok, authors := serves(req.Method)
+		if !ok || req.IsNotification() && req.Session != nil {
 			if rest == nil {
 				return nil, unserved(req)
 			}
 			return rest(ctx, req)
 		}
-		if p.calls != nil && limited(req.Method) && !p.calls.Allow() {
+		if authors && p.calls != nil && !p.calls.Allow() {
 			return nil, &jsonrpc.Error{Code: session.CodeOverloaded, Message: "overloaded: too many calls, try again later"}
 		}
 		rev := revision(req)
@@ -90,31 +91,30 @@ func unserved(req *session.Request) error {
 	return jsonrpc.MethodNotFound(req.Method)
 }
 
-// revision is that of the session of a request; without a session, that of tasks, which alone do without.
+// latest returns the newest revision that has sessions.
+func latest() mcp.Revision { return session.Revisions()[0] }
+
+// revision returns the revision of the session of a request. Only a task that is recovered serves its request without
+// a session, and tasks have the newest revision.
 func revision(req *session.Request) mcp.Revision {
 	if req.Session == nil {
-		return mcp.Revision20251125
+		return latest()
 	}
 	return req.Session.Revision()
 }
 
-// serves reports whether requests of a method are served here.
-func serves(method string) bool {
+// serves reports whether handler answers requests of a method, and whether that runs code of the author, which
+// [Config.CallRate] limits.
+func serves(method string) (ok, authors bool) {
 	switch method {
-	case mcp.MethodCompletionComplete, mcp.MethodLoggingSetLevel, mcp.MethodPromptsGet, mcp.MethodPromptsList, mcp.MethodResourcesList, mcp.MethodResourcesRead,
-		mcp.MethodResourcesSubscribe, mcp.MethodResourcesTemplatesList, mcp.MethodResourcesUnsubscribe, mcp.MethodToolsCall, mcp.MethodToolsList:
-		return true
+	case mcp.MethodCompletionComplete, mcp.MethodPromptsGet, mcp.MethodResourcesList, mcp.MethodResourcesRead,
+		mcp.MethodResourcesSubscribe, mcp.MethodToolsCall:
+		return true, true
+	case mcp.MethodLoggingSetLevel, mcp.MethodPromptsList, mcp.MethodResourcesTemplatesList,
+		mcp.MethodResourcesUnsubscribe, mcp.MethodToolsList:
+		return true, false
 	}
-	return false
-}
-
-// limited reports whether requests of a method run code of the author.
-func limited(method string) bool {
-	switch method {
-	case mcp.MethodCompletionComplete, mcp.MethodPromptsGet, mcp.MethodResourcesList, mcp.MethodResourcesRead, mcp.MethodResourcesSubscribe, mcp.MethodToolsCall:
-		return true
-	}
-	return false
+	return false, false
 }
 
 // end forgets what belonged to the session.

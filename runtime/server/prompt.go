@@ -37,7 +37,7 @@ func newPrompt(def mcp.Prompt, get PromptFunc, options []PromptOption) (*prompt,
 	if def.Name == "" {
 		return nil, errors.New("server: a prompt has no name")
 	}
-	if err := def.Validate(mcp.Revision20251125); err != nil {
+	if err := def.Validate(latest()); err != nil {
 		return nil, fmt.Errorf("server: the prompt %q: %w", def.Name, err)
 	}
 	p := &prompt{def: def, get: get, completes: map[string]CompleteFunc{}}

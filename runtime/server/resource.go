@@ -72,7 +72,7 @@ func (s *Server) AddResource(def mcp.Resource, read ReadFunc) (*Handle[mcp.Resou
 		if def.Name == "" {
 			return nil, fmt.Errorf("server: the resource %q has no name", def.URI)
 		}
-		if err := def.Validate(mcp.Revision20251125); err != nil {
+		if err := def.Validate(latest()); err != nil {
 			return nil, fmt.Errorf("server: the resource %q: %w", def.URI, err)
 		}
 		return &resource{def, read}, nil

@@ -24,7 +24,7 @@ func (c *Call) Sample(ctx context.Context, params *mcp.CreateMessageRequestParam
 		return nil, err
 	}
 	result, ok := outcome.(*mcp.CreateMessageResult)
-	if !ok || result.Validate(mcp.Revision20251125) != nil {
+	if !ok || result.Validate(latest()) != nil {
 		return nil, fmt.Errorf("%w: it is no message", ErrAnswer)
 	}
 	return result, nil
@@ -44,10 +44,10 @@ func (c *Call) SampleTask(ctx context.Context, params *mcp.CreateMessageRequestP
 	return c.p.s.clientTasks.CreateMessage(ctx, open, params, options...)
 }
 
-// projectSampling converts a conversation for the revision of the session. Before 2025-11-25, a message
-// has one block: a message with several blocks becomes several messages.
+// projectSampling converts a conversation for the revision of the session. In older revisions, a
+// message has one block: a message with several blocks becomes several messages.
 func (c *Call) projectSampling(params *mcp.CreateMessageRequestParams) *mcp.CreateMessageRequestParams {
-	if c.Session() == nil || c.Session().Revision() >= mcp.Revision20251125 {
+	if c.Session() == nil || c.Session().Revision().Defines("SamplingMessageContentBlock") {
 		return params
 	}
 	out := *params

@@ -56,7 +56,7 @@ func newTemplate(def mcp.ResourceTemplate, read ReadFunc, options []TemplateOpti
 	if err != nil {
 		return nil, fmt.Errorf("server: the template %q: %w", def.URITemplate, err)
 	}
-	if err := def.Validate(mcp.Revision20251125); err != nil {
+	if err := def.Validate(latest()); err != nil {
 		return nil, fmt.Errorf("server: the template %q: %w", def.URITemplate, err)
 	}
 	t := &template{def: def, uri: uri, names: parsed.Varnames(), read: read, completes: map[string]CompleteFunc{}}

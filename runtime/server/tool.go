@@ -170,7 +170,7 @@ func newTool(def mcp.Tool, declared tool) (*tool, error) {
 			return nil, fmt.Errorf("server: output schema of the tool %q: %w", def.Name, err)
 		}
 	}
-	if err := t.def.Validate(mcp.Revision20251125); err != nil {
+	if err := t.def.Validate(latest()); err != nil {
 		return nil, fmt.Errorf("server: the tool %q: %w", def.Name, err)
 	}
 	if t.decode != nil {

@@ -26,7 +26,7 @@ type Config struct {
 	Sending []SendMiddleware
 
 	// Revisions are the protocol revisions that the session accepts, the preferred one first. Nil
-	// means 2025-11-25, 2025-06-18, 2025-03-26 and 2024-11-05.
+	// means those of [Revisions].
 	Revisions []mcp.Revision
 
 	// Timeout limits how long a request to the peer may take. The option [Timeout] overrides it.
@@ -97,9 +97,11 @@ const (
 	DefaultGrace            = time.Second
 )
 
-// revisions returns the revisions that begin with initialize, newest first.
-func revisions() []mcp.Revision {
-	return []mcp.Revision{mcp.Revision20251125, mcp.Revision20250618, mcp.Revision20250326, mcp.Revision20241105}
+// Revisions returns the protocol revisions that begin with initialize, newest first.
+func Revisions() []mcp.Revision {
+	all := slices.DeleteFunc(mcp.Revisions(), func(rev mcp.Revision) bool { return !rev.Has(mcp.MethodInitialize) })
+	slices.Reverse(all)
+	return all
 }
 
 // withDefaults returns a copy of c with defaults for unset limits. In the copy, 0 means no limit.
@@ -109,7 +111,7 @@ func (c *Config) withDefaults() Config {
 		out = *c
 	}
 	if len(out.Revisions) == 0 {
-		out.Revisions = revisions()
+		out.Revisions = Revisions()
 	} else {
 		out.Revisions = slices.Clone(out.Revisions)
 	}

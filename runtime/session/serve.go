@@ -41,7 +41,7 @@ const (
 // receive processes a message or a batch. It must not wait for a handler.
 func (s *Session) receive(m transport.Message) {
 	message, err := jsonrpc.ParseReceived(m.Text) // the session owns the text and does not change it
-	if errors.Is(err, jsonrpc.ErrBatch) && s.Revision() == mcp.Revision20250326 {
+	if errors.Is(err, jsonrpc.ErrBatch) && s.Revision().Defines("JSONRPCBatchRequest") {
 		s.receiveBatch(m)
 		return
 	}

@@ -29,14 +29,37 @@ type Method struct {
 	Params       string    // Go type of the params; "" if there are none
 	Result       string    // Go type of the result; "" for notifications
 
-	definition string
-	revisions  uint64
+	// Capability is what the message needs, such as "resources.subscribe"; "" if it needs nothing.
+	// The receiver must have declared it, or the sender if SenderDeclares is set. See Needs.
+	Capability     string
+	SenderDeclares bool
+	// TaskCapability is what the receiver must have declared to run the request as a task; "" if it
+	// cannot be one. See NeedsAsTask.
+	TaskCapability string
+
+	definition   string
+	revisions    uint64
+	capabilityIn uint64 // revisions that have Capability
+	taskIn       uint64 // revisions that have TaskCapability
 }
 
 // In reports whether revision rev has the method.
-func (m Method) In(rev Revision) bool {
-	i := slices.Index(table.Revisions, string(rev))
-	return i >= 0 && m.revisions&(1<<i) != 0
+func (m Method) In(rev Revision) bool { return m.revisions&rev.bit() != 0 }
+
+// Needs returns the Capability if revision rev has it, else "".
+func (m Method) Needs(rev Revision) (capability string) {
+	if m.capabilityIn&rev.bit() == 0 {
+		return ""
+	}
+	return m.Capability
+}
+
+// NeedsAsTask returns the TaskCapability if revision rev has it, else "".
+func (m Method) NeedsAsTask(rev Revision) (capability string) {
+	if m.taskIn&rev.bit() == 0 {
+		return ""
+	}
+	return m.TaskCapability
 }
 
 // Methods returns the method table: requests, then notifications, each sorted by name.
@@ -69,6 +92,7 @@ var methods = [...]Method{
 		if m.Result != nil {
 			w.f(", Result: %q", goType(m.Result))
 		}
+		w.methodColumns(m)
 		var revs uint64
 		for _, i := range m.Revisions {
 			revs |= 1 << i

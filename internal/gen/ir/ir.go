@@ -25,7 +25,13 @@ type Package struct {
 	Methods []*Method // sorted by direction, then name
 	Defs    []*Def    // every definition of every revision, sorted by name
 	Imports []string  // import paths of external types
+
+	Capabilities []*Capability // of the client, then of the server, each in the order of the members
+	Needs        []*Need       // sorted by the name of the struct
 }
+
+// Revs is a set of revisions: bit i stands for Package.Revisions[i].
+type Revs uint64
 
 // Revision is one protocol revision.
 type Revision struct {
@@ -66,6 +72,7 @@ type Struct struct {
 	GoName string
 	Def    string // name of the definition, or "" for an inline shape
 	Doc    Doc
+	In     Revs     // revisions that have the object in this form
 	Fields []*Field // sorted by JSON name
 	// Rest is the type of members that have no field: nil when they are kept raw.
 	Rest Type
@@ -93,6 +100,7 @@ type Field struct {
 	GoName string // "" for a constant that needs no field
 	Type   Type
 	Doc    Doc
+	In     Revs // revisions that have the member
 
 	Presence Presence
 	// Open reports that some revision has the struct but not the member, and so leaves open
@@ -276,6 +284,17 @@ const (
 	FromBoth = FromClient | FromServer
 )
 
+// Other returns the sides that receive what d sends.
+func (d Direction) Other() (other Direction) {
+	if d&FromClient != 0 {
+		other |= FromServer
+	}
+	if d&FromServer != 0 {
+		other |= FromClient
+	}
+	return other
+}
+
 // Method is one request or notification of the protocol.
 type Method struct {
 	Name         string // as on the wire, such as "tools/call"
@@ -290,4 +309,30 @@ type Method struct {
 	Task         bool // the request may be run as a task (2025-11-25)
 	Revisions    []int
 	Doc          Doc
+
+	Capability     string // that the message needs, or ""
+	CapabilityIn   Revs   // revisions that have the capability
+	SenderDeclares bool   // it is the sender who must have declared Capability, else the receiver
+	TaskCapability string // that the receiver needs to run the request as a task; "" if it cannot be one
+	TaskIn         Revs   // revisions that have the capability
+}
+
+// Capability is one that a side can declare.
+type Capability struct {
+	Name string    // names of the members that lead to it, joined with dots
+	Of   Direction // FromClient or FromServer: who declares it
+	Type *Struct   // where the path begins
+	Path []*Field
+	In   Revs // revisions that have it
+	// Unless is a capability without which the object around both stands for this one, or nil.
+	Unless *Capability
+}
+
+// Need is a capability that the receiver of a message needs because of the params.
+type Need struct {
+	Params       *Struct
+	Fields       []*Field // one of which must be there; nil for all params of the type
+	In           Revs     // revisions that have such params
+	Capability   string
+	CapabilityIn Revs // revisions that have the capability
 }

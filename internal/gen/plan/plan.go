@@ -22,7 +22,9 @@ type Config struct {
 	Overrides *merge.Overrides
 	Docs      Docs     // nil for no documentation
 	Link      LinkFunc // page of the specification for a definition, or nil
-	Base      *Base    // generated package whose types are used where definitions are the same, or nil
+	// Capabilities says which capabilities messages need; nil if nothing is known of that.
+	Capabilities *Capabilities
+	Base         *Base // generated package whose types are used where definitions are the same, or nil
 }
 
 // Docs supplies documentation; an empty text means that there is none.
@@ -107,6 +109,9 @@ func Build(g *merge.Graph, c Config) (*ir.Package, error) {
 	if err := b.picks(); err != nil {
 		return nil, err
 	}
+	if err := b.capabilities(); err != nil {
+		return nil, err
+	}
 	b.finish()
 	return b.pkg, nil
 }
@@ -115,7 +120,7 @@ func Build(g *merge.Graph, c Config) (*ir.Package, error) {
 var reserved = []string{"Revision", "Value", "Unknown", "New", "Validate", "ValidateParams", "Definitions", "Method", "Methods", "LookupMethod",
 	"DecodeParams", "DecodeResult", "ReadMethodParams", "ReadMethodResult", "FromClient", "FromServer", "DispatchServerNotification", "DispatchClientNotification", "ServerHandler", "ClientHandler", "ServerNotificationHandler", "ClientNotificationHandler",
 	"UnimplementedServerHandler", "UnimplementedClientHandler", "UnimplementedServerNotificationHandler", "UnimplementedClientNotificationHandler",
-	"ToServer", "ToClient", "NotifyServer", "NotifyClient", "DispatchServer", "DispatchClient", "Direction"}
+	"ToServer", "ToClient", "NotifyServer", "NotifyClient", "DispatchServer", "DispatchClient", "Direction", "Revisions", "ParamsNeed"}
 
 type builder struct {
 	Config
@@ -434,6 +439,7 @@ func scalar(k merge.Kinds) ir.Type {
 
 func (b *builder) fillStruct(st *ir.Struct, n *merge.Object, s scope) error {
 	b.objects[st] = n
+	st.In = ir.Revs(n.In)
 	b.pkg.Structs = append(b.pkg.Structs, st)
 	names := map[string]string{"Extra": "the struct's own field for unknown members", "Validate": "a method", "EncodeJSON": "a method",
 		"DecodeJSON": "a method", "MarshalJSON": "a method", "UnmarshalJSON": "a method", "AppendJSON": "a method"}
@@ -446,7 +452,7 @@ func (b *builder) fillStruct(st *ir.Struct, n *merge.Object, s scope) error {
 	bit := 0
 	for _, m := range members {
 		ms := s.member(m)
-		f := &ir.Field{JSON: m.Name, GoName: goName(m.Name), Doc: b.fieldDoc(ms, m, n), Bit: -1}
+		f := &ir.Field{JSON: m.Name, GoName: goName(m.Name), Doc: b.fieldDoc(ms, m, n), In: ir.Revs(m.In), Bit: -1}
 		if as, ok := b.Overrides.Field(ms.at); ok {
 			f.GoName = as
 		}

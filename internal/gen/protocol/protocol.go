@@ -13,6 +13,9 @@ import (
 //go:embed overrides.json
 var overrides []byte
 
+//go:embed capabilities.json
+var capabilities []byte
+
 // Package is a generated package and where it stands in the module.
 type Package struct {
 	Dir string // slash-separated, below the root of the module
@@ -38,9 +41,10 @@ func Generate() ([]Package, error) {
 			"whose nil means absent. Unions are interfaces whose variants are pointers, for a type switch; what is no variant " +
 			"comes as [*Unknown]. Every struct keeps the members it has no field for in its field Extra, so that decoding and " +
 			"encoding loses nothing. Decoding is lenient where nothing is lost by it; Validate says what a revision finds wrong.",
-		Overrides: gen.Overrides{File: "internal/gen/protocol/overrides.json", Src: overrides},
-		Docs:      docs,
-		Link:      link,
+		Overrides:    gen.Overrides{File: "internal/gen/protocol/overrides.json", Src: overrides},
+		Capabilities: gen.Capabilities{File: "internal/gen/protocol/capabilities.json", Src: capabilities},
+		Docs:         docs,
+		Link:         link,
 	}
 	for _, rev := range schema.Revisions() {
 		if core.Schemas, err = add(core.Schemas, rev); err != nil {

@@ -5,6 +5,36 @@
 
 package tasks
 
+import (
+	"slices"
+)
+
+// Revisions returns the revisions that the types of this package serve, the oldest first.
+func Revisions() []Revision {
+	return []Revision{RevisionExtTasks}
+}
+
+// Defines reports whether the schema of the revision has a definition.
+func (rev Revision) Defines(definition string) bool {
+	_, ok := table.Root(string(rev), definition)
+	return ok
+}
+
+// bit returns the bit of the revision in a set of revisions, or 0 if it is unknown.
+func (rev Revision) bit() uint64 {
+	i := slices.Index(table.Revisions, string(rev))
+	if i < 0 {
+		return 0
+	}
+	return 1 << i
+}
+
+// Has reports whether the revision has a method.
+func (rev Revision) Has(method string) bool {
+	m, ok := LookupMethod(method)
+	return ok && m.In(rev)
+}
+
 // The names of the methods, as on the wire.
 const (
 	MethodTasksCancel        = "tasks/cancel"

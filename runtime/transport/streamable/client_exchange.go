@@ -195,7 +195,7 @@ func (x *exchange) isAnswer(m jsonrpc.Message) bool {
 // inBatch reports whether text is a batch that contains the answer, as servers of revision
 // 2025-03-26 may send.
 func (x *exchange) inBatch(text []byte) bool {
-	if x.c.current().revision != string(mcp.Revision20250326) || !jsonrpc.IsBatch(text) {
+	if !jsonrpc.IsBatch(text) || !hasBatches(mcp.Revision(x.c.current().revision)) {
 		return false
 	}
 	items, err := jsonrpc.ParseBatch(text, append(codec.AllowSize(text), codec.NoCopy())...)

@@ -517,11 +517,5 @@ func logged(id string) slog.Attr { return slog.String("session", id[:min(len(id)
 // maxID is how long an id may be that a client sends back.
 const maxID = 128
 
-// knownRevision reports whether the protocol version header may name a revision.
-func knownRevision(v string) bool {
-	switch mcp.Revision(v) {
-	case mcp.Revision20251125, mcp.Revision20250618, mcp.Revision20250326, mcp.Revision20241105:
-		return true
-	}
-	return false
-}
+// hasBatches reports whether messages may come as a batch in a revision.
+func hasBatches(rev mcp.Revision) bool { return rev.Defines("JSONRPCBatchRequest") }

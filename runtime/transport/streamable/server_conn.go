@@ -408,9 +408,9 @@ func (c *serverConn) abandon(st *serverStream, ids []jsonrpc.ID) {
 	delete(c.streams, st.id)
 }
 
-// priming reports whether clients know events without data, which older revisions have not.
+// priming reports whether clients accept events without data, as they do since revision 2025-11-25.
 func (c *serverConn) priming() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.id != "" && c.revision == mcp.Revision20251125
+	return c.id != "" && c.revision >= mcp.Revision20251125
 }

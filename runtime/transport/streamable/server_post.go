@@ -156,8 +156,8 @@ func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	c.mu.Lock()
 	revision := c.revision
 	c.mu.Unlock()
-	if p.batch && revision != mcp.Revision20250326 {
-		guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "batches exist in revision 2025-03-26 only")
+	if p.batch && !hasBatches(revision) {
+		guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, fmt.Sprintf("revision %q has no batches", revision))
 		return
 	}
 	if len(p.requests) == 0 {
@@ -448,7 +448,7 @@ func checkProtocol(w http.ResponseWriter, r *http.Request, c *serverConn) bool {
 	if len(values) == 0 {
 		return true
 	}
-	if revision := mcp.Revision(values[0]); len(values) > 1 || !knownRevision(values[0]) || c != nil && !c.speaks(revision) {
+	if revision := mcp.Revision(values[0]); len(values) > 1 || !revision.Has(mcp.MethodInitialize) || c != nil && !c.speaks(revision) {
 		refuseRevision(w, revision)
 		return false
 	}
