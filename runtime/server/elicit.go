@@ -175,7 +175,7 @@ func (c *Call) elicit(ctx context.Context, params mcp.ElicitRequestParams) (*mcp
 	}
 	result, ok := outcome.(*mcp.ElicitResult)
 	if !ok || !isAnswer(result) {
-		return nil, fmt.Errorf("%w: it is no result of an elicitation", ErrAnswer)
+		return nil, fmt.Errorf("%w: invalid result of elicitation", ErrAnswer)
 	}
 	return result, nil
 }

@@ -232,7 +232,7 @@ func TestRemoteCommands(t *testing.T) {
 		{line: "call -- SERVER ech", code: exitFault, errs: []string{"no tool ech; did you mean echo?"}},
 		{line: "call -- SERVER fail", code: exitFault, errs: []string{"it broke\n"}},
 		{line: "call -json -- SERVER fail", code: exitFault, out: `{"content":[{"type":"text","text":"it broke"}],"isError":true}` + "\n"},
-		{line: "call -task -- SERVER fail", code: exitFault, errs: []string{"cannot be called as a task"}},
+		{line: "call -task -- SERVER fail", code: exitFault, errs: []string{"does not support tasks"}},
 		{line: "call -- SERVER ask", input: "red\n", out: `{"action":"accept","content":{"colour":"red"}}` + "\n", errs: []string{"\"fixture\" asks:\n  | Which?\n"}},
 		{line: "call -task -- SERVER ask", input: "red\n", out: `{"action":"accept","content":{"colour":"red"}}` + "\n", errs: []string{"input_required"}},
 		{line: "call -- SERVER ask", code: exitFault, errs: []string{"elicitation"}},

@@ -76,6 +76,9 @@ type roomReader struct {
 
 func (r *roomReader) Read(p []byte) (n int, err error) {
 	n, err = r.Reader.Read(p)
+	if n == 0 {
+		return n, err // another body may be over the limit just now
+	}
 	r.used += int64(n)
 	if r.room.used.Add(int64(n)) > r.room.max {
 		return n, errNoRoom
