@@ -309,6 +309,7 @@ func TestServerTakesAnswersAtTheLimit(t *testing.T) {
 		id := s.opened(hello)
 		standing := s.events("GET", "", "MCP-Session-Id", id)
 		defer standing.body.Close()
+		synctest.Wait() // the exchanges of the handshake count until they have ended
 		var streams []*events
 		for n := range 3 {
 			stream := s.events("POST", call(n, "sample"), "MCP-Session-Id", id)
