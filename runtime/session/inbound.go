@@ -16,8 +16,7 @@ type inbound struct {
 	maxBytes    int
 
 	mu          sync.Mutex // also guards the flags of each serving
-	closed      bool       // all requests are rejected: the session has ended
-	draining    bool       // all requests are rejected: the session is shutting down
+	draining    bool       // all requests are rejected: the session is shutting down, or has ended
 	byID        map[jsonrpc.ID]*serving
 	bytes       int // of requests, until the transport has accepted their answers
 	answers     int // pending in the transport
@@ -29,7 +28,7 @@ func (in *inbound) admit(st *serving) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	switch {
-	case in.draining, in.closed:
+	case in.draining:
 		return &jsonrpc.Error{Code: CodeClosing, Message: "session is shutting down"}
 	case len(in.byID) >= in.maxRequests:
 		return overloaded("%d requests are being served", len(in.byID))
@@ -164,7 +163,7 @@ func (in *inbound) drain() {
 func (in *inbound) close() []*serving {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.closed = true
+	in.draining = true
 	open := make([]*serving, 0, len(in.byID))
 	for _, st := range in.byID {
 		open = append(open, st)

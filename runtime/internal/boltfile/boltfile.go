@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"syscall"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -31,24 +32,25 @@ func RemoveCompact(path string) { os.Remove(compactPath(path)) }
 // compactTransaction is the number of bytes that Compact writes in one transaction.
 const compactTransaction = 1 << 20
 
-// Compact replaces the file of db, at path, by a copy without free space, and returns the copy. The
-// caller keeps other writes from db, and closes it if Compact succeeds. Verify, which may be nil,
-// checks the copy in the file of the given name before it replaces the file. If Compact fails, the
-// file at path is unchanged. It panics if the file is damaged such that reading it is a memory fault.
-func Compact(db *bbolt.DB, path string, timeout time.Duration, verify func(*bbolt.DB, string) error) (*bbolt.DB, error) {
+// Compact replaces the file of db, at path, by a copy without free space. It passes the copy to
+// replace, which uses it in the place of db from then on, and closes db. The caller keeps other
+// writes from db. Verify, which may be nil, checks the copy in the file of the given name before it
+// replaces the file. If Compact fails before that, the file at path is unchanged. It panics if the
+// file is damaged such that reading it is a memory fault.
+func Compact(db *bbolt.DB, path string, timeout time.Duration, verify func(*bbolt.DB, string) error, replace func(*bbolt.DB)) error {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	small := compactPath(path)
 	os.Remove(small)
 	compacted, err := Open(small, info.Mode().Perm(), timeout) // locked before it replaces the file
 	if err != nil {
-		return nil, err
+		return err
 	}
 	replaced := false
 	defer func() {
@@ -59,19 +61,20 @@ func Compact(db *bbolt.DB, path string, timeout time.Duration, verify func(*bbol
 	}()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	if err := bbolt.Compact(compacted, db, compactTransaction); err != nil {
-		return nil, err
+		return err
 	}
 	if verify != nil {
 		if err := verify(compacted, small); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if err := os.Rename(small, path); err != nil {
-		return nil, err
+		return err
 	}
 	replaced = true
-	SyncDir(filepath.Dir(path))
-	return compacted, nil
+	replace(compacted)
+	db.Close() // ignore the error: its file has been replaced
+	return SyncDir(filepath.Dir(path))
 }
 
 // Backup writes a copy of the database in the file own to the file path by write. While it is
@@ -98,17 +101,19 @@ func Backup(own, path string, write func(io.Writer) error) error {
 	if err := os.Rename(f.Name(), path); err != nil {
 		return err
 	}
-	SyncDir(filepath.Dir(path))
-	return nil
+	return SyncDir(filepath.Dir(path))
 }
 
-// SyncDir makes the names in a directory durable. It ignores errors: some file systems cannot sync
-// directories.
-func SyncDir(dir string) {
+// SyncDir makes the names in a directory durable, where the file system supports it.
+func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
-		return
+		return err
 	}
 	defer d.Close()
-	d.Sync()
+	err = d.Sync()
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EINVAL) {
+		return nil
+	}
+	return err
 }

@@ -141,8 +141,7 @@ func initialize(path string, link func(from, to string) error) error {
 			return err
 		}
 	}
-	boltfile.SyncDir(filepath.Dir(path))
-	return nil
+	return boltfile.SyncDir(filepath.Dir(path))
 }
 
 // makeBuckets creates the missing buckets in a file, under its lock.

@@ -43,16 +43,11 @@ func (s *Store) Compact() (err error) {
 	if err := s.Health(); err != nil {
 		return err
 	}
-	db, err := boltfile.Compact(s.db, s.path, lockTimeout, nil)
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	old := s.db
-	s.db = db
-	s.mu.Unlock()
-	old.Close() // ignore the error: the old file has been replaced
-	return nil
+	return boltfile.Compact(s.db, s.path, lockTimeout, nil, func(db *bbolt.DB) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.db = db
+	})
 }
 
 // Backup writes a consistent copy of the store to the file path, for [Open]. While it is
