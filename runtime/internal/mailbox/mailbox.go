@@ -115,14 +115,14 @@ func (m *Mailbox[T]) run() {
 		next := m.pending[0]
 		m.pending[0] = entry[T]{}
 		m.pending = m.pending[1:]
-		m.release(0) // there is room for another item, maybe
+		m.wake() // one item less is pending
 		m.mu.Unlock()
 		held = next.size
 		m.Handle(next.item)
 	}
 }
 
-// stopped says that no goroutine calls Handle. mu must be held.
+// stopped records that no goroutine calls Handle, and wakes the calls of Wait. mu must be held.
 func (m *Mailbox[T]) stopped() {
 	m.running = false
 	if m.ended != nil {
@@ -152,6 +152,11 @@ func (m *Mailbox[T]) Wait(ctx context.Context) {
 // release subtracts bytes and wakes the calls of Put that wait. mu must be held.
 func (m *Mailbox[T]) release(bytes int) {
 	m.bytes -= bytes
+	m.wake()
+}
+
+// wake wakes the calls of Put that wait for room. mu must be held.
+func (m *Mailbox[T]) wake() {
 	if m.room != nil {
 		close(m.room)
 		m.room = nil
