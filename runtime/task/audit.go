@@ -72,9 +72,9 @@ type audit struct {
 	waiting                                                                                    atomic.Int64
 }
 
-func (a *audit) tell(level slog.Level, e Event) {
+func (a *audit) emit(level slog.Level, e Event) {
 	if a.hook != nil {
-		if err := a.call(e); err != nil {
+		if err := a.callHook(e); err != nil {
 			boundary.Report(a.log, "Config.Audit panicked", err, "task", e.Task)
 		}
 	}
@@ -98,7 +98,7 @@ func (a *audit) tell(level slog.Level, e Event) {
 	a.log.LogAttrs(ctx, level, "task", attrs...)
 }
 
-func (a *audit) call(e Event) (err error) {
+func (a *audit) callHook(e Event) (err error) {
 	defer boundary.Catch(&err)
 	a.hook(e)
 	return nil
@@ -106,12 +106,12 @@ func (a *audit) call(e Event) (err error) {
 
 func (a *audit) created(r *Record) {
 	a.nCreated.Add(1)
-	a.tell(slog.LevelInfo, Event{Kind: EventCreated, Principal: r.Owner, Task: r.ID, Method: r.Method, To: r.Status})
+	a.emit(slog.LevelInfo, Event{Kind: EventCreated, Principal: r.Owner, Task: r.ID, Method: r.Method, To: r.Status})
 }
 
 func (a *audit) recovered(r *Record) {
 	a.nRecovered.Add(1)
-	a.tell(slog.LevelInfo, Event{Kind: EventRecovered, Principal: r.Owner, Task: r.ID, Method: r.Method, To: r.Status})
+	a.emit(slog.LevelInfo, Event{Kind: EventRecovered, Principal: r.Owner, Task: r.ID, Method: r.Method, To: r.Status})
 }
 
 func (a *audit) moved(from mcp.TaskStatus, r *Record) {
@@ -123,22 +123,22 @@ func (a *audit) moved(from mcp.TaskStatus, r *Record) {
 	case mcp.TaskStatusCancelled:
 		a.nCancelled.Add(1)
 	}
-	a.tell(slog.LevelInfo, Event{Kind: EventMoved, Principal: r.Owner, Task: r.ID, Method: r.Method, From: from, To: r.Status})
+	a.emit(slog.LevelInfo, Event{Kind: EventMoved, Principal: r.Owner, Task: r.ID, Method: r.Method, From: from, To: r.Status})
 }
 
 func (a *audit) read(r *Record, method string) {
 	a.nRead.Add(1)
-	a.tell(slog.LevelDebug, Event{Kind: EventRead, Principal: r.Owner, Task: r.ID, Method: method, To: r.Status})
+	a.emit(slog.LevelDebug, Event{Kind: EventRead, Principal: r.Owner, Task: r.ID, Method: method, To: r.Status})
 }
 
 func (a *audit) listed(principal string) {
 	a.nRead.Add(1)
-	a.tell(slog.LevelDebug, Event{Kind: EventRead, Principal: principal, Method: mcp.MethodTasksList})
+	a.emit(slog.LevelDebug, Event{Kind: EventRead, Principal: principal, Method: mcp.MethodTasksList})
 }
 
 func (a *audit) expired(r *Record) {
 	a.nExpired.Add(1)
-	a.tell(slog.LevelInfo, Event{Kind: EventExpired, Principal: r.Owner, Task: r.ID, Method: r.Method, To: r.Status})
+	a.emit(slog.LevelInfo, Event{Kind: EventExpired, Principal: r.Owner, Task: r.ID, Method: r.Method, To: r.Status})
 }
 
 // maxAuditedID is how many bytes of the id in a refused request an [Event] has. Task ids are shorter.
@@ -151,5 +151,5 @@ func (a *audit) refused(principal, id, method string, err error) {
 		a.nForeign.Add(1)
 	}
 	// The peer chooses the id of a request that is refused.
-	a.tell(slog.LevelInfo, Event{Kind: EventRefused, Principal: principal, Task: boundary.Text(id, maxAuditedID), Method: method, Err: err, Foreign: foreign})
+	a.emit(slog.LevelInfo, Event{Kind: EventRefused, Principal: principal, Task: boundary.Text(id, maxAuditedID), Method: method, Err: err, Foreign: foreign})
 }

@@ -61,7 +61,7 @@ func (m *Manager) create(ctx context.Context, q *Request, r *Record) error {
 		if work != nil {
 			return fmt.Errorf("task: create: Work and Runner %q are mutually exclusive", q.Runner)
 		}
-		work = follow(jobs)
+		work = jobWork(jobs)
 	}
 	if work == nil {
 		return errors.New("task: create: neither Work nor Runner is set")
@@ -83,7 +83,7 @@ func (m *Manager) create(ctx context.Context, q *Request, r *Record) error {
 	for {
 		r.ID = rand.Text()
 		r.Bytes = r.size()
-		if err := m.begin(ctx, r, q.Via, work); !errors.Is(err, ErrExists) {
+		if err := m.storeAndStart(ctx, r, q.Via, work); !errors.Is(err, ErrExists) {
 			return err
 		}
 	}
@@ -91,39 +91,39 @@ func (m *Manager) create(ctx context.Context, q *Request, r *Record) error {
 
 // begin stores a task and starts its work. The work is known before the task is, so that no
 // cancellation can come too early for it.
-func (m *Manager) begin(ctx context.Context, r *Record, via Requestor, work Work) error {
+func (m *Manager) storeAndStart(ctx context.Context, r *Record, via Requestor, work Work) error {
 	run, err := m.newRun(ctx, r, via)
 	if err != nil {
 		return err
 	}
-	if err := m.limits.begin(&run.share); err != nil {
-		m.forget(run)
+	if err := m.limits.addTask(&run.usage); err != nil {
+		m.removeRun(run)
 		return err
 	}
 	// The task is stored even if the requestor gives up or the Manager closes meanwhile.
 	err = m.store.create(r)
-	if err != nil && !answer(err) {
+	if err != nil && !expectedError(err) {
 		if failed := m.store.get(context.Background(), r.ID, r); failed == nil {
 			err = nil // it was stored all the same
 		} else if !errors.Is(failed, ErrNotFound) {
-			m.wrote(err)
+			m.setWriteError(err)
 			run.seq = 0
-			go m.work(run, func(context.Context, *Run) (codec.Encoder, error) { return nil, errNotCreated }) // ends when the store works again, or the Manager closes
-			return m.fault("create task", err)
+			go m.runWork(run, func(context.Context, *Run) (codec.Encoder, error) { return nil, errNotCreated }) // ends when the store works again, or the Manager closes
+			return m.logFault("create task", err)
 		}
 	}
-	m.wrote(err)
+	m.setWriteError(err)
 	if err != nil {
-		m.limits.leave(&run.share)
-		m.limits.dropShare(&run.share)
-		m.forget(run)
-		return m.fault("create task", err)
+		m.limits.workReturned(&run.usage)
+		m.limits.dropTaskWithWork(&run.usage)
+		m.removeRun(run)
+		return m.logFault("create task", err)
 	}
 	run.seq = r.Seq
-	m.limits.settle(&run.share, r, 0)
+	m.limits.commit(&run.usage, r, 0)
 	m.audit.created(r)
-	m.sweepBy(r.Expires())
-	go m.work(run, work) // ends with the work; forgets the run
+	m.scheduleSweep(r.Expires())
+	go m.runWork(run, work) // ends with the work; forgets the run
 	return nil
 }
 
@@ -131,21 +131,21 @@ func (m *Manager) begin(ctx context.Context, r *Record, via Requestor, work Work
 var errNotCreated = errors.New("the task could not be created")
 
 // ttl settles how long a task is kept; 0 is for ever.
-func (m *Manager) ttl(wish *mcp.TaskMetadata) (time.Duration, error) {
-	if wish == nil || wish.TTL == nil {
+func (m *Manager) ttl(requested *mcp.TaskMetadata) (time.Duration, error) {
+	if requested == nil || requested.TTL == nil {
 		if m.cfg.Unlimited {
 			return 0, nil
 		}
 		// A ttl of null, which the schema does not have but peers send, asks for as much as
 		// there is.
-		if wish != nil {
-			if _, null := wish.Extra.Get("ttl"); null {
+		if requested != nil {
+			if _, null := requested.Extra.Get("ttl"); null {
 				return m.cfg.MaxTTL, nil
 			}
 		}
 		return m.cfg.DefaultTTL, nil
 	}
-	ms := *wish.TTL
+	ms := *requested.TTL
 	if ms <= 0 {
 		return 0, ErrTTL
 	}

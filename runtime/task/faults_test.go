@@ -22,24 +22,24 @@ import (
 )
 
 // faulty is an error and a result that panics in each of its methods.
-type faulty struct{}
+type panickingValue struct{}
 
-func (faulty) Error() string            { panic("Error") }
-func (faulty) Is(error) bool            { panic("Is") }
-func (faulty) EncodeJSON(*codec.Writer) { panic("EncodeJSON") }
+func (panickingValue) Error() string            { panic("Error") }
+func (panickingValue) Is(error) bool            { panic("Is") }
+func (panickingValue) EncodeJSON(*codec.Writer) { panic("EncodeJSON") }
 
 // Panics of what work returns fail its task alone, and so does a nil error of the protocol.
-func TestOutcomesThatPanic(t *testing.T) {
+func TestPanickingOutcomeFailsTask(t *testing.T) {
 	for name, tt := range map[string]struct {
 		result codec.Encoder
 		err    error
 	}{
-		"a result that panics": {result: faulty{}},
-		"an error that panics": {err: faulty{}},
+		"a result that panics": {result: panickingValue{}},
+		"an error that panics": {err: panickingValue{}},
 		"a nil error":          {err: (*jsonrpc.Error)(nil)},
 		"a wrapped nil error":  {err: fmt.Errorf("wrapped: %w", (*jsonrpc.Error)(nil))},
 	} {
-		bubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
+		runInBubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
 			created := start(t, m, func(context.Context, *task.Run) (codec.Encoder, error) { return tt.result, tt.err })
 			out := result(t, m, created.TaskID)
 			if out.Error == nil || out.Error.Code != jsonrpc.CodeInternalError || !strings.HasPrefix(out.Error.Message, "internal error: ") {
@@ -53,37 +53,37 @@ func TestOutcomesThatPanic(t *testing.T) {
 }
 
 // panicking is a store whose methods panic when it is told so.
-type panicking struct{ failing }
+type panickingStore struct{ failingStore }
 
-func (s *panicking) Get(ctx context.Context, id string) (task.Record, error) {
-	if err := s.now(); err != nil {
+func (s *panickingStore) Get(ctx context.Context, id string) (task.Record, error) {
+	if err := s.currentError(); err != nil {
 		panic(err)
 	}
 	return s.Store.Get(ctx, id)
 }
 
-func (s *panicking) Update(ctx context.Context, r task.Record) (task.Record, error) {
-	if err := s.now(); err != nil {
+func (s *panickingStore) Update(ctx context.Context, r task.Record) (task.Record, error) {
+	if err := s.currentError(); err != nil {
 		panic(err)
 	}
 	return s.Store.Update(ctx, r)
 }
 
 // Panics of the store and of the hook are faults of one call.
-func TestStoreAndHookThatPanic(t *testing.T) {
-	store := &panicking{failing{Store: memory.New()}}
-	bubble(t, task.Config{Store: store, Audit: func(task.Event) { panic("Audit") }}, func(t *testing.T, m *task.Manager) {
+func TestPanickingStoreAndAuditHook(t *testing.T) {
+	store := &panickingStore{failingStore{Store: memory.New()}}
+	runInBubble(t, task.Config{Store: store, Audit: func(task.Event) { panic("Audit") }}, func(t *testing.T, m *task.Manager) {
 		end := make(chan bool)
 		created := start(t, m, func(context.Context, *task.Run) (codec.Encoder, error) { <-end; return raw(`{}`), nil })
-		store.fail(errors.New("secret"))
+		store.setError(errors.New("secret"))
 		_, getErr := m.Get(t.Context(), "alice", created.TaskID, nil)
 		_, cancelErr := m.Cancel(t.Context(), "alice", created.TaskID, nil)
 		for _, err := range []error{getErr, cancelErr} {
-			equal(t, "told", &jsonrpc.Error{Code: -32603, Message: "internal error: tasks are not available"}, task.WireError(err))
+			checkEqual(t, "told", &jsonrpc.Error{Code: -32603, Message: "internal error: tasks are not available"}, task.WireError(err))
 		}
 		close(end)
 		time.Sleep(time.Second)
-		store.fail(nil)
+		store.setError(nil)
 		if out := result(t, m, created.TaskID); out.Error != nil {
 			t.Error(out.Error)
 		}
@@ -91,11 +91,11 @@ func TestStoreAndHookThatPanic(t *testing.T) {
 }
 
 // Texts of work and of jobs are valid UTF-8 of bounded length, and so can be listed.
-func TestTextsThatAreNotUTF8(t *testing.T) {
+func TestInvalidUTF8IsReplaced(t *testing.T) {
 	const bad = "caf\xe9"
 	tails := strings.Repeat("\x80", 700)
-	b := &batch{message: bad}
-	bubble(t, task.Config{Jobs: map[string]task.Jobs{"batch": b}}, func(t *testing.T, m *task.Manager) {
+	b := &batchSystem{message: bad}
+	runInBubble(t, task.Config{Jobs: map[string]task.Jobs{"batch": b}}, func(t *testing.T, m *task.Manager) {
 		for _, text := range []string{bad, tails} {
 			start(t, m, func(context.Context, *task.Run) (codec.Encoder, error) { return nil, errors.New(text) })
 			start(t, m, func(context.Context, *task.Run) (codec.Encoder, error) {
@@ -133,9 +133,9 @@ func TestTextsThatAreNotUTF8(t *testing.T) {
 }
 
 // stuck is a requestor that reads nothing.
-type stuck struct{ peer }
+type unresponsivePeer struct{ peer }
 
-func (p *stuck) Notify(ctx context.Context, method string, params codec.Encoder) error {
+func (p *unresponsivePeer) Notify(ctx context.Context, method string, params codec.Encoder) error {
 	<-ctx.Done()
 	p.peer.Notify(ctx, method, params)
 	return ctx.Err()
@@ -143,8 +143,8 @@ func (p *stuck) Notify(ctx context.Context, method string, params codec.Encoder)
 
 // A requestor that does not read holds up neither the expiry of other tasks, nor who cancels, nor the
 // outcome of its own.
-func TestRequestorThatDoesNotRead(t *testing.T) {
-	bubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
+func TestUnresponsiveRequestorBlocksNothingElse(t *testing.T) {
+	runInBubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
 		end := make(chan bool)
 		reporting := func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			go run.Report(task.Progress{Value: 1}) // ends with the task
@@ -154,14 +154,14 @@ func TestRequestorThatDoesNotRead(t *testing.T) {
 			return raw(`{}`), nil
 		}
 		second := &mcp.TaskMetadata{TTL: new(int64(1000))}
-		request := task.Request{Via: new(stuck), Token: mcpToken, Work: reporting}
+		request := task.Request{Via: new(unresponsivePeer), Token: mcpToken, Work: reporting}
 		outcome, cancelled := create(t, m, request), create(t, m, request)
 		request.Task = second
 		create(t, m, request) // expires while a report is stuck
 		stopped := make(chan time.Duration, 1)
 		create(t, m, task.Request{Task: second, Work: func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			<-ctx.Done()
-			stopped <- time.Since(started())
+			stopped <- time.Since(bubbleStart())
 			return nil, context.Cause(ctx)
 		}})
 		if passed := <-stopped; passed != time.Second {
@@ -186,10 +186,10 @@ func TestRequestorThatDoesNotRead(t *testing.T) {
 }
 
 // A report that is stuck on a way that the requestor has left does not hold up the later ones.
-func TestProgressLeavesAStuckWay(t *testing.T) {
-	bubble(t, task.Config{Quiet: true, ProgressInterval: -1}, func(t *testing.T, m *task.Manager) {
+func TestProgressLeavesUnresponsiveRequestor(t *testing.T) {
+	runInBubble(t, task.Config{Quiet: true, ProgressInterval: -1}, func(t *testing.T, m *task.Manager) {
 		values := make(chan float64)
-		created := create(t, m, task.Request{Via: new(stuck), Token: mcpToken, Work: reports(t, values, taken)})
+		created := create(t, m, task.Request{Via: new(unresponsivePeer), Token: mcpToken, Work: reportingWork(t, values, accepted)})
 		values <- 1
 		synctest.Wait()
 		p := new(peer)
@@ -198,26 +198,26 @@ func TestProgressLeavesAStuckWay(t *testing.T) {
 		values <- 2
 		close(values)
 		synctest.Wait()
-		equal(t, "progress", []float64{1, 2}, p.progress())
+		checkEqual(t, "progress", []float64{1, 2}, p.progress())
 	})
 }
 
 // slow is a store in which a write goes on when the caller's context has ended, and lying one that
 // reports a fault of a write that has happened.
-type slow struct {
+type slowStore struct {
 	task.Store
-	fault func() error // asked after each write that has happened; nil for none
+	faultAfterWrite func() error // asked after each write that has happened; nil for none
 }
 
 // failed returns the fault of a write that has happened.
-func (s *slow) failed() error {
-	if s.fault == nil {
+func (s *slowStore) failed() error {
+	if s.faultAfterWrite == nil {
 		return nil
 	}
-	return s.fault()
+	return s.faultAfterWrite()
 }
 
-func (s *slow) Update(ctx context.Context, r task.Record) (task.Record, error) {
+func (s *slowStore) Update(ctx context.Context, r task.Record) (task.Record, error) {
 	timer := time.NewTimer(time.Second)
 	var err error
 	select {
@@ -233,7 +233,7 @@ func (s *slow) Update(ctx context.Context, r task.Record) (task.Record, error) {
 	return stored, errors.Join(err, failed)
 }
 
-func (s *slow) Create(ctx context.Context, r task.Record) (task.Record, error) {
+func (s *slowStore) Create(ctx context.Context, r task.Record) (task.Record, error) {
 	stored, err := s.Store.Create(ctx, r)
 	if err == nil && s.failed() != nil {
 		return task.Record{}, s.failed()
@@ -243,12 +243,12 @@ func (s *slow) Create(ctx context.Context, r task.Record) (task.Record, error) {
 
 // What the store has counts, not what the caller of a write was told: a task that was cancelled is
 // stopped, and its place is free.
-func TestWriteThatHappenedAllTheSame(t *testing.T) {
+func TestWriteReportedAsFailed(t *testing.T) {
 	for name, fault := range map[string]error{"the context ends": nil, "the store reports a fault": errors.New("timeout of the network")} {
 		t.Run(name, func(t *testing.T) {
-			store := &slow{memory.New(), func() error { return fault }}
+			store := &slowStore{memory.New(), func() error { return fault }}
 			cfg := task.Config{Store: store, Limits: task.Limits{Tasks: 2, Bytes: 20_000}}
-			bubble(t, cfg, func(t *testing.T, m *task.Manager) {
+			runInBubble(t, cfg, func(t *testing.T, m *task.Manager) {
 				params := json.RawMessage(`"` + strings.Repeat("x", 6000) + `"`)
 				for range 20 {
 					created := create(t, m, task.Request{Params: params, Work: untilDone, Task: &mcp.TaskMetadata{TTL: new(int64(60_000))}})
@@ -279,12 +279,12 @@ func TestWriteThatHappenedAllTheSame(t *testing.T) {
 				for range 2 {
 					create(t, m, task.Request{Params: params, Work: untilDone})
 				}
-				if err := tryCreate(t, m, "alice", untilDone); code(err) != task.CodeTooManyTasks {
+				if err := tryCreate(t, m, "alice", untilDone); wireCode(err) != task.CodeTooManyTasks {
 					t.Errorf("a third task: %v", err)
 				}
 				large := task.Request{Principal: "alice", Method: "tools/call", Params: json.RawMessage(make([]byte, 20_000)), Work: untilDone}
 				time.Sleep(2 * time.Hour)
-				if _, err := m.Create(t.Context(), large); code(err) != task.CodeTooManyBytes {
+				if _, err := m.Create(t.Context(), large); wireCode(err) != task.CodeTooManyBytes {
 					t.Errorf("a task of 20,000 bytes: %v", err)
 				}
 				if s := m.Stats(); s.Cancelled != 20 {
@@ -298,11 +298,11 @@ func TestWriteThatHappenedAllTheSame(t *testing.T) {
 // A report that is held back does not go out while the task is being cancelled.
 //
 // Proves PROG-12.
-func TestNoReportDuringACancellation(t *testing.T) {
-	bubble(t, task.Config{Store: &slow{memory.New(), nil}, Quiet: true}, func(t *testing.T, m *task.Manager) {
+func TestNoProgressDuringCancellation(t *testing.T) {
+	runInBubble(t, task.Config{Store: &slowStore{memory.New(), nil}, Quiet: true}, func(t *testing.T, m *task.Manager) {
 		p := new(peer)
 		values := make(chan float64)
-		created := create(t, m, task.Request{Via: p, Token: mcpToken, Work: reports(t, values, taken)})
+		created := create(t, m, task.Request{Via: p, Token: mcpToken, Work: reportingWork(t, values, accepted)})
 		values <- 1
 		values <- 2
 		synctest.Wait()
@@ -311,22 +311,22 @@ func TestNoReportDuringACancellation(t *testing.T) {
 		}
 		close(values)
 		synctest.Wait()
-		equal(t, "progress", []float64{1}, p.progress())
+		checkEqual(t, "progress", []float64{1}, p.progress())
 	})
 }
 
 // A creation of which the store does not say whether it happened fails, and leaves neither a task that
 // nobody runs nor a place that nobody has.
-func TestCreationInDoubt(t *testing.T) {
+func TestCreateWithUnknownOutcome(t *testing.T) {
 	// At first a record is written, the answer is lost, and the store is not there any more.
 	errLost := errors.New("connection lost")
 	var lying atomic.Bool
 	lying.Store(true)
-	hook := &hooked{Store: memory.New()}
-	store := &failing{Store: hook}
-	hook.created = func(task.Record) {
+	hook := &hookedStore{Store: memory.New()}
+	store := &failingStore{Store: hook}
+	hook.afterCreate = func(task.Record) {
 		if lying.Load() {
-			store.fail(errLost)
+			store.setError(errLost)
 		}
 	}
 	fault := func() error {
@@ -335,13 +335,13 @@ func TestCreationInDoubt(t *testing.T) {
 		}
 		return nil
 	}
-	bubble(t, task.Config{Store: &slow{store, fault}, Limits: task.Limits{Tasks: 1}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Config{Store: &slowStore{store, fault}, Limits: task.Limits{Tasks: 1}}, func(t *testing.T, m *task.Manager) {
 		err := tryCreate(t, m, "alice", untilDone)
-		if code(err) != jsonrpc.CodeInternalError {
+		if wireCode(err) != jsonrpc.CodeInternalError {
 			t.Errorf("created: %v", err)
 		}
 		lying.Store(false)
-		store.fail(nil)
+		store.setError(nil)
 		time.Sleep(time.Minute)
 		tasks, _, err := m.List(t.Context(), "alice", "")
 		if err != nil || len(tasks) != 1 || tasks[0].Status != mcp.TaskStatusFailed {
@@ -352,11 +352,11 @@ func TestCreationInDoubt(t *testing.T) {
 		}
 		time.Sleep(2 * time.Hour)
 		// It is not written, and the store is not there any more.
-		store.fail(errLost)
-		if err := tryCreate(t, m, "alice", untilDone); code(err) != jsonrpc.CodeInternalError {
+		store.setError(errLost)
+		if err := tryCreate(t, m, "alice", untilDone); wireCode(err) != jsonrpc.CodeInternalError {
 			t.Errorf("created: %v", err)
 		}
-		store.fail(nil)
+		store.setError(nil)
 		time.Sleep(time.Minute)
 		if err := tryCreate(t, m, "alice", untilDone); err != nil {
 			t.Errorf("a place is lost: %v", err)
@@ -365,12 +365,12 @@ func TestCreationInDoubt(t *testing.T) {
 }
 
 // overtaken is a store in which a task expires, and its work returns, while it is being cancelled.
-type overtaken struct {
+type expiringStore struct {
 	task.Store
 	end chan bool
 }
 
-func (s *overtaken) Update(ctx context.Context, r task.Record) (task.Record, error) {
+func (s *expiringStore) Update(ctx context.Context, r task.Record) (task.Record, error) {
 	r, err := s.Store.Update(ctx, r)
 	if r.Status == mcp.TaskStatusCancelled {
 		time.Sleep(2 * time.Second)
@@ -378,7 +378,7 @@ func (s *overtaken) Update(ctx context.Context, r task.Record) (task.Record, err
 	return r, err
 }
 
-func (s *overtaken) Sweep(ctx context.Context, now time.Time, limit int) ([]task.Record, time.Time, error) {
+func (s *expiringStore) Sweep(ctx context.Context, now time.Time, limit int) ([]task.Record, time.Time, error) {
 	gone, next, err := s.Store.Sweep(ctx, now, limit)
 	if len(gone) > 0 && s.end != nil {
 		close(s.end)
@@ -389,10 +389,10 @@ func (s *overtaken) Sweep(ctx context.Context, now time.Time, limit int) ([]task
 }
 
 // A cancellation that is overtaken by the expiry and by the end of the work leaves its place free.
-func TestCancellationThatIsOvertaken(t *testing.T) {
+func TestTaskExpiresDuringCancellation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		end := make(chan bool)
-		m := manager(t, task.Config{Store: &overtaken{memory.New(), end}, Limits: task.Limits{Tasks: 1, Bytes: 1000}})
+		m := newManager(t, task.Config{Store: &expiringStore{memory.New(), end}, Limits: task.Limits{Tasks: 1, Bytes: 1000}})
 		created := create(t, m, task.Request{Task: &mcp.TaskMetadata{TTL: new(int64(1000))}, Work: func(context.Context, *task.Run) (codec.Encoder, error) {
 			<-end
 			return raw(`{}`), nil
@@ -402,7 +402,7 @@ func TestCancellationThatIsOvertaken(t *testing.T) {
 		}
 		for _, size := range []int{2000, 700} {
 			_, err := m.Create(t.Context(), task.Request{Principal: "alice", Method: "tools/call", Work: untilDone, Params: make(json.RawMessage, size)})
-			if want := map[int]int64{2000: task.CodeTooManyBytes}[size]; code(err) != want {
+			if want := map[int]int64{2000: task.CodeTooManyBytes}[size]; wireCode(err) != want {
 				t.Errorf("a task of %d bytes: %v", size, err)
 			}
 		}
@@ -410,19 +410,19 @@ func TestCancellationThatIsOvertaken(t *testing.T) {
 }
 
 // A second cancellation that fails does not make a cancelled task report again.
-func TestFailedCancellationKeepsProgressOver(t *testing.T) {
-	store := &failing{Store: memory.New()}
-	bubble(t, task.Config{Store: store, Quiet: true, ProgressInterval: -1}, func(t *testing.T, m *task.Manager) {
+func TestFailedCancellationDoesNotRestartProgress(t *testing.T) {
+	store := &failingStore{Store: memory.New()}
+	runInBubble(t, task.Config{Store: store, Quiet: true, ProgressInterval: -1}, func(t *testing.T, m *task.Manager) {
 		p := new(peer)
 		values := make(chan float64)
-		created := create(t, m, task.Request{Via: p, Token: mcpToken, Work: reports(t, values, func(v float64) error {
+		created := create(t, m, task.Request{Via: p, Token: mcpToken, Work: reportingWork(t, values, func(v float64) error {
 			return map[bool]error{v >= 2: task.ErrProgressOver}[true]
 		})})
-		store.fail(errors.New("a passing fault"))
+		store.setError(errors.New("a passing fault"))
 		if _, err := m.Cancel(t.Context(), "alice", created.TaskID, nil); err == nil {
 			t.Error("cancelled without a store")
 		}
-		store.fail(nil)
+		store.setError(nil)
 		values <- 1
 		if _, err := m.Cancel(t.Context(), "alice", created.TaskID, nil); err != nil {
 			t.Error(err)
@@ -430,22 +430,22 @@ func TestFailedCancellationKeepsProgressOver(t *testing.T) {
 		for range 2 {
 			m.Cancel(t.Context(), "alice", created.TaskID, nil)
 			values <- 2
-			store.fail(errors.New("a passing fault"))
+			store.setError(errors.New("a passing fault"))
 		}
-		store.fail(nil)
+		store.setError(nil)
 		close(values)
 		synctest.Wait()
-		equal(t, "progress", []float64{1}, p.progress())
+		checkEqual(t, "progress", []float64{1}, p.progress())
 	})
 }
 
 // A passing fault of the store while the Manager closes loses no outcome, and one that does not pass is
 // an error of Close.
-func TestOutcomesWhileClosing(t *testing.T) {
+func TestCloseRetriesOutcomes(t *testing.T) {
 	for _, passes := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			inner := memory.New()
-			store := &failing{Store: inner}
+			store := &failingStore{Store: inner}
 			m, err := task.New(t.Context(), task.Config{Store: store, Logger: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
@@ -455,9 +455,9 @@ func TestOutcomesWhileClosing(t *testing.T) {
 				return raw(`{"late":1}`), nil
 			})
 			synctest.Wait()
-			store.fail(errors.New("no space left"))
+			store.setError(errors.New("no space left"))
 			if passes {
-				time.AfterFunc(2*time.Second, func() { store.fail(nil) })
+				time.AfterFunc(2*time.Second, func() { store.setError(nil) })
 			}
 			err = m.Close(t.Context())
 			r, failed := inner.Get(t.Context(), created.TaskID)
@@ -477,15 +477,15 @@ func TestOutcomesWhileClosing(t *testing.T) {
 // The health of a Manager is that of its store: whether the last write was taken.
 func TestHealth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &failing{Store: memory.New()}
-		m := manager(t, task.Config{Store: store})
+		store := &failingStore{Store: memory.New()}
+		m := newManager(t, task.Config{Store: store})
 		end := make(chan bool)
 		created := start(t, m, func(context.Context, *task.Run) (codec.Encoder, error) { <-end; return raw(`{}`), nil })
 		if err := m.Health(); err != nil {
 			t.Error(err)
 		}
 		full := errors.New("no space left")
-		store.fail(full)
+		store.setError(full)
 		close(end)
 		synctest.Wait()
 		if n := m.Stats().Unstored; n != 1 {
@@ -495,7 +495,7 @@ func TestHealth(t *testing.T) {
 		if err := m.Health(); !errors.Is(err, full) {
 			t.Errorf("with a full disk: %v", err)
 		}
-		store.fail(nil)
+		store.setError(nil)
 		result(t, m, created.TaskID)
 		synctest.Wait()
 		if err := m.Health(); err != nil || m.Stats().Unstored != 0 {
@@ -509,9 +509,9 @@ func TestHealth(t *testing.T) {
 }
 
 // A store has one Manager at a time.
-func TestSecondManagerIsRefused(t *testing.T) {
+func TestNewRejectsStoreInUse(t *testing.T) {
 	store := memory.New()
-	first := manager(t, task.Config{Store: store})
+	first := newManager(t, task.Config{Store: store})
 	created := start(t, first, untilDone)
 	if _, err := task.New(t.Context(), task.Config{Store: store}); !errors.Is(err, task.ErrInUse) {
 		t.Errorf("a second Manager: %v", err)
@@ -522,18 +522,18 @@ func TestSecondManagerIsRefused(t *testing.T) {
 	if err := first.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	manager(t, task.Config{Store: store})
+	newManager(t, task.Config{Store: store})
 }
 
 // Intervals go out in whole milliseconds, rounded up; less than nothing leaves the pace to the requestor.
-func TestPollIntervals(t *testing.T) {
+func TestPollIntervalIsRoundedUp(t *testing.T) {
 	for _, tt := range []struct {
 		config, request time.Duration
 		want            int64 // 0 for none
 	}{
 		{0, 0, 1000}, {time.Microsecond, 0, 1}, {0, 1500 * time.Microsecond, 2}, {0, -time.Second, 0}, {-1, 0, 0}, {-1, time.Second, 1000},
 	} {
-		bubble(t, task.Config{PollInterval: tt.config}, func(t *testing.T, m *task.Manager) {
+		runInBubble(t, task.Config{PollInterval: tt.config}, func(t *testing.T, m *task.Manager) {
 			created := create(t, m, task.Request{PollInterval: tt.request, Work: returns(`{}`)})
 			got := int64(0)
 			if created.PollInterval != nil {
@@ -547,13 +547,13 @@ func TestPollIntervals(t *testing.T) {
 }
 
 // damaged is a store in which the payloads of tasks are damaged.
-type damaged struct {
+type damagedStore struct {
 	task.Store
 	mu  sync.Mutex
 	ids map[string]bool
 }
 
-func (s *damaged) damage(id string) {
+func (s *damagedStore) damage(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ids == nil {
@@ -562,20 +562,20 @@ func (s *damaged) damage(id string) {
 	s.ids[id] = true
 }
 
-func (s *damaged) is(id string) bool {
+func (s *damagedStore) isDamaged(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ids[id]
 }
 
-func (s *damaged) Get(ctx context.Context, id string) (task.Record, error) {
-	if s.is(id) {
+func (s *damagedStore) Get(ctx context.Context, id string) (task.Record, error) {
+	if s.isDamaged(id) {
 		return task.Record{}, fmt.Errorf("%w: task %q", task.ErrCorrupt, id)
 	}
 	return s.Store.Get(ctx, id)
 }
 
-func (s *damaged) Update(ctx context.Context, r task.Record) (task.Record, error) {
+func (s *damagedStore) Update(ctx context.Context, r task.Record) (task.Record, error) {
 	r, err := s.Store.Update(ctx, r)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -585,13 +585,13 @@ func (s *damaged) Update(ctx context.Context, r task.Record) (task.Record, error
 
 // A record that is damaged, has a status that is none, or makes Resume panic, fails its task, and neither
 // the start nor the other tasks.
-func TestPoisonousRecords(t *testing.T) {
+func TestDamagedRecordsDoNotPreventStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &damaged{Store: memory.New()}
+		store := &damagedStore{Store: memory.New()}
 		put := func(id string, status mcp.TaskStatus) {
 			t.Helper()
 			_, err := store.Create(t.Context(), task.Record{
-				ID: id, Owner: "alice", Status: status, Created: started(), Updated: started(), TTL: time.Hour, Method: id, Restartable: true,
+				ID: id, Owner: "alice", Status: status, Created: bubbleStart(), Updated: bubbleStart(), TTL: time.Hour, Method: id, Restartable: true,
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -602,7 +602,7 @@ func TestPoisonousRecords(t *testing.T) {
 		put("unknown", "submitted")
 		put("good", mcp.TaskStatusWorking)
 		store.damage("damaged")
-		m := manager(t, task.Config{Store: store, Recover: func(r task.Record) task.Work {
+		m := newManager(t, task.Config{Store: store, Recover: func(r task.Record) task.Work {
 			if r.Method == "panics" {
 				panic("Recover")
 			}
@@ -621,7 +621,7 @@ func TestPoisonousRecords(t *testing.T) {
 			t.Error(out.Error)
 		}
 		// No move leads out of a status that is none.
-		if _, err := m.Cancel(t.Context(), "alice", "unknown", nil); code(err) != jsonrpc.CodeInvalidParams {
+		if _, err := m.Cancel(t.Context(), "alice", "unknown", nil); wireCode(err) != jsonrpc.CodeInvalidParams {
 			t.Errorf("cancel: %v", err)
 		}
 		if got := get(t, m, "unknown").Status; got != "submitted" {
@@ -635,9 +635,9 @@ func TestPoisonousRecords(t *testing.T) {
 }
 
 // A record that is damaged while its work runs does not keep the outcome from being stored.
-func TestRecordThatIsDamagedWhileItsWorkRuns(t *testing.T) {
-	store := &damaged{Store: memory.New()}
-	bubble(t, task.Config{Store: store}, func(t *testing.T, m *task.Manager) {
+func TestRecordDamagedWhileWorkRuns(t *testing.T) {
+	store := &damagedStore{Store: memory.New()}
+	runInBubble(t, task.Config{Store: store}, func(t *testing.T, m *task.Manager) {
 		end := make(chan bool)
 		created := start(t, m, func(context.Context, *task.Run) (codec.Encoder, error) { <-end; return raw(`{}`), nil })
 		waiting := make(chan task.Outcome, 1)
@@ -645,8 +645,8 @@ func TestRecordThatIsDamagedWhileItsWorkRuns(t *testing.T) {
 		synctest.Wait()
 		store.damage(created.TaskID)
 		close(end)
-		if out := <-waiting; out.Error != nil || time.Since(started()) > time.Second {
-			t.Errorf("%s, %v after %v", out.Result, out.Error, time.Since(started()))
+		if out := <-waiting; out.Error != nil || time.Since(bubbleStart()) > time.Second {
+			t.Errorf("%s, %v after %v", out.Result, out.Error, time.Since(bubbleStart()))
 		}
 	})
 }
@@ -654,9 +654,9 @@ func TestRecordThatIsDamagedWhileItsWorkRuns(t *testing.T) {
 // The table of moves holds for what work does through its Run: nothing leads out of a terminal status.
 //
 // Proves TASK-22, TASK-23.
-func TestWorkCannotMoveATaskThatIsOver(t *testing.T) {
+func TestWorkCannotChangeTerminalTask(t *testing.T) {
 	store := memory.New()
-	bubble(t, task.Config{Store: store}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Config{Store: store}, func(t *testing.T, m *task.Manager) {
 		var run *task.Run
 		created := start(t, m, func(_ context.Context, r *task.Run) (codec.Encoder, error) { run = r; return raw(`{}`), nil })
 		want := result(t, m, created.TaskID)
@@ -667,26 +667,26 @@ func TestWorkCannotMoveATaskThatIsOver(t *testing.T) {
 				t.Error("the work has changed a task that is over")
 			}
 		}
-		equal(t, "state", before, get(t, m, created.TaskID))
-		equal(t, "outcome", want, result(t, m, created.TaskID))
+		checkEqual(t, "state", before, get(t, m, created.TaskID))
+		checkEqual(t, "outcome", want, result(t, m, created.TaskID))
 	})
 }
 
 // Jobs of tasks that were cancelled, or have expired, are stopped: at last after a restart, and again if
 // that fails.
-func TestJobsAreStoppedInTheEnd(t *testing.T) {
+func TestJobCancellationIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
-		b := &batch{failures: 2}
+		b := &batchSystem{cancelFailures: 2}
 		jobs := map[string]task.Jobs{"batch": b}
-		first := manager(t, task.Config{Store: store, Jobs: jobs})
+		first := newManager(t, task.Config{Store: store, Jobs: jobs})
 		created := create(t, first, task.Request{Runner: "batch"})
 		synctest.Wait()
 		if _, err := first.Cancel(t.Context(), "alice", created.TaskID, nil); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		equal(t, "cancelled", []string{"job of " + created.TaskID}, b.stopped())
+		checkEqual(t, "cancelled", []string{"job of " + created.TaskID}, b.cancelledJobs())
 
 		expires := create(t, first, task.Request{Runner: "batch", Task: &mcp.TaskMetadata{TTL: new(int64(60_000))}})
 		synctest.Wait()
@@ -694,11 +694,11 @@ func TestJobsAreStoppedInTheEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Minute)
-		manager(t, task.Config{Store: store, Jobs: jobs})
+		newManager(t, task.Config{Store: store, Jobs: jobs})
 		synctest.Wait()
-		equal(t, "cancelled", map[string]bool{"job of " + created.TaskID: true, "job of " + expires.TaskID: true}, func() map[string]bool {
+		checkEqual(t, "cancelled", map[string]bool{"job of " + created.TaskID: true, "job of " + expires.TaskID: true}, func() map[string]bool {
 			all := map[string]bool{}
-			for _, job := range b.stopped()[1:] {
+			for _, job := range b.cancelledJobs()[1:] {
 				all[job] = true
 			}
 			return all

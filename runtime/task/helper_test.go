@@ -26,13 +26,13 @@ type raw string
 func (r raw) EncodeJSON(w *codec.Writer) { w.Raw(json.RawMessage(r)) }
 
 // bubble runs a test in a bubble with a Manager over a memory store.
-func bubble(t *testing.T, cfg task.Config, test func(t *testing.T, m *task.Manager)) {
+func runInBubble(t *testing.T, cfg task.Config, test func(t *testing.T, m *task.Manager)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { test(t, manager(t, cfg)) })
+	synctest.Test(t, func(t *testing.T) { test(t, newManager(t, cfg)) })
 }
 
 // manager returns a Manager that is closed at the end, over a new memory store if there is none.
-func manager(t *testing.T, cfg task.Config) *task.Manager {
+func newManager(t *testing.T, cfg task.Config) *task.Manager {
 	t.Helper()
 	if cfg.Store == nil {
 		cfg.Store = memory.New()
@@ -104,7 +104,7 @@ func untilDone(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 	return nil, context.Cause(ctx)
 }
 
-func equal(t *testing.T, what string, want, got any) {
+func checkEqual(t *testing.T, what string, want, got any) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)
@@ -112,7 +112,7 @@ func equal(t *testing.T, what string, want, got any) {
 }
 
 // code is that of the error which the peer gets.
-func code(err error) int64 {
+func wireCode(err error) int64 {
 	if err == nil {
 		return 0
 	}
@@ -128,7 +128,7 @@ type peer struct {
 	reports  []float64
 }
 
-func (p *peer) note(method string, params codec.Encoder) json.RawMessage {
+func (p *peer) add(method string, params codec.Encoder) json.RawMessage {
 	text, err := codec.Marshal(params)
 	if err != nil {
 		panic(err)
@@ -139,14 +139,14 @@ func (p *peer) note(method string, params codec.Encoder) json.RawMessage {
 	return text
 }
 
-func (p *peer) seen() []string {
+func (p *peer) received() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]string(nil), p.messages...)
 }
 
 func (p *peer) Call(ctx context.Context, method string, params codec.Encoder) (json.RawMessage, error) {
-	text := p.note(method, params)
+	text := p.add(method, params)
 	if p.answer == nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "method not found: " + method}
 	}
@@ -154,7 +154,7 @@ func (p *peer) Call(ctx context.Context, method string, params codec.Encoder) (j
 }
 
 func (p *peer) Notify(ctx context.Context, method string, params codec.Encoder) error {
-	text := p.note(method, params)
+	text := p.add(method, params)
 	if method != "notifications/progress" {
 		return nil
 	}

@@ -12,23 +12,23 @@ import (
 // attempt to stop a job, and cancelAttempts is how often that is tried, at first after a
 // lookInterval.
 const (
-	lookInterval   = time.Second
-	cancelTimeout  = 30 * time.Second
-	cancelAttempts = 8
+	jobPollInterval   = time.Second
+	jobCancelTimeout  = 30 * time.Second
+	jobCancelAttempts = 8
 )
 
 // follow is the work of a task that stands for a job: it starts that, unless it has been
 // started before, and looks at it until it is done.
-func follow(jobs Jobs) Work {
+func jobWork(jobs Jobs) Work {
 	return func(ctx context.Context, run *Run) (codec.Encoder, error) {
 		job, err := run.startJob(ctx, jobs)
 		if err != nil {
 			return nil, err
 		}
-		out, err := run.watchJob(ctx, jobs, job)
+		out, err := run.pollJob(ctx, jobs, job)
 		switch cause := context.Cause(ctx); {
 		case cause == ErrCancelled || cause == ErrExpired:
-			run.m.stopJob(jobs, run.id, job)
+			run.m.cancelJob(jobs, run.id, job)
 			return nil, cause
 		case err != nil:
 			return nil, err
@@ -51,14 +51,14 @@ func (run *Run) startJob(ctx context.Context, jobs Jobs) (string, error) {
 	}
 	_, err = run.m.change(context.WithoutCancel(ctx), run.id, func(r *Record) error { r.Job = job; return nil })
 	if err != nil { // nobody would know of it: the task is over, or the store fails
-		run.m.stopJob(jobs, run.id, job)
+		run.m.cancelJob(jobs, run.id, job)
 		return "", err
 	}
 	return job, nil
 }
 
 // watchJob looks at a job until it is done or ctx ends.
-func (run *Run) watchJob(ctx context.Context, jobs Jobs, job string) (Outcome, error) {
+func (run *Run) pollJob(ctx context.Context, jobs Jobs, job string) (Outcome, error) {
 	for {
 		look, err := jobs.Look(ctx, job)
 		switch {
@@ -67,11 +67,11 @@ func (run *Run) watchJob(ctx context.Context, jobs Jobs, job string) (Outcome, e
 		case look.Done:
 			return look.Outcome, nil
 		default:
-			run.showJob(ctx, look)
+			run.reportJob(ctx, look)
 		}
 		wait := look.After
 		if wait <= 0 {
-			wait = lookInterval
+			wait = jobPollInterval
 		}
 		timer := time.NewTimer(wait)
 		select {
@@ -84,7 +84,7 @@ func (run *Run) watchJob(ctx context.Context, jobs Jobs, job string) (Outcome, e
 }
 
 // showJob tells the requestor how far a job is.
-func (run *Run) showJob(ctx context.Context, look Look) {
+func (run *Run) reportJob(ctx context.Context, look Look) {
 	if look.Progress != nil {
 		run.Report(*look.Progress) // one that does not grow is no news
 	}
@@ -93,8 +93,8 @@ func (run *Run) showJob(ctx context.Context, look Look) {
 	}
 	message := statusText(look.Message)
 	run.m.change(ctx, run.id, func(r *Record) error { // a failure is logged, and tried again with the next look
-		if r.over() || r.StatusMessage == message {
-			return errSame
+		if r.terminal() || r.StatusMessage == message {
+			return errUnchanged
 		}
 		r.StatusMessage = message
 		return nil
@@ -103,10 +103,10 @@ func (run *Run) showJob(ctx context.Context, look Look) {
 
 // stopJob cancels a job whose task is terminal. If that fails it tries again, until the Manager
 // closes.
-func (m *Manager) stopJob(jobs Jobs, id, job string) {
-	wait := lookInterval
-	for range cancelAttempts {
-		err := cancelJob(jobs, job)
+func (m *Manager) cancelJob(jobs Jobs, id, job string) {
+	wait := jobPollInterval
+	for range jobCancelAttempts {
+		err := tryCancelJob(jobs, job)
 		if err == nil {
 			return
 		}
@@ -116,15 +116,15 @@ func (m *Manager) stopJob(jobs Jobs, id, job string) {
 		select {
 		case <-time.After(wait):
 			wait *= 2
-		case <-m.life.Done():
+		case <-m.lifetime.Done():
 			return // the next Manager tries again, if the task was cancelled
 		}
 	}
 }
 
-func cancelJob(jobs Jobs, job string) (err error) {
+func tryCancelJob(jobs Jobs, job string) (err error) {
 	defer boundary.Catch(&err)
-	ctx, cancel := context.WithTimeout(context.Background(), cancelTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), jobCancelTimeout)
 	defer cancel()
 	return jobs.Cancel(ctx, job)
 }

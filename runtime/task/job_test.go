@@ -16,24 +16,24 @@ import (
 )
 
 // batch is a batch system in which a job takes five looks.
-type batch struct {
-	mu        sync.Mutex
-	started   map[string]int // jobs by task, with how often they were started
-	looks     int
-	cancelled []string
-	out       task.Outcome
-	broken    bool   // is not to be seen at the moment
-	message   string // instead of "in the queue"
-	failures  int    // cancellations that fail
+type batchSystem struct {
+	mu             sync.Mutex
+	started        map[string]int // jobs by task, with how often they were started
+	polls          int
+	cancelled      []string
+	out            task.Outcome
+	unreachable    bool   // is not to be seen at the moment
+	message        string // instead of "in the queue"
+	cancelFailures int    // cancellations that fail
 }
 
-func (b *batch) stopped() []string {
+func (b *batchSystem) cancelledJobs() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return append([]string(nil), b.cancelled...)
 }
 
-func (b *batch) Start(ctx context.Context, r task.Record) (string, error) {
+func (b *batchSystem) Start(ctx context.Context, r task.Record) (string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if string(r.Params) == `{"refuse":1}` {
@@ -46,27 +46,27 @@ func (b *batch) Start(ctx context.Context, r task.Record) (string, error) {
 	return "job of " + r.ID, nil
 }
 
-func (b *batch) Look(ctx context.Context, job string) (task.Look, error) {
+func (b *batchSystem) Look(ctx context.Context, job string) (task.Look, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.looks++
+	b.polls++
 	switch {
-	case b.broken:
+	case b.unreachable:
 		return task.Look{}, errors.New("not reachable")
-	case b.looks < 5:
+	case b.polls < 5:
 		message := b.message
 		if message == "" {
 			message = "in the queue"
 		}
-		return task.Look{Message: message, After: time.Minute, Progress: &task.Progress{Value: float64(b.looks)}}, nil
+		return task.Look{Message: message, After: time.Minute, Progress: &task.Progress{Value: float64(b.polls)}}, nil
 	}
 	return task.Look{Done: true, Outcome: b.out}, nil
 }
 
-func (b *batch) Cancel(ctx context.Context, job string) error {
+func (b *batchSystem) Cancel(ctx context.Context, job string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.failures--; b.failures >= 0 {
+	if b.cancelFailures--; b.cancelFailures >= 0 {
 		return errors.New("not reachable")
 	}
 	b.cancelled = append(b.cancelled, job)
@@ -80,8 +80,8 @@ func TestJob(t *testing.T) {
 		{Error: &jsonrpc.Error{Code: -1, Message: "out of memory", Data: json.RawMessage(`7`)}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			b := &batch{out: out}
-			m := manager(t, task.Config{Quiet: true, Jobs: map[string]task.Jobs{"batch": b}})
+			b := &batchSystem{out: out}
+			m := newManager(t, task.Config{Quiet: true, Jobs: map[string]task.Jobs{"batch": b}})
 			p := new(peer)
 			created := create(t, m, task.Request{Runner: "batch", Via: p, Token: mcpToken})
 			synctest.Wait()
@@ -93,25 +93,25 @@ func TestJob(t *testing.T) {
 			if d := time.Since(before); d != 4*time.Minute {
 				t.Errorf("took %v", d)
 			}
-			equal(t, "error", out.Error, got.Error)
-			equal(t, "progress", []float64{1, 2, 3, 4}, p.progress())
-			equal(t, "starts", map[string]int{created.TaskID: 1}, b.started)
+			checkEqual(t, "error", out.Error, got.Error)
+			checkEqual(t, "progress", []float64{1, 2, 3, 4}, p.progress())
+			checkEqual(t, "starts", map[string]int{created.TaskID: 1}, b.started)
 		})
 	}
 }
 
 // A job that cannot be started fails its task; one that cannot be seen is looked for again.
-func TestJobTrouble(t *testing.T) {
+func TestJobErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &batch{out: task.Outcome{Result: json.RawMessage(`{}`)}}
-		m := manager(t, task.Config{Jobs: map[string]task.Jobs{"batch": b}})
+		b := &batchSystem{out: task.Outcome{Result: json.RawMessage(`{}`)}}
+		m := newManager(t, task.Config{Jobs: map[string]task.Jobs{"batch": b}})
 		refused := create(t, m, task.Request{Runner: "batch", Params: json.RawMessage(`{"refuse":1}`)})
-		equal(t, "refused", &jsonrpc.Error{Code: -32602, Message: "no such queue"}, result(t, m, refused.TaskID).Error)
-		b.broken = true
+		checkEqual(t, "refused", &jsonrpc.Error{Code: -32602, Message: "no such queue"}, result(t, m, refused.TaskID).Error)
+		b.unreachable = true
 		created := create(t, m, task.Request{Runner: "batch"})
 		time.Sleep(10 * time.Minute)
 		b.mu.Lock()
-		b.broken = false
+		b.unreachable = false
 		b.mu.Unlock()
 		if out := result(t, m, created.TaskID); out.Error != nil {
 			t.Error(out.Error)
@@ -125,21 +125,21 @@ func TestJobTrouble(t *testing.T) {
 }
 
 // Cancelling a task, and its expiry, stops the job.
-func TestJobIsStopped(t *testing.T) {
+func TestJobIsCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := new(batch)
-		m := manager(t, task.Config{Jobs: map[string]task.Jobs{"batch": b}})
+		b := new(batchSystem)
+		m := newManager(t, task.Config{Jobs: map[string]task.Jobs{"batch": b}})
 		cancelled := create(t, m, task.Request{Runner: "batch"})
 		synctest.Wait()
 		if _, err := m.Cancel(t.Context(), "alice", cancelled.TaskID, nil); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		equal(t, "cancelled", []string{"job of " + cancelled.TaskID}, b.cancelled)
+		checkEqual(t, "cancelled", []string{"job of " + cancelled.TaskID}, b.cancelled)
 		expired := create(t, m, task.Request{Runner: "batch", Task: &mcp.TaskMetadata{TTL: new(int64(1000))}})
 		time.Sleep(time.Second)
 		synctest.Wait()
-		equal(t, "expired", []string{"job of " + cancelled.TaskID, "job of " + expired.TaskID}, b.cancelled)
+		checkEqual(t, "expired", []string{"job of " + cancelled.TaskID, "job of " + expired.TaskID}, b.cancelled)
 	})
 }
 
@@ -148,19 +148,19 @@ func TestJobIsStopped(t *testing.T) {
 func TestJobSurvivesRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
-		b := &batch{out: task.Outcome{Result: json.RawMessage(`{}`)}}
+		b := &batchSystem{out: task.Outcome{Result: json.RawMessage(`{}`)}}
 		jobs := map[string]task.Jobs{"batch": b}
-		first := manager(t, task.Config{Store: store, Jobs: jobs})
+		first := newManager(t, task.Config{Store: store, Jobs: jobs})
 		created := create(t, first, task.Request{Runner: "batch"})
 		synctest.Wait()
 		if err := first.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		second := manager(t, task.Config{Store: store, Jobs: jobs})
+		second := newManager(t, task.Config{Store: store, Jobs: jobs})
 		if out := result(t, second, created.TaskID); out.Error != nil {
 			t.Error(out.Error)
 		}
-		equal(t, "starts", map[string]int{created.TaskID: 1}, b.started)
-		equal(t, "cancelled", []string(nil), b.cancelled)
+		checkEqual(t, "starts", map[string]int{created.TaskID: 1}, b.started)
+		checkEqual(t, "cancelled", []string(nil), b.cancelled)
 	})
 }

@@ -19,9 +19,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 )
 
-func tryCreate(t *testing.T, m *task.Manager, who string, work task.Work) error {
+func tryCreate(t *testing.T, m *task.Manager, principal string, work task.Work) error {
 	t.Helper()
-	_, err := m.Create(t.Context(), task.Request{Principal: who, Method: "tools/call", Work: work})
+	_, err := m.Create(t.Context(), task.Request{Principal: principal, Method: "tools/call", Work: work})
 	return err
 }
 
@@ -29,11 +29,11 @@ func tryCreate(t *testing.T, m *task.Manager, who string, work task.Work) error 
 //
 // Proves TASK-73.
 func TestTaskLimit(t *testing.T) {
-	bubble(t, task.Config{Limits: task.Limits{Tasks: 2}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Config{Limits: task.Limits{Tasks: 2}}, func(t *testing.T, m *task.Manager) {
 		first := start(t, m, untilDone)
 		start(t, m, untilDone)
 		err := tryCreate(t, m, "alice", untilDone)
-		equal(t, "third", &jsonrpc.Error{Code: task.CodeTooManyTasks, Message: "task: limit of 2 unfinished tasks is reached"}, task.WireError(err))
+		checkEqual(t, "third", &jsonrpc.Error{Code: task.CodeTooManyTasks, Message: "task: limit of 2 unfinished tasks is reached"}, task.WireError(err))
 		if err := tryCreate(t, m, "bob", untilDone); err != nil {
 			t.Errorf("bob: %v", err)
 		}
@@ -61,7 +61,7 @@ func TestTaskLimit(t *testing.T) {
 //
 // Proves TASK-73.
 func TestByteLimit(t *testing.T) {
-	bubble(t, task.Config{Limits: task.Limits{Bytes: 10_000}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Config{Limits: task.Limits{Bytes: 10_000}}, func(t *testing.T, m *task.Manager) {
 		large := returns(`{"x":"` + strings.Repeat("x", 8000) + `"}`)
 		fits := start(t, m, large)
 		if out := result(t, m, fits.TaskID); out.Error != nil {
@@ -69,12 +69,12 @@ func TestByteLimit(t *testing.T) {
 		}
 		second := start(t, m, large)
 		want := &jsonrpc.Error{Code: task.CodeTooManyBytes, Message: "task: limit of 10000 stored bytes is reached"}
-		equal(t, "second result", want, result(t, m, second.TaskID).Error)
+		checkEqual(t, "second result", want, result(t, m, second.TaskID).Error)
 		if state := get(t, m, second.TaskID); state.Status != mcp.TaskStatusFailed || *state.StatusMessage != want.Message {
 			t.Errorf("%+v", state)
 		}
 		_, err := m.Create(t.Context(), task.Request{Principal: "alice", Method: "tools/call", Work: large, Params: json.RawMessage(`{"x":"` + strings.Repeat("x", 2000) + `"}`)})
-		equal(t, "request", want, task.WireError(err))
+		checkEqual(t, "request", want, task.WireError(err))
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()
 		third := start(t, m, large)
@@ -88,7 +88,7 @@ func TestByteLimit(t *testing.T) {
 //
 // Proves TASK-73.
 func TestRateLimit(t *testing.T) {
-	bubble(t, task.Config{Limits: task.Limits{Rate: 10, Burst: 3}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Config{Limits: task.Limits{Rate: 10, Burst: 3}}, func(t *testing.T, m *task.Manager) {
 		for range 3 {
 			if _, err := m.Get(t.Context(), "alice", "guess", nil); !errors.Is(err, task.ErrNotFound) {
 				t.Fatal(err)
@@ -99,7 +99,7 @@ func TestRateLimit(t *testing.T) {
 		if !ok || limit.RetryAfter != 100*time.Millisecond {
 			t.Fatalf("fourth call: %v", err)
 		}
-		equal(t, "told", &jsonrpc.Error{
+		checkEqual(t, "told", &jsonrpc.Error{
 			Code: task.CodeTooManyCalls, Message: "task: limit of 10 task calls per second is reached, try again in 100ms",
 			Data: json.RawMessage(`{"retryAfter":101}`),
 		}, task.WireError(err))
@@ -107,7 +107,7 @@ func TestRateLimit(t *testing.T) {
 		_, resultErr := m.Result(t.Context(), "alice", "guess", nil)
 		_, cancelErr := m.Cancel(t.Context(), "alice", "guess", nil)
 		for _, err := range []error{tryCreate(t, m, "alice", untilDone), listErr, resultErr, cancelErr} {
-			if code(err) != task.CodeTooManyCalls {
+			if wireCode(err) != task.CodeTooManyCalls {
 				t.Errorf("another call: %v", err)
 			}
 		}
@@ -126,7 +126,7 @@ func TestRateLimit(t *testing.T) {
 }
 
 // Without limits more is taken than by default.
-func TestNoLimits(t *testing.T) {
+func TestDisabledLimits(t *testing.T) {
 	for name, tt := range map[string]struct {
 		limits  task.Limits
 		refused int64
@@ -137,7 +137,7 @@ func TestNoLimits(t *testing.T) {
 		"no bytes":     {task.Limits{Bytes: -1}, task.CodeTooManyTasks},
 		"no limits":    {task.Limits{Tasks: -1, Bytes: -1, Rate: -1}, 0},
 	} {
-		bubble(t, task.Config{Limits: tt.limits}, func(t *testing.T, m *task.Manager) {
+		runInBubble(t, task.Config{Limits: tt.limits}, func(t *testing.T, m *task.Manager) {
 			large := json.RawMessage(make([]byte, task.DefaultMaxBytes)) // which nobody reads
 			_, err := m.Create(t.Context(), task.Request{Principal: "alice", Method: "tools/call", Work: untilDone, Params: large})
 			for range 3000 {
@@ -145,7 +145,7 @@ func TestNoLimits(t *testing.T) {
 					err = tryCreate(t, m, "alice", untilDone)
 				}
 			}
-			if got := code(err); got != tt.refused {
+			if got := wireCode(err); got != tt.refused {
 				t.Errorf("%s: %v, want code %d", name, err, tt.refused)
 			}
 		})
@@ -156,8 +156,8 @@ func TestNoLimits(t *testing.T) {
 // the work returns.
 //
 // Proves TASK-73.
-func TestWorkThatGoesOnCounts(t *testing.T) {
-	bubble(t, task.Config{Limits: task.Limits{Tasks: 2, Bytes: 20_000}}, func(t *testing.T, m *task.Manager) {
+func TestRunningWorkCountsAfterTaskEnds(t *testing.T) {
+	runInBubble(t, task.Config{Limits: task.Limits{Tasks: 2, Bytes: 20_000}}, func(t *testing.T, m *task.Manager) {
 		goOn := make(chan bool)
 		stubborn := task.Request{
 			Task: &mcp.TaskMetadata{TTL: new(int64(60_000))}, Params: json.RawMessage(`"` + strings.Repeat("x", 8000) + `"`),
@@ -172,13 +172,13 @@ func TestWorkThatGoesOnCounts(t *testing.T) {
 		if s := m.Stats(); s.Expired != 2 || s.Running != 2 {
 			t.Errorf("%+v", s)
 		}
-		if err := tryCreate(t, m, "alice", untilDone); code(err) != task.CodeTooManyTasks {
+		if err := tryCreate(t, m, "alice", untilDone); wireCode(err) != task.CodeTooManyTasks {
 			t.Errorf("a third task: %v", err)
 		}
 		goOn <- true
 		synctest.Wait()
 		large := task.Request{Principal: "alice", Method: "tools/call", Work: returns(`{}`), Params: json.RawMessage(`"` + strings.Repeat("x", 15_000) + `"`)}
-		if _, err := m.Create(t.Context(), large); code(err) != task.CodeTooManyBytes {
+		if _, err := m.Create(t.Context(), large); wireCode(err) != task.CodeTooManyBytes {
 			t.Errorf("a large task: %v", err)
 		}
 		goOn <- true
@@ -195,15 +195,15 @@ func TestWorkThatGoesOnCounts(t *testing.T) {
 // An input request that does not fit fails by itself, and so does one whose answer does not fit.
 //
 // Proves TASK-73.
-func TestByteLimitOfQuestions(t *testing.T) {
-	bubble(t, task.Config{Quiet: true, Limits: task.Limits{Bytes: 5000}}, func(t *testing.T, m *task.Manager) {
+func TestByteLimitOfInputRequests(t *testing.T) {
+	runInBubble(t, task.Config{Quiet: true, Limits: task.Limits{Bytes: 5000}}, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			_, err := run.Call(ctx, "sampling/createMessage", raw(`{"x":"`+strings.Repeat("x", 6000)+`"}`))
-			if code(err) != task.CodeTooManyBytes {
+			if wireCode(err) != task.CodeTooManyBytes {
 				t.Errorf("a long question: %v", err)
 			}
 			_, err = run.Call(ctx, "sampling/createMessage", raw(`{"bytes":9992}`))
-			if code(err) != task.CodeTooManyBytes {
+			if wireCode(err) != task.CodeTooManyBytes {
 				t.Errorf("a long answer: %v", err)
 			}
 			answer, err := run.Call(ctx, "sampling/createMessage", raw(`{"bytes":992}`))
@@ -225,7 +225,7 @@ func TestByteLimitOfQuestions(t *testing.T) {
 func TestAnswerAtTheByteLimitFails(t *testing.T) {
 	const limit = 5000
 	for spare := range 40 {
-		bubble(t, task.Config{Quiet: true, Limits: task.Limits{Bytes: limit}}, func(t *testing.T, m *task.Manager) {
+		runInBubble(t, task.Config{Quiet: true, Limits: task.Limits{Bytes: limit}}, func(t *testing.T, m *task.Manager) {
 			params := json.RawMessage(`"` + strings.Repeat("x", limit-200-10*spare) + `"`)
 			created, err := m.Create(t.Context(), task.Request{
 				Principal: "alice", Method: "tools/call", Params: params,
@@ -249,14 +249,14 @@ func TestAnswerAtTheByteLimitFails(t *testing.T) {
 }
 
 // A progress token is stored with its task as long as that is kept, be it a string or a number.
-func TestByteLimitCountsTokens(t *testing.T) {
+func TestByteLimitCountsProgressTokens(t *testing.T) {
 	for name, token := range map[string]string{"string": `"` + strings.Repeat("7", 1000) + `"`, "number": strings.Repeat("7", 1000)} {
-		bubble(t, task.Config{Limits: task.Limits{Bytes: 1000}}, func(t *testing.T, m *task.Manager) {
+		runInBubble(t, task.Config{Limits: task.Limits{Bytes: 1000}}, func(t *testing.T, m *task.Manager) {
 			q := task.Request{Principal: "alice", Method: "tools/call", Work: returns(`{}`)}
 			if err := codec.Unmarshal([]byte(token), &q.Token); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := m.Create(t.Context(), q); code(err) != task.CodeTooManyBytes {
+			if _, err := m.Create(t.Context(), q); wireCode(err) != task.CodeTooManyBytes {
 				t.Errorf("a %s of 1000 digits: %v", name, err)
 			}
 		})
@@ -267,7 +267,7 @@ func TestByteLimitCountsTokens(t *testing.T) {
 // hold its payloads.
 func TestWaitersHoldNoPayloads(t *testing.T) {
 	const waiters, size = 50, 1 << 20
-	bubble(t, task.Config{Store: copies{memory.New()}, Quiet: true}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Config{Store: copyingStore{memory.New()}, Quiet: true}, func(t *testing.T, m *task.Manager) {
 		created := create(t, m, task.Request{
 			Params: json.RawMessage(`"` + strings.Repeat("x", size) + `"`),
 			Work:   untilDone,
@@ -290,9 +290,9 @@ func TestWaitersHoldNoPayloads(t *testing.T) {
 }
 
 // copies is a store that returns a copy of the params with each record.
-type copies struct{ *memory.Store }
+type copyingStore struct{ *memory.Store }
 
-func (c copies) Get(ctx context.Context, id string) (task.Record, error) {
+func (c copyingStore) Get(ctx context.Context, id string) (task.Record, error) {
 	r, err := c.Store.Get(ctx, id)
 	r.Params = bytes.Clone(r.Params)
 	return r, err

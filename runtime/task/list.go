@@ -35,7 +35,7 @@ func (m *Manager) list(ctx context.Context, principal, cursor string) (tasks []m
 	// One more than fits tells whether there is another page.
 	records, err := m.store.list(ctx, principal, after, m.cfg.PageSize+1)
 	if err != nil {
-		return nil, "", m.fault("list tasks", err)
+		return nil, "", m.logFault("list tasks", err)
 	}
 	if len(records) > m.cfg.PageSize {
 		records = records[:m.cfg.PageSize]

@@ -19,7 +19,7 @@ import (
 //
 // Proves TASK-51, TASK-52, TASK-54, TASK-69.
 func TestList(t *testing.T) {
-	bubble(t, task.Config{PageSize: 10}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Config{PageSize: 10}, func(t *testing.T, m *task.Manager) {
 		var want []string
 		for i := range 25 {
 			if i == 3 { // goes meanwhile
@@ -51,7 +51,7 @@ func TestList(t *testing.T) {
 			sizes = append(sizes, len(tasks))
 			for _, one := range tasks {
 				all = append(all, one.TaskID)
-				equal(t, "listed", get(t, m, one.TaskID), one)
+				checkEqual(t, "listed", get(t, m, one.TaskID), one)
 			}
 			if next == "" {
 				break
@@ -61,7 +61,7 @@ func TestList(t *testing.T) {
 			time.Sleep(time.Millisecond)
 			synctest.Wait()
 		}
-		equal(t, "sizes of pages", []int{10, 10, 8}, sizes)
+		checkEqual(t, "sizes of pages", []int{10, 10, 8}, sizes)
 		seen := map[string]int{}
 		for _, id := range all {
 			seen[id]++
@@ -78,8 +78,8 @@ func TestList(t *testing.T) {
 }
 
 // A page at the very end has no cursor, and none has a task too many.
-func TestListOfExactlyOnePage(t *testing.T) {
-	bubble(t, task.Config{PageSize: 3}, func(t *testing.T, m *task.Manager) {
+func TestLastPageHasNoCursor(t *testing.T) {
+	runInBubble(t, task.Config{PageSize: 3}, func(t *testing.T, m *task.Manager) {
 		for i := range 4 {
 			tasks, next, err := m.List(t.Context(), "alice", "")
 			if err != nil || len(tasks) != i || next != "" {
@@ -97,7 +97,7 @@ func TestListOfExactlyOnePage(t *testing.T) {
 //
 // Proves TASK-62, TASK-69.
 func TestCursors(t *testing.T) {
-	bubble(t, task.Config{PageSize: 1}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Config{PageSize: 1}, func(t *testing.T, m *task.Manager) {
 		for range 3 {
 			start(t, m, returns(`{}`))
 			create(t, m, task.Request{Principal: "bob", Work: returns(`{}`)})
@@ -119,12 +119,12 @@ func TestCursors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		equal(t, "the same cursor again", first, again)
+		checkEqual(t, "the same cursor again", first, again)
 		flipped := []byte(cursor)
 		flipped[3] ^= 1
 		for _, bad := range []string{"nonsense", bobs, cursor + "A", cursor[1:], string(flipped), cursor + "=", "\n" + cursor, strings.Repeat("A", 22), strings.Repeat("x", 1<<16)} {
 			_, _, err := m.List(t.Context(), "alice", bad)
-			equal(t, fmt.Sprintf("cursor %.40q", bad), &jsonrpc.Error{Code: -32602, Message: "task: invalid cursor"}, task.WireError(err))
+			checkEqual(t, fmt.Sprintf("cursor %.40q", bad), &jsonrpc.Error{Code: -32602, Message: "task: invalid cursor"}, task.WireError(err))
 		}
 	})
 }

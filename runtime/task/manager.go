@@ -25,31 +25,31 @@ import (
 // tasks. Do not offer tasks/list there.
 type Manager struct {
 	cfg     Config
-	store   guard
+	store   safeStore
 	release func() // gives up the store
 	audit   audit
 
-	life   context.Context // ends with Close
-	end    context.CancelCauseFunc
-	group  sync.WaitGroup // goroutines of the Manager, all work included
-	nudge  chan struct{}  // holds one: a task expires before the sweeper would wake
-	limits limiter
-	past   graveyard
+	lifetime    context.Context // ends with Close
+	endLifetime context.CancelCauseFunc
+	group       sync.WaitGroup // goroutines of the Manager, all work included
+	sweepSooner chan struct{}  // holds one: a task expires before the sweeper would wake
+	limits      limiter
+	expiredIDs  expiredSet
 
-	waits      atomic.Uint64         // calls that have begun to wait for a result
-	unstored   atomic.Int64          // outcomes that the store does not take
-	lost       atomic.Int64          // outcomes that it has not taken when the Manager closed
-	writeFault atomic.Pointer[error] // of the last write; nil if it succeeded
+	lastWaiter   atomic.Uint64         // calls that have begun to wait for a result
+	unstored     atomic.Int64          // outcomes that the store does not take
+	lostOutcomes atomic.Int64          // outcomes that it has not taken when the Manager closed
+	writeError   atomic.Pointer[error] // of the last write; nil if it succeeded
 
-	mu     sync.Mutex
-	closed bool
-	runs   map[string]*Run       // work in this process, by task
-	claims map[questionID]*claim // questions that are being delivered
-	wake   time.Time             // when the sweeper wakes; zero for never
+	mu        sync.Mutex
+	closed    bool
+	runs      map[string]*Run           // work in this process, by task
+	claims    map[inputRequestID]*claim // questions that are being delivered
+	nextSweep time.Time                 // when the sweeper wakes; zero for never
 }
 
 // questionID names a question among those of all tasks.
-type questionID struct {
+type inputRequestID struct {
 	task   string
 	number uint64
 }
@@ -69,21 +69,21 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 		}
 	}
 	m := &Manager{
-		cfg:     cfg,
-		store:   guard{cfg.Store},
-		release: release,
-		audit:   audit{hook: cfg.Audit, log: cfg.Logger},
-		nudge:   make(chan struct{}, 1),
-		limits:  limiter{limits: cfg.Limits, owners: map[string]*usage{}},
-		runs:    map[string]*Run{},
-		claims:  map[questionID]*claim{},
+		cfg:         cfg,
+		store:       safeStore{cfg.Store},
+		release:     release,
+		audit:       audit{hook: cfg.Audit, log: cfg.Logger},
+		sweepSooner: make(chan struct{}, 1),
+		limits:      limiter{limits: cfg.Limits, principals: map[string]*usage{}},
+		runs:        map[string]*Run{},
+		claims:      map[inputRequestID]*claim{},
 	}
-	m.life, m.end = context.WithCancelCause(context.Background())
+	m.lifetime, m.endLifetime = context.WithCancelCause(context.Background())
 	if err := m.recover(ctx); err != nil {
 		m.Close(ctx)
 		return nil, err
 	}
-	m.group.Go(m.sweep) // ends with m.life
+	m.group.Go(m.sweepLoop) // ends with m.life
 	return m, nil
 }
 
@@ -98,7 +98,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	m.closed = true
 	runs := slices.Collect(maps.Values(m.runs))
 	m.mu.Unlock()
-	m.end(ErrClosed)
+	m.endLifetime(ErrClosed)
 	for _, run := range runs {
 		run.ctx.Cancel(ErrClosed)
 	}
@@ -113,7 +113,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if n := m.lost.Load(); n > 0 {
+	if n := m.lostOutcomes.Load(); n > 0 {
 		return fmt.Errorf("task: close: %d outcomes were not stored", n)
 	}
 	return nil
@@ -134,13 +134,13 @@ func (m *Manager) spawn(f func()) bool {
 // that prevents writes to the store. It calls a store that is a [HealthChecker]; for other stores
 // it returns the error of the last write. See also [Stats.Unstored].
 func (m *Manager) Health() error {
-	if m.life.Err() != nil {
+	if m.lifetime.Err() != nil {
 		return ErrClosed
 	}
 	if checker, ok := m.cfg.Store.(HealthChecker); ok {
 		return boundary.Run(checker.Health)
 	}
-	if err := m.writeFault.Load(); err != nil {
+	if err := m.writeError.Load(); err != nil {
 		return *err
 	}
 	return nil
@@ -149,10 +149,10 @@ func (m *Manager) Health() error {
 // admit counts a call of a principal, and refuses it if the Manager is closed or the rate is too
 // high.
 func (m *Manager) admit(principal string) error {
-	if m.life.Err() != nil {
+	if m.lifetime.Err() != nil {
 		return ErrClosed
 	}
-	return m.limits.call(principal)
+	return m.limits.allowCall(principal)
 }
 
 // read reads the record of a principal's task into r.
@@ -164,11 +164,11 @@ func (m *Manager) read(ctx context.Context, principal, id string, r *Record) err
 	if err == nil && r.expired(time.Now()) {
 		err = ErrExpired
 	}
-	if errors.Is(err, ErrNotFound) && m.past.holds(principal, id) {
+	if errors.Is(err, ErrNotFound) && m.expiredIDs.contains(principal, id) {
 		err = ErrExpired
 	}
 	if err != nil {
-		return m.fault("read task", err)
+		return m.logFault("read task", err)
 	}
 	return nil
 }
@@ -177,8 +177,8 @@ func (m *Manager) read(ctx context.Context, principal, id string, r *Record) err
 var errForeign = fmt.Errorf("%w: another principal's", ErrNotFound)
 
 // fault logs an error of the store that is no answer.
-func (m *Manager) fault(what string, err error) error {
-	if answer(err) {
+func (m *Manager) logFault(what string, err error) error {
+	if expectedError(err) {
 		return err
 	}
 	if !boundary.Report(m.cfg.Logger, "task store panicked", err, "doing", what) {
@@ -188,7 +188,7 @@ func (m *Manager) fault(what string, err error) error {
 }
 
 // answer reports whether an error of the store is an expected answer and not a fault.
-func answer(err error) bool {
+func expectedError(err error) bool {
 	for _, known := range []error{ErrNotFound, ErrExpired, ErrExists, ErrConflict, ErrClosed, context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, known) {
 			return true
@@ -198,17 +198,17 @@ func answer(err error) bool {
 }
 
 // wrote records the outcome of a write for Health.
-func (m *Manager) wrote(err error) {
-	if err != nil && !answer(err) {
+func (m *Manager) setWriteError(err error) {
+	if err != nil && !expectedError(err) {
 		fault := err // so that err itself is on the heap only here
-		m.writeFault.Store(&fault)
-	} else if m.writeFault.Load() != nil {
-		m.writeFault.Store(nil)
+		m.writeError.Store(&fault)
+	} else if m.writeError.Load() != nil {
+		m.writeError.Store(nil)
 	}
 }
 
 // errSame makes change leave a record as it is.
-var errSame = errors.New("task: nothing to change")
+var errUnchanged = errors.New("task: nothing to change")
 
 // change applies f to the record of a task that is not over, and stores it. It tries again as long
 // as others write in between. What f must not do is refused with a [*MoveError], and what takes too
@@ -218,10 +218,10 @@ var errSame = errors.New("task: nothing to change")
 func (m *Manager) change(ctx context.Context, id string, f func(r *Record) error) (r Record, err error) {
 	for {
 		if err := m.store.get(ctx, id, &r); err != nil {
-			return r, m.fault("read task", err)
+			return r, m.logFault("read task", err)
 		}
 		from := r.Status
-		if err := f(&r); err == errSame {
+		if err := f(&r); err == errUnchanged {
 			return r, nil
 		} else if err != nil {
 			return r, err
@@ -239,9 +239,9 @@ func (m *Manager) replace(from mcp.TaskStatus, r *Record) error {
 	if Terminal(from) || r.Status != from && !Legal(from, r.Status) {
 		return &MoveError{from, r.Status}
 	}
-	run := m.run(r.ID) // now: its work may have returned when the record is written
+	run := m.findRun(r.ID) // now: its work may have returned when the record is written
 	before := r.Bytes
-	r.Updated = after(r.Updated)
+	r.Updated = laterThan(r.Updated)
 	r.Bytes = r.size()
 	reserved := max(0, r.Bytes-before)
 	if reserved > 0 {
@@ -252,20 +252,20 @@ func (m *Manager) replace(from mcp.TaskStatus, r *Record) error {
 		}
 	}
 	err := m.store.update(r)
-	if err != nil && !answer(err) {
-		err = m.confirm(r, err)
+	if err != nil && !expectedError(err) {
+		err = m.confirmWrite(r, err)
 	}
-	m.wrote(err)
+	m.setWriteError(err)
 	if err != nil {
 		m.limits.reserve(r.Owner, -reserved, true)
-		return m.fault("write task", err)
+		return m.logFault("write task", err)
 	}
-	m.changed(run, from, r, reserved)
+	m.afterChange(run, from, r, reserved)
 	return nil
 }
 
 // confirm returns nil if the store has r all the same, although Update has failed with err.
-func (m *Manager) confirm(r *Record, err error) error {
+func (m *Manager) confirmWrite(r *Record, err error) error {
 	var now Record
 	if failed := m.store.get(context.Background(), r.ID, &now); failed != nil || !wasWritten(&now, r) {
 		return err
@@ -284,7 +284,7 @@ func wasWritten(now, r *Record) bool {
 }
 
 // after returns the time, which is later than t in any case.
-func after(t time.Time) time.Time {
+func laterThan(t time.Time) time.Time {
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	if !now.After(t) {
 		now = t.Add(time.Microsecond)
@@ -294,10 +294,10 @@ func after(t time.Time) time.Time {
 
 // changed handles the consequences of a stored change: from is the earlier status, and reserved the
 // bytes that were reserved for r.
-func (m *Manager) changed(run *Run, from mcp.TaskStatus, r *Record, reserved int64) {
+func (m *Manager) afterChange(run *Run, from mcp.TaskStatus, r *Record, reserved int64) {
 	if run == nil { // its work could not be stopped in time: the Manager is closed
 		m.limits.reserve(r.Owner, -reserved, true)
-	} else if !m.limits.settle(&run.share, r, reserved) {
+	} else if !m.limits.commit(&run.usage, r, reserved) {
 		return // a later change was faster, or the task is gone
 	}
 	if r.Status == from {
@@ -311,16 +311,16 @@ func (m *Manager) changed(run *Run, from mcp.TaskStatus, r *Record, reserved int
 	case mcp.TaskStatusCancelled:
 		// The requestor of the work may be slow, and may not be the one that cancels.
 		told := *r
-		m.spawn(func() { run.notify(&told) }) // ends within statusTimeout
+		m.spawn(func() { run.notifyStatus(&told) }) // ends within statusTimeout
 		return
 	case mcp.TaskStatusCompleted, mcp.TaskStatusFailed:
 		runtime.Gosched() // waiters for the outcome go first
 	}
-	run.notify(r)
+	run.notifyStatus(r)
 }
 
 // run returns the work of a task if it is done here, or nil.
-func (m *Manager) run(id string) *Run {
+func (m *Manager) findRun(id string) *Run {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.runs[id]
@@ -345,8 +345,8 @@ func (m *Manager) get(ctx context.Context, principal, id string, via Requestor, 
 	if err := m.read(ctx, principal, id, r); err != nil {
 		return err
 	}
-	if run := m.run(id); run != nil {
-		run.reach(via)
+	if run := m.findRun(id); run != nil {
+		run.setLastSeen(via)
 	}
 	return nil
 }
@@ -368,13 +368,13 @@ func (m *Manager) Cancel(ctx context.Context, principal, id string, via Requesto
 }
 
 func (m *Manager) cancel(ctx context.Context, id string) (Record, error) {
-	run := m.run(id)
+	run := m.findRun(id)
 	if run != nil {
-		run.pause()
-		defer run.unpause()
+		run.pauseProgress()
+		defer run.unpauseProgress()
 	}
 	r, err := m.change(ctx, id, func(r *Record) error {
-		r.close(mcp.TaskStatusCancelled, "cancelled by the requestor")
+		r.setTerminal(mcp.TaskStatusCancelled, "cancelled by the requestor")
 		r.Error = cancelledError
 		return nil
 	})
@@ -382,14 +382,14 @@ func (m *Manager) cancel(ctx context.Context, id string) (Record, error) {
 		return r, err
 	}
 	if run != nil {
-		run.silence()
+		run.abortProgress()
 		run.ctx.Cancel(ErrCancelled)
 	}
 	return r, nil
 }
 
 // close ends a task, but for its outcome.
-func (r *Record) close(s mcp.TaskStatus, message string) {
+func (r *Record) setTerminal(s mcp.TaskStatus, message string) {
 	r.Status, r.StatusMessage = s, message
 	r.Params, r.InputRequests = nil, nil
 }

@@ -24,8 +24,8 @@ import (
 // A task from its creation to the second reading of its result.
 //
 // Proves TASK-13, TASK-14, TASK-21, TASK-32, TASK-33, TASK-36, TASK-39, TASK-40, TASK-42, TASK-43.
-func TestLifeOfATask(t *testing.T) {
-	bubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
+func TestTaskLifecycle(t *testing.T) {
+	runInBubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
 		const plain = `{"content":[{"type":"text","text":"42"}],"_meta":{"k":1.0},"later":[1e2]}`
 		born := time.Now()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -46,7 +46,7 @@ func TestLifeOfATask(t *testing.T) {
 		if created.PollInterval == nil || *created.PollInterval != 1000 {
 			t.Errorf("poll interval %v", created.PollInterval)
 		}
-		equal(t, "read at once", created, get(t, m, created.TaskID))
+		checkEqual(t, "read at once", created, get(t, m, created.TaskID))
 		at := parseTime(t, created.CreatedAt)
 		if at.Before(born.Truncate(time.Microsecond)) || created.LastUpdatedAt != created.CreatedAt {
 			t.Errorf("created at %s, updated at %s", created.CreatedAt, created.LastUpdatedAt)
@@ -58,9 +58,9 @@ func TestLifeOfATask(t *testing.T) {
 			t.Errorf("the result took %v", d)
 		}
 		related := fmt.Sprintf(`"_meta":{"io.modelcontextprotocol/related-task":{"taskId":%q},`, created.TaskID)
-		equal(t, "result", strings.Replace(plain, `"_meta":{`, related, 1), string(out.Result))
+		checkEqual(t, "result", strings.Replace(plain, `"_meta":{`, related, 1), string(out.Result))
 		for range 3 {
-			equal(t, "read again", out, result(t, m, created.TaskID))
+			checkEqual(t, "read again", out, result(t, m, created.TaskID))
 		}
 		done := get(t, m, created.TaskID)
 		if done.Status != mcp.TaskStatusCompleted || done.CreatedAt != created.CreatedAt || !parseTime(t, done.LastUpdatedAt).After(at) {
@@ -73,8 +73,8 @@ func TestLifeOfATask(t *testing.T) {
 // although its work was done at once.
 //
 // Proves TASK-21, TASK-33.
-func TestUpdatesAreDatedApart(t *testing.T) {
-	bubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
+func TestUpdatedTimeAlwaysAdvances(t *testing.T) {
+	runInBubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, returns(`{}`))
 		synctest.Wait()
 		done := get(t, m, created.TaskID)
@@ -118,7 +118,7 @@ func TestTTL(t *testing.T) {
 		{unlimited, `{"ttl":5}`, `5`},
 		{unlimited, `{"ttl":1e13}`, `3600000`},
 	} {
-		bubble(t, tt.cfg, func(t *testing.T, m *task.Manager) {
+		runInBubble(t, tt.cfg, func(t *testing.T, m *task.Manager) {
 			q := task.Request{Principal: "alice", Method: "tools/call", Work: untilDone}
 			if tt.wish != "" {
 				q.Task = new(mcp.TaskMetadata)
@@ -127,7 +127,7 @@ func TestTTL(t *testing.T) {
 				}
 			}
 			created, err := m.Create(t.Context(), q)
-			got := fmt.Sprint(code(err))
+			got := fmt.Sprint(wireCode(err))
 			if err == nil {
 				text, _ := codec.Marshal(&created)
 				var members map[string]json.RawMessage
@@ -135,7 +135,7 @@ func TestTTL(t *testing.T) {
 					t.Fatal(err)
 				}
 				got = string(members["ttl"])
-				equal(t, "read", created, get(t, m, created.TaskID))
+				checkEqual(t, "read", created, get(t, m, created.TaskID))
 			}
 			if got != tt.want {
 				t.Errorf("%s: got %s, want %s", tt.wish, got, tt.want)
@@ -184,16 +184,16 @@ func TestOutcomes(t *testing.T) {
 			status: "failed", message: "work returned no result", err: &jsonrpc.Error{Code: -32603, Message: "work returned no result"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			bubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
+			runInBubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
 				created := start(t, m, tt.work)
 				for range 2 {
 					out := result(t, m, created.TaskID)
-					equal(t, "error", tt.err, out.Error)
+					checkEqual(t, "error", tt.err, out.Error)
 					want := ""
 					if tt.result != "" {
 						want = fmt.Sprintf(`{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":%q}},`, created.TaskID) + tt.result[1:]
 					}
-					equal(t, "result", want, string(out.Result))
+					checkEqual(t, "result", want, string(out.Result))
 				}
 				state := get(t, m, created.TaskID)
 				message := ""
@@ -206,7 +206,7 @@ func TestOutcomes(t *testing.T) {
 			})
 		})
 	}
-	bubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
 		created := create(t, m, task.Request{Method: "sampling/createMessage", Work: returns(`{"isError":true}`)})
 		result(t, m, created.TaskID)
 		if state := get(t, m, created.TaskID); state.Status != mcp.TaskStatusCompleted {
@@ -216,8 +216,8 @@ func TestOutcomes(t *testing.T) {
 }
 
 // A status message has a length that requestors can show.
-func TestLongStatusMessage(t *testing.T) {
-	bubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
+func TestStatusMessageIsTruncated(t *testing.T) {
+	runInBubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, func(context.Context, *task.Run) (codec.Encoder, error) {
 			return nil, errors.New(strings.Repeat("é", 10000))
 		})
@@ -232,7 +232,7 @@ func TestLongStatusMessage(t *testing.T) {
 //
 // Proves TASK-23, TASK-39, TASK-55, TASK-56, TASK-57, TASK-58.
 func TestCancel(t *testing.T) {
-	bubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
 		cause := make(chan error, 1)
 		goOn := make(chan bool)
 		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
@@ -251,17 +251,17 @@ func TestCancel(t *testing.T) {
 		if err != nil || state.Status != mcp.TaskStatusCancelled {
 			t.Fatalf("cancel: %+v, %v", state, err)
 		}
-		equal(t, "read", state, get(t, m, created.TaskID))
+		checkEqual(t, "read", state, get(t, m, created.TaskID))
 		if got := <-cause; got != task.ErrCancelled {
 			t.Errorf("the work was stopped by %v", got)
 		}
 		want := task.Outcome{Error: &jsonrpc.Error{Code: task.CodeCancelled, Message: "task was cancelled"}}
-		equal(t, "who waited", want, <-waiter)
+		checkEqual(t, "who waited", want, <-waiter)
 		close(goOn)
 		synctest.Wait()
-		equal(t, "after the work", state, get(t, m, created.TaskID))
-		equal(t, "outcome", want, result(t, m, created.TaskID))
-		if _, err := m.Cancel(t.Context(), "alice", created.TaskID, nil); code(err) != jsonrpc.CodeInvalidParams {
+		checkEqual(t, "after the work", state, get(t, m, created.TaskID))
+		checkEqual(t, "outcome", want, result(t, m, created.TaskID))
+		if _, err := m.Cancel(t.Context(), "alice", created.TaskID, nil); wireCode(err) != jsonrpc.CodeInvalidParams {
 			t.Errorf("cancelled twice: %v", err)
 		}
 		if n := m.Stats().Running; n != 0 {
@@ -272,11 +272,11 @@ func TestCancel(t *testing.T) {
 		"completed": returns(`{}`),
 		"failed":    func(context.Context, *task.Run) (codec.Encoder, error) { return nil, errors.New("x") },
 	} {
-		bubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
+		runInBubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
 			created := start(t, m, work)
 			synctest.Wait()
 			_, err := m.Cancel(t.Context(), "alice", created.TaskID, nil)
-			if code(err) != jsonrpc.CodeInvalidParams || !strings.Contains(task.WireError(err).Message, name) {
+			if wireCode(err) != jsonrpc.CodeInvalidParams || !strings.Contains(task.WireError(err).Message, name) {
 				t.Errorf("cancel of a %s task: %v", name, err)
 			}
 			if got := get(t, m, created.TaskID).Status; string(got) != name {
@@ -288,32 +288,32 @@ func TestCancel(t *testing.T) {
 
 // hooked is a store that calls a function when a record was created, or read, and before it is handed
 // out.
-type hooked struct {
+type hookedStore struct {
 	task.Store
-	created, read func(r task.Record)
+	afterCreate, afterGet func(r task.Record)
 }
 
-func (s *hooked) Create(ctx context.Context, r task.Record) (task.Record, error) {
+func (s *hookedStore) Create(ctx context.Context, r task.Record) (task.Record, error) {
 	r, err := s.Store.Create(ctx, r)
-	if f := s.created; err == nil && f != nil {
+	if f := s.afterCreate; err == nil && f != nil {
 		f(r)
 	}
 	return r, err
 }
 
-func (s *hooked) Get(ctx context.Context, id string) (task.Record, error) {
+func (s *hookedStore) Get(ctx context.Context, id string) (task.Record, error) {
 	r, err := s.Store.Get(ctx, id)
-	if f := s.read; err == nil && f != nil {
+	if f := s.afterGet; err == nil && f != nil {
 		f(r)
 	}
 	return r, err
 }
 
 // Nothing comes too early for the work: a cancellation that overtakes the creation reaches it.
-func TestEarlyCancel(t *testing.T) {
-	store := &hooked{Store: memory.New()}
-	bubble(t, task.Config{Store: store}, func(t *testing.T, m *task.Manager) {
-		store.created = func(r task.Record) {
+func TestCancelDuringCreate(t *testing.T) {
+	store := &hookedStore{Store: memory.New()}
+	runInBubble(t, task.Config{Store: store}, func(t *testing.T, m *task.Manager) {
+		store.afterCreate = func(r task.Record) {
 			if _, err := m.Cancel(t.Context(), "alice", r.ID, nil); err != nil {
 				t.Error(err)
 			}
@@ -338,7 +338,7 @@ func TestEarlyCancel(t *testing.T) {
 
 // Whoever waits gets the answer: the first, the last and all between, at once and later.
 func TestManyWaiters(t *testing.T) {
-	bubble(t, task.Config{Limits: task.Limits{Rate: -1}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Config{Limits: task.Limits{Rate: -1}}, func(t *testing.T, m *task.Manager) {
 		end := make(chan bool)
 		created := start(t, m, func(context.Context, *task.Run) (codec.Encoder, error) { <-end; return raw(`{"n":1}`), nil })
 		var group sync.WaitGroup
@@ -362,14 +362,14 @@ func TestManyWaiters(t *testing.T) {
 }
 
 // The end of a task between the look at its record and the wait is not missed.
-func TestNoWakeupIsLost(t *testing.T) {
-	store := &hooked{Store: memory.New()}
-	bubble(t, task.Config{Store: store}, func(t *testing.T, m *task.Manager) {
+func TestNoLostWakeup(t *testing.T) {
+	store := &hookedStore{Store: memory.New()}
+	runInBubble(t, task.Config{Store: store}, func(t *testing.T, m *task.Manager) {
 		end := make(chan bool)
 		created := start(t, m, func(context.Context, *task.Run) (codec.Encoder, error) { <-end; return raw(`{}`), nil })
 		synctest.Wait()
-		store.read = func(r task.Record) {
-			store.read = nil
+		store.afterGet = func(r task.Record) {
+			store.afterGet = nil
 			if r.Status != mcp.TaskStatusWorking {
 				t.Errorf("looked at a task that is %s", r.Status)
 			}
@@ -385,8 +385,8 @@ func TestNoWakeupIsLost(t *testing.T) {
 // Giving up the wait leaves the task alone.
 //
 // Proves TASK-30.
-func TestWaitGivenUp(t *testing.T) {
-	bubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
+func TestCancelledWaitLeavesTaskRunning(t *testing.T) {
+	runInBubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			time.Sleep(time.Hour / 2)
 			return raw(`{}`), ctx.Err()
@@ -411,10 +411,10 @@ func TestWaitGivenUp(t *testing.T) {
 // Another principal's task does not exist, and the empty principal is one like others.
 //
 // Proves TASK-61, TASK-68.
-func TestPrincipals(t *testing.T) {
+func TestPrincipalsAreIsolated(t *testing.T) {
 	var events []task.Event
 	cfg := task.Config{Audit: func(e task.Event) { events = append(events, e) }}
-	bubble(t, cfg, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, cfg, func(t *testing.T, m *task.Manager) {
 		hers := start(t, m, untilDone)
 		for _, who := range []string{"bob", "", "alic", "alice\x00"} {
 			for _, id := range []string{hers.TaskID, "no such", ""} {
@@ -423,7 +423,7 @@ func TestPrincipals(t *testing.T) {
 				_, cancelErr := m.Cancel(t.Context(), who, id, nil)
 				for _, err := range []error{getErr, resultErr, cancelErr} {
 					want := &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "task: not found"}
-					equal(t, fmt.Sprintf("%q about %q", who, id), want, task.WireError(err))
+					checkEqual(t, fmt.Sprintf("%q about %q", who, id), want, task.WireError(err))
 				}
 			}
 			if tasks, _, err := m.List(t.Context(), who, ""); err != nil || len(tasks) != 0 {
@@ -448,8 +448,8 @@ func TestPrincipals(t *testing.T) {
 // Ids are long, random and never the same.
 //
 // Proves TASK-19, TASK-20, TASK-70.
-func TestIDs(t *testing.T) {
-	m := manager(t, task.Config{Limits: task.Limits{Rate: -1, Tasks: -1}})
+func TestTaskIDs(t *testing.T) {
+	m := newManager(t, task.Config{Limits: task.Limits{Rate: -1, Tasks: -1}})
 	ids := map[string]bool{}
 	for range 1000 {
 		created := create(t, m, task.Request{Work: returns(`{}`)})
@@ -466,7 +466,7 @@ func TestIDs(t *testing.T) {
 	for i := range again {
 		t.Run("seeded", func(t *testing.T) {
 			cryptotest.SetGlobalRandom(t, 1)
-			again[i] = create(t, manager(t, task.Config{}), task.Request{Work: returns(`{}`)}).TaskID
+			again[i] = create(t, newManager(t, task.Config{}), task.Request{Work: returns(`{}`)}).TaskID
 		})
 	}
 	if again[0] != again[1] || ids[again[0]] {
@@ -479,7 +479,7 @@ func TestIDs(t *testing.T) {
 //
 // Proves TASK-35, TASK-64, TASK-74.
 func TestExpiry(t *testing.T) {
-	bubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
 		causes := make(chan error, 1)
 		minute := &mcp.TaskMetadata{TTL: new(int64(60_000))}
 		running := create(t, m, task.Request{Task: minute, Work: func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
@@ -499,9 +499,9 @@ func TestExpiry(t *testing.T) {
 		}
 		for _, id := range []string{running.TaskID, finished.TaskID} {
 			_, err := m.Get(t.Context(), "alice", id, nil)
-			equal(t, "late", &jsonrpc.Error{Code: -32602, Message: "task: expired"}, task.WireError(err))
+			checkEqual(t, "late", &jsonrpc.Error{Code: -32602, Message: "task: expired"}, task.WireError(err))
 			_, err = m.Get(t.Context(), "bob", id, nil)
-			equal(t, "late and foreign", &jsonrpc.Error{Code: -32602, Message: "task: not found"}, task.WireError(err))
+			checkEqual(t, "late and foreign", &jsonrpc.Error{Code: -32602, Message: "task: not found"}, task.WireError(err))
 		}
 		get(t, m, longer.TaskID)
 		if tasks, _, err := m.List(t.Context(), "alice", ""); err != nil || len(tasks) != 1 {
@@ -515,8 +515,8 @@ func TestExpiry(t *testing.T) {
 }
 
 // Many tasks expire each in its time.
-func TestExpiryOfMany(t *testing.T) {
-	bubble(t, task.Config{Limits: task.Limits{Rate: -1, Tasks: -1, Bytes: -1}}, func(t *testing.T, m *task.Manager) {
+func TestExpiryOfManyTasks(t *testing.T) {
+	runInBubble(t, task.Config{Limits: task.Limits{Rate: -1, Tasks: -1, Bytes: -1}}, func(t *testing.T, m *task.Manager) {
 		const n = 20_000
 		for i := range n {
 			ttl := int64(1 + i*7919%n)
@@ -527,7 +527,7 @@ func TestExpiryOfMany(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		for _, ms := range []int{1, 2, 500, 10_000, n} {
-			time.Sleep(time.Until(started().Add(time.Duration(ms) * time.Millisecond)))
+			time.Sleep(time.Until(bubbleStart().Add(time.Duration(ms) * time.Millisecond)))
 			synctest.Wait()
 			if got := m.Stats().Expired; got != uint64(ms) {
 				t.Errorf("after %d ms %d have expired", ms, got)
@@ -537,12 +537,12 @@ func TestExpiryOfMany(t *testing.T) {
 }
 
 // started is when the clock of a bubble begins.
-func started() time.Time { return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) }
+func bubbleStart() time.Time { return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) }
 
 // Status message and poll interval can change; the message is gone from a completed task, which
 // has nothing to say.
 func TestStatusMessageAndPollInterval(t *testing.T) {
-	bubble(t, task.Config{PollInterval: -1}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Config{PollInterval: -1}, func(t *testing.T, m *task.Manager) {
 		step := make(chan bool)
 		created := create(t, m, task.Request{StatusMessage: "queued", Work: func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			<-step
@@ -576,7 +576,7 @@ func TestStatusMessageAndPollInterval(t *testing.T) {
 //
 // Proves TASK-48, TASK-50.
 func TestStatusNotifications(t *testing.T) {
-	bubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
 		first, second := new(peer), new(peer)
 		end := make(chan bool)
 		created := create(t, m, task.Request{Via: first, Work: func(context.Context, *task.Run) (codec.Encoder, error) { <-end; return raw(`{}`), nil }})
@@ -586,20 +586,20 @@ func TestStatusNotifications(t *testing.T) {
 		synctest.Wait()
 		state := get(t, m, created.TaskID)
 		text, _ := codec.Marshal(&state)
-		equal(t, "told the second", []string{"notifications/tasks/status " + string(text)}, second.seen())
-		equal(t, "told the first", []string(nil), first.seen())
+		checkEqual(t, "told the second", []string{"notifications/tasks/status " + string(text)}, second.received())
+		checkEqual(t, "told the first", []string(nil), first.received())
 	})
-	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
 		p := new(peer)
 		create(t, m, task.Request{Via: p, Work: returns(`{}`)})
 		synctest.Wait()
-		equal(t, "told although quiet", []string(nil), p.seen())
+		checkEqual(t, "told although quiet", []string(nil), p.received())
 	})
 }
 
 // reports is work that reports each value it gets and returns when there are no more. Before it reports
 // the next one everything has come to rest.
-func reports(t *testing.T, values <-chan float64, want func(v float64) error) task.Work {
+func reportingWork(t *testing.T, values <-chan float64, want func(v float64) error) task.Work {
 	return func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 		for v := range values {
 			if err := run.Report(task.Progress{Value: v}); err != want(v) {
@@ -610,18 +610,18 @@ func reports(t *testing.T, values <-chan float64, want func(v float64) error) ta
 	}
 }
 
-func taken(float64) error { return nil }
+func accepted(float64) error { return nil }
 
 // Progress grows, reaches the requestor wherever it is, and stops when the task is over. What comes
 // faster than the rate allows is left out, but for the last report.
 //
 // Proves PROG-04, PROG-07, PROG-11, PROG-12, PROG-14, TASK-46.
 func TestProgress(t *testing.T) {
-	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
 		first, second := new(peer), new(peer)
 		values := make(chan float64)
 		greatest := math.Inf(-1)
-		created := create(t, m, task.Request{Via: first, Token: codec.IntScalar(0), Work: reports(t, values, func(v float64) error {
+		created := create(t, m, task.Request{Via: first, Token: codec.IntScalar(0), Work: reportingWork(t, values, func(v float64) error {
 			switch {
 			case v > 10:
 				return task.ErrProgressOver
@@ -638,17 +638,17 @@ func TestProgress(t *testing.T) {
 			synctest.Wait()
 		}
 		report(-1, -1, 2.5, 2, math.NaN(), 3, 3)
-		equal(t, "at once", []float64{-1}, first.progress())
+		checkEqual(t, "at once", []float64{-1}, first.progress())
 		time.Sleep(task.DefaultProgressInterval)
 		synctest.Wait()
-		equal(t, "when the rate allows it", []float64{-1, 3}, first.progress())
+		checkEqual(t, "when the rate allows it", []float64{-1, 3}, first.progress())
 		report(4)
 		m.Get(t.Context(), "alice", created.TaskID, second) // the rate is that of the task
 		report(5)
-		equal(t, "at once, elsewhere", []float64(nil), second.progress())
+		checkEqual(t, "at once, elsewhere", []float64(nil), second.progress())
 		time.Sleep(task.DefaultProgressInterval)
 		synctest.Wait()
-		equal(t, "elsewhere", []float64{5}, second.progress())
+		checkEqual(t, "elsewhere", []float64{5}, second.progress())
 		report(6)
 		if _, err := m.Cancel(t.Context(), "alice", created.TaskID, nil); err != nil {
 			t.Fatal(err)
@@ -656,12 +656,12 @@ func TestProgress(t *testing.T) {
 		report(11)
 		close(values)
 		time.Sleep(time.Minute)
-		equal(t, "reported to the first", []float64{-1, 3}, first.progress())
-		equal(t, "reported to the second", []float64{5}, second.progress())
+		checkEqual(t, "reported to the first", []float64{-1, 3}, first.progress())
+		checkEqual(t, "reported to the second", []float64{5}, second.progress())
 		want := fmt.Sprintf(`notifications/progress {"_meta":{"io.modelcontextprotocol/related-task":{"taskId":%q}},"progress":-1,"progressToken":0}`, created.TaskID)
-		equal(t, "message", want, first.seen()[0])
+		checkEqual(t, "message", want, first.received()[0])
 	})
-	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
 		p := new(peer)
 		create(t, m, task.Request{Via: p, Token: mcpToken, Work: func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			for v := range 5 {
@@ -672,29 +672,29 @@ func TestProgress(t *testing.T) {
 			return raw(`{}`), nil
 		}})
 		synctest.Wait()
-		equal(t, "the last report comes before the end", []float64{0, 4}, p.progress())
-		if text := p.seen()[0]; !strings.Contains(text, "caf\uFFFD") || strings.Contains(text, "total") {
+		checkEqual(t, "the last report comes before the end", []float64{0, 4}, p.progress())
+		if text := p.received()[0]; !strings.Contains(text, "caf\uFFFD") || strings.Contains(text, "total") {
 			t.Errorf("reported %s", text)
 		}
 	})
-	bubble(t, task.Config{Quiet: true, ProgressInterval: -1}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Config{Quiet: true, ProgressInterval: -1}, func(t *testing.T, m *task.Manager) {
 		p := new(peer)
 		values := make(chan float64)
-		create(t, m, task.Request{Via: p, Token: mcpToken, Work: reports(t, values, taken)})
+		create(t, m, task.Request{Via: p, Token: mcpToken, Work: reportingWork(t, values, accepted)})
 		for v := range 5 {
 			values <- float64(v)
 		}
 		close(values)
 		synctest.Wait()
-		equal(t, "without a rate", []float64{0, 1, 2, 3, 4}, p.progress())
+		checkEqual(t, "without a rate", []float64{0, 1, 2, 3, 4}, p.progress())
 	})
-	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
 		p := new(peer)
 		create(t, m, task.Request{Via: p, Work: func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			return raw(`{}`), run.Report(task.Progress{Value: 1})
 		}})
 		synctest.Wait()
-		equal(t, "reported without a token", []float64(nil), p.progress())
+		checkEqual(t, "reported without a token", []float64(nil), p.progress())
 	})
 }
 
@@ -702,11 +702,11 @@ func TestProgress(t *testing.T) {
 // at the task meanwhile does not take it away.
 //
 // Proves PROG-04.
-func TestProgressGoesToTheWaiter(t *testing.T) {
-	bubble(t, task.Config{Quiet: true, ProgressInterval: -1}, func(t *testing.T, m *task.Manager) {
+func TestProgressGoesToLatestWaiter(t *testing.T) {
+	runInBubble(t, task.Config{Quiet: true, ProgressInterval: -1}, func(t *testing.T, m *task.Manager) {
 		creator, first, second, looker := new(peer), new(peer), new(peer), new(peer)
 		values := make(chan float64)
-		created := create(t, m, task.Request{Via: creator, Token: mcpToken, Work: reports(t, values, taken)})
+		created := create(t, m, task.Request{Via: creator, Token: mcpToken, Work: reportingWork(t, values, accepted)})
 		report := func(v float64) {
 			values <- v
 			synctest.Wait()
@@ -727,7 +727,7 @@ func TestProgressGoesToTheWaiter(t *testing.T) {
 		close(values)
 		group.Wait()
 		for who, want := range map[*peer][]float64{creator: {1}, first: {2, 4}, second: {3}, looker: nil} {
-			equal(t, "progress", want, who.progress())
+			checkEqual(t, "progress", want, who.progress())
 		}
 	})
 }
@@ -735,8 +735,8 @@ func TestProgressGoesToTheWaiter(t *testing.T) {
 // What the work tells carries the task.
 //
 // Proves TASK-46.
-func TestNotifyIsRelated(t *testing.T) {
-	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
+func TestNotifyAddsRelatedTask(t *testing.T) {
+	runInBubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
 		p := new(peer)
 		created := create(t, m, task.Request{Via: p, Work: func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			if got, ok := task.FromContext(ctx); !ok || got != run {
@@ -746,52 +746,52 @@ func TestNotifyIsRelated(t *testing.T) {
 		}})
 		synctest.Wait()
 		want := fmt.Sprintf(`notifications/message {"_meta":{"io.modelcontextprotocol/related-task":{"taskId":%q}},"level":"info","data":1}`, created.TaskID)
-		equal(t, "told", []string{want}, p.seen())
+		checkEqual(t, "told", []string{want}, p.received())
 	})
 }
 
 // failing is a store that fails when it is told to.
-type failing struct {
+type failingStore struct {
 	task.Store
 	mu  sync.Mutex
 	err error
 }
 
-func (s *failing) fail(err error) {
+func (s *failingStore) setError(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.err = err
 }
 
-func (s *failing) now() error {
+func (s *failingStore) currentError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-func (s *failing) Create(ctx context.Context, r task.Record) (task.Record, error) {
-	if err := s.now(); err != nil {
+func (s *failingStore) Create(ctx context.Context, r task.Record) (task.Record, error) {
+	if err := s.currentError(); err != nil {
 		return task.Record{}, err
 	}
 	return s.Store.Create(ctx, r)
 }
 
-func (s *failing) Get(ctx context.Context, id string) (task.Record, error) {
-	if err := s.now(); err != nil {
+func (s *failingStore) Get(ctx context.Context, id string) (task.Record, error) {
+	if err := s.currentError(); err != nil {
 		return task.Record{}, err
 	}
 	return s.Store.Get(ctx, id)
 }
 
-func (s *failing) Update(ctx context.Context, r task.Record) (task.Record, error) {
-	if err := s.now(); err != nil {
+func (s *failingStore) Update(ctx context.Context, r task.Record) (task.Record, error) {
+	if err := s.currentError(); err != nil {
 		return task.Record{}, err
 	}
 	return s.Store.Update(ctx, r)
 }
 
-func (s *failing) List(ctx context.Context, owner string, after uint64, limit int) ([]task.Record, error) {
-	if err := s.now(); err != nil {
+func (s *failingStore) List(ctx context.Context, owner string, after uint64, limit int) ([]task.Record, error) {
+	if err := s.currentError(); err != nil {
 		return nil, err
 	}
 	return s.Store.List(ctx, owner, after, limit)
@@ -801,23 +801,23 @@ func (s *failing) List(ctx context.Context, owner string, after uint64, limit in
 // store works again.
 //
 // Proves TASK-63.
-func TestStoreFails(t *testing.T) {
-	store := &failing{Store: memory.New()}
-	bubble(t, task.Config{Store: store}, func(t *testing.T, m *task.Manager) {
+func TestStoreFailure(t *testing.T) {
+	store := &failingStore{Store: memory.New()}
+	runInBubble(t, task.Config{Store: store}, func(t *testing.T, m *task.Manager) {
 		end := make(chan bool)
 		created := start(t, m, func(context.Context, *task.Run) (codec.Encoder, error) { <-end; return raw(`{}`), nil })
-		store.fail(errors.New("secret path: no space left"))
+		store.setError(errors.New("secret path: no space left"))
 		_, createErr := m.Create(t.Context(), task.Request{Principal: "alice", Method: "tools/call", Work: returns(`{}`)})
 		_, getErr := m.Get(t.Context(), "alice", created.TaskID, nil)
 		_, resultErr := m.Result(t.Context(), "alice", created.TaskID, nil)
 		_, cancelErr := m.Cancel(t.Context(), "alice", created.TaskID, nil)
 		_, _, listErr := m.List(t.Context(), "alice", "")
 		for _, err := range []error{createErr, getErr, resultErr, cancelErr, listErr} {
-			equal(t, "told", &jsonrpc.Error{Code: -32603, Message: "internal error: tasks are not available"}, task.WireError(err))
+			checkEqual(t, "told", &jsonrpc.Error{Code: -32603, Message: "internal error: tasks are not available"}, task.WireError(err))
 		}
 		close(end)
 		time.Sleep(5 * time.Second)
-		store.fail(nil)
+		store.setError(nil)
 		if out := result(t, m, created.TaskID); out.Error != nil {
 			t.Error(out.Error)
 		}
@@ -831,7 +831,7 @@ func TestStoreFails(t *testing.T) {
 // After Close nothing is taken and nobody hangs.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := manager(t, task.Config{})
+		m := newManager(t, task.Config{})
 		start(t, m, untilDone)
 		stubborn := make(chan bool)
 		created := start(t, m, func(context.Context, *task.Run) (codec.Encoder, error) { <-stubborn; return raw(`{}`), nil })
@@ -850,7 +850,7 @@ func TestClose(t *testing.T) {
 			t.Errorf("waiting ended with %v", err)
 		}
 		_, err := m.Create(t.Context(), task.Request{Principal: "alice", Method: "tools/call", Work: returns(`{}`)})
-		if !errors.Is(err, task.ErrClosed) || code(err) != jsonrpc.CodeInternalError {
+		if !errors.Is(err, task.ErrClosed) || wireCode(err) != jsonrpc.CodeInternalError {
 			t.Errorf("create: %v", err)
 		}
 		close(stubborn)
@@ -871,7 +871,7 @@ func TestAudit(t *testing.T) {
 		defer mu.Unlock()
 		got = append(got, fmt.Sprint(e.Kind, " ", e.Principal, " ", e.Task != "", " ", e.Method, " ", e.From, ">", e.To, " ", e.Err))
 	}}
-	bubble(t, cfg, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, cfg, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, returns(`{}`))
 		synctest.Wait()
 		get(t, m, created.TaskID)
@@ -890,14 +890,14 @@ func TestAudit(t *testing.T) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		equal(t, "events", want, got)
-		equal(t, "stats", task.Stats{Created: 1, Completed: 1, Expired: 1, Reads: 3, Refused: 1}, m.Stats())
+		checkEqual(t, "events", want, got)
+		checkEqual(t, "stats", task.Stats{Created: 1, Completed: 1, Expired: 1, Reads: 3, Refused: 1}, m.Stats())
 	})
 }
 
-func TestAuditBoundsTheIDOfARefusedRequest(t *testing.T) {
+func TestAuditTruncatesTaskID(t *testing.T) {
 	var got task.Event
-	m := manager(t, task.Config{Audit: func(e task.Event) { got = e }})
+	m := newManager(t, task.Config{Audit: func(e task.Event) { got = e }})
 	id := strings.Repeat("x", 1<<20)
 	if _, err := m.Get(t.Context(), "alice", id, nil); !errors.Is(err, task.ErrNotFound) {
 		t.Errorf("got %v, want %v", err, task.ErrNotFound)

@@ -33,7 +33,7 @@ func relate(object json.RawMessage, id string) (json.RawMessage, error) {
 	if len(object) == 0 {
 		object = json.RawMessage(`{}`)
 	}
-	from, to, insert, err := relatedPlace(object, meta)
+	from, to, insert, err := metaEdit(object, meta)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func relatedMeta(id string) ([]byte, error) {
 }
 
 // relatedPlace finds what to put in the place of object[from:to]. It may change meta.
-func relatedPlace(object, meta []byte) (from, to int64, insert []byte, err error) {
+func metaEdit(object, meta []byte) (from, to int64, insert []byte, err error) {
 	r := codec.Borrow(object, codec.AllowSize(object)...)
 	defer func() { err = errors.Join(err, r.Release()) }()
 	start := int64(r.Offset())
@@ -79,7 +79,7 @@ func relatedPlace(object, meta []byte) (from, to int64, insert []byte, err error
 			from, to, insert = at, int64(r.Offset()), value
 			continue
 		}
-		from, to, insert = relatedIn(r, at, related)
+		from, to, insert = metaObjectEdit(r, at, related)
 	}
 	r.End()
 	if !found {
@@ -93,7 +93,7 @@ func relatedPlace(object, meta []byte) (from, to int64, insert []byte, err error
 }
 
 // relatedIn is relatedPlace for the _meta object that is next in r, at an offset.
-func relatedIn(r *codec.Reader, at int64, related []byte) (from, to int64, insert []byte) {
+func metaObjectEdit(r *codec.Reader, at int64, related []byte) (from, to int64, insert []byte) {
 	members, found := 0, false
 	r.Object()
 	for name, more := r.NextKey(); more; name, more = r.NextKey() {

@@ -17,24 +17,24 @@ const closeAttempts = 6
 
 // publish stores the outcome of a task, and tries again as long as the store fails. If the task
 // is over already, or gone, the outcome is dropped.
-func (m *Manager) publish(run *Run, end ending) {
-	run.finish()
+func (m *Manager) publish(run *Run, end finalState) {
+	run.finishProgress()
 	if err := m.storeOutcome(run, end); err != nil {
-		m.publishAgain(run, end, err)
+		m.retryPublish(run, end, err)
 	}
 }
 
 // publishAgain goes on with publish when storeOutcome has returned err.
-func (m *Manager) publishAgain(run *Run, end ending, err error) {
+func (m *Manager) retryPublish(run *Run, end finalState, err error) {
 	const pause = 100 * time.Millisecond
 	closing, failing := 0, false
 	for wait := pause; ; wait, err = min(2*wait, 10*time.Second), m.storeOutcome(run, end) {
 		if limit, ok := errors.AsType[*LimitError](err); ok {
-			end = ended(run, nil, WireError(limit))
+			end = finalStateOf(run, nil, WireError(limit))
 			continue
 		}
 		if errors.Is(err, ErrNotFound) && run.seq == 0 { // its creation has failed indeed
-			m.limits.dropShare(&run.share)
+			m.limits.dropTaskWithWork(&run.usage)
 		}
 		if err == nil || errors.Is(err, ErrNotFound) {
 			return
@@ -49,14 +49,14 @@ func (m *Manager) publishAgain(run *Run, end ending, err error) {
 			defer m.unstored.Add(-1)
 		}
 		var closed <-chan struct{}
-		if m.life.Err() == nil {
-			closed = m.life.Done()
+		if m.lifetime.Err() == nil {
+			closed = m.lifetime.Done()
 		} else if closing++; closing == 1 {
 			wait = pause
 		}
 		m.cfg.Logger.Error("outcome of a task not stored", "task", run.id, "error", err, "again in", wait)
 		if closing == closeAttempts || errors.Is(err, ErrClosed) {
-			m.lost.Add(1)
+			m.lostOutcomes.Add(1)
 			return
 		}
 		select {
@@ -67,22 +67,22 @@ func (m *Manager) publishAgain(run *Run, end ending, err error) {
 }
 
 // storeOutcome writes an outcome into the record of a task, unless the record is terminal.
-func (m *Manager) storeOutcome(run *Run, end ending) error {
+func (m *Manager) storeOutcome(run *Run, end finalState) error {
 	for {
 		var r Record
 		err := m.store.get(context.Background(), run.id, &r)
 		if errors.Is(err, ErrCorrupt) { // its payloads, which are not needed any more
-			err = m.head(run, err, &r)
+			err = m.readBrief(run, err, &r)
 		}
 		if err != nil {
-			return m.fault("read task", err)
+			return m.logFault("read task", err)
 		}
-		if r.over() {
-			m.limits.settle(&run.share, &r, 0)
+		if r.terminal() {
+			m.limits.commit(&run.usage, &r, 0)
 			return nil
 		}
 		from := r.Status
-		r.end(end.status, end.message, end.out)
+		r.setOutcome(end.status, end.message, end.out)
 		if err = m.replace(from, &r); !errors.Is(err, ErrConflict) {
 			return err
 		}
@@ -91,11 +91,11 @@ func (m *Manager) storeOutcome(run *Run, end ending) error {
 
 // head makes r the brief of a task whose record cannot be read because of err. It returns err if that
 // cannot be read either.
-func (m *Manager) head(run *Run, err error, r *Record) error {
+func (m *Manager) readBrief(run *Run, err error, r *Record) error {
 	if run.seq == 0 {
 		return err
 	}
-	list, failed := m.store.list(context.Background(), run.share.owner, run.seq-1, 1)
+	list, failed := m.store.list(context.Background(), run.usage.principal, run.seq-1, 1)
 	if failed != nil || len(list) == 0 || list[0].ID != run.id {
 		return err
 	}
@@ -107,17 +107,17 @@ func (m *Manager) head(run *Run, err error, r *Record) error {
 var errShutDown = errors.New("the receiver was shut down while the task was running")
 
 // ending is how a task ends.
-type ending struct {
+type finalState struct {
 	status  mcp.TaskStatus
 	message string
 	out     Outcome
 }
 
 // ended returns how the task of a run ends that has returned this.
-func ended(run *Run, result codec.Encoder, failure error) (end ending) {
+func finalStateOf(run *Run, result codec.Encoder, failure error) (end finalState) {
 	defer func() {
 		if recover() != nil { // in a method of failure
-			end = failed(boundary.WireError(failure))
+			end = failedState(boundary.WireError(failure))
 		}
 	}()
 	var out Outcome
@@ -128,22 +128,22 @@ func ended(run *Run, result codec.Encoder, failure error) (end ending) {
 		if run.ctx.Cause() == ErrClosed && (errors.Is(failure, context.Canceled) || errors.Is(failure, ErrClosed)) {
 			failure = errShutDown
 		}
-		return failed(boundary.WireError(failure))
+		return failedState(boundary.WireError(failure))
 	}
 	if text, isError := toolError(run.method, out.Result); isError {
-		return ending{mcp.TaskStatusFailed, text, out}
+		return finalState{mcp.TaskStatusFailed, text, out}
 	}
-	return ending{mcp.TaskStatusCompleted, "", out}
+	return finalState{mcp.TaskStatusCompleted, "", out}
 }
 
 // failed is how a task ends by an error.
-func failed(e *jsonrpc.Error) ending {
-	return ending{mcp.TaskStatusFailed, e.Message, Outcome{Error: e}}
+func failedState(e *jsonrpc.Error) finalState {
+	return finalState{mcp.TaskStatusFailed, e.Message, Outcome{Error: e}}
 }
 
 // end writes an outcome into a record.
-func (r *Record) end(status mcp.TaskStatus, message string, out Outcome) {
-	r.close(status, statusText(message))
+func (r *Record) setOutcome(status mcp.TaskStatus, message string, out Outcome) {
+	r.setTerminal(status, statusText(message))
 	r.Result, r.Error = out.Result, nil
 	if out.Error != nil {
 		r.Result, r.Error = nil, encodeError(out.Error)
@@ -201,6 +201,6 @@ func toolError(method string, result json.RawMessage) (text string, isError bool
 
 // statusText is a text as a status message, which requestors can show.
 func statusText(text string) string {
-	const most = 500
-	return boundary.Text(text, most)
+	const maxBytes = 500
+	return boundary.Text(text, maxBytes)
 }

@@ -77,10 +77,10 @@ func (r *Record) expired(now time.Time) bool {
 }
 
 // over reports whether the task has an outcome.
-func (r *Record) over() bool { return Terminal(r.Status) }
+func (r *Record) terminal() bool { return Terminal(r.Status) }
 
 // open counts the questions without answer.
-func (r *Record) open() (n int) {
+func (r *Record) openInputRequests() (n int) {
 	for i := range r.InputRequests {
 		if r.InputRequests[i].Open() {
 			n++
@@ -116,9 +116,9 @@ func (r Record) Brief() Record {
 
 // Task returns the record as the protocol shows it.
 func (r *Record) Task() mcp.Task {
-	t := mcp.Task{TaskID: r.ID, Status: r.Status, CreatedAt: date(r.Created)}
+	t := mcp.Task{TaskID: r.ID, Status: r.Status, CreatedAt: formatTime(r.Created)}
 	if t.LastUpdatedAt = t.CreatedAt; !r.Updated.Equal(r.Created) {
-		t.LastUpdatedAt = date(r.Updated)
+		t.LastUpdatedAt = formatTime(r.Updated)
 	}
 	if r.StatusMessage != "" {
 		t.StatusMessage = new(strings.ToValidUTF8(r.StatusMessage, "\uFFFD")) // which older stores may not have
@@ -134,7 +134,7 @@ func (r *Record) Task() mcp.Task {
 }
 
 // date is a time in ISO 8601, to the microsecond.
-func date(t time.Time) string {
+func formatTime(t time.Time) string {
 	const layout = "2006-01-02T15:04:05.000000Z"
 	text := t.UTC().AppendFormat(make([]byte, 0, len(layout)), time.RFC3339) // much faster than other layouts
 	text[len(text)-1] = '.'

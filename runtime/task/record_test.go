@@ -10,7 +10,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-func TestRecordTaskDates(t *testing.T) {
+func TestTaskTimestamps(t *testing.T) {
 	created := time.Date(2026, 1, 2, 3, 4, 5, 60_000, time.UTC)
 	for name, row := range map[string]struct {
 		created, updated time.Time

@@ -13,7 +13,7 @@ import (
 
 // takers is how many tasks are taken up at once: their writes then share transactions, in a store
 // that can do that.
-const takers = 64
+const recoveryWorkers = 64
 
 // recover takes up the tasks that the last Manager has left.
 func (m *Manager) recover(ctx context.Context) error {
@@ -21,10 +21,10 @@ func (m *Manager) recover(ctx context.Context) error {
 	defer cancel(nil)
 	briefs := make(chan Record)
 	var group sync.WaitGroup
-	for range takers { // they end with the scan
+	for range recoveryWorkers { // they end with the scan
 		group.Go(func() {
 			for r := range briefs {
-				if err := m.takeUp(ctx, r); err != nil && !errors.Is(err, ErrNotFound) {
+				if err := m.recoverTask(ctx, r); err != nil && !errors.Is(err, ErrNotFound) {
 					cancel(err)
 				}
 			}
@@ -45,12 +45,12 @@ func (m *Manager) scan(ctx context.Context, briefs chan<- Record) error {
 		if err != nil {
 			return err
 		}
-		m.limits.adopt(r.Owner, r.Bytes, !r.over())
+		m.limits.addExisting(r.Owner, r.Bytes, !r.terminal())
 		expired := r.expired(time.Now())
-		if r.Job != "" && (r.Status == mcp.TaskStatusCancelled || expired && !r.over()) {
-			m.stopLeftJob(r)
+		if r.Job != "" && (r.Status == mcp.TaskStatusCancelled || expired && !r.terminal()) {
+			m.cancelLeftoverJob(r)
 		}
-		if r.over() || expired {
+		if r.terminal() || expired {
 			continue
 		}
 		select {
@@ -63,26 +63,26 @@ func (m *Manager) scan(ctx context.Context, briefs chan<- Record) error {
 }
 
 // takeUp goes on with a task, or fails it.
-func (m *Manager) takeUp(ctx context.Context, brief Record) error {
+func (m *Manager) recoverTask(ctx context.Context, brief Record) error {
 	var r Record
 	err := m.store.get(ctx, brief.ID, &r)
 	if errors.Is(err, ErrCorrupt) {
 		m.cfg.Logger.Error("stored task is damaged", "task", brief.ID, "error", err)
-		return m.abandon(ctx, &brief, "what was stored of the task is damaged")
+		return m.failUnrecoverable(ctx, &brief, "what was stored of the task is damaged")
 	}
 	if err != nil {
 		return err
 	}
 	if r.Status != mcp.TaskStatusWorking && r.Status != mcp.TaskStatusInputRequired {
-		return m.abandon(ctx, &r, "what was stored of the task is damaged")
+		return m.failUnrecoverable(ctx, &r, "what was stored of the task is damaged")
 	}
-	work, err := m.workOf(r)
+	work, err := m.recoveredWork(r)
 	if err != nil {
 		boundary.Report(m.cfg.Logger, "Config.Recover panicked", err, "task", r.ID)
-		return m.abandon(ctx, &r, "the work could not be resumed after a restart of the receiver")
+		return m.failUnrecoverable(ctx, &r, "the work could not be resumed after a restart of the receiver")
 	}
 	if work == nil {
-		return m.abandon(ctx, &r, "the receiver was restarted while the task was running, and the work cannot be resumed")
+		return m.failUnrecoverable(ctx, &r, "the receiver was restarted while the task was running, and the work cannot be resumed")
 	}
 	run, err := m.newRun(context.WithoutCancel(ctx), &r, nil)
 	if err != nil {
@@ -91,28 +91,28 @@ func (m *Manager) takeUp(ctx context.Context, brief Record) error {
 	// InputRequests of the work that is gone have nobody who waits for the answers.
 	_, err = m.change(ctx, r.ID, func(r *Record) error {
 		if r.InputRequests == nil {
-			return errSame
+			return errUnchanged
 		}
 		r.InputRequests = nil
-		r.settle()
+		r.leaveInputRequired()
 		return nil
 	})
 	if err != nil {
-		m.forget(run)
+		m.removeRun(run)
 		return err
 	}
 	m.audit.recovered(&r)
-	go m.work(run, work) // ends with the work; forgets the run
+	go m.runWork(run, work) // ends with the work; forgets the run
 	return nil
 }
 
 // workOf returns the work that recovers an unfinished task, or nil if the task cannot be recovered.
-func (m *Manager) workOf(r Record) (work Work, err error) {
+func (m *Manager) recoveredWork(r Record) (work Work, err error) {
 	defer boundary.Catch(&err)
 	switch {
 	case r.Runner != "":
 		if jobs := m.cfg.Jobs[r.Runner]; jobs != nil {
-			work = follow(jobs)
+			work = jobWork(jobs)
 		}
 	case r.Restartable && m.cfg.Recover != nil:
 		work = m.cfg.Recover(r)
@@ -121,22 +121,22 @@ func (m *Manager) workOf(r Record) (work Work, err error) {
 }
 
 // stopLeftJob stops the job of a task that ended while no Manager was running, or shortly before.
-func (m *Manager) stopLeftJob(r Record) {
+func (m *Manager) cancelLeftoverJob(r Record) {
 	if jobs := m.cfg.Jobs[r.Runner]; jobs != nil {
-		m.spawn(func() { m.stopJob(jobs, r.ID, r.Job) }) // ends with the Manager
+		m.spawn(func() { m.cancelJob(jobs, r.ID, r.Job) }) // ends with the Manager
 	}
 }
 
 // abandon fails a task that cannot go on. The record may be a brief.
-func (m *Manager) abandon(ctx context.Context, r *Record, message string) error {
+func (m *Manager) failUnrecoverable(ctx context.Context, r *Record, message string) error {
 	run, err := m.newRun(ctx, r, nil)
 	if err != nil {
 		return err
 	}
-	defer m.forget(run)
-	m.limits.leave(&run.share)
+	defer m.removeRun(run)
+	m.limits.workReturned(&run.usage)
 	from := r.Status
-	r.end(mcp.TaskStatusFailed, message, Outcome{Error: &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: message}})
+	r.setOutcome(mcp.TaskStatusFailed, message, Outcome{Error: &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: message}})
 	err = m.replace(from, r)
 	if _, illegal := errors.AsType[*MoveError](err); illegal || errors.Is(err, ErrCorrupt) {
 		// The task expires as it is. The recovery of other tasks goes on.

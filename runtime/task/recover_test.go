@@ -19,9 +19,9 @@ import (
 
 // crash is a store that a Manager loses from one moment to the next, as a process does that is
 // killed; what was written is there for the next one.
-func crash(t *testing.T, store task.Store) (*failing, *task.Manager) {
+func newCrashableManager(t *testing.T, store task.Store) (*failingStore, *task.Manager) {
 	t.Helper()
-	lost := &failing{Store: store}
+	lost := &failingStore{Store: store}
 	m, err := task.New(t.Context(), task.Config{Store: lost, Quiet: true, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
@@ -33,10 +33,10 @@ func crash(t *testing.T, store task.Store) (*failing, *task.Manager) {
 // After a restart finished tasks are as they were, restartable work is done again from its start
 // and with its request, and other work is failed with a message that says so. Nothing that is
 // not declared restartable is run twice.
-func TestRestart(t *testing.T) {
+func TestRecovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
-		lost, first := crash(t, store)
+		lost, first := newCrashableManager(t, store)
 		var runs atomic.Int64
 		count := func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			runs.Add(1)
@@ -48,12 +48,12 @@ func TestRestart(t *testing.T) {
 		running := start(t, first, count)
 		params := json.RawMessage(`{"name":"render"}`)
 		restartable := create(t, first, task.Request{Restartable: true, Params: params, Work: count})
-		asking := create(t, first, task.Request{Restartable: true, Params: params, Work: asks(2)})
+		asking := create(t, first, task.Request{Restartable: true, Params: params, Work: workWithInputRequests(2)})
 		unknown := create(t, first, task.Request{Restartable: true, Method: "forgotten", Work: count})
 		synctest.Wait()
-		lost.fail(errors.New("killed"))
+		lost.setError(errors.New("killed"))
 
-		second := manager(t, task.Config{Store: store, Quiet: true, Recover: func(r task.Record) task.Work {
+		second := newManager(t, task.Config{Store: store, Quiet: true, Recover: func(r task.Record) task.Work {
 			if r.Method != "tools/call" {
 				return nil
 			}
@@ -62,15 +62,15 @@ func TestRestart(t *testing.T) {
 				return raw(`{"again":` + string(r.Params) + `}`), nil
 			}
 		}})
-		equal(t, "finished", state, get(t, second, finished.TaskID))
-		equal(t, "outcome", outcome, result(t, second, finished.TaskID))
+		checkEqual(t, "finished", state, get(t, second, finished.TaskID))
+		checkEqual(t, "outcome", outcome, result(t, second, finished.TaskID))
 		for _, id := range []string{running.TaskID, unknown.TaskID} {
 			const message = "the receiver was restarted while the task was running, and the work cannot be resumed"
 			got := get(t, second, id)
 			if got.Status != mcp.TaskStatusFailed || *got.StatusMessage != message {
 				t.Errorf("running: %+v", got)
 			}
-			equal(t, "outcome", &jsonrpc.Error{Code: -32603, Message: message}, result(t, second, id).Error)
+			checkEqual(t, "outcome", &jsonrpc.Error{Code: -32603, Message: message}, result(t, second, id).Error)
 		}
 		for _, id := range []string{restartable.TaskID, asking.TaskID} {
 			out := result(t, second, id)
@@ -89,16 +89,16 @@ func TestRestart(t *testing.T) {
 }
 
 // The limits count what was there before.
-func TestRestartKeepsLimits(t *testing.T) {
+func TestLimitsCountRecoveredTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
-		lost, first := crash(t, store)
+		lost, first := newCrashableManager(t, store)
 		create(t, first, task.Request{Restartable: true, Work: untilDone})
 		start(t, first, returns(`{}`))
 		synctest.Wait()
-		lost.fail(errors.New("killed"))
-		second := manager(t, task.Config{Store: store, Limits: task.Limits{Tasks: 1}, Recover: func(task.Record) task.Work { return untilDone }})
-		if err := tryCreate(t, second, "alice", untilDone); code(err) != task.CodeTooManyTasks {
+		lost.setError(errors.New("killed"))
+		second := newManager(t, task.Config{Store: store, Limits: task.Limits{Tasks: 1}, Recover: func(task.Record) task.Work { return untilDone }})
+		if err := tryCreate(t, second, "alice", untilDone); wireCode(err) != task.CodeTooManyTasks {
 			t.Errorf("a second task: %v", err)
 		}
 	})
@@ -106,10 +106,10 @@ func TestRestartKeepsLimits(t *testing.T) {
 
 // An orderly end leaves what can be resumed as it is, and fails the rest with a reason. An
 // outcome that is there is stored.
-func TestShutdown(t *testing.T) {
+func TestCloseKeepsRecoverableTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
-		first := manager(t, task.Config{Store: store})
+		first := newManager(t, task.Config{Store: store})
 		restartable := create(t, first, task.Request{Restartable: true, Work: untilDone})
 		plain := start(t, first, untilDone)
 		quick := start(t, first, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
@@ -135,10 +135,10 @@ func TestShutdown(t *testing.T) {
 }
 
 // A cursor from before a restart is good after it.
-func TestRestartKeepsCursors(t *testing.T) {
+func TestCursorSurvivesRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
-		first := manager(t, task.Config{Store: store, PageSize: 1})
+		first := newManager(t, task.Config{Store: store, PageSize: 1})
 		start(t, first, returns(`{}`))
 		last := start(t, first, returns(`{}`))
 		synctest.Wait()
@@ -147,7 +147,7 @@ func TestRestartKeepsCursors(t *testing.T) {
 			t.Fatal(err)
 		}
 		first.Close(t.Context())
-		second := manager(t, task.Config{Store: store, PageSize: 1})
+		second := newManager(t, task.Config{Store: store, PageSize: 1})
 		tasks, _, err := second.List(t.Context(), "alice", cursor)
 		if err != nil || len(tasks) != 1 || tasks[0].TaskID != last.TaskID {
 			t.Errorf("listed %v, %v", tasks, err)

@@ -29,7 +29,7 @@ func (m *Manager) result(ctx context.Context, principal, id string, via Requesto
 	}
 	var r Record
 	err := m.read(ctx, principal, id, &r)
-	if err == nil && !r.over() {
+	if err == nil && !r.terminal() {
 		err = m.wait(ctx, &r, via)
 	}
 	if err != nil {
@@ -46,19 +46,19 @@ func (m *Manager) result(ctx context.Context, principal, id string, via Requesto
 func (m *Manager) wait(ctx context.Context, r *Record, via Requestor) error {
 	m.audit.waiting.Add(1)
 	defer m.audit.waiting.Add(-1)
-	run := m.run(r.ID)
+	run := m.findRun(r.ID)
 	if run != nil && via != nil {
-		run.await(via)
-		defer run.leave(via)
+		run.addWaiter(via)
+		defer run.removeWaiter(via)
 	}
-	waiter := m.waits.Add(1)
-	both := lazyctx.WithBoth(ctx, m.life)
+	waiter := m.lastWaiter.Add(1)
+	both := lazyctx.WithBoth(ctx, m.lifetime)
 	var d *delivery
 	defer func() { d.wait() }() // after the context has ended, which ends every delivery
 	defer both.Release()
-	for !r.over() {
+	for !r.terminal() {
 		until := both
-		if via != nil && run != nil && r.open() > 0 {
+		if via != nil && run != nil && r.openInputRequests() > 0 {
 			if d == nil {
 				d = &delivery{waiter: waiter}
 			}
@@ -81,7 +81,7 @@ func (m *Manager) wait(ctx context.Context, r *Record, via Requestor) error {
 			return ErrExpired // nothing else makes a task go
 		}
 		if err != nil {
-			return m.fault("wait for task", err)
+			return m.logFault("wait for task", err)
 		}
 	}
 	return nil
@@ -114,16 +114,16 @@ func (d *delivery) start(ctx context.Context, m *Manager, via Requestor, r *Reco
 		d.group.Go(func() {
 			done := m.deliver(via, id, c)
 			if !done && context.Cause(c.ctx) != errSuperseded {
-				d.fail(c.question.Number) // before unclaim, so that it is not claimed here again
+				d.markFailed(c.request.Number) // before unclaim, so that it is not claimed here again
 			}
-			if m.unclaim(id, c) && !done {
+			if m.releaseClaim(id, c) && !done {
 				m.redeliver(id)
 			}
 		})
 	}
 }
 
-func (d *delivery) fail(number uint64) {
+func (d *delivery) markFailed(number uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.failed == nil {

@@ -43,18 +43,18 @@ type Run struct {
 	recoverable bool      // it goes on after a restart
 	creator     Requestor // where the task was created; nil if that is not known, as after a restart
 	ctx         workContext
-	share       share
+	usage       taskUsage
 
-	mu       sync.Mutex
-	via      Requestor    // where the requestor was last seen, nil if that is not known
-	waiting  []Requestor  // where it waits in Result, the latest last
-	first    [1]Requestor // room for waiting
-	progress progress
-	asked    uint64 // number of the last input request
-	taken    map[uint64]bool
-	notified uint64  // revision of the last status that was sent
-	telling  bool    // a status is being sent
-	untold   *Record // the status to send behind that, or nil
+	mu               sync.Mutex
+	lastSeen         Requestor    // where the requestor was last seen, nil if that is not known
+	waiters          []Requestor  // where it waits in Result, the latest last
+	waitersBuf       [1]Requestor // room for waiting
+	progress         progress
+	lastInputRequest uint64 // number of the last input request
+	consumed         map[uint64]bool
+	notifiedRevision uint64  // revision of the last status that was sent
+	notifying        bool    // a status is being sent
+	pendingStatus    *Record // the status to send behind that, or nil
 
 	redelivery *lazyctx.Cancellable // ends when an input request needs another waiter; nil without a waiter
 }
@@ -62,12 +62,12 @@ type Run struct {
 // newRun makes the work of a task known. The caller ends what m.group counts.
 func (m *Manager) newRun(ctx context.Context, r *Record, via Requestor) (*Run, error) {
 	run := &Run{
-		m: m, id: r.ID, seq: r.Seq, method: r.Method, token: r.Token, via: via, creator: via,
+		m: m, id: r.ID, seq: r.Seq, method: r.Method, token: r.Token, lastSeen: via, creator: via,
 		recoverable: r.Restartable || r.Runner != "",
-		share:       share{owner: r.Owner, bytes: r.Bytes, revision: r.Revision, request: int64(len(r.Params))},
+		usage:       taskUsage{principal: r.Owner, bytes: r.Bytes, revision: r.Revision, requestBytes: int64(len(r.Params))},
 	}
-	run.waiting = run.first[:0]
-	run.progress.last = math.Inf(-1)
+	run.waiters = run.waitersBuf[:0]
+	run.progress.greatest = math.Inf(-1)
 	run.ctx.values, run.ctx.run = ctx, run
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -83,7 +83,7 @@ func (m *Manager) newRun(ctx context.Context, r *Record, via Requestor) (*Run, e
 }
 
 // forget ends what newRun has begun.
-func (m *Manager) forget(run *Run) {
+func (m *Manager) removeRun(run *Run) {
 	run.ctx.Cancel(context.Canceled)
 	m.mu.Lock()
 	delete(m.runs, run.id)
@@ -120,29 +120,29 @@ func FromContext(ctx context.Context) (run *Run, ok bool) {
 func (run *Run) ID() string { return run.id }
 
 // work does the work of a task and publishes its outcome.
-func (m *Manager) work(run *Run, work Work) {
-	defer m.forget(run)
-	var end ending
+func (m *Manager) runWork(run *Run, work Work) {
+	defer m.removeRun(run)
+	var end finalState
 	err := boundary.ErrGoexit // unless the work returns
 	defer func() {
 		if err == boundary.ErrGoexit {
-			end = ended(run, nil, err)
+			end = finalStateOf(run, nil, err)
 		}
 		if err != nil {
 			boundary.Report(m.cfg.Logger, "work panicked", err, "task", run.id)
 		}
-		m.limits.leave(&run.share)
+		m.limits.workReturned(&run.usage)
 		if !run.interrupted(err) {
 			m.publish(run, end)
 		}
 	}()
-	result, failure := run.call(work)
+	result, failure := run.callWork(work)
 	stack.Grow() // not before: work that waits for days is often content with less
-	end, err = ended(run, result, failure), failure
+	end, err = finalStateOf(run, result, failure), failure
 }
 
 // call calls the work.
-func (run *Run) call(work Work) (result codec.Encoder, err error) {
+func (run *Run) callWork(work Work) (result codec.Encoder, err error) {
 	defer boundary.Catch(&err)
 	return work(&run.ctx, run)
 }
@@ -154,43 +154,43 @@ func (run *Run) interrupted(err error) bool {
 }
 
 // way returns where the requestor is to be reached, or nil. It is called with mu held.
-func (run *Run) way() Requestor {
-	if n := len(run.waiting); n > 0 {
-		return run.waiting[n-1]
+func (run *Run) destination() Requestor {
+	if n := len(run.waiters); n > 0 {
+		return run.waiters[n-1]
 	}
-	return run.via
+	return run.lastSeen
 }
 
 // reach notes where the requestor was last seen.
-func (run *Run) reach(via Requestor) {
+func (run *Run) setLastSeen(via Requestor) {
 	if via == nil {
 		return
 	}
 	run.mu.Lock()
 	defer run.mu.Unlock()
-	run.via = via
-	run.turn()
+	run.lastSeen = via
+	run.cancelStaleReport()
 }
 
 // await notes that the requestor waits at via, where it is reached until leave.
-func (run *Run) await(via Requestor) {
+func (run *Run) addWaiter(via Requestor) {
 	run.mu.Lock()
 	defer run.mu.Unlock()
-	run.waiting = append(run.waiting, via)
-	run.turn()
+	run.waiters = append(run.waiters, via)
+	run.cancelStaleReport()
 }
 
 // leave takes await back.
-func (run *Run) leave(via Requestor) {
+func (run *Run) removeWaiter(via Requestor) {
 	run.mu.Lock()
 	defer run.mu.Unlock()
-	for i := len(run.waiting) - 1; i >= 0; i-- {
-		if run.waiting[i] == via {
-			run.waiting = slices.Delete(run.waiting, i, i+1)
+	for i := len(run.waiters) - 1; i >= 0; i-- {
+		if run.waiters[i] == via {
+			run.waiters = slices.Delete(run.waiters, i, i+1)
 			break
 		}
 	}
-	run.turn()
+	run.cancelStaleReport()
 }
 
 // SetStatusMessage says how far the work is, for people. It does not move the task.

@@ -14,7 +14,7 @@ import (
 // Of all pairs of states just the moves that the specification names are legal.
 //
 // Proves TASK-22, TASK-23.
-func TestEveryPairOfStates(t *testing.T) {
+func TestLegalMoves(t *testing.T) {
 	all := []mcp.TaskStatus{
 		mcp.TaskStatusWorking, mcp.TaskStatusInputRequired, mcp.TaskStatusCompleted,
 		mcp.TaskStatusFailed, mcp.TaskStatusCancelled, "", "submitted",
@@ -42,7 +42,7 @@ func TestEveryPairOfStates(t *testing.T) {
 }
 
 // The diagram in the documentation shows the moves of the table, with what leads to each.
-func TestDiagram(t *testing.T) {
+func TestDiagramMatchesMoves(t *testing.T) {
 	page, err := os.ReadFile("../../docs/tasks.md")
 	if err != nil {
 		t.Fatal(err)

@@ -28,16 +28,16 @@ const lastReportTimeout = 100 * time.Millisecond
 // progress is the reports of a task. They take the way on which the requestor is at the moment, but
 // keep their order and their rate on whatever way. The mu of the Run guards it.
 type progress struct {
-	last   float64     // greatest value so far
-	held   *Progress   // taken and not yet sent; nil if none is
-	sent   time.Time   // when the last one was
-	timer  *time.Timer // sends what is held; nil if none is running
-	paused int         // attempts to cancel the task: nothing is sent meanwhile
-	over   bool        // nothing is taken or sent any more
+	greatest float64     // greatest value so far
+	pending  *Progress   // taken and not yet sent; nil if none is
+	lastSent time.Time   // when the last one was
+	timer    *time.Timer // sends what is held; nil if none is running
+	pauses   int         // attempts to cancel the task: nothing is sent meanwhile
+	ended    bool        // nothing is taken or sent any more
 
-	sending *lazyctx.Cancellable // context of the report on its way; nil if there is none
-	to      Requestor            // where that goes
-	idle    chan struct{}        // closed when it has returned; nil without a waiter
+	sending   *lazyctx.Cancellable // context of the report on its way; nil if there is none
+	sendingTo Requestor            // where that goes
+	idle      chan struct{}        // closed when it has returned; nil without a waiter
 }
 
 // Report sends progress to the requestor under the token of the request that created the task, at
@@ -48,15 +48,15 @@ type progress struct {
 func (run *Run) Report(p Progress) error {
 	run.mu.Lock()
 	switch {
-	case run.progress.over:
+	case run.progress.ended:
 		run.mu.Unlock()
 		return ErrProgressOver
-	case math.IsNaN(p.Value) || math.IsInf(p.Value, 0) || p.Value <= run.progress.last:
+	case math.IsNaN(p.Value) || math.IsInf(p.Value, 0) || p.Value <= run.progress.greatest:
 		run.mu.Unlock()
 		return ErrNotIncreasing
 	}
-	run.progress.last = p.Value
-	if run.token.IsZero() || run.way() == nil {
+	run.progress.greatest = p.Value
+	if run.token.IsZero() || run.destination() == nil {
 		run.mu.Unlock()
 		return nil
 	}
@@ -64,43 +64,43 @@ func (run *Run) Report(p Progress) error {
 		p.Total = nil
 	}
 	p.Message = boundary.Text(p.Message, maxProgressMessage)
-	run.progress.held = &p
+	run.progress.pending = &p
 	run.mu.Unlock()
-	run.flush()
+	run.flushProgress()
 	return nil
 }
 
 // flush sends the held report, now or when the rate allows it. One goroutine at a time sends; it
 // also sends reports that arrive meanwhile.
-func (run *Run) flush() {
+func (run *Run) flushProgress() {
 	run.mu.Lock()
 	defer run.mu.Unlock()
 	p := &run.progress
-	for p.held != nil && p.sending == nil && p.paused == 0 && !p.over {
-		if wait := run.m.cfg.ProgressInterval - time.Since(p.sent); wait > 0 && !p.sent.IsZero() {
+	for p.pending != nil && p.sending == nil && p.pauses == 0 && !p.ended {
+		if wait := run.m.cfg.ProgressInterval - time.Since(p.lastSent); wait > 0 && !p.lastSent.IsZero() {
 			if p.timer == nil {
 				p.timer = time.AfterFunc(wait, func() {
 					run.mu.Lock()
 					p.timer = nil
 					run.mu.Unlock()
-					run.flush()
+					run.flushProgress()
 				})
 			}
 			return
 		}
-		to, report := run.way(), p.held
-		if p.held = nil; to == nil {
+		to, report := run.destination(), p.pending
+		if p.pending = nil; to == nil {
 			return
 		}
-		p.sent, p.to, p.sending = time.Now(), to, new(lazyctx.Cancellable)
+		p.lastSent, p.sendingTo, p.sending = time.Now(), to, new(lazyctx.Cancellable)
 		ctx := p.sending
 		run.mu.Unlock()
 		err := run.sendReport(ctx, to, report)
 		run.mu.Lock()
-		if err != nil && p.held == nil && !p.over && run.way() != to {
-			p.held = report // it was on its way to where the requestor is no more
+		if err != nil && p.pending == nil && !p.ended && run.destination() != to {
+			p.pending = report // it was on its way to where the requestor is no more
 		}
-		p.sending, p.to = nil, nil
+		p.sending, p.sendingTo = nil, nil
 		if p.idle != nil {
 			close(p.idle)
 			p.idle = nil
@@ -110,8 +110,8 @@ func (run *Run) flush() {
 
 // turn gives up a report that is on its way to where the requestor is no more. It is called with mu
 // held.
-func (run *Run) turn() {
-	if p := &run.progress; p.sending != nil && p.to != run.way() {
+func (run *Run) cancelStaleReport() {
+	if p := &run.progress; p.sending != nil && p.sendingTo != run.destination() {
 		p.sending.Cancel(nil)
 	}
 }
@@ -139,7 +139,7 @@ func notify(ctx context.Context, to Requestor, method string, params codec.Encod
 }
 
 // silence ends progress at once: what is held is dropped, and what is on its way is given up.
-func (run *Run) silence() {
+func (run *Run) abortProgress() {
 	run.mu.Lock()
 	defer run.mu.Unlock()
 	run.progress.end()
@@ -151,8 +151,8 @@ func (run *Run) silence() {
 // end takes no more reports, and returns the one that is held. It is called with the mu of the Run
 // held.
 func (p *progress) end() (held *Progress) {
-	held = p.held
-	p.over, p.held = true, nil
+	held = p.pending
+	p.ended, p.pending = true, nil
 	if p.timer != nil {
 		p.timer.Stop()
 		p.timer = nil
@@ -161,7 +161,7 @@ func (p *progress) end() (held *Progress) {
 }
 
 // settled returns a channel that is closed when no report is on its way. It is called with mu held.
-func (p *progress) settled() <-chan struct{} {
+func (p *progress) whenIdle() <-chan struct{} {
 	if p.idle == nil {
 		idle := make(chan struct{})
 		if p.sending == nil {
@@ -175,15 +175,15 @@ func (p *progress) settled() <-chan struct{} {
 
 // pause holds progress back until unpause, as the task may be about to end. It waits for the report that
 // is on its way, unless the requestor does not read.
-func (run *Run) pause() {
+func (run *Run) pauseProgress() {
 	run.mu.Lock()
-	run.progress.paused++
+	run.progress.pauses++
 	sending := run.progress.sending
 	if sending == nil {
 		run.mu.Unlock()
 		return
 	}
-	settled := run.progress.settled()
+	settled := run.progress.whenIdle()
 	run.mu.Unlock()
 	timer := time.NewTimer(lastReportTimeout)
 	defer timer.Stop()
@@ -195,27 +195,27 @@ func (run *Run) pause() {
 }
 
 // unpause takes pause back.
-func (run *Run) unpause() {
+func (run *Run) unpauseProgress() {
 	run.mu.Lock()
-	run.progress.paused--
+	run.progress.pauses--
 	run.mu.Unlock()
-	run.flush()
+	run.flushProgress()
 }
 
 // finish ends progress when the work has returned: the last report is sent, unless the requestor does
 // not read.
-func (run *Run) finish() {
+func (run *Run) finishProgress() {
 	run.mu.Lock()
 	p := &run.progress
-	last, to, sending := p.end(), run.way(), p.sending
-	if p.paused > 0 || to == nil {
+	last, to, sending := p.end(), run.destination(), p.sending
+	if p.pauses > 0 || to == nil {
 		last = nil
 	}
 	if last == nil && sending == nil {
 		run.mu.Unlock()
 		return
 	}
-	settled := p.settled()
+	settled := p.whenIdle()
 	run.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), lastReportTimeout)
 	defer cancel()
@@ -247,7 +247,7 @@ func (run *Run) Notify(ctx context.Context, method string, params codec.Encoder)
 		return err
 	}
 	run.mu.Lock()
-	via, over := run.way(), run.progress.over
+	via, over := run.destination(), run.progress.ended
 	run.mu.Unlock()
 	if via == nil || over {
 		return nil
@@ -275,33 +275,33 @@ const statusTimeout = time.Second
 
 // notify tells the requestor the state of the task, unless it has been told a later one. One goroutine
 // at a time tells; it takes on the latest of what comes meanwhile.
-func (run *Run) notify(r *Record) {
+func (run *Run) notifyStatus(r *Record) {
 	run.mu.Lock()
 	defer run.mu.Unlock()
-	if r.Revision <= run.notified || run.way() == nil {
+	if r.Revision <= run.notifiedRevision || run.destination() == nil {
 		return
 	}
-	run.notified = r.Revision
-	if run.telling {
+	run.notifiedRevision = r.Revision
+	if run.notifying {
 		later := *r
-		run.untold = &later
+		run.pendingStatus = &later
 		return
 	}
-	run.telling = true
+	run.notifying = true
 	for r != nil {
-		if via := run.way(); via != nil {
+		if via := run.destination(); via != nil {
 			run.mu.Unlock()
-			run.tell(via, r)
+			run.sendStatus(via, r)
 			run.mu.Lock()
 		}
-		r, run.untold = run.untold, nil
+		r, run.pendingStatus = run.pendingStatus, nil
 	}
-	run.telling = false
+	run.notifying = false
 }
 
 // tell sends one status.
-func (run *Run) tell(via Requestor, r *Record) {
-	ctx := lazyctx.WithTimeout(run.m.life, statusTimeout, nil)
+func (run *Run) sendStatus(via Requestor, r *Record) {
+	ctx := lazyctx.WithTimeout(run.m.lifetime, statusTimeout, nil)
 	defer ctx.Cancel()
 	t := r.Task()
 	err := notify(ctx, via, mcp.MethodNotificationsTasksStatus, &mcp.TaskStatusNotificationParams{

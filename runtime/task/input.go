@@ -25,14 +25,14 @@ func (run *Run) Call(ctx context.Context, method string, params codec.Encoder) (
 	if err != nil {
 		return nil, err
 	}
-	number, r, err := run.ask(ctx, method, raw)
+	number, r, err := run.addInputRequest(ctx, method, raw)
 	for err == nil {
-		q := r.question(number)
+		q := r.inputRequest(number)
 		switch {
 		case q == nil: // over meanwhile
 			return nil, ErrCancelled
 		case !q.Open():
-			run.take(number)
+			run.consume(number)
 			return q.answer()
 		}
 		r.Params, r.InputRequests = nil, nil // as in Manager.wait
@@ -52,13 +52,13 @@ func (run *Run) Call(ctx context.Context, method string, params codec.Encoder) (
 }
 
 // ask stores a question, and drops the answers that were taken.
-func (run *Run) ask(ctx context.Context, method string, params json.RawMessage) (number uint64, r Record, err error) {
+func (run *Run) addInputRequest(ctx context.Context, method string, params json.RawMessage) (number uint64, r Record, err error) {
 	run.mu.Lock()
-	run.asked++
-	number = run.asked
+	run.lastInputRequest++
+	number = run.lastInputRequest
 	run.mu.Unlock()
 	r, err = run.m.change(ctx, run.id, func(r *Record) error {
-		r.InputRequests = append(run.untaken(r.InputRequests), InputRequest{Number: number, Method: method, Params: params})
+		r.InputRequests = append(run.unconsumed(r.InputRequests), InputRequest{Number: number, Method: method, Params: params})
 		r.Status = mcp.TaskStatusInputRequired
 		return nil
 	})
@@ -68,41 +68,41 @@ func (run *Run) ask(ctx context.Context, method string, params json.RawMessage) 
 // withdraw takes a question back that nobody waits for any more.
 func (run *Run) withdraw(number uint64) {
 	run.m.change(context.Background(), run.id, func(r *Record) error {
-		if r.over() || r.question(number) == nil {
-			return errSame
+		if r.terminal() || r.inputRequest(number) == nil {
+			return errUnchanged
 		}
 		r.InputRequests = slices.DeleteFunc(slices.Clone(r.InputRequests), func(q InputRequest) bool { return q.Number == number })
-		r.settle()
+		r.leaveInputRequired()
 		return nil
 	})
-	run.m.endClaim(questionID{run.id, number}, nil)
+	run.m.endClaim(inputRequestID{run.id, number}, nil)
 }
 
 // settle moves a task that waits for nothing any more back to working.
-func (r *Record) settle() {
-	if r.Status == mcp.TaskStatusInputRequired && r.open() == 0 {
+func (r *Record) leaveInputRequired() {
+	if r.Status == mcp.TaskStatusInputRequired && r.openInputRequests() == 0 {
 		r.Status = mcp.TaskStatusWorking
 	}
 }
 
-func (run *Run) take(number uint64) {
+func (run *Run) consume(number uint64) {
 	run.mu.Lock()
 	defer run.mu.Unlock()
-	if run.taken == nil {
-		run.taken = map[uint64]bool{}
+	if run.consumed == nil {
+		run.consumed = map[uint64]bool{}
 	}
-	run.taken[number] = true
+	run.consumed[number] = true
 }
 
 // untaken returns a new slice of the questions whose answers were not taken.
-func (run *Run) untaken(questions []InputRequest) []InputRequest {
+func (run *Run) unconsumed(questions []InputRequest) []InputRequest {
 	run.mu.Lock()
 	defer run.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(questions), func(q InputRequest) bool { return run.taken[q.Number] })
+	return slices.DeleteFunc(slices.Clone(questions), func(q InputRequest) bool { return run.consumed[q.Number] })
 }
 
 // question returns one of the questions, or nil.
-func (r *Record) question(number uint64) *InputRequest {
+func (r *Record) inputRequest(number uint64) *InputRequest {
 	for i := range r.InputRequests {
 		if r.InputRequests[i].Number == number {
 			return &r.InputRequests[i]
@@ -130,10 +130,10 @@ func decodeError(raw json.RawMessage) *jsonrpc.Error {
 
 // claim is one attempt to deliver an input request.
 type claim struct {
-	question InputRequest
-	waiter   uint64 // number of the call of Result that delivers it
-	ctx      context.Context
-	end      context.CancelCauseFunc
+	request InputRequest
+	waiter  uint64 // number of the call of Result that delivers it
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
 }
 
 // errSuperseded ends the delivery of an input request that a later waiter delivers now, or that
@@ -143,17 +143,17 @@ var errSuperseded = errors.New("task: the question was withdrawn, answered, or g
 // claim makes a waiter deliver those open input requests of a record that no later waiter delivers;
 // earlier ones are stopped. The record may be out of date, see deliver.
 func (m *Manager) claim(ctx context.Context, via Requestor, r *Record, waiter uint64, except map[uint64]bool) (list []*claim) {
-	run := m.run(r.ID)
+	run := m.findRun(r.ID)
 	var open []InputRequest
 	for _, q := range r.InputRequests {
-		if q.Open() && !except[q.Number] && (run == nil || !run.leaves(via, q.Method)) {
+		if q.Open() && !except[q.Number] && (run == nil || !run.leavesToOthers(via, q.Method)) {
 			open = append(open, q)
 		}
 	}
 	var superseded []*claim
 	m.mu.Lock()
 	for _, q := range open {
-		name := questionID{r.ID, q.Number}
+		name := inputRequestID{r.ID, q.Number}
 		before := m.claims[name]
 		if before != nil && before.waiter >= waiter {
 			continue
@@ -161,14 +161,14 @@ func (m *Manager) claim(ctx context.Context, via Requestor, r *Record, waiter ui
 		if before != nil {
 			superseded = append(superseded, before)
 		}
-		c := &claim{question: q, waiter: waiter}
-		c.ctx, c.end = context.WithCancelCause(ctx)
+		c := &claim{request: q, waiter: waiter}
+		c.ctx, c.cancel = context.WithCancelCause(ctx)
 		m.claims[name] = c
 		list = append(list, c)
 	}
 	m.mu.Unlock()
 	for _, c := range superseded {
-		c.end(errSuperseded)
+		c.cancel(errSuperseded)
 	}
 	return list
 }
@@ -176,12 +176,12 @@ func (m *Manager) claim(ctx context.Context, via Requestor, r *Record, waiter ui
 // leaves reports whether a waiter leaves input requests of a method to other requestors: it does not
 // support them, and another waiter or the creator of the task does. A creator that is not known may.
 // Otherwise, the waiter takes the input request, which fails.
-func (run *Run) leaves(via Requestor, method string) bool {
+func (run *Run) leavesToOthers(via Requestor, method string) bool {
 	if supports(via, method) {
 		return false
 	}
 	run.mu.Lock()
-	others := slices.Clone(run.waiting)
+	others := slices.Clone(run.waiters)
 	run.mu.Unlock()
 	return run.creator == nil || supports(run.creator, method) ||
 		slices.ContainsFunc(others, func(other Requestor) bool { return supports(other, method) })
@@ -198,7 +198,7 @@ func supports(via Requestor, method string) (yes bool) {
 }
 
 // endClaim ends the delivery of an input request, unless its claim is own.
-func (m *Manager) endClaim(name questionID, own *claim) {
+func (m *Manager) endClaim(name inputRequestID, own *claim) {
 	m.mu.Lock()
 	c := m.claims[name]
 	if c == own {
@@ -206,33 +206,33 @@ func (m *Manager) endClaim(name questionID, own *claim) {
 	}
 	m.mu.Unlock()
 	if c != nil {
-		c.end(errSuperseded)
+		c.cancel(errSuperseded)
 	}
 }
 
 // unclaim ends a claim. It reports whether the waiter still held it.
-func (m *Manager) unclaim(id string, c *claim) bool {
-	name := questionID{id, c.question.Number}
+func (m *Manager) releaseClaim(id string, c *claim) bool {
+	name := inputRequestID{id, c.request.Number}
 	m.mu.Lock()
 	if m.claims[name] == c {
 		delete(m.claims, name)
 	}
 	m.mu.Unlock()
 	superseded := context.Cause(c.ctx) == errSuperseded
-	c.end(nil)
+	c.cancel(nil)
 	return !superseded
 }
 
 // deliver sends the requestor a claimed input request, and stores the answer; it reports
 // whether the input request needs none any more.
 func (m *Manager) deliver(via Requestor, id string, c *claim) bool {
-	q := &c.question
+	q := &c.request
 	// Whoever had the claim before has stored the answer by now, if there is one.
 	var r Record
 	if m.store.get(c.ctx, id, &r) != nil {
 		return false
 	}
-	if now := r.question(q.Number); now == nil || !now.Open() {
+	if now := r.inputRequest(q.Number); now == nil || !now.Open() {
 		return true
 	}
 	result, err := m.call(c.ctx, via, id, q)
@@ -250,7 +250,7 @@ func (m *Manager) deliver(via Requestor, id string, c *claim) bool {
 	if limit, ok := errors.AsType[*LimitError](err); ok {
 		err = m.answer(id, q.Number, nil, WireError(limit))
 	}
-	m.endClaim(questionID{id, q.Number}, c)
+	m.endClaim(inputRequestID{id, q.Number}, c)
 	return err == nil
 }
 
@@ -259,7 +259,7 @@ func (m *Manager) deliver(via Requestor, id string, c *claim) bool {
 func (m *Manager) call(ctx context.Context, via Requestor, id string, q *InputRequest) (result json.RawMessage, err error) {
 	defer func() { boundary.Report(m.cfg.Logger, "requestor panicked", err, "task", id) }()
 	defer boundary.Catch(&err)
-	if run := m.run(id); run != nil {
+	if run := m.findRun(id); run != nil {
 		ctx = context.WithValue(ctx, runKey{}, run)
 	}
 	return via.Call(ctx, q.Method, rawJSON(q.Params))
@@ -268,13 +268,13 @@ func (m *Manager) call(ctx context.Context, via Requestor, id string, q *InputRe
 // answer stores the answer to an input request, unless the request has one or was withdrawn.
 func (m *Manager) answer(id string, number uint64, result json.RawMessage, refused *jsonrpc.Error) error {
 	_, err := m.change(context.Background(), id, func(r *Record) error {
-		if r.over() {
-			return errSame
+		if r.terminal() {
+			return errUnchanged
 		}
 		r.InputRequests = slices.Clone(r.InputRequests)
-		asked := r.question(number)
+		asked := r.inputRequest(number)
 		if asked == nil || !asked.Open() {
-			return errSame
+			return errUnchanged
 		}
 		if refused != nil {
 			asked.Error = encodeError(refused)
@@ -282,7 +282,7 @@ func (m *Manager) answer(id string, number uint64, result json.RawMessage, refus
 		} else {
 			asked.Result = bytes.Clone(result) // it may be a small part of a large message
 		}
-		r.settle()
+		r.leaveInputRequired()
 		return nil
 	})
 	return err
@@ -291,7 +291,7 @@ func (m *Manager) answer(id string, number uint64, result json.RawMessage, refus
 // redeliver makes the waiters of a task deliver the input requests that no other waiter delivers. It
 // writes nothing: a peer that comes and goes would else have a long record written each time.
 func (m *Manager) redeliver(id string) {
-	if run := m.run(id); run != nil {
+	if run := m.findRun(id); run != nil {
 		run.mu.Lock()
 		undelivered := run.redelivery
 		run.redelivery = nil

@@ -11,9 +11,9 @@ import (
 // guard calls a Store, whose panics it returns as errors. It passes a Record by pointer, and changes
 // it only if the Store returns one. Copies of Records would make the stack of each goroutine grow,
 // which costs more than the rest of a call.
-type guard struct{ store Store }
+type safeStore struct{ store Store }
 
-func (g guard) create(r *Record) (err error) {
+func (g safeStore) create(r *Record) (err error) {
 	defer boundary.Catch(&err)
 	stored, failed := g.store.Create(context.Background(), *r)
 	if failed == nil {
@@ -22,7 +22,7 @@ func (g guard) create(r *Record) (err error) {
 	return failed
 }
 
-func (g guard) get(ctx context.Context, id string, r *Record) (err error) {
+func (g safeStore) get(ctx context.Context, id string, r *Record) (err error) {
 	defer boundary.Catch(&err)
 	stored, failed := g.store.Get(ctx, id)
 	if failed == nil {
@@ -31,7 +31,7 @@ func (g guard) get(ctx context.Context, id string, r *Record) (err error) {
 	return failed
 }
 
-func (g guard) update(r *Record) (err error) {
+func (g safeStore) update(r *Record) (err error) {
 	defer boundary.Catch(&err)
 	stored, failed := g.store.Update(context.Background(), *r)
 	if failed == nil {
@@ -41,7 +41,7 @@ func (g guard) update(r *Record) (err error) {
 }
 
 // wait replaces r by a later revision of it.
-func (g guard) wait(ctx context.Context, r *Record) (err error) {
+func (g safeStore) wait(ctx context.Context, r *Record) (err error) {
 	defer boundary.Catch(&err)
 	later, failed := g.store.Wait(ctx, r.ID, r.Revision)
 	if failed == nil {
@@ -50,17 +50,17 @@ func (g guard) wait(ctx context.Context, r *Record) (err error) {
 	return failed
 }
 
-func (g guard) list(ctx context.Context, owner string, after uint64, limit int) (list []Record, err error) {
+func (g safeStore) list(ctx context.Context, owner string, after uint64, limit int) (list []Record, err error) {
 	defer boundary.Catch(&err)
 	return g.store.List(ctx, owner, after, limit)
 }
 
-func (g guard) sweep(now time.Time, limit int) (gone []Record, next time.Time, err error) {
+func (g safeStore) sweep(now time.Time, limit int) (gone []Record, next time.Time, err error) {
 	defer boundary.Catch(&err)
 	return g.store.Sweep(context.Background(), now, limit)
 }
 
-func (g guard) scan(ctx context.Context) iter.Seq2[Record, error] {
+func (g safeStore) scan(ctx context.Context) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		more := true
 		err := boundary.Run(func() error {

@@ -21,7 +21,7 @@ import (
 )
 
 // asks is work that asks n questions at once, each with its number, and returns the answers.
-func asks(n int) task.Work {
+func workWithInputRequests(n int) task.Work {
 	return func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 		answers := make([]json.RawMessage, n)
 		errs := make([]error, n)
@@ -48,9 +48,9 @@ func status(t *testing.T, m *task.Manager, id string) mcp.TaskStatus {
 }
 
 // The stored answer to an input request holds no more memory than its own bytes.
-func TestStoredAnswerHoldsNoMessage(t *testing.T) {
+func TestStoredAnswerDoesNotRetainMessage(t *testing.T) {
 	store := memory.New()
-	bubble(t, task.Config{Store: store}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Config{Store: store}, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			if _, err := run.Call(ctx, "elicitation/create", nil); err != nil {
 				return nil, err
@@ -80,8 +80,8 @@ func TestStoredAnswerHoldsNoMessage(t *testing.T) {
 // and its answer lets the task go on.
 //
 // Proves TASK-24, TASK-26, TASK-40, TASK-46.
-func TestQuestion(t *testing.T) {
-	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
+func TestInputRequest(t *testing.T) {
+	runInBubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
 		end := make(chan bool)
 		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			answer, err := mcp.ToClient{Caller: run}.Elicit(ctx, &mcp.ElicitRequestFormParams{Message: "name?", RequestedSchema: mcp.ElicitRequestFormParamsRequestedSchema{Properties: map[string]mcp.PrimitiveSchemaDefinition{}}})
@@ -119,7 +119,7 @@ func TestQuestion(t *testing.T) {
 		if out := <-outcome; out.Error != nil || string(out.Result) != fmt.Sprintf(`{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":%q}},"action":"decline"}`, created.TaskID) {
 			t.Errorf("got %s, %v", out.Result, out.Error)
 		}
-		seen := p.seen()
+		seen := p.received()
 		if len(seen) != 1 {
 			t.Fatalf("asked %q", seen)
 		}
@@ -134,9 +134,9 @@ func TestQuestion(t *testing.T) {
 
 // Several input requests at once: the task needs input until the last one is answered, and each is
 // answered once.
-func TestSeveralQuestions(t *testing.T) {
-	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
-		created := start(t, m, asks(10))
+func TestConcurrentInputRequests(t *testing.T) {
+	runInBubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
+		created := start(t, m, workWithInputRequests(10))
 		var asked atomic.Int64
 		left := make(chan bool, 10)
 		p := &peer{answer: func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
@@ -172,8 +172,8 @@ func TestSeveralQuestions(t *testing.T) {
 }
 
 // InputRequests one after another do not pile up, and the answers come to who asked.
-func TestQuestionAfterQuestion(t *testing.T) {
-	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
+func TestConsecutiveInputRequests(t *testing.T) {
+	runInBubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			for i := range 50 {
 				got, err := run.Call(ctx, "sampling/createMessage", raw(fmt.Sprintf(`{"n":%d}`, i)))
@@ -191,18 +191,18 @@ func TestQuestionAfterQuestion(t *testing.T) {
 		if out, err := m.Result(t.Context(), "alice", created.TaskID, p); err != nil || out.Error != nil {
 			t.Error(err, out.Error)
 		}
-		if n := len(p.seen()); n != 50 {
+		if n := len(p.received()); n != 50 {
 			t.Errorf("asked %d times", n)
 		}
 	})
 }
 
 // What a requestor answers with an error is an error of the question, not of the task.
-func TestRefusedQuestion(t *testing.T) {
-	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
+func TestInputRequestAnsweredWithError(t *testing.T) {
+	runInBubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			_, err := run.Call(ctx, "roots/list", nil)
-			equal(t, "answer", error(&jsonrpc.Error{Code: -32601, Message: "method not found: roots/list"}), err)
+			checkEqual(t, "answer", error(&jsonrpc.Error{Code: -32601, Message: "method not found: roots/list"}), err)
 			return raw(`{}`), nil
 		})
 		if out, err := m.Result(t.Context(), "alice", created.TaskID, new(peer)); err != nil || out.Error != nil {
@@ -213,9 +213,9 @@ func TestRefusedQuestion(t *testing.T) {
 
 // A question that was on its way when the connection broke goes to who comes next; so does one
 // whose requestor gives up the wait.
-func TestQuestionIsDeliveredAgain(t *testing.T) {
-	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
-		created := start(t, m, asks(2))
+func TestInputRequestIsRedelivered(t *testing.T) {
+	runInBubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
+		created := start(t, m, workWithInputRequests(2))
 		broken := &peer{answer: func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
 			return nil, errors.New("connection lost")
 		}}
@@ -225,7 +225,7 @@ func TestQuestionIsDeliveredAgain(t *testing.T) {
 			stays <- err
 		}()
 		synctest.Wait()
-		if n := len(broken.seen()); n != 2 {
+		if n := len(broken.received()); n != 2 {
 			t.Errorf("asked %d times through a broken connection", n)
 		}
 		silent := &peer{answer: func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, error) {
@@ -243,7 +243,7 @@ func TestQuestionIsDeliveredAgain(t *testing.T) {
 			t.Error(err)
 		}
 		synctest.Wait()
-		if n := len(broken.seen()); n != 2 {
+		if n := len(broken.received()); n != 2 {
 			t.Errorf("asked %d times through a broken connection", n)
 		}
 		good := &peer{answer: echo}
@@ -257,7 +257,7 @@ func TestQuestionIsDeliveredAgain(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if n := len(good.seen()); n != 2 {
+		if n := len(good.received()); n != 2 {
 			t.Errorf("asked %d times in the end", n)
 		}
 		if state := get(t, m, created.TaskID); state.Status != mcp.TaskStatusCompleted {
@@ -268,14 +268,14 @@ func TestQuestionIsDeliveredAgain(t *testing.T) {
 
 // patient is a requestor that is asked and answers when its channel says so. It counts the input
 // requests that were cancelled.
-type patient struct {
+type blockingPeer struct {
 	peer
 	answers   chan string
 	cancelled atomic.Int64
 }
 
-func newPatient() *patient {
-	p := &patient{answers: make(chan string)}
+func newBlockingPeer() *blockingPeer {
+	p := &blockingPeer{answers: make(chan string)}
 	p.answer = func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, error) {
 		select {
 		case text := <-p.answers:
@@ -290,10 +290,10 @@ func newPatient() *patient {
 
 // The requestor that begins to wait last is asked, as it may have lost the connection on which it was
 // asked before. When it goes away the one before is asked again. The first answer counts.
-func TestLatestWaiterIsAsked(t *testing.T) {
-	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
-		created := start(t, m, asks(1))
-		first, second := newPatient(), newPatient()
+func TestLatestWaiterReceivesInputRequests(t *testing.T) {
+	runInBubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
+		created := start(t, m, workWithInputRequests(1))
+		first, second := newBlockingPeer(), newBlockingPeer()
 		outcome := make(chan task.Outcome, 1)
 		go func() {
 			out, err := m.Result(t.Context(), "alice", created.TaskID, first)
@@ -310,7 +310,7 @@ func TestLatestWaiterIsAsked(t *testing.T) {
 			gone <- err
 		}()
 		synctest.Wait()
-		if a, b, c := len(first.seen()), len(second.seen()), first.cancelled.Load(); a != 1 || b != 1 || c != 1 {
+		if a, b, c := len(first.received()), len(second.received()), first.cancelled.Load(); a != 1 || b != 1 || c != 1 {
 			t.Errorf("asked %d and %d times, %d cancelled at the first", a, b, c)
 		}
 		giveUp()
@@ -318,7 +318,7 @@ func TestLatestWaiterIsAsked(t *testing.T) {
 			t.Error(err)
 		}
 		synctest.Wait()
-		if a, b, c := len(first.seen()), len(second.seen()), second.cancelled.Load(); a != 2 || b != 1 || c != 1 {
+		if a, b, c := len(first.received()), len(second.received()), second.cancelled.Load(); a != 2 || b != 1 || c != 1 {
 			t.Errorf("asked %d and %d times, %d cancelled at the second", a, b, c)
 		}
 		first.answers <- `{"action":"accept"}`
@@ -333,10 +333,10 @@ func TestLatestWaiterIsAsked(t *testing.T) {
 
 // A requestor that answers although its input request went elsewhere meanwhile has answered.
 func TestFirstAnswerCounts(t *testing.T) {
-	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
 		end := make(chan bool)
 		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
-			answers, err := asks(1)(ctx, run)
+			answers, err := workWithInputRequests(1)(ctx, run)
 			<-end
 			return answers, err
 		})
@@ -345,7 +345,7 @@ func TestFirstAnswerCounts(t *testing.T) {
 			<-answers // whatever its context says
 			return json.RawMessage(`{"from":"first"}`), nil
 		}}
-		second := newPatient()
+		second := newBlockingPeer()
 		var group sync.WaitGroup
 		for _, via := range []task.Requestor{first, second} {
 			group.Go(func() {
@@ -367,8 +367,8 @@ func TestFirstAnswerCounts(t *testing.T) {
 }
 
 // An input request that the work gives up is cancelled at the requestor, which goes on waiting.
-func TestWithdrawnQuestionIsCancelled(t *testing.T) {
-	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
+func TestWithdrawnInputRequestIsCancelled(t *testing.T) {
+	runInBubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			short, cancel := context.WithTimeout(ctx, time.Minute)
 			defer cancel()
@@ -379,7 +379,7 @@ func TestWithdrawnQuestionIsCancelled(t *testing.T) {
 			time.Sleep(time.Minute)
 			return raw(`{}`), nil
 		})
-		p := newPatient()
+		p := newBlockingPeer()
 		done := make(chan error, 1)
 		go func() {
 			_, err := m.Result(t.Context(), "alice", created.TaskID, p)
@@ -398,10 +398,10 @@ func TestWithdrawnQuestionIsCancelled(t *testing.T) {
 
 // A requestor that breaks, or answers with nothing, fails its input request or leaves it to others,
 // and nothing else.
-func TestBrokenRequestor(t *testing.T) {
-	bubble(t, task.Config{Logger: slog.New(slog.DiscardHandler)}, func(t *testing.T, m *task.Manager) {
-		created := create(t, m, task.Request{Work: asks(1), Via: broken{}, Token: mcpToken})
-		go m.Result(t.Context(), "alice", created.TaskID, broken{})
+func TestRequestorThatPanicsOrAnswersEmpty(t *testing.T) {
+	runInBubble(t, task.Config{Logger: slog.New(slog.DiscardHandler)}, func(t *testing.T, m *task.Manager) {
+		created := create(t, m, task.Request{Work: workWithInputRequests(1), Via: panickingPeer{}, Token: mcpToken})
+		go m.Result(t.Context(), "alice", created.TaskID, panickingPeer{})
 		synctest.Wait()
 		empty := &peer{answer: func(context.Context, string, json.RawMessage) (json.RawMessage, error) { return nil, nil }}
 		out, err := m.Result(t.Context(), "alice", created.TaskID, empty)
@@ -412,14 +412,16 @@ func TestBrokenRequestor(t *testing.T) {
 }
 
 // broken panics whatever it is called for.
-type broken struct{}
+type panickingPeer struct{}
 
-func (broken) Call(context.Context, string, codec.Encoder) (json.RawMessage, error) { panic("Call") }
-func (broken) Notify(context.Context, string, codec.Encoder) error                  { panic("Notify") }
+func (panickingPeer) Call(context.Context, string, codec.Encoder) (json.RawMessage, error) {
+	panic("Call")
+}
+func (panickingPeer) Notify(context.Context, string, codec.Encoder) error { panic("Notify") }
 
 // A task that ends while it asks takes its question back.
-func TestQuestionOfATaskThatEnds(t *testing.T) {
-	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
+func TestInputRequestEndsWithTask(t *testing.T) {
+	runInBubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
 		answer := make(chan error, 1)
 		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			_, err := run.Call(ctx, "elicitation/create", nil)
@@ -455,8 +457,8 @@ func TestQuestionOfATaskThatEnds(t *testing.T) {
 		}
 	})
 	// A requestor that waits only when all is over does so in vain.
-	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
-		created := start(t, m, asks(1))
+	runInBubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
+		created := start(t, m, workWithInputRequests(1))
 		over := make(chan bool)
 		p := &peer{answer: func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, error) {
 			<-over
@@ -482,7 +484,7 @@ func TestQuestionOfATaskThatEnds(t *testing.T) {
 		}
 	})
 	// A question that the work gives up makes the task work on.
-	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			short, cancel := context.WithTimeout(ctx, time.Minute)
 			defer cancel()
@@ -499,7 +501,7 @@ func TestQuestionOfATaskThatEnds(t *testing.T) {
 			t.Errorf("the task is %s", got)
 		}
 	})
-	bubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
 		answer := make(chan error, 1)
 		create(t, m, task.Request{Task: &mcp.TaskMetadata{TTL: new(int64(1000))}, Work: func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			_, err := run.Call(context.Background(), "elicitation/create", nil)
@@ -514,9 +516,9 @@ func TestQuestionOfATaskThatEnds(t *testing.T) {
 
 // A peer that asks for the result and goes away again does not make the store write the task each
 // time: its record may be long.
-func TestGoneWaitersWriteNothing(t *testing.T) {
-	store := &countedUpdates{Store: memory.New()}
-	bubble(t, task.Config{Store: store, Quiet: true}, func(t *testing.T, m *task.Manager) {
+func TestDepartingWaitersCauseNoWrites(t *testing.T) {
+	store := &countingStore{Store: memory.New()}
+	runInBubble(t, task.Config{Store: store, Quiet: true}, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			_, err := run.Call(ctx, "elicitation/create", raw(`{}`))
 			return raw(`{}`), err
@@ -541,12 +543,12 @@ func TestGoneWaitersWriteNothing(t *testing.T) {
 }
 
 // countedUpdates is a store that counts calls of Update.
-type countedUpdates struct {
+type countingStore struct {
 	*memory.Store
 	updates atomic.Int32
 }
 
-func (c *countedUpdates) Update(ctx context.Context, r task.Record) (task.Record, error) {
+func (c *countingStore) Update(ctx context.Context, r task.Record) (task.Record, error) {
 	c.updates.Add(1)
 	return c.Store.Update(ctx, r)
 }
