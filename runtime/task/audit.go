@@ -10,46 +10,47 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
-// EventKind is what has happened.
+// EventKind is the kind of an [Event].
 type EventKind string
 
 // The kinds of events (MCP tasks, "Audit and Logging").
 const (
 	EventCreated   EventKind = "created"
-	EventRecovered EventKind = "recovered" // its work goes on, or again, after a restart
-	EventMoved     EventKind = "moved"     // from one status to another
-	EventRead      EventKind = "read"      // its state, its outcome, or a page of a list
-	EventRefused   EventKind = "refused"   // a call that fails
-	EventExpired   EventKind = "expired"   // dropped since its time has passed
+	EventRecovered EventKind = "recovered" // its work runs again after a restart
+	EventMoved     EventKind = "moved"     // its status changed
+	EventRead      EventKind = "read"      // its state, its outcome or a page of tasks was read
+	EventRefused   EventKind = "refused"   // a call failed
+	EventExpired   EventKind = "expired"   // dropped because its lifetime has passed
 )
 
-// Event is something that happened to a task, or to a call about one.
+// Event describes a change of a task or a call about tasks.
 type Event struct {
 	Kind      EventKind
-	Principal string         // who called, or whose task it is
-	Task      string         // the id, "" if there is none; that of a refused request is cut to 128 bytes
-	Method    string         // of the call, or of the request that the task is for
-	From, To  mcp.TaskStatus // of a move; To is the status in events about a task
-	Err       error          // of a refusal
-	// Foreign marks a refusal to a principal who has asked for the task of another.
+	Principal string         // principal of the caller or of the task
+	Task      string         // task id, if any; truncated to 128 bytes in an EventRefused
+	Method    string         // method of the call, or of the request that created the task
+	From, To  mcp.TaskStatus // of an EventMoved; in other events about a task, To is its status
+	Err       error          // error of an EventRefused
+	// Foreign is set in an EventRefused for a task of another principal.
 	Foreign bool
 }
 
-// Stats are counters since the Manager was made, and levels as they are now.
+// Stats holds counters since the Manager was created, and current levels.
 type Stats struct {
 	Created, Completed, Failed, Cancelled, Expired, Recovered uint64
-	// Reads counts tasks/get, tasks/result and tasks/list that were answered, Refused all calls
-	// that were not, and Foreign those among them that were for a task of another principal.
+	// Reads counts successful calls of tasks/get, tasks/result and tasks/list. Refused counts
+	// failed calls of all methods, and Foreign those among them for a task of another principal.
 	Reads, Refused, Foreign uint64
 
-	Running int // work under way in this process
+	Running int // tasks whose work is running in this process
 	Waiting int // calls blocked in tasks/result
-	// Unstored counts outcomes that the store has refused so far. The Manager tries them again.
+	// Unstored is the number of outcomes that the store has refused so far. The Manager retries
+	// them.
 	Unstored int
 }
 
-// Stats returns the counters. They are read one after another, so that sums over them may be off
-// by what happens meanwhile.
+// Stats returns the current counters. They are read one after another, so their sums may be
+// slightly inconsistent.
 func (m *Manager) Stats() Stats {
 	m.mu.Lock()
 	running := len(m.runs)
@@ -63,7 +64,7 @@ func (m *Manager) Stats() Stats {
 	}
 }
 
-// audit counts events and tells them.
+// audit counts events and sends them to the hook and the log.
 type audit struct {
 	hook func(Event)
 	log  *slog.Logger
@@ -72,6 +73,7 @@ type audit struct {
 	waiting                                                                                    atomic.Int64
 }
 
+// emit sends an event to the hook and the log.
 func (a *audit) emit(level slog.Level, e Event) {
 	if a.hook != nil {
 		if err := a.callHook(e); err != nil {
@@ -82,7 +84,7 @@ func (a *audit) emit(level slog.Level, e Event) {
 	if !a.log.Enabled(ctx, level) {
 		return
 	}
-	attrs := []slog.Attr{slog.String("event", string(e.Kind)), slog.String("principal", e.Principal), slog.String("method", e.Method)}
+	attrs := []slog.Attr{slog.String("principal", e.Principal), slog.String("method", e.Method)}
 	if e.Task != "" {
 		attrs = append(attrs, slog.String("task", e.Task))
 	}
@@ -95,7 +97,11 @@ func (a *audit) emit(level slog.Level, e Event) {
 	if e.Err != nil {
 		attrs = append(attrs, slog.String("error", boundary.ErrorText(e.Err)), slog.Bool("foreign", e.Foreign))
 	}
-	a.log.LogAttrs(ctx, level, "task", attrs...)
+	message := "task " + string(e.Kind)
+	if e.Kind == EventRefused {
+		message = "task call refused"
+	}
+	a.log.LogAttrs(ctx, level, message, attrs...)
 }
 
 func (a *audit) callHook(e Event) (err error) {
@@ -141,7 +147,8 @@ func (a *audit) expired(r *Record) {
 	a.emit(slog.LevelInfo, Event{Kind: EventExpired, Principal: r.Owner, Task: r.ID, Method: r.Method, To: r.Status})
 }
 
-// maxAuditedID is how many bytes of the id in a refused request an [Event] has. Task ids are shorter.
+// maxAuditedID is the maximum length in bytes of the task id in an EventRefused. Task ids are
+// shorter.
 const maxAuditedID = 128
 
 func (a *audit) refused(principal, id, method string, err error) {
@@ -150,6 +157,6 @@ func (a *audit) refused(principal, id, method string, err error) {
 	if foreign {
 		a.nForeign.Add(1)
 	}
-	// The peer chooses the id of a request that is refused.
+	// The peer chooses this id, so it may be long.
 	a.emit(slog.LevelInfo, Event{Kind: EventRefused, Principal: principal, Task: boundary.Text(id, maxAuditedID), Method: method, Err: err, Foreign: foreign})
 }

@@ -11,65 +11,69 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
-// Config says how a [Manager] behaves. Only Store must be set.
+// Config configures a [Manager]. Only Store is required.
 type Config struct {
-	// Store keeps the tasks. Whoever made it closes it, after the Manager.
+	// Store holds the records of the tasks. The Manager does not close it; close it after the
+	// Manager.
 	Store Store
 
-	// DefaultTTL is how long after its creation a task is kept whose requestor does not say. The
-	// default is [DefaultTTL], or MaxTTL if that is less.
+	// DefaultTTL is the lifetime of a task, from its creation on, if the requestor does not request
+	// one. The default is [DefaultTTL], or MaxTTL if that is shorter.
 	DefaultTTL time.Duration
-	// MaxTTL is the longest time a requestor gets; it gets that if it asks for more. The default
-	// is [DefaultMaxTTL].
+	// MaxTTL is the longest lifetime of a task. A requestor that asks for more gets MaxTTL. The
+	// default is [DefaultMaxTTL].
 	MaxTTL time.Duration
-	// Unlimited keeps tasks for ever whose requestor does not say how long, or says null.
+	// Unlimited makes a task never expire if its requestor requests no lifetime or requests null.
 	Unlimited bool
 
-	// PollInterval is the pace of polling that requestors are asked to keep to. The default is
-	// [DefaultPollInterval]; a negative value leaves it to them.
+	// PollInterval is the interval of polling that is suggested to requestors. The default is
+	// [DefaultPollInterval]; a negative value suggests none.
 	PollInterval time.Duration
-	// ProgressInterval is the least time between two progress notifications of a task. The default is
-	// [DefaultProgressInterval]; a negative value means no limit.
+	// ProgressInterval is the minimum time between two progress notifications of a task. The
+	// default is [DefaultProgressInterval]; a negative value means no minimum.
 	ProgressInterval time.Duration
-	// PageSize is how many tasks a page of [Manager.List] has. The default is [DefaultPageSize].
+	// PageSize is the number of tasks in a page of [Manager.List]. The default is
+	// [DefaultPageSize].
 	PageSize int
 
-	// Limits hold for each principal.
+	// Limits apply to each principal.
 	Limits Limits
 
-	// Quiet sends no notifications/tasks/status.
+	// Quiet switches notifications/tasks/status off.
 	Quiet bool
 
-	// Resume returns the work of a task that was running when the receiver stopped and that is
-	// declared restartable. Work that it does not know (nil), and all work without Resume, is
-	// failed.
+	// Recover returns the work that [New] re-runs for an unfinished task that was created as
+	// restartable. If it returns nil, or if Recover is nil, the task fails.
 	Recover func(r Record) Work
-	// Jobs are the systems that do work elsewhere, by name; see [Request.Runner].
+	// Jobs are the external systems that run jobs, by name; see [Request.Runner].
 	Jobs map[string]Jobs
 
-	// Audit is told of everything that happens to tasks, in the goroutine that it happens in; it
-	// must be quick and may be called by many at once. A panic of it is logged. If it is nil,
-	// events are only logged.
+	// Audit receives every event of a task. It is called in the goroutine in which the event
+	// occurs, possibly concurrently, and must return quickly. A panic of it is logged. If Audit is
+	// nil, events are only logged.
 	Audit func(Event)
-	// Logger receives the same events, and faults of the store and of work. If it is nil, warnings
-	// and errors go to [slog.Default].
+	// Logger receives the same events, and failures of the store and of work. If it is nil,
+	// warnings and errors go to [slog.Default].
 	Logger *slog.Logger
 }
 
-// Limits are what one principal may have. Zero stands for the default, and a negative value for
-// no limit.
+// Limits limits what one principal may use. Zero means the default, and a negative value means no
+// limit.
 type Limits struct {
-	// Tasks counts tasks that are not terminal, and cancelled and expired ones until their work has
-	// returned. The default is [DefaultMaxTasks].
+	// Tasks is the maximum number of tasks that are not terminal. A cancelled or expired task
+	// counts until its work has returned. The default is [DefaultMaxTasks].
 	Tasks int
-	// Bytes counts the stored bytes of all its tasks, results and answers included, and the
-	// requests of work that goes on after its task is terminal. The default is [DefaultMaxBytes].
+	// Bytes is the maximum number of stored bytes of all tasks, including results and answers. The
+	// request of work that continues after its task is terminal counts, too. The default is
+	// [DefaultMaxBytes].
 	Bytes int64
-	Rate  float64 // task calls per second, whatever the method; by default [DefaultMaxRate]
-	Burst int     // how many calls may come at once; by default twice the Rate
+	// Rate is the maximum number of task calls per second, of all methods together. The default is
+	// [DefaultMaxRate].
+	Rate  float64
+	Burst int // maximum number of calls at once; the default is twice the Rate
 }
 
-// What holds where a [Config] does not say otherwise.
+// Defaults of a [Config].
 const (
 	DefaultTTL              = time.Hour
 	DefaultMaxTTL           = 24 * time.Hour
@@ -81,10 +85,10 @@ const (
 	DefaultMaxRate          = 1000
 )
 
-// withDefaults returns a copy of c in which all is set, and 0 stands for no limit.
+// withDefaults returns a copy of c with all defaults set. In the copy, 0 means no limit.
 func (c Config) withDefaults() (Config, error) {
 	if c.Store == nil {
-		return c, errors.New("task: no store")
+		return c, errors.New("task: Config.Store is nil")
 	}
 	if c.MaxTTL == 0 {
 		c.MaxTTL = DefaultMaxTTL
@@ -92,11 +96,17 @@ func (c Config) withDefaults() (Config, error) {
 	if c.DefaultTTL == 0 {
 		c.DefaultTTL = min(DefaultTTL, c.MaxTTL)
 	}
-	if c.MaxTTL < time.Millisecond || c.DefaultTTL < time.Millisecond || c.DefaultTTL > c.MaxTTL {
-		return c, fmt.Errorf("task: a default ttl of %v and a greatest one of %v do not go together", c.DefaultTTL, c.MaxTTL)
+	if c.MaxTTL < time.Millisecond {
+		return c, fmt.Errorf("task: MaxTTL (%v) is less than a millisecond", c.MaxTTL)
+	}
+	if c.DefaultTTL < time.Millisecond {
+		return c, fmt.Errorf("task: DefaultTTL (%v) is less than a millisecond", c.DefaultTTL)
+	}
+	if c.DefaultTTL > c.MaxTTL {
+		return c, fmt.Errorf("task: DefaultTTL (%v) is greater than MaxTTL (%v)", c.DefaultTTL, c.MaxTTL)
 	}
 	if c.PageSize < 0 {
-		return c, fmt.Errorf("task: a page size of %d", c.PageSize)
+		return c, fmt.Errorf("task: negative PageSize (%d)", c.PageSize)
 	}
 	c.PollInterval = wholeMilliseconds(orDefault(c.PollInterval, DefaultPollInterval))
 	c.ProgressInterval = orDefault(c.ProgressInterval, DefaultProgressInterval)
@@ -110,12 +120,12 @@ func (c Config) withDefaults() (Config, error) {
 }
 
 // wholeMilliseconds rounds an interval up to whole milliseconds, the unit of the protocol. It
-// returns 0 for a negative one.
+// returns 0 for a negative interval.
 func wholeMilliseconds(d time.Duration) time.Duration {
 	return (max(d, 0) + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
-// orDefault is v, or def if v is 0, or 0 if v is negative.
+// orDefault returns v, or def if v is 0, or 0 if v is negative.
 func orDefault[T int | int64 | float64 | time.Duration](v, def T) T {
 	switch {
 	case v == 0:
@@ -126,50 +136,52 @@ func orDefault[T int | int64 | float64 | time.Duration](v, def T) T {
 	return v
 }
 
-// Requestor is a way to reach the requestor of a task. Values are compared with ==. Its methods
-// return when their context ends.
+// Requestor sends messages to the requestor of a task, for example over one session. Values must be
+// comparable with ==. Its methods return when their context ends.
 type Requestor interface {
-	// Call sends a question of the work. An error that is no [*jsonrpc.Error] means that the
-	// question has no answer yet, and goes to whoever asks for the result next.
+	// Call sends an input request of the work. An error that is not a [*jsonrpc.Error] means that
+	// the input request has no answer yet; it stays pending for the next waiter in
+	// [Manager.Result].
 	jsonrpc.Caller
-	// Notify sends notifications about the task: its state, its progress, and those of the work.
+	// Notify sends notifications about the task: its status, its progress, and those of the work.
 	jsonrpc.Notifier
 }
 
-// Capable is a [Requestor] that knows which input requests it supports. One that does not support an
-// input request leaves it to other requestors of the task.
+// Capable is a [Requestor] that knows which input requests it supports. An input request that it
+// does not support is left to other requestors of the task.
 type Capable interface {
-	// Supports reports whether requests of a method may be sent to the requestor.
+	// Supports reports whether the requestor supports input requests of the given method.
 	Supports(method string) bool
 }
 
-// Progress is one report about a task.
+// Progress is one progress report of a task.
 type Progress struct {
-	Value   float64  // how much is done; it grows with every report
-	Total   *float64 // the Value at which all is done, or nil if that is unknown
-	Message string   // for people; may be empty
+	Value   float64  // increases with every report
+	Total   *float64 // the Value at which the work is done; nil if unknown
+	Message string   // human-readable; may be empty
 }
 
-// Jobs do work elsewhere: in a batch system, a queue, another service. A task that stands for
-// such a job survives a restart of the receiver, which then goes on looking after it.
+// Jobs runs jobs in an external system, such as a batch system, a queue or another service. A task
+// that stands for a job survives a restart of the receiver, which then continues to follow the job.
 type Jobs interface {
-	// Start begins the job of a task and returns what to call it. It may be called again for a
-	// task, if the receiver stopped before the name was stored; r.ID is then the same, and must
-	// not give a second job.
+	// Start starts the job of a task and returns the job's name. If the receiver stops before the
+	// name is stored, Start is called again with the same r.ID; it must not start a second job
+	// then.
 	Start(ctx context.Context, r Record) (job string, err error)
-	// Look tells how far a job is. An error means that this is not known at the moment.
+	// Look returns the current state of a job. An error means that the state is temporarily
+	// unknown; Look is called again later.
 	Look(ctx context.Context, job string) (Look, error)
-	// Cancel stops a job whose task was cancelled or has expired. It is called again if it fails, and
-	// for cancelled tasks after each restart.
+	// Cancel stops a job whose task was cancelled or has expired. It is called again if it fails.
+	// For cancelled tasks it is also called after each restart.
 	Cancel(ctx context.Context, job string) error
 }
 
 // Look is the state of a job.
 type Look struct {
 	Done    bool
-	Outcome Outcome       // of a job that is done
-	Message string        // the status message from now on; "" leaves it as it is
-	After   time.Duration // when to look again; 0 leaves that to the Manager
-	// Progress is what to report, or nil for nothing.
+	Outcome Outcome       // outcome of a job that is Done
+	Message string        // new status message of the task; "" keeps the current one
+	After   time.Duration // time until the next call of Look; 0 means the default of the Manager
+	// Progress is reported to the requestor; nil reports nothing.
 	Progress *Progress
 }

@@ -12,32 +12,32 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// Request is a request that runs as a task.
+// Request describes a request that runs as a task.
 type Request struct {
 	Principal string
-	Method    string            // such as tools/call
-	Params    json.RawMessage   // without the task member
-	Token     mcp.ProgressToken // under which progress is wanted, or the zero one
-	Task      *mcp.TaskMetadata // what the requestor wishes; nil for nothing
+	Method    string            // method of the request, such as tools/call
+	Params    json.RawMessage   // params of the request, without the task member
+	Token     mcp.ProgressToken // progress token of the request, or the zero token
+	Task      *mcp.TaskMetadata // task member of the request; may be nil
 
-	// Work does what is asked in this process; it is nil if Runner does it elsewhere, which is
-	// one of [Config.Jobs] by name.
+	// Exactly one of Work and Runner must be set. Work runs the task in this process. Runner is the
+	// name in [Config.Jobs] of the external system that runs it.
 	Work   Work
 	Runner string
-	// Restartable declares that Work may be run again from its start if the receiver stops in
-	// between.
+	// Restartable declares that Work may be re-run from its start if the receiver stops before the
+	// task is terminal.
 	Restartable bool
 
 	StatusMessage string
-	PollInterval  time.Duration // 0 for that of the [Config]; a negative value leaves it to the requestor
+	PollInterval  time.Duration // 0 means Config.PollInterval; less suggests none
 
-	// Via is where the requestor can be reached, or nil.
+	// Via is the requestor, or nil if it cannot be reached.
 	Via Requestor
 }
 
-// Create stores a new task and starts its work. When it returns the task is as durable as the
-// store makes it. The state that it returns is that of the creation: working, even if the work is
-// done already. The values of ctx are those of the work's context, its end is not.
+// Create stores a new task and starts its work. When Create returns, the task is stored, durably if
+// the store is durable. The returned status is always working, even if the work is already done.
+// The context of the work has the values of ctx, but does not end with it.
 func (m *Manager) Create(ctx context.Context, q Request) (mcp.Task, error) {
 	var r Record
 	if err := m.create(ctx, &q, &r); err != nil {
@@ -47,7 +47,7 @@ func (m *Manager) Create(ctx context.Context, q Request) (mcp.Task, error) {
 	return r.Task(), nil
 }
 
-// create makes r the record of the new task.
+// create sets r to the record of the new task.
 func (m *Manager) create(ctx context.Context, q *Request, r *Record) error {
 	if err := m.admit(q.Principal); err != nil {
 		return err
@@ -89,8 +89,8 @@ func (m *Manager) create(ctx context.Context, q *Request, r *Record) error {
 	}
 }
 
-// begin stores a task and starts its work. The work is known before the task is, so that no
-// cancellation can come too early for it.
+// storeAndStart stores a task and starts its work. It registers the run before it stores the task,
+// so that an early cancellation reaches the work.
 func (m *Manager) storeAndStart(ctx context.Context, r *Record, via Requestor, work Work) error {
 	run, err := m.newRun(ctx, r, via)
 	if err != nil {
@@ -100,15 +100,16 @@ func (m *Manager) storeAndStart(ctx context.Context, r *Record, via Requestor, w
 		m.removeRun(run)
 		return err
 	}
-	// The task is stored even if the requestor gives up or the Manager closes meanwhile.
+	// Neither ctx nor Close interrupts this write.
 	err = m.store.create(r)
 	if err != nil && !expectedError(err) {
 		if failed := m.store.get(context.Background(), r.ID, r); failed == nil {
-			err = nil // it was stored all the same
+			err = nil // the task was stored although Create failed
 		} else if !errors.Is(failed, ErrNotFound) {
 			m.setWriteError(err)
 			run.seq = 0
-			go m.runWork(run, func(context.Context, *Run) (codec.Encoder, error) { return nil, errNotCreated }) // ends when the store works again, or the Manager closes
+			notCreated := func(context.Context, *Run) (codec.Encoder, error) { return nil, errNotCreated }
+			go m.runWork(run, notCreated) // ends when the store works again or the Manager closes
 			return m.logFault("create task", err)
 		}
 	}
@@ -123,21 +124,21 @@ func (m *Manager) storeAndStart(ctx context.Context, r *Record, via Requestor, w
 	m.limits.commit(&run.usage, r, 0)
 	m.audit.created(r)
 	m.scheduleSweep(r.Expires())
-	go m.runWork(run, work) // ends with the work; forgets the run
+	go m.runWork(run, work) // ends with the work; calls removeRun
 	return nil
 }
 
-// errNotCreated ends a task that the store has although its creation has failed.
+// errNotCreated is the outcome of a task that the store contains although Create returned an error.
 var errNotCreated = errors.New("the task could not be created")
 
-// ttl settles how long a task is kept; 0 is for ever.
+// ttl returns the lifetime of a task; 0 means unlimited.
 func (m *Manager) ttl(requested *mcp.TaskMetadata) (time.Duration, error) {
 	if requested == nil || requested.TTL == nil {
 		if m.cfg.Unlimited {
 			return 0, nil
 		}
-		// A ttl of null, which the schema does not have but peers send, asks for as much as
-		// there is.
+		// The schema does not allow a ttl of null, but peers send it. It requests the longest
+		// lifetime.
 		if requested != nil {
 			if _, null := requested.Extra.Get("ttl"); null {
 				return m.cfg.MaxTTL, nil
@@ -149,7 +150,7 @@ func (m *Manager) ttl(requested *mcp.TaskMetadata) (time.Duration, error) {
 	if ms <= 0 {
 		return 0, ErrTTL
 	}
-	if ms > m.cfg.MaxTTL.Milliseconds() { // before it could overflow a Duration
+	if ms > m.cfg.MaxTTL.Milliseconds() { // as a Duration, ms may overflow
 		return m.cfg.MaxTTL, nil
 	}
 	return time.Duration(ms) * time.Millisecond, nil

@@ -10,40 +10,41 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 )
 
-// What a [Manager] answers with beside the errors of its [Store], perhaps wrapped.
+// Errors of a [Manager], possibly wrapped. It also returns the errors of its [Store].
 var (
-	// ErrExpired says that there was such a task, and its time has passed. It is also the cause
-	// of the context of work that is still running then.
+	// ErrExpired reports that the task existed and has expired. It is also the cause with which the
+	// context of the task's work ends.
 	ErrExpired = errors.New("task: expired")
-	// ErrCancelled is the cause of the context of work whose task was cancelled.
+	// ErrCancelled is the cause with which the context of work ends when its task is cancelled.
 	ErrCancelled = errors.New("task: cancelled")
-	// ErrCursor says that a cursor is none, or belongs to somebody else.
+	// ErrCursor reports that a cursor is malformed or belongs to another principal.
 	ErrCursor = errors.New("task: invalid cursor")
-	// ErrTTL says that a requested lifetime is not a positive number of milliseconds.
+	// ErrTTL reports that a requested lifetime is not a positive number of milliseconds.
 	ErrTTL = errors.New("task: ttl must be a positive number of milliseconds")
 )
 
-// Codes of errors for which the specification has none.
+// Error codes that the specification does not define.
 const (
-	// CodeCancelled is the outcome of a task that was cancelled. The Language Server Protocol
-	// uses it for the same.
+	// CodeCancelled is the code of the outcome of a cancelled task. The Language Server Protocol
+	// has the same code for cancelled requests.
 	CodeCancelled = -32800
-	// CodeTooManyTasks, CodeTooManyBytes and CodeTooManyCalls refuse what would go beyond a
-	// limit of the principal. The data of CodeTooManyCalls say when to try again.
+	// CodeTooManyTasks, CodeTooManyBytes and CodeTooManyCalls report that a limit of the principal
+	// is reached. The data of CodeTooManyCalls has a member retryAfter, in milliseconds.
 	CodeTooManyTasks = -32060
 	CodeTooManyBytes = -32061
 	CodeTooManyCalls = -32062
 )
 
-// LimitError says that a request would go beyond a limit of its principal.
+// LimitError reports that a limit of the principal is reached.
 type LimitError struct {
 	Code  int64 // CodeTooManyTasks, CodeTooManyBytes or CodeTooManyCalls
 	Limit int64 // the limit: tasks, bytes, or calls per second
-	// RetryAfter is when a call will be taken again; 0 unless the Code is CodeTooManyCalls.
+	// RetryAfter is the time after which a call is accepted again; 0 unless Code is
+	// CodeTooManyCalls.
 	RetryAfter time.Duration
 }
 
-// Error says which limit it is.
+// Error returns a text that names the limit.
 func (e *LimitError) Error() string {
 	switch e.Code {
 	case CodeTooManyTasks:
@@ -54,8 +55,8 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("task: limit of %d task calls per second is reached, try again in %v", e.Limit, e.RetryAfter)
 }
 
-// WireError returns what the peer is told about an error of a [Manager] (MCP tasks, "Protocol
-// Errors"). An error that is a fault of this side is an internal error without details.
+// WireError returns the JSON-RPC error that the peer receives for an error of a [Manager] (MCP
+// tasks, "Protocol Errors"). Failures of the receiver become an internal error without details.
 func WireError(err error) *jsonrpc.Error {
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e != nil {
 		return e
@@ -68,7 +69,7 @@ func WireError(err error) *jsonrpc.Error {
 		return wire
 	}
 	if e, ok := errors.AsType[*MoveError](err); ok {
-		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("task is already over: its status is %s", e.From)}
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("task is already terminal: its status is %s", e.From)}
 	}
 	for _, known := range []error{ErrNotFound, ErrExpired, ErrCursor, ErrTTL} {
 		if errors.Is(err, known) {

@@ -6,18 +6,21 @@ import (
 	"time"
 )
 
-// sweepPortion is how many tasks go at once, so that nobody waits long for the store; sweepPause is
-// the least time between two sweeps unless there is more to drop, so that many tasks that expire
-// one after another do not take a sweep each; sweepRest is the longest time between two, as the clock
-// may be set.
+// The sweep of expired tasks.
 const (
-	sweepBatch       = 256
+	// sweepBatch is the maximum number of tasks that one call of Store.Sweep drops. It bounds the
+	// time for which other calls wait for the store.
+	sweepBatch = 256
+	// minSweepInterval is the minimum time between two sweeps, unless the last one reached
+	// sweepBatch. Tasks that expire shortly after one another then share a sweep.
 	minSweepInterval = time.Millisecond
+	// maxSweepInterval is the maximum time between two sweeps, because the wall clock may be
+	// changed.
 	maxSweepInterval = time.Minute
 )
 
-// sweep drops tasks when their time has passed, until the Manager closes. It sleeps until the
-// next one is due: however many tasks there are, none has a timer of its own.
+// sweepLoop drops expired tasks until the Manager closes. One timer serves all tasks: it fires when
+// the next task expires.
 func (m *Manager) sweepLoop() {
 	timer := time.NewTimer(maxSweepInterval)
 	defer timer.Stop()
@@ -26,17 +29,17 @@ func (m *Manager) sweepLoop() {
 	}
 }
 
-// drop drops tasks whose time has passed. It sets when the sweeper is to wake, and returns how long
-// it is to sleep at least.
+// sweepOnce drops expired tasks and sets nextSweep. It returns the minimum time until the next
+// sweep.
 func (m *Manager) sweepOnce() (pause time.Duration) {
 	m.mu.Lock()
-	m.nextSweep = time.Time{} // what is created from now on makes itself known
+	m.nextSweep = time.Time{} // so that tasks created during the sweep schedule themselves
 	m.mu.Unlock()
-	// The end of the Manager does not end the sweep: otherwise the Manager would not know which
-	// tasks were dropped.
-	gone, next, err := m.store.sweep(time.Now(), sweepBatch)
-	for i := range gone {
-		m.handleExpired(&gone[i])
+	// The Manager's lifetime does not bound the sweep: the Manager must learn which tasks were
+	// dropped.
+	dropped, next, err := m.store.sweep(time.Now(), sweepBatch)
+	for i := range dropped {
+		m.handleExpired(&dropped[i])
 	}
 	if err != nil && m.lifetime.Err() == nil {
 		m.logFault("drop expired tasks", err)
@@ -51,14 +54,14 @@ func (m *Manager) sweepOnce() (pause time.Duration) {
 	if m.nextSweep.IsZero() || wake.Before(m.nextSweep) {
 		m.nextSweep = wake
 	}
-	if len(gone) == sweepBatch {
+	if len(dropped) == sweepBatch {
 		return 0
 	}
 	return minSweepInterval
 }
 
-// sleep returns when the sweeper is to wake, but not before the pause is over; ok is false if the
-// Manager closes first.
+// waitForSweep returns true when the next sweep is due, but not before pause has passed. It returns
+// false when the Manager closes.
 func (m *Manager) waitForSweep(timer *time.Timer, pause time.Duration) (ok bool) {
 	earliest := time.Now().Add(pause)
 	for {
@@ -69,14 +72,14 @@ func (m *Manager) waitForSweep(timer *time.Timer, pause time.Duration) (ok bool)
 		select {
 		case <-timer.C:
 			return true
-		case <-m.sweepSooner: // wake is earlier now
+		case <-m.sweepSooner: // nextSweep is earlier now
 		case <-m.lifetime.Done():
 			return false
 		}
 	}
 }
 
-// sweepBy makes the sweeper look when a new task expires, if that is before it would anyway.
+// scheduleSweep makes sure that a sweep runs when a new task expires.
 func (m *Manager) scheduleSweep(expires time.Time) {
 	if expires.IsZero() {
 		return
@@ -95,7 +98,7 @@ func (m *Manager) scheduleSweep(expires time.Time) {
 	}
 }
 
-// expired does what follows when a task is dropped.
+// handleExpired ends the work of a dropped task, counts the task, and audits it.
 func (m *Manager) handleExpired(r *Record) {
 	m.expiredIDs.add(r.Owner, r.ID)
 	if run := m.findRun(r.ID); run != nil {
@@ -108,17 +111,18 @@ func (m *Manager) handleExpired(r *Record) {
 	m.audit.expired(r)
 }
 
-// graveyard remembers the latest tasks that have expired, so that who asks for one is told so.
-// The zero value is empty.
+// expiredSet holds hashes of the ids of the latest expired tasks, so that a call about one of them
+// fails with ErrExpired rather than ErrNotFound. The zero value is empty.
 type expiredSet struct {
 	once   sync.Once
 	seed   maphash.Seed
 	mu     sync.Mutex
 	hashes map[uint64]struct{}
-	ring   []uint64 // what is known, the oldest at next
+	ring   []uint64 // the same hashes; the oldest is at next once the ring is full
 	next   int
 }
 
+// maxExpiredIDs is the capacity of an expiredSet.
 const maxExpiredIDs = 4096
 
 func (g *expiredSet) hash(owner, id string) uint64 {

@@ -609,8 +609,8 @@ func TestDamagedRecordsDoNotPreventStart(t *testing.T) {
 			return returns(`{}`)
 		}})
 		for id, want := range map[string]string{
-			"damaged": "what was stored of the task is damaged",
-			"panics":  "the work could not be resumed after a restart of the receiver",
+			"damaged": "the stored record of the task is damaged",
+			"panics":  "the task could not be recovered after a restart of the receiver",
 		} {
 			out := result(t, m, id)
 			if state := get(t, m, id); out.Error == nil || state.Status != mcp.TaskStatusFailed || *state.StatusMessage != want {

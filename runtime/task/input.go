@@ -14,12 +14,12 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 )
 
-// Call asks the requestor and waits for the answer. The task is input_required from then on,
-// until all of its questions have an answer. The question goes to the requestor when, and where,
-// it calls tasks/result, be that later (MCP tasks, "Input Required Status").
+// Call sends an input request to the requestor and waits for the answer. The task is input_required
+// until all of its input requests are answered. The input request is delivered through the
+// tasks/result calls of the requestor, now or later (MCP tasks, "Input Required Status").
 //
 // The error is a [*jsonrpc.Error] if the requestor answered with one. Otherwise it is the cause of
-// ctx, or [ErrCancelled] or [ErrExpired].
+// ctx, [ErrCancelled] or [ErrExpired].
 func (run *Run) Call(ctx context.Context, method string, params codec.Encoder) (json.RawMessage, error) {
 	raw, err := related(params, run.id)
 	if err != nil {
@@ -29,7 +29,7 @@ func (run *Run) Call(ctx context.Context, method string, params codec.Encoder) (
 	for err == nil {
 		q := r.inputRequest(number)
 		switch {
-		case q == nil: // over meanwhile
+		case q == nil: // the task has become terminal
 			return nil, ErrCancelled
 		case !q.Open():
 			run.consume(number)
@@ -45,13 +45,13 @@ func (run *Run) Call(ctx context.Context, method string, params codec.Encoder) (
 	if errors.Is(err, ErrNotFound) {
 		return nil, ErrExpired
 	}
-	if _, over := errors.AsType[*MoveError](err); over {
+	if _, terminal := errors.AsType[*MoveError](err); terminal {
 		return nil, ErrCancelled
 	}
 	return nil, err
 }
 
-// ask stores a question, and drops the answers that were taken.
+// addInputRequest stores a new input request. It removes those whose answers the work has consumed.
 func (run *Run) addInputRequest(ctx context.Context, method string, params json.RawMessage) (number uint64, r Record, err error) {
 	run.mu.Lock()
 	run.lastInputRequest++
@@ -65,7 +65,7 @@ func (run *Run) addInputRequest(ctx context.Context, method string, params json.
 	return number, r, err
 }
 
-// withdraw takes a question back that nobody waits for any more.
+// withdraw removes an input request whose answer the work no longer waits for.
 func (run *Run) withdraw(number uint64) {
 	run.m.change(context.Background(), run.id, func(r *Record) error {
 		if r.terminal() || r.inputRequest(number) == nil {
@@ -78,13 +78,14 @@ func (run *Run) withdraw(number uint64) {
 	run.m.endClaim(inputRequestID{run.id, number}, nil)
 }
 
-// settle moves a task that waits for nothing any more back to working.
+// leaveInputRequired moves the task back to working if none of its input requests is open.
 func (r *Record) leaveInputRequired() {
 	if r.Status == mcp.TaskStatusInputRequired && r.openInputRequests() == 0 {
 		r.Status = mcp.TaskStatusWorking
 	}
 }
 
+// consume marks an input request whose answer was returned to the work.
 func (run *Run) consume(number uint64) {
 	run.mu.Lock()
 	defer run.mu.Unlock()
@@ -94,14 +95,14 @@ func (run *Run) consume(number uint64) {
 	run.consumed[number] = true
 }
 
-// untaken returns a new slice of the questions whose answers were not taken.
-func (run *Run) unconsumed(questions []InputRequest) []InputRequest {
+// unconsumed returns a new slice of the input requests whose answers the work has not consumed.
+func (run *Run) unconsumed(requests []InputRequest) []InputRequest {
 	run.mu.Lock()
 	defer run.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(questions), func(q InputRequest) bool { return run.consumed[q.Number] })
+	return slices.DeleteFunc(slices.Clone(requests), func(q InputRequest) bool { return run.consumed[q.Number] })
 }
 
-// question returns one of the questions, or nil.
+// inputRequest returns the input request with the given number, or nil.
 func (r *Record) inputRequest(number uint64) *InputRequest {
 	for i := range r.InputRequests {
 		if r.InputRequests[i].Number == number {
@@ -111,7 +112,7 @@ func (r *Record) inputRequest(number uint64) *InputRequest {
 	return nil
 }
 
-// answer returns what the requestor said.
+// answer returns the stored answer of the requestor.
 func (q *InputRequest) answer() (json.RawMessage, error) {
 	if q.Error != nil {
 		return nil, decodeError(q.Error)
@@ -119,7 +120,7 @@ func (q *InputRequest) answer() (json.RawMessage, error) {
 	return q.Result, nil
 }
 
-// decodeError returns a stored error.
+// decodeError decodes a stored error.
 func decodeError(raw json.RawMessage) *jsonrpc.Error {
 	e := new(jsonrpc.Error)
 	if err := codec.Unmarshal(raw, e, codec.AllowSize(raw)...); err != nil {
@@ -131,18 +132,19 @@ func decodeError(raw json.RawMessage) *jsonrpc.Error {
 // claim is one attempt to deliver an input request.
 type claim struct {
 	request InputRequest
-	waiter  uint64 // number of the call of Result that delivers it
+	waiter  uint64 // number of the call of Result that makes the attempt
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 }
 
-// errSuperseded ends the delivery of an input request that a later waiter delivers now, or that
-// needs no answer any more.
-var errSuperseded = errors.New("task: the question was withdrawn, answered, or goes to a later waiter")
+// errSuperseded ends the delivery of an input request that was answered or withdrawn, or that a
+// later waiter delivers.
+var errSuperseded = errors.New("task: input request no longer pending at this waiter")
 
-// claim makes a waiter deliver those open input requests of a record that no later waiter delivers;
-// earlier ones are stopped. The record may be out of date, see deliver.
-func (m *Manager) claim(ctx context.Context, via Requestor, r *Record, waiter uint64, except map[uint64]bool) (list []*claim) {
+// claim claims the open input requests of a record for a waiter, unless a later waiter holds the
+// claim. It cancels the deliveries of earlier waiters. The record may be out of date; deliver
+// checks it again.
+func (m *Manager) claim(ctx context.Context, via Requestor, r *Record, waiter uint64, except map[uint64]bool) (claims []*claim) {
 	run := m.findRun(r.ID)
 	var open []InputRequest
 	for _, q := range r.InputRequests {
@@ -164,18 +166,19 @@ func (m *Manager) claim(ctx context.Context, via Requestor, r *Record, waiter ui
 		c := &claim{request: q, waiter: waiter}
 		c.ctx, c.cancel = context.WithCancelCause(ctx)
 		m.claims[name] = c
-		list = append(list, c)
+		claims = append(claims, c)
 	}
 	m.mu.Unlock()
 	for _, c := range superseded {
 		c.cancel(errSuperseded)
 	}
-	return list
+	return claims
 }
 
-// leaves reports whether a waiter leaves input requests of a method to other requestors: it does not
-// support them, and another waiter or the creator of the task does. A creator that is not known may.
-// Otherwise, the waiter takes the input request, which fails.
+// leavesToOthers reports whether a waiter leaves input requests of a method to other requestors. It
+// does so if it does not support them, and another waiter or the creator of the task does. An
+// unknown creator counts as one that does. If no requestor supports the method, the waiter takes
+// the input request, which then fails.
 func (run *Run) leavesToOthers(via Requestor, method string) bool {
 	if supports(via, method) {
 		return false
@@ -187,7 +190,8 @@ func (run *Run) leavesToOthers(via Requestor, method string) bool {
 		slices.ContainsFunc(others, func(other Requestor) bool { return supports(other, method) })
 }
 
-// supports reports whether input requests of a method may be sent to a requestor, as far as is known.
+// supports reports whether a requestor supports input requests of a method. It returns true if that
+// is unknown.
 func supports(via Requestor, method string) (yes bool) {
 	capable, ok := via.(Capable)
 	if !ok {
@@ -197,7 +201,7 @@ func supports(via Requestor, method string) (yes bool) {
 	return yes || err != nil
 }
 
-// endClaim ends the delivery of an input request, unless its claim is own.
+// endClaim cancels the delivery of an input request, unless its claim is own.
 func (m *Manager) endClaim(name inputRequestID, own *claim) {
 	m.mu.Lock()
 	c := m.claims[name]
@@ -210,7 +214,7 @@ func (m *Manager) endClaim(name inputRequestID, own *claim) {
 	}
 }
 
-// unclaim ends a claim. It reports whether the waiter still held it.
+// releaseClaim ends a claim. It returns false if the claim had been superseded.
 func (m *Manager) releaseClaim(id string, c *claim) bool {
 	name := inputRequestID{id, c.request.Number}
 	m.mu.Lock()
@@ -223,16 +227,16 @@ func (m *Manager) releaseClaim(id string, c *claim) bool {
 	return !superseded
 }
 
-// deliver sends the requestor a claimed input request, and stores the answer; it reports
-// whether the input request needs none any more.
+// deliver sends a claimed input request to the requestor and stores the answer. It returns true if
+// the input request needs no further delivery.
 func (m *Manager) deliver(via Requestor, id string, c *claim) bool {
 	q := &c.request
-	// Whoever had the claim before has stored the answer by now, if there is one.
+	// The previous holder of the claim may have stored an answer before it released the claim.
 	var r Record
 	if m.store.get(c.ctx, id, &r) != nil {
 		return false
 	}
-	if now := r.inputRequest(q.Number); now == nil || !now.Open() {
+	if stored := r.inputRequest(q.Number); stored == nil || !stored.Open() {
 		return true
 	}
 	result, err := m.call(c.ctx, via, id, q)
@@ -254,8 +258,7 @@ func (m *Manager) deliver(via Requestor, id string, c *claim) bool {
 	return err == nil
 }
 
-// call sends an input request. Messages sent on its behalf, such as its cancellation, belong to the
-// task.
+// call sends an input request. Related messages, such as its cancellation, belong to the task.
 func (m *Manager) call(ctx context.Context, via Requestor, id string, q *InputRequest) (result json.RawMessage, err error) {
 	defer func() { boundary.Report(m.cfg.Logger, "requestor panicked", err, "task", id) }()
 	defer boundary.Catch(&err)
@@ -265,22 +268,23 @@ func (m *Manager) call(ctx context.Context, via Requestor, id string, q *InputRe
 	return via.Call(ctx, q.Method, rawJSON(q.Params))
 }
 
-// answer stores the answer to an input request, unless the request has one or was withdrawn.
+// answer stores the answer to an input request, unless the input request was already answered or
+// withdrawn.
 func (m *Manager) answer(id string, number uint64, result json.RawMessage, refused *jsonrpc.Error) error {
 	_, err := m.change(context.Background(), id, func(r *Record) error {
 		if r.terminal() {
 			return errUnchanged
 		}
 		r.InputRequests = slices.Clone(r.InputRequests)
-		asked := r.inputRequest(number)
-		if asked == nil || !asked.Open() {
+		q := r.inputRequest(number)
+		if q == nil || !q.Open() {
 			return errUnchanged
 		}
 		if refused != nil {
-			asked.Error = encodeError(refused)
-			asked.Params = nil // makes room for the error when the limit of bytes is reached
+			q.Error = encodeError(refused)
+			q.Params = nil // frees bytes for the error, in case the limit is reached
 		} else {
-			asked.Result = bytes.Clone(result) // it may be a small part of a large message
+			q.Result = bytes.Clone(result) // the message that contains it may be much larger
 		}
 		r.leaveInputRequired()
 		return nil
@@ -288,8 +292,9 @@ func (m *Manager) answer(id string, number uint64, result json.RawMessage, refus
 	return err
 }
 
-// redeliver makes the waiters of a task deliver the input requests that no other waiter delivers. It
-// writes nothing: a peer that comes and goes would else have a long record written each time.
+// redeliver makes the waiters of a task claim the input requests that are not being delivered. It
+// does not write the record: otherwise each peer that connects and disconnects would cause a write
+// of the whole record.
 func (m *Manager) redeliver(id string) {
 	if run := m.findRun(id); run != nil {
 		run.mu.Lock()

@@ -8,17 +8,15 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
-// lookInterval is how often a job is polled that names no interval. cancelTimeout limits one
-// attempt to stop a job, and cancelAttempts is how often that is tried, at first after a
-// lookInterval.
+// Intervals and limits of jobs.
 const (
-	jobPollInterval   = time.Second
-	jobCancelTimeout  = 30 * time.Second
-	jobCancelAttempts = 8
+	jobPollInterval   = time.Second      // between two polls of a job, unless Look.After is set
+	jobCancelTimeout  = 30 * time.Second // for one attempt to cancel a job
+	jobCancelAttempts = 8                // the pause starts at jobPollInterval and doubles
 )
 
-// follow is the work of a task that stands for a job: it starts that, unless it has been
-// started before, and looks at it until it is done.
+// jobWork returns the work of a task that stands for a job. The work starts the job, unless the job
+// is already started, and polls it until it is done.
 func jobWork(jobs Jobs) Work {
 	return func(ctx context.Context, run *Run) (codec.Encoder, error) {
 		job, err := run.startJob(ctx, jobs)
@@ -39,7 +37,8 @@ func jobWork(jobs Jobs) Work {
 	}
 }
 
-// startJob returns the name of the task's job, which it starts and stores if it has none.
+// startJob returns the name of the task's job. If the task has none, it starts the job and stores
+// the name.
 func (run *Run) startJob(ctx context.Context, jobs Jobs) (string, error) {
 	var r Record
 	if err := run.m.store.get(ctx, run.id, &r); err != nil || r.Job != "" {
@@ -50,20 +49,20 @@ func (run *Run) startJob(ctx context.Context, jobs Jobs) (string, error) {
 		return "", err
 	}
 	_, err = run.m.change(context.WithoutCancel(ctx), run.id, func(r *Record) error { r.Job = job; return nil })
-	if err != nil { // nobody would know of it: the task is over, or the store fails
+	if err != nil { // the task is terminal or the store fails, so nothing refers to the job
 		run.m.cancelJob(jobs, run.id, job)
 		return "", err
 	}
 	return job, nil
 }
 
-// watchJob looks at a job until it is done or ctx ends.
+// pollJob polls a job until it is done or ctx ends.
 func (run *Run) pollJob(ctx context.Context, jobs Jobs, job string) (Outcome, error) {
 	for {
 		look, err := jobs.Look(ctx, job)
 		switch {
 		case err != nil:
-			run.m.cfg.Logger.Warn("job not seen", "task", run.id, "job", job, "error", err)
+			run.m.cfg.Logger.Warn("job not polled", "task", run.id, "job", job, "error", err)
 		case look.Done:
 			return look.Outcome, nil
 		default:
@@ -83,16 +82,17 @@ func (run *Run) pollJob(ctx context.Context, jobs Jobs, job string) (Outcome, er
 	}
 }
 
-// showJob tells the requestor how far a job is.
+// reportJob reports the progress and the message of a job to the requestor.
 func (run *Run) reportJob(ctx context.Context, look Look) {
 	if look.Progress != nil {
-		run.Report(*look.Progress) // one that does not grow is no news
+		run.Report(*look.Progress) // an error means that the progress has not increased
 	}
 	if look.Message == "" {
 		return
 	}
 	message := statusText(look.Message)
-	run.m.change(ctx, run.id, func(r *Record) error { // a failure is logged, and tried again with the next look
+	// An error is logged, and the next poll tries again.
+	run.m.change(ctx, run.id, func(r *Record) error {
 		if r.terminal() || r.StatusMessage == message {
 			return errUnchanged
 		}
@@ -101,8 +101,8 @@ func (run *Run) reportJob(ctx context.Context, look Look) {
 	})
 }
 
-// stopJob cancels a job whose task is terminal. If that fails it tries again, until the Manager
-// closes.
+// cancelJob cancels a job whose task is terminal. It retries until the Manager closes,
+// jobCancelAttempts times in all.
 func (m *Manager) cancelJob(jobs Jobs, id, job string) {
 	wait := jobPollInterval
 	for range jobCancelAttempts {
@@ -117,11 +117,12 @@ func (m *Manager) cancelJob(jobs Jobs, id, job string) {
 		case <-time.After(wait):
 			wait *= 2
 		case <-m.lifetime.Done():
-			return // the next Manager tries again, if the task was cancelled
+			return // the next Manager tries again if the task was cancelled
 		}
 	}
 }
 
+// tryCancelJob makes one attempt to cancel a job.
 func tryCancelJob(jobs Jobs, job string) (err error) {
 	defer boundary.Catch(&err)
 	ctx, cancel := context.WithTimeout(context.Background(), jobCancelTimeout)

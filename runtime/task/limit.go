@@ -7,35 +7,37 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// limiter holds principals to their limits.
+// limiter enforces the limits of all principals.
 type limiter struct {
-	limits Limits // 0 for none
+	limits Limits // 0 means no limit
 
 	mu             sync.Mutex
 	principals     map[string]*usage
-	purgeThreshold int // how many owners there may be before idle ones are forgotten
+	purgeThreshold int // number of principals above which idle ones are removed
 }
 
-// usage is what one principal has.
+// usage counts what one principal uses.
 type usage struct {
-	tasks int           // not terminal, or with work that has not returned
-	bytes int64         // of records, and of requests whose work goes on after its task is terminal
-	calls *rate.Limiter // nil without a limit
+	tasks int // tasks that are not terminal or whose work has not returned
+	// bytes counts the bytes of records, and of requests whose work continues after the task is
+	// terminal.
+	bytes int64
+	calls *rate.Limiter // nil if there is no limit
 }
 
-// share is what a task with work in this process counts for its principal. The limiter's mu guards
-// it.
+// taskUsage is the part of a principal's usage that belongs to one task with work in this process.
+// It is guarded by the limiter's mu.
 type taskUsage struct {
 	principal    string
-	bytes        int64  // counted for the record
-	revision     uint64 // of the record that was counted
-	requestBytes int64  // bytes that the work holds even if the record has dropped them
-	terminal     bool   // the record is terminal, or gone
-	dropped      bool   // the record is gone
+	bytes        int64  // bytes counted for the record
+	revision     uint64 // revision of the record that was counted
+	requestBytes int64  // bytes that the work holds even when the record has dropped them
+	terminal     bool   // the record is terminal or dropped
+	dropped      bool   // the record has been dropped from the store
 	returned     bool   // the work has returned
 }
 
-// of returns the usage of a principal. It is called with mu held.
+// usageOf returns the usage of a principal. The caller holds mu.
 func (l *limiter) usageOf(principal string) *usage {
 	u := l.principals[principal]
 	if u == nil {
@@ -51,7 +53,7 @@ func (l *limiter) usageOf(principal string) *usage {
 	return u
 }
 
-// forget drops what is known of principals who have nothing and have not called for a while.
+// purgeIdle removes principals that have no tasks and no bytes and have not called recently.
 func (l *limiter) purgeIdle() {
 	for principal, u := range l.principals {
 		if u.tasks == 0 && u.bytes == 0 && (u.calls == nil || u.calls.Tokens() >= float64(u.calls.Burst())) {
@@ -61,7 +63,7 @@ func (l *limiter) purgeIdle() {
 	l.purgeThreshold = 2*len(l.principals) + 64
 }
 
-// call counts a call.
+// allowCall counts a call. It fails if the principal calls too often.
 func (l *limiter) allowCall(principal string) error {
 	if l.limits.Rate == 0 {
 		return nil
@@ -77,7 +79,7 @@ func (l *limiter) allowCall(principal string) error {
 	return &LimitError{CodeTooManyCalls, int64(l.limits.Rate), time.Duration(missing / l.limits.Rate * float64(time.Second))}
 }
 
-// begin counts a new task.
+// addTask counts a new task. It fails above a limit.
 func (l *limiter) addTask(s *taskUsage) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,7 +95,7 @@ func (l *limiter) addTask(s *taskUsage) error {
 	return nil
 }
 
-// adopt counts a task that is there already, whatever the limits say.
+// addExisting counts a task that is already in the store, regardless of the limits.
 func (l *limiter) addExisting(principal string, bytes int64, live bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,7 +106,7 @@ func (l *limiter) addExisting(principal string, bytes int64, live bool) {
 	}
 }
 
-// reserve counts bytes that are about to be stored. It fails above the limit, unless must is true.
+// reserve counts bytes that are about to be stored. It fails above the limit unless must is true.
 func (l *limiter) reserve(principal string, more int64, must bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -116,8 +118,8 @@ func (l *limiter) reserve(principal string, more int64, must bool) error {
 	return nil
 }
 
-// settle counts the record of a task as the store has it, in the place of what was counted before and
-// of the bytes that were reserved for it. It reports false if a later one was counted already.
+// commit counts the stored record of a task. The count replaces the earlier one of the task and the
+// bytes reserved for this change. commit returns false if a later revision was already counted.
 func (l *limiter) commit(s *taskUsage, r *Record, reserved int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -134,7 +136,7 @@ func (l *limiter) commit(s *taskUsage, r *Record, reserved int64) bool {
 	return true
 }
 
-// end records that the task is terminal. The limiter's mu must be held.
+// setTerminal records that the task is terminal. The caller holds the limiter's mu.
 func (s *taskUsage) setTerminal(u *usage) {
 	if s.terminal {
 		return
@@ -147,7 +149,8 @@ func (s *taskUsage) setTerminal(u *usage) {
 	}
 }
 
-// leave releases the place of a terminal task when its work has returned.
+// workReturned records that the work of a task has returned. A terminal task then no longer counts
+// as a task.
 func (l *limiter) workReturned(s *taskUsage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -162,7 +165,7 @@ func (l *limiter) workReturned(s *taskUsage) {
 	}
 }
 
-// drop counts a task whose record is gone, and that has no work here.
+// dropTaskWithoutWork stops counting a dropped task that has no work in this process.
 func (l *limiter) dropTaskWithoutWork(r *Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -173,7 +176,8 @@ func (l *limiter) dropTaskWithoutWork(r *Record) {
 	}
 }
 
-// dropShare counts a task whose record is gone, and that has work here.
+// dropTaskWithWork stops counting a dropped task that has work in this process, except for what
+// that work still holds.
 func (l *limiter) dropTaskWithWork(s *taskUsage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,9 +11,10 @@ import (
 )
 
 // List returns a page of the tasks of a principal, the oldest first, and the cursor of the next
-// page, "" if there is none (MCP tasks, "Task Listing"). Cursor "" is the first page. A task that is
-// there all the while is on one page, whatever comes and goes meanwhile. A cursor stays good for
-// ever, after a restart too, and for its principal alone; others fail with [ErrCursor].
+// page, or "" if this is the last page (MCP tasks, "Task Listing"). The empty cursor stands for the
+// first page. Tasks that exist during the whole listing are listed exactly once. A cursor never
+// expires and survives a restart, but is valid only for its principal. All other cursors fail with
+// [ErrCursor].
 func (m *Manager) List(ctx context.Context, principal, cursor string) (tasks []mcp.Task, next string, err error) {
 	tasks, next, err = m.list(ctx, principal, cursor)
 	if err != nil {
@@ -32,7 +33,7 @@ func (m *Manager) list(ctx context.Context, principal, cursor string) (tasks []m
 	if err != nil {
 		return nil, "", err
 	}
-	// One more than fits tells whether there is another page.
+	// One record more than fits on the page tells whether there is a next page.
 	records, err := m.store.list(ctx, principal, after, m.cfg.PageSize+1)
 	if err != nil {
 		return nil, "", m.logFault("list tasks", err)
@@ -51,9 +52,9 @@ func (m *Manager) list(ctx context.Context, principal, cursor string) (tasks []m
 	return tasks, next, nil
 }
 
-// A cursor is the place behind which a page begins, and a checksum over that and the principal.
-// The checksum keeps nobody out, for a cursor leads nowhere but into one's own tasks; it tells a
-// cursor from nonsense, and from somebody else's.
+// A cursor holds the Seq of the last task of the previous page, and a checksum over that and the
+// principal. The checksum detects cursors that are malformed or belong to another principal. It
+// need not be secret, because a cursor gives access only to the principal's own tasks.
 
 func formatCursor(principal string, seq uint64) string {
 	b := binary.BigEndian.AppendUint64(make([]byte, 0, 16+len(principal)), seq)

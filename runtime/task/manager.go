@@ -15,48 +15,48 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
-// Manager is the receiver's side of tasks: it creates them, runs their work, and answers what
-// requestors ask about them. It is the only one that changes the tasks of its store. Its methods
-// may be called by many goroutines.
+// Manager is the receiver's side of tasks: it creates them, runs their work, and serves requests
+// about them. No other component changes the tasks of its store. Its methods may be called
+// concurrently.
 //
-// All of them take the principal on whose behalf they are called. A task of another principal
-// does not exist, for any of them. The empty principal is one like any other: where nobody
-// tells requestors apart they all are that one, and only the ids keep them from each other's
-// tasks. Do not offer tasks/list there.
+// Methods about tasks take the principal of the caller. A task of another principal does not exist
+// for the caller. The empty principal is one like any other. Where requestors are not told apart,
+// all of them are the empty principal, and any of them can use a task if it knows the id. Do not
+// offer tasks/list there.
 type Manager struct {
 	cfg     Config
 	store   safeStore
-	release func() // gives up the store
+	release func() // releases the store
 	audit   audit
 
-	lifetime    context.Context // ends with Close
+	lifetime    context.Context // ends when Close is called
 	endLifetime context.CancelCauseFunc
 	group       sync.WaitGroup // goroutines of the Manager, all work included
-	sweepSooner chan struct{}  // holds one: a task expires before the sweeper would wake
+	sweepSooner chan struct{}  // capacity 1; signals that nextSweep has become earlier
 	limits      limiter
 	expiredIDs  expiredSet
 
-	lastWaiter   atomic.Uint64         // calls that have begun to wait for a result
-	unstored     atomic.Int64          // outcomes that the store does not take
-	lostOutcomes atomic.Int64          // outcomes that it has not taken when the Manager closed
-	writeError   atomic.Pointer[error] // of the last write; nil if it succeeded
+	lastWaiter   atomic.Uint64         // number of the latest call that began to wait for a result
+	unstored     atomic.Int64          // outcomes that the store has refused so far
+	lostOutcomes atomic.Int64          // outcomes that were not stored when the Manager closed
+	writeError   atomic.Pointer[error] // error of the last write; nil if it succeeded
 
 	mu        sync.Mutex
 	closed    bool
-	runs      map[string]*Run           // work in this process, by task
-	claims    map[inputRequestID]*claim // questions that are being delivered
-	nextSweep time.Time                 // when the sweeper wakes; zero for never
+	runs      map[string]*Run           // work in this process, by task id
+	claims    map[inputRequestID]*claim // input requests that are being delivered
+	nextSweep time.Time                 // zero if no sweep is scheduled
 }
 
-// questionID names a question among those of all tasks.
+// inputRequestID identifies an input request among those of all tasks.
 type inputRequestID struct {
 	task   string
 	number uint64
 }
 
-// New returns a Manager for the tasks of a store, and takes up what the last one has left:
-// work that is declared restartable, and jobs elsewhere, go on; other tasks that are not over are
-// failed with a message that says why. It fails with [ErrInUse] if another Manager uses the store.
+// New returns a Manager for the tasks of a store, and recovers the unfinished tasks in it.
+// Restartable work is re-run and external jobs are followed again; other unfinished tasks fail,
+// with a message that says why. New returns [ErrInUse] if another Manager uses the store.
 func New(ctx context.Context, cfg Config) (*Manager, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -87,12 +87,14 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 	return m, nil
 }
 
-// Close stops the Manager: it takes no more calls, those that are blocked fail with [ErrClosed],
-// and the contexts of all work end. It waits until the work has returned, or ctx ends. If ctx has
-// ended before, as that of [os/signal.NotifyContext] has after the signal, it does not wait, and outcomes
-// are lost if the store is closed next. Tasks that can go on after a restart stay as they are; those
-// that cannot are failed. An outcome that the store refuses is tried again for some seconds; the error
-// says how many were lost.
+// Close refuses new calls, ends blocked calls with [ErrClosed], and ends the contexts of all work.
+// It then waits until the work has returned or ctx ends. If ctx has already ended, like the context
+// of [os/signal.NotifyContext] after the signal, Close does not wait, and outcomes are lost if the
+// store is closed next.
+//
+// Tasks that can be recovered after a restart stay as they are; all others fail. An outcome that
+// the store refuses is retried for some seconds. The error says how many outcomes were lost. Close
+// may be called again.
 func (m *Manager) Close(ctx context.Context) error {
 	m.mu.Lock()
 	m.closed = true
@@ -119,7 +121,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	return nil
 }
 
-// spawn runs f in a goroutine that Close waits for. It reports false if the Manager has closed.
+// spawn runs f in a goroutine. Close waits for it. spawn returns false if the Manager is closed.
 func (m *Manager) spawn(f func()) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -130,9 +132,9 @@ func (m *Manager) spawn(f func()) bool {
 	return true
 }
 
-// Health returns nil if the Manager works, [ErrClosed] if it was closed, and otherwise the error
-// that prevents writes to the store. It calls a store that is a [HealthChecker]; for other stores
-// it returns the error of the last write. See also [Stats.Unstored].
+// Health returns nil if the Manager works, [ErrClosed] if it is closed, and otherwise the error
+// that prevents writes to the store. It calls the Health of a store that is a [HealthChecker]. For
+// other stores it returns the error of the last write. See also [Stats.Unstored].
 func (m *Manager) Health() error {
 	if m.lifetime.Err() != nil {
 		return ErrClosed
@@ -146,8 +148,8 @@ func (m *Manager) Health() error {
 	return nil
 }
 
-// admit counts a call of a principal, and refuses it if the Manager is closed or the rate is too
-// high.
+// admit counts a call of a principal. It fails if the Manager is closed or the principal calls too
+// often.
 func (m *Manager) admit(principal string) error {
 	if m.lifetime.Err() != nil {
 		return ErrClosed
@@ -173,21 +175,22 @@ func (m *Manager) read(ctx context.Context, principal, id string, r *Record) err
 	return nil
 }
 
-// errForeign is what ErrNotFound is inside if the task belongs to somebody else.
-var errForeign = fmt.Errorf("%w: another principal's", ErrNotFound)
+// errForeign wraps ErrNotFound for a task of another principal.
+var errForeign = fmt.Errorf("%w: it belongs to another principal", ErrNotFound)
 
-// fault logs an error of the store that is no answer.
-func (m *Manager) logFault(what string, err error) error {
+// logFault returns err, an error of the store in the given operation. It logs err unless it is
+// expected.
+func (m *Manager) logFault(operation string, err error) error {
 	if expectedError(err) {
 		return err
 	}
-	if !boundary.Report(m.cfg.Logger, "task store panicked", err, "doing", what) {
-		m.cfg.Logger.Error("task store", "doing", what, "error", err)
+	if !boundary.Report(m.cfg.Logger, "task store panicked", err, "operation", operation) {
+		m.cfg.Logger.Error("task store failed", "operation", operation, "error", err)
 	}
 	return err
 }
 
-// answer reports whether an error of the store is an expected answer and not a fault.
+// expectedError reports whether an error of the store is part of its contract and not a fault.
 func expectedError(err error) bool {
 	for _, known := range []error{ErrNotFound, ErrExpired, ErrExists, ErrConflict, ErrClosed, context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, known) {
@@ -197,24 +200,26 @@ func expectedError(err error) bool {
 	return false
 }
 
-// wrote records the outcome of a write for Health.
+// setWriteError saves the error of a write for Health.
 func (m *Manager) setWriteError(err error) {
 	if err != nil && !expectedError(err) {
-		fault := err // so that err itself is on the heap only here
+		fault := err // so that err moves to the heap only here
 		m.writeError.Store(&fault)
 	} else if m.writeError.Load() != nil {
 		m.writeError.Store(nil)
 	}
 }
 
-// errSame makes change leave a record as it is.
+// errUnchanged makes change leave the record as it is.
 var errUnchanged = errors.New("task: nothing to change")
 
-// change applies f to the record of a task that is not over, and stores it. It tries again as long
-// as others write in between. What f must not do is refused with a [*MoveError], and what takes too
-// many bytes with a [*LimitError]; if f returns errSame, having changed nothing, nothing is stored, and
-// the record is returned as it is. The end of ctx ends it before the record is written, but not the write, whose
-// outcome would be unknown.
+// change applies f to the record of a task and stores it. It starts over if the record was written
+// in between. An illegal move fails with a [*MoveError], and too many bytes fail with a
+// [*LimitError]. If f returns errUnchanged, change returns the record as it is, without a write; f
+// must not have modified the record.
+//
+// The end of ctx interrupts change before the write, but not the write itself, whose outcome would
+// be unknown.
 func (m *Manager) change(ctx context.Context, id string, f func(r *Record) error) (r Record, err error) {
 	for {
 		if err := m.store.get(ctx, id, &r); err != nil {
@@ -232,20 +237,20 @@ func (m *Manager) change(ctx context.Context, id string, f func(r *Record) error
 	}
 }
 
-// replace stores r in the place of the record that was read, whose status was from, and makes r what
-// the store has then. Updated and Bytes of r are those of the record that was read. It fails with
-// ErrConflict if the record has changed in between, and otherwise as change does.
+// replace stores r in place of the record that was read, whose status was from. It then sets r to
+// the stored record. Updated and Bytes of r must be those of the record that was read. replace
+// fails with ErrConflict if the record has been written in between, and otherwise like change.
 func (m *Manager) replace(from mcp.TaskStatus, r *Record) error {
 	if Terminal(from) || r.Status != from && !Legal(from, r.Status) {
 		return &MoveError{from, r.Status}
 	}
-	run := m.findRun(r.ID) // now: its work may have returned when the record is written
+	run := m.findRun(r.ID) // before the write, after which the work may return
 	before := r.Bytes
 	r.Updated = laterThan(r.Updated)
 	r.Bytes = r.size()
 	reserved := max(0, r.Bytes-before)
 	if reserved > 0 {
-		// A task must be able to end, by an error, if that is small.
+		// A small error is always stored, so that every task can become terminal.
 		must := len(r.Error) > 0 && len(r.Error) <= smallError
 		if err := m.limits.reserve(r.Owner, reserved, must); err != nil {
 			return err
@@ -264,7 +269,8 @@ func (m *Manager) replace(from mcp.TaskStatus, r *Record) error {
 	return nil
 }
 
-// confirm returns nil if the store has r all the same, although Update has failed with err.
+// confirmWrite returns nil if the store has written r although Update failed with err. Otherwise it
+// returns err.
 func (m *Manager) confirmWrite(r *Record, err error) error {
 	var now Record
 	if failed := m.store.get(context.Background(), r.ID, &now); failed != nil || !wasWritten(&now, r) {
@@ -274,16 +280,16 @@ func (m *Manager) confirmWrite(r *Record, err error) error {
 	return nil
 }
 
-// smallError is how long an error may be that is stored beyond the limit.
+// smallError is the size in bytes up to which an error is stored even above the limit.
 const smallError = 4 << 10
 
-// wasWritten reports whether now, what the store has, is what Update made of r.
+// wasWritten reports whether now, the stored record, is the result of Update(r).
 func wasWritten(now, r *Record) bool {
 	return now.Revision == r.Revision+1 && now.Updated.Equal(r.Updated) && now.Status == r.Status &&
 		now.StatusMessage == r.StatusMessage && now.Bytes == r.Bytes && len(now.InputRequests) == len(r.InputRequests)
 }
 
-// after returns the time, which is later than t in any case.
+// laterThan returns the current time, or the microsecond after t if the clock has not passed t.
 func laterThan(t time.Time) time.Time {
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	if !now.After(t) {
@@ -292,13 +298,14 @@ func laterThan(t time.Time) time.Time {
 	return now
 }
 
-// changed handles the consequences of a stored change: from is the earlier status, and reserved the
-// bytes that were reserved for r.
+// afterChange applies the consequences of a stored change: it counts the bytes, audits a move and
+// notifies the requestor. The earlier status is from, and reserved is the number of bytes that
+// replace reserved for r.
 func (m *Manager) afterChange(run *Run, from mcp.TaskStatus, r *Record, reserved int64) {
-	if run == nil { // its work could not be stopped in time: the Manager is closed
+	if run == nil { // the Manager is closed and did not wait for the work
 		m.limits.reserve(r.Owner, -reserved, true)
 	} else if !m.limits.commit(&run.usage, r, reserved) {
-		return // a later change was faster, or the task is gone
+		return // a later change was counted first, or the task has been dropped
 	}
 	if r.Status == from {
 		return
@@ -309,25 +316,25 @@ func (m *Manager) afterChange(run *Run, from mcp.TaskStatus, r *Record, reserved
 	}
 	switch r.Status {
 	case mcp.TaskStatusCancelled:
-		// The requestor of the work may be slow, and may not be the one that cancels.
-		told := *r
-		m.spawn(func() { run.notifyStatus(&told) }) // ends within statusTimeout
+		// The requestor of the work may be slow, and the cancelling requestor must not wait for it.
+		state := *r
+		m.spawn(func() { run.notifyStatus(&state) }) // ends within statusTimeout
 		return
 	case mcp.TaskStatusCompleted, mcp.TaskStatusFailed:
-		runtime.Gosched() // waiters for the outcome go first
+		runtime.Gosched() // let the waiters for the outcome run first
 	}
 	run.notifyStatus(r)
 }
 
-// run returns the work of a task if it is done here, or nil.
+// findRun returns the work of a task in this process, or nil.
 func (m *Manager) findRun(id string) *Run {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.runs[id]
 }
 
-// Get returns the state of a task (MCP tasks, "Getting Tasks"). Via, which may be nil, is where
-// the requestor can be reached from now on, as long as none waits in Result.
+// Get returns the state of a task (MCP tasks, "Getting Tasks"). Via, which may be nil, receives
+// messages about the task from now on, unless another Requestor waits in Result.
 func (m *Manager) Get(ctx context.Context, principal, id string, via Requestor) (mcp.Task, error) {
 	var r Record
 	if err := m.get(ctx, principal, id, via, &r); err != nil {
@@ -351,9 +358,9 @@ func (m *Manager) get(ctx context.Context, principal, id string, via Requestor, 
 	return nil
 }
 
-// Cancel moves a task to cancelled, and then stops its work, without waiting for that to
-// return; it returns the state (MCP tasks, "Task Cancellation"). Whatever the work still does,
-// the task stays cancelled. It fails with a [*MoveError] if the task is over.
+// Cancel moves a task to cancelled and ends the context of its work, without waiting until the work
+// returns. It returns the new state (MCP tasks, "Task Cancellation"). The task stays cancelled
+// whatever the work returns. Cancel fails with a [*MoveError] if the task is terminal.
 func (m *Manager) Cancel(ctx context.Context, principal, id string, via Requestor) (mcp.Task, error) {
 	var r Record
 	err := m.get(ctx, principal, id, via, &r)
@@ -388,7 +395,8 @@ func (m *Manager) cancel(ctx context.Context, id string) (Record, error) {
 	return r, nil
 }
 
-// close ends a task, but for its outcome.
+// setTerminal sets a terminal status and removes the payloads that a terminal task does not need.
+// The caller sets the outcome.
 func (r *Record) setTerminal(s mcp.TaskStatus, message string) {
 	r.Status, r.StatusMessage = s, message
 	r.Params, r.InputRequests = nil, nil

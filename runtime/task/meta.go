@@ -5,17 +5,18 @@ import (
 	"errors"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
-// RelatedTask is the key in _meta that says which task a message belongs to (MCP tasks,
-// "Related Task Metadata").
+// RelatedTask is the key in _meta under which a message names its task (MCP tasks, "Related Task
+// Metadata").
 const RelatedTask = "io.modelcontextprotocol/related-task"
 
-// Relate returns a JSON object, which is the params or the result of a message, with the task
-// in its _meta. Everything else stays as it is, byte for byte. No object, an empty text, is taken
-// for {}; an error says that the text is something else.
+// Relate returns object, the params or the result of a message, with the task in its _meta. All
+// other bytes stay as they are. An empty text is treated as {}. Relate fails if the text is not a
+// JSON object.
 func Relate(object json.RawMessage, id string) (json.RawMessage, error) {
-	// To find the place, names need only be compared; that all of it is well formed is another matter.
+	// The scan for the place of the edit compares names only and does not check the syntax.
 	if len(object) > 0 {
 		if err := codec.Valid(object, codec.AllowSize(object)...); err != nil {
 			return nil, err
@@ -24,7 +25,7 @@ func Relate(object json.RawMessage, id string) (json.RawMessage, error) {
 	return relate(object, id)
 }
 
-// relate is Relate for what is known to be well formed, such as what was just encoded.
+// relate is Relate for text that is known to be well-formed, such as newly encoded text.
 func relate(object json.RawMessage, id string) (json.RawMessage, error) {
 	meta, err := relatedMeta(id)
 	if err != nil {
@@ -43,11 +44,21 @@ func relate(object json.RawMessage, id string) (json.RawMessage, error) {
 	return append(out, object[to:]...), nil
 }
 
-// metaBegin is what relatedMeta begins with.
+// related encodes params, which may be nil, and adds the task to their _meta.
+func related(params codec.Encoder, id string) (raw json.RawMessage, err error) {
+	if params != nil {
+		if raw, err = boundary.Marshal(params); err != nil {
+			return nil, err
+		}
+	}
+	return relate(raw, id)
+}
+
+// metaBegin is the prefix of the value of relatedMeta.
 const metaBegin = `"_meta":{`
 
-// relatedMeta returns _meta with the related task in it, as a member that others follow. All that
-// relatedPlace inserts is a part of it.
+// relatedMeta returns a _meta member with the related task, followed by a comma. Every text that
+// metaEdit inserts is a part of it.
 func relatedMeta(id string) ([]byte, error) {
 	w := codec.NewWriter(make([]byte, 0, 112))
 	w.Lit(metaBegin + `"` + RelatedTask + `":{"taskId":`)
@@ -56,7 +67,8 @@ func relatedMeta(id string) ([]byte, error) {
 	return w.Bytes(), w.Err()
 }
 
-// relatedPlace finds what to put in the place of object[from:to]. It may change meta.
+// metaEdit returns the edit that adds the related task to object: it replaces object[from:to] by
+// insert. It may modify meta.
 func metaEdit(object, meta []byte) (from, to int64, insert []byte, err error) {
 	r := codec.Borrow(object, codec.AllowSize(object)...)
 	defer func() { err = errors.Join(err, r.Release()) }()
@@ -92,7 +104,8 @@ func metaEdit(object, meta []byte) (from, to int64, insert []byte, err error) {
 	return from, to, insert, nil
 }
 
-// relatedIn is relatedPlace for the _meta object that is next in r, at an offset.
+// metaObjectEdit is metaEdit for the _meta object that r is about to read, which starts at offset
+// at.
 func metaObjectEdit(r *codec.Reader, at int64, related []byte) (from, to int64, insert []byte) {
 	members, found := 0, false
 	r.Object()
@@ -115,3 +128,8 @@ func metaObjectEdit(r *codec.Reader, at int64, related []byte) (from, to int64, 
 	}
 	return at + 1, at + 1, insert
 }
+
+// rawJSON is JSON text that implements [codec.Encoder].
+type rawJSON json.RawMessage
+
+func (r rawJSON) EncodeJSON(w *codec.Writer) { w.Raw(json.RawMessage(r)) }

@@ -12,11 +12,11 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
-// closeAttempts is how often Close tries to store an outcome.
+// closeAttempts is the number of attempts to store an outcome while the Manager closes.
 const closeAttempts = 6
 
-// publish stores the outcome of a task, and tries again as long as the store fails. If the task
-// is over already, or gone, the outcome is dropped.
+// publish stores the outcome of a task, and retries as long as the store fails. It drops the
+// outcome if the task is already terminal or has been dropped.
 func (m *Manager) publish(run *Run, end finalState) {
 	run.finishProgress()
 	if err := m.storeOutcome(run, end); err != nil {
@@ -24,7 +24,7 @@ func (m *Manager) publish(run *Run, end finalState) {
 	}
 }
 
-// publishAgain goes on with publish when storeOutcome has returned err.
+// retryPublish retries publish after storeOutcome has failed with err.
 func (m *Manager) retryPublish(run *Run, end finalState, err error) {
 	const pause = 100 * time.Millisecond
 	closing, failing := 0, false
@@ -33,14 +33,15 @@ func (m *Manager) retryPublish(run *Run, end finalState, err error) {
 			end = finalStateOf(run, nil, WireError(limit))
 			continue
 		}
-		if errors.Is(err, ErrNotFound) && run.seq == 0 { // its creation has failed indeed
+		if errors.Is(err, ErrNotFound) && run.seq == 0 { // the task was not created after all
 			m.limits.dropTaskWithWork(&run.usage)
 		}
 		if err == nil || errors.Is(err, ErrNotFound) {
 			return
 		}
-		if _, illegal := errors.AsType[*MoveError](err); illegal { // the record is not what a Manager writes
-			m.cfg.Logger.Error("outcome of a task not stored", "task", run.id, "error", err)
+		// The record has a status that a Manager never writes.
+		if _, illegal := errors.AsType[*MoveError](err); illegal {
+			m.cfg.Logger.Error("task outcome not stored", "task", run.id, "error", err)
 			return
 		}
 		if !failing {
@@ -54,7 +55,7 @@ func (m *Manager) retryPublish(run *Run, end finalState, err error) {
 		} else if closing++; closing == 1 {
 			wait = pause
 		}
-		m.cfg.Logger.Error("outcome of a task not stored", "task", run.id, "error", err, "again in", wait)
+		m.cfg.Logger.Error("task outcome not stored", "task", run.id, "error", err, "retry", wait)
 		if closing == closeAttempts || errors.Is(err, ErrClosed) {
 			m.lostOutcomes.Add(1)
 			return
@@ -66,12 +67,13 @@ func (m *Manager) retryPublish(run *Run, end finalState, err error) {
 	}
 }
 
-// storeOutcome writes an outcome into the record of a task, unless the record is terminal.
+// storeOutcome stores an outcome in the record of a task, unless the record is already terminal.
 func (m *Manager) storeOutcome(run *Run, end finalState) error {
 	for {
 		var r Record
 		err := m.store.get(context.Background(), run.id, &r)
-		if errors.Is(err, ErrCorrupt) { // its payloads, which are not needed any more
+		// The payloads are damaged. The outcome does not need them.
+		if errors.Is(err, ErrCorrupt) {
 			err = m.readBrief(run, err, &r)
 		}
 		if err != nil {
@@ -89,8 +91,8 @@ func (m *Manager) storeOutcome(run *Run, end finalState) error {
 	}
 }
 
-// head makes r the brief of a task whose record cannot be read because of err. It returns err if that
-// cannot be read either.
+// readBrief sets r to the brief of a task whose record cannot be read because of err. It returns
+// err if the brief cannot be read either.
 func (m *Manager) readBrief(run *Run, err error, r *Record) error {
 	if run.seq == 0 {
 		return err
@@ -103,20 +105,20 @@ func (m *Manager) readBrief(run *Run, err error, r *Record) error {
 	return nil
 }
 
-// errShutDown is the outcome of work that the Manager has stopped and that cannot be resumed.
+// errShutDown is the outcome of work that was ended by Close and cannot be recovered.
 var errShutDown = errors.New("the receiver was shut down while the task was running")
 
-// ending is how a task ends.
+// finalState is the final status of a task, its status message and its outcome.
 type finalState struct {
 	status  mcp.TaskStatus
 	message string
 	out     Outcome
 }
 
-// ended returns how the task of a run ends that has returned this.
+// finalStateOf returns the final state of a task whose work has returned result and failure.
 func finalStateOf(run *Run, result codec.Encoder, failure error) (end finalState) {
 	defer func() {
-		if recover() != nil { // in a method of failure
+		if recover() != nil { // a method of failure panicked
 			end = failedState(boundary.WireError(failure))
 		}
 	}()
@@ -136,12 +138,12 @@ func finalStateOf(run *Run, result codec.Encoder, failure error) (end finalState
 	return finalState{mcp.TaskStatusCompleted, "", out}
 }
 
-// failed is how a task ends by an error.
+// failedState returns the final state of a task that failed with e.
 func failedState(e *jsonrpc.Error) finalState {
 	return finalState{mcp.TaskStatusFailed, e.Message, Outcome{Error: e}}
 }
 
-// end writes an outcome into a record.
+// setOutcome makes a record terminal, with the given outcome.
 func (r *Record) setOutcome(status mcp.TaskStatus, message string, out Outcome) {
 	r.setTerminal(status, statusText(message))
 	r.Result, r.Error = out.Result, nil
@@ -150,7 +152,7 @@ func (r *Record) setOutcome(status mcp.TaskStatus, message string, out Outcome) 
 	}
 }
 
-// encodeResult returns a result with its task in _meta.
+// encodeResult encodes a result, with the related task in its _meta.
 func encodeResult(run *Run, result codec.Encoder) (json.RawMessage, error) {
 	if result == nil {
 		return nil, errors.New("work returned no result")
@@ -161,26 +163,27 @@ func encodeResult(run *Run, result codec.Encoder) (json.RawMessage, error) {
 	}
 	if err != nil {
 		if !boundary.Report(run.m.cfg.Logger, "encoding of a result panicked", err, "task", run.id) {
-			run.m.cfg.Logger.Error("result cannot be written", "task", run.id, "error", err)
+			run.m.cfg.Logger.Error("result not encoded", "task", run.id, "error", err)
 		}
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: the result cannot be written"}
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: the result cannot be encoded"}
 	}
 	return raw, nil
 }
 
+// encodeError encodes an error of the work. If that fails, it encodes an internal error instead.
 func encodeError(e *jsonrpc.Error) json.RawMessage {
 	raw, err := codec.Marshal(e)
 	if err != nil {
-		raw, _ = codec.Marshal(&jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: the error of the work cannot be written"})
+		raw, _ = codec.Marshal(&jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: the error of the work cannot be encoded"})
 	}
 	return raw
 }
 
-// cancelledError is the outcome of every task that was cancelled.
+// cancelledError is the encoded error of every cancelled task.
 var cancelledError = encodeError(&jsonrpc.Error{Code: CodeCancelled, Message: "task was cancelled"})
 
-// toolError returns what the result of a tool says if it is an error (MCP tasks, "Task Execution
-// Errors").
+// toolError reports whether the result of a tool is an error, and returns its text (MCP tasks,
+// "Task Execution Errors").
 func toolError(method string, result json.RawMessage) (text string, isError bool) {
 	r := codec.Borrow(result, codec.AllowSize(result)...)
 	isError = method == mcp.MethodToolsCall && r.PeekBool("isError") == "true"
@@ -199,7 +202,8 @@ func toolError(method string, result json.RawMessage) (text string, isError bool
 	return "the tool reported an error", true
 }
 
-// statusText is a text as a status message, which requestors can show.
+// statusText returns text as a status message: valid UTF-8, truncated to a length that requestors
+// can display.
 func statusText(text string) string {
 	const maxBytes = 500
 	return boundary.Text(text, maxBytes)

@@ -8,62 +8,64 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// Record is all that is known of a task, as a [Store] keeps it: who owns it, what was asked,
-// how far it is and what came of it. It is enough to go on with the task in another process.
+// Record is the state of a task in a [Store]: its principal, its request, its status and its
+// outcome. A Record is enough to recover the task in another process.
 //
-// A Record is a value. What its slices point at never changes once the record was handed to
-// a store or came from one; whoever wants other contents puts another slice in their place.
+// A Record is a value. The contents of its slices never change once it was passed to a store or
+// returned by one. To change contents, assign another slice.
 type Record struct {
-	ID    string // chosen by the Manager, from crypto/rand
-	Owner string // the principal it belongs to
+	ID    string // random, from crypto/rand; set by the Manager
+	Owner string // principal of the task
 
-	// Seq orders the tasks of an owner by their creation. Revision counts the writes of this
-	// record, from 1 on. The store sets both.
+	// Seq orders the tasks of an owner by creation. Revision counts the writes of this record, from
+	// 1. The store sets both.
 	Seq, Revision uint64
 
 	Status        mcp.TaskStatus
-	StatusMessage string // "" if there is none
+	StatusMessage string // may be empty
 
-	// Created and Updated are in UTC, and kept to the microsecond. Updated never stands still
-	// when the status moves.
+	// Created and Updated are in UTC, with microsecond precision. Updated advances with every
+	// change.
 	Created, Updated time.Time
-	TTL              time.Duration // how long after Created it is kept; 0 is for ever
-	PollInterval     time.Duration // 0 leaves it to the requestor
+	TTL              time.Duration // lifetime from Created on; 0 means unlimited
+	PollInterval     time.Duration // suggested to the requestor; 0 suggests none
 
-	// Method, Params and Token are the request that the task was created for: its params
-	// without the task member, and its progress token or the zero one. Params are dropped when
-	// the task is over.
+	// Method, Params and Token are those of the request that created the task: its params without
+	// the task member, and its progress token or the zero token. Params are dropped when the task
+	// becomes terminal.
 	Method string
 	Params json.RawMessage
 	Token  mcp.ProgressToken
 
-	Restartable bool   // the work may be run again from its start after a restart
-	Runner      string // the name of the Jobs that do the work elsewhere, "" for work in this process
-	Job         string // what those call it, "" before it is known
+	Restartable bool   // the work may be re-run from its start after a restart
+	Runner      string // see Request.Runner; "" for work in this process
+	Job         string // name of the job in that system; "" until the job is started
 
-	Bytes int64 // about how many bytes the record takes, as limits count it; the Manager sets it
+	Bytes int64 // approximate size in bytes, which counts towards Limits.Bytes; set by the Manager
 
-	InputRequests []InputRequest // what the work asks its requestor, while the task is not over
+	// InputRequests holds the pending and the answered input requests. It is nil once the task is
+	// terminal.
+	InputRequests []InputRequest
 
-	// Result and Error are the outcome of a task that is over: one of them is there. Result is
-	// what the plain request would have given, with the related task in its _meta, and Error
-	// a JSON-RPC error object.
+	// Result and Error are the outcome of a terminal task; one of them is set. Result is the result
+	// that the plain request would have had, with the related task in its _meta. Error is a
+	// JSON-RPC error object.
 	Result, Error json.RawMessage
 }
 
-// InputRequest is a request from the work to its requestor, and the answer once it is there.
+// InputRequest is a request from the work to its requestor, with the answer once there is one.
 type InputRequest struct {
-	Number uint64 // tells it from the others of the task
+	Number uint64 // unique within the task
 	Method string
 	Params json.RawMessage // with the related task in _meta; nil once Error is set
 
-	Result, Error json.RawMessage // the answer; neither is there as long as it is open
+	Result, Error json.RawMessage // the answer; both are nil while the input request is open
 }
 
-// Open reports whether the question waits for its answer.
+// Open reports whether the input request has no answer yet.
 func (q *InputRequest) Open() bool { return q.Result == nil && q.Error == nil }
 
-// Expires returns when the task may be dropped, or the zero time if never.
+// Expires returns when the task expires, or the zero time if it never does.
 func (r *Record) Expires() time.Time {
 	if r.TTL == 0 {
 		return time.Time{}
@@ -71,15 +73,15 @@ func (r *Record) Expires() time.Time {
 	return r.Created.Add(r.TTL)
 }
 
-// expired reports whether the task's time has passed.
+// expired reports whether the task has expired at now.
 func (r *Record) expired(now time.Time) bool {
 	return r.TTL != 0 && !now.Before(r.Created.Add(r.TTL))
 }
 
-// over reports whether the task has an outcome.
+// terminal reports whether the status of the task is terminal.
 func (r *Record) terminal() bool { return Terminal(r.Status) }
 
-// open counts the questions without answer.
+// openInputRequests returns the number of input requests without an answer.
 func (r *Record) openInputRequests() (n int) {
 	for i := range r.InputRequests {
 		if r.InputRequests[i].Open() {
@@ -89,7 +91,7 @@ func (r *Record) openInputRequests() (n int) {
 	return n
 }
 
-// size is about how many bytes it takes to store the record.
+// size estimates the number of bytes that the stored record takes.
 func (r *Record) size() int64 {
 	n := 128 + tokenSize(r.Token) + len(r.ID) + len(r.Owner) + len(r.StatusMessage) + len(r.Method) + len(r.Params) +
 		len(r.Runner) + len(r.Job) + len(r.Result) + len(r.Error)
@@ -100,28 +102,30 @@ func (r *Record) size() int64 {
 	return int64(n)
 }
 
+// tokenSize returns the length of a token. The text of a number may have any length.
 func tokenSize(t mcp.ProgressToken) int {
 	if text, ok := t.Text(); ok {
 		return len(text)
 	}
-	return len(t.String()) // the text of a number, of any length
+	return len(t.String())
 }
 
-// Brief returns the record without its payloads: params, questions and outcome. Lists are
-// made of such.
+// Brief returns the record without its payloads: params, input requests and outcome. [Store.List],
+// [Store.Sweep] and [Store.Scan] return briefs.
 func (r Record) Brief() Record {
 	r.Params, r.InputRequests, r.Result, r.Error = nil, nil, nil, nil
 	return r
 }
 
-// Task returns the record as the protocol shows it.
+// Task returns the task as the protocol represents it.
 func (r *Record) Task() mcp.Task {
 	t := mcp.Task{TaskID: r.ID, Status: r.Status, CreatedAt: formatTime(r.Created)}
 	if t.LastUpdatedAt = t.CreatedAt; !r.Updated.Equal(r.Created) {
 		t.LastUpdatedAt = formatTime(r.Updated)
 	}
 	if r.StatusMessage != "" {
-		t.StatusMessage = new(strings.ToValidUTF8(r.StatusMessage, "\uFFFD")) // which older stores may not have
+		// A record of an older version may hold invalid UTF-8.
+		t.StatusMessage = new(strings.ToValidUTF8(r.StatusMessage, "\uFFFD"))
 	}
 	times := &[2]int64{r.TTL.Milliseconds(), r.PollInterval.Milliseconds()}
 	if r.TTL != 0 {
@@ -133,10 +137,11 @@ func (r *Record) Task() mcp.Task {
 	return t
 }
 
-// date is a time in ISO 8601, to the microsecond.
+// formatTime formats t as ISO 8601 with microseconds.
 func formatTime(t time.Time) string {
 	const layout = "2006-01-02T15:04:05.000000Z"
-	text := t.UTC().AppendFormat(make([]byte, 0, len(layout)), time.RFC3339) // much faster than other layouts
+	// RFC3339 is much faster to format than other layouts.
+	text := t.UTC().AppendFormat(make([]byte, 0, len(layout)), time.RFC3339)
 	text[len(text)-1] = '.'
 	micro := t.Nanosecond() / 1000
 	for unit := 100_000; unit > 0; unit /= 10 {

@@ -11,17 +11,17 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
-// takers is how many tasks are taken up at once: their writes then share transactions, in a store
-// that can do that.
+// recoveryWorkers is the number of tasks that are recovered concurrently. A store can combine their
+// writes into shared transactions.
 const recoveryWorkers = 64
 
-// recover takes up the tasks that the last Manager has left.
+// recover recovers the unfinished tasks in the store.
 func (m *Manager) recover(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	briefs := make(chan Record)
 	var group sync.WaitGroup
-	for range recoveryWorkers { // they end with the scan
+	for range recoveryWorkers { // end with the scan
 		group.Go(func() {
 			for r := range briefs {
 				if err := m.recoverTask(ctx, r); err != nil && !errors.Is(err, ErrNotFound) {
@@ -39,7 +39,7 @@ func (m *Manager) recover(ctx context.Context) error {
 	return err
 }
 
-// scan counts all tasks, and sends the briefs of those that are to be recovered.
+// scan counts all tasks and sends the briefs of the unfinished ones.
 func (m *Manager) scan(ctx context.Context, briefs chan<- Record) error {
 	for r, err := range m.store.scan(ctx) {
 		if err != nil {
@@ -62,33 +62,33 @@ func (m *Manager) scan(ctx context.Context, briefs chan<- Record) error {
 	return nil
 }
 
-// takeUp goes on with a task, or fails it.
+// recoverTask runs the work of a task again, or fails the task.
 func (m *Manager) recoverTask(ctx context.Context, brief Record) error {
 	var r Record
 	err := m.store.get(ctx, brief.ID, &r)
 	if errors.Is(err, ErrCorrupt) {
-		m.cfg.Logger.Error("stored task is damaged", "task", brief.ID, "error", err)
-		return m.failUnrecoverable(ctx, &brief, "what was stored of the task is damaged")
+		m.cfg.Logger.Error("damaged task found", "task", brief.ID, "error", err)
+		return m.failUnrecoverable(ctx, &brief, "the stored record of the task is damaged")
 	}
 	if err != nil {
 		return err
 	}
 	if r.Status != mcp.TaskStatusWorking && r.Status != mcp.TaskStatusInputRequired {
-		return m.failUnrecoverable(ctx, &r, "what was stored of the task is damaged")
+		return m.failUnrecoverable(ctx, &r, "the stored record of the task is damaged")
 	}
 	work, err := m.recoveredWork(r)
 	if err != nil {
 		boundary.Report(m.cfg.Logger, "Config.Recover panicked", err, "task", r.ID)
-		return m.failUnrecoverable(ctx, &r, "the work could not be resumed after a restart of the receiver")
+		return m.failUnrecoverable(ctx, &r, "the task could not be recovered after a restart of the receiver")
 	}
 	if work == nil {
-		return m.failUnrecoverable(ctx, &r, "the receiver was restarted while the task was running, and the work cannot be resumed")
+		return m.failUnrecoverable(ctx, &r, "the receiver was restarted while the task was running, and the task cannot be recovered")
 	}
 	run, err := m.newRun(context.WithoutCancel(ctx), &r, nil)
 	if err != nil {
 		return err
 	}
-	// InputRequests of the work that is gone have nobody who waits for the answers.
+	// The work that waited for the answers to these input requests has ended with its process.
 	_, err = m.change(ctx, r.ID, func(r *Record) error {
 		if r.InputRequests == nil {
 			return errUnchanged
@@ -102,11 +102,12 @@ func (m *Manager) recoverTask(ctx context.Context, brief Record) error {
 		return err
 	}
 	m.audit.recovered(&r)
-	go m.runWork(run, work) // ends with the work; forgets the run
+	go m.runWork(run, work) // ends with the work; calls removeRun
 	return nil
 }
 
-// workOf returns the work that recovers an unfinished task, or nil if the task cannot be recovered.
+// recoveredWork returns the work that recovers an unfinished task, or nil if the task cannot be
+// recovered.
 func (m *Manager) recoveredWork(r Record) (work Work, err error) {
 	defer boundary.Catch(&err)
 	switch {
@@ -120,14 +121,15 @@ func (m *Manager) recoveredWork(r Record) (work Work, err error) {
 	return work, nil
 }
 
-// stopLeftJob stops the job of a task that ended while no Manager was running, or shortly before.
+// cancelLeftoverJob cancels the job of a task that became terminal or expired while no Manager was
+// running, or shortly before.
 func (m *Manager) cancelLeftoverJob(r Record) {
 	if jobs := m.cfg.Jobs[r.Runner]; jobs != nil {
-		m.spawn(func() { m.cancelJob(jobs, r.ID, r.Job) }) // ends with the Manager
+		m.spawn(func() { m.cancelJob(jobs, r.ID, r.Job) }) // ends when the Manager closes
 	}
 }
 
-// abandon fails a task that cannot go on. The record may be a brief.
+// failUnrecoverable fails a task that cannot be recovered. The record may be a brief.
 func (m *Manager) failUnrecoverable(ctx context.Context, r *Record, message string) error {
 	run, err := m.newRun(ctx, r, nil)
 	if err != nil {
@@ -139,8 +141,8 @@ func (m *Manager) failUnrecoverable(ctx context.Context, r *Record, message stri
 	r.setOutcome(mcp.TaskStatusFailed, message, Outcome{Error: &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: message}})
 	err = m.replace(from, r)
 	if _, illegal := errors.AsType[*MoveError](err); illegal || errors.Is(err, ErrCorrupt) {
-		// The task expires as it is. The recovery of other tasks goes on.
-		m.cfg.Logger.Error("damaged task cannot be failed", "task", r.ID, "error", err)
+		// The task keeps its status until it expires. The recovery of the other tasks continues.
+		m.cfg.Logger.Error("damaged task not failed", "task", r.ID, "error", err)
 		return nil
 	}
 	return err

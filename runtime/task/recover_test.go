@@ -65,7 +65,7 @@ func TestRecovery(t *testing.T) {
 		checkEqual(t, "finished", state, get(t, second, finished.TaskID))
 		checkEqual(t, "outcome", outcome, result(t, second, finished.TaskID))
 		for _, id := range []string{running.TaskID, unknown.TaskID} {
-			const message = "the receiver was restarted while the task was running, and the work cannot be resumed"
+			const message = "the receiver was restarted while the task was running, and the task cannot be recovered"
 			got := get(t, second, id)
 			if got.Status != mcp.TaskStatusFailed || *got.StatusMessage != message {
 				t.Errorf("running: %+v", got)

@@ -9,15 +9,16 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 )
 
-// Result waits until a task is over and returns its outcome, which it can do any number of times
-// (MCP tasks, "Result Retrieval"). Meanwhile it brings the input requests of the work to the
-// requestor, through via, with ctx. If there are several callers, the latest receives input
-// requests. They are cancelled at an earlier caller, and sent to it again if the later one goes
-// away. The first answer counts. Progress goes to the latest caller too. Via may be nil: then it
-// only waits.
+// Result waits until a task is terminal and returns its outcome (MCP tasks, "Result Retrieval"). It
+// may be called any number of times, also concurrently.
+//
+// While it waits, Result sends the input requests of the work to the requestor through via, with
+// ctx. If several callers wait, the latest receives the input requests. They are then cancelled at
+// the earlier callers, and sent to an earlier caller again if the later one leaves. The first
+// answer counts. Progress goes to the latest caller, too. If via is nil, Result only waits.
 func (m *Manager) Result(ctx context.Context, principal, id string, via Requestor) (Outcome, error) {
 	out, err := m.result(ctx, principal, id, via)
-	if err != nil && ctx.Err() == nil { // to give up waiting is no refusal
+	if err != nil && ctx.Err() == nil { // a caller that stops waiting was not refused
 		m.audit.refused(principal, id, mcp.MethodTasksResult, err)
 	}
 	return out, err
@@ -42,7 +43,7 @@ func (m *Manager) result(ctx context.Context, principal, id string, via Requesto
 	return Outcome{Result: r.Result}, nil
 }
 
-// wait replaces the record of a task by the one with its outcome, once that is there.
+// wait sets r to the record of the task with its outcome, once that is stored.
 func (m *Manager) wait(ctx context.Context, r *Record, via Requestor) error {
 	m.audit.waiting.Add(1)
 	defer m.audit.waiting.Add(-1)
@@ -54,7 +55,7 @@ func (m *Manager) wait(ctx context.Context, r *Record, via Requestor) error {
 	waiter := m.lastWaiter.Add(1)
 	both := lazyctx.WithBoth(ctx, m.lifetime)
 	var d *delivery
-	defer func() { d.wait() }() // after the context has ended, which ends every delivery
+	defer func() { d.wait() }() // after both.Release, which ends every delivery
 	defer both.Release()
 	for !r.terminal() {
 		until := both
@@ -62,10 +63,12 @@ func (m *Manager) wait(ctx context.Context, r *Record, via Requestor) error {
 			if d == nil {
 				d = &delivery{waiter: waiter}
 			}
-			until = lazyctx.WithBoth(both, run.undelivered()) // before start, which may find all claimed
+			// Before start, so that no redeliver between the two is missed.
+			until = lazyctx.WithBoth(both, run.undelivered())
 			d.start(both, m, via, r)
 		}
-		r.Params, r.InputRequests = nil, nil // a store may give each waiter a copy of its own
+		// Frees the payloads while waiting, as a store may return a separate copy to each waiter.
+		r.Params, r.InputRequests = nil, nil
 		err := m.store.wait(until, r)
 		again := until != both && until.Err() != nil
 		if until != both {
@@ -78,7 +81,7 @@ func (m *Manager) wait(ctx context.Context, r *Record, via Requestor) error {
 			return both.Cause()
 		}
 		if errors.Is(err, ErrNotFound) {
-			return ErrExpired // nothing else makes a task go
+			return ErrExpired // only expired tasks are dropped
 		}
 		if err != nil {
 			return m.logFault("wait for task", err)
@@ -87,34 +90,37 @@ func (m *Manager) wait(ctx context.Context, r *Record, via Requestor) error {
 	return nil
 }
 
-// delivery is the questions that one caller brings to the requestor.
+// delivery holds the deliveries of input requests by one call of Result.
 type delivery struct {
-	waiter uint64 // number of the caller
+	waiter uint64 // number of the call
 	group  sync.WaitGroup
 	mu     sync.Mutex
-	failed map[uint64]bool // not to be tried again here
+	// failed holds the numbers of the input requests whose delivery failed. This call does not
+	// claim them again.
+	failed map[uint64]bool
 }
 
-// wait waits until nothing is being brought any more. A nil delivery has brought nothing.
+// wait waits until all deliveries have returned. The receiver may be nil.
 func (d *delivery) wait() {
 	if d != nil {
 		d.group.Wait()
 	}
 }
 
-// start delivers the input requests of a task that no later waiter delivers. Each has a goroutine,
-// which ends with its answer or with ctx. One that finds no answer is left to other waiters, which
-// this wakes.
+// start claims the open input requests of a task that no later waiter delivers, and delivers each
+// in its own goroutine, which ends with the answer or with ctx. If a delivery fails, the other
+// waiters of the task may claim the input request.
 func (d *delivery) start(ctx context.Context, m *Manager, via Requestor, r *Record) {
 	d.mu.Lock()
-	list := m.claim(ctx, via, r, d.waiter, d.failed)
+	claims := m.claim(ctx, via, r, d.waiter, d.failed)
 	d.mu.Unlock()
 	id := r.ID
-	for _, c := range list {
+	for _, c := range claims {
 		d.group.Go(func() {
 			done := m.deliver(via, id, c)
 			if !done && context.Cause(c.ctx) != errSuperseded {
-				d.markFailed(c.request.Number) // before unclaim, so that it is not claimed here again
+				// Before releaseClaim, so that this call does not claim it again.
+				d.markFailed(c.request.Number)
 			}
 			if m.releaseClaim(id, c) && !done {
 				m.redeliver(id)
@@ -123,6 +129,7 @@ func (d *delivery) start(ctx context.Context, m *Manager, via Requestor, r *Reco
 	}
 }
 
+// markFailed excludes an input request from further claims by this call.
 func (d *delivery) markFailed(number uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -17,49 +17,53 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/stack"
 )
 
-// Work does what a task is for and returns what a plain request would have been answered with.
-// An error that is no [*jsonrpc.Error] becomes an internal error with its text.
+// Work runs a task. It returns the result that the plain request would have had. An error that is
+// not a [*jsonrpc.Error] becomes an internal error with its text.
 //
-// The context ends when the task is cancelled ([ErrCancelled]), expires ([ErrExpired]) or the
-// Manager closes ([ErrClosed]), with the error in brackets as its cause; it has no other end. A
-// panic fails the task alone.
+// The context ends when the task is cancelled (its cause is then [ErrCancelled]), when the task
+// expires ([ErrExpired]) or when the Manager closes ([ErrClosed]). While the work runs, it ends for
+// no other reason. A panic fails the task and nothing else.
 type Work func(ctx context.Context, run *Run) (codec.Encoder, error)
 
-// Outcome is what a task, or a job, ends with: a result or an error.
+// Outcome is the result or the error with which a task or a job ends.
 type Outcome struct {
 	Result json.RawMessage // an object, if Error is nil
 	Error  *jsonrpc.Error
 }
 
-// Run is the work of one task under way: what it can tell its requestor, and ask. It is a
-// [jsonrpc.Caller] and a [jsonrpc.Notifier], so that [mcp.ToClient] and the like send typed
-// messages through it. Its methods may be called by many goroutines.
+// Run is the running work of one task. The work uses it to report progress and to send
+// notifications and input requests to its requestor. A Run is a [jsonrpc.Caller] and a
+// [jsonrpc.Notifier], so that [mcp.ToClient] and the like send typed messages through it. Its
+// methods may be called concurrently.
 type Run struct {
-	m           *Manager
-	id          string
-	seq         uint64 // of the record; set before the work starts
+	m  *Manager
+	id string
+	// Seq of the record, set before the work starts; 0 if its creation may have failed.
+	seq         uint64
 	method      string
 	token       mcp.ProgressToken
-	recoverable bool      // it goes on after a restart
-	creator     Requestor // where the task was created; nil if that is not known, as after a restart
-	ctx         workContext
-	usage       taskUsage
+	recoverable bool // the next Manager recovers the task
+	// Requestor that created the task; nil if unknown, for example after a restart.
+	creator Requestor
+	ctx     workContext
+	usage   taskUsage
 
 	mu               sync.Mutex
-	lastSeen         Requestor    // where the requestor was last seen, nil if that is not known
-	waiters          []Requestor  // where it waits in Result, the latest last
-	waitersBuf       [1]Requestor // room for waiting
+	lastSeen         Requestor    // destination if there are no waiters; nil if unknown
+	waiters          []Requestor  // requestors that wait in Result, the latest last
+	waitersBuf       [1]Requestor // initial buffer of waiters
 	progress         progress
-	lastInputRequest uint64 // number of the last input request
+	lastInputRequest uint64 // number of the latest input request
 	consumed         map[uint64]bool
-	notifiedRevision uint64  // revision of the last status that was sent
-	notifying        bool    // a status is being sent
-	pendingStatus    *Record // the status to send behind that, or nil
+	notifiedRevision uint64  // revision of the latest status that was sent
+	notifying        bool    // a goroutine is sending a status
+	pendingStatus    *Record // latest status to send after that one, or nil
 
-	redelivery *lazyctx.Cancellable // ends when an input request needs another waiter; nil without a waiter
+	// Ends when an input request needs another waiter; nil without a waiter.
+	redelivery *lazyctx.Cancellable
 }
 
-// newRun makes the work of a task known. The caller ends what m.group counts.
+// newRun registers the run of a task. The caller must later call removeRun.
 func (m *Manager) newRun(ctx context.Context, r *Record, via Requestor) (*Run, error) {
 	run := &Run{
 		m: m, id: r.ID, seq: r.Seq, method: r.Method, token: r.Token, lastSeen: via, creator: via,
@@ -82,7 +86,7 @@ func (m *Manager) newRun(ctx context.Context, r *Record, via Requestor) (*Run, e
 	return run, nil
 }
 
-// forget ends what newRun has begun.
+// removeRun ends the context of a run and removes the run from the Manager.
 func (m *Manager) removeRun(run *Run) {
 	run.ctx.Cancel(context.Canceled)
 	m.mu.Lock()
@@ -91,7 +95,8 @@ func (m *Manager) removeRun(run *Run) {
 	m.group.Done()
 }
 
-// workContext is the context of work: the task's own end, and the values of the request that it was created for.
+// workContext is the context of work. It ends with the task, and has the values of the request that
+// created the task.
 type workContext struct {
 	lazyctx.Cancellable
 	values context.Context
@@ -110,20 +115,20 @@ func (c *workContext) Value(key any) any {
 
 type runKey struct{}
 
-// FromContext returns the task that ctx is the work of; ok is false if it is of none.
+// FromContext returns the Run of the work that ctx belongs to. If there is none, ok is false.
 func FromContext(ctx context.Context) (run *Run, ok bool) {
 	run, ok = ctx.Value(runKey{}).(*Run)
 	return run, ok
 }
 
-// ID returns the task's id.
+// ID returns the id of the task.
 func (run *Run) ID() string { return run.id }
 
-// work does the work of a task and publishes its outcome.
+// runWork runs the work of a task and publishes its outcome.
 func (m *Manager) runWork(run *Run, work Work) {
 	defer m.removeRun(run)
 	var end finalState
-	err := boundary.ErrGoexit // unless the work returns
+	err := boundary.ErrGoexit // stays so if the work calls runtime.Goexit
 	defer func() {
 		if err == boundary.ErrGoexit {
 			end = finalStateOf(run, nil, err)
@@ -137,23 +142,23 @@ func (m *Manager) runWork(run *Run, work Work) {
 		}
 	}()
 	result, failure := run.callWork(work)
-	stack.Grow() // not before: work that waits for days is often content with less
+	stack.Grow() // not earlier, because work that blocks for days often needs less stack
 	end, err = finalStateOf(run, result, failure), failure
 }
 
-// call calls the work.
+// callWork calls work and returns a panic as an error.
 func (run *Run) callWork(work Work) (result codec.Encoder, err error) {
 	defer boundary.Catch(&err)
 	return work(&run.ctx, run)
 }
 
-// interrupted reports whether the work ended because the Manager closes, and the task is one
-// that the next Manager takes up.
+// interrupted reports whether the work ended because the Manager closed, and the next Manager
+// recovers the task.
 func (run *Run) interrupted(err error) bool {
 	return err != nil && run.recoverable && run.ctx.Cause() == ErrClosed
 }
 
-// way returns where the requestor is to be reached, or nil. It is called with mu held.
+// destination returns the Requestor for the next message, or nil. The caller holds mu.
 func (run *Run) destination() Requestor {
 	if n := len(run.waiters); n > 0 {
 		return run.waiters[n-1]
@@ -161,7 +166,7 @@ func (run *Run) destination() Requestor {
 	return run.lastSeen
 }
 
-// reach notes where the requestor was last seen.
+// setLastSeen makes via the destination while there are no waiters.
 func (run *Run) setLastSeen(via Requestor) {
 	if via == nil {
 		return
@@ -172,7 +177,8 @@ func (run *Run) setLastSeen(via Requestor) {
 	run.cancelStaleReport()
 }
 
-// await notes that the requestor waits at via, where it is reached until leave.
+// addWaiter adds a Requestor that waits in Result. It is the destination until a later one is added
+// or removeWaiter is called.
 func (run *Run) addWaiter(via Requestor) {
 	run.mu.Lock()
 	defer run.mu.Unlock()
@@ -180,7 +186,7 @@ func (run *Run) addWaiter(via Requestor) {
 	run.cancelStaleReport()
 }
 
-// leave takes await back.
+// removeWaiter undoes addWaiter.
 func (run *Run) removeWaiter(via Requestor) {
 	run.mu.Lock()
 	defer run.mu.Unlock()
@@ -193,16 +199,17 @@ func (run *Run) removeWaiter(via Requestor) {
 	run.cancelStaleReport()
 }
 
-// SetStatusMessage says how far the work is, for people. It does not move the task.
+// SetStatusMessage sets the status message of the task, a text for people. It does not change the
+// status.
 func (run *Run) SetStatusMessage(ctx context.Context, message string) error {
 	return run.set(ctx, func(r *Record) { r.StatusMessage = statusText(message) })
 }
 
-// SetPollInterval asks requestors to poll at another pace; 0 leaves it to them. It fails for
-// less than nothing.
+// SetPollInterval changes the interval of polling that is suggested to requestors; 0 suggests none.
+// It fails if d is negative.
 func (run *Run) SetPollInterval(ctx context.Context, d time.Duration) error {
 	if d < 0 {
-		return fmt.Errorf("task: a poll interval of %v", d)
+		return fmt.Errorf("task: negative poll interval (%v)", d)
 	}
 	return run.set(ctx, func(r *Record) { r.PollInterval = wholeMilliseconds(d) })
 }

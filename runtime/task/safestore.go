@@ -8,9 +8,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
-// guard calls a Store, whose panics it returns as errors. It passes a Record by pointer, and changes
-// it only if the Store returns one. Copies of Records would make the stack of each goroutine grow,
-// which costs more than the rest of a call.
+// safeStore calls a Store and returns its panics as errors. Its methods take Records by pointer and
+// change them only if the Store returns one. Copies of Records would make the stack of each
+// goroutine grow, which costs more than the rest of a call.
 type safeStore struct{ store Store }
 
 func (g safeStore) create(r *Record) (err error) {
@@ -40,7 +40,7 @@ func (g safeStore) update(r *Record) (err error) {
 	return failed
 }
 
-// wait replaces r by a later revision of it.
+// wait sets r to a later revision of it.
 func (g safeStore) wait(ctx context.Context, r *Record) (err error) {
 	defer boundary.Catch(&err)
 	later, failed := g.store.Wait(ctx, r.ID, r.Revision)
@@ -50,12 +50,12 @@ func (g safeStore) wait(ctx context.Context, r *Record) (err error) {
 	return failed
 }
 
-func (g safeStore) list(ctx context.Context, owner string, after uint64, limit int) (list []Record, err error) {
+func (g safeStore) list(ctx context.Context, owner string, after uint64, limit int) (briefs []Record, err error) {
 	defer boundary.Catch(&err)
 	return g.store.List(ctx, owner, after, limit)
 }
 
-func (g safeStore) sweep(now time.Time, limit int) (gone []Record, next time.Time, err error) {
+func (g safeStore) sweep(now time.Time, limit int) (dropped []Record, next time.Time, err error) {
 	defer boundary.Catch(&err)
 	return g.store.Sweep(context.Background(), now, limit)
 }

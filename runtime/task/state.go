@@ -6,26 +6,26 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// Move is one step that a task may take.
+// Move is a legal change of a task's status.
 type Move struct {
 	From, To mcp.TaskStatus
-	Why      string // what leads to it, for people
+	Why      string // cause of the move, human-readable
 }
 
-// moves is every legal step, and the one place that says so. A task starts as working;
-// nothing leads out of completed, failed and cancelled.
+// moves lists all legal moves. A task is created as working. No move leads out of completed, failed
+// and cancelled.
 var moves = [...]Move{
-	{mcp.TaskStatusWorking, mcp.TaskStatusInputRequired, "the work asks the requestor"},
-	{mcp.TaskStatusWorking, mcp.TaskStatusCompleted, "the work ends with a result"},
-	{mcp.TaskStatusWorking, mcp.TaskStatusFailed, "the work ends with an error"},
+	{mcp.TaskStatusWorking, mcp.TaskStatusInputRequired, "the work sends an input request"},
+	{mcp.TaskStatusWorking, mcp.TaskStatusCompleted, "the work returns a result"},
+	{mcp.TaskStatusWorking, mcp.TaskStatusFailed, "the work fails"},
 	{mcp.TaskStatusWorking, mcp.TaskStatusCancelled, "the requestor cancels"},
-	{mcp.TaskStatusInputRequired, mcp.TaskStatusWorking, "all answers are there"},
-	{mcp.TaskStatusInputRequired, mcp.TaskStatusCompleted, "the work ends with a result"},
-	{mcp.TaskStatusInputRequired, mcp.TaskStatusFailed, "the work ends with an error"},
+	{mcp.TaskStatusInputRequired, mcp.TaskStatusWorking, "all input requests are answered"},
+	{mcp.TaskStatusInputRequired, mcp.TaskStatusCompleted, "the work returns a result"},
+	{mcp.TaskStatusInputRequired, mcp.TaskStatusFailed, "the work fails"},
 	{mcp.TaskStatusInputRequired, mcp.TaskStatusCancelled, "the requestor cancels"},
 }
 
-// Moves returns every legal step of a task's life (MCP tasks, "Task Status Lifecycle").
+// Moves returns all legal moves of a task (MCP tasks, "Task Status Lifecycle").
 func Moves() []Move {
 	list := moves
 	return list[:]
@@ -51,10 +51,10 @@ func Terminal(s mcp.TaskStatus) bool {
 	return false
 }
 
-// MoveError reports an illegal move of a task from one status to another.
+// MoveError reports an illegal move of a task.
 type MoveError struct{ From, To mcp.TaskStatus }
 
-// Error names both.
+// Error returns a text with both statuses.
 func (e *MoveError) Error() string {
 	return fmt.Sprintf("task: no move from %s to %s", e.From, e.To)
 }

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// Errors of a [Store], perhaps wrapped.
+// Errors of a [Store], possibly wrapped.
 var (
 	// ErrNotFound reports that the store has no such task.
 	ErrNotFound = errors.New("task: not found")
 	// ErrExists reports that a task with that id exists.
-	ErrExists = errors.New("task: id is taken")
+	ErrExists = errors.New("task: id already exists")
 	// ErrConflict reports that the record was written since it was read.
 	ErrConflict = errors.New("task: record was changed by another writer")
 	// ErrCorrupt reports that stored data is damaged. Damaged data is never returned.
@@ -23,59 +23,59 @@ var (
 	ErrInUse = errors.New("task: store is in use by another Manager")
 )
 
-// Store keeps the records of tasks. The [Manager] enforces legal moves, ownership and the end of
-// tasks. A store orders writes by compare-and-swap and loses no acknowledged write.
+// Store stores the records of tasks. The [Manager] checks legal moves, ownership and expiry. A
+// store provides compare-and-swap, and never loses an acknowledged write.
 //
-// All methods may be called by many goroutines. They return the context's error if it ends first; a
-// write may have happened nevertheless. Package storetest tests this contract.
+// All methods may be called concurrently. They return the error of their context if it ends first;
+// a write may have happened nevertheless. Package storetest tests this contract.
 type Store interface {
-	// Create stores a new record with the next Seq and Revision 1, and returns it with both.
-	// It fails with ErrExists if the id is taken.
+	// Create stores a new record with the next Seq and with Revision 1, and returns it. It fails
+	// with ErrExists if the id exists.
 	Create(ctx context.Context, r Record) (Record, error)
 
-	// Get returns the record of a task, or fails with ErrNotFound.
+	// Get returns the record of a task. It fails with ErrNotFound if there is none.
 	Get(ctx context.Context, id string) (Record, error)
 
-	// Update stores the record in place of the one with the same id if that still has the
-	// revision r.Revision, and returns it with the next one. It fails with ErrConflict if it
-	// has another revision, and with ErrNotFound if it is gone. ID, Owner, Seq, Created and
-	// TTL stay as they were created, whatever r says.
+	// Update replaces the record that has the id r.ID, if its revision is r.Revision, and returns
+	// the new record with the next revision. It fails with ErrConflict if the revision differs, and
+	// with ErrNotFound if there is no such record. It never changes ID, Owner, Seq, Created and
+	// TTL.
 	Update(ctx context.Context, r Record) (Record, error)
 
-	// Wait returns the record of a task as soon as its revision is greater than the given one,
-	// which may be at once; it fails with ErrNotFound when the task is gone. Several writes may
-	// be seen as one, but the latest is always seen, by everybody who waits.
+	// Wait returns the record of a task once its revision is greater than the given one. It fails
+	// with ErrNotFound once the task is dropped. Wait may miss intermediate revisions, but every
+	// waiter receives the latest one.
 	Wait(ctx context.Context, id string, revision uint64) (Record, error)
 
-	// List returns the tasks of an owner whose Seq is greater than after, in the order of
-	// their Seq and at most limit of them, as briefs (see [Record.Brief]). What it costs does
-	// not depend on how many tasks there are.
+	// List returns at most limit tasks of an owner whose Seq is greater than after, in ascending
+	// order of Seq, as briefs (see [Record.Brief]). Its cost does not depend on the number of tasks
+	// in the store.
 	List(ctx context.Context, owner string, after uint64, limit int) ([]Record, error)
 
-	// Sweep drops tasks that have expired by now, those that have been so for longest first and at
-	// most limit of them, and returns their briefs. Next is when the earliest of those left
-	// expires, or the zero time if none ever does. Whoever waits for one that was dropped is woken.
-	Sweep(ctx context.Context, now time.Time, limit int) (gone []Record, next time.Time, err error)
+	// Sweep drops at most limit tasks that have expired at now, those that expired first before
+	// others, and returns their briefs. It wakes their waiters. Next is the time at which the next
+	// of the remaining tasks expires, or the zero time if none expires.
+	Sweep(ctx context.Context, now time.Time, limit int) (dropped []Record, next time.Time, err error)
 
-	// Scan goes over the briefs of all tasks in no particular order. One that is there all the
-	// while comes once. An error ends it.
+	// Scan iterates over the briefs of all tasks in no particular order. It yields each task that
+	// exists during the whole scan exactly once. It stops after the first error.
 	Scan(ctx context.Context) iter.Seq2[Record, error]
 
-	// Close ends all use of the store; Waits under way, and later calls, fail with ErrClosed.
-	// What was acknowledged is kept if the store is durable. It may be called again.
+	// Close ends all use of the store: pending Waits and later calls fail with ErrClosed. A durable
+	// store keeps all acknowledged writes. Close may be called again.
 	Close() error
 }
 
-// Exclusive is a [Store] that says whether a Manager uses it already. [New] calls Acquire, and the
-// Manager calls release when it has closed and all of its work has returned. The stores of this
+// Exclusive is a [Store] that prevents use by two Managers at once. [New] calls Acquire. The
+// Manager calls release once it has closed and all of its work has returned. The stores of this
 // module are Exclusive.
 type Exclusive interface {
-	// Acquire fails with [ErrInUse] while another caller has the store.
+	// Acquire reserves the store. It fails with [ErrInUse] while the store is reserved.
 	Acquire() (release func(), err error)
 }
 
-// HealthChecker is a [Store] that knows whether it works; see [Manager.Health].
+// HealthChecker is a [Store] that can report whether it works; see [Manager.Health].
 type HealthChecker interface {
-	// Health returns why the store takes no writes at the moment, or nil if it does.
+	// Health returns nil if the store accepts writes, and otherwise the reason why it does not.
 	Health() error
 }

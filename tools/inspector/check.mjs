@@ -286,7 +286,7 @@ async function connected(name, target, http) {
 		const { task } = await on('tasks/get', id);
 		assert.deepEqual([task.taskId, task.status, task.ttl], [id, 'completed', 3_600_000]);
 		assert.deepEqual(await on('tasks/result', id), got);
-		assert.equal(await mcpdoFails(...connection, 'tasks/cancel', id), 'task is already over: its status is completed');
+		assert.equal(await mcpdoFails(...connection, 'tasks/cancel', id), 'task is already terminal: its status is completed');
 	});
 	await check(`${name}: an unknown task`, async () => {
 		assert.equal(await mcpdoFails(...connection, 'tasks/get', 'nothing'), 'task: not found');

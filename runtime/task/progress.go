@@ -1,0 +1,242 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
+)
+
+// Errors of [Run.Report].
+var (
+	// ErrNotIncreasing is returned for a value that is not finite or not greater than the previous
+	// one.
+	ErrNotIncreasing = errors.New("task: progress does not increase")
+	// ErrProgressOver is returned once the task is terminal or its work has returned.
+	ErrProgressOver = errors.New("task: progress after the end of the task")
+)
+
+// maxProgressMessage is the maximum length in bytes of the message of a report. Longer messages are
+// truncated.
+const maxProgressMessage = 4 << 10
+
+// lastReportTimeout bounds how long an unsent report delays the outcome or the cancellation of a
+// task.
+const lastReportTimeout = 100 * time.Millisecond
+
+// progress is the state of the progress reports of a task. Reports go to the current destination of
+// the Run. They keep their order and their rate when the destination changes. It is guarded by the
+// mu of the Run.
+type progress struct {
+	greatest float64     // greatest value reported so far
+	pending  *Progress   // accepted and not yet sent; nil if none
+	lastSent time.Time   // when the latest report was sent
+	timer    *time.Timer // sends the pending report; nil if not running
+	pauses   int         // number of running cancellations; nothing is sent during them
+	ended    bool        // no report is accepted or sent
+
+	sending   *lazyctx.Cancellable // context of the report that is being sent; nil if none
+	sendingTo Requestor            // destination of that report
+	idle      chan struct{}        // closed when it is sent; nil if no goroutine waits for it
+}
+
+// Report sends a progress report to the requestor, with the progress token of the request that
+// created the task. At most one report is sent per [Config.ProgressInterval]. Of reports that come
+// faster, the latest is sent.
+//
+// Report fails with [ErrNotIncreasing] or [ErrProgressOver]. It drops the report without an error
+// if the requestor has not requested progress or cannot be reached. It omits a Total that is not
+// finite.
+func (run *Run) Report(p Progress) error {
+	run.mu.Lock()
+	switch {
+	case run.progress.ended:
+		run.mu.Unlock()
+		return ErrProgressOver
+	case math.IsNaN(p.Value) || math.IsInf(p.Value, 0) || p.Value <= run.progress.greatest:
+		run.mu.Unlock()
+		return ErrNotIncreasing
+	}
+	run.progress.greatest = p.Value
+	if run.token.IsZero() || run.destination() == nil {
+		run.mu.Unlock()
+		return nil
+	}
+	if p.Total != nil && (math.IsNaN(*p.Total) || math.IsInf(*p.Total, 0)) {
+		p.Total = nil
+	}
+	p.Message = boundary.Text(p.Message, maxProgressMessage)
+	run.progress.pending = &p
+	run.mu.Unlock()
+	run.flushProgress()
+	return nil
+}
+
+// flushProgress sends the pending report now, or later if the rate requires it. One goroutine at a
+// time sends; it also sends the reports that arrive while it does.
+func (run *Run) flushProgress() {
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	p := &run.progress
+	for p.pending != nil && p.sending == nil && p.pauses == 0 && !p.ended {
+		if wait := run.m.cfg.ProgressInterval - time.Since(p.lastSent); wait > 0 && !p.lastSent.IsZero() {
+			if p.timer == nil {
+				p.timer = time.AfterFunc(wait, func() {
+					run.mu.Lock()
+					p.timer = nil
+					run.mu.Unlock()
+					run.flushProgress()
+				})
+			}
+			return
+		}
+		to, report := run.destination(), p.pending
+		if p.pending = nil; to == nil {
+			return
+		}
+		p.lastSent, p.sendingTo, p.sending = time.Now(), to, new(lazyctx.Cancellable)
+		ctx := p.sending
+		run.mu.Unlock()
+		err := run.sendReport(ctx, to, report)
+		run.mu.Lock()
+		if err != nil && p.pending == nil && !p.ended && run.destination() != to {
+			p.pending = report // the destination changed while it was being sent
+		}
+		p.sending, p.sendingTo = nil, nil
+		if p.idle != nil {
+			close(p.idle)
+			p.idle = nil
+		}
+	}
+}
+
+// cancelStaleReport cancels the sending of a report whose destination has changed. The caller holds
+// mu.
+func (run *Run) cancelStaleReport() {
+	if p := &run.progress; p.sending != nil && p.sendingTo != run.destination() {
+		p.sending.Cancel(nil)
+	}
+}
+
+// sendReport sends one report.
+func (run *Run) sendReport(ctx context.Context, to Requestor, p *Progress) error {
+	params := &mcp.ProgressNotificationParams{
+		Meta:          &mcp.NotificationMetaObject{RelatedTask: &mcp.RelatedTaskMetadata{TaskID: run.id}},
+		ProgressToken: run.token, Progress: p.Value, Total: p.Total,
+	}
+	if p.Message != "" {
+		params.Message = &p.Message
+	}
+	err := notify(ctx, to, mcp.MethodNotificationsProgress, params)
+	if err != nil && !boundary.Report(run.m.cfg.Logger, "requestor panicked", err, "task", run.id) {
+		run.m.cfg.Logger.Debug("progress not sent", "task", run.id, "error", err)
+	}
+	return err
+}
+
+// abortProgress ends progress at once: it drops the pending report and cancels the one that is
+// being sent.
+func (run *Run) abortProgress() {
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	run.progress.end()
+	if run.progress.sending != nil {
+		run.progress.sending.Cancel(nil)
+	}
+}
+
+// end ends progress and returns the pending report. The caller holds the mu of the Run.
+func (p *progress) end() (held *Progress) {
+	held = p.pending
+	p.ended, p.pending = true, nil
+	if p.timer != nil {
+		p.timer.Stop()
+		p.timer = nil
+	}
+	return held
+}
+
+// whenIdle returns a channel that is closed once no report is being sent. The caller holds the mu
+// of the Run.
+func (p *progress) whenIdle() <-chan struct{} {
+	if p.idle == nil {
+		idle := make(chan struct{})
+		if p.sending == nil {
+			close(idle)
+			return idle
+		}
+		p.idle = idle
+	}
+	return p.idle
+}
+
+// pauseProgress stops sending until unpauseProgress is called, because the task may be about to
+// end. It waits for the report that is being sent. If that takes longer than lastReportTimeout, it
+// cancels the report.
+func (run *Run) pauseProgress() {
+	run.mu.Lock()
+	run.progress.pauses++
+	sending := run.progress.sending
+	if sending == nil {
+		run.mu.Unlock()
+		return
+	}
+	settled := run.progress.whenIdle()
+	run.mu.Unlock()
+	timer := time.NewTimer(lastReportTimeout)
+	defer timer.Stop()
+	select {
+	case <-settled:
+	case <-timer.C:
+		sending.Cancel(nil)
+	}
+}
+
+// unpauseProgress undoes pauseProgress and sends the pending report.
+func (run *Run) unpauseProgress() {
+	run.mu.Lock()
+	run.progress.pauses--
+	run.mu.Unlock()
+	run.flushProgress()
+}
+
+// finishProgress ends progress when the work has returned. It sends the last report, for at most
+// lastReportTimeout.
+func (run *Run) finishProgress() {
+	run.mu.Lock()
+	p := &run.progress
+	last, to, sending := p.end(), run.destination(), p.sending
+	if p.pauses > 0 || to == nil {
+		last = nil
+	}
+	if last == nil && sending == nil {
+		run.mu.Unlock()
+		return
+	}
+	settled := p.whenIdle()
+	run.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), lastReportTimeout)
+	defer cancel()
+	done := make(chan struct{})
+	go func() { // ends with ctx, provided that the requestor's Notify does
+		defer close(done)
+		select {
+		case <-settled:
+			if last != nil {
+				run.sendReport(ctx, to, last)
+			}
+		case <-ctx.Done():
+		}
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		if sending != nil {
+			sending.Cancel(nil)
+		}
+	}
+}
