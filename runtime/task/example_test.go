@@ -12,7 +12,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 )
 
-// The runtime by itself, without sessions: as another SDK would embed it.
+// A Manager without sessions, as another SDK would embed it.
 func Example() {
 	ctx := context.Background()
 	store := memory.New()
@@ -53,7 +53,7 @@ func Example() {
 	// bob: task: not found
 }
 
-// Work tells how far it is, and its owner sees that and stops it.
+// The work sets the status message. The requestor reads it and cancels the task.
 func ExampleRun() {
 	ctx := context.Background()
 	store := memory.New()
@@ -63,19 +63,19 @@ func ExampleRun() {
 		log.Fatal(err)
 	}
 	defer manager.Close(ctx)
-	told := make(chan struct{})
+	messageSet := make(chan struct{})
 	created, err := manager.Create(ctx, task.Request{Method: "tools/call", Work: func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 		if err := run.SetStatusMessage(ctx, "in the oven"); err != nil {
 			return nil, err
 		}
-		close(told)
+		close(messageSet)
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
 	}})
 	if err != nil {
 		log.Fatal(err)
 	}
-	<-told
+	<-messageSet
 	now, err := manager.Get(ctx, "", created.TaskID, nil)
 	fmt.Println(now.Status, *now.StatusMessage, err)
 	now, err = manager.Cancel(ctx, "", created.TaskID, nil)
@@ -85,15 +85,15 @@ func ExampleRun() {
 	// cancelled <nil>
 }
 
-// printers is a system that does jobs elsewhere.
-type printers struct{ looked int }
+// printers is an external system that runs jobs.
+type printers struct{ polls int }
 
 func (*printers) Start(_ context.Context, r task.Record) (job string, err error) {
-	return "job-1", nil // for r.ID, by which it knows a job that it has started before
+	return "job-1", nil // r.ID identifies a job that was already started
 }
 
 func (p *printers) Look(_ context.Context, job string) (task.Look, error) {
-	if p.looked++; p.looked == 1 {
+	if p.polls++; p.polls == 1 {
 		return task.Look{Message: job + " is waiting", After: time.Millisecond}, nil
 	}
 	return task.Look{Done: true, Outcome: task.Outcome{Result: []byte(`{"content":[{"type":"text","text":"printed"}]}`)}}, nil
@@ -101,7 +101,7 @@ func (p *printers) Look(_ context.Context, job string) (task.Look, error) {
 
 func (*printers) Cancel(context.Context, string) error { return nil }
 
-// A task that stands for a job elsewhere, which goes on while this process does not.
+// A task that stands for a job in an external system.
 func ExampleJobs() {
 	ctx := context.Background()
 	store := memory.New()
@@ -126,7 +126,7 @@ func ExampleJobs() {
 	// printed <nil>
 }
 
-// What can become of a task.
+// The moves out of input_required.
 func ExampleMoves() {
 	for _, m := range task.Moves() {
 		if m.From == mcp.TaskStatusInputRequired {

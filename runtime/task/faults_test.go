@@ -21,23 +21,23 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 )
 
-// faulty is an error and a result that panics in each of its methods.
+// panickingValue is an error and a result; each of its methods panics.
 type panickingValue struct{}
 
 func (panickingValue) Error() string            { panic("Error") }
 func (panickingValue) Is(error) bool            { panic("Is") }
 func (panickingValue) EncodeJSON(*codec.Writer) { panic("EncodeJSON") }
 
-// Panics of what work returns fail its task alone, and so does a nil error of the protocol.
+// A panic in a method of what work returns fails its task alone. So does a nil *jsonrpc.Error.
 func TestPanickingOutcomeFailsTask(t *testing.T) {
 	for name, tt := range map[string]struct {
 		result codec.Encoder
 		err    error
 	}{
-		"a result that panics": {result: panickingValue{}},
-		"an error that panics": {err: panickingValue{}},
-		"a nil error":          {err: (*jsonrpc.Error)(nil)},
-		"a wrapped nil error":  {err: fmt.Errorf("wrapped: %w", (*jsonrpc.Error)(nil))},
+		"panicking result":  {result: panickingValue{}},
+		"panicking error":   {err: panickingValue{}},
+		"nil error":         {err: (*jsonrpc.Error)(nil)},
+		"wrapped nil error": {err: fmt.Errorf("wrapped: %w", (*jsonrpc.Error)(nil))},
 	} {
 		runInBubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
 			created := start(t, m, func(context.Context, *task.Run) (codec.Encoder, error) { return tt.result, tt.err })
@@ -52,7 +52,7 @@ func TestPanickingOutcomeFailsTask(t *testing.T) {
 	}
 }
 
-// panicking is a store whose methods panic when it is told so.
+// panickingStore is a store whose Get and Update panic while an error is set.
 type panickingStore struct{ failingStore }
 
 func (s *panickingStore) Get(ctx context.Context, id string) (task.Record, error) {
@@ -69,7 +69,7 @@ func (s *panickingStore) Update(ctx context.Context, r task.Record) (task.Record
 	return s.Store.Update(ctx, r)
 }
 
-// Panics of the store and of the hook are faults of one call.
+// A panic of the store or of the audit hook affects only the call in which it occurs.
 func TestPanickingStoreAndAuditHook(t *testing.T) {
 	store := &panickingStore{failingStore{Store: memory.New()}}
 	runInBubble(t, task.Config{Store: store, Audit: func(task.Event) { panic("Audit") }}, func(t *testing.T, m *task.Manager) {
@@ -79,7 +79,7 @@ func TestPanickingStoreAndAuditHook(t *testing.T) {
 		_, getErr := m.Get(t.Context(), "alice", created.TaskID, nil)
 		_, cancelErr := m.Cancel(t.Context(), "alice", created.TaskID, nil)
 		for _, err := range []error{getErr, cancelErr} {
-			checkEqual(t, "told", &jsonrpc.Error{Code: -32603, Message: "internal error: tasks are not available"}, task.WireError(err))
+			checkEqual(t, "wire error", &jsonrpc.Error{Code: -32603, Message: "internal error: tasks are not available"}, task.WireError(err))
 		}
 		close(end)
 		time.Sleep(time.Second)
@@ -90,7 +90,7 @@ func TestPanickingStoreAndAuditHook(t *testing.T) {
 	})
 }
 
-// Texts of work and of jobs are valid UTF-8 of bounded length, and so can be listed.
+// Status messages of work and of jobs are valid UTF-8 of bounded length, so tasks can be listed.
 func TestInvalidUTF8IsReplaced(t *testing.T) {
 	const bad = "caf\xe9"
 	tails := strings.Repeat("\x80", 700)
@@ -132,84 +132,14 @@ func TestInvalidUTF8IsReplaced(t *testing.T) {
 	})
 }
 
-// stuck is a requestor that reads nothing.
-type unresponsivePeer struct{ peer }
-
-func (p *unresponsivePeer) Notify(ctx context.Context, method string, params codec.Encoder) error {
-	<-ctx.Done()
-	p.peer.Notify(ctx, method, params)
-	return ctx.Err()
-}
-
-// A requestor that does not read holds up neither the expiry of other tasks, nor who cancels, nor the
-// outcome of its own.
-func TestUnresponsiveRequestorBlocksNothingElse(t *testing.T) {
-	runInBubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
-		end := make(chan bool)
-		reporting := func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
-			go run.Report(task.Progress{Value: 1}) // ends with the task
-			time.Sleep(time.Millisecond)
-			run.Report(task.Progress{Value: 2})
-			<-end
-			return raw(`{}`), nil
-		}
-		second := &mcp.TaskMetadata{TTL: new(int64(1000))}
-		request := task.Request{Via: new(unresponsivePeer), Token: mcpToken, Work: reporting}
-		outcome, cancelled := create(t, m, request), create(t, m, request)
-		request.Task = second
-		create(t, m, request) // expires while a report is stuck
-		stopped := make(chan time.Duration, 1)
-		create(t, m, task.Request{Task: second, Work: func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
-			<-ctx.Done()
-			stopped <- time.Since(bubbleStart())
-			return nil, context.Cause(ctx)
-		}})
-		if passed := <-stopped; passed != time.Second {
-			t.Errorf("the work of the other task was stopped after %v", passed)
-		}
-		before := time.Now()
-		if _, err := m.Cancel(t.Context(), "alice", cancelled.TaskID, nil); err != nil {
-			t.Error(err)
-		}
-		if d := time.Since(before); d > 100*time.Millisecond {
-			t.Errorf("the cancellation took %v", d)
-		}
-		before = time.Now()
-		close(end)
-		if out := result(t, m, outcome.TaskID); out.Error != nil {
-			t.Error(out.Error)
-		}
-		if d := time.Since(before); d > 100*time.Millisecond {
-			t.Errorf("the outcome took %v", d)
-		}
-	})
-}
-
-// A report that is stuck on a way that the requestor has left does not hold up the later ones.
-func TestProgressLeavesUnresponsiveRequestor(t *testing.T) {
-	runInBubble(t, task.Config{Quiet: true, ProgressInterval: -1}, func(t *testing.T, m *task.Manager) {
-		values := make(chan float64)
-		created := create(t, m, task.Request{Via: new(unresponsivePeer), Token: mcpToken, Work: reportingWork(t, values, accepted)})
-		values <- 1
-		synctest.Wait()
-		p := new(peer)
-		m.Get(t.Context(), "alice", created.TaskID, p)
-		synctest.Wait()
-		values <- 2
-		close(values)
-		synctest.Wait()
-		checkEqual(t, "progress", []float64{1, 2}, p.progress())
-	})
-}
-
-// slow is a store in which a write goes on when the caller's context has ended, and lying one that
-// reports a fault of a write that has happened.
+// slowStore is a store whose Update takes a second and continues when the context ends. Create and
+// Update return the error of faultAfterWrite although they have written the record.
 type slowStore struct {
 	task.Store
-	faultAfterWrite func() error // asked after each write that has happened; nil for none
+	faultAfterWrite func() error // called after each write; may be nil
 }
 
-// failed returns the fault of a write that has happened.
+// failed returns the error to report for a completed write.
 func (s *slowStore) failed() error {
 	if s.faultAfterWrite == nil {
 		return nil
@@ -241,10 +171,10 @@ func (s *slowStore) Create(ctx context.Context, r task.Record) (task.Record, err
 	return stored, err
 }
 
-// What the store has counts, not what the caller of a write was told: a task that was cancelled is
-// stopped, and its place is free.
+// The stored record counts, not the error of the write. Work of a task that is stored as cancelled
+// ends, and the task no longer counts towards the limits.
 func TestWriteReportedAsFailed(t *testing.T) {
-	for name, fault := range map[string]error{"the context ends": nil, "the store reports a fault": errors.New("timeout of the network")} {
+	for name, fault := range map[string]error{"context ends": nil, "store reports an error": errors.New("network timeout")} {
 		t.Run(name, func(t *testing.T) {
 			store := &slowStore{memory.New(), func() error { return fault }}
 			cfg := task.Config{Store: store, Limits: task.Limits{Tasks: 2, Bytes: 20_000}}
@@ -260,13 +190,13 @@ func TestWriteReportedAsFailed(t *testing.T) {
 					}
 					synctest.Wait()
 					if got := get(t, m, created.TaskID); got.Status != mcp.TaskStatusCancelled {
-						t.Errorf("the task is %s", got.Status)
+						t.Errorf("task status %s", got.Status)
 					}
 					if n := m.Stats().Running; n != 0 {
-						t.Fatalf("%d still run", n)
+						t.Fatalf("work still running for %d tasks", n)
 					}
 				}
-				for range 40 { // questions that are given up while they are written
+				for range 40 { // input requests that are withdrawn while they are being written
 					start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 						short, cancel := context.WithTimeout(ctx, time.Second/2)
 						defer cancel()
@@ -275,17 +205,18 @@ func TestWriteReportedAsFailed(t *testing.T) {
 					})
 					time.Sleep(10 * time.Second)
 				}
-				time.Sleep(2 * time.Hour) // all are gone: just what the limits say fits
+				// All have expired: exactly as many tasks fit as the limits allow.
+				time.Sleep(2 * time.Hour)
 				for range 2 {
 					create(t, m, task.Request{Params: params, Work: untilDone})
 				}
 				if err := tryCreate(t, m, "alice", untilDone); wireCode(err) != task.CodeTooManyTasks {
-					t.Errorf("a third task: %v", err)
+					t.Errorf("third task: %v", err)
 				}
 				large := task.Request{Principal: "alice", Method: "tools/call", Params: json.RawMessage(make([]byte, 20_000)), Work: untilDone}
 				time.Sleep(2 * time.Hour)
 				if _, err := m.Create(t.Context(), large); wireCode(err) != task.CodeTooManyBytes {
-					t.Errorf("a task of 20,000 bytes: %v", err)
+					t.Errorf("task of 20,000 bytes: %v", err)
 				}
 				if s := m.Stats(); s.Cancelled != 20 {
 					t.Errorf("%+v", s)
@@ -295,30 +226,10 @@ func TestWriteReportedAsFailed(t *testing.T) {
 	}
 }
 
-// A report that is held back does not go out while the task is being cancelled.
-//
-// Proves PROG-12.
-func TestNoProgressDuringCancellation(t *testing.T) {
-	runInBubble(t, task.Config{Store: &slowStore{memory.New(), nil}, Quiet: true}, func(t *testing.T, m *task.Manager) {
-		p := new(peer)
-		values := make(chan float64)
-		created := create(t, m, task.Request{Via: p, Token: mcpToken, Work: reportingWork(t, values, accepted)})
-		values <- 1
-		values <- 2
-		synctest.Wait()
-		if _, err := m.Cancel(t.Context(), "alice", created.TaskID, nil); err != nil { // takes longer than the interval
-			t.Error(err)
-		}
-		close(values)
-		synctest.Wait()
-		checkEqual(t, "progress", []float64{1}, p.progress())
-	})
-}
-
-// A creation of which the store does not say whether it happened fails, and leaves neither a task that
-// nobody runs nor a place that nobody has.
+// A Create of unknown outcome fails. It leaves neither a task without work nor a task that counts
+// towards the limits for ever.
 func TestCreateWithUnknownOutcome(t *testing.T) {
-	// At first a record is written, the answer is lost, and the store is not there any more.
+	// First, the record is written, the reply is lost, and the store then fails.
 	errLost := errors.New("connection lost")
 	var lying atomic.Bool
 	lying.Store(true)
@@ -338,7 +249,7 @@ func TestCreateWithUnknownOutcome(t *testing.T) {
 	runInBubble(t, task.Config{Store: &slowStore{store, fault}, Limits: task.Limits{Tasks: 1}}, func(t *testing.T, m *task.Manager) {
 		err := tryCreate(t, m, "alice", untilDone)
 		if wireCode(err) != jsonrpc.CodeInternalError {
-			t.Errorf("created: %v", err)
+			t.Errorf("Create: %v", err)
 		}
 		lying.Store(false)
 		store.setError(nil)
@@ -348,23 +259,24 @@ func TestCreateWithUnknownOutcome(t *testing.T) {
 			t.Errorf("%+v, %v", tasks, err)
 		}
 		if err := tryCreate(t, m, "alice", untilDone); err != nil {
-			t.Errorf("a place is lost: %v", err)
+			t.Errorf("a task slot is lost: %v", err)
 		}
 		time.Sleep(2 * time.Hour)
-		// It is not written, and the store is not there any more.
+		// Now the record is not written, because the store fails.
 		store.setError(errLost)
 		if err := tryCreate(t, m, "alice", untilDone); wireCode(err) != jsonrpc.CodeInternalError {
-			t.Errorf("created: %v", err)
+			t.Errorf("Create: %v", err)
 		}
 		store.setError(nil)
 		time.Sleep(time.Minute)
 		if err := tryCreate(t, m, "alice", untilDone); err != nil {
-			t.Errorf("a place is lost: %v", err)
+			t.Errorf("a task slot is lost: %v", err)
 		}
 	})
 }
 
-// overtaken is a store in which a task expires, and its work returns, while it is being cancelled.
+// expiringStore is a store in which a task expires, and its work returns, while the task is being
+// cancelled.
 type expiringStore struct {
 	task.Store
 	end chan bool
@@ -379,16 +291,17 @@ func (s *expiringStore) Update(ctx context.Context, r task.Record) (task.Record,
 }
 
 func (s *expiringStore) Sweep(ctx context.Context, now time.Time, limit int) ([]task.Record, time.Time, error) {
-	gone, next, err := s.Store.Sweep(ctx, now, limit)
-	if len(gone) > 0 && s.end != nil {
+	dropped, next, err := s.Store.Sweep(ctx, now, limit)
+	if len(dropped) > 0 && s.end != nil {
 		close(s.end)
 		s.end = nil
 		time.Sleep(time.Second / 2)
 	}
-	return gone, next, err
+	return dropped, next, err
 }
 
-// A cancellation that is overtaken by the expiry and by the end of the work leaves its place free.
+// A task that expires and whose work returns during its cancellation no longer counts towards the
+// limits.
 func TestTaskExpiresDuringCancellation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		end := make(chan bool)
@@ -403,46 +316,16 @@ func TestTaskExpiresDuringCancellation(t *testing.T) {
 		for _, size := range []int{2000, 700} {
 			_, err := m.Create(t.Context(), task.Request{Principal: "alice", Method: "tools/call", Work: untilDone, Params: make(json.RawMessage, size)})
 			if want := map[int]int64{2000: task.CodeTooManyBytes}[size]; wireCode(err) != want {
-				t.Errorf("a task of %d bytes: %v", size, err)
+				t.Errorf("task of %d bytes: %v", size, err)
 			}
 		}
 	})
 }
 
-// A second cancellation that fails does not make a cancelled task report again.
-func TestFailedCancellationDoesNotRestartProgress(t *testing.T) {
-	store := &failingStore{Store: memory.New()}
-	runInBubble(t, task.Config{Store: store, Quiet: true, ProgressInterval: -1}, func(t *testing.T, m *task.Manager) {
-		p := new(peer)
-		values := make(chan float64)
-		created := create(t, m, task.Request{Via: p, Token: mcpToken, Work: reportingWork(t, values, func(v float64) error {
-			return map[bool]error{v >= 2: task.ErrProgressOver}[true]
-		})})
-		store.setError(errors.New("a passing fault"))
-		if _, err := m.Cancel(t.Context(), "alice", created.TaskID, nil); err == nil {
-			t.Error("cancelled without a store")
-		}
-		store.setError(nil)
-		values <- 1
-		if _, err := m.Cancel(t.Context(), "alice", created.TaskID, nil); err != nil {
-			t.Error(err)
-		}
-		for range 2 {
-			m.Cancel(t.Context(), "alice", created.TaskID, nil)
-			values <- 2
-			store.setError(errors.New("a passing fault"))
-		}
-		store.setError(nil)
-		close(values)
-		synctest.Wait()
-		checkEqual(t, "progress", []float64{1}, p.progress())
-	})
-}
-
-// A passing fault of the store while the Manager closes loses no outcome, and one that does not pass is
-// an error of Close.
+// A temporary failure of the store during Close loses no outcome. A permanent failure is an error
+// of Close.
 func TestCloseRetriesOutcomes(t *testing.T) {
-	for _, passes := range []bool{true, false} {
+	for _, temporary := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			inner := memory.New()
 			store := &failingStore{Store: inner}
@@ -456,7 +339,7 @@ func TestCloseRetriesOutcomes(t *testing.T) {
 			})
 			synctest.Wait()
 			store.setError(errors.New("no space left"))
-			if passes {
+			if temporary {
 				time.AfterFunc(2*time.Second, func() { store.setError(nil) })
 			}
 			err = m.Close(t.Context())
@@ -464,17 +347,17 @@ func TestCloseRetriesOutcomes(t *testing.T) {
 			if failed != nil {
 				t.Fatal(failed)
 			}
-			if passes && (err != nil || r.Status != mcp.TaskStatusCompleted) {
-				t.Errorf("closed: %v, and the task is %s", err, r.Status)
+			if temporary && (err != nil || r.Status != mcp.TaskStatusCompleted) {
+				t.Errorf("Close: %v, task status %s", err, r.Status)
 			}
-			if !passes && (err == nil || !strings.Contains(err.Error(), "1 outcomes were not stored")) {
-				t.Errorf("closed: %v", err)
+			if !temporary && (err == nil || !strings.Contains(err.Error(), "1 outcomes were not stored")) {
+				t.Errorf("Close: %v", err)
 			}
 		})
 	}
 }
 
-// The health of a Manager is that of its store: whether the last write was taken.
+// If the store is not a HealthChecker, the health of a Manager is the result of the last write.
 func TestHealth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &failingStore{Store: memory.New()}
@@ -489,7 +372,7 @@ func TestHealth(t *testing.T) {
 		close(end)
 		synctest.Wait()
 		if n := m.Stats().Unstored; n != 1 {
-			t.Errorf("%d outcomes wait", n)
+			t.Errorf("%d outcomes unstored", n)
 		}
 		tryCreate(t, m, "alice", untilDone)
 		if err := m.Health(); !errors.Is(err, full) {
@@ -499,25 +382,25 @@ func TestHealth(t *testing.T) {
 		result(t, m, created.TaskID)
 		synctest.Wait()
 		if err := m.Health(); err != nil || m.Stats().Unstored != 0 {
-			t.Errorf("with room: %v, %+v", err, m.Stats())
+			t.Errorf("after the failure: %v, %+v", err, m.Stats())
 		}
 		m.Close(t.Context())
 		if err := m.Health(); err != task.ErrClosed {
-			t.Errorf("closed: %v", err)
+			t.Errorf("Close: %v", err)
 		}
 	})
 }
 
-// A store has one Manager at a time.
+// A second Manager cannot use the store.
 func TestNewRejectsStoreInUse(t *testing.T) {
 	store := memory.New()
 	first := newManager(t, task.Config{Store: store})
 	created := start(t, first, untilDone)
 	if _, err := task.New(t.Context(), task.Config{Store: store}); !errors.Is(err, task.ErrInUse) {
-		t.Errorf("a second Manager: %v", err)
+		t.Errorf("second Manager: %v", err)
 	}
 	if got := get(t, first, created.TaskID).Status; got != mcp.TaskStatusWorking {
-		t.Errorf("the task is %s", got)
+		t.Errorf("task status %s", got)
 	}
 	if err := first.Close(t.Context()); err != nil {
 		t.Fatal(err)
@@ -525,11 +408,11 @@ func TestNewRejectsStoreInUse(t *testing.T) {
 	newManager(t, task.Config{Store: store})
 }
 
-// Intervals go out in whole milliseconds, rounded up; less than nothing leaves the pace to the requestor.
+// Poll intervals are rounded up to whole milliseconds. A negative interval suggests none.
 func TestPollIntervalIsRoundedUp(t *testing.T) {
 	for _, tt := range []struct {
 		config, request time.Duration
-		want            int64 // 0 for none
+		want            int64 // 0 if none is suggested
 	}{
 		{0, 0, 1000}, {time.Microsecond, 0, 1}, {0, 1500 * time.Microsecond, 2}, {0, -time.Second, 0}, {-1, 0, 0}, {-1, time.Second, 1000},
 	} {
@@ -546,7 +429,7 @@ func TestPollIntervalIsRoundedUp(t *testing.T) {
 	}
 }
 
-// damaged is a store in which the payloads of tasks are damaged.
+// damagedStore is a store that can damage the payloads of tasks. An Update repairs them.
 type damagedStore struct {
 	task.Store
 	mu  sync.Mutex
@@ -583,8 +466,8 @@ func (s *damagedStore) Update(ctx context.Context, r task.Record) (task.Record, 
 	return r, err
 }
 
-// A record that is damaged, has a status that is none, or makes Resume panic, fails its task, and neither
-// the start nor the other tasks.
+// A record that is damaged, has an unknown status, or makes Recover panic does not prevent the
+// start of the Manager or the recovery of other tasks.
 func TestDamagedRecordsDoNotPreventStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &damagedStore{Store: memory.New()}
@@ -620,21 +503,21 @@ func TestDamagedRecordsDoNotPreventStart(t *testing.T) {
 		if out := result(t, m, "good"); out.Error != nil {
 			t.Error(out.Error)
 		}
-		// No move leads out of a status that is none.
+		// No move leads out of an unknown status.
 		if _, err := m.Cancel(t.Context(), "alice", "unknown", nil); wireCode(err) != jsonrpc.CodeInvalidParams {
-			t.Errorf("cancel: %v", err)
+			t.Errorf("Cancel: %v", err)
 		}
 		if got := get(t, m, "unknown").Status; got != "submitted" {
-			t.Errorf("it became %s", got)
+			t.Errorf("task status %s", got)
 		}
-		time.Sleep(2 * time.Hour) // all expire, and all that they had is free
+		time.Sleep(2 * time.Hour) // all expire
 		if s := m.Stats(); s.Expired != 4 || s.Running != 0 {
 			t.Errorf("%+v", s)
 		}
 	})
 }
 
-// A record that is damaged while its work runs does not keep the outcome from being stored.
+// The outcome of work is stored even if the record of its task is damaged while the work runs.
 func TestRecordDamagedWhileWorkRuns(t *testing.T) {
 	store := &damagedStore{Store: memory.New()}
 	runInBubble(t, task.Config{Store: store}, func(t *testing.T, m *task.Manager) {
@@ -651,7 +534,7 @@ func TestRecordDamagedWhileWorkRuns(t *testing.T) {
 	})
 }
 
-// The table of moves holds for what work does through its Run: nothing leads out of a terminal status.
+// Work cannot change a terminal task through its Run.
 //
 // Proves TASK-22, TASK-23.
 func TestWorkCannotChangeTerminalTask(t *testing.T) {
@@ -664,7 +547,7 @@ func TestWorkCannotChangeTerminalTask(t *testing.T) {
 		_, callErr := run.Call(t.Context(), "elicitation/create", nil)
 		for _, err := range []error{callErr, run.SetStatusMessage(t.Context(), "x"), run.SetPollInterval(t.Context(), time.Second)} {
 			if err == nil {
-				t.Error("the work has changed a task that is over")
+				t.Error("the work changed a terminal task")
 			}
 		}
 		checkEqual(t, "state", before, get(t, m, created.TaskID))
@@ -672,8 +555,8 @@ func TestWorkCannotChangeTerminalTask(t *testing.T) {
 	})
 }
 
-// Jobs of tasks that were cancelled, or have expired, are stopped: at last after a restart, and again if
-// that fails.
+// The job of a cancelled or expired task is cancelled. This is retried after an error, and repeated
+// after a restart.
 func TestJobCancellationIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()

@@ -9,8 +9,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// What Relate returns is an object that says which task it belongs to; to do it again changes
-// nothing, and all other members are as they were.
+// Relate returns an object with the related task in its _meta and all other members unchanged.
+// Relating the object again changes nothing.
 func FuzzRelate(f *testing.F) {
 	for _, s := range []string{`{}`, `{"a":1}`, ` { "_meta" : { "k" : [ ] } , "b" : 1e400 } `, `{"_meta":null}`, `{"_meta":{"io.modelcontextprotocol/related-task":7}}`, `{"\u005fmeta":{}}`, `{"_MetA":null}`, `[]`, `{"a":`} {
 		f.Add(s, "T")
@@ -21,17 +21,17 @@ func FuzzRelate(f *testing.F) {
 			return
 		}
 		if err := codec.Valid(related); err != nil {
-			t.Fatalf("%q became %q: %v", object, related, err)
+			t.Fatalf("Relate(%q) = %q: %v", object, related, err)
 		}
-		// By maps, which tell _meta from _Meta.
+		// Maps, unlike struct fields, distinguish _meta from _Meta.
 		tag := members(t, []byte(members(t, []byte(members(t, related)["_meta"]))[task.RelatedTask]))
 		var got string
 		if err := json.Unmarshal([]byte(tag["taskId"]), &got); err != nil || got != id {
-			t.Fatalf("%q became %q, %v", object, related, err)
+			t.Fatalf("Relate(%q) = %q, %v", object, related, err)
 		}
 		again, err := task.Relate(related, id)
 		if err != nil || !bytes.Equal(again, related) {
-			t.Fatalf("%q became %q, %v", related, again, err)
+			t.Fatalf("Relate(%q) = %q, %v", related, again, err)
 		}
 		if object == "" {
 			return

@@ -18,20 +18,22 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 )
 
-var mcpToken = codec.StringScalar("token")
+var progressToken = codec.StringScalar("token")
 
-// raw is JSON text as a result or as params.
+// raw is JSON text that implements codec.Encoder.
 type raw string
 
 func (r raw) EncodeJSON(w *codec.Writer) { w.Raw(json.RawMessage(r)) }
 
-// bubble runs a test in a bubble with a Manager over a memory store.
+// runInBubble runs a test in a synctest bubble, with a Manager. The store defaults to a new memory
+// store.
 func runInBubble(t *testing.T, cfg task.Config, test func(t *testing.T, m *task.Manager)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(t, newManager(t, cfg)) })
 }
 
-// manager returns a Manager that is closed at the end, over a new memory store if there is none.
+// newManager returns a Manager that is closed at the end of the test. The store defaults to a new
+// memory store.
 func newManager(t *testing.T, cfg task.Config) *task.Manager {
 	t.Helper()
 	if cfg.Store == nil {
@@ -52,12 +54,13 @@ func newManager(t *testing.T, cfg task.Config) *task.Manager {
 	return m
 }
 
-// start creates a task of the principal alice.
+// start creates a task of the principal alice with the given work.
 func start(t *testing.T, m *task.Manager, work task.Work) mcp.Task {
 	t.Helper()
 	return create(t, m, task.Request{Work: work})
 }
 
+// create creates a task. The principal defaults to alice, and the method to tools/call.
 func create(t *testing.T, m *task.Manager, q task.Request) mcp.Task {
 	t.Helper()
 	if q.Principal == "" {
@@ -93,12 +96,12 @@ func result(t *testing.T, m *task.Manager, id string) task.Outcome {
 	return out
 }
 
-// returns is work that ends at once.
+// returns is work that returns a result at once.
 func returns(text string) task.Work {
 	return func(context.Context, *task.Run) (codec.Encoder, error) { return raw(text), nil }
 }
 
-// untilDone is work that ends with its context.
+// untilDone is work that returns when its context ends.
 func untilDone(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 	<-ctx.Done()
 	return nil, context.Cause(ctx)
@@ -111,7 +114,7 @@ func checkEqual(t *testing.T, what string, want, got any) {
 	}
 }
 
-// code is that of the error which the peer gets.
+// wireCode returns the code of the JSON-RPC error that the peer receives for err, or 0 for nil.
 func wireCode(err error) int64 {
 	if err == nil {
 		return 0
@@ -119,13 +122,13 @@ func wireCode(err error) int64 {
 	return task.WireError(err).Code
 }
 
-// peer is a requestor that notes what it gets, and answers with answer.
+// peer is a requestor that records the messages it receives. It answers requests with answer.
 type peer struct {
 	answer func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
 
 	mu       sync.Mutex
-	messages []string // method and params
-	reports  []float64
+	messages []string  // method and params of each message
+	reports  []float64 // values of the progress notifications
 }
 
 func (p *peer) add(method string, params codec.Encoder) json.RawMessage {
@@ -181,4 +184,74 @@ func parseTime(t *testing.T, s string) time.Time {
 		t.Error(err)
 	}
 	return at
+}
+
+// hookedStore is a store that calls a function after it has created or read a record, before it
+// returns the record.
+type hookedStore struct {
+	task.Store
+	afterCreate, afterGet func(r task.Record)
+}
+
+func (s *hookedStore) Create(ctx context.Context, r task.Record) (task.Record, error) {
+	r, err := s.Store.Create(ctx, r)
+	if f := s.afterCreate; err == nil && f != nil {
+		f(r)
+	}
+	return r, err
+}
+
+func (s *hookedStore) Get(ctx context.Context, id string) (task.Record, error) {
+	r, err := s.Store.Get(ctx, id)
+	if f := s.afterGet; err == nil && f != nil {
+		f(r)
+	}
+	return r, err
+}
+
+// failingStore is a store whose methods fail while an error is set.
+type failingStore struct {
+	task.Store
+	mu  sync.Mutex
+	err error
+}
+
+func (s *failingStore) setError(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+}
+
+func (s *failingStore) currentError() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+func (s *failingStore) Create(ctx context.Context, r task.Record) (task.Record, error) {
+	if err := s.currentError(); err != nil {
+		return task.Record{}, err
+	}
+	return s.Store.Create(ctx, r)
+}
+
+func (s *failingStore) Get(ctx context.Context, id string) (task.Record, error) {
+	if err := s.currentError(); err != nil {
+		return task.Record{}, err
+	}
+	return s.Store.Get(ctx, id)
+}
+
+func (s *failingStore) Update(ctx context.Context, r task.Record) (task.Record, error) {
+	if err := s.currentError(); err != nil {
+		return task.Record{}, err
+	}
+	return s.Store.Update(ctx, r)
+}
+
+func (s *failingStore) List(ctx context.Context, owner string, after uint64, limit int) ([]task.Record, error) {
+	if err := s.currentError(); err != nil {
+		return nil, err
+	}
+	return s.Store.List(ctx, owner, after, limit)
 }

@@ -20,7 +20,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 )
 
-// asks is work that asks n questions at once, each with its number, and returns the answers.
+// workWithInputRequests returns work that sends n input requests concurrently, each with its number
+// as the message. The work returns the answers.
 func workWithInputRequests(n int) task.Work {
 	return func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 		answers := make([]json.RawMessage, n)
@@ -37,7 +38,7 @@ func workWithInputRequests(n int) task.Work {
 	}
 }
 
-// echo answers a question with its params.
+// echo answers an input request with its params.
 func echo(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	return params, nil
 }
@@ -47,7 +48,7 @@ func status(t *testing.T, m *task.Manager, id string) mcp.TaskStatus {
 	return get(t, m, id).Status
 }
 
-// The stored answer to an input request holds no more memory than its own bytes.
+// The stored answer to an input request does not keep the message that contained it in memory.
 func TestStoredAnswerDoesNotRetainMessage(t *testing.T) {
 	store := memory.New()
 	runInBubble(t, task.Config{Store: store}, func(t *testing.T, m *task.Manager) {
@@ -71,13 +72,13 @@ func TestStoredAnswerDoesNotRetainMessage(t *testing.T) {
 			t.Fatalf("got %+v, %v", r, err)
 		}
 		if got := string(r.InputRequests[0].Result); got != `{"action":"decline"}` {
-			t.Errorf("the stored answer is part of the message: %q", got)
+			t.Errorf("the stored answer shares memory with the message: %q", got)
 		}
 	})
 }
 
-// A question waits for the requestor, goes to it through tasks/result with the task in its _meta,
-// and its answer lets the task go on.
+// An input request is pending until the requestor calls tasks/result. The requestor receives it
+// with the task in its _meta. The task continues with the answer.
 //
 // Proves TASK-24, TASK-26, TASK-40, TASK-46.
 func TestInputRequest(t *testing.T) {
@@ -93,13 +94,13 @@ func TestInputRequest(t *testing.T) {
 		})
 		synctest.Wait()
 		if got := status(t, m, created.TaskID); got != mcp.TaskStatusInputRequired {
-			t.Errorf("before anybody is there: %s", got)
+			t.Errorf("before tasks/result: %s", got)
 		}
-		time.Sleep(10 * time.Minute) // it connects much later
+		time.Sleep(10 * time.Minute) // the requestor connects much later
 
 		p := &peer{answer: func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
 			if got := status(t, m, created.TaskID); got != mcp.TaskStatusInputRequired {
-				t.Errorf("while asking: %s", got)
+				t.Errorf("while the requestor answers: %s", got)
 			}
 			return json.RawMessage(`{"action":"decline"}`), nil
 		}}
@@ -113,38 +114,38 @@ func TestInputRequest(t *testing.T) {
 		}()
 		synctest.Wait()
 		if got := status(t, m, created.TaskID); got != mcp.TaskStatusWorking {
-			t.Errorf("with the answer: %s", got)
+			t.Errorf("after the answer: %s", got)
 		}
 		close(end)
 		if out := <-outcome; out.Error != nil || string(out.Result) != fmt.Sprintf(`{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":%q}},"action":"decline"}`, created.TaskID) {
 			t.Errorf("got %s, %v", out.Result, out.Error)
 		}
-		seen := p.received()
-		if len(seen) != 1 {
-			t.Fatalf("asked %q", seen)
+		received := p.received()
+		if len(received) != 1 {
+			t.Fatalf("received %q", received)
 		}
-		var asked struct {
+		var params struct {
 			Meta map[string]struct{ TaskID string } `json:"_meta"`
 		}
-		if err := json.Unmarshal([]byte(seen[0][len("elicitation/create "):]), &asked); err != nil || asked.Meta[task.RelatedTask].TaskID != created.TaskID {
-			t.Errorf("asked %s, %v", seen[0], err)
+		if err := json.Unmarshal([]byte(received[0][len("elicitation/create "):]), &params); err != nil || params.Meta[task.RelatedTask].TaskID != created.TaskID {
+			t.Errorf("received %s, %v", received[0], err)
 		}
 	})
 }
 
-// Several input requests at once: the task needs input until the last one is answered, and each is
+// The task stays input_required until the last of several input requests is answered. Each is
 // answered once.
 func TestConcurrentInputRequests(t *testing.T) {
 	runInBubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, workWithInputRequests(10))
-		var asked atomic.Int64
-		left := make(chan bool, 10)
+		var answered atomic.Int64
+		answers := make(chan bool, 10)
 		p := &peer{answer: func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 			select {
-			case <-left:
-				asked.Add(1)
+			case <-answers:
+				answered.Add(1)
 				return json.RawMessage(`{"action":"cancel"}`), nil
-			case <-ctx.Done(): // another waiter is asked
+			case <-ctx.Done(): // delivered by another waiter
 				return nil, ctx.Err()
 			}
 		}}
@@ -161,17 +162,17 @@ func TestConcurrentInputRequests(t *testing.T) {
 			if got := status(t, m, created.TaskID); got != mcp.TaskStatusInputRequired {
 				t.Errorf("with %d answers: %s", i, got)
 			}
-			left <- true
+			answers <- true
 			synctest.Wait()
 		}
 		group.Wait()
-		if asked.Load() != 10 {
-			t.Errorf("10 questions were answered %d times", asked.Load())
+		if answered.Load() != 10 {
+			t.Errorf("10 input requests were answered %d times", answered.Load())
 		}
 	})
 }
 
-// InputRequests one after another do not pile up, and the answers come to who asked.
+// Answered input requests are removed from the record, and each call receives its own answer.
 func TestConsecutiveInputRequests(t *testing.T) {
 	runInBubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
@@ -182,7 +183,7 @@ func TestConsecutiveInputRequests(t *testing.T) {
 					err = json.Unmarshal(got, &answer)
 				}
 				if err != nil || answer.N != i {
-					return nil, fmt.Errorf("question %d: %s, %w", i, got, err)
+					return nil, fmt.Errorf("input request %d: %s, %w", i, got, err)
 				}
 			}
 			return raw(`{}`), nil
@@ -192,12 +193,12 @@ func TestConsecutiveInputRequests(t *testing.T) {
 			t.Error(err, out.Error)
 		}
 		if n := len(p.received()); n != 50 {
-			t.Errorf("asked %d times", n)
+			t.Errorf("%d input requests received", n)
 		}
 	})
 }
 
-// What a requestor answers with an error is an error of the question, not of the task.
+// An error answer fails the input request, not the task.
 func TestInputRequestAnsweredWithError(t *testing.T) {
 	runInBubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
@@ -211,22 +212,22 @@ func TestInputRequestAnsweredWithError(t *testing.T) {
 	})
 }
 
-// A question that was on its way when the connection broke goes to who comes next; so does one
-// whose requestor gives up the wait.
+// An input request whose connection broke goes to the next waiter, and so does one whose waiter
+// leaves.
 func TestInputRequestIsRedelivered(t *testing.T) {
 	runInBubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, workWithInputRequests(2))
 		broken := &peer{answer: func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
 			return nil, errors.New("connection lost")
 		}}
-		stays, gone := make(chan error, 1), make(chan error, 1)
-		go func() { // stays although it cannot be asked
+		stays, left := make(chan error, 1), make(chan error, 1)
+		go func() { // this waiter stays although its connection is broken
 			_, err := m.Result(t.Context(), "alice", created.TaskID, broken)
 			stays <- err
 		}()
 		synctest.Wait()
 		if n := len(broken.received()); n != 2 {
-			t.Errorf("asked %d times through a broken connection", n)
+			t.Errorf("%d input requests sent on the broken connection", n)
 		}
 		silent := &peer{answer: func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, error) {
 			<-ctx.Done()
@@ -235,16 +236,16 @@ func TestInputRequestIsRedelivered(t *testing.T) {
 		ctx, giveUp := context.WithCancel(t.Context())
 		go func() {
 			_, err := m.Result(ctx, "alice", created.TaskID, silent)
-			gone <- err
+			left <- err
 		}()
 		synctest.Wait()
 		giveUp()
-		if err := <-gone; !errors.Is(err, context.Canceled) {
+		if err := <-left; !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 		synctest.Wait()
 		if n := len(broken.received()); n != 2 {
-			t.Errorf("asked %d times through a broken connection", n)
+			t.Errorf("%d input requests sent on the broken connection", n)
 		}
 		good := &peer{answer: echo}
 		done := make(chan error, 1)
@@ -258,7 +259,7 @@ func TestInputRequestIsRedelivered(t *testing.T) {
 			}
 		}
 		if n := len(good.received()); n != 2 {
-			t.Errorf("asked %d times in the end", n)
+			t.Errorf("%d input requests received by the last waiter", n)
 		}
 		if state := get(t, m, created.TaskID); state.Status != mcp.TaskStatusCompleted {
 			t.Errorf("%+v", state)
@@ -266,8 +267,8 @@ func TestInputRequestIsRedelivered(t *testing.T) {
 	})
 }
 
-// patient is a requestor that is asked and answers when its channel says so. It counts the input
-// requests that were cancelled.
+// blockingPeer is a requestor that answers each input request with the next text in answers. It
+// counts the cancelled input requests.
 type blockingPeer struct {
 	peer
 	answers   chan string
@@ -288,8 +289,8 @@ func newBlockingPeer() *blockingPeer {
 	return p
 }
 
-// The requestor that begins to wait last is asked, as it may have lost the connection on which it was
-// asked before. When it goes away the one before is asked again. The first answer counts.
+// The latest waiter receives the input request, because it may have lost the connection of its
+// earlier call. When it leaves, the earlier waiter receives the input request again.
 func TestLatestWaiterReceivesInputRequests(t *testing.T) {
 	runInBubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, workWithInputRequests(1))
@@ -304,22 +305,22 @@ func TestLatestWaiterReceivesInputRequests(t *testing.T) {
 		}()
 		synctest.Wait()
 		ctx, giveUp := context.WithCancel(t.Context())
-		gone := make(chan error, 1)
+		left := make(chan error, 1)
 		go func() {
 			_, err := m.Result(ctx, "alice", created.TaskID, second)
-			gone <- err
+			left <- err
 		}()
 		synctest.Wait()
 		if a, b, c := len(first.received()), len(second.received()), first.cancelled.Load(); a != 1 || b != 1 || c != 1 {
-			t.Errorf("asked %d and %d times, %d cancelled at the first", a, b, c)
+			t.Errorf("%d and %d input requests received, %d cancelled at the first waiter", a, b, c)
 		}
 		giveUp()
-		if err := <-gone; !errors.Is(err, context.Canceled) {
+		if err := <-left; !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 		synctest.Wait()
 		if a, b, c := len(first.received()), len(second.received()), second.cancelled.Load(); a != 2 || b != 1 || c != 1 {
-			t.Errorf("asked %d and %d times, %d cancelled at the second", a, b, c)
+			t.Errorf("%d and %d input requests received, %d cancelled at the second waiter", a, b, c)
 		}
 		first.answers <- `{"action":"accept"}`
 		if out := <-outcome; !strings.Contains(string(out.Result), `{"action":"accept"}`) {
@@ -331,7 +332,7 @@ func TestLatestWaiterReceivesInputRequests(t *testing.T) {
 	})
 }
 
-// A requestor that answers although its input request went elsewhere meanwhile has answered.
+// An earlier waiter may still answer after the input request was sent to a later one.
 func TestFirstAnswerCounts(t *testing.T) {
 	runInBubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
 		end := make(chan bool)
@@ -342,7 +343,7 @@ func TestFirstAnswerCounts(t *testing.T) {
 		})
 		answers := make(chan bool)
 		first := &peer{answer: func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
-			<-answers // whatever its context says
+			<-answers // regardless of its context
 			return json.RawMessage(`{"from":"first"}`), nil
 		}}
 		second := newBlockingPeer()
@@ -359,14 +360,14 @@ func TestFirstAnswerCounts(t *testing.T) {
 		close(answers)
 		synctest.Wait()
 		if n := second.cancelled.Load(); n != 1 {
-			t.Errorf("%d questions were cancelled at the second", n)
+			t.Errorf("%d input requests were cancelled at the second waiter", n)
 		}
 		close(end)
 		group.Wait()
 	})
 }
 
-// An input request that the work gives up is cancelled at the requestor, which goes on waiting.
+// An input request that the work gives up is cancelled at the requestor, which continues to wait.
 func TestWithdrawnInputRequestIsCancelled(t *testing.T) {
 	runInBubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
@@ -388,7 +389,7 @@ func TestWithdrawnInputRequestIsCancelled(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if n := p.cancelled.Load(); n != 1 {
-			t.Errorf("%d questions were cancelled", n)
+			t.Errorf("%d input requests were cancelled", n)
 		}
 		if err := <-done; err != nil {
 			t.Error(err)
@@ -396,11 +397,11 @@ func TestWithdrawnInputRequestIsCancelled(t *testing.T) {
 	})
 }
 
-// A requestor that breaks, or answers with nothing, fails its input request or leaves it to others,
-// and nothing else.
+// A requestor that panics leaves the input request to other requestors. An empty answer fails the
+// input request.
 func TestRequestorThatPanicsOrAnswersEmpty(t *testing.T) {
 	runInBubble(t, task.Config{Logger: slog.New(slog.DiscardHandler)}, func(t *testing.T, m *task.Manager) {
-		created := create(t, m, task.Request{Work: workWithInputRequests(1), Via: panickingPeer{}, Token: mcpToken})
+		created := create(t, m, task.Request{Work: workWithInputRequests(1), Via: panickingPeer{}, Token: progressToken})
 		go m.Result(t.Context(), "alice", created.TaskID, panickingPeer{})
 		synctest.Wait()
 		empty := &peer{answer: func(context.Context, string, json.RawMessage) (json.RawMessage, error) { return nil, nil }}
@@ -411,7 +412,7 @@ func TestRequestorThatPanicsOrAnswersEmpty(t *testing.T) {
 	})
 }
 
-// broken panics whatever it is called for.
+// panickingPeer is a requestor that panics in each method.
 type panickingPeer struct{}
 
 func (panickingPeer) Call(context.Context, string, codec.Encoder) (json.RawMessage, error) {
@@ -419,7 +420,7 @@ func (panickingPeer) Call(context.Context, string, codec.Encoder) (json.RawMessa
 }
 func (panickingPeer) Notify(context.Context, string, codec.Encoder) error { panic("Notify") }
 
-// A task that ends while it asks takes its question back.
+// When a task ends, its pending input request is cancelled at the requestor and in the work.
 func TestInputRequestEndsWithTask(t *testing.T) {
 	runInBubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
 		answer := make(chan error, 1)
@@ -447,21 +448,21 @@ func TestInputRequestEndsWithTask(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := <-answer; err != task.ErrCancelled {
-			t.Errorf("the work got %v", err)
+			t.Errorf("Call returned %v", err)
 		}
 		if err := <-withdrawn; err == nil {
-			t.Error("the requestor is still being asked")
+			t.Error("the input request was not cancelled")
 		}
 		if out := <-outcome; out.Error == nil || out.Error.Code != task.CodeCancelled {
 			t.Errorf("%+v", out)
 		}
 	})
-	// A requestor that waits only when all is over does so in vain.
+	// A requestor that checks its context only after the task has ended finds it cancelled.
 	runInBubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, workWithInputRequests(1))
-		over := make(chan bool)
+		terminated := make(chan bool)
 		p := &peer{answer: func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, error) {
-			<-over
+			<-terminated
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}}
@@ -478,12 +479,12 @@ func TestInputRequestEndsWithTask(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		close(over)
+		close(terminated)
 		if err := <-outcome; err != nil || time.Since(begin) > 0 {
 			t.Errorf("%v after %v", err, time.Since(begin))
 		}
 	})
-	// A question that the work gives up makes the task work on.
+	// The task is working again after the work has given up its input request.
 	runInBubble(t, task.Config{Quiet: true}, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			short, cancel := context.WithTimeout(ctx, time.Minute)
@@ -509,13 +510,12 @@ func TestInputRequestEndsWithTask(t *testing.T) {
 			return nil, err
 		}})
 		if err := <-answer; err != task.ErrExpired {
-			t.Errorf("the work got %v", err)
+			t.Errorf("Call returned %v", err)
 		}
 	})
 }
 
-// A peer that asks for the result and goes away again does not make the store write the task each
-// time: its record may be long.
+// Waiters that come and go do not cause writes of the task, whose record may be long.
 func TestDepartingWaitersCauseNoWrites(t *testing.T) {
 	store := &countingStore{Store: memory.New()}
 	runInBubble(t, task.Config{Store: store, Quiet: true}, func(t *testing.T, m *task.Manager) {
@@ -523,7 +523,7 @@ func TestDepartingWaitersCauseNoWrites(t *testing.T) {
 			_, err := run.Call(ctx, "elicitation/create", raw(`{}`))
 			return raw(`{}`), err
 		})
-		gone := &peer{answer: func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, error) {
+		leaver := &peer{answer: func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}}
@@ -531,7 +531,7 @@ func TestDepartingWaitersCauseNoWrites(t *testing.T) {
 		before := store.updates.Load()
 		for range 10 {
 			ctx, cancel := context.WithCancel(t.Context())
-			go m.Result(ctx, "alice", created.TaskID, gone)
+			go m.Result(ctx, "alice", created.TaskID, leaver)
 			synctest.Wait()
 			cancel()
 			synctest.Wait()
@@ -542,7 +542,7 @@ func TestDepartingWaitersCauseNoWrites(t *testing.T) {
 	})
 }
 
-// countedUpdates is a store that counts calls of Update.
+// countingStore is a store that counts calls of Update.
 type countingStore struct {
 	*memory.Store
 	updates atomic.Int32

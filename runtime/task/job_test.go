@@ -15,16 +15,16 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 )
 
-// batch is a batch system in which a job takes five looks.
+// batchSystem is a system of jobs in which a job is done at the fifth poll.
 type batchSystem struct {
 	mu             sync.Mutex
-	started        map[string]int // jobs by task, with how often they were started
+	started        map[string]int // number of starts by task
 	polls          int
 	cancelled      []string
 	out            task.Outcome
-	unreachable    bool   // is not to be seen at the moment
-	message        string // instead of "in the queue"
-	cancelFailures int    // cancellations that fail
+	unreachable    bool   // Look fails
+	message        string // status message; "in the queue" if empty
+	cancelFailures int    // number of calls of Cancel that fail
 }
 
 func (b *batchSystem) cancelledJobs() []string {
@@ -73,7 +73,7 @@ func (b *batchSystem) Cancel(ctx context.Context, job string) error {
 	return ctx.Err()
 }
 
-// A task follows a job at the pace the job asks for, to its end.
+// A task polls its job at the interval that the job suggests, until the job is done.
 func TestJob(t *testing.T) {
 	for _, out := range []task.Outcome{
 		{Result: json.RawMessage(`{"content":[]}`)},
@@ -83,10 +83,10 @@ func TestJob(t *testing.T) {
 			b := &batchSystem{out: out}
 			m := newManager(t, task.Config{Quiet: true, Jobs: map[string]task.Jobs{"batch": b}})
 			p := new(peer)
-			created := create(t, m, task.Request{Runner: "batch", Via: p, Token: mcpToken})
+			created := create(t, m, task.Request{Runner: "batch", Via: p, Token: progressToken})
 			synctest.Wait()
 			if got := *get(t, m, created.TaskID).StatusMessage; got != "in the queue" {
-				t.Errorf("message %q", got)
+				t.Errorf("status message %q", got)
 			}
 			before := time.Now()
 			got := result(t, m, created.TaskID)
@@ -100,7 +100,7 @@ func TestJob(t *testing.T) {
 	}
 }
 
-// A job that cannot be started fails its task; one that cannot be seen is looked for again.
+// A job that cannot be started fails its task. A job that cannot be polled is polled again later.
 func TestJobErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &batchSystem{out: task.Outcome{Result: json.RawMessage(`{}`)}}
@@ -118,13 +118,13 @@ func TestJobErrors(t *testing.T) {
 		}
 		for _, q := range []task.Request{{Runner: "no such"}, {Runner: "batch", Work: untilDone}, {}} {
 			if _, err := m.Create(t.Context(), q); err == nil {
-				t.Errorf("%+v was taken", q)
+				t.Errorf("Create accepted %+v", q)
 			}
 		}
 	})
 }
 
-// Cancelling a task, and its expiry, stops the job.
+// The cancellation and the expiry of a task cancel its job.
 func TestJobIsCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := new(batchSystem)
@@ -143,8 +143,7 @@ func TestJobIsCancelled(t *testing.T) {
 	})
 }
 
-// A restart loses no job and starts none a second time, and neither an orderly end nor a crash
-// stops one.
+// A restart neither loses, nor cancels, nor starts a job again.
 func TestJobSurvivesRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()

@@ -19,13 +19,14 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 )
 
+// tryCreate creates a task and returns the error of Create.
 func tryCreate(t *testing.T, m *task.Manager, principal string, work task.Work) error {
 	t.Helper()
 	_, err := m.Create(t.Context(), task.Request{Principal: principal, Method: "tools/call", Work: work})
 	return err
 }
 
-// Each principal may have so many tasks that are not over; the others are unharmed.
+// The number of tasks that are not terminal is limited per principal.
 //
 // Proves TASK-73.
 func TestTaskLimit(t *testing.T) {
@@ -57,7 +58,7 @@ func TestTaskLimit(t *testing.T) {
 	})
 }
 
-// Each principal may store so many bytes. A result that does not fit fails its task.
+// The number of stored bytes is limited per principal. A result above the limit fails its task.
 //
 // Proves TASK-73.
 func TestByteLimit(t *testing.T) {
@@ -84,7 +85,7 @@ func TestByteLimit(t *testing.T) {
 	})
 }
 
-// Each principal may call so often, and is told when to come again.
+// The rate of calls is limited per principal. The error says when to try again.
 //
 // Proves TASK-73.
 func TestRateLimit(t *testing.T) {
@@ -99,7 +100,7 @@ func TestRateLimit(t *testing.T) {
 		if !ok || limit.RetryAfter != 100*time.Millisecond {
 			t.Fatalf("fourth call: %v", err)
 		}
-		checkEqual(t, "told", &jsonrpc.Error{
+		checkEqual(t, "wire error", &jsonrpc.Error{
 			Code: task.CodeTooManyCalls, Message: "task: limit of 10 task calls per second is reached, try again in 100ms",
 			Data: json.RawMessage(`{"retryAfter":101}`),
 		}, task.WireError(err))
@@ -118,27 +119,27 @@ func TestRateLimit(t *testing.T) {
 		if err := tryCreate(t, m, "alice", untilDone); err != nil {
 			t.Errorf("later: %v", err)
 		}
-		// Who comes once and never again is forgotten.
+		// Principals that call once are removed.
 		for i := range 1000 {
 			m.Get(t.Context(), fmt.Sprint("guest ", i), "guess", nil)
 		}
 	})
 }
 
-// Without limits more is taken than by default.
+// A disabled limit does not apply. The other limits keep their defaults.
 func TestDisabledLimits(t *testing.T) {
 	for name, tt := range map[string]struct {
 		limits  task.Limits
 		refused int64
 	}{
-		"the defaults": {task.Limits{}, task.CodeTooManyBytes},
-		"no rate":      {task.Limits{Rate: -1, Bytes: -1}, task.CodeTooManyTasks},
-		"no tasks":     {task.Limits{Tasks: -1, Bytes: -1}, task.CodeTooManyCalls},
-		"no bytes":     {task.Limits{Bytes: -1}, task.CodeTooManyTasks},
-		"no limits":    {task.Limits{Tasks: -1, Bytes: -1, Rate: -1}, 0},
+		"defaults":  {task.Limits{}, task.CodeTooManyBytes},
+		"no rate":   {task.Limits{Rate: -1, Bytes: -1}, task.CodeTooManyTasks},
+		"no tasks":  {task.Limits{Tasks: -1, Bytes: -1}, task.CodeTooManyCalls},
+		"no bytes":  {task.Limits{Bytes: -1}, task.CodeTooManyTasks},
+		"no limits": {task.Limits{Tasks: -1, Bytes: -1, Rate: -1}, 0},
 	} {
 		runInBubble(t, task.Config{Limits: tt.limits}, func(t *testing.T, m *task.Manager) {
-			large := json.RawMessage(make([]byte, task.DefaultMaxBytes)) // which nobody reads
+			large := json.RawMessage(make([]byte, task.DefaultMaxBytes))
 			_, err := m.Create(t.Context(), task.Request{Principal: "alice", Method: "tools/call", Work: untilDone, Params: large})
 			for range 3000 {
 				if err == nil {
@@ -152,47 +153,47 @@ func TestDisabledLimits(t *testing.T) {
 	}
 }
 
-// A task whose work goes on when it was cancelled, or has expired, has its place and its bytes until
-// the work returns.
+// A cancelled or expired task counts towards the limits, with the bytes of its request, until its
+// work returns.
 //
 // Proves TASK-73.
 func TestRunningWorkCountsAfterTaskEnds(t *testing.T) {
 	runInBubble(t, task.Config{Limits: task.Limits{Tasks: 2, Bytes: 20_000}}, func(t *testing.T, m *task.Manager) {
-		goOn := make(chan bool)
-		stubborn := task.Request{
+		finish := make(chan bool)
+		request := task.Request{
 			Task: &mcp.TaskMetadata{TTL: new(int64(60_000))}, Params: json.RawMessage(`"` + strings.Repeat("x", 8000) + `"`),
-			Work: func(context.Context, *task.Run) (codec.Encoder, error) { <-goOn; return raw(`{}`), nil },
+			Work: func(context.Context, *task.Run) (codec.Encoder, error) { <-finish; return raw(`{}`), nil },
 		}
-		cancelled := create(t, m, stubborn)
-		create(t, m, stubborn)
+		cancelled := create(t, m, request)
+		create(t, m, request)
 		if _, err := m.Cancel(t.Context(), "alice", cancelled.TaskID, nil); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * time.Minute) // both are gone
+		time.Sleep(2 * time.Minute) // both have expired
 		if s := m.Stats(); s.Expired != 2 || s.Running != 2 {
 			t.Errorf("%+v", s)
 		}
 		if err := tryCreate(t, m, "alice", untilDone); wireCode(err) != task.CodeTooManyTasks {
-			t.Errorf("a third task: %v", err)
+			t.Errorf("third task: %v", err)
 		}
-		goOn <- true
+		finish <- true
 		synctest.Wait()
 		large := task.Request{Principal: "alice", Method: "tools/call", Work: returns(`{}`), Params: json.RawMessage(`"` + strings.Repeat("x", 15_000) + `"`)}
 		if _, err := m.Create(t.Context(), large); wireCode(err) != task.CodeTooManyBytes {
-			t.Errorf("a large task: %v", err)
+			t.Errorf("large task: %v", err)
 		}
-		goOn <- true
+		finish <- true
 		synctest.Wait()
 		for range 2 {
 			if _, err := m.Create(t.Context(), large); err != nil {
-				t.Errorf("when the work has returned: %v", err)
+				t.Errorf("after the work has returned: %v", err)
 			}
 			time.Sleep(2 * time.Hour)
 		}
 	})
 }
 
-// An input request that does not fit fails by itself, and so does one whose answer does not fit.
+// An input request above the limit of bytes fails. So does one whose answer is above it.
 //
 // Proves TASK-73.
 func TestByteLimitOfInputRequests(t *testing.T) {
@@ -200,19 +201,19 @@ func TestByteLimitOfInputRequests(t *testing.T) {
 		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			_, err := run.Call(ctx, "sampling/createMessage", raw(`{"x":"`+strings.Repeat("x", 6000)+`"}`))
 			if wireCode(err) != task.CodeTooManyBytes {
-				t.Errorf("a long question: %v", err)
+				t.Errorf("long input request: %v", err)
 			}
 			_, err = run.Call(ctx, "sampling/createMessage", raw(`{"bytes":9992}`))
 			if wireCode(err) != task.CodeTooManyBytes {
-				t.Errorf("a long answer: %v", err)
+				t.Errorf("long answer: %v", err)
 			}
 			answer, err := run.Call(ctx, "sampling/createMessage", raw(`{"bytes":992}`))
 			return raw(fmt.Sprintf(`{"bytes":%d}`, len(answer))), err
 		})
 		p := &peer{answer: func(_ context.Context, _ string, params json.RawMessage) (json.RawMessage, error) {
-			var wish struct{ Bytes int }
-			err := json.Unmarshal(params, &wish)
-			return json.RawMessage(`{"x":"` + strings.Repeat("x", wish.Bytes) + `"}`), err
+			var request struct{ Bytes int }
+			err := json.Unmarshal(params, &request)
+			return json.RawMessage(`{"x":"` + strings.Repeat("x", request.Bytes) + `"}`), err
 		}}
 		out, err := m.Result(t.Context(), "alice", created.TaskID, p)
 		if err != nil || !strings.HasSuffix(string(out.Result), `"bytes":1000}`) {
@@ -221,7 +222,8 @@ func TestByteLimitOfInputRequests(t *testing.T) {
 	})
 }
 
-// An input request whose answer does not fit fails even if nothing else fits either.
+// An answer above the limit of bytes fails its input request, even if the error is above the limit,
+// too.
 func TestAnswerAtTheByteLimitFails(t *testing.T) {
 	const limit = 5000
 	for spare := range 40 {
@@ -234,21 +236,22 @@ func TestAnswerAtTheByteLimitFails(t *testing.T) {
 					return nil, err
 				},
 			})
-			if err != nil { // the task does not fit
+			if err != nil { // the task itself is above the limit
 				return
 			}
 			p := &peer{answer: func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
 				return json.RawMessage(`{"x":"` + strings.Repeat("x", 1000) + `"}`), nil
 			}}
 			out, err := m.Result(t.Context(), "alice", created.TaskID, p)
-			if err != nil || out.Error == nil { // with an error of the work if the input request does not fit either
+			// The error may also be that of Call, for an input request above the limit.
+			if err != nil || out.Error == nil {
 				t.Errorf("%d bytes of params: %v, %v", len(params), out.Error, err)
 			}
 		})
 	}
 }
 
-// A progress token is stored with its task as long as that is kept, be it a string or a number.
+// The progress token, a string or a number, counts towards the limit of bytes.
 func TestByteLimitCountsProgressTokens(t *testing.T) {
 	for name, token := range map[string]string{"string": `"` + strings.Repeat("7", 1000) + `"`, "number": strings.Repeat("7", 1000)} {
 		runInBubble(t, task.Config{Limits: task.Limits{Bytes: 1000}}, func(t *testing.T, m *task.Manager) {
@@ -263,8 +266,8 @@ func TestByteLimitCountsProgressTokens(t *testing.T) {
 	}
 }
 
-// A store may decode a record anew for each reader. However many waiters a task has, they do not
-// hold its payloads.
+// A store may decode a separate record for each reader. The waiters of a task do not hold its
+// payloads.
 func TestWaitersHoldNoPayloads(t *testing.T) {
 	const waiters, size = 50, 1 << 20
 	runInBubble(t, task.Config{Store: copyingStore{memory.New()}, Quiet: true}, func(t *testing.T, m *task.Manager) {
@@ -280,7 +283,7 @@ func TestWaitersHoldNoPayloads(t *testing.T) {
 		var now runtime.MemStats
 		runtime.ReadMemStats(&now)
 		if now.HeapAlloc > waiters*size/2 {
-			t.Errorf("%d MiB are in use", now.HeapAlloc>>20)
+			t.Errorf("%d MiB in use", now.HeapAlloc>>20)
 		}
 		if _, err := m.Cancel(t.Context(), "alice", created.TaskID, nil); err != nil {
 			t.Error(err)
@@ -289,7 +292,7 @@ func TestWaitersHoldNoPayloads(t *testing.T) {
 	})
 }
 
-// copies is a store that returns a copy of the params with each record.
+// copyingStore is a store that returns a separate copy of the params with each record.
 type copyingStore struct{ *memory.Store }
 
 func (c copyingStore) Get(ctx context.Context, id string) (task.Record, error) {

@@ -15,14 +15,15 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// A principal's tasks are on pages, each once, the oldest first, while others come and go.
+// The pages list every task of the principal once, the oldest first, while other tasks are created
+// and expire.
 //
 // Proves TASK-51, TASK-52, TASK-54, TASK-69.
 func TestList(t *testing.T) {
 	runInBubble(t, task.Config{PageSize: 10}, func(t *testing.T, m *task.Manager) {
 		var want []string
 		for i := range 25 {
-			if i == 3 { // goes meanwhile
+			if i == 3 { // expires during the listing
 				create(t, m, task.Request{Task: &mcp.TaskMetadata{TTL: new(int64(1))}, Work: returns(`{}`)})
 			}
 			work := returns(`{}`)
@@ -62,22 +63,22 @@ func TestList(t *testing.T) {
 			synctest.Wait()
 		}
 		checkEqual(t, "sizes of pages", []int{10, 10, 8}, sizes)
-		seen := map[string]int{}
+		count := map[string]int{}
 		for _, id := range all {
-			seen[id]++
-			if seen[id] > 1 {
-				t.Errorf("%s came twice", id)
+			count[id]++
+			if count[id] > 1 {
+				t.Errorf("%s is listed twice", id)
 			}
 		}
 		for _, id := range want {
-			if get(t, m, id); seen[id] == 0 {
-				t.Errorf("%s is there but not listed", id)
+			if get(t, m, id); count[id] == 0 {
+				t.Errorf("%s is not listed", id)
 			}
 		}
 	})
 }
 
-// A page at the very end has no cursor, and none has a task too many.
+// The last page has no cursor, even if it is full.
 func TestLastPageHasNoCursor(t *testing.T) {
 	runInBubble(t, task.Config{PageSize: 3}, func(t *testing.T, m *task.Manager) {
 		for i := range 4 {
@@ -93,7 +94,7 @@ func TestLastPageHasNoCursor(t *testing.T) {
 	})
 }
 
-// A cursor is opaque and bound to its principal; nonsense and what belongs to others is refused.
+// Malformed cursors and cursors of other principals fail.
 //
 // Proves TASK-62, TASK-69.
 func TestCursors(t *testing.T) {

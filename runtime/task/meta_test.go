@@ -6,7 +6,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// The related task comes into _meta, and every other byte stays.
+// Relate adds the related task to _meta and leaves all other bytes as they are.
 //
 // Proves TASK-43.
 func TestRelate(t *testing.T) {
@@ -30,7 +30,7 @@ func TestRelate(t *testing.T) {
 	}
 	for _, in := range []string{`[]`, `null`, `{"a":1`, `{}x`, `"s"`} {
 		if got, err := task.Relate([]byte(in), "T"); err == nil {
-			t.Errorf("%s became %s", in, got)
+			t.Errorf("Relate(%s) = %s, want an error", in, got)
 		}
 	}
 }

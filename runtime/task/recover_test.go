@@ -17,8 +17,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 )
 
-// crash is a store that a Manager loses from one moment to the next, as a process does that is
-// killed; what was written is there for the next one.
+// newCrashableManager returns a Manager and its store. Once the store is set to fail, the Manager
+// has lost it as in a crash of the process. The inner store keeps what was written.
 func newCrashableManager(t *testing.T, store task.Store) (*failingStore, *task.Manager) {
 	t.Helper()
 	lost := &failingStore{Store: store}
@@ -26,13 +26,12 @@ func newCrashableManager(t *testing.T, store task.Store) (*failingStore, *task.M
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { m.Close(context.Background()) }) // which cannot store what is left
+	t.Cleanup(func() { m.Close(context.Background()) }) // cannot store the remaining outcomes
 	return lost, m
 }
 
-// After a restart finished tasks are as they were, restartable work is done again from its start
-// and with its request, and other work is failed with a message that says so. Nothing that is
-// not declared restartable is run twice.
+// After a restart, finished tasks are unchanged, restartable work is re-run from its start with its
+// request, and other work fails with a message that says why. Only restartable work runs twice.
 func TestRecovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
@@ -76,7 +75,7 @@ func TestRecovery(t *testing.T) {
 			out := result(t, second, id)
 			want := fmt.Sprintf(`{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":%q}},"again":%s}`, id, params)
 			if string(out.Result) != want {
-				t.Errorf("resumed: %s, %v", out.Result, out.Error)
+				t.Errorf("recovered: %s, %v", out.Result, out.Error)
 			}
 		}
 		if got := runs.Load(); got != 3+2 {
@@ -88,7 +87,7 @@ func TestRecovery(t *testing.T) {
 	})
 }
 
-// The limits count what was there before.
+// Recovered tasks count towards the limits.
 func TestLimitsCountRecoveredTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
@@ -99,13 +98,13 @@ func TestLimitsCountRecoveredTasks(t *testing.T) {
 		lost.setError(errors.New("killed"))
 		second := newManager(t, task.Config{Store: store, Limits: task.Limits{Tasks: 1}, Recover: func(task.Record) task.Work { return untilDone }})
 		if err := tryCreate(t, second, "alice", untilDone); wireCode(err) != task.CodeTooManyTasks {
-			t.Errorf("a second task: %v", err)
+			t.Errorf("second task: %v", err)
 		}
 	})
 }
 
-// An orderly end leaves what can be resumed as it is, and fails the rest with a reason. An
-// outcome that is there is stored.
+// Close leaves recoverable tasks as they are and fails the others with a message. An outcome that
+// the work returns after Close is stored.
 func TestCloseKeepsRecoverableTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
@@ -134,7 +133,7 @@ func TestCloseKeepsRecoverableTasks(t *testing.T) {
 	})
 }
 
-// A cursor from before a restart is good after it.
+// A cursor is valid after a restart.
 func TestCursorSurvivesRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()

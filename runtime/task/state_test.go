@@ -11,7 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// Of all pairs of states just the moves that the specification names are legal.
+// Exactly the moves that the specification names are legal.
 //
 // Proves TASK-22, TASK-23.
 func TestLegalMoves(t *testing.T) {
@@ -36,12 +36,12 @@ func TestLegalMoves(t *testing.T) {
 	}
 	for _, m := range task.Moves() {
 		if task.Terminal(m.From) {
-			t.Errorf("a move leads out of %s, which is terminal", m.From)
+			t.Errorf("a move leads out of the terminal status %s", m.From)
 		}
 	}
 }
 
-// The diagram in the documentation shows the moves of the table, with what leads to each.
+// The diagram in docs/tasks.md shows the moves of the table and their causes.
 func TestDiagramMatchesMoves(t *testing.T) {
 	page, err := os.ReadFile("../../docs/tasks.md")
 	if err != nil {
