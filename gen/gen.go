@@ -3,6 +3,9 @@
 // Its stages are the packages below internal/gen: load reads a schema, merge folds the revisions
 // into one graph, plan decides the Go types, and emit prints them. Package tables compiles the
 // tables that values are checked against.
+//
+// The output has Go types for params, results and everything in them. It has none for the JSON-RPC
+// messages around them, which package codec/jsonrpc decodes and encodes.
 package gen
 
 import (

@@ -204,32 +204,6 @@ func (x *CacheableResult) DecodeJSON(r *codec.Reader) {
 	r.Require(&seen, &x.Extra, 3)
 }
 
-var membersOfCallToolRequest = codec.Members{
-	Names: []string{`"method":`, `"params":`, `"id":`, `"jsonrpc":`},
-	ID:    4932,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *CallToolRequest) DecodeJSON(r *codec.Reader) {
-	*x = CallToolRequest{}
-	seen := r.Enter(&membersOfCallToolRequest)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // method
-			r.Const(&seen, &x.Extra, "tools/call")
-		case 1: // params
-			x.Params.DecodeJSON(r)
-		case 2: // id
-			x.ID = codec.OrKeep(r, &seen, &x.Extra, r.Scalar(codec.ScalarString|codec.ScalarInteger))
-		case 3: // jsonrpc
-			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 2)
-}
-
 var membersOfCallToolRequestParams = codec.Members{
 	Names: []string{`"name":`, `"_meta":`, `"arguments":`, `"inputResponses":`, `"requestState":`, `"task":`},
 	ID:    52418,
@@ -289,56 +263,6 @@ func (x *CallToolResult) DecodeJSON(r *codec.Reader) {
 	r.Require(&seen, &x.Extra, 1)
 }
 
-var membersOfCallToolResultResponse = codec.Members{
-	Names: []string{`"id":`, `"jsonrpc":`, `"result":`},
-	ID:    15877,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *CallToolResultResponse) DecodeJSON(r *codec.Reader) {
-	*x = CallToolResultResponse{}
-	seen := r.Enter(&membersOfCallToolResultResponse)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // id
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-		case 1: // jsonrpc
-			r.Const(&seen, &x.Extra, "2.0")
-		case 2: // result
-			x.Result = DecodeCallToolResultResponseResult(r)
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 3)
-}
-
-var membersOfCancelTaskRequest = codec.Members{
-	Names: []string{`"id":`, `"jsonrpc":`, `"method":`, `"params":`},
-	ID:    26887,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *CancelTaskRequest) DecodeJSON(r *codec.Reader) {
-	*x = CancelTaskRequest{}
-	seen := r.Enter(&membersOfCancelTaskRequest)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // id
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-		case 1: // jsonrpc
-			r.Const(&seen, &x.Extra, "2.0")
-		case 2: // method
-			r.Const(&seen, &x.Extra, "tasks/cancel")
-		case 3: // params
-			x.Params.DecodeJSON(r)
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 4)
-}
-
 var membersOfCancelTaskRequestParams = codec.Members{
 	Names: []string{`"taskId":`},
 	ID:    59813,
@@ -394,30 +318,6 @@ func (x *CancelTaskResult) DecodeJSON(r *codec.Reader) {
 		}
 	}
 	r.Require(&seen, &x.Extra, 5)
-}
-
-var membersOfCancelledNotification = codec.Members{
-	Names: []string{`"method":`, `"params":`, `"jsonrpc":`},
-	ID:    59683,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *CancelledNotification) DecodeJSON(r *codec.Reader) {
-	*x = CancelledNotification{}
-	seen := r.Enter(&membersOfCancelledNotification)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // method
-			r.Const(&seen, &x.Extra, "notifications/cancelled")
-		case 1: // params
-			x.Params.DecodeJSON(r)
-		case 2: // jsonrpc
-			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfCancelledNotificationParams = codec.Members{
@@ -615,32 +515,6 @@ func (x *ClientCapabilitiesTasksRequestsSampling) DecodeJSON(r *codec.Reader) {
 	}
 }
 
-var membersOfCompleteRequest = codec.Members{
-	Names: []string{`"method":`, `"params":`, `"id":`, `"jsonrpc":`},
-	ID:    48367,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *CompleteRequest) DecodeJSON(r *codec.Reader) {
-	*x = CompleteRequest{}
-	seen := r.Enter(&membersOfCompleteRequest)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // method
-			r.Const(&seen, &x.Extra, "completion/complete")
-		case 1: // params
-			x.Params.DecodeJSON(r)
-		case 2: // id
-			x.ID = codec.OrKeep(r, &seen, &x.Extra, r.Scalar(codec.ScalarString|codec.ScalarInteger))
-		case 3: // jsonrpc
-			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 2)
-}
-
 var membersOfCompleteRequestParams = codec.Members{
 	Names: []string{`"argument":`, `"ref":`, `"_meta":`, `"context":`},
 	ID:    24285,
@@ -754,30 +628,6 @@ func (x *CompleteResultCompletion) DecodeJSON(r *codec.Reader) {
 		}
 	}
 	r.Require(&seen, &x.Extra, 1)
-}
-
-var membersOfCompleteResultResponse = codec.Members{
-	Names: []string{`"id":`, `"jsonrpc":`, `"result":`},
-	ID:    58152,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *CompleteResultResponse) DecodeJSON(r *codec.Reader) {
-	*x = CompleteResultResponse{}
-	seen := r.Enter(&membersOfCompleteResultResponse)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // id
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-		case 1: // jsonrpc
-			r.Const(&seen, &x.Extra, "2.0")
-		case 2: // result
-			x.Result.DecodeJSON(r)
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 3)
 }
 
 var membersOfCreateMessageRequest = codec.Members{
@@ -898,32 +748,6 @@ func (x *CreateTaskResult) DecodeJSON(r *codec.Reader) {
 	r.Require(&seen, &x.Extra, 1)
 }
 
-var membersOfDiscoverRequest = codec.Members{
-	Names: []string{`"id":`, `"jsonrpc":`, `"method":`, `"params":`},
-	ID:    58883,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *DiscoverRequest) DecodeJSON(r *codec.Reader) {
-	*x = DiscoverRequest{}
-	seen := r.Enter(&membersOfDiscoverRequest)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // id
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-		case 1: // jsonrpc
-			r.Const(&seen, &x.Extra, "2.0")
-		case 2: // method
-			r.Const(&seen, &x.Extra, "server/discover")
-		case 3: // params
-			x.Params.DecodeJSON(r)
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 4)
-}
-
 var membersOfDiscoverResult = codec.Members{
 	Names: []string{`"cacheScope":`, `"capabilities":`, `"resultType":`, `"supportedVersions":`, `"ttlMs":`, `"_meta":`, `"instructions":`},
 	ID:    55335,
@@ -954,30 +778,6 @@ func (x *DiscoverResult) DecodeJSON(r *codec.Reader) {
 		}
 	}
 	r.Require(&seen, &x.Extra, 5)
-}
-
-var membersOfDiscoverResultResponse = codec.Members{
-	Names: []string{`"id":`, `"jsonrpc":`, `"result":`},
-	ID:    29428,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *DiscoverResultResponse) DecodeJSON(r *codec.Reader) {
-	*x = DiscoverResultResponse{}
-	seen := r.Enter(&membersOfDiscoverResultResponse)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // id
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-		case 1: // jsonrpc
-			r.Const(&seen, &x.Extra, "2.0")
-		case 2: // result
-			x.Result.DecodeJSON(r)
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 3)
 }
 
 var membersOfElicitRequest = codec.Members{
@@ -1114,30 +914,6 @@ func (x *ElicitResult) DecodeJSON(r *codec.Reader) {
 	r.Require(&seen, &x.Extra, 1)
 }
 
-var membersOfElicitationCompleteNotification = codec.Members{
-	Names: []string{`"jsonrpc":`, `"method":`, `"params":`},
-	ID:    9802,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ElicitationCompleteNotification) DecodeJSON(r *codec.Reader) {
-	*x = ElicitationCompleteNotification{}
-	seen := r.Enter(&membersOfElicitationCompleteNotification)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // jsonrpc
-			r.Const(&seen, &x.Extra, "2.0")
-		case 1: // method
-			r.Const(&seen, &x.Extra, "notifications/elicitation/complete")
-		case 2: // params
-			x.Params.DecodeJSON(r)
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 3)
-}
-
 var membersOfElicitationCompleteNotificationParams = codec.Members{
 	Names: []string{`"elicitationId":`},
 	ID:    39128,
@@ -1209,32 +985,6 @@ func (x *Error) DecodeJSON(r *codec.Reader) {
 	r.Require(&seen, &x.Extra, 2)
 }
 
-var membersOfGetPromptRequest = codec.Members{
-	Names: []string{`"method":`, `"params":`, `"id":`, `"jsonrpc":`},
-	ID:    43754,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *GetPromptRequest) DecodeJSON(r *codec.Reader) {
-	*x = GetPromptRequest{}
-	seen := r.Enter(&membersOfGetPromptRequest)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // method
-			r.Const(&seen, &x.Extra, "prompts/get")
-		case 1: // params
-			x.Params.DecodeJSON(r)
-		case 2: // id
-			x.ID = codec.OrKeep(r, &seen, &x.Extra, r.Scalar(codec.ScalarString|codec.ScalarInteger))
-		case 3: // jsonrpc
-			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 2)
-}
-
 var membersOfGetPromptRequestParams = codec.Members{
 	Names: []string{`"name":`, `"_meta":`, `"arguments":`, `"inputResponses":`, `"requestState":`},
 	ID:    28216,
@@ -1289,56 +1039,6 @@ func (x *GetPromptResult) DecodeJSON(r *codec.Reader) {
 	r.Require(&seen, &x.Extra, 1)
 }
 
-var membersOfGetPromptResultResponse = codec.Members{
-	Names: []string{`"id":`, `"jsonrpc":`, `"result":`},
-	ID:    32475,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *GetPromptResultResponse) DecodeJSON(r *codec.Reader) {
-	*x = GetPromptResultResponse{}
-	seen := r.Enter(&membersOfGetPromptResultResponse)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // id
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-		case 1: // jsonrpc
-			r.Const(&seen, &x.Extra, "2.0")
-		case 2: // result
-			x.Result = DecodeGetPromptResultResponseResult(r)
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 3)
-}
-
-var membersOfGetTaskPayloadRequest = codec.Members{
-	Names: []string{`"id":`, `"jsonrpc":`, `"method":`, `"params":`},
-	ID:    14669,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *GetTaskPayloadRequest) DecodeJSON(r *codec.Reader) {
-	*x = GetTaskPayloadRequest{}
-	seen := r.Enter(&membersOfGetTaskPayloadRequest)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // id
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-		case 1: // jsonrpc
-			r.Const(&seen, &x.Extra, "2.0")
-		case 2: // method
-			r.Const(&seen, &x.Extra, "tasks/result")
-		case 3: // params
-			x.Params.DecodeJSON(r)
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 4)
-}
-
 var membersOfGetTaskPayloadRequestParams = codec.Members{
 	Names: []string{`"taskId":`},
 	ID:    26731,
@@ -1376,32 +1076,6 @@ func (x *GetTaskPayloadResult) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-}
-
-var membersOfGetTaskRequest = codec.Members{
-	Names: []string{`"id":`, `"jsonrpc":`, `"method":`, `"params":`},
-	ID:    46131,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *GetTaskRequest) DecodeJSON(r *codec.Reader) {
-	*x = GetTaskRequest{}
-	seen := r.Enter(&membersOfGetTaskRequest)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // id
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-		case 1: // jsonrpc
-			r.Const(&seen, &x.Extra, "2.0")
-		case 2: // method
-			r.Const(&seen, &x.Extra, "tasks/get")
-		case 3: // params
-			x.Params.DecodeJSON(r)
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 4)
 }
 
 var membersOfGetTaskRequestParams = codec.Members{
@@ -1459,55 +1133,6 @@ func (x *GetTaskResult) DecodeJSON(r *codec.Reader) {
 		}
 	}
 	r.Require(&seen, &x.Extra, 5)
-}
-
-var membersOfHeaderMismatchError = codec.Members{
-	Names: []string{`"error":`, `"jsonrpc":`, `"id":`},
-	ID:    58266,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *HeaderMismatchError) DecodeJSON(r *codec.Reader) {
-	*x = HeaderMismatchError{}
-	seen := r.Enter(&membersOfHeaderMismatchError)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // error
-			x.Error.DecodeJSON(r)
-		case 1: // jsonrpc
-			r.Const(&seen, &x.Extra, "2.0")
-		case 2: // id
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 2)
-}
-
-var membersOfHeaderMismatchErrorError = codec.Members{
-	Names: []string{`"code":`, `"message":`, `"data":`},
-	Null:  1 << 2,
-	ID:    65052,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *HeaderMismatchErrorError) DecodeJSON(r *codec.Reader) {
-	*x = HeaderMismatchErrorError{}
-	seen := r.Enter(&membersOfHeaderMismatchErrorError)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // code
-			r.ConstInt(&seen, &x.Extra, -32020)
-		case 1: // message
-			x.Message = r.Text()
-		case 2: // data
-			x.Data = r.Raw()
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfIcon = codec.Members{
@@ -1613,32 +1238,6 @@ func (x *Implementation) DecodeJSON(r *codec.Reader) {
 	r.Require(&seen, &x.Extra, 2)
 }
 
-var membersOfInitializeRequest = codec.Members{
-	Names: []string{`"method":`, `"params":`, `"id":`, `"jsonrpc":`},
-	ID:    58612,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *InitializeRequest) DecodeJSON(r *codec.Reader) {
-	*x = InitializeRequest{}
-	seen := r.Enter(&membersOfInitializeRequest)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // method
-			r.Const(&seen, &x.Extra, "initialize")
-		case 1: // params
-			x.Params.DecodeJSON(r)
-		case 2: // id
-			x.ID = codec.OrKeep(r, &seen, &x.Extra, r.Scalar(codec.ScalarString|codec.ScalarInteger))
-		case 3: // jsonrpc
-			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 2)
-}
-
 var membersOfInitializeRequestParams = codec.Members{
 	Names: []string{`"capabilities":`, `"clientInfo":`, `"protocolVersion":`, `"_meta":`},
 	ID:    40594,
@@ -1693,30 +1292,6 @@ func (x *InitializeResult) DecodeJSON(r *codec.Reader) {
 	r.Require(&seen, &x.Extra, 3)
 }
 
-var membersOfInitializedNotification = codec.Members{
-	Names: []string{`"method":`, `"jsonrpc":`, `"params":`},
-	ID:    1678,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *InitializedNotification) DecodeJSON(r *codec.Reader) {
-	*x = InitializedNotification{}
-	seen := r.Enter(&membersOfInitializedNotification)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // method
-			r.Const(&seen, &x.Extra, "notifications/initialized")
-		case 1: // jsonrpc
-			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
-		case 2: // params
-			x.Params = codec.New(r, (*NotificationParams).DecodeJSON)
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 1)
-}
-
 var membersOfInputRequiredResult = codec.Members{
 	Names: []string{`"resultType":`, `"_meta":`, `"inputRequests":`, `"requestState":`},
 	ID:    43759,
@@ -1767,179 +1342,6 @@ func (x *InputResponseRequestParams) DecodeJSON(r *codec.Reader) {
 	r.Require(&seen, &x.Extra, 1)
 }
 
-var membersOfInternalError = codec.Members{
-	Names: []string{`"code":`, `"message":`, `"data":`},
-	Null:  1 << 2,
-	ID:    34502,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *InternalError) DecodeJSON(r *codec.Reader) {
-	*x = InternalError{}
-	seen := r.Enter(&membersOfInternalError)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // code
-			r.ConstInt(&seen, &x.Extra, -32603)
-		case 1: // message
-			x.Message = r.Text()
-		case 2: // data
-			x.Data = r.Raw()
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 2)
-}
-
-var membersOfInvalidParamsError = codec.Members{
-	Names: []string{`"code":`, `"message":`, `"data":`},
-	Null:  1 << 2,
-	ID:    33472,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *InvalidParamsError) DecodeJSON(r *codec.Reader) {
-	*x = InvalidParamsError{}
-	seen := r.Enter(&membersOfInvalidParamsError)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // code
-			r.ConstInt(&seen, &x.Extra, -32602)
-		case 1: // message
-			x.Message = r.Text()
-		case 2: // data
-			x.Data = r.Raw()
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 2)
-}
-
-var membersOfInvalidRequestError = codec.Members{
-	Names: []string{`"code":`, `"message":`, `"data":`},
-	Null:  1 << 2,
-	ID:    39029,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *InvalidRequestError) DecodeJSON(r *codec.Reader) {
-	*x = InvalidRequestError{}
-	seen := r.Enter(&membersOfInvalidRequestError)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // code
-			r.ConstInt(&seen, &x.Extra, -32600)
-		case 1: // message
-			x.Message = r.Text()
-		case 2: // data
-			x.Data = r.Raw()
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 2)
-}
-
-var membersOfJSONRPCErrorResponse = codec.Members{
-	Names: []string{`"error":`, `"jsonrpc":`, `"id":`},
-	ID:    34279,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *JSONRPCErrorResponse) DecodeJSON(r *codec.Reader) {
-	*x = JSONRPCErrorResponse{}
-	seen := r.Enter(&membersOfJSONRPCErrorResponse)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // error
-			x.Error.DecodeJSON(r)
-		case 1: // jsonrpc
-			r.Const(&seen, &x.Extra, "2.0")
-		case 2: // id
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 2)
-}
-
-var membersOfJSONRPCNotification = codec.Members{
-	Names: []string{`"jsonrpc":`, `"method":`, `"params":`},
-	ID:    35093,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *JSONRPCNotification) DecodeJSON(r *codec.Reader) {
-	*x = JSONRPCNotification{}
-	seen := r.Enter(&membersOfJSONRPCNotification)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // jsonrpc
-			r.Const(&seen, &x.Extra, "2.0")
-		case 1: // method
-			x.Method = r.Text()
-		case 2: // params
-			x.Params = codec.New(r, (*NotificationParams).DecodeJSON)
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 2)
-}
-
-var membersOfJSONRPCRequest = codec.Members{
-	Names: []string{`"id":`, `"jsonrpc":`, `"method":`, `"params":`},
-	ID:    14195,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *JSONRPCRequest) DecodeJSON(r *codec.Reader) {
-	*x = JSONRPCRequest{}
-	seen := r.Enter(&membersOfJSONRPCRequest)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // id
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-		case 1: // jsonrpc
-			r.Const(&seen, &x.Extra, "2.0")
-		case 2: // method
-			x.Method = r.Text()
-		case 3: // params
-			x.Params = codec.New(r, (*RequestParams).DecodeJSON)
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 3)
-}
-
-var membersOfJSONRPCResultResponse = codec.Members{
-	Names: []string{`"id":`, `"jsonrpc":`, `"result":`},
-	ID:    13028,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *JSONRPCResultResponse) DecodeJSON(r *codec.Reader) {
-	*x = JSONRPCResultResponse{}
-	seen := r.Enter(&membersOfJSONRPCResultResponse)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // id
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-		case 1: // jsonrpc
-			r.Const(&seen, &x.Extra, "2.0")
-		case 2: // result
-			x.Result.DecodeJSON(r)
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 3)
-}
-
 var membersOfLegacyTitledEnumSchema = codec.Members{
 	Names: []string{`"enum":`, `"type":`, `"default":`, `"description":`, `"enumNames":`, `"title":`},
 	ID:    27890,
@@ -1970,32 +1372,6 @@ func (x *LegacyTitledEnumSchema) DecodeJSON(r *codec.Reader) {
 	r.Require(&seen, &x.Extra, 2)
 }
 
-var membersOfListPromptsRequest = codec.Members{
-	Names: []string{`"method":`, `"id":`, `"jsonrpc":`, `"params":`},
-	ID:    9901,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ListPromptsRequest) DecodeJSON(r *codec.Reader) {
-	*x = ListPromptsRequest{}
-	seen := r.Enter(&membersOfListPromptsRequest)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // method
-			r.Const(&seen, &x.Extra, "prompts/list")
-		case 1: // id
-			x.ID = codec.OrKeep(r, &seen, &x.Extra, r.Scalar(codec.ScalarString|codec.ScalarInteger))
-		case 2: // jsonrpc
-			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
-		case 3: // params
-			x.Params = codec.New(r, (*PaginatedRequestParams).DecodeJSON)
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 1)
-}
-
 var membersOfListPromptsResult = codec.Members{
 	Names: []string{`"prompts":`, `"_meta":`, `"cacheScope":`, `"nextCursor":`, `"resultType":`, `"ttlMs":`},
 	ID:    42701,
@@ -2019,56 +1395,6 @@ func (x *ListPromptsResult) DecodeJSON(r *codec.Reader) {
 			x.ResultType = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		case 5: // ttlMs
 			x.TTLMs = codec.OrKeep(r, &seen, &x.Extra, r.NewInt(&x.Extra, "ttlMs"))
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 1)
-}
-
-var membersOfListPromptsResultResponse = codec.Members{
-	Names: []string{`"id":`, `"jsonrpc":`, `"result":`},
-	ID:    56326,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ListPromptsResultResponse) DecodeJSON(r *codec.Reader) {
-	*x = ListPromptsResultResponse{}
-	seen := r.Enter(&membersOfListPromptsResultResponse)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // id
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-		case 1: // jsonrpc
-			r.Const(&seen, &x.Extra, "2.0")
-		case 2: // result
-			x.Result.DecodeJSON(r)
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 3)
-}
-
-var membersOfListResourceTemplatesRequest = codec.Members{
-	Names: []string{`"method":`, `"id":`, `"jsonrpc":`, `"params":`},
-	ID:    15429,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ListResourceTemplatesRequest) DecodeJSON(r *codec.Reader) {
-	*x = ListResourceTemplatesRequest{}
-	seen := r.Enter(&membersOfListResourceTemplatesRequest)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // method
-			r.Const(&seen, &x.Extra, "resources/templates/list")
-		case 1: // id
-			x.ID = codec.OrKeep(r, &seen, &x.Extra, r.Scalar(codec.ScalarString|codec.ScalarInteger))
-		case 2: // jsonrpc
-			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
-		case 3: // params
-			x.Params = codec.New(r, (*PaginatedRequestParams).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -2106,56 +1432,6 @@ func (x *ListResourceTemplatesResult) DecodeJSON(r *codec.Reader) {
 	r.Require(&seen, &x.Extra, 1)
 }
 
-var membersOfListResourceTemplatesResultResponse = codec.Members{
-	Names: []string{`"id":`, `"jsonrpc":`, `"result":`},
-	ID:    25438,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ListResourceTemplatesResultResponse) DecodeJSON(r *codec.Reader) {
-	*x = ListResourceTemplatesResultResponse{}
-	seen := r.Enter(&membersOfListResourceTemplatesResultResponse)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // id
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-		case 1: // jsonrpc
-			r.Const(&seen, &x.Extra, "2.0")
-		case 2: // result
-			x.Result.DecodeJSON(r)
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 3)
-}
-
-var membersOfListResourcesRequest = codec.Members{
-	Names: []string{`"method":`, `"id":`, `"jsonrpc":`, `"params":`},
-	ID:    41339,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ListResourcesRequest) DecodeJSON(r *codec.Reader) {
-	*x = ListResourcesRequest{}
-	seen := r.Enter(&membersOfListResourcesRequest)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // method
-			r.Const(&seen, &x.Extra, "resources/list")
-		case 1: // id
-			x.ID = codec.OrKeep(r, &seen, &x.Extra, r.Scalar(codec.ScalarString|codec.ScalarInteger))
-		case 2: // jsonrpc
-			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
-		case 3: // params
-			x.Params = codec.New(r, (*PaginatedRequestParams).DecodeJSON)
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 1)
-}
-
 var membersOfListResourcesResult = codec.Members{
 	Names: []string{`"resources":`, `"_meta":`, `"cacheScope":`, `"nextCursor":`, `"resultType":`, `"ttlMs":`},
 	ID:    43423,
@@ -2184,30 +1460,6 @@ func (x *ListResourcesResult) DecodeJSON(r *codec.Reader) {
 		}
 	}
 	r.Require(&seen, &x.Extra, 1)
-}
-
-var membersOfListResourcesResultResponse = codec.Members{
-	Names: []string{`"id":`, `"jsonrpc":`, `"result":`},
-	ID:    14028,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ListResourcesResultResponse) DecodeJSON(r *codec.Reader) {
-	*x = ListResourcesResultResponse{}
-	seen := r.Enter(&membersOfListResourcesResultResponse)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // id
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-		case 1: // jsonrpc
-			r.Const(&seen, &x.Extra, "2.0")
-		case 2: // result
-			x.Result.DecodeJSON(r)
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 3)
 }
 
 var membersOfListRootsRequest = codec.Members{
@@ -2258,32 +1510,6 @@ func (x *ListRootsResult) DecodeJSON(r *codec.Reader) {
 	r.Require(&seen, &x.Extra, 1)
 }
 
-var membersOfListTasksRequest = codec.Members{
-	Names: []string{`"id":`, `"jsonrpc":`, `"method":`, `"params":`},
-	ID:    18302,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ListTasksRequest) DecodeJSON(r *codec.Reader) {
-	*x = ListTasksRequest{}
-	seen := r.Enter(&membersOfListTasksRequest)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // id
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-		case 1: // jsonrpc
-			r.Const(&seen, &x.Extra, "2.0")
-		case 2: // method
-			r.Const(&seen, &x.Extra, "tasks/list")
-		case 3: // params
-			x.Params = codec.New(r, (*PaginatedRequestParams).DecodeJSON)
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 3)
-}
-
 var membersOfListTasksResult = codec.Members{
 	Names: []string{`"tasks":`, `"_meta":`, `"nextCursor":`},
 	ID:    65240,
@@ -2301,32 +1527,6 @@ func (x *ListTasksResult) DecodeJSON(r *codec.Reader) {
 			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
 		case 2: // nextCursor
 			x.NextCursor = r.NewText()
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 1)
-}
-
-var membersOfListToolsRequest = codec.Members{
-	Names: []string{`"method":`, `"id":`, `"jsonrpc":`, `"params":`},
-	ID:    28529,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ListToolsRequest) DecodeJSON(r *codec.Reader) {
-	*x = ListToolsRequest{}
-	seen := r.Enter(&membersOfListToolsRequest)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // method
-			r.Const(&seen, &x.Extra, "tools/list")
-		case 1: // id
-			x.ID = codec.OrKeep(r, &seen, &x.Extra, r.Scalar(codec.ScalarString|codec.ScalarInteger))
-		case 2: // jsonrpc
-			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
-		case 3: // params
-			x.Params = codec.New(r, (*PaginatedRequestParams).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -2364,54 +1564,6 @@ func (x *ListToolsResult) DecodeJSON(r *codec.Reader) {
 	r.Require(&seen, &x.Extra, 1)
 }
 
-var membersOfListToolsResultResponse = codec.Members{
-	Names: []string{`"id":`, `"jsonrpc":`, `"result":`},
-	ID:    54546,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ListToolsResultResponse) DecodeJSON(r *codec.Reader) {
-	*x = ListToolsResultResponse{}
-	seen := r.Enter(&membersOfListToolsResultResponse)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // id
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-		case 1: // jsonrpc
-			r.Const(&seen, &x.Extra, "2.0")
-		case 2: // result
-			x.Result.DecodeJSON(r)
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 3)
-}
-
-var membersOfLoggingMessageNotification = codec.Members{
-	Names: []string{`"method":`, `"params":`, `"jsonrpc":`},
-	ID:    4878,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *LoggingMessageNotification) DecodeJSON(r *codec.Reader) {
-	*x = LoggingMessageNotification{}
-	seen := r.Enter(&membersOfLoggingMessageNotification)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // method
-			r.Const(&seen, &x.Extra, "notifications/message")
-		case 1: // params
-			x.Params.DecodeJSON(r)
-		case 2: // jsonrpc
-			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 2)
-}
-
 var membersOfLoggingMessageNotificationParams = codec.Members{
 	Names: []string{`"data":`, `"level":`, `"_meta":`, `"logger":`},
 	Null:  1 << 0,
@@ -2446,79 +1598,6 @@ func (x *MetaObject) DecodeJSON(r *codec.Reader) {
 	for _, ok := r.NextKey(); ok; _, ok = r.NextKey() {
 		r.Extra(&x.Extra)
 	}
-}
-
-var membersOfMethodNotFoundError = codec.Members{
-	Names: []string{`"code":`, `"message":`, `"data":`},
-	Null:  1 << 2,
-	ID:    30547,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *MethodNotFoundError) DecodeJSON(r *codec.Reader) {
-	*x = MethodNotFoundError{}
-	seen := r.Enter(&membersOfMethodNotFoundError)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // code
-			r.ConstInt(&seen, &x.Extra, -32601)
-		case 1: // message
-			x.Message = r.Text()
-		case 2: // data
-			x.Data = r.Raw()
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 2)
-}
-
-var membersOfMissingRequiredClientCapabilityError = codec.Members{
-	Names: []string{`"error":`, `"jsonrpc":`, `"id":`},
-	ID:    60107,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *MissingRequiredClientCapabilityError) DecodeJSON(r *codec.Reader) {
-	*x = MissingRequiredClientCapabilityError{}
-	seen := r.Enter(&membersOfMissingRequiredClientCapabilityError)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // error
-			x.Error.DecodeJSON(r)
-		case 1: // jsonrpc
-			r.Const(&seen, &x.Extra, "2.0")
-		case 2: // id
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 2)
-}
-
-var membersOfMissingRequiredClientCapabilityErrorError = codec.Members{
-	Names: []string{`"code":`, `"data":`, `"message":`},
-	ID:    57523,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *MissingRequiredClientCapabilityErrorError) DecodeJSON(r *codec.Reader) {
-	*x = MissingRequiredClientCapabilityErrorError{}
-	seen := r.Enter(&membersOfMissingRequiredClientCapabilityErrorError)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // code
-			r.ConstInt(&seen, &x.Extra, -32021)
-		case 1: // data
-			x.Data.DecodeJSON(r)
-		case 2: // message
-			x.Message = r.Text()
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 3)
 }
 
 var membersOfMissingRequiredClientCapabilityErrorErrorData = codec.Members{
@@ -2583,28 +1662,6 @@ func (x *ModelPreferences) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-}
-
-var membersOfNotification = codec.Members{
-	Names: []string{`"method":`, `"params":`},
-	ID:    10342,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *Notification) DecodeJSON(r *codec.Reader) {
-	*x = Notification{}
-	seen := r.Enter(&membersOfNotification)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // method
-			x.Method = r.Text()
-		case 1: // params
-			x.Params = codec.New(r, (*NotificationParams).DecodeJSON)
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 1)
 }
 
 var membersOfNotificationMetaObject = codec.Members{
@@ -2677,32 +1734,6 @@ func (x *NumberSchema) DecodeJSON(r *codec.Reader) {
 	r.Require(&seen, &x.Extra, 1)
 }
 
-var membersOfPaginatedRequest = codec.Members{
-	Names: []string{`"method":`, `"id":`, `"jsonrpc":`, `"params":`},
-	ID:    19809,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *PaginatedRequest) DecodeJSON(r *codec.Reader) {
-	*x = PaginatedRequest{}
-	seen := r.Enter(&membersOfPaginatedRequest)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // method
-			x.Method = r.Text()
-		case 1: // id
-			x.ID = codec.OrKeep(r, &seen, &x.Extra, r.Scalar(codec.ScalarString|codec.ScalarInteger))
-		case 2: // jsonrpc
-			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
-		case 3: // params
-			x.Params = codec.New(r, (*PaginatedRequestParams).DecodeJSON)
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 1)
-}
-
 var membersOfPaginatedRequestParams = codec.Members{
 	Names: []string{`"_meta":`, `"cursor":`},
 	ID:    23159,
@@ -2745,81 +1776,6 @@ func (x *PaginatedResult) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-}
-
-var membersOfParseError = codec.Members{
-	Names: []string{`"code":`, `"message":`, `"data":`},
-	Null:  1 << 2,
-	ID:    15802,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ParseError) DecodeJSON(r *codec.Reader) {
-	*x = ParseError{}
-	seen := r.Enter(&membersOfParseError)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // code
-			r.ConstInt(&seen, &x.Extra, -32700)
-		case 1: // message
-			x.Message = r.Text()
-		case 2: // data
-			x.Data = r.Raw()
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 2)
-}
-
-var membersOfPingRequest = codec.Members{
-	Names: []string{`"method":`, `"id":`, `"jsonrpc":`, `"params":`},
-	ID:    58542,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *PingRequest) DecodeJSON(r *codec.Reader) {
-	*x = PingRequest{}
-	seen := r.Enter(&membersOfPingRequest)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // method
-			r.Const(&seen, &x.Extra, "ping")
-		case 1: // id
-			x.ID = codec.OrKeep(r, &seen, &x.Extra, r.Scalar(codec.ScalarString|codec.ScalarInteger))
-		case 2: // jsonrpc
-			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
-		case 3: // params
-			x.Params = codec.New(r, (*RequestParams).DecodeJSON)
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 1)
-}
-
-var membersOfProgressNotification = codec.Members{
-	Names: []string{`"method":`, `"params":`, `"jsonrpc":`},
-	ID:    8813,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ProgressNotification) DecodeJSON(r *codec.Reader) {
-	*x = ProgressNotification{}
-	seen := r.Enter(&membersOfProgressNotification)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // method
-			r.Const(&seen, &x.Extra, "notifications/progress")
-		case 1: // params
-			x.Params.DecodeJSON(r)
-		case 2: // jsonrpc
-			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfProgressNotificationParams = codec.Members{
@@ -2906,30 +1862,6 @@ func (x *PromptArgument) DecodeJSON(r *codec.Reader) {
 	r.Require(&seen, &x.Extra, 1)
 }
 
-var membersOfPromptListChangedNotification = codec.Members{
-	Names: []string{`"method":`, `"jsonrpc":`, `"params":`},
-	ID:    60114,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *PromptListChangedNotification) DecodeJSON(r *codec.Reader) {
-	*x = PromptListChangedNotification{}
-	seen := r.Enter(&membersOfPromptListChangedNotification)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // method
-			r.Const(&seen, &x.Extra, "notifications/prompts/list_changed")
-		case 1: // jsonrpc
-			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
-		case 2: // params
-			x.Params = codec.New(r, (*NotificationParams).DecodeJSON)
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 1)
-}
-
 var membersOfPromptMessage = codec.Members{
 	Names: []string{`"content":`, `"role":`},
 	ID:    6530,
@@ -2969,32 +1901,6 @@ func (x *PromptReference) DecodeJSON(r *codec.Reader) {
 			r.Const(&seen, &x.Extra, "ref/prompt")
 		case 2: // title
 			x.Title = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 2)
-}
-
-var membersOfReadResourceRequest = codec.Members{
-	Names: []string{`"method":`, `"params":`, `"id":`, `"jsonrpc":`},
-	ID:    42690,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ReadResourceRequest) DecodeJSON(r *codec.Reader) {
-	*x = ReadResourceRequest{}
-	seen := r.Enter(&membersOfReadResourceRequest)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // method
-			r.Const(&seen, &x.Extra, "resources/read")
-		case 1: // params
-			x.Params.DecodeJSON(r)
-		case 2: // id
-			x.ID = codec.OrKeep(r, &seen, &x.Extra, r.Scalar(codec.ScalarString|codec.ScalarInteger))
-		case 3: // jsonrpc
-			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -3056,30 +1962,6 @@ func (x *ReadResourceResult) DecodeJSON(r *codec.Reader) {
 	r.Require(&seen, &x.Extra, 1)
 }
 
-var membersOfReadResourceResultResponse = codec.Members{
-	Names: []string{`"id":`, `"jsonrpc":`, `"result":`},
-	ID:    44883,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ReadResourceResultResponse) DecodeJSON(r *codec.Reader) {
-	*x = ReadResourceResultResponse{}
-	seen := r.Enter(&membersOfReadResourceResultResponse)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // id
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-		case 1: // jsonrpc
-			r.Const(&seen, &x.Extra, "2.0")
-		case 2: // result
-			x.Result = DecodeReadResourceResultResponseResult(r)
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 3)
-}
-
 var membersOfRelatedTaskMetadata = codec.Members{
 	Names: []string{`"taskId":`},
 	ID:    12776,
@@ -3093,28 +1975,6 @@ func (x *RelatedTaskMetadata) DecodeJSON(r *codec.Reader) {
 		switch i {
 		case 0: // taskId
 			x.TaskID = r.Text()
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 1)
-}
-
-var membersOfRequest = codec.Members{
-	Names: []string{`"method":`, `"params":`},
-	ID:    16722,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *Request) DecodeJSON(r *codec.Reader) {
-	*x = Request{}
-	seen := r.Enter(&membersOfRequest)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // method
-			x.Method = r.Text()
-		case 1: // params
-			x.Params = codec.New(r, (*RequestParams).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -3268,30 +2128,6 @@ func (x *ResourceLink) DecodeJSON(r *codec.Reader) {
 	r.Require(&seen, &x.Extra, 3)
 }
 
-var membersOfResourceListChangedNotification = codec.Members{
-	Names: []string{`"method":`, `"jsonrpc":`, `"params":`},
-	ID:    64816,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ResourceListChangedNotification) DecodeJSON(r *codec.Reader) {
-	*x = ResourceListChangedNotification{}
-	seen := r.Enter(&membersOfResourceListChangedNotification)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // method
-			r.Const(&seen, &x.Extra, "notifications/resources/list_changed")
-		case 1: // jsonrpc
-			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
-		case 2: // params
-			x.Params = codec.New(r, (*NotificationParams).DecodeJSON)
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 1)
-}
-
 var membersOfResourceRequestParams = codec.Members{
 	Names: []string{`"uri":`, `"_meta":`},
 	ID:    18656,
@@ -3363,30 +2199,6 @@ func (x *ResourceTemplateReference) DecodeJSON(r *codec.Reader) {
 			r.Const(&seen, &x.Extra, "ref/resource")
 		case 1: // uri
 			x.URI = r.Text()
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 2)
-}
-
-var membersOfResourceUpdatedNotification = codec.Members{
-	Names: []string{`"method":`, `"params":`, `"jsonrpc":`},
-	ID:    36671,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ResourceUpdatedNotification) DecodeJSON(r *codec.Reader) {
-	*x = ResourceUpdatedNotification{}
-	seen := r.Enter(&membersOfResourceUpdatedNotification)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // method
-			r.Const(&seen, &x.Extra, "notifications/resources/updated")
-		case 1: // params
-			x.Params.DecodeJSON(r)
-		case 2: // jsonrpc
-			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -3477,30 +2289,6 @@ func (x *Root) DecodeJSON(r *codec.Reader) {
 			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*MetaObject).DecodeJSON))
 		case 2: // name
 			x.Name = r.NewText()
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 1)
-}
-
-var membersOfRootsListChangedNotification = codec.Members{
-	Names: []string{`"method":`, `"jsonrpc":`, `"params":`},
-	ID:    65209,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *RootsListChangedNotification) DecodeJSON(r *codec.Reader) {
-	*x = RootsListChangedNotification{}
-	seen := r.Enter(&membersOfRootsListChangedNotification)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // method
-			r.Const(&seen, &x.Extra, "notifications/roots/list_changed")
-		case 1: // jsonrpc
-			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
-		case 2: // params
-			x.Params = codec.New(r, (*NotificationParams).DecodeJSON)
 		default:
 			r.Extra(&x.Extra)
 		}
@@ -3685,32 +2473,6 @@ func (x *ServerCapabilitiesTools) DecodeJSON(r *codec.Reader) {
 	}
 }
 
-var membersOfSetLevelRequest = codec.Members{
-	Names: []string{`"method":`, `"params":`, `"id":`, `"jsonrpc":`},
-	ID:    11756,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *SetLevelRequest) DecodeJSON(r *codec.Reader) {
-	*x = SetLevelRequest{}
-	seen := r.Enter(&membersOfSetLevelRequest)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // method
-			r.Const(&seen, &x.Extra, "logging/setLevel")
-		case 1: // params
-			x.Params.DecodeJSON(r)
-		case 2: // id
-			x.ID = codec.OrKeep(r, &seen, &x.Extra, r.Scalar(codec.ScalarString|codec.ScalarInteger))
-		case 3: // jsonrpc
-			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 2)
-}
-
 var membersOfSetLevelRequestParams = codec.Members{
 	Names: []string{`"level":`, `"_meta":`},
 	ID:    29306,
@@ -3765,32 +2527,6 @@ func (x *StringSchema) DecodeJSON(r *codec.Reader) {
 	r.Require(&seen, &x.Extra, 1)
 }
 
-var membersOfSubscribeRequest = codec.Members{
-	Names: []string{`"method":`, `"params":`, `"id":`, `"jsonrpc":`},
-	ID:    2172,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *SubscribeRequest) DecodeJSON(r *codec.Reader) {
-	*x = SubscribeRequest{}
-	seen := r.Enter(&membersOfSubscribeRequest)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // method
-			r.Const(&seen, &x.Extra, "resources/subscribe")
-		case 1: // params
-			x.Params.DecodeJSON(r)
-		case 2: // id
-			x.ID = codec.OrKeep(r, &seen, &x.Extra, r.Scalar(codec.ScalarString|codec.ScalarInteger))
-		case 3: // jsonrpc
-			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 2)
-}
-
 var membersOfSubscribeRequestParams = codec.Members{
 	Names: []string{`"uri":`, `"_meta":`},
 	ID:    44714,
@@ -3838,30 +2574,6 @@ func (x *SubscriptionFilter) DecodeJSON(r *codec.Reader) {
 	}
 }
 
-var membersOfSubscriptionsAcknowledgedNotification = codec.Members{
-	Names: []string{`"jsonrpc":`, `"method":`, `"params":`},
-	ID:    36598,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *SubscriptionsAcknowledgedNotification) DecodeJSON(r *codec.Reader) {
-	*x = SubscriptionsAcknowledgedNotification{}
-	seen := r.Enter(&membersOfSubscriptionsAcknowledgedNotification)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // jsonrpc
-			r.Const(&seen, &x.Extra, "2.0")
-		case 1: // method
-			r.Const(&seen, &x.Extra, "notifications/subscriptions/acknowledged")
-		case 2: // params
-			x.Params.DecodeJSON(r)
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 3)
-}
-
 var membersOfSubscriptionsAcknowledgedNotificationParams = codec.Members{
 	Names: []string{`"notifications":`, `"_meta":`},
 	ID:    28268,
@@ -3882,32 +2594,6 @@ func (x *SubscriptionsAcknowledgedNotificationParams) DecodeJSON(r *codec.Reader
 		}
 	}
 	r.Require(&seen, &x.Extra, 1)
-}
-
-var membersOfSubscriptionsListenRequest = codec.Members{
-	Names: []string{`"id":`, `"jsonrpc":`, `"method":`, `"params":`},
-	ID:    58571,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *SubscriptionsListenRequest) DecodeJSON(r *codec.Reader) {
-	*x = SubscriptionsListenRequest{}
-	seen := r.Enter(&membersOfSubscriptionsListenRequest)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // id
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-		case 1: // jsonrpc
-			r.Const(&seen, &x.Extra, "2.0")
-		case 2: // method
-			r.Const(&seen, &x.Extra, "subscriptions/listen")
-		case 3: // params
-			x.Params.DecodeJSON(r)
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 4)
 }
 
 var membersOfSubscriptionsListenRequestParams = codec.Members{
@@ -3974,30 +2660,6 @@ func (x *SubscriptionsListenResultMetaObject) DecodeJSON(r *codec.Reader) {
 		}
 	}
 	r.Require(&seen, &x.Extra, 1)
-}
-
-var membersOfSubscriptionsListenResultResponse = codec.Members{
-	Names: []string{`"id":`, `"jsonrpc":`, `"result":`},
-	ID:    61660,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *SubscriptionsListenResultResponse) DecodeJSON(r *codec.Reader) {
-	*x = SubscriptionsListenResultResponse{}
-	seen := r.Enter(&membersOfSubscriptionsListenResultResponse)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // id
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-		case 1: // jsonrpc
-			r.Const(&seen, &x.Extra, "2.0")
-		case 2: // result
-			x.Result.DecodeJSON(r)
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 3)
 }
 
 var membersOfTask = codec.Members{
@@ -4073,30 +2735,6 @@ func (x *TaskMetadata) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-}
-
-var membersOfTaskStatusNotification = codec.Members{
-	Names: []string{`"jsonrpc":`, `"method":`, `"params":`},
-	ID:    34493,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *TaskStatusNotification) DecodeJSON(r *codec.Reader) {
-	*x = TaskStatusNotification{}
-	seen := r.Enter(&membersOfTaskStatusNotification)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // jsonrpc
-			r.Const(&seen, &x.Extra, "2.0")
-		case 1: // method
-			r.Const(&seen, &x.Extra, "notifications/tasks/status")
-		case 2: // params
-			x.Params.DecodeJSON(r)
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 3)
 }
 
 var membersOfTaskStatusNotificationParams = codec.Members{
@@ -4439,30 +3077,6 @@ func (x *ToolInputSchema) DecodeJSON(r *codec.Reader) {
 	r.Require(&seen, &x.Extra, 1)
 }
 
-var membersOfToolListChangedNotification = codec.Members{
-	Names: []string{`"method":`, `"jsonrpc":`, `"params":`},
-	ID:    14510,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ToolListChangedNotification) DecodeJSON(r *codec.Reader) {
-	*x = ToolListChangedNotification{}
-	seen := r.Enter(&membersOfToolListChangedNotification)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // method
-			r.Const(&seen, &x.Extra, "notifications/tools/list_changed")
-		case 1: // jsonrpc
-			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
-		case 2: // params
-			x.Params = codec.New(r, (*NotificationParams).DecodeJSON)
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 1)
-}
-
 var membersOfToolOutputSchema = codec.Members{
 	Names: []string{`"$schema":`, `"properties":`, `"required":`, `"type":`},
 	ID:    41045,
@@ -4547,54 +3161,6 @@ func (x *ToolUseContent) DecodeJSON(r *codec.Reader) {
 	r.Require(&seen, &x.Extra, 4)
 }
 
-var membersOfURLElicitationRequiredError = codec.Members{
-	Names: []string{`"error":`, `"jsonrpc":`, `"id":`},
-	ID:    42164,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *URLElicitationRequiredError) DecodeJSON(r *codec.Reader) {
-	*x = URLElicitationRequiredError{}
-	seen := r.Enter(&membersOfURLElicitationRequiredError)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // error
-			x.Error.DecodeJSON(r)
-		case 1: // jsonrpc
-			r.Const(&seen, &x.Extra, "2.0")
-		case 2: // id
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 2)
-}
-
-var membersOfURLElicitationRequiredErrorError = codec.Members{
-	Names: []string{`"code":`, `"data":`, `"message":`},
-	ID:    38242,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *URLElicitationRequiredErrorError) DecodeJSON(r *codec.Reader) {
-	*x = URLElicitationRequiredErrorError{}
-	seen := r.Enter(&membersOfURLElicitationRequiredErrorError)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // code
-			r.ConstInt(&seen, &x.Extra, -32042)
-		case 1: // data
-			x.Data.DecodeJSON(r)
-		case 2: // message
-			x.Message = r.Text()
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 3)
-}
-
 var membersOfURLElicitationRequiredErrorErrorData = codec.Members{
 	Names: []string{`"elicitations":`},
 	ID:    25618,
@@ -4613,32 +3179,6 @@ func (x *URLElicitationRequiredErrorErrorData) DecodeJSON(r *codec.Reader) {
 		}
 	}
 	r.Require(&seen, &x.Extra, 1)
-}
-
-var membersOfUnsubscribeRequest = codec.Members{
-	Names: []string{`"method":`, `"params":`, `"id":`, `"jsonrpc":`},
-	ID:    38651,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *UnsubscribeRequest) DecodeJSON(r *codec.Reader) {
-	*x = UnsubscribeRequest{}
-	seen := r.Enter(&membersOfUnsubscribeRequest)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // method
-			r.Const(&seen, &x.Extra, "resources/unsubscribe")
-		case 1: // params
-			x.Params.DecodeJSON(r)
-		case 2: // id
-			x.ID = codec.OrKeep(r, &seen, &x.Extra, r.Scalar(codec.ScalarString|codec.ScalarInteger))
-		case 3: // jsonrpc
-			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 2)
 }
 
 var membersOfUnsubscribeRequestParams = codec.Members{
@@ -4661,54 +3201,6 @@ func (x *UnsubscribeRequestParams) DecodeJSON(r *codec.Reader) {
 		}
 	}
 	r.Require(&seen, &x.Extra, 1)
-}
-
-var membersOfUnsupportedProtocolVersionError = codec.Members{
-	Names: []string{`"error":`, `"jsonrpc":`, `"id":`},
-	ID:    2814,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *UnsupportedProtocolVersionError) DecodeJSON(r *codec.Reader) {
-	*x = UnsupportedProtocolVersionError{}
-	seen := r.Enter(&membersOfUnsupportedProtocolVersionError)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // error
-			x.Error.DecodeJSON(r)
-		case 1: // jsonrpc
-			r.Const(&seen, &x.Extra, "2.0")
-		case 2: // id
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 2)
-}
-
-var membersOfUnsupportedProtocolVersionErrorError = codec.Members{
-	Names: []string{`"code":`, `"data":`, `"message":`},
-	ID:    39048,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *UnsupportedProtocolVersionErrorError) DecodeJSON(r *codec.Reader) {
-	*x = UnsupportedProtocolVersionErrorError{}
-	seen := r.Enter(&membersOfUnsupportedProtocolVersionErrorError)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // code
-			r.ConstInt(&seen, &x.Extra, -32022)
-		case 1: // data
-			x.Data.DecodeJSON(r)
-		case 2: // message
-			x.Message = r.Text()
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 3)
 }
 
 var membersOfUnsupportedProtocolVersionErrorErrorData = codec.Members{
@@ -4830,9 +3322,4 @@ func (x *ElicitResultContentValueList) DecodeJSON(r *codec.Reader) { x.Value = r
 // DecodeJSON reads the value.
 func (x *ElicitResultContentValueScalar) DecodeJSON(r *codec.Reader) {
 	x.Value = r.Scalar(codec.ScalarString | codec.ScalarNumber | codec.ScalarBool)
-}
-
-// DecodeJSON reads the value.
-func (x *JSONRPCMessageList) DecodeJSON(r *codec.Reader) {
-	x.Value = codec.DecodeListFunc(r, DecodeJSONRPCMessageListItem)
 }

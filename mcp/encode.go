@@ -187,31 +187,6 @@ func (x *CacheableResult) EncodeJSON(w *codec.Writer) {
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *CallToolRequest) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfCallToolRequest)
-	if !extra.Absent(0) {
-		w.Key(`,"method":"tools/call"`)
-	}
-	if !x.ID.IsZero() {
-		w.Key(`,"id":`)
-		w.Scalar(x.ID)
-	}
-	if x.JSONRPC != nil {
-		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
-	}
-	if !extra.Absent(1) || !x.Params.IsZero() {
-		w.Key(`,"params":`)
-		x.Params.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfCallToolRequest)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *CallToolRequestParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -242,17 +217,6 @@ func (x *CallToolRequestParams) EncodeJSON(w *codec.Writer) {
 		x.Task.EncodeJSON(w)
 	}
 	w.EndOf(start, x.Extra, &membersOfCallToolRequestParams)
-}
-
-// IsZero reports whether no field is set.
-func (x *CallToolRequestParams) IsZero() bool {
-	return x.Meta == nil &&
-		x.Arguments == nil &&
-		x.InputResponses == nil &&
-		x.Name == "" &&
-		x.RequestState == nil &&
-		x.Task == nil &&
-		x.Extra.IsZero()
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -286,53 +250,6 @@ func (x *CallToolResult) EncodeJSON(w *codec.Writer) {
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *CallToolResultResponse) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfCallToolResultResponse)
-	if !extra.Absent(1) {
-		w.Key(`,"jsonrpc":"2.0"`)
-	}
-	if !extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`,"id":`)
-		w.Scalar(x.ID)
-	}
-	if !extra.Absent(2) || x.Result != nil {
-		w.Key(`,"result":`)
-		codec.WriteUnion(w, x.Result)
-	}
-	w.EndOf(start, x.Extra, &membersOfCallToolResultResponse)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *CancelTaskRequest) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfCancelTaskRequest)
-	if !extra.Absent(1) {
-		w.Key(`,"jsonrpc":"2.0"`)
-	}
-	if !extra.Absent(2) {
-		w.Key(`,"method":"tasks/cancel"`)
-	}
-	if !extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`,"id":`)
-		w.Scalar(x.ID)
-	}
-	if !extra.Absent(3) || !x.Params.IsZero() {
-		w.Key(`,"params":`)
-		x.Params.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfCancelTaskRequest)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *CancelTaskRequestParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -344,12 +261,6 @@ func (x *CancelTaskRequestParams) EncodeJSON(w *codec.Writer) {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
 	w.EndOf(start, x.Extra, &membersOfCancelTaskRequestParams)
-}
-
-// IsZero reports whether no field is set.
-func (x *CancelTaskRequestParams) IsZero() bool {
-	return x.TaskID == "" &&
-		x.Extra.IsZero()
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -395,27 +306,6 @@ func (x *CancelTaskResult) EncodeJSON(w *codec.Writer) {
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *CancelledNotification) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfCancelledNotification)
-	if !extra.Absent(0) {
-		w.Key(`,"method":"notifications/cancelled"`)
-	}
-	if x.JSONRPC != nil {
-		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
-	}
-	if !extra.Absent(1) || !x.Params.IsZero() {
-		w.Key(`,"params":`)
-		x.Params.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfCancelledNotification)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *CancelledNotificationParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -434,14 +324,6 @@ func (x *CancelledNotificationParams) EncodeJSON(w *codec.Writer) {
 		w.Scalar(x.RequestID)
 	}
 	w.EndOf(start, x.Extra, &membersOfCancelledNotificationParams)
-}
-
-// IsZero reports whether no field is set.
-func (x *CancelledNotificationParams) IsZero() bool {
-	return x.Meta == nil &&
-		x.Reason == nil &&
-		x.RequestID.IsZero() &&
-		x.Extra.IsZero()
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -608,31 +490,6 @@ func (x *ClientCapabilitiesTasksRequestsSampling) EncodeJSON(w *codec.Writer) {
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *CompleteRequest) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfCompleteRequest)
-	if !extra.Absent(0) {
-		w.Key(`,"method":"completion/complete"`)
-	}
-	if !x.ID.IsZero() {
-		w.Key(`,"id":`)
-		w.Scalar(x.ID)
-	}
-	if x.JSONRPC != nil {
-		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
-	}
-	if !extra.Absent(1) || !x.Params.IsZero() {
-		w.Key(`,"params":`)
-		x.Params.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfCompleteRequest)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *CompleteRequestParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -657,15 +514,6 @@ func (x *CompleteRequestParams) EncodeJSON(w *codec.Writer) {
 		codec.WriteUnion(w, x.Ref)
 	}
 	w.EndOf(start, x.Extra, &membersOfCompleteRequestParams)
-}
-
-// IsZero reports whether no field is set.
-func (x *CompleteRequestParams) IsZero() bool {
-	return x.Meta == nil &&
-		x.Argument.IsZero() &&
-		x.Context == nil &&
-		x.Ref == nil &&
-		x.Extra.IsZero()
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -728,14 +576,6 @@ func (x *CompleteResult) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfCompleteResult)
 }
 
-// IsZero reports whether no field is set.
-func (x *CompleteResult) IsZero() bool {
-	return x.Meta == nil &&
-		x.Completion.IsZero() &&
-		x.ResultType == nil &&
-		x.Extra.IsZero()
-}
-
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *CompleteResultCompletion) EncodeJSON(w *codec.Writer) {
 	if x == nil {
@@ -765,28 +605,6 @@ func (x *CompleteResultCompletion) IsZero() bool {
 		x.Total == nil &&
 		x.Values == nil &&
 		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *CompleteResultResponse) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfCompleteResultResponse)
-	if !extra.Absent(1) {
-		w.Key(`,"jsonrpc":"2.0"`)
-	}
-	if !extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`,"id":`)
-		w.Scalar(x.ID)
-	}
-	if !extra.Absent(2) || !x.Result.IsZero() {
-		w.Key(`,"result":`)
-		x.Result.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfCompleteResultResponse)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -936,31 +754,6 @@ func (x *CreateTaskResult) EncodeJSON(w *codec.Writer) {
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *DiscoverRequest) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfDiscoverRequest)
-	if !extra.Absent(1) {
-		w.Key(`,"jsonrpc":"2.0"`)
-	}
-	if !extra.Absent(2) {
-		w.Key(`,"method":"server/discover"`)
-	}
-	if !extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`,"id":`)
-		w.Scalar(x.ID)
-	}
-	if !extra.Absent(3) || !x.Params.IsZero() {
-		w.Key(`,"params":`)
-		x.Params.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfDiscoverRequest)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *DiscoverResult) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -994,40 +787,6 @@ func (x *DiscoverResult) EncodeJSON(w *codec.Writer) {
 		w.IntExact(x.TTLMs, extra, "ttlMs")
 	}
 	w.EndOf(start, x.Extra, &membersOfDiscoverResult)
-}
-
-// IsZero reports whether no field is set.
-func (x *DiscoverResult) IsZero() bool {
-	return x.Meta == nil &&
-		x.CacheScope == "" &&
-		x.Capabilities.IsZero() &&
-		x.Instructions == nil &&
-		x.ResultType == "" &&
-		x.SupportedVersions == nil &&
-		x.TTLMs == 0 &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *DiscoverResultResponse) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfDiscoverResultResponse)
-	if !extra.Absent(1) {
-		w.Key(`,"jsonrpc":"2.0"`)
-	}
-	if !extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`,"id":`)
-		w.Scalar(x.ID)
-	}
-	if !extra.Absent(2) || !x.Result.IsZero() {
-		w.Key(`,"result":`)
-		x.Result.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfDiscoverResultResponse)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1171,27 +930,6 @@ func (x *ElicitResult) EncodeJSON(w *codec.Writer) {
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ElicitationCompleteNotification) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfElicitationCompleteNotification)
-	if !extra.Absent(0) {
-		w.Key(`,"jsonrpc":"2.0"`)
-	}
-	if !extra.Absent(1) {
-		w.Key(`,"method":"notifications/elicitation/complete"`)
-	}
-	if !extra.Absent(2) || !x.Params.IsZero() {
-		w.Key(`,"params":`)
-		x.Params.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfElicitationCompleteNotification)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ElicitationCompleteNotificationParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -1203,12 +941,6 @@ func (x *ElicitationCompleteNotificationParams) EncodeJSON(w *codec.Writer) {
 		w.KeyText(`,"elicitationId":"`, x.ElicitationID)
 	}
 	w.EndOf(start, x.Extra, &membersOfElicitationCompleteNotificationParams)
-}
-
-// IsZero reports whether no field is set.
-func (x *ElicitationCompleteNotificationParams) IsZero() bool {
-	return x.ElicitationID == "" &&
-		x.Extra.IsZero()
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1259,39 +991,6 @@ func (x *Error) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfError)
 }
 
-// IsZero reports whether no field is set.
-func (x *Error) IsZero() bool {
-	return x.Code == 0 &&
-		x.Data == nil &&
-		x.Message == "" &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *GetPromptRequest) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfGetPromptRequest)
-	if !extra.Absent(0) {
-		w.Key(`,"method":"prompts/get"`)
-	}
-	if !x.ID.IsZero() {
-		w.Key(`,"id":`)
-		w.Scalar(x.ID)
-	}
-	if x.JSONRPC != nil {
-		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
-	}
-	if !extra.Absent(1) || !x.Params.IsZero() {
-		w.Key(`,"params":`)
-		x.Params.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfGetPromptRequest)
-}
-
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *GetPromptRequestParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
@@ -1321,16 +1020,6 @@ func (x *GetPromptRequestParams) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfGetPromptRequestParams)
 }
 
-// IsZero reports whether no field is set.
-func (x *GetPromptRequestParams) IsZero() bool {
-	return x.Meta == nil &&
-		x.Arguments == nil &&
-		x.InputResponses == nil &&
-		x.Name == "" &&
-		x.RequestState == nil &&
-		x.Extra.IsZero()
-}
-
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *GetPromptResult) EncodeJSON(w *codec.Writer) {
 	if x == nil {
@@ -1357,53 +1046,6 @@ func (x *GetPromptResult) EncodeJSON(w *codec.Writer) {
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *GetPromptResultResponse) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfGetPromptResultResponse)
-	if !extra.Absent(1) {
-		w.Key(`,"jsonrpc":"2.0"`)
-	}
-	if !extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`,"id":`)
-		w.Scalar(x.ID)
-	}
-	if !extra.Absent(2) || x.Result != nil {
-		w.Key(`,"result":`)
-		codec.WriteUnion(w, x.Result)
-	}
-	w.EndOf(start, x.Extra, &membersOfGetPromptResultResponse)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *GetTaskPayloadRequest) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfGetTaskPayloadRequest)
-	if !extra.Absent(1) {
-		w.Key(`,"jsonrpc":"2.0"`)
-	}
-	if !extra.Absent(2) {
-		w.Key(`,"method":"tasks/result"`)
-	}
-	if !extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`,"id":`)
-		w.Scalar(x.ID)
-	}
-	if !extra.Absent(3) || !x.Params.IsZero() {
-		w.Key(`,"params":`)
-		x.Params.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfGetTaskPayloadRequest)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *GetTaskPayloadRequestParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -1415,12 +1057,6 @@ func (x *GetTaskPayloadRequestParams) EncodeJSON(w *codec.Writer) {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
 	w.EndOf(start, x.Extra, &membersOfGetTaskPayloadRequestParams)
-}
-
-// IsZero reports whether no field is set.
-func (x *GetTaskPayloadRequestParams) IsZero() bool {
-	return x.TaskID == "" &&
-		x.Extra.IsZero()
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1438,31 +1074,6 @@ func (x *GetTaskPayloadResult) EncodeJSON(w *codec.Writer) {
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *GetTaskRequest) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfGetTaskRequest)
-	if !extra.Absent(1) {
-		w.Key(`,"jsonrpc":"2.0"`)
-	}
-	if !extra.Absent(2) {
-		w.Key(`,"method":"tasks/get"`)
-	}
-	if !extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`,"id":`)
-		w.Scalar(x.ID)
-	}
-	if !extra.Absent(3) || !x.Params.IsZero() {
-		w.Key(`,"params":`)
-		x.Params.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfGetTaskRequest)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *GetTaskRequestParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -1474,12 +1085,6 @@ func (x *GetTaskRequestParams) EncodeJSON(w *codec.Writer) {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
 	w.EndOf(start, x.Extra, &membersOfGetTaskRequestParams)
-}
-
-// IsZero reports whether no field is set.
-func (x *GetTaskRequestParams) IsZero() bool {
-	return x.TaskID == "" &&
-		x.Extra.IsZero()
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1522,56 +1127,6 @@ func (x *GetTaskResult) EncodeJSON(w *codec.Writer) {
 		}
 	}
 	w.EndOf(start, x.Extra, &membersOfGetTaskResult)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *HeaderMismatchError) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfHeaderMismatchError)
-	if !extra.Absent(1) {
-		w.Key(`,"jsonrpc":"2.0"`)
-	}
-	if !extra.Absent(0) || !x.Error.IsZero() {
-		w.Key(`,"error":`)
-		x.Error.EncodeJSON(w)
-	}
-	if !x.ID.IsZero() {
-		w.Key(`,"id":`)
-		w.Scalar(x.ID)
-	}
-	w.EndOf(start, x.Extra, &membersOfHeaderMismatchError)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *HeaderMismatchErrorError) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfHeaderMismatchErrorError)
-	if !extra.Absent(0) {
-		w.Key(`,"code":-32020`)
-	}
-	if x.Data != nil {
-		w.Key(`,"data":`)
-		w.Raw(x.Data)
-	}
-	if !extra.Absent(1) || x.Message != "" {
-		w.KeyText(`,"message":"`, x.Message)
-	}
-	w.EndOf(start, x.Extra, &membersOfHeaderMismatchErrorError)
-}
-
-// IsZero reports whether no field is set.
-func (x *HeaderMismatchErrorError) IsZero() bool {
-	return x.Data == nil &&
-		x.Message == "" &&
-		x.Extra.IsZero()
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1682,31 +1237,6 @@ func (x *Implementation) IsZero() bool {
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *InitializeRequest) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfInitializeRequest)
-	if !extra.Absent(0) {
-		w.Key(`,"method":"initialize"`)
-	}
-	if !x.ID.IsZero() {
-		w.Key(`,"id":`)
-		w.Scalar(x.ID)
-	}
-	if x.JSONRPC != nil {
-		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
-	}
-	if !extra.Absent(1) || !x.Params.IsZero() {
-		w.Key(`,"params":`)
-		x.Params.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfInitializeRequest)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *InitializeRequestParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -1730,15 +1260,6 @@ func (x *InitializeRequestParams) EncodeJSON(w *codec.Writer) {
 		w.KeyText(`,"protocolVersion":"`, x.ProtocolVersion)
 	}
 	w.EndOf(start, x.Extra, &membersOfInitializeRequestParams)
-}
-
-// IsZero reports whether no field is set.
-func (x *InitializeRequestParams) IsZero() bool {
-	return x.Meta == nil &&
-		x.Capabilities.IsZero() &&
-		x.ClientInfo.IsZero() &&
-		x.ProtocolVersion == "" &&
-		x.Extra.IsZero()
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1768,27 +1289,6 @@ func (x *InitializeResult) EncodeJSON(w *codec.Writer) {
 		x.ServerInfo.EncodeJSON(w)
 	}
 	w.EndOf(start, x.Extra, &membersOfInitializeResult)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *InitializedNotification) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfInitializedNotification)
-	if !extra.Absent(0) {
-		w.Key(`,"method":"notifications/initialized"`)
-	}
-	if x.JSONRPC != nil {
-		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
-	}
-	if x.Params != nil {
-		w.Key(`,"params":`)
-		x.Params.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfInitializedNotification)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1839,159 +1339,6 @@ func (x *InputResponseRequestParams) EncodeJSON(w *codec.Writer) {
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *InternalError) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfInternalError)
-	if !extra.Absent(0) {
-		w.Key(`,"code":-32603`)
-	}
-	if x.Data != nil {
-		w.Key(`,"data":`)
-		w.Raw(x.Data)
-	}
-	if !extra.Absent(1) || x.Message != "" {
-		w.KeyText(`,"message":"`, x.Message)
-	}
-	w.EndOf(start, x.Extra, &membersOfInternalError)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *InvalidParamsError) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfInvalidParamsError)
-	if !extra.Absent(0) {
-		w.Key(`,"code":-32602`)
-	}
-	if x.Data != nil {
-		w.Key(`,"data":`)
-		w.Raw(x.Data)
-	}
-	if !extra.Absent(1) || x.Message != "" {
-		w.KeyText(`,"message":"`, x.Message)
-	}
-	w.EndOf(start, x.Extra, &membersOfInvalidParamsError)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *InvalidRequestError) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfInvalidRequestError)
-	if !extra.Absent(0) {
-		w.Key(`,"code":-32600`)
-	}
-	if x.Data != nil {
-		w.Key(`,"data":`)
-		w.Raw(x.Data)
-	}
-	if !extra.Absent(1) || x.Message != "" {
-		w.KeyText(`,"message":"`, x.Message)
-	}
-	w.EndOf(start, x.Extra, &membersOfInvalidRequestError)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *JSONRPCErrorResponse) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfJSONRPCErrorResponse)
-	if !extra.Absent(1) {
-		w.Key(`,"jsonrpc":"2.0"`)
-	}
-	if !extra.Absent(0) || !x.Error.IsZero() {
-		w.Key(`,"error":`)
-		x.Error.EncodeJSON(w)
-	}
-	if !x.ID.IsZero() {
-		w.Key(`,"id":`)
-		w.Scalar(x.ID)
-	}
-	w.EndOf(start, x.Extra, &membersOfJSONRPCErrorResponse)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *JSONRPCNotification) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfJSONRPCNotification)
-	if !extra.Absent(0) {
-		w.Key(`,"jsonrpc":"2.0"`)
-	}
-	if !extra.Absent(1) || x.Method != "" {
-		w.KeyText(`,"method":"`, x.Method)
-	}
-	if x.Params != nil {
-		w.Key(`,"params":`)
-		x.Params.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfJSONRPCNotification)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *JSONRPCRequest) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfJSONRPCRequest)
-	if !extra.Absent(1) {
-		w.Key(`,"jsonrpc":"2.0"`)
-	}
-	if !extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`,"id":`)
-		w.Scalar(x.ID)
-	}
-	if !extra.Absent(2) || x.Method != "" {
-		w.KeyText(`,"method":"`, x.Method)
-	}
-	if x.Params != nil {
-		w.Key(`,"params":`)
-		x.Params.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfJSONRPCRequest)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *JSONRPCResultResponse) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfJSONRPCResultResponse)
-	if !extra.Absent(1) {
-		w.Key(`,"jsonrpc":"2.0"`)
-	}
-	if !extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`,"id":`)
-		w.Scalar(x.ID)
-	}
-	if !extra.Absent(2) || !x.Result.IsZero() {
-		w.Key(`,"result":`)
-		x.Result.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfJSONRPCResultResponse)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *LegacyTitledEnumSchema) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -2020,31 +1367,6 @@ func (x *LegacyTitledEnumSchema) EncodeJSON(w *codec.Writer) {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
 	w.EndOf(start, x.Extra, &membersOfLegacyTitledEnumSchema)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ListPromptsRequest) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfListPromptsRequest)
-	if !extra.Absent(0) {
-		w.Key(`,"method":"prompts/list"`)
-	}
-	if !x.ID.IsZero() {
-		w.Key(`,"id":`)
-		w.Scalar(x.ID)
-	}
-	if x.JSONRPC != nil {
-		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
-	}
-	if x.Params != nil {
-		w.Key(`,"params":`)
-		x.Params.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfListPromptsRequest)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -2079,64 +1401,6 @@ func (x *ListPromptsResult) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfListPromptsResult)
 }
 
-// IsZero reports whether no field is set.
-func (x *ListPromptsResult) IsZero() bool {
-	return x.Meta == nil &&
-		x.CacheScope == nil &&
-		x.NextCursor == nil &&
-		x.Prompts == nil &&
-		x.ResultType == nil &&
-		x.TTLMs == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ListPromptsResultResponse) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfListPromptsResultResponse)
-	if !extra.Absent(1) {
-		w.Key(`,"jsonrpc":"2.0"`)
-	}
-	if !extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`,"id":`)
-		w.Scalar(x.ID)
-	}
-	if !extra.Absent(2) || !x.Result.IsZero() {
-		w.Key(`,"result":`)
-		x.Result.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfListPromptsResultResponse)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ListResourceTemplatesRequest) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfListResourceTemplatesRequest)
-	if !extra.Absent(0) {
-		w.Key(`,"method":"resources/templates/list"`)
-	}
-	if !x.ID.IsZero() {
-		w.Key(`,"id":`)
-		w.Scalar(x.ID)
-	}
-	if x.JSONRPC != nil {
-		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
-	}
-	if x.Params != nil {
-		w.Key(`,"params":`)
-		x.Params.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfListResourceTemplatesRequest)
-}
-
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ListResourceTemplatesResult) EncodeJSON(w *codec.Writer) {
 	if x == nil {
@@ -2169,64 +1433,6 @@ func (x *ListResourceTemplatesResult) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfListResourceTemplatesResult)
 }
 
-// IsZero reports whether no field is set.
-func (x *ListResourceTemplatesResult) IsZero() bool {
-	return x.Meta == nil &&
-		x.CacheScope == nil &&
-		x.NextCursor == nil &&
-		x.ResourceTemplates == nil &&
-		x.ResultType == nil &&
-		x.TTLMs == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ListResourceTemplatesResultResponse) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfListResourceTemplatesResultResponse)
-	if !extra.Absent(1) {
-		w.Key(`,"jsonrpc":"2.0"`)
-	}
-	if !extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`,"id":`)
-		w.Scalar(x.ID)
-	}
-	if !extra.Absent(2) || !x.Result.IsZero() {
-		w.Key(`,"result":`)
-		x.Result.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfListResourceTemplatesResultResponse)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ListResourcesRequest) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfListResourcesRequest)
-	if !extra.Absent(0) {
-		w.Key(`,"method":"resources/list"`)
-	}
-	if !x.ID.IsZero() {
-		w.Key(`,"id":`)
-		w.Scalar(x.ID)
-	}
-	if x.JSONRPC != nil {
-		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
-	}
-	if x.Params != nil {
-		w.Key(`,"params":`)
-		x.Params.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfListResourcesRequest)
-}
-
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ListResourcesResult) EncodeJSON(w *codec.Writer) {
 	if x == nil {
@@ -2257,39 +1463,6 @@ func (x *ListResourcesResult) EncodeJSON(w *codec.Writer) {
 		w.IntExact(*x.TTLMs, extra, "ttlMs")
 	}
 	w.EndOf(start, x.Extra, &membersOfListResourcesResult)
-}
-
-// IsZero reports whether no field is set.
-func (x *ListResourcesResult) IsZero() bool {
-	return x.Meta == nil &&
-		x.CacheScope == nil &&
-		x.NextCursor == nil &&
-		x.Resources == nil &&
-		x.ResultType == nil &&
-		x.TTLMs == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ListResourcesResultResponse) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfListResourcesResultResponse)
-	if !extra.Absent(1) {
-		w.Key(`,"jsonrpc":"2.0"`)
-	}
-	if !extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`,"id":`)
-		w.Scalar(x.ID)
-	}
-	if !extra.Absent(2) || !x.Result.IsZero() {
-		w.Key(`,"result":`)
-		x.Result.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfListResourcesResultResponse)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -2337,31 +1510,6 @@ func (x *ListRootsResult) EncodeJSON(w *codec.Writer) {
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ListTasksRequest) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfListTasksRequest)
-	if !extra.Absent(1) {
-		w.Key(`,"jsonrpc":"2.0"`)
-	}
-	if !extra.Absent(2) {
-		w.Key(`,"method":"tasks/list"`)
-	}
-	if !extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`,"id":`)
-		w.Scalar(x.ID)
-	}
-	if x.Params != nil {
-		w.Key(`,"params":`)
-		x.Params.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfListTasksRequest)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ListTasksResult) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -2381,31 +1529,6 @@ func (x *ListTasksResult) EncodeJSON(w *codec.Writer) {
 		codec.EncodeList(w, x.Tasks)
 	}
 	w.EndOf(start, x.Extra, &membersOfListTasksResult)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ListToolsRequest) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfListToolsRequest)
-	if !extra.Absent(0) {
-		w.Key(`,"method":"tools/list"`)
-	}
-	if !x.ID.IsZero() {
-		w.Key(`,"id":`)
-		w.Scalar(x.ID)
-	}
-	if x.JSONRPC != nil {
-		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
-	}
-	if x.Params != nil {
-		w.Key(`,"params":`)
-		x.Params.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfListToolsRequest)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -2440,60 +1563,6 @@ func (x *ListToolsResult) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfListToolsResult)
 }
 
-// IsZero reports whether no field is set.
-func (x *ListToolsResult) IsZero() bool {
-	return x.Meta == nil &&
-		x.CacheScope == nil &&
-		x.NextCursor == nil &&
-		x.ResultType == nil &&
-		x.Tools == nil &&
-		x.TTLMs == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ListToolsResultResponse) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfListToolsResultResponse)
-	if !extra.Absent(1) {
-		w.Key(`,"jsonrpc":"2.0"`)
-	}
-	if !extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`,"id":`)
-		w.Scalar(x.ID)
-	}
-	if !extra.Absent(2) || !x.Result.IsZero() {
-		w.Key(`,"result":`)
-		x.Result.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfListToolsResultResponse)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *LoggingMessageNotification) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfLoggingMessageNotification)
-	if !extra.Absent(0) {
-		w.Key(`,"method":"notifications/message"`)
-	}
-	if x.JSONRPC != nil {
-		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
-	}
-	if !extra.Absent(1) || !x.Params.IsZero() {
-		w.Key(`,"params":`)
-		x.Params.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfLoggingMessageNotification)
-}
-
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *LoggingMessageNotificationParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
@@ -2519,15 +1588,6 @@ func (x *LoggingMessageNotificationParams) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfLoggingMessageNotificationParams)
 }
 
-// IsZero reports whether no field is set.
-func (x *LoggingMessageNotificationParams) IsZero() bool {
-	return x.Meta == nil &&
-		x.Data == nil &&
-		x.Level == "" &&
-		x.Logger == nil &&
-		x.Extra.IsZero()
-}
-
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *MetaObject) EncodeJSON(w *codec.Writer) {
 	if x == nil {
@@ -2536,77 +1596,6 @@ func (x *MetaObject) EncodeJSON(w *codec.Writer) {
 	}
 	start := w.Begin()
 	w.End(start, x.Extra)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *MethodNotFoundError) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfMethodNotFoundError)
-	if !extra.Absent(0) {
-		w.Key(`,"code":-32601`)
-	}
-	if x.Data != nil {
-		w.Key(`,"data":`)
-		w.Raw(x.Data)
-	}
-	if !extra.Absent(1) || x.Message != "" {
-		w.KeyText(`,"message":"`, x.Message)
-	}
-	w.EndOf(start, x.Extra, &membersOfMethodNotFoundError)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *MissingRequiredClientCapabilityError) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfMissingRequiredClientCapabilityError)
-	if !extra.Absent(1) {
-		w.Key(`,"jsonrpc":"2.0"`)
-	}
-	if !extra.Absent(0) || !x.Error.IsZero() {
-		w.Key(`,"error":`)
-		x.Error.EncodeJSON(w)
-	}
-	if !x.ID.IsZero() {
-		w.Key(`,"id":`)
-		w.Scalar(x.ID)
-	}
-	w.EndOf(start, x.Extra, &membersOfMissingRequiredClientCapabilityError)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *MissingRequiredClientCapabilityErrorError) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfMissingRequiredClientCapabilityErrorError)
-	if !extra.Absent(0) {
-		w.Key(`,"code":-32021`)
-	}
-	if !extra.Absent(1) || !x.Data.IsZero() {
-		w.Key(`,"data":`)
-		x.Data.EncodeJSON(w)
-	}
-	if !extra.Absent(2) || x.Message != "" {
-		w.KeyText(`,"message":"`, x.Message)
-	}
-	w.EndOf(start, x.Extra, &membersOfMissingRequiredClientCapabilityErrorError)
-}
-
-// IsZero reports whether no field is set.
-func (x *MissingRequiredClientCapabilityErrorError) IsZero() bool {
-	return x.Data.IsZero() &&
-		x.Message == "" &&
-		x.Extra.IsZero()
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -2622,12 +1611,6 @@ func (x *MissingRequiredClientCapabilityErrorErrorData) EncodeJSON(w *codec.Writ
 		x.RequiredCapabilities.EncodeJSON(w)
 	}
 	w.EndOf(start, x.Extra, &membersOfMissingRequiredClientCapabilityErrorErrorData)
-}
-
-// IsZero reports whether no field is set.
-func (x *MissingRequiredClientCapabilityErrorErrorData) IsZero() bool {
-	return x.RequiredCapabilities.IsZero() &&
-		x.Extra.IsZero()
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -2668,24 +1651,6 @@ func (x *ModelPreferences) EncodeJSON(w *codec.Writer) {
 		w.FloatExact(*x.SpeedPriority, extra, "speedPriority")
 	}
 	w.EndOf(start, x.Extra, &membersOfModelPreferences)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *Notification) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfNotification)
-	if !extra.Absent(0) || x.Method != "" {
-		w.KeyText(`,"method":"`, x.Method)
-	}
-	if x.Params != nil {
-		w.Key(`,"params":`)
-		x.Params.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfNotification)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -2753,31 +1718,6 @@ func (x *NumberSchema) EncodeJSON(w *codec.Writer) {
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *PaginatedRequest) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfPaginatedRequest)
-	if !x.ID.IsZero() {
-		w.Key(`,"id":`)
-		w.Scalar(x.ID)
-	}
-	if x.JSONRPC != nil {
-		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
-	}
-	if !extra.Absent(0) || x.Method != "" {
-		w.KeyText(`,"method":"`, x.Method)
-	}
-	if x.Params != nil {
-		w.Key(`,"params":`)
-		x.Params.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfPaginatedRequest)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *PaginatedRequestParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -2815,73 +1755,6 @@ func (x *PaginatedResult) EncodeJSON(w *codec.Writer) {
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ParseError) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfParseError)
-	if !extra.Absent(0) {
-		w.Key(`,"code":-32700`)
-	}
-	if x.Data != nil {
-		w.Key(`,"data":`)
-		w.Raw(x.Data)
-	}
-	if !extra.Absent(1) || x.Message != "" {
-		w.KeyText(`,"message":"`, x.Message)
-	}
-	w.EndOf(start, x.Extra, &membersOfParseError)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *PingRequest) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfPingRequest)
-	if !extra.Absent(0) {
-		w.Key(`,"method":"ping"`)
-	}
-	if !x.ID.IsZero() {
-		w.Key(`,"id":`)
-		w.Scalar(x.ID)
-	}
-	if x.JSONRPC != nil {
-		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
-	}
-	if x.Params != nil {
-		w.Key(`,"params":`)
-		x.Params.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfPingRequest)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ProgressNotification) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfProgressNotification)
-	if !extra.Absent(0) {
-		w.Key(`,"method":"notifications/progress"`)
-	}
-	if x.JSONRPC != nil {
-		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
-	}
-	if !extra.Absent(1) || !x.Params.IsZero() {
-		w.Key(`,"params":`)
-		x.Params.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfProgressNotification)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ProgressNotificationParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -2909,16 +1782,6 @@ func (x *ProgressNotificationParams) EncodeJSON(w *codec.Writer) {
 		w.FloatExact(*x.Total, extra, "total")
 	}
 	w.EndOf(start, x.Extra, &membersOfProgressNotificationParams)
-}
-
-// IsZero reports whether no field is set.
-func (x *ProgressNotificationParams) IsZero() bool {
-	return x.Meta == nil &&
-		x.Message == nil &&
-		x.Progress == 0 &&
-		x.ProgressToken.IsZero() &&
-		x.Total == nil &&
-		x.Extra.IsZero()
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -2978,27 +1841,6 @@ func (x *PromptArgument) EncodeJSON(w *codec.Writer) {
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *PromptListChangedNotification) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfPromptListChangedNotification)
-	if !extra.Absent(0) {
-		w.Key(`,"method":"notifications/prompts/list_changed"`)
-	}
-	if x.JSONRPC != nil {
-		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
-	}
-	if x.Params != nil {
-		w.Key(`,"params":`)
-		x.Params.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfPromptListChangedNotification)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *PromptMessage) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -3037,31 +1879,6 @@ func (x *PromptReference) EncodeJSON(w *codec.Writer) {
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ReadResourceRequest) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfReadResourceRequest)
-	if !extra.Absent(0) {
-		w.Key(`,"method":"resources/read"`)
-	}
-	if !x.ID.IsZero() {
-		w.Key(`,"id":`)
-		w.Scalar(x.ID)
-	}
-	if x.JSONRPC != nil {
-		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
-	}
-	if !extra.Absent(1) || !x.Params.IsZero() {
-		w.Key(`,"params":`)
-		x.Params.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfReadResourceRequest)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ReadResourceRequestParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -3084,15 +1901,6 @@ func (x *ReadResourceRequestParams) EncodeJSON(w *codec.Writer) {
 		w.KeyText(`,"uri":"`, x.URI)
 	}
 	w.EndOf(start, x.Extra, &membersOfReadResourceRequestParams)
-}
-
-// IsZero reports whether no field is set.
-func (x *ReadResourceRequestParams) IsZero() bool {
-	return x.Meta == nil &&
-		x.InputResponses == nil &&
-		x.RequestState == nil &&
-		x.URI == "" &&
-		x.Extra.IsZero()
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -3125,28 +1933,6 @@ func (x *ReadResourceResult) EncodeJSON(w *codec.Writer) {
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ReadResourceResultResponse) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfReadResourceResultResponse)
-	if !extra.Absent(1) {
-		w.Key(`,"jsonrpc":"2.0"`)
-	}
-	if !extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`,"id":`)
-		w.Scalar(x.ID)
-	}
-	if !extra.Absent(2) || x.Result != nil {
-		w.Key(`,"result":`)
-		codec.WriteUnion(w, x.Result)
-	}
-	w.EndOf(start, x.Extra, &membersOfReadResourceResultResponse)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *RelatedTaskMetadata) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -3158,24 +1944,6 @@ func (x *RelatedTaskMetadata) EncodeJSON(w *codec.Writer) {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
 	w.EndOf(start, x.Extra, &membersOfRelatedTaskMetadata)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *Request) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfRequest)
-	if !extra.Absent(0) || x.Method != "" {
-		w.KeyText(`,"method":"`, x.Method)
-	}
-	if x.Params != nil {
-		w.Key(`,"params":`)
-		x.Params.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfRequest)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -3233,12 +2001,6 @@ func (x *RequestParams) EncodeJSON(w *codec.Writer) {
 		x.Meta.EncodeJSON(w)
 	}
 	w.EndOf(start, x.Extra, &membersOfRequestParams)
-}
-
-// IsZero reports whether no field is set.
-func (x *RequestParams) IsZero() bool {
-	return x.Meta == nil &&
-		x.Extra.IsZero()
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -3350,27 +2112,6 @@ func (x *ResourceLink) EncodeJSON(w *codec.Writer) {
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ResourceListChangedNotification) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfResourceListChangedNotification)
-	if !extra.Absent(0) {
-		w.Key(`,"method":"notifications/resources/list_changed"`)
-	}
-	if x.JSONRPC != nil {
-		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
-	}
-	if x.Params != nil {
-		w.Key(`,"params":`)
-		x.Params.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfResourceListChangedNotification)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ResourceRequestParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -3444,27 +2185,6 @@ func (x *ResourceTemplateReference) EncodeJSON(w *codec.Writer) {
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ResourceUpdatedNotification) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfResourceUpdatedNotification)
-	if !extra.Absent(0) {
-		w.Key(`,"method":"notifications/resources/updated"`)
-	}
-	if x.JSONRPC != nil {
-		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
-	}
-	if !extra.Absent(1) || !x.Params.IsZero() {
-		w.Key(`,"params":`)
-		x.Params.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfResourceUpdatedNotification)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ResourceUpdatedNotificationParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -3482,13 +2202,6 @@ func (x *ResourceUpdatedNotificationParams) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfResourceUpdatedNotificationParams)
 }
 
-// IsZero reports whether no field is set.
-func (x *ResourceUpdatedNotificationParams) IsZero() bool {
-	return x.Meta == nil &&
-		x.URI == "" &&
-		x.Extra.IsZero()
-}
-
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *Result) EncodeJSON(w *codec.Writer) {
 	if x == nil {
@@ -3504,13 +2217,6 @@ func (x *Result) EncodeJSON(w *codec.Writer) {
 		w.KeyText(`,"resultType":"`, *x.ResultType)
 	}
 	w.EndOf(start, x.Extra, &membersOfResult)
-}
-
-// IsZero reports whether no field is set.
-func (x *Result) IsZero() bool {
-	return x.Meta == nil &&
-		x.ResultType == nil &&
-		x.Extra.IsZero()
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -3553,27 +2259,6 @@ func (x *Root) EncodeJSON(w *codec.Writer) {
 		w.KeyText(`,"uri":"`, x.URI)
 	}
 	w.EndOf(start, x.Extra, &membersOfRoot)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *RootsListChangedNotification) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfRootsListChangedNotification)
-	if !extra.Absent(0) {
-		w.Key(`,"method":"notifications/roots/list_changed"`)
-	}
-	if x.JSONRPC != nil {
-		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
-	}
-	if x.Params != nil {
-		w.Key(`,"params":`)
-		x.Params.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfRootsListChangedNotification)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -3750,31 +2435,6 @@ func (x *ServerCapabilitiesTools) EncodeJSON(w *codec.Writer) {
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *SetLevelRequest) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfSetLevelRequest)
-	if !extra.Absent(0) {
-		w.Key(`,"method":"logging/setLevel"`)
-	}
-	if !x.ID.IsZero() {
-		w.Key(`,"id":`)
-		w.Scalar(x.ID)
-	}
-	if x.JSONRPC != nil {
-		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
-	}
-	if !extra.Absent(1) || !x.Params.IsZero() {
-		w.Key(`,"params":`)
-		x.Params.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfSetLevelRequest)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *SetLevelRequestParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -3790,13 +2450,6 @@ func (x *SetLevelRequestParams) EncodeJSON(w *codec.Writer) {
 		w.KeyText(`,"level":"`, string(x.Level))
 	}
 	w.EndOf(start, x.Extra, &membersOfSetLevelRequestParams)
-}
-
-// IsZero reports whether no field is set.
-func (x *SetLevelRequestParams) IsZero() bool {
-	return x.Meta == nil &&
-		x.Level == "" &&
-		x.Extra.IsZero()
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -3834,31 +2487,6 @@ func (x *StringSchema) EncodeJSON(w *codec.Writer) {
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *SubscribeRequest) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfSubscribeRequest)
-	if !extra.Absent(0) {
-		w.Key(`,"method":"resources/subscribe"`)
-	}
-	if !x.ID.IsZero() {
-		w.Key(`,"id":`)
-		w.Scalar(x.ID)
-	}
-	if x.JSONRPC != nil {
-		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
-	}
-	if !extra.Absent(1) || !x.Params.IsZero() {
-		w.Key(`,"params":`)
-		x.Params.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfSubscribeRequest)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *SubscribeRequestParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -3874,13 +2502,6 @@ func (x *SubscribeRequestParams) EncodeJSON(w *codec.Writer) {
 		w.KeyText(`,"uri":"`, x.URI)
 	}
 	w.EndOf(start, x.Extra, &membersOfSubscribeRequestParams)
-}
-
-// IsZero reports whether no field is set.
-func (x *SubscribeRequestParams) IsZero() bool {
-	return x.Meta == nil &&
-		x.URI == "" &&
-		x.Extra.IsZero()
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -3919,27 +2540,6 @@ func (x *SubscriptionFilter) IsZero() bool {
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *SubscriptionsAcknowledgedNotification) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfSubscriptionsAcknowledgedNotification)
-	if !extra.Absent(0) {
-		w.Key(`,"jsonrpc":"2.0"`)
-	}
-	if !extra.Absent(1) {
-		w.Key(`,"method":"notifications/subscriptions/acknowledged"`)
-	}
-	if !extra.Absent(2) || !x.Params.IsZero() {
-		w.Key(`,"params":`)
-		x.Params.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfSubscriptionsAcknowledgedNotification)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *SubscriptionsAcknowledgedNotificationParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -3956,38 +2556,6 @@ func (x *SubscriptionsAcknowledgedNotificationParams) EncodeJSON(w *codec.Writer
 		x.Notifications.EncodeJSON(w)
 	}
 	w.EndOf(start, x.Extra, &membersOfSubscriptionsAcknowledgedNotificationParams)
-}
-
-// IsZero reports whether no field is set.
-func (x *SubscriptionsAcknowledgedNotificationParams) IsZero() bool {
-	return x.Meta == nil &&
-		x.Notifications.IsZero() &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *SubscriptionsListenRequest) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfSubscriptionsListenRequest)
-	if !extra.Absent(1) {
-		w.Key(`,"jsonrpc":"2.0"`)
-	}
-	if !extra.Absent(2) {
-		w.Key(`,"method":"subscriptions/listen"`)
-	}
-	if !extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`,"id":`)
-		w.Scalar(x.ID)
-	}
-	if !extra.Absent(3) || !x.Params.IsZero() {
-		w.Key(`,"params":`)
-		x.Params.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfSubscriptionsListenRequest)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -4009,13 +2577,6 @@ func (x *SubscriptionsListenRequestParams) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfSubscriptionsListenRequestParams)
 }
 
-// IsZero reports whether no field is set.
-func (x *SubscriptionsListenRequestParams) IsZero() bool {
-	return x.Meta.IsZero() &&
-		x.Notifications.IsZero() &&
-		x.Extra.IsZero()
-}
-
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *SubscriptionsListenResult) EncodeJSON(w *codec.Writer) {
 	if x == nil {
@@ -4032,13 +2593,6 @@ func (x *SubscriptionsListenResult) EncodeJSON(w *codec.Writer) {
 		w.KeyText(`,"resultType":"`, x.ResultType)
 	}
 	w.EndOf(start, x.Extra, &membersOfSubscriptionsListenResult)
-}
-
-// IsZero reports whether no field is set.
-func (x *SubscriptionsListenResult) IsZero() bool {
-	return x.Meta.IsZero() &&
-		x.ResultType == "" &&
-		x.Extra.IsZero()
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -4065,28 +2619,6 @@ func (x *SubscriptionsListenResultMetaObject) IsZero() bool {
 	return x.ServerInfo == nil &&
 		x.SubscriptionID.IsZero() &&
 		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *SubscriptionsListenResultResponse) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfSubscriptionsListenResultResponse)
-	if !extra.Absent(1) {
-		w.Key(`,"jsonrpc":"2.0"`)
-	}
-	if !extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`,"id":`)
-		w.Scalar(x.ID)
-	}
-	if !extra.Absent(2) || !x.Result.IsZero() {
-		w.Key(`,"result":`)
-		x.Result.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfSubscriptionsListenResultResponse)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -4173,27 +2705,6 @@ func (x *TaskMetadata) EncodeJSON(w *codec.Writer) {
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *TaskStatusNotification) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfTaskStatusNotification)
-	if !extra.Absent(0) {
-		w.Key(`,"jsonrpc":"2.0"`)
-	}
-	if !extra.Absent(1) {
-		w.Key(`,"method":"notifications/tasks/status"`)
-	}
-	if !extra.Absent(2) || !x.Params.IsZero() {
-		w.Key(`,"params":`)
-		x.Params.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfTaskStatusNotification)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *TaskStatusNotificationParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -4233,19 +2744,6 @@ func (x *TaskStatusNotificationParams) EncodeJSON(w *codec.Writer) {
 		}
 	}
 	w.EndOf(start, x.Extra, &membersOfTaskStatusNotificationParams)
-}
-
-// IsZero reports whether no field is set.
-func (x *TaskStatusNotificationParams) IsZero() bool {
-	return x.Meta == nil &&
-		x.CreatedAt == "" &&
-		x.LastUpdatedAt == "" &&
-		x.PollInterval == nil &&
-		x.Status == "" &&
-		x.StatusMessage == nil &&
-		x.TaskID == "" &&
-		x.TTL == nil &&
-		x.Extra.IsZero()
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -4548,27 +3046,6 @@ func (x *ToolInputSchema) IsZero() bool {
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ToolListChangedNotification) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfToolListChangedNotification)
-	if !extra.Absent(0) {
-		w.Key(`,"method":"notifications/tools/list_changed"`)
-	}
-	if x.JSONRPC != nil {
-		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
-	}
-	if x.Params != nil {
-		w.Key(`,"params":`)
-		x.Params.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfToolListChangedNotification)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *ToolOutputSchema) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -4654,56 +3131,6 @@ func (x *ToolUseContent) EncodeJSON(w *codec.Writer) {
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *URLElicitationRequiredError) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfURLElicitationRequiredError)
-	if !extra.Absent(1) {
-		w.Key(`,"jsonrpc":"2.0"`)
-	}
-	if !extra.Absent(0) || !x.Error.IsZero() {
-		w.Key(`,"error":`)
-		x.Error.EncodeJSON(w)
-	}
-	if !x.ID.IsZero() {
-		w.Key(`,"id":`)
-		w.Scalar(x.ID)
-	}
-	w.EndOf(start, x.Extra, &membersOfURLElicitationRequiredError)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *URLElicitationRequiredErrorError) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfURLElicitationRequiredErrorError)
-	if !extra.Absent(0) {
-		w.Key(`,"code":-32042`)
-	}
-	if !extra.Absent(1) || !x.Data.IsZero() {
-		w.Key(`,"data":`)
-		x.Data.EncodeJSON(w)
-	}
-	if !extra.Absent(2) || x.Message != "" {
-		w.KeyText(`,"message":"`, x.Message)
-	}
-	w.EndOf(start, x.Extra, &membersOfURLElicitationRequiredErrorError)
-}
-
-// IsZero reports whether no field is set.
-func (x *URLElicitationRequiredErrorError) IsZero() bool {
-	return x.Data.IsZero() &&
-		x.Message == "" &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *URLElicitationRequiredErrorErrorData) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -4716,37 +3143,6 @@ func (x *URLElicitationRequiredErrorErrorData) EncodeJSON(w *codec.Writer) {
 		codec.EncodeList(w, x.Elicitations)
 	}
 	w.EndOf(start, x.Extra, &membersOfURLElicitationRequiredErrorErrorData)
-}
-
-// IsZero reports whether no field is set.
-func (x *URLElicitationRequiredErrorErrorData) IsZero() bool {
-	return x.Elicitations == nil &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *UnsubscribeRequest) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfUnsubscribeRequest)
-	if !extra.Absent(0) {
-		w.Key(`,"method":"resources/unsubscribe"`)
-	}
-	if !x.ID.IsZero() {
-		w.Key(`,"id":`)
-		w.Scalar(x.ID)
-	}
-	if x.JSONRPC != nil {
-		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
-	}
-	if !extra.Absent(1) || !x.Params.IsZero() {
-		w.Key(`,"params":`)
-		x.Params.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfUnsubscribeRequest)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -4767,63 +3163,6 @@ func (x *UnsubscribeRequestParams) EncodeJSON(w *codec.Writer) {
 	w.EndOf(start, x.Extra, &membersOfUnsubscribeRequestParams)
 }
 
-// IsZero reports whether no field is set.
-func (x *UnsubscribeRequestParams) IsZero() bool {
-	return x.Meta == nil &&
-		x.URI == "" &&
-		x.Extra.IsZero()
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *UnsupportedProtocolVersionError) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfUnsupportedProtocolVersionError)
-	if !extra.Absent(1) {
-		w.Key(`,"jsonrpc":"2.0"`)
-	}
-	if !extra.Absent(0) || !x.Error.IsZero() {
-		w.Key(`,"error":`)
-		x.Error.EncodeJSON(w)
-	}
-	if !x.ID.IsZero() {
-		w.Key(`,"id":`)
-		w.Scalar(x.ID)
-	}
-	w.EndOf(start, x.Extra, &membersOfUnsupportedProtocolVersionError)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *UnsupportedProtocolVersionErrorError) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfUnsupportedProtocolVersionErrorError)
-	if !extra.Absent(0) {
-		w.Key(`,"code":-32022`)
-	}
-	if !extra.Absent(1) || !x.Data.IsZero() {
-		w.Key(`,"data":`)
-		x.Data.EncodeJSON(w)
-	}
-	if !extra.Absent(2) || x.Message != "" {
-		w.KeyText(`,"message":"`, x.Message)
-	}
-	w.EndOf(start, x.Extra, &membersOfUnsupportedProtocolVersionErrorError)
-}
-
-// IsZero reports whether no field is set.
-func (x *UnsupportedProtocolVersionErrorError) IsZero() bool {
-	return x.Data.IsZero() &&
-		x.Message == "" &&
-		x.Extra.IsZero()
-}
-
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *UnsupportedProtocolVersionErrorErrorData) EncodeJSON(w *codec.Writer) {
 	if x == nil {
@@ -4840,13 +3179,6 @@ func (x *UnsupportedProtocolVersionErrorErrorData) EncodeJSON(w *codec.Writer) {
 		codec.EncodeListFunc(w, x.Supported, (*codec.Writer).Text)
 	}
 	w.EndOf(start, x.Extra, &membersOfUnsupportedProtocolVersionErrorErrorData)
-}
-
-// IsZero reports whether no field is set.
-func (x *UnsupportedProtocolVersionErrorErrorData) IsZero() bool {
-	return x.Requested == "" &&
-		x.Supported == nil &&
-		x.Extra.IsZero()
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -4955,8 +3287,3 @@ func (x *ElicitResultContentValueList) EncodeJSON(w *codec.Writer) {
 
 // EncodeJSON writes the value.
 func (x *ElicitResultContentValueScalar) EncodeJSON(w *codec.Writer) { w.Scalar(x.Value) }
-
-// EncodeJSON writes the value.
-func (x *JSONRPCMessageList) EncodeJSON(w *codec.Writer) {
-	codec.EncodeListFunc(w, x.Value, codec.WriteUnion[JSONRPCMessageListItem])
-}

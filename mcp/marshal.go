@@ -62,12 +62,6 @@ func (x CacheableResult) MarshalJSON() ([]byte, error) { return codec.Marshal(&x
 func (x *CacheableResult) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
 
 // MarshalJSON is EncodeJSON for encoding/json.
-func (x CallToolRequest) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *CallToolRequest) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
 func (x CallToolRequestParams) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
 
 // UnmarshalJSON is DecodeJSON for encoding/json.
@@ -80,18 +74,6 @@ func (x CallToolResult) MarshalJSON() ([]byte, error) { return codec.Marshal(&x)
 func (x *CallToolResult) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
 
 // MarshalJSON is EncodeJSON for encoding/json.
-func (x CallToolResultResponse) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *CallToolResultResponse) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
-func (x CancelTaskRequest) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *CancelTaskRequest) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
 func (x CancelTaskRequestParams) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
 
 // UnmarshalJSON is DecodeJSON for encoding/json.
@@ -102,12 +84,6 @@ func (x CancelTaskResult) MarshalJSON() ([]byte, error) { return codec.Marshal(&
 
 // UnmarshalJSON is DecodeJSON for encoding/json.
 func (x *CancelTaskResult) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
-func (x CancelledNotification) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *CancelledNotification) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
 
 // MarshalJSON is EncodeJSON for encoding/json.
 func (x CancelledNotificationParams) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
@@ -180,12 +156,6 @@ func (x *ClientCapabilitiesTasksRequestsSampling) UnmarshalJSON(data []byte) err
 }
 
 // MarshalJSON is EncodeJSON for encoding/json.
-func (x CompleteRequest) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *CompleteRequest) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
 func (x CompleteRequestParams) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
 
 // UnmarshalJSON is DecodeJSON for encoding/json.
@@ -220,12 +190,6 @@ func (x CompleteResultCompletion) MarshalJSON() ([]byte, error) { return codec.M
 func (x *CompleteResultCompletion) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
 
 // MarshalJSON is EncodeJSON for encoding/json.
-func (x CompleteResultResponse) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *CompleteResultResponse) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
 func (x CreateMessageRequest) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
 
 // UnmarshalJSON is DecodeJSON for encoding/json.
@@ -252,22 +216,10 @@ func (x CreateTaskResult) MarshalJSON() ([]byte, error) { return codec.Marshal(&
 func (x *CreateTaskResult) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
 
 // MarshalJSON is EncodeJSON for encoding/json.
-func (x DiscoverRequest) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *DiscoverRequest) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
 func (x DiscoverResult) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
 
 // UnmarshalJSON is DecodeJSON for encoding/json.
 func (x *DiscoverResult) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
-func (x DiscoverResultResponse) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *DiscoverResultResponse) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
 
 // MarshalJSON is EncodeJSON for encoding/json.
 func (x ElicitRequest) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
@@ -304,14 +256,6 @@ func (x ElicitResult) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
 func (x *ElicitResult) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
 
 // MarshalJSON is EncodeJSON for encoding/json.
-func (x ElicitationCompleteNotification) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *ElicitationCompleteNotification) UnmarshalJSON(data []byte) error {
-	return codec.Unmarshal(data, x)
-}
-
-// MarshalJSON is EncodeJSON for encoding/json.
 func (x ElicitationCompleteNotificationParams) MarshalJSON() ([]byte, error) {
 	return codec.Marshal(&x)
 }
@@ -334,12 +278,6 @@ func (x Error) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
 func (x *Error) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
 
 // MarshalJSON is EncodeJSON for encoding/json.
-func (x GetPromptRequest) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *GetPromptRequest) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
 func (x GetPromptRequestParams) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
 
 // UnmarshalJSON is DecodeJSON for encoding/json.
@@ -350,18 +288,6 @@ func (x GetPromptResult) MarshalJSON() ([]byte, error) { return codec.Marshal(&x
 
 // UnmarshalJSON is DecodeJSON for encoding/json.
 func (x *GetPromptResult) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
-func (x GetPromptResultResponse) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *GetPromptResultResponse) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
-func (x GetTaskPayloadRequest) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *GetTaskPayloadRequest) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
 
 // MarshalJSON is EncodeJSON for encoding/json.
 func (x GetTaskPayloadRequestParams) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
@@ -378,12 +304,6 @@ func (x GetTaskPayloadResult) MarshalJSON() ([]byte, error) { return codec.Marsh
 func (x *GetTaskPayloadResult) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
 
 // MarshalJSON is EncodeJSON for encoding/json.
-func (x GetTaskRequest) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *GetTaskRequest) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
 func (x GetTaskRequestParams) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
 
 // UnmarshalJSON is DecodeJSON for encoding/json.
@@ -394,18 +314,6 @@ func (x GetTaskResult) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) 
 
 // UnmarshalJSON is DecodeJSON for encoding/json.
 func (x *GetTaskResult) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
-func (x HeaderMismatchError) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *HeaderMismatchError) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
-func (x HeaderMismatchErrorError) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *HeaderMismatchErrorError) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
 
 // MarshalJSON is EncodeJSON for encoding/json.
 func (x Icon) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
@@ -432,12 +340,6 @@ func (x Implementation) MarshalJSON() ([]byte, error) { return codec.Marshal(&x)
 func (x *Implementation) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
 
 // MarshalJSON is EncodeJSON for encoding/json.
-func (x InitializeRequest) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *InitializeRequest) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
 func (x InitializeRequestParams) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
 
 // UnmarshalJSON is DecodeJSON for encoding/json.
@@ -448,12 +350,6 @@ func (x InitializeResult) MarshalJSON() ([]byte, error) { return codec.Marshal(&
 
 // UnmarshalJSON is DecodeJSON for encoding/json.
 func (x *InitializeResult) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
-func (x InitializedNotification) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *InitializedNotification) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
 
 // MarshalJSON is EncodeJSON for encoding/json.
 func (x InputRequiredResult) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
@@ -470,78 +366,16 @@ func (x *InputResponseRequestParams) UnmarshalJSON(data []byte) error {
 }
 
 // MarshalJSON is EncodeJSON for encoding/json.
-func (x InternalError) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *InternalError) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
-func (x InvalidParamsError) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *InvalidParamsError) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
-func (x InvalidRequestError) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *InvalidRequestError) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
-func (x JSONRPCErrorResponse) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *JSONRPCErrorResponse) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
-func (x JSONRPCNotification) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *JSONRPCNotification) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
-func (x JSONRPCRequest) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *JSONRPCRequest) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
-func (x JSONRPCResultResponse) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *JSONRPCResultResponse) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
 func (x LegacyTitledEnumSchema) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
 
 // UnmarshalJSON is DecodeJSON for encoding/json.
 func (x *LegacyTitledEnumSchema) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
 
 // MarshalJSON is EncodeJSON for encoding/json.
-func (x ListPromptsRequest) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *ListPromptsRequest) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
 func (x ListPromptsResult) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
 
 // UnmarshalJSON is DecodeJSON for encoding/json.
 func (x *ListPromptsResult) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
-func (x ListPromptsResultResponse) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *ListPromptsResultResponse) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
-func (x ListResourceTemplatesRequest) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *ListResourceTemplatesRequest) UnmarshalJSON(data []byte) error {
-	return codec.Unmarshal(data, x)
-}
 
 // MarshalJSON is EncodeJSON for encoding/json.
 func (x ListResourceTemplatesResult) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
@@ -552,32 +386,10 @@ func (x *ListResourceTemplatesResult) UnmarshalJSON(data []byte) error {
 }
 
 // MarshalJSON is EncodeJSON for encoding/json.
-func (x ListResourceTemplatesResultResponse) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *ListResourceTemplatesResultResponse) UnmarshalJSON(data []byte) error {
-	return codec.Unmarshal(data, x)
-}
-
-// MarshalJSON is EncodeJSON for encoding/json.
-func (x ListResourcesRequest) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *ListResourcesRequest) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
 func (x ListResourcesResult) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
 
 // UnmarshalJSON is DecodeJSON for encoding/json.
 func (x *ListResourcesResult) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
-func (x ListResourcesResultResponse) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *ListResourcesResultResponse) UnmarshalJSON(data []byte) error {
-	return codec.Unmarshal(data, x)
-}
 
 // MarshalJSON is EncodeJSON for encoding/json.
 func (x ListRootsRequest) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
@@ -592,42 +404,16 @@ func (x ListRootsResult) MarshalJSON() ([]byte, error) { return codec.Marshal(&x
 func (x *ListRootsResult) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
 
 // MarshalJSON is EncodeJSON for encoding/json.
-func (x ListTasksRequest) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *ListTasksRequest) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
 func (x ListTasksResult) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
 
 // UnmarshalJSON is DecodeJSON for encoding/json.
 func (x *ListTasksResult) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
 
 // MarshalJSON is EncodeJSON for encoding/json.
-func (x ListToolsRequest) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *ListToolsRequest) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
 func (x ListToolsResult) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
 
 // UnmarshalJSON is DecodeJSON for encoding/json.
 func (x *ListToolsResult) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
-func (x ListToolsResultResponse) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *ListToolsResultResponse) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
-func (x LoggingMessageNotification) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *LoggingMessageNotification) UnmarshalJSON(data []byte) error {
-	return codec.Unmarshal(data, x)
-}
 
 // MarshalJSON is EncodeJSON for encoding/json.
 func (x LoggingMessageNotificationParams) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
@@ -642,30 +428,6 @@ func (x MetaObject) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
 
 // UnmarshalJSON is DecodeJSON for encoding/json.
 func (x *MetaObject) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
-func (x MethodNotFoundError) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *MethodNotFoundError) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
-func (x MissingRequiredClientCapabilityError) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *MissingRequiredClientCapabilityError) UnmarshalJSON(data []byte) error {
-	return codec.Unmarshal(data, x)
-}
-
-// MarshalJSON is EncodeJSON for encoding/json.
-func (x MissingRequiredClientCapabilityErrorError) MarshalJSON() ([]byte, error) {
-	return codec.Marshal(&x)
-}
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *MissingRequiredClientCapabilityErrorError) UnmarshalJSON(data []byte) error {
-	return codec.Unmarshal(data, x)
-}
 
 // MarshalJSON is EncodeJSON for encoding/json.
 func (x MissingRequiredClientCapabilityErrorErrorData) MarshalJSON() ([]byte, error) {
@@ -690,12 +452,6 @@ func (x ModelPreferences) MarshalJSON() ([]byte, error) { return codec.Marshal(&
 func (x *ModelPreferences) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
 
 // MarshalJSON is EncodeJSON for encoding/json.
-func (x Notification) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *Notification) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
 func (x NotificationMetaObject) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
 
 // UnmarshalJSON is DecodeJSON for encoding/json.
@@ -714,12 +470,6 @@ func (x NumberSchema) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
 func (x *NumberSchema) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
 
 // MarshalJSON is EncodeJSON for encoding/json.
-func (x PaginatedRequest) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *PaginatedRequest) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
 func (x PaginatedRequestParams) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
 
 // UnmarshalJSON is DecodeJSON for encoding/json.
@@ -730,24 +480,6 @@ func (x PaginatedResult) MarshalJSON() ([]byte, error) { return codec.Marshal(&x
 
 // UnmarshalJSON is DecodeJSON for encoding/json.
 func (x *PaginatedResult) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
-func (x ParseError) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *ParseError) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
-func (x PingRequest) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *PingRequest) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
-func (x ProgressNotification) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *ProgressNotification) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
 
 // MarshalJSON is EncodeJSON for encoding/json.
 func (x ProgressNotificationParams) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
@@ -770,14 +502,6 @@ func (x PromptArgument) MarshalJSON() ([]byte, error) { return codec.Marshal(&x)
 func (x *PromptArgument) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
 
 // MarshalJSON is EncodeJSON for encoding/json.
-func (x PromptListChangedNotification) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *PromptListChangedNotification) UnmarshalJSON(data []byte) error {
-	return codec.Unmarshal(data, x)
-}
-
-// MarshalJSON is EncodeJSON for encoding/json.
 func (x PromptMessage) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
 
 // UnmarshalJSON is DecodeJSON for encoding/json.
@@ -788,12 +512,6 @@ func (x PromptReference) MarshalJSON() ([]byte, error) { return codec.Marshal(&x
 
 // UnmarshalJSON is DecodeJSON for encoding/json.
 func (x *PromptReference) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
-func (x ReadResourceRequest) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *ReadResourceRequest) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
 
 // MarshalJSON is EncodeJSON for encoding/json.
 func (x ReadResourceRequestParams) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
@@ -808,24 +526,10 @@ func (x ReadResourceResult) MarshalJSON() ([]byte, error) { return codec.Marshal
 func (x *ReadResourceResult) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
 
 // MarshalJSON is EncodeJSON for encoding/json.
-func (x ReadResourceResultResponse) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *ReadResourceResultResponse) UnmarshalJSON(data []byte) error {
-	return codec.Unmarshal(data, x)
-}
-
-// MarshalJSON is EncodeJSON for encoding/json.
 func (x RelatedTaskMetadata) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
 
 // UnmarshalJSON is DecodeJSON for encoding/json.
 func (x *RelatedTaskMetadata) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
-func (x Request) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *Request) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
 
 // MarshalJSON is EncodeJSON for encoding/json.
 func (x RequestMetaObject) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
@@ -858,14 +562,6 @@ func (x ResourceLink) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
 func (x *ResourceLink) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
 
 // MarshalJSON is EncodeJSON for encoding/json.
-func (x ResourceListChangedNotification) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *ResourceListChangedNotification) UnmarshalJSON(data []byte) error {
-	return codec.Unmarshal(data, x)
-}
-
-// MarshalJSON is EncodeJSON for encoding/json.
 func (x ResourceRequestParams) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
 
 // UnmarshalJSON is DecodeJSON for encoding/json.
@@ -882,14 +578,6 @@ func (x ResourceTemplateReference) MarshalJSON() ([]byte, error) { return codec.
 
 // UnmarshalJSON is DecodeJSON for encoding/json.
 func (x *ResourceTemplateReference) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
-func (x ResourceUpdatedNotification) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *ResourceUpdatedNotification) UnmarshalJSON(data []byte) error {
-	return codec.Unmarshal(data, x)
-}
 
 // MarshalJSON is EncodeJSON for encoding/json.
 func (x ResourceUpdatedNotificationParams) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
@@ -916,14 +604,6 @@ func (x Root) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
 
 // UnmarshalJSON is DecodeJSON for encoding/json.
 func (x *Root) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
-func (x RootsListChangedNotification) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *RootsListChangedNotification) UnmarshalJSON(data []byte) error {
-	return codec.Unmarshal(data, x)
-}
 
 // MarshalJSON is EncodeJSON for encoding/json.
 func (x SamplingMessage) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
@@ -980,12 +660,6 @@ func (x ServerCapabilitiesTools) MarshalJSON() ([]byte, error) { return codec.Ma
 func (x *ServerCapabilitiesTools) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
 
 // MarshalJSON is EncodeJSON for encoding/json.
-func (x SetLevelRequest) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *SetLevelRequest) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
 func (x SetLevelRequestParams) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
 
 // UnmarshalJSON is DecodeJSON for encoding/json.
@@ -996,12 +670,6 @@ func (x StringSchema) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
 
 // UnmarshalJSON is DecodeJSON for encoding/json.
 func (x *StringSchema) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
-func (x SubscribeRequest) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *SubscribeRequest) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
 
 // MarshalJSON is EncodeJSON for encoding/json.
 func (x SubscribeRequestParams) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
@@ -1016,30 +684,12 @@ func (x SubscriptionFilter) MarshalJSON() ([]byte, error) { return codec.Marshal
 func (x *SubscriptionFilter) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
 
 // MarshalJSON is EncodeJSON for encoding/json.
-func (x SubscriptionsAcknowledgedNotification) MarshalJSON() ([]byte, error) {
-	return codec.Marshal(&x)
-}
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *SubscriptionsAcknowledgedNotification) UnmarshalJSON(data []byte) error {
-	return codec.Unmarshal(data, x)
-}
-
-// MarshalJSON is EncodeJSON for encoding/json.
 func (x SubscriptionsAcknowledgedNotificationParams) MarshalJSON() ([]byte, error) {
 	return codec.Marshal(&x)
 }
 
 // UnmarshalJSON is DecodeJSON for encoding/json.
 func (x *SubscriptionsAcknowledgedNotificationParams) UnmarshalJSON(data []byte) error {
-	return codec.Unmarshal(data, x)
-}
-
-// MarshalJSON is EncodeJSON for encoding/json.
-func (x SubscriptionsListenRequest) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *SubscriptionsListenRequest) UnmarshalJSON(data []byte) error {
 	return codec.Unmarshal(data, x)
 }
 
@@ -1066,14 +716,6 @@ func (x *SubscriptionsListenResultMetaObject) UnmarshalJSON(data []byte) error {
 }
 
 // MarshalJSON is EncodeJSON for encoding/json.
-func (x SubscriptionsListenResultResponse) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *SubscriptionsListenResultResponse) UnmarshalJSON(data []byte) error {
-	return codec.Unmarshal(data, x)
-}
-
-// MarshalJSON is EncodeJSON for encoding/json.
 func (x Task) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
 
 // UnmarshalJSON is DecodeJSON for encoding/json.
@@ -1092,12 +734,6 @@ func (x TaskMetadata) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
 
 // UnmarshalJSON is DecodeJSON for encoding/json.
 func (x *TaskMetadata) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
-func (x TaskStatusNotification) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *TaskStatusNotification) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
 
 // MarshalJSON is EncodeJSON for encoding/json.
 func (x TaskStatusNotificationParams) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
@@ -1194,14 +830,6 @@ func (x ToolInputSchema) MarshalJSON() ([]byte, error) { return codec.Marshal(&x
 func (x *ToolInputSchema) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
 
 // MarshalJSON is EncodeJSON for encoding/json.
-func (x ToolListChangedNotification) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *ToolListChangedNotification) UnmarshalJSON(data []byte) error {
-	return codec.Unmarshal(data, x)
-}
-
-// MarshalJSON is EncodeJSON for encoding/json.
 func (x ToolOutputSchema) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
 
 // UnmarshalJSON is DecodeJSON for encoding/json.
@@ -1220,22 +848,6 @@ func (x ToolUseContent) MarshalJSON() ([]byte, error) { return codec.Marshal(&x)
 func (x *ToolUseContent) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
 
 // MarshalJSON is EncodeJSON for encoding/json.
-func (x URLElicitationRequiredError) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *URLElicitationRequiredError) UnmarshalJSON(data []byte) error {
-	return codec.Unmarshal(data, x)
-}
-
-// MarshalJSON is EncodeJSON for encoding/json.
-func (x URLElicitationRequiredErrorError) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *URLElicitationRequiredErrorError) UnmarshalJSON(data []byte) error {
-	return codec.Unmarshal(data, x)
-}
-
-// MarshalJSON is EncodeJSON for encoding/json.
 func (x URLElicitationRequiredErrorErrorData) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
 
 // UnmarshalJSON is DecodeJSON for encoding/json.
@@ -1244,32 +856,10 @@ func (x *URLElicitationRequiredErrorErrorData) UnmarshalJSON(data []byte) error 
 }
 
 // MarshalJSON is EncodeJSON for encoding/json.
-func (x UnsubscribeRequest) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *UnsubscribeRequest) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
 func (x UnsubscribeRequestParams) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
 
 // UnmarshalJSON is DecodeJSON for encoding/json.
 func (x *UnsubscribeRequestParams) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
-func (x UnsupportedProtocolVersionError) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *UnsupportedProtocolVersionError) UnmarshalJSON(data []byte) error {
-	return codec.Unmarshal(data, x)
-}
-
-// MarshalJSON is EncodeJSON for encoding/json.
-func (x UnsupportedProtocolVersionErrorError) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *UnsupportedProtocolVersionErrorError) UnmarshalJSON(data []byte) error {
-	return codec.Unmarshal(data, x)
-}
 
 // MarshalJSON is EncodeJSON for encoding/json.
 func (x UnsupportedProtocolVersionErrorErrorData) MarshalJSON() ([]byte, error) {
@@ -1326,9 +916,3 @@ func (x ElicitResultContentValueScalar) MarshalJSON() ([]byte, error) { return c
 func (x *ElicitResultContentValueScalar) UnmarshalJSON(data []byte) error {
 	return codec.Unmarshal(data, x)
 }
-
-// MarshalJSON is EncodeJSON for encoding/json.
-func (x JSONRPCMessageList) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *JSONRPCMessageList) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }

@@ -28,6 +28,8 @@ func TestEveryDefinitionSurvivesTheRoundTrip(t *testing.T) {
 					}
 					return nil
 				},
+				Params:        func(r *codec.Reader, method string) codec.Value { return mcp.ReadMethodParams(r, method) },
+				Result:        func(r *codec.Reader, method string) codec.Value { return mcp.ReadMethodResult(r, method) },
 				Validate:      func(definition string, text []byte) error { return mcp.Validate(mcp.Revision(rev), definition, text) },
 				ValidateValue: func(v codec.Value) error { return v.(mcp.Value).Validate(mcp.Revision(rev)) },
 			})

@@ -7,8 +7,9 @@
 //   - 2025-11-25 schema/2025-11-25/schema.json, sha256 232dccf00371ad3438d71e719ad588b53aa384c1470107fc70caec1041f9a94c
 //   - 2026-07-28 schema/2026-07-28/schema.json, sha256 42218ae1c2c821f3acab496eb5ef048b38df7512d25372fb2b52fc4721e209c8
 
-// Package mcp holds every message of the Model Context Protocol as a Go type: one package
-// for all published revisions.
+// Package mcp holds the params and the results of all messages of the Model Context Protocol
+// as Go types: one package for all published revisions. [DecodeRequest] and [DecodeResponse]
+// decode a message together with them.
 //
 // A member that every revision requires is a plain field; any other is a pointer, or a
 // slice, map, raw value or union whose nil means absent. Unions are interfaces whose
@@ -194,24 +195,6 @@ type CacheableResult struct {
 	Extra codec.Extra
 }
 
-// CallToolRequest asks the server to run one of its tools. The response is a CallToolResult,
-// a CreateTaskResult if the call runs as a task or, from 2026-07-28 on, an
-// InputRequiredResult if the server needs input first.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#calltoolrequest
-type CallToolRequest struct {
-	// Pairs a request with its response. The sender of the request chooses it; the response
-	// repeats it unchanged. (Since 2025-11-25, required.)
-	ID RequestID
-	// Names the JSON-RPC version; always "2.0". (Since 2025-11-25, required.)
-	JSONRPC *string
-	// Carries the arguments of the message. Their form depends on the method.
-	Params CallToolRequestParams
-
-	// Extra keeps the members that have no field here. The member "method" is always "tools/call".
-	Extra codec.Extra
-}
-
 // CallToolRequestParams are the arguments of tools/call: the tool to run and its arguments.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#calltoolrequestparams
@@ -267,40 +250,6 @@ type CallToolResult struct {
 	Extra codec.Extra
 }
 
-// CallToolResultResponse is the successful JSON-RPC response to tools/call.
-//
-// Revisions: in 2026-07-28 only.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#calltoolresultresponse
-type CallToolResultResponse struct {
-	// Pairs a request with its response. The sender of the request chooses it; the response
-	// repeats it unchanged.
-	ID RequestID
-	// Holds a CallToolResult, or an InputRequiredResult if the server needs input before it can
-	// run the tool.
-	Result CallToolResultResponseResult
-
-	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0".
-	Extra codec.Extra
-}
-
-// CancelTaskRequest asks the receiver to cancel a task. The response is a CancelTaskResult
-// with the cancelled task, or error -32602 if the task is unknown or in a terminal state.
-//
-// Revisions: in 2025-11-25 only.
-//
-// See https://modelcontextprotocol.io/specification/2025-11-25/schema#canceltaskrequest
-type CancelTaskRequest struct {
-	// Pairs a request with its response. The sender of the request chooses it; the response
-	// repeats it unchanged.
-	ID RequestID
-	// Carries the arguments of the message. Their form depends on the method.
-	Params CancelTaskRequestParams
-
-	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0", "method" is always "tasks/cancel".
-	Extra codec.Extra
-}
-
 // CancelTaskRequestParams is the value of params of CancelTaskRequest. Carries the arguments
 // of the message. Their form depends on the method.
 type CancelTaskRequestParams struct {
@@ -330,22 +279,6 @@ type CancelTaskResult struct {
 	TTL           *int64
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
-}
-
-// CancelledNotification cancels a request that the sender made earlier. The sender ignores a
-// response that still arrives. It cannot cancel initialize, and tasks are cancelled by
-// tasks/cancel instead. From 2026-07-28 on, a server sends it only over stdio, to end a
-// subscription.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#cancellednotification
-type CancelledNotification struct {
-	// Names the JSON-RPC version; always "2.0". (Since 2025-11-25, required.)
-	JSONRPC *string
-	// Carries the arguments of the message. Their form depends on the method.
-	Params CancelledNotificationParams
-
-	// Extra keeps the members that have no field here. The member "method" is always "notifications/cancelled".
 	Extra codec.Extra
 }
 
@@ -482,23 +415,6 @@ type ClientCapabilitiesTasksRequestsSampling struct {
 	Extra codec.Extra
 }
 
-// CompleteRequest asks the server to suggest values for an argument that the user is typing.
-// The response is a CompleteResult.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#completerequest
-type CompleteRequest struct {
-	// Pairs a request with its response. The sender of the request chooses it; the response
-	// repeats it unchanged. (Since 2025-11-25, required.)
-	ID RequestID
-	// Names the JSON-RPC version; always "2.0". (Since 2025-11-25, required.)
-	JSONRPC *string
-	// Carries the arguments of the message. Their form depends on the method.
-	Params CompleteRequestParams
-
-	// Extra keeps the members that have no field here. The member "method" is always "completion/complete".
-	Extra codec.Extra
-}
-
 // CompleteRequestParams are the arguments of completion/complete: a prompt or resource
 // template, one of its arguments, and the text typed so far.
 //
@@ -572,22 +488,6 @@ type CompleteResultCompletion struct {
 	Values []string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
-}
-
-// CompleteResultResponse is the successful JSON-RPC response to completion/complete.
-//
-// Revisions: in 2026-07-28 only.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#completeresultresponse
-type CompleteResultResponse struct {
-	// Pairs a request with its response. The sender of the request chooses it; the response
-	// repeats it unchanged.
-	ID RequestID
-	// Holds the suggestions.
-	Result CompleteResult
-
-	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0".
 	Extra codec.Extra
 }
 
@@ -697,24 +597,6 @@ type CreateTaskResult struct {
 	Extra codec.Extra
 }
 
-// DiscoverRequest asks the server for its protocol versions and features. Servers must
-// implement it. Clients need not call it, because each request declares its version. The
-// response is a DiscoverResult.
-//
-// Revisions: in 2026-07-28 only.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#discoverrequest
-type DiscoverRequest struct {
-	// Pairs a request with its response. The sender of the request chooses it; the response
-	// repeats it unchanged.
-	ID RequestID
-	// Carries the arguments of the message. Their form depends on the method.
-	Params RequestParams
-
-	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0", "method" is always "server/discover".
-	Extra codec.Extra
-}
-
 // DiscoverResult describes the server: its protocol versions, capabilities and instructions.
 //
 // Revisions: in 2026-07-28 only.
@@ -744,22 +626,6 @@ type DiscoverResult struct {
 	TTLMs int64
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
-}
-
-// DiscoverResultResponse is the successful JSON-RPC response to server/discover.
-//
-// Revisions: in 2026-07-28 only.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#discoverresultresponse
-type DiscoverResultResponse struct {
-	// Pairs a request with its response. The sender of the request chooses it; the response
-	// repeats it unchanged.
-	ID RequestID
-	// Holds the description of the server.
-	Result DiscoverResult
-
-	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0".
 	Extra codec.Extra
 }
 
@@ -874,20 +740,6 @@ type ElicitResult struct {
 	Extra codec.Extra
 }
 
-// ElicitationCompleteNotification tells the client that the user has finished an elicitation
-// in URL mode. It is optional. Only the client that received the elicitation receives it.
-//
-// Revisions: in 2025-11-25 only.
-//
-// See https://modelcontextprotocol.io/specification/2025-11-25/schema#elicitationcompletenotification
-type ElicitationCompleteNotification struct {
-	// Carries the arguments of the message. Their form depends on the method.
-	Params ElicitationCompleteNotificationParams
-
-	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0", "method" is always "notifications/elicitation/complete".
-	Extra codec.Extra
-}
-
 // ElicitationCompleteNotificationParams is the value of params of
 // ElicitationCompleteNotification. Carries the arguments of the message. Their form depends
 // on the method.
@@ -930,24 +782,6 @@ type Error struct {
 	Message string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
-}
-
-// GetPromptRequest asks the server to fill in one of its prompts. The response is a
-// GetPromptResult or, from 2026-07-28 on, an InputRequiredResult if the server needs input
-// first.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#getpromptrequest
-type GetPromptRequest struct {
-	// Pairs a request with its response. The sender of the request chooses it; the response
-	// repeats it unchanged. (Since 2025-11-25, required.)
-	ID RequestID
-	// Names the JSON-RPC version; always "2.0". (Since 2025-11-25, required.)
-	JSONRPC *string
-	// Carries the arguments of the message. Their form depends on the method.
-	Params GetPromptRequestParams
-
-	// Extra keeps the members that have no field here. The member "method" is always "prompts/get".
 	Extra codec.Extra
 }
 
@@ -995,40 +829,6 @@ type GetPromptResult struct {
 	Extra codec.Extra
 }
 
-// GetPromptResultResponse is the successful JSON-RPC response to prompts/get.
-//
-// Revisions: in 2026-07-28 only.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#getpromptresultresponse
-type GetPromptResultResponse struct {
-	// Pairs a request with its response. The sender of the request chooses it; the response
-	// repeats it unchanged.
-	ID RequestID
-	// Holds a GetPromptResult, or an InputRequiredResult if the server needs input first.
-	Result GetPromptResultResponseResult
-
-	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0".
-	Extra codec.Extra
-}
-
-// GetTaskPayloadRequest asks for the result of a task. The receiver waits until the task is
-// in a terminal state and then responds as it would have responded to the original request,
-// with a result or an error.
-//
-// Revisions: in 2025-11-25 only.
-//
-// See https://modelcontextprotocol.io/specification/2025-11-25/schema#gettaskpayloadrequest
-type GetTaskPayloadRequest struct {
-	// Pairs a request with its response. The sender of the request chooses it; the response
-	// repeats it unchanged.
-	ID RequestID
-	// Carries the arguments of the message. Their form depends on the method.
-	Params GetTaskPayloadRequestParams
-
-	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0", "method" is always "tasks/result".
-	Extra codec.Extra
-}
-
 // GetTaskPayloadRequestParams is the value of params of GetTaskPayloadRequest. Carries the
 // arguments of the message. Their form depends on the method.
 type GetTaskPayloadRequestParams struct {
@@ -1051,24 +851,6 @@ type GetTaskPayloadResult struct {
 	Meta *ResultMetaObject
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
-}
-
-// GetTaskRequest asks for the current state of a task. Requestors typically poll with it
-// until the state is terminal. The response is a GetTaskResult, or error -32602 if the task
-// is unknown or has expired.
-//
-// Revisions: in 2025-11-25 only.
-//
-// See https://modelcontextprotocol.io/specification/2025-11-25/schema#gettaskrequest
-type GetTaskRequest struct {
-	// Pairs a request with its response. The sender of the request chooses it; the response
-	// repeats it unchanged.
-	ID RequestID
-	// Carries the arguments of the message. Their form depends on the method.
-	Params GetTaskRequestParams
-
-	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0", "method" is always "tasks/get".
 	Extra codec.Extra
 }
 
@@ -1101,33 +883,6 @@ type GetTaskResult struct {
 	TTL           *int64
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
-}
-
-// HeaderMismatchError is the response to an HTTP request whose MCP headers are missing,
-// malformed or inconsistent with its body. Its HTTP status is 400.
-//
-// Revisions: in 2026-07-28 only.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#headermismatcherror
-type HeaderMismatchError struct {
-	// Describes the mismatch.
-	Error HeaderMismatchErrorError
-	// Repeats the id of the failed request. Absent if the id could not be read, for example
-	// because the input was malformed.
-	ID RequestID
-
-	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0".
-	Extra codec.Extra
-}
-
-// HeaderMismatchErrorError is the value of error of HeaderMismatchError. Describes the
-// mismatch.
-type HeaderMismatchErrorError struct {
-	Data    json.RawMessage
-	Message string
-
-	// Extra keeps the members that have no field here. The member "code" is always -32020.
 	Extra codec.Extra
 }
 
@@ -1212,26 +967,6 @@ type Implementation struct {
 	Extra codec.Extra
 }
 
-// InitializeRequest is the first request of a client and opens a session. It states the
-// client's identity, protocol version and features. The response is an InitializeResult, and
-// the client then sends an InitializedNotification.
-//
-// Revisions: until 2025-11-25.
-//
-// See https://modelcontextprotocol.io/specification/2025-11-25/schema#initializerequest
-type InitializeRequest struct {
-	// Pairs a request with its response. The sender of the request chooses it; the response
-	// repeats it unchanged. (In 2025-11-25 only, required.)
-	ID RequestID
-	// Names the JSON-RPC version; always "2.0". (In 2025-11-25 only, required.)
-	JSONRPC *string
-	// Carries the arguments of the message. Their form depends on the method.
-	Params InitializeRequestParams
-
-	// Extra keeps the members that have no field here. The member "method" is always "initialize".
-	Extra codec.Extra
-}
-
 // InitializeRequestParams are the arguments of initialize: the client's identity, protocol
 // version and features.
 //
@@ -1275,22 +1010,6 @@ type InitializeResult struct {
 	ServerInfo Implementation
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
-}
-
-// InitializedNotification tells the server that the client has received the
-// InitializeResult. It ends the handshake.
-//
-// Revisions: until 2025-11-25.
-//
-// See https://modelcontextprotocol.io/specification/2025-11-25/schema#initializednotification
-type InitializedNotification struct {
-	// Names the JSON-RPC version; always "2.0". (In 2025-11-25 only, required.)
-	JSONRPC *string
-	// Carries the arguments of the message. Their form depends on the method.
-	Params *NotificationParams
-
-	// Extra keeps the members that have no field here. The member "method" is always "notifications/initialized".
 	Extra codec.Extra
 }
 
@@ -1339,114 +1058,6 @@ type InputResponseRequestParams struct {
 	Extra codec.Extra
 }
 
-// InternalError is the JSON-RPC error for an unexpected failure in the receiver of a
-// request.
-//
-// Revisions: in 2026-07-28 only.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#internalerror
-type InternalError struct {
-	// Holds details, in a form that the sender defines. Absent when there are none.
-	Data json.RawMessage
-	// Summarizes the error in one sentence.
-	Message string
-
-	// Extra keeps the members that have no field here. The member "code" is always -32603.
-	Extra codec.Extra
-}
-
-// InvalidParamsError is the JSON-RPC error for invalid arguments: an unknown tool or prompt,
-// a missing argument, a stale cursor, a resource that does not exist, or an undeclared
-// elicitation mode.
-//
-// Revisions: in 2026-07-28 only.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#invalidparamserror
-type InvalidParamsError struct {
-	// Holds details, in a form that the sender defines. Absent when there are none.
-	Data json.RawMessage
-	// Summarizes the error in one sentence.
-	Message string
-
-	// Extra keeps the members that have no field here. The member "code" is always -32602.
-	Extra codec.Extra
-}
-
-// InvalidRequestError is the JSON-RPC error for a JSON value that is not a valid request,
-// for example because method is missing or has the wrong type.
-//
-// Revisions: in 2026-07-28 only.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#invalidrequesterror
-type InvalidRequestError struct {
-	// Holds details, in a form that the sender defines. Absent when there are none.
-	Data json.RawMessage
-	// Summarizes the error in one sentence.
-	Message string
-
-	// Extra keeps the members that have no field here. The member "code" is always -32600.
-	Extra codec.Extra
-}
-
-// JSONRPCErrorResponse is the response to a request that failed.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#jsonrpcerrorresponse
-type JSONRPCErrorResponse struct {
-	// Describes the failure.
-	Error Error
-	// Repeats the id of the failed request. Absent if the id could not be read, for example
-	// because the input was malformed. (Required until 2025-06-18.)
-	ID RequestID
-
-	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0".
-	Extra codec.Extra
-}
-
-// JSONRPCNotification is a message without a response. It has no id.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#jsonrpcnotification
-type JSONRPCNotification struct {
-	// Names the operation or event and determines the form of params. Each message type has one
-	// fixed value.
-	Method string
-	// Carries the arguments of the message. Their form depends on the method.
-	Params *NotificationParams
-
-	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0".
-	Extra codec.Extra
-}
-
-// JSONRPCRequest is a message to which the receiver must respond with a result or an error.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#jsonrpcrequest
-type JSONRPCRequest struct {
-	// Pairs a request with its response. The sender of the request chooses it; the response
-	// repeats it unchanged.
-	ID RequestID
-	// Names the operation or event and determines the form of params. Each message type has one
-	// fixed value.
-	Method string
-	// Carries the arguments of the message. Their form depends on the method.
-	Params *RequestParams
-
-	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0".
-	Extra codec.Extra
-}
-
-// JSONRPCResultResponse is the response to a request that succeeded.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#jsonrpcresultresponse
-type JSONRPCResultResponse struct {
-	// Pairs a request with its response. The sender of the request chooses it; the response
-	// repeats it unchanged.
-	ID RequestID
-	// Holds the result of the request. Its form depends on the method.
-	Result Result
-
-	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0".
-	Extra codec.Extra
-}
-
 // LegacyTitledEnumSchema describes a form field for one choice, with labels in enumNames.
 // New code should use TitledSingleSelectEnumSchema.
 //
@@ -1467,24 +1078,6 @@ type LegacyTitledEnumSchema struct {
 	Title *string
 
 	// Extra keeps the members that have no field here. The member "type" is always "string".
-	Extra codec.Extra
-}
-
-// ListPromptsRequest asks for a page of the server's prompts. The response is a
-// ListPromptsResult.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#listpromptsrequest
-type ListPromptsRequest struct {
-	// Pairs a request with its response. The sender of the request chooses it; the response
-	// repeats it unchanged. (Since 2025-11-25, required.)
-	ID RequestID
-	// Names the JSON-RPC version; always "2.0". (Since 2025-11-25, required.)
-	JSONRPC *string
-	// Carries the arguments of the message. Their form depends on the method. (Required in
-	// 2026-07-28 only.)
-	Params *PaginatedRequestParams
-
-	// Extra keeps the members that have no field here. The member "method" is always "prompts/list".
 	Extra codec.Extra
 }
 
@@ -1513,40 +1106,6 @@ type ListPromptsResult struct {
 	Extra codec.Extra
 }
 
-// ListPromptsResultResponse is the successful JSON-RPC response to prompts/list.
-//
-// Revisions: in 2026-07-28 only.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#listpromptsresultresponse
-type ListPromptsResultResponse struct {
-	// Pairs a request with its response. The sender of the request chooses it; the response
-	// repeats it unchanged.
-	ID RequestID
-	// Holds one page of prompts.
-	Result ListPromptsResult
-
-	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0".
-	Extra codec.Extra
-}
-
-// ListResourceTemplatesRequest asks for a page of the templates from which clients can build
-// resource URIs. The response is a ListResourceTemplatesResult.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#listresourcetemplatesrequest
-type ListResourceTemplatesRequest struct {
-	// Pairs a request with its response. The sender of the request chooses it; the response
-	// repeats it unchanged. (Since 2025-11-25, required.)
-	ID RequestID
-	// Names the JSON-RPC version; always "2.0". (Since 2025-11-25, required.)
-	JSONRPC *string
-	// Carries the arguments of the message. Their form depends on the method. (Required in
-	// 2026-07-28 only.)
-	Params *PaginatedRequestParams
-
-	// Extra keeps the members that have no field here. The member "method" is always "resources/templates/list".
-	Extra codec.Extra
-}
-
 // ListResourceTemplatesResult is one page of the server's resource templates.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#listresourcetemplatesresult
@@ -1569,41 +1128,6 @@ type ListResourceTemplatesResult struct {
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
-}
-
-// ListResourceTemplatesResultResponse is the successful JSON-RPC response to
-// resources/templates/list.
-//
-// Revisions: in 2026-07-28 only.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#listresourcetemplatesresultresponse
-type ListResourceTemplatesResultResponse struct {
-	// Pairs a request with its response. The sender of the request chooses it; the response
-	// repeats it unchanged.
-	ID RequestID
-	// Holds one page of resource templates.
-	Result ListResourceTemplatesResult
-
-	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0".
-	Extra codec.Extra
-}
-
-// ListResourcesRequest asks for a page of the server's resources. The response is a
-// ListResourcesResult.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#listresourcesrequest
-type ListResourcesRequest struct {
-	// Pairs a request with its response. The sender of the request chooses it; the response
-	// repeats it unchanged. (Since 2025-11-25, required.)
-	ID RequestID
-	// Names the JSON-RPC version; always "2.0". (Since 2025-11-25, required.)
-	JSONRPC *string
-	// Carries the arguments of the message. Their form depends on the method. (Required in
-	// 2026-07-28 only.)
-	Params *PaginatedRequestParams
-
-	// Extra keeps the members that have no field here. The member "method" is always "resources/list".
 	Extra codec.Extra
 }
 
@@ -1630,22 +1154,6 @@ type ListResourcesResult struct {
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
-}
-
-// ListResourcesResultResponse is the successful JSON-RPC response to resources/list.
-//
-// Revisions: in 2026-07-28 only.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#listresourcesresultresponse
-type ListResourcesResultResponse struct {
-	// Pairs a request with its response. The sender of the request chooses it; the response
-	// repeats it unchanged.
-	ID RequestID
-	// Holds one page of resources.
-	Result ListResourcesResult
-
-	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0".
 	Extra codec.Extra
 }
 
@@ -1682,23 +1190,6 @@ type ListRootsResult struct {
 	Extra codec.Extra
 }
 
-// ListTasksRequest asks for a page of the receiver's tasks, limited to those that the
-// requestor may see. The response is a ListTasksResult.
-//
-// Revisions: in 2025-11-25 only.
-//
-// See https://modelcontextprotocol.io/specification/2025-11-25/schema#listtasksrequest
-type ListTasksRequest struct {
-	// Pairs a request with its response. The sender of the request chooses it; the response
-	// repeats it unchanged.
-	ID RequestID
-	// Carries the arguments of the message. Their form depends on the method.
-	Params *PaginatedRequestParams
-
-	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0", "method" is always "tasks/list".
-	Extra codec.Extra
-}
-
 // ListTasksResult is one page of the receiver's tasks.
 //
 // Revisions: in 2025-11-25 only.
@@ -1714,23 +1205,6 @@ type ListTasksResult struct {
 	Tasks []Task
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
-}
-
-// ListToolsRequest asks for a page of the server's tools. The response is a ListToolsResult.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#listtoolsrequest
-type ListToolsRequest struct {
-	// Pairs a request with its response. The sender of the request chooses it; the response
-	// repeats it unchanged. (Since 2025-11-25, required.)
-	ID RequestID
-	// Names the JSON-RPC version; always "2.0". (Since 2025-11-25, required.)
-	JSONRPC *string
-	// Carries the arguments of the message. Their form depends on the method. (Required in
-	// 2026-07-28 only.)
-	Params *PaginatedRequestParams
-
-	// Extra keeps the members that have no field here. The member "method" is always "tools/list".
 	Extra codec.Extra
 }
 
@@ -1756,38 +1230,6 @@ type ListToolsResult struct {
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
-}
-
-// ListToolsResultResponse is the successful JSON-RPC response to tools/list.
-//
-// Revisions: in 2026-07-28 only.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#listtoolsresultresponse
-type ListToolsResultResponse struct {
-	// Pairs a request with its response. The sender of the request chooses it; the response
-	// repeats it unchanged.
-	ID RequestID
-	// Holds one page of tools.
-	Result ListToolsResult
-
-	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0".
-	Extra codec.Extra
-}
-
-// LoggingMessageNotification carries one log record from the server to the client. Until
-// 2025-11-25 the client sets the minimum severity by logging/setLevel; before that, the
-// server chooses it. From 2026-07-28 on, a record belongs to a request, which asks for log
-// records by "io.modelcontextprotocol/logLevel" in _meta.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#loggingmessagenotification
-type LoggingMessageNotification struct {
-	// Names the JSON-RPC version; always "2.0". (Since 2025-11-25, required.)
-	JSONRPC *string
-	// Carries the arguments of the message. Their form depends on the method.
-	Params LoggingMessageNotificationParams
-
-	// Extra keeps the members that have no field here. The member "method" is always "notifications/message".
 	Extra codec.Extra
 }
 
@@ -1818,51 +1260,6 @@ type LoggingMessageNotificationParams struct {
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#metaobject
 type MetaObject struct {
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
-}
-
-// MethodNotFoundError is the JSON-RPC error for a method that the receiver does not
-// implement, or whose feature the server did not declare. If the client lacks a capability,
-// the error is a MissingRequiredClientCapabilityError instead.
-//
-// Revisions: in 2026-07-28 only.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#methodnotfounderror
-type MethodNotFoundError struct {
-	// Holds details, in a form that the sender defines. Absent when there are none.
-	Data json.RawMessage
-	// Summarizes the error in one sentence.
-	Message string
-
-	// Extra keeps the members that have no field here. The member "code" is always -32601.
-	Extra codec.Extra
-}
-
-// MissingRequiredClientCapabilityError is the response to a request that needs a capability
-// that the client did not declare on it. Its HTTP status is 400.
-//
-// Revisions: in 2026-07-28 only.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#missingrequiredclientcapabilityerror
-type MissingRequiredClientCapabilityError struct {
-	// Describes the missing capabilities.
-	Error MissingRequiredClientCapabilityErrorError
-	// Repeats the id of the failed request. Absent if the id could not be read, for example
-	// because the input was malformed.
-	ID RequestID
-
-	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0".
-	Extra codec.Extra
-}
-
-// MissingRequiredClientCapabilityErrorError is the value of error of
-// MissingRequiredClientCapabilityError. Describes the missing capabilities.
-type MissingRequiredClientCapabilityErrorError struct {
-	// Contains the details of the error.
-	Data    MissingRequiredClientCapabilityErrorErrorData
-	Message string
-
-	// Extra keeps the members that have no field here. The member "code" is always -32021.
 	Extra codec.Extra
 }
 
@@ -1903,21 +1300,6 @@ type ModelPreferences struct {
 	IntelligencePriority *float64
 	// Weighs fast responses from 0 (irrelevant) to 1 (most important).
 	SpeedPriority *float64
-
-	// Extra keeps the members that have no field here.
-	Extra codec.Extra
-}
-
-// Notification is a message without a response: the base of all notifications, without the
-// JSON-RPC envelope.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#notification
-type Notification struct {
-	// Names the operation or event and determines the form of params. Each message type has one
-	// fixed value.
-	Method string
-	// Carries the arguments of the message. Their form depends on the method.
-	Params *NotificationParams
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
@@ -1975,26 +1357,6 @@ type NumberSchema struct {
 	Extra codec.Extra
 }
 
-// PaginatedRequest is the common base of requests with paginated results.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#paginatedrequest
-type PaginatedRequest struct {
-	// Pairs a request with its response. The sender of the request chooses it; the response
-	// repeats it unchanged. (Since 2025-11-25, required.)
-	ID RequestID
-	// Names the JSON-RPC version; always "2.0". (Since 2025-11-25, required.)
-	JSONRPC *string
-	// Names the operation or event and determines the form of params. Each message type has one
-	// fixed value.
-	Method string
-	// Carries the arguments of the message. Their form depends on the method. (Required in
-	// 2026-07-28 only.)
-	Params *PaginatedRequestParams
-
-	// Extra keeps the members that have no field here.
-	Extra codec.Extra
-}
-
 // PaginatedRequestParams are the arguments of requests with paginated results.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#paginatedrequestparams
@@ -2026,56 +1388,6 @@ type PaginatedResult struct {
 	ResultType *string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
-}
-
-// ParseError is the JSON-RPC error for input that is not valid JSON.
-//
-// Revisions: in 2026-07-28 only.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#parseerror
-type ParseError struct {
-	// Holds details, in a form that the sender defines. Absent when there are none.
-	Data json.RawMessage
-	// Summarizes the error in one sentence.
-	Message string
-
-	// Extra keeps the members that have no field here. The member "code" is always -32700.
-	Extra codec.Extra
-}
-
-// PingRequest checks whether the peer still responds. Either side may send it. The peer
-// responds promptly with an EmptyResult; if it does not, the sender may close the
-// connection.
-//
-// Revisions: until 2025-11-25.
-//
-// See https://modelcontextprotocol.io/specification/2025-11-25/schema#pingrequest
-type PingRequest struct {
-	// Pairs a request with its response. The sender of the request chooses it; the response
-	// repeats it unchanged. (In 2025-11-25 only, required.)
-	ID RequestID
-	// Names the JSON-RPC version; always "2.0". (In 2025-11-25 only, required.)
-	JSONRPC *string
-	// Carries only metadata. The operation takes no arguments.
-	Params *RequestParams
-
-	// Extra keeps the members that have no field here. The member "method" is always "ping".
-	Extra codec.Extra
-}
-
-// ProgressNotification reports the progress of a request to its sender. It names the
-// progressToken of a request that is still in progress. After the response, no more are
-// sent.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#progressnotification
-type ProgressNotification struct {
-	// Names the JSON-RPC version; always "2.0". (Since 2025-11-25, required.)
-	JSONRPC *string
-	// Carries the arguments of the message. Their form depends on the method.
-	Params ProgressNotificationParams
-
-	// Extra keeps the members that have no field here. The member "method" is always "notifications/progress".
 	Extra codec.Extra
 }
 
@@ -2144,22 +1456,6 @@ type PromptArgument struct {
 	Extra codec.Extra
 }
 
-// PromptListChangedNotification tells the client that the server's list of prompts has
-// changed. Servers that declare prompts.listChanged send it without a subscription until
-// 2025-11-25. From 2026-07-28 on, they send it to subscriptions whose filter sets
-// promptsListChanged.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#promptlistchangednotification
-type PromptListChangedNotification struct {
-	// Names the JSON-RPC version; always "2.0". (Since 2025-11-25, required.)
-	JSONRPC *string
-	// Carries only metadata, such as the subscription of the notification.
-	Params *NotificationParams
-
-	// Extra keeps the members that have no field here. The member "method" is always "notifications/prompts/list_changed".
-	Extra codec.Extra
-}
-
 // PromptMessage is one message of a filled-in prompt. Unlike a SamplingMessage, it can
 // contain resources.
 //
@@ -2184,24 +1480,6 @@ type PromptReference struct {
 	Title *string
 
 	// Extra keeps the members that have no field here. The member "type" is always "ref/prompt".
-	Extra codec.Extra
-}
-
-// ReadResourceRequest asks the server for the contents of a resource. The response is a
-// ReadResourceResult or, from 2026-07-28 on, an InputRequiredResult if the server needs
-// input first.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#readresourcerequest
-type ReadResourceRequest struct {
-	// Pairs a request with its response. The sender of the request chooses it; the response
-	// repeats it unchanged. (Since 2025-11-25, required.)
-	ID RequestID
-	// Names the JSON-RPC version; always "2.0". (Since 2025-11-25, required.)
-	JSONRPC *string
-	// Carries the arguments of the message. Their form depends on the method.
-	Params ReadResourceRequestParams
-
-	// Extra keeps the members that have no field here. The member "method" is always "resources/read".
 	Extra codec.Extra
 }
 
@@ -2250,22 +1528,6 @@ type ReadResourceResult struct {
 	Extra codec.Extra
 }
 
-// ReadResourceResultResponse is the successful JSON-RPC response to resources/read.
-//
-// Revisions: in 2026-07-28 only.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#readresourceresultresponse
-type ReadResourceResultResponse struct {
-	// Pairs a request with its response. The sender of the request chooses it; the response
-	// repeats it unchanged.
-	ID RequestID
-	// Holds a ReadResourceResult, or an InputRequiredResult if the server needs input first.
-	Result ReadResourceResultResponseResult
-
-	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0".
-	Extra codec.Extra
-}
-
 // RelatedTaskMetadata links a message to a task. It is the value of the _meta key
 // "io.modelcontextprotocol/related-task".
 //
@@ -2275,21 +1537,6 @@ type ReadResourceResultResponse struct {
 type RelatedTaskMetadata struct {
 	// Names the task of the message.
 	TaskID string
-
-	// Extra keeps the members that have no field here.
-	Extra codec.Extra
-}
-
-// Request is a message that needs a response: the base of all requests, without the JSON-RPC
-// envelope.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#request
-type Request struct {
-	// Names the operation or event and determines the form of params. Each message type has one
-	// fixed value.
-	Method string
-	// Carries the arguments of the message. Their form depends on the method.
-	Params *RequestParams
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
@@ -2423,22 +1670,6 @@ type ResourceLink struct {
 	Extra codec.Extra
 }
 
-// ResourceListChangedNotification tells the client that the server's list of resources has
-// changed. Servers that declare resources.listChanged send it without a subscription until
-// 2025-11-25. From 2026-07-28 on, they send it to subscriptions whose filter sets
-// resourcesListChanged.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#resourcelistchangednotification
-type ResourceListChangedNotification struct {
-	// Names the JSON-RPC version; always "2.0". (Since 2025-11-25, required.)
-	JSONRPC *string
-	// Carries only metadata, such as the subscription of the notification.
-	Params *NotificationParams
-
-	// Extra keeps the members that have no field here. The member "method" is always "notifications/resources/list_changed".
-	Extra codec.Extra
-}
-
 // ResourceRequestParams are the arguments of requests about a single resource.
 //
 // Revisions: since 2025-11-25.
@@ -2491,21 +1722,6 @@ type ResourceTemplateReference struct {
 	URI string
 
 	// Extra keeps the members that have no field here. The member "type" is always "ref/resource".
-	Extra codec.Extra
-}
-
-// ResourceUpdatedNotification tells the client that a resource has changed. The server sends
-// it to clients that subscribed by resources/subscribe or, from 2026-07-28 on, by the URI in
-// a SubscriptionFilter.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#resourceupdatednotification
-type ResourceUpdatedNotification struct {
-	// Names the JSON-RPC version; always "2.0". (Since 2025-11-25, required.)
-	JSONRPC *string
-	// Carries the arguments of the message. Their form depends on the method.
-	Params ResourceUpdatedNotificationParams
-
-	// Extra keeps the members that have no field here. The member "method" is always "notifications/resources/updated".
 	Extra codec.Extra
 }
 
@@ -2574,22 +1790,6 @@ type Root struct {
 	URI string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
-}
-
-// RootsListChangedNotification tells the server that the client's roots have changed. The
-// server should request them again by roots/list.
-//
-// Revisions: until 2025-11-25.
-//
-// See https://modelcontextprotocol.io/specification/2025-11-25/schema#rootslistchangednotification
-type RootsListChangedNotification struct {
-	// Names the JSON-RPC version; always "2.0". (In 2025-11-25 only, required.)
-	JSONRPC *string
-	// Carries only metadata.
-	Params *NotificationParams
-
-	// Extra keeps the members that have no field here. The member "method" is always "notifications/roots/list_changed".
 	Extra codec.Extra
 }
 
@@ -2712,25 +1912,6 @@ type ServerCapabilitiesTools struct {
 	Extra codec.Extra
 }
 
-// SetLevelRequest sets the minimum severity of the log records that the server sends. The
-// response is an EmptyResult.
-//
-// Revisions: until 2025-11-25.
-//
-// See https://modelcontextprotocol.io/specification/2025-11-25/schema#setlevelrequest
-type SetLevelRequest struct {
-	// Pairs a request with its response. The sender of the request chooses it; the response
-	// repeats it unchanged. (In 2025-11-25 only, required.)
-	ID RequestID
-	// Names the JSON-RPC version; always "2.0". (In 2025-11-25 only, required.)
-	JSONRPC *string
-	// Carries the arguments of the message. Their form depends on the method.
-	Params SetLevelRequestParams
-
-	// Extra keeps the members that have no field here. The member "method" is always "logging/setLevel".
-	Extra codec.Extra
-}
-
 // SetLevelRequestParams are the arguments of logging/setLevel.
 //
 // Revisions: until 2025-11-25.
@@ -2768,26 +1949,6 @@ type StringSchema struct {
 	Title *string
 
 	// Extra keeps the members that have no field here. The member "type" is always "string".
-	Extra codec.Extra
-}
-
-// SubscribeRequest asks the server to send a ResourceUpdatedNotification whenever a resource
-// changes. The response is an EmptyResult. The subscription lasts until
-// resources/unsubscribe or the end of the session.
-//
-// Revisions: until 2025-11-25.
-//
-// See https://modelcontextprotocol.io/specification/2025-11-25/schema#subscriberequest
-type SubscribeRequest struct {
-	// Pairs a request with its response. The sender of the request chooses it; the response
-	// repeats it unchanged. (In 2025-11-25 only, required.)
-	ID RequestID
-	// Names the JSON-RPC version; always "2.0". (In 2025-11-25 only, required.)
-	JSONRPC *string
-	// Carries the arguments of the message. Their form depends on the method.
-	Params SubscribeRequestParams
-
-	// Extra keeps the members that have no field here. The member "method" is always "resources/subscribe".
 	Extra codec.Extra
 }
 
@@ -2829,21 +1990,6 @@ type SubscriptionFilter struct {
 	Extra codec.Extra
 }
 
-// SubscriptionsAcknowledgedNotification confirms a subscription and lists the notifications
-// that it covers. It is the first message of the subscription. Over stdio, messages of other
-// subscriptions may precede it.
-//
-// Revisions: in 2026-07-28 only.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#subscriptionsacknowledgednotification
-type SubscriptionsAcknowledgedNotification struct {
-	// Carries the arguments of the message. Their form depends on the method.
-	Params SubscriptionsAcknowledgedNotificationParams
-
-	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0", "method" is always "notifications/subscriptions/acknowledged".
-	Extra codec.Extra
-}
-
 // SubscriptionsAcknowledgedNotificationParams list the notifications that a new subscription
 // covers.
 //
@@ -2859,24 +2005,6 @@ type SubscriptionsAcknowledgedNotificationParams struct {
 	Notifications SubscriptionFilter
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
-}
-
-// SubscriptionsListenRequest opens a subscription to notifications that are unrelated to a
-// single request. A SubscriptionsAcknowledgedNotification confirms it. The server sends the
-// response when it ends the subscription in an orderly way.
-//
-// Revisions: in 2026-07-28 only.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#subscriptionslistenrequest
-type SubscriptionsListenRequest struct {
-	// Pairs a request with its response. The sender of the request chooses it; the response
-	// repeats it unchanged.
-	ID RequestID
-	// Carries the arguments of the message. Their form depends on the method.
-	Params SubscriptionsListenRequestParams
-
-	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0", "method" is always "subscriptions/listen".
 	Extra codec.Extra
 }
 
@@ -2930,23 +2058,6 @@ type SubscriptionsListenResultMetaObject struct {
 	SubscriptionID RequestID
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
-}
-
-// SubscriptionsListenResultResponse is the successful JSON-RPC response to
-// subscriptions/listen, and the last message of a subscription.
-//
-// Revisions: in 2026-07-28 only.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#subscriptionslistenresultresponse
-type SubscriptionsListenResultResponse struct {
-	// Pairs a request with its response. The sender of the request chooses it; the response
-	// repeats it unchanged.
-	ID RequestID
-	// Names the subscription that has ended.
-	Result SubscriptionsListenResult
-
-	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0".
 	Extra codec.Extra
 }
 
@@ -3010,20 +2121,6 @@ type TaskMetadata struct {
 	TTL *int64
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
-}
-
-// TaskStatusNotification tells the requestor that the status of a task has changed. It is
-// optional: requestors must not rely on it and poll by tasks/get.
-//
-// Revisions: in 2025-11-25 only.
-//
-// See https://modelcontextprotocol.io/specification/2025-11-25/schema#taskstatusnotification
-type TaskStatusNotification struct {
-	// Carries the arguments of the message. Their form depends on the method.
-	Params TaskStatusNotificationParams
-
-	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0", "method" is always "notifications/tasks/status".
 	Extra codec.Extra
 }
 
@@ -3268,21 +2365,6 @@ type ToolInputSchema struct {
 	Extra codec.Extra
 }
 
-// ToolListChangedNotification tells the client that the server's list of tools has changed.
-// Servers that declare tools.listChanged send it without a subscription until 2025-11-25.
-// From 2026-07-28 on, they send it to subscriptions whose filter sets toolsListChanged.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#toollistchangednotification
-type ToolListChangedNotification struct {
-	// Names the JSON-RPC version; always "2.0". (Since 2025-11-25, required.)
-	JSONRPC *string
-	// Carries only metadata, such as the subscription of the notification.
-	Params *NotificationParams
-
-	// Extra keeps the members that have no field here. The member "method" is always "notifications/tools/list_changed".
-	Extra codec.Extra
-}
-
 // ToolOutputSchema is the value of outputSchema of Tool. Describes structuredContent of the
 // tool's results by a JSON Schema. Before 2026-07-28 its type must be "object". If absent,
 // structured output may have any form.
@@ -3347,34 +2429,6 @@ type ToolUseContent struct {
 	Extra codec.Extra
 }
 
-// URLElicitationRequiredError is the response to a request that requires the user to visit
-// one or more web pages first. The client may repeat the request afterwards.
-//
-// Revisions: in 2025-11-25 only.
-//
-// See https://modelcontextprotocol.io/specification/2025-11-25/schema#urlelicitationrequirederror
-type URLElicitationRequiredError struct {
-	// Describes the required visits.
-	Error URLElicitationRequiredErrorError
-	// Repeats the id of the failed request. Absent if the id could not be read, for example
-	// because the input was malformed.
-	ID RequestID
-
-	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0".
-	Extra codec.Extra
-}
-
-// URLElicitationRequiredErrorError is the value of error of URLElicitationRequiredError.
-// Describes the required visits.
-type URLElicitationRequiredErrorError struct {
-	// Contains the details of the error. It may have additional members.
-	Data    URLElicitationRequiredErrorErrorData
-	Message string
-
-	// Extra keeps the members that have no field here. The member "code" is always -32042.
-	Extra codec.Extra
-}
-
 // URLElicitationRequiredErrorErrorData is the value of error.data of
 // URLElicitationRequiredError. Contains the details of the error. It may have additional
 // members.
@@ -3383,25 +2437,6 @@ type URLElicitationRequiredErrorErrorData struct {
 	Elicitations []ElicitRequestURLParams
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
-}
-
-// UnsubscribeRequest ends a subscription made by resources/subscribe. The response is an
-// EmptyResult.
-//
-// Revisions: until 2025-11-25.
-//
-// See https://modelcontextprotocol.io/specification/2025-11-25/schema#unsubscriberequest
-type UnsubscribeRequest struct {
-	// Pairs a request with its response. The sender of the request chooses it; the response
-	// repeats it unchanged. (In 2025-11-25 only, required.)
-	ID RequestID
-	// Names the JSON-RPC version; always "2.0". (In 2025-11-25 only, required.)
-	JSONRPC *string
-	// Carries the arguments of the message. Their form depends on the method.
-	Params UnsubscribeRequestParams
-
-	// Extra keeps the members that have no field here. The member "method" is always "resources/unsubscribe".
 	Extra codec.Extra
 }
 
@@ -3419,34 +2454,6 @@ type UnsubscribeRequestParams struct {
 	URI string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
-}
-
-// UnsupportedProtocolVersionError is the response to a request in a protocol version that
-// the server does not support. Its HTTP status is 400.
-//
-// Revisions: in 2026-07-28 only.
-//
-// See https://modelcontextprotocol.io/specification/2026-07-28/schema#unsupportedprotocolversionerror
-type UnsupportedProtocolVersionError struct {
-	// Describes the unsupported version.
-	Error UnsupportedProtocolVersionErrorError
-	// Repeats the id of the failed request. Absent if the id could not be read, for example
-	// because the input was malformed.
-	ID RequestID
-
-	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0".
-	Extra codec.Extra
-}
-
-// UnsupportedProtocolVersionErrorError is the value of error of
-// UnsupportedProtocolVersionError. Describes the unsupported version.
-type UnsupportedProtocolVersionErrorError struct {
-	// Contains the details of the error.
-	Data    UnsupportedProtocolVersionErrorErrorData
-	Message string
-
-	// Extra keeps the members that have no field here. The member "code" is always -32022.
 	Extra codec.Extra
 }
 
@@ -3533,9 +2540,6 @@ type ElicitResultContentValueList struct{ Value []string }
 // string or a number or a boolean.
 type ElicitResultContentValueScalar struct{ Value codec.Scalar }
 
-// JSONRPCMessageList is the variant of [JSONRPCMessage] that is a list.
-type JSONRPCMessageList struct{ Value []JSONRPCMessageListItem }
-
 // Cursor is a position in a paginated list. It is opaque to clients: they return it
 // unchanged and assume nothing about its form or lifetime.
 //
@@ -3574,25 +2578,6 @@ type JSONArray = json.RawMessage
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#jsonobject
 type JSONObject = json.RawMessage
-
-// JSONRPCBatchRequest is a JSON array of requests and notifications. The response is a
-// JSONRPCBatchResponse. Only revision 2025-03-26 has batches.
-//
-// Revisions: in 2025-03-26 only.
-//
-// See https://modelcontextprotocol.io/specification/2025-03-26
-type JSONRPCBatchRequest = []JSONRPCBatchRequestItem
-
-// JSONRPCBatchResponse is a JSON array of results and errors, in any order. The id pairs
-// each with its request.
-//
-// Revisions: in 2025-03-26 only.
-//
-// See https://modelcontextprotocol.io/specification/2025-03-26
-type JSONRPCBatchResponse = []JSONRPCBatchResponseItem
-
-// JSONRPCError is the name that older revisions give to JSONRPCErrorResponse.
-type JSONRPCError = JSONRPCErrorResponse
 
 // JSONValue is any JSON value. The published schema lists objects, arrays, strings, integers
 // and booleans; the protocol also allows null and fractions.

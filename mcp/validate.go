@@ -67,9 +67,6 @@ func (x *BooleanSchema) Validate(rev Revision) error { return validate(x, rev, "
 func (x *CacheableResult) Validate(rev Revision) error { return validate(x, rev, "CacheableResult") }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *CallToolRequest) Validate(rev Revision) error { return validate(x, rev, "CallToolRequest") }
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *CallToolRequestParams) Validate(rev Revision) error {
 	return validate(x, rev, "CallToolRequestParams", "CallToolRequest/params")
 }
@@ -78,27 +75,12 @@ func (x *CallToolRequestParams) Validate(rev Revision) error {
 func (x *CallToolResult) Validate(rev Revision) error { return validate(x, rev, "CallToolResult") }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *CallToolResultResponse) Validate(rev Revision) error {
-	return validate(x, rev, "CallToolResultResponse")
-}
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *CancelTaskRequest) Validate(rev Revision) error {
-	return validate(x, rev, "CancelTaskRequest")
-}
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *CancelTaskRequestParams) Validate(rev Revision) error {
 	return validate(x, rev, "CancelTaskRequest/params")
 }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *CancelTaskResult) Validate(rev Revision) error { return validate(x, rev, "CancelTaskResult") }
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *CancelledNotification) Validate(rev Revision) error {
-	return validate(x, rev, "CancelledNotification")
-}
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *CancelledNotificationParams) Validate(rev Revision) error {
@@ -111,20 +93,12 @@ func (x *ClientCapabilities) Validate(rev Revision) error {
 }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *CompleteRequest) Validate(rev Revision) error { return validate(x, rev, "CompleteRequest") }
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *CompleteRequestParams) Validate(rev Revision) error {
 	return validate(x, rev, "CompleteRequestParams", "CompleteRequest/params")
 }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *CompleteResult) Validate(rev Revision) error { return validate(x, rev, "CompleteResult") }
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *CompleteResultResponse) Validate(rev Revision) error {
-	return validate(x, rev, "CompleteResultResponse")
-}
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *CreateMessageRequest) Validate(rev Revision) error {
@@ -145,15 +119,7 @@ func (x *CreateMessageResult) Validate(rev Revision) error {
 func (x *CreateTaskResult) Validate(rev Revision) error { return validate(x, rev, "CreateTaskResult") }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *DiscoverRequest) Validate(rev Revision) error { return validate(x, rev, "DiscoverRequest") }
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *DiscoverResult) Validate(rev Revision) error { return validate(x, rev, "DiscoverResult") }
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *DiscoverResultResponse) Validate(rev Revision) error {
-	return validate(x, rev, "DiscoverResultResponse")
-}
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *ElicitRequest) Validate(rev Revision) error { return validate(x, rev, "ElicitRequest") }
@@ -172,11 +138,6 @@ func (x *ElicitRequestURLParams) Validate(rev Revision) error {
 func (x *ElicitResult) Validate(rev Revision) error { return validate(x, rev, "ElicitResult") }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *ElicitationCompleteNotification) Validate(rev Revision) error {
-	return validate(x, rev, "ElicitationCompleteNotification")
-}
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *ElicitationCompleteNotificationParams) Validate(rev Revision) error {
 	return validate(x, rev, "ElicitationCompleteNotification/params")
 }
@@ -188,25 +149,12 @@ func (x *EmbeddedResource) Validate(rev Revision) error { return validate(x, rev
 func (x *Error) Validate(rev Revision) error { return validate(x, rev, "Error") }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *GetPromptRequest) Validate(rev Revision) error { return validate(x, rev, "GetPromptRequest") }
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *GetPromptRequestParams) Validate(rev Revision) error {
 	return validate(x, rev, "GetPromptRequestParams", "GetPromptRequest/params")
 }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *GetPromptResult) Validate(rev Revision) error { return validate(x, rev, "GetPromptResult") }
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *GetPromptResultResponse) Validate(rev Revision) error {
-	return validate(x, rev, "GetPromptResultResponse")
-}
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *GetTaskPayloadRequest) Validate(rev Revision) error {
-	return validate(x, rev, "GetTaskPayloadRequest")
-}
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *GetTaskPayloadRequestParams) Validate(rev Revision) error {
@@ -219,20 +167,12 @@ func (x *GetTaskPayloadResult) Validate(rev Revision) error {
 }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *GetTaskRequest) Validate(rev Revision) error { return validate(x, rev, "GetTaskRequest") }
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *GetTaskRequestParams) Validate(rev Revision) error {
 	return validate(x, rev, "GetTaskRequest/params")
 }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *GetTaskResult) Validate(rev Revision) error { return validate(x, rev, "GetTaskResult") }
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *HeaderMismatchError) Validate(rev Revision) error {
-	return validate(x, rev, "HeaderMismatchError")
-}
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *Icon) Validate(rev Revision) error { return validate(x, rev, "Icon") }
@@ -247,22 +187,12 @@ func (x *ImageContent) Validate(rev Revision) error { return validate(x, rev, "I
 func (x *Implementation) Validate(rev Revision) error { return validate(x, rev, "Implementation") }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *InitializeRequest) Validate(rev Revision) error {
-	return validate(x, rev, "InitializeRequest")
-}
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *InitializeRequestParams) Validate(rev Revision) error {
 	return validate(x, rev, "InitializeRequestParams", "InitializeRequest/params")
 }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *InitializeResult) Validate(rev Revision) error { return validate(x, rev, "InitializeResult") }
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *InitializedNotification) Validate(rev Revision) error {
-	return validate(x, rev, "InitializedNotification")
-}
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *InputRequiredResult) Validate(rev Revision) error {
@@ -275,44 +205,8 @@ func (x *InputResponseRequestParams) Validate(rev Revision) error {
 }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *InternalError) Validate(rev Revision) error { return validate(x, rev, "InternalError") }
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *InvalidParamsError) Validate(rev Revision) error {
-	return validate(x, rev, "InvalidParamsError")
-}
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *InvalidRequestError) Validate(rev Revision) error {
-	return validate(x, rev, "InvalidRequestError")
-}
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *JSONRPCErrorResponse) Validate(rev Revision) error {
-	return validate(x, rev, "JSONRPCErrorResponse", "JSONRPCError")
-}
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *JSONRPCNotification) Validate(rev Revision) error {
-	return validate(x, rev, "JSONRPCNotification")
-}
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *JSONRPCRequest) Validate(rev Revision) error { return validate(x, rev, "JSONRPCRequest") }
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *JSONRPCResultResponse) Validate(rev Revision) error {
-	return validate(x, rev, "JSONRPCResultResponse")
-}
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *LegacyTitledEnumSchema) Validate(rev Revision) error {
 	return validate(x, rev, "LegacyTitledEnumSchema")
-}
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *ListPromptsRequest) Validate(rev Revision) error {
-	return validate(x, rev, "ListPromptsRequest")
 }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
@@ -321,38 +215,13 @@ func (x *ListPromptsResult) Validate(rev Revision) error {
 }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *ListPromptsResultResponse) Validate(rev Revision) error {
-	return validate(x, rev, "ListPromptsResultResponse")
-}
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *ListResourceTemplatesRequest) Validate(rev Revision) error {
-	return validate(x, rev, "ListResourceTemplatesRequest")
-}
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *ListResourceTemplatesResult) Validate(rev Revision) error {
 	return validate(x, rev, "ListResourceTemplatesResult")
 }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *ListResourceTemplatesResultResponse) Validate(rev Revision) error {
-	return validate(x, rev, "ListResourceTemplatesResultResponse")
-}
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *ListResourcesRequest) Validate(rev Revision) error {
-	return validate(x, rev, "ListResourcesRequest")
-}
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *ListResourcesResult) Validate(rev Revision) error {
 	return validate(x, rev, "ListResourcesResult")
-}
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *ListResourcesResultResponse) Validate(rev Revision) error {
-	return validate(x, rev, "ListResourcesResultResponse")
 }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
@@ -362,26 +231,10 @@ func (x *ListRootsRequest) Validate(rev Revision) error { return validate(x, rev
 func (x *ListRootsResult) Validate(rev Revision) error { return validate(x, rev, "ListRootsResult") }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *ListTasksRequest) Validate(rev Revision) error { return validate(x, rev, "ListTasksRequest") }
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *ListTasksResult) Validate(rev Revision) error { return validate(x, rev, "ListTasksResult") }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *ListToolsRequest) Validate(rev Revision) error { return validate(x, rev, "ListToolsRequest") }
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *ListToolsResult) Validate(rev Revision) error { return validate(x, rev, "ListToolsResult") }
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *ListToolsResultResponse) Validate(rev Revision) error {
-	return validate(x, rev, "ListToolsResultResponse")
-}
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *LoggingMessageNotification) Validate(rev Revision) error {
-	return validate(x, rev, "LoggingMessageNotification")
-}
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *LoggingMessageNotificationParams) Validate(rev Revision) error {
@@ -392,23 +245,10 @@ func (x *LoggingMessageNotificationParams) Validate(rev Revision) error {
 func (x *MetaObject) Validate(rev Revision) error { return validate(x, rev, "MetaObject") }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *MethodNotFoundError) Validate(rev Revision) error {
-	return validate(x, rev, "MethodNotFoundError")
-}
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *MissingRequiredClientCapabilityError) Validate(rev Revision) error {
-	return validate(x, rev, "MissingRequiredClientCapabilityError")
-}
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *ModelHint) Validate(rev Revision) error { return validate(x, rev, "ModelHint") }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *ModelPreferences) Validate(rev Revision) error { return validate(x, rev, "ModelPreferences") }
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *Notification) Validate(rev Revision) error { return validate(x, rev, "Notification") }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *NotificationMetaObject) Validate(rev Revision) error {
@@ -424,26 +264,12 @@ func (x *NotificationParams) Validate(rev Revision) error {
 func (x *NumberSchema) Validate(rev Revision) error { return validate(x, rev, "NumberSchema") }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *PaginatedRequest) Validate(rev Revision) error { return validate(x, rev, "PaginatedRequest") }
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *PaginatedRequestParams) Validate(rev Revision) error {
 	return validate(x, rev, "PaginatedRequestParams")
 }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *PaginatedResult) Validate(rev Revision) error { return validate(x, rev, "PaginatedResult") }
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *ParseError) Validate(rev Revision) error { return validate(x, rev, "ParseError") }
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *PingRequest) Validate(rev Revision) error { return validate(x, rev, "PingRequest") }
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *ProgressNotification) Validate(rev Revision) error {
-	return validate(x, rev, "ProgressNotification")
-}
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *ProgressNotificationParams) Validate(rev Revision) error {
@@ -457,20 +283,10 @@ func (x *Prompt) Validate(rev Revision) error { return validate(x, rev, "Prompt"
 func (x *PromptArgument) Validate(rev Revision) error { return validate(x, rev, "PromptArgument") }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *PromptListChangedNotification) Validate(rev Revision) error {
-	return validate(x, rev, "PromptListChangedNotification")
-}
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *PromptMessage) Validate(rev Revision) error { return validate(x, rev, "PromptMessage") }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *PromptReference) Validate(rev Revision) error { return validate(x, rev, "PromptReference") }
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *ReadResourceRequest) Validate(rev Revision) error {
-	return validate(x, rev, "ReadResourceRequest")
-}
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *ReadResourceRequestParams) Validate(rev Revision) error {
@@ -483,17 +299,9 @@ func (x *ReadResourceResult) Validate(rev Revision) error {
 }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *ReadResourceResultResponse) Validate(rev Revision) error {
-	return validate(x, rev, "ReadResourceResultResponse")
-}
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *RelatedTaskMetadata) Validate(rev Revision) error {
 	return validate(x, rev, "RelatedTaskMetadata")
 }
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *Request) Validate(rev Revision) error { return validate(x, rev, "Request") }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *RequestMetaObject) Validate(rev Revision) error {
@@ -513,11 +321,6 @@ func (x *ResourceContents) Validate(rev Revision) error { return validate(x, rev
 func (x *ResourceLink) Validate(rev Revision) error { return validate(x, rev, "ResourceLink") }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *ResourceListChangedNotification) Validate(rev Revision) error {
-	return validate(x, rev, "ResourceListChangedNotification")
-}
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *ResourceRequestParams) Validate(rev Revision) error {
 	return validate(x, rev, "ResourceRequestParams")
 }
@@ -528,11 +331,6 @@ func (x *ResourceTemplate) Validate(rev Revision) error { return validate(x, rev
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *ResourceTemplateReference) Validate(rev Revision) error {
 	return validate(x, rev, "ResourceTemplateReference", "ResourceReference")
-}
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *ResourceUpdatedNotification) Validate(rev Revision) error {
-	return validate(x, rev, "ResourceUpdatedNotification")
 }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
@@ -550,11 +348,6 @@ func (x *ResultMetaObject) Validate(rev Revision) error { return validate(x, rev
 func (x *Root) Validate(rev Revision) error { return validate(x, rev, "Root") }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *RootsListChangedNotification) Validate(rev Revision) error {
-	return validate(x, rev, "RootsListChangedNotification")
-}
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *SamplingMessage) Validate(rev Revision) error { return validate(x, rev, "SamplingMessage") }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
@@ -563,18 +356,12 @@ func (x *ServerCapabilities) Validate(rev Revision) error {
 }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *SetLevelRequest) Validate(rev Revision) error { return validate(x, rev, "SetLevelRequest") }
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *SetLevelRequestParams) Validate(rev Revision) error {
 	return validate(x, rev, "SetLevelRequestParams", "SetLevelRequest/params")
 }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *StringSchema) Validate(rev Revision) error { return validate(x, rev, "StringSchema") }
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *SubscribeRequest) Validate(rev Revision) error { return validate(x, rev, "SubscribeRequest") }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *SubscribeRequestParams) Validate(rev Revision) error {
@@ -587,18 +374,8 @@ func (x *SubscriptionFilter) Validate(rev Revision) error {
 }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *SubscriptionsAcknowledgedNotification) Validate(rev Revision) error {
-	return validate(x, rev, "SubscriptionsAcknowledgedNotification")
-}
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *SubscriptionsAcknowledgedNotificationParams) Validate(rev Revision) error {
 	return validate(x, rev, "SubscriptionsAcknowledgedNotificationParams", "SubscriptionsAcknowledgedNotification/params")
-}
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *SubscriptionsListenRequest) Validate(rev Revision) error {
-	return validate(x, rev, "SubscriptionsListenRequest")
 }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
@@ -617,11 +394,6 @@ func (x *SubscriptionsListenResultMetaObject) Validate(rev Revision) error {
 }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *SubscriptionsListenResultResponse) Validate(rev Revision) error {
-	return validate(x, rev, "SubscriptionsListenResultResponse")
-}
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *Task) Validate(rev Revision) error { return validate(x, rev, "Task") }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
@@ -631,11 +403,6 @@ func (x *TaskAugmentedRequestParams) Validate(rev Revision) error {
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *TaskMetadata) Validate(rev Revision) error { return validate(x, rev, "TaskMetadata") }
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *TaskStatusNotification) Validate(rev Revision) error {
-	return validate(x, rev, "TaskStatusNotification")
-}
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *TaskStatusNotificationParams) Validate(rev Revision) error {
@@ -673,11 +440,6 @@ func (x *ToolChoice) Validate(rev Revision) error { return validate(x, rev, "Too
 func (x *ToolExecution) Validate(rev Revision) error { return validate(x, rev, "ToolExecution") }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *ToolListChangedNotification) Validate(rev Revision) error {
-	return validate(x, rev, "ToolListChangedNotification")
-}
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *ToolResultContent) Validate(rev Revision) error {
 	return validate(x, rev, "ToolResultContent")
 }
@@ -686,23 +448,8 @@ func (x *ToolResultContent) Validate(rev Revision) error {
 func (x *ToolUseContent) Validate(rev Revision) error { return validate(x, rev, "ToolUseContent") }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *URLElicitationRequiredError) Validate(rev Revision) error {
-	return validate(x, rev, "URLElicitationRequiredError")
-}
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *UnsubscribeRequest) Validate(rev Revision) error {
-	return validate(x, rev, "UnsubscribeRequest")
-}
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *UnsubscribeRequestParams) Validate(rev Revision) error {
 	return validate(x, rev, "UnsubscribeRequestParams", "UnsubscribeRequest/params")
-}
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *UnsupportedProtocolVersionError) Validate(rev Revision) error {
-	return validate(x, rev, "UnsupportedProtocolVersionError")
 }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
@@ -715,12 +462,10 @@ func (x *UntitledSingleSelectEnumSchema) Validate(rev Revision) error {
 	return validate(x, rev, "UntitledSingleSelectEnumSchema")
 }
 
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *JSONRPCMessageList) Validate(rev Revision) error { return validate(x, rev, "JSONRPCMessage") }
-
 // New returns a new value for a definition of the schemas, by the name that the definition has
 // there, or nil if there is none of that name. For a struct it is a pointer to it; for anything else
-// it is a holder whose method Unwrap returns the value.
+// it is a holder whose method Unwrap returns the value. A JSON-RPC message is raw JSON text there:
+// its type is [jsonrpc.Message].
 func New(definition string) Value {
 	i, ok := slices.BinarySearchFunc(definitions[:], definition, func(d registered, name string) int { return strings.Compare(d.name, name) })
 	if !ok {
@@ -761,243 +506,173 @@ var definitions = [...]registered{
 	{"BlobResourceContents", structOf[BlobResourceContents]},
 	{"BooleanSchema", structOf[BooleanSchema]},
 	{"CacheableResult", structOf[CacheableResult]},
-	{"CallToolRequest", structOf[CallToolRequest]},
+	{"CallToolRequest", hold("CallToolRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
 	{"CallToolRequestParams", structOf[CallToolRequestParams]},
 	{"CallToolResult", structOf[CallToolResult]},
-	{"CallToolResultResponse", structOf[CallToolResultResponse]},
-	{"CancelTaskRequest", structOf[CancelTaskRequest]},
+	{"CallToolResultResponse", hold("CallToolResultResponse", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"CancelTaskRequest", hold("CancelTaskRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
 	{"CancelTaskResult", structOf[CancelTaskResult]},
-	{"CancelledNotification", structOf[CancelledNotification]},
+	{"CancelledNotification", hold("CancelledNotification", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
 	{"CancelledNotificationParams", structOf[CancelledNotificationParams]},
 	{"ClientCapabilities", structOf[ClientCapabilities]},
-	{"ClientNotification", func() Value {
-		return &holder[ClientNotification]{definition: "ClientNotification", read: DecodeClientNotification, write: codec.WriteUnion[ClientNotification]}
-	}},
-	{"ClientRequest", func() Value {
-		return &holder[ClientRequest]{definition: "ClientRequest", read: DecodeClientRequest, write: codec.WriteUnion[ClientRequest]}
-	}},
-	{"ClientResult", func() Value {
-		return &holder[ClientResult]{definition: "ClientResult", read: DecodeClientResult, write: codec.WriteUnion[ClientResult]}
-	}},
-	{"CompleteRequest", structOf[CompleteRequest]},
+	{"ClientNotification", hold("ClientNotification", (*codec.Reader).Raw, (*codec.Writer).Raw)},
+	{"ClientRequest", hold("ClientRequest", (*codec.Reader).Raw, (*codec.Writer).Raw)},
+	{"ClientResult", hold("ClientResult", (*codec.Reader).Raw, (*codec.Writer).Raw)},
+	{"CompleteRequest", hold("CompleteRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
 	{"CompleteRequestParams", structOf[CompleteRequestParams]},
 	{"CompleteResult", structOf[CompleteResult]},
-	{"CompleteResultResponse", structOf[CompleteResultResponse]},
-	{"ContentBlock", func() Value {
-		return &holder[ContentBlock]{definition: "ContentBlock", read: DecodeContentBlock, write: codec.WriteUnion[ContentBlock]}
-	}},
+	{"CompleteResultResponse", hold("CompleteResultResponse", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"ContentBlock", hold("ContentBlock", DecodeContentBlock, codec.WriteUnion[ContentBlock])},
 	{"CreateMessageRequest", structOf[CreateMessageRequest]},
 	{"CreateMessageRequestParams", structOf[CreateMessageRequestParams]},
 	{"CreateMessageResult", structOf[CreateMessageResult]},
 	{"CreateTaskResult", structOf[CreateTaskResult]},
-	{"Cursor", func() Value {
-		return &holder[Cursor]{definition: "Cursor", read: (*codec.Reader).Text, write: (*codec.Writer).Text}
-	}},
-	{"DiscoverRequest", structOf[DiscoverRequest]},
+	{"Cursor", hold("Cursor", (*codec.Reader).Text, (*codec.Writer).Text)},
+	{"DiscoverRequest", hold("DiscoverRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
 	{"DiscoverResult", structOf[DiscoverResult]},
-	{"DiscoverResultResponse", structOf[DiscoverResultResponse]},
+	{"DiscoverResultResponse", hold("DiscoverResultResponse", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
 	{"ElicitRequest", structOf[ElicitRequest]},
 	{"ElicitRequestFormParams", structOf[ElicitRequestFormParams]},
-	{"ElicitRequestParams", func() Value {
-		return &holder[ElicitRequestParams]{definition: "ElicitRequestParams", read: DecodeElicitRequestParams, write: codec.WriteUnion[ElicitRequestParams]}
-	}},
+	{"ElicitRequestParams", hold("ElicitRequestParams", DecodeElicitRequestParams, codec.WriteUnion[ElicitRequestParams])},
 	{"ElicitRequestURLParams", structOf[ElicitRequestURLParams]},
 	{"ElicitResult", structOf[ElicitResult]},
-	{"ElicitationCompleteNotification", structOf[ElicitationCompleteNotification]},
+	{"ElicitationCompleteNotification", hold("ElicitationCompleteNotification", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
 	{"EmbeddedResource", structOf[EmbeddedResource]},
 	{"EmptyResult", structOf[EmptyResult]},
-	{"EnumSchema", func() Value {
-		return &holder[EnumSchema]{definition: "EnumSchema", read: DecodeEnumSchema, write: codec.WriteUnion[EnumSchema]}
-	}},
+	{"EnumSchema", hold("EnumSchema", DecodeEnumSchema, codec.WriteUnion[EnumSchema])},
 	{"Error", structOf[Error]},
-	{"GetPromptRequest", structOf[GetPromptRequest]},
+	{"GetPromptRequest", hold("GetPromptRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
 	{"GetPromptRequestParams", structOf[GetPromptRequestParams]},
 	{"GetPromptResult", structOf[GetPromptResult]},
-	{"GetPromptResultResponse", structOf[GetPromptResultResponse]},
-	{"GetTaskPayloadRequest", structOf[GetTaskPayloadRequest]},
+	{"GetPromptResultResponse", hold("GetPromptResultResponse", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"GetTaskPayloadRequest", hold("GetTaskPayloadRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
 	{"GetTaskPayloadResult", structOf[GetTaskPayloadResult]},
-	{"GetTaskRequest", structOf[GetTaskRequest]},
+	{"GetTaskRequest", hold("GetTaskRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
 	{"GetTaskResult", structOf[GetTaskResult]},
-	{"HeaderMismatchError", structOf[HeaderMismatchError]},
+	{"HeaderMismatchError", hold("HeaderMismatchError", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
 	{"Icon", structOf[Icon]},
 	{"Icons", structOf[Icons]},
 	{"ImageContent", structOf[ImageContent]},
 	{"Implementation", structOf[Implementation]},
-	{"InitializeRequest", structOf[InitializeRequest]},
+	{"InitializeRequest", hold("InitializeRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
 	{"InitializeRequestParams", structOf[InitializeRequestParams]},
 	{"InitializeResult", structOf[InitializeResult]},
-	{"InitializedNotification", structOf[InitializedNotification]},
-	{"InputRequest", func() Value {
-		return &holder[InputRequest]{definition: "InputRequest", read: DecodeInputRequest, write: codec.WriteUnion[InputRequest]}
-	}},
-	{"InputRequests", func() Value {
-		return &holder[InputRequests]{definition: "InputRequests", read: func(r *codec.Reader) InputRequests { return codec.DecodeMapFunc(r, DecodeInputRequest) }, write: func(w *codec.Writer, v InputRequests) { codec.EncodeMapFunc(w, v, codec.WriteUnion[InputRequest]) }}
-	}},
+	{"InitializedNotification", hold("InitializedNotification", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"InputRequest", hold("InputRequest", DecodeInputRequest, codec.WriteUnion[InputRequest])},
+	{"InputRequests", hold("InputRequests", func(r *codec.Reader) InputRequests { return codec.DecodeMapFunc(r, DecodeInputRequest) }, func(w *codec.Writer, v InputRequests) { codec.EncodeMapFunc(w, v, codec.WriteUnion[InputRequest]) })},
 	{"InputRequiredResult", structOf[InputRequiredResult]},
-	{"InputResponse", func() Value {
-		return &holder[InputResponse]{definition: "InputResponse", read: DecodeInputResponse, write: codec.WriteUnion[InputResponse]}
-	}},
+	{"InputResponse", hold("InputResponse", DecodeInputResponse, codec.WriteUnion[InputResponse])},
 	{"InputResponseRequestParams", structOf[InputResponseRequestParams]},
-	{"InputResponses", func() Value {
-		return &holder[InputResponses]{definition: "InputResponses", read: func(r *codec.Reader) InputResponses { return codec.DecodeMapFunc(r, DecodeInputResponse) }, write: func(w *codec.Writer, v InputResponses) { codec.EncodeMapFunc(w, v, codec.WriteUnion[InputResponse]) }}
-	}},
-	{"InternalError", structOf[InternalError]},
-	{"InvalidParamsError", structOf[InvalidParamsError]},
-	{"InvalidRequestError", structOf[InvalidRequestError]},
-	{"JSONArray", func() Value {
-		return &holder[JSONArray]{definition: "JSONArray", read: (*codec.Reader).RawArray, write: (*codec.Writer).RawArray}
-	}},
-	{"JSONObject", func() Value {
-		return &holder[JSONObject]{definition: "JSONObject", read: (*codec.Reader).RawObject, write: (*codec.Writer).RawObject}
-	}},
-	{"JSONRPCBatchRequest", func() Value {
-		return &holder[JSONRPCBatchRequest]{definition: "JSONRPCBatchRequest", read: func(r *codec.Reader) JSONRPCBatchRequest {
-			return codec.DecodeListFunc(r, DecodeJSONRPCBatchRequestItem)
-		}, write: func(w *codec.Writer, v JSONRPCBatchRequest) {
-			codec.EncodeListFunc(w, v, codec.WriteUnion[JSONRPCBatchRequestItem])
-		}}
-	}},
-	{"JSONRPCBatchResponse", func() Value {
-		return &holder[JSONRPCBatchResponse]{definition: "JSONRPCBatchResponse", read: func(r *codec.Reader) JSONRPCBatchResponse {
-			return codec.DecodeListFunc(r, DecodeJSONRPCBatchResponseItem)
-		}, write: func(w *codec.Writer, v JSONRPCBatchResponse) {
-			codec.EncodeListFunc(w, v, codec.WriteUnion[JSONRPCBatchResponseItem])
-		}}
-	}},
-	{"JSONRPCError", structOf[JSONRPCErrorResponse]},
-	{"JSONRPCErrorResponse", structOf[JSONRPCErrorResponse]},
-	{"JSONRPCMessage", func() Value {
-		return &holder[JSONRPCMessage]{definition: "JSONRPCMessage", read: DecodeJSONRPCMessage, write: codec.WriteUnion[JSONRPCMessage]}
-	}},
-	{"JSONRPCNotification", structOf[JSONRPCNotification]},
-	{"JSONRPCRequest", structOf[JSONRPCRequest]},
-	{"JSONRPCResponse", func() Value {
-		return &holder[JSONRPCResponse]{definition: "JSONRPCResponse", read: DecodeJSONRPCResponse, write: codec.WriteUnion[JSONRPCResponse]}
-	}},
-	{"JSONRPCResultResponse", structOf[JSONRPCResultResponse]},
-	{"JSONValue", func() Value {
-		return &holder[JSONValue]{definition: "JSONValue", read: (*codec.Reader).Raw, write: (*codec.Writer).Raw}
-	}},
+	{"InputResponses", hold("InputResponses", func(r *codec.Reader) InputResponses { return codec.DecodeMapFunc(r, DecodeInputResponse) }, func(w *codec.Writer, v InputResponses) { codec.EncodeMapFunc(w, v, codec.WriteUnion[InputResponse]) })},
+	{"InternalError", hold("InternalError", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"InvalidParamsError", hold("InvalidParamsError", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"InvalidRequestError", hold("InvalidRequestError", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"JSONArray", hold("JSONArray", (*codec.Reader).RawArray, (*codec.Writer).RawArray)},
+	{"JSONObject", hold("JSONObject", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"JSONRPCBatchRequest", hold("JSONRPCBatchRequest", (*codec.Reader).RawArray, (*codec.Writer).RawArray)},
+	{"JSONRPCBatchResponse", hold("JSONRPCBatchResponse", (*codec.Reader).RawArray, (*codec.Writer).RawArray)},
+	{"JSONRPCError", hold("JSONRPCError", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"JSONRPCErrorResponse", hold("JSONRPCErrorResponse", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"JSONRPCMessage", hold("JSONRPCMessage", (*codec.Reader).Raw, (*codec.Writer).Raw)},
+	{"JSONRPCNotification", hold("JSONRPCNotification", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"JSONRPCRequest", hold("JSONRPCRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"JSONRPCResponse", hold("JSONRPCResponse", (*codec.Reader).Raw, (*codec.Writer).Raw)},
+	{"JSONRPCResultResponse", hold("JSONRPCResultResponse", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"JSONValue", hold("JSONValue", (*codec.Reader).Raw, (*codec.Writer).Raw)},
 	{"LegacyTitledEnumSchema", structOf[LegacyTitledEnumSchema]},
-	{"ListPromptsRequest", structOf[ListPromptsRequest]},
+	{"ListPromptsRequest", hold("ListPromptsRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
 	{"ListPromptsResult", structOf[ListPromptsResult]},
-	{"ListPromptsResultResponse", structOf[ListPromptsResultResponse]},
-	{"ListResourceTemplatesRequest", structOf[ListResourceTemplatesRequest]},
+	{"ListPromptsResultResponse", hold("ListPromptsResultResponse", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"ListResourceTemplatesRequest", hold("ListResourceTemplatesRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
 	{"ListResourceTemplatesResult", structOf[ListResourceTemplatesResult]},
-	{"ListResourceTemplatesResultResponse", structOf[ListResourceTemplatesResultResponse]},
-	{"ListResourcesRequest", structOf[ListResourcesRequest]},
+	{"ListResourceTemplatesResultResponse", hold("ListResourceTemplatesResultResponse", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"ListResourcesRequest", hold("ListResourcesRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
 	{"ListResourcesResult", structOf[ListResourcesResult]},
-	{"ListResourcesResultResponse", structOf[ListResourcesResultResponse]},
+	{"ListResourcesResultResponse", hold("ListResourcesResultResponse", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
 	{"ListRootsRequest", structOf[ListRootsRequest]},
 	{"ListRootsResult", structOf[ListRootsResult]},
-	{"ListTasksRequest", structOf[ListTasksRequest]},
+	{"ListTasksRequest", hold("ListTasksRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
 	{"ListTasksResult", structOf[ListTasksResult]},
-	{"ListToolsRequest", structOf[ListToolsRequest]},
+	{"ListToolsRequest", hold("ListToolsRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
 	{"ListToolsResult", structOf[ListToolsResult]},
-	{"ListToolsResultResponse", structOf[ListToolsResultResponse]},
-	{"LoggingLevel", func() Value {
-		return &holder[LoggingLevel]{definition: "LoggingLevel", read: func(r *codec.Reader) LoggingLevel { return LoggingLevel(r.Text()) }, write: func(w *codec.Writer, v LoggingLevel) { w.Text(string(v)) }}
-	}},
-	{"LoggingMessageNotification", structOf[LoggingMessageNotification]},
+	{"ListToolsResultResponse", hold("ListToolsResultResponse", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"LoggingLevel", hold("LoggingLevel", func(r *codec.Reader) LoggingLevel { return LoggingLevel(r.Text()) }, func(w *codec.Writer, v LoggingLevel) { w.Text(string(v)) })},
+	{"LoggingMessageNotification", hold("LoggingMessageNotification", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
 	{"LoggingMessageNotificationParams", structOf[LoggingMessageNotificationParams]},
 	{"MetaObject", structOf[MetaObject]},
-	{"MethodNotFoundError", structOf[MethodNotFoundError]},
-	{"MissingRequiredClientCapabilityError", structOf[MissingRequiredClientCapabilityError]},
+	{"MethodNotFoundError", hold("MethodNotFoundError", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"MissingRequiredClientCapabilityError", hold("MissingRequiredClientCapabilityError", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
 	{"ModelHint", structOf[ModelHint]},
 	{"ModelPreferences", structOf[ModelPreferences]},
-	{"MultiSelectEnumSchema", func() Value {
-		return &holder[MultiSelectEnumSchema]{definition: "MultiSelectEnumSchema", read: DecodeMultiSelectEnumSchema, write: codec.WriteUnion[MultiSelectEnumSchema]}
-	}},
-	{"Notification", structOf[Notification]},
+	{"MultiSelectEnumSchema", hold("MultiSelectEnumSchema", DecodeMultiSelectEnumSchema, codec.WriteUnion[MultiSelectEnumSchema])},
+	{"Notification", hold("Notification", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
 	{"NotificationMetaObject", structOf[NotificationMetaObject]},
 	{"NotificationParams", structOf[NotificationParams]},
 	{"NumberSchema", structOf[NumberSchema]},
-	{"PaginatedRequest", structOf[PaginatedRequest]},
+	{"PaginatedRequest", hold("PaginatedRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
 	{"PaginatedRequestParams", structOf[PaginatedRequestParams]},
 	{"PaginatedResult", structOf[PaginatedResult]},
-	{"ParseError", structOf[ParseError]},
-	{"PingRequest", structOf[PingRequest]},
-	{"PrimitiveSchemaDefinition", func() Value {
-		return &holder[PrimitiveSchemaDefinition]{definition: "PrimitiveSchemaDefinition", read: DecodePrimitiveSchemaDefinition, write: codec.WriteUnion[PrimitiveSchemaDefinition]}
-	}},
-	{"ProgressNotification", structOf[ProgressNotification]},
+	{"ParseError", hold("ParseError", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"PingRequest", hold("PingRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"PrimitiveSchemaDefinition", hold("PrimitiveSchemaDefinition", DecodePrimitiveSchemaDefinition, codec.WriteUnion[PrimitiveSchemaDefinition])},
+	{"ProgressNotification", hold("ProgressNotification", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
 	{"ProgressNotificationParams", structOf[ProgressNotificationParams]},
-	{"ProgressToken", func() Value {
-		return &holder[ProgressToken]{definition: "ProgressToken", read: func(r *codec.Reader) ProgressToken { return r.Scalar(codec.ScalarString | codec.ScalarInteger) }, write: (*codec.Writer).Scalar}
-	}},
+	{"ProgressToken", hold("ProgressToken", func(r *codec.Reader) ProgressToken { return r.Scalar(codec.ScalarString | codec.ScalarInteger) }, (*codec.Writer).Scalar)},
 	{"Prompt", structOf[Prompt]},
 	{"PromptArgument", structOf[PromptArgument]},
-	{"PromptListChangedNotification", structOf[PromptListChangedNotification]},
+	{"PromptListChangedNotification", hold("PromptListChangedNotification", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
 	{"PromptMessage", structOf[PromptMessage]},
 	{"PromptReference", structOf[PromptReference]},
-	{"ReadResourceRequest", structOf[ReadResourceRequest]},
+	{"ReadResourceRequest", hold("ReadResourceRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
 	{"ReadResourceRequestParams", structOf[ReadResourceRequestParams]},
 	{"ReadResourceResult", structOf[ReadResourceResult]},
-	{"ReadResourceResultResponse", structOf[ReadResourceResultResponse]},
+	{"ReadResourceResultResponse", hold("ReadResourceResultResponse", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
 	{"RelatedTaskMetadata", structOf[RelatedTaskMetadata]},
-	{"Request", structOf[Request]},
-	{"RequestId", func() Value {
-		return &holder[RequestID]{definition: "RequestId", read: func(r *codec.Reader) RequestID { return r.Scalar(codec.ScalarString | codec.ScalarInteger) }, write: (*codec.Writer).Scalar}
-	}},
+	{"Request", hold("Request", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"RequestId", hold("RequestId", func(r *codec.Reader) RequestID { return r.Scalar(codec.ScalarString | codec.ScalarInteger) }, (*codec.Writer).Scalar)},
 	{"RequestMetaObject", structOf[RequestMetaObject]},
 	{"RequestParams", structOf[RequestParams]},
 	{"Resource", structOf[Resource]},
 	{"ResourceContents", structOf[ResourceContents]},
 	{"ResourceLink", structOf[ResourceLink]},
-	{"ResourceListChangedNotification", structOf[ResourceListChangedNotification]},
+	{"ResourceListChangedNotification", hold("ResourceListChangedNotification", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
 	{"ResourceReference", structOf[ResourceTemplateReference]},
 	{"ResourceRequestParams", structOf[ResourceRequestParams]},
 	{"ResourceTemplate", structOf[ResourceTemplate]},
 	{"ResourceTemplateReference", structOf[ResourceTemplateReference]},
-	{"ResourceUpdatedNotification", structOf[ResourceUpdatedNotification]},
+	{"ResourceUpdatedNotification", hold("ResourceUpdatedNotification", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
 	{"ResourceUpdatedNotificationParams", structOf[ResourceUpdatedNotificationParams]},
 	{"Result", structOf[Result]},
 	{"ResultMetaObject", structOf[ResultMetaObject]},
-	{"ResultType", func() Value {
-		return &holder[ResultType]{definition: "ResultType", read: (*codec.Reader).Text, write: (*codec.Writer).Text}
-	}},
-	{"Role", func() Value {
-		return &holder[Role]{definition: "Role", read: func(r *codec.Reader) Role { return Role(r.Text()) }, write: func(w *codec.Writer, v Role) { w.Text(string(v)) }}
-	}},
+	{"ResultType", hold("ResultType", (*codec.Reader).Text, (*codec.Writer).Text)},
+	{"Role", hold("Role", func(r *codec.Reader) Role { return Role(r.Text()) }, func(w *codec.Writer, v Role) { w.Text(string(v)) })},
 	{"Root", structOf[Root]},
-	{"RootsListChangedNotification", structOf[RootsListChangedNotification]},
+	{"RootsListChangedNotification", hold("RootsListChangedNotification", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
 	{"SamplingMessage", structOf[SamplingMessage]},
-	{"SamplingMessageContentBlock", func() Value {
-		return &holder[SamplingMessageContentBlock]{definition: "SamplingMessageContentBlock", read: DecodeSamplingMessageContentBlock, write: codec.WriteUnion[SamplingMessageContentBlock]}
-	}},
+	{"SamplingMessageContentBlock", hold("SamplingMessageContentBlock", DecodeSamplingMessageContentBlock, codec.WriteUnion[SamplingMessageContentBlock])},
 	{"ServerCapabilities", structOf[ServerCapabilities]},
-	{"ServerNotification", func() Value {
-		return &holder[ServerNotification]{definition: "ServerNotification", read: DecodeServerNotification, write: codec.WriteUnion[ServerNotification]}
-	}},
-	{"ServerRequest", func() Value {
-		return &holder[ServerRequest]{definition: "ServerRequest", read: DecodeServerRequest, write: codec.WriteUnion[ServerRequest]}
-	}},
-	{"ServerResult", func() Value {
-		return &holder[ServerResult]{definition: "ServerResult", read: DecodeServerResult, write: codec.WriteUnion[ServerResult]}
-	}},
-	{"SetLevelRequest", structOf[SetLevelRequest]},
+	{"ServerNotification", hold("ServerNotification", (*codec.Reader).Raw, (*codec.Writer).Raw)},
+	{"ServerRequest", hold("ServerRequest", (*codec.Reader).Raw, (*codec.Writer).Raw)},
+	{"ServerResult", hold("ServerResult", (*codec.Reader).Raw, (*codec.Writer).Raw)},
+	{"SetLevelRequest", hold("SetLevelRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
 	{"SetLevelRequestParams", structOf[SetLevelRequestParams]},
-	{"SingleSelectEnumSchema", func() Value {
-		return &holder[SingleSelectEnumSchema]{definition: "SingleSelectEnumSchema", read: DecodeSingleSelectEnumSchema, write: codec.WriteUnion[SingleSelectEnumSchema]}
-	}},
+	{"SingleSelectEnumSchema", hold("SingleSelectEnumSchema", DecodeSingleSelectEnumSchema, codec.WriteUnion[SingleSelectEnumSchema])},
 	{"StringSchema", structOf[StringSchema]},
-	{"SubscribeRequest", structOf[SubscribeRequest]},
+	{"SubscribeRequest", hold("SubscribeRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
 	{"SubscribeRequestParams", structOf[SubscribeRequestParams]},
 	{"SubscriptionFilter", structOf[SubscriptionFilter]},
-	{"SubscriptionsAcknowledgedNotification", structOf[SubscriptionsAcknowledgedNotification]},
+	{"SubscriptionsAcknowledgedNotification", hold("SubscriptionsAcknowledgedNotification", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
 	{"SubscriptionsAcknowledgedNotificationParams", structOf[SubscriptionsAcknowledgedNotificationParams]},
-	{"SubscriptionsListenRequest", structOf[SubscriptionsListenRequest]},
+	{"SubscriptionsListenRequest", hold("SubscriptionsListenRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
 	{"SubscriptionsListenRequestParams", structOf[SubscriptionsListenRequestParams]},
 	{"SubscriptionsListenResult", structOf[SubscriptionsListenResult]},
 	{"SubscriptionsListenResultMetaObject", structOf[SubscriptionsListenResultMetaObject]},
-	{"SubscriptionsListenResultResponse", structOf[SubscriptionsListenResultResponse]},
+	{"SubscriptionsListenResultResponse", hold("SubscriptionsListenResultResponse", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
 	{"Task", structOf[Task]},
 	{"TaskAugmentedRequestParams", structOf[TaskAugmentedRequestParams]},
 	{"TaskMetadata", structOf[TaskMetadata]},
-	{"TaskStatus", func() Value {
-		return &holder[TaskStatus]{definition: "TaskStatus", read: func(r *codec.Reader) TaskStatus { return TaskStatus(r.Text()) }, write: func(w *codec.Writer, v TaskStatus) { w.Text(string(v)) }}
-	}},
-	{"TaskStatusNotification", structOf[TaskStatusNotification]},
+	{"TaskStatus", hold("TaskStatus", func(r *codec.Reader) TaskStatus { return TaskStatus(r.Text()) }, func(w *codec.Writer, v TaskStatus) { w.Text(string(v)) })},
+	{"TaskStatusNotification", hold("TaskStatusNotification", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
 	{"TaskStatusNotificationParams", structOf[TaskStatusNotificationParams]},
 	{"TextContent", structOf[TextContent]},
 	{"TextResourceContents", structOf[TextResourceContents]},
@@ -1007,13 +682,13 @@ var definitions = [...]registered{
 	{"ToolAnnotations", structOf[ToolAnnotations]},
 	{"ToolChoice", structOf[ToolChoice]},
 	{"ToolExecution", structOf[ToolExecution]},
-	{"ToolListChangedNotification", structOf[ToolListChangedNotification]},
+	{"ToolListChangedNotification", hold("ToolListChangedNotification", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
 	{"ToolResultContent", structOf[ToolResultContent]},
 	{"ToolUseContent", structOf[ToolUseContent]},
-	{"URLElicitationRequiredError", structOf[URLElicitationRequiredError]},
-	{"UnsubscribeRequest", structOf[UnsubscribeRequest]},
+	{"URLElicitationRequiredError", hold("URLElicitationRequiredError", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"UnsubscribeRequest", hold("UnsubscribeRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
 	{"UnsubscribeRequestParams", structOf[UnsubscribeRequestParams]},
-	{"UnsupportedProtocolVersionError", structOf[UnsupportedProtocolVersionError]},
+	{"UnsupportedProtocolVersionError", hold("UnsupportedProtocolVersionError", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
 	{"UntitledMultiSelectEnumSchema", structOf[UntitledMultiSelectEnumSchema]},
 	{"UntitledSingleSelectEnumSchema", structOf[UntitledSingleSelectEnumSchema]},
 }
@@ -1024,6 +699,11 @@ type holder[T any] struct {
 	definition string
 	read       func(*codec.Reader) T
 	write      func(*codec.Writer, T)
+}
+
+// hold returns a function that makes a holder.
+func hold[T any](definition string, read func(*codec.Reader) T, write func(*codec.Writer, T)) func() Value {
+	return func() Value { return &holder[T]{definition: definition, read: read, write: write} }
 }
 
 func (h *holder[T]) DecodeJSON(r *codec.Reader)  { h.value = h.read(r) }

@@ -30,7 +30,6 @@ func (w *printer) encodeStruct(s *ir.Struct) {
 	if slices.ContainsFunc(s.Fields, asksExtra) {
 		w.f("\textra := x.Extra.Of(&membersOf%s)\n", s.GoName)
 	}
-	var zero []string
 	for _, f := range tagsFirst(s.Fields) {
 		key := "w.Key(" + literal(","+quote(f.JSON)+":") + ")"
 		field := "x." + f.GoName
@@ -58,15 +57,9 @@ func (w *printer) encodeStruct(s *ir.Struct) {
 			w.f("\tif %s {\n\t\t%s\n", isSet(f.Type, field), writeKeyed(f.Type, field, f.JSON))
 		}
 		w.f("\t}\n")
-		if f.Presence == ir.Pointer {
-			zero = append(zero, field+" == nil")
-		} else {
-			zero = append(zero, isUnset(f.Type, field))
-		}
 	}
 	if s.Rest != nil {
 		w.f("\tcodec.WriteMembers(w, x.AdditionalProperties, %s)\n", writer(s.Rest))
-		zero = append(zero, "x.AdditionalProperties == nil")
 	}
 	if len(s.Fields) > 0 {
 		w.f("\tw.EndOf(start, x.Extra, &membersOf%s)\n}\n\n", s.GoName)
@@ -74,7 +67,7 @@ func (w *printer) encodeStruct(s *ir.Struct) {
 		w.f("\tw.End(start, x.Extra)\n}\n\n")
 	}
 	if s.Embedded {
-		w.f("// IsZero reports whether no field is set.\nfunc (x *%s) IsZero() bool {\n\treturn %s\n}\n\n", s.GoName, strings.Join(append(zero, "x.Extra.IsZero()"), " &&\n\t\t"))
+		w.f("// IsZero reports whether no field is set.\nfunc (x *%s) IsZero() bool {\n\treturn %s\n}\n\n", s.GoName, strings.Join(each(s, "x", isUnset), " &&\n\t\t"))
 	}
 }
 
@@ -143,14 +136,40 @@ func isSet(t ir.Type, field string) string {
 			return field + ` != ""`
 		}
 		return field + " != 0"
-	case *ir.Struct, *ir.OneOrMany:
+	case *ir.Struct:
+		if !u.Embedded { // by its own package, which therefore gives it no IsZero
+			return strings.Join(each(u, field, isSet), " || ")
+		}
+		return "!" + field + ".IsZero()"
+	case *ir.OneOrMany:
 		return "!" + field + ".IsZero()"
 	}
 	return field + " != nil"
 }
 
+// each lists a condition for each field of x, of type s.
+func each(s *ir.Struct, x string, condition func(t ir.Type, field string) string) (list []string) {
+	for _, f := range s.Fields {
+		switch {
+		case f.GoName == "":
+		case f.Presence == ir.Pointer:
+			list = append(list, condition(&ir.Nullable{}, x+"."+f.GoName))
+		default:
+			list = append(list, condition(f.Type, x+"."+f.GoName))
+		}
+	}
+	if s.Rest != nil {
+		list = append(list, condition(&ir.Map{}, x+".AdditionalProperties"))
+	}
+	return append(list, condition(&ir.OneOrMany{}, x+".Extra"))
+}
+
+// isUnset is the opposite of [isSet].
 func isUnset(t ir.Type, field string) string {
 	s := isSet(t, field)
+	if strings.Contains(s, " || ") {
+		return "!(" + s + ")"
+	}
 	if c, negated := strings.CutPrefix(s, "!"); negated {
 		return c
 	}

@@ -111,7 +111,8 @@ func (w *printer) paramsOf() map[*ir.Struct][]string {
 func (w *printer) registry() {
 	w.f(`// New returns a new value for a definition of the schemas, by the name that the definition has
 // there, or nil if there is none of that name. For a struct it is a pointer to it; for anything else
-// it is a holder whose method Unwrap returns the value.
+// it is a holder whose method Unwrap returns the value. A JSON-RPC message is raw JSON text there:
+// its type is [jsonrpc.Message].
 func New(definition string) Value {
 	i, ok := slices.BinarySearchFunc(definitions[:], definition, func(d registered, name string) int { return strings.Compare(d.name, name) })
 	if !ok {
@@ -146,13 +147,16 @@ func structOf[T any, P interface {
 // definitions are sorted by name.
 var definitions = [...]registered{
 `)
-	for _, d := range w.p.Own() {
+	for _, d := range w.p.Defs {
+		if d.Base {
+			continue
+		}
 		under, _ := underlying(d.Type)
 		if _, ok := under.(*ir.Struct); ok {
 			w.f("\t{%q, structOf[%s]},\n", d.Name, goType(d.Type))
 			continue
 		}
-		w.f("\t{%q, func() Value {\n\t\treturn &holder[%s]{definition: %[1]q, read: %[3]s, write: %s}\n\t}},\n", d.Name, valueType(d.Type), reader(d.Type), writer(d.Type))
+		w.f("\t{%q, hold(%[1]q, %s, %s)},\n", d.Name, reader(d.Type), writer(d.Type))
 	}
 	w.f("}\n\n")
 	w.f(`// holder makes a Value of a definition that is not a struct.
@@ -161,6 +165,11 @@ type holder[T any] struct {
 	definition string
 	read       func(*codec.Reader) T
 	write      func(*codec.Writer, T)
+}
+
+// hold returns a function that makes a holder.
+func hold[T any](definition string, read func(*codec.Reader) T, write func(*codec.Writer, T)) func() Value {
+	return func() Value { return &holder[T]{definition: definition, read: read, write: write} }
 }
 
 func (h *holder[T]) DecodeJSON(r *codec.Reader)   { h.value = h.read(r) }

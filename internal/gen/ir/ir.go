@@ -7,8 +7,6 @@
 // *[Nullable] and *[External]. Package plan makes it, package emit prints it.
 package ir
 
-import "slices"
-
 // Package is one Go package to be generated.
 type Package struct {
 	Name      string // package name
@@ -39,22 +37,11 @@ type Revision struct {
 	Const string // Go name of its constant
 }
 
-// Own returns the definitions whose types the package declares itself.
-func (p *Package) Own() []*Def {
-	return slices.DeleteFunc(slices.Clone(p.Defs), func(d *Def) bool {
-		t := d.Type
-		if n, ok := t.(*Nullable); ok {
-			t = n.Elem
-		}
-		_, external := t.(*External)
-		return external
-	})
-}
-
 // Def ties the name of a definition in the schemas to its Go type.
 type Def struct {
 	Name string
 	Type Type
+	Base bool // the package generated before has the definition
 }
 
 // Doc is what the comment of a declaration or field says.
@@ -124,8 +111,6 @@ type Union struct {
 	// ByMethod marks the union of all results of one side, which only the request tells
 	// apart: it is decoded through the method table.
 	ByMethod bool
-	// Inside lists the wider unions that include this one.
-	Inside []*Union
 }
 
 // Variant is one alternative of a union: a *Struct or *Wrapper, or a type of another

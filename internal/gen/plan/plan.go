@@ -86,7 +86,7 @@ func Build(g *merge.Graph, c Config) (*ir.Package, error) {
 		}
 	}
 	for _, name := range g.Names() {
-		b.pkg.Defs = append(b.pkg.Defs, &ir.Def{Name: name, Type: b.defs[name]})
+		b.pkg.Defs = append(b.pkg.Defs, &ir.Def{Name: name, Type: b.defs[name], Base: b.external(name)})
 	}
 	for old, now := range g.Renamed {
 		if err := b.renamed(old, now); err != nil {
@@ -112,6 +112,7 @@ func Build(g *merge.Graph, c Config) (*ir.Package, error) {
 	if err := b.capabilities(); err != nil {
 		return nil, err
 	}
+	b.dropEnvelopes()
 	b.finish()
 	return b.pkg, nil
 }
@@ -321,7 +322,7 @@ func (b *builder) renamed(old, now string) error {
 	}
 	b.pkg.Aliases = append(b.pkg.Aliases, &ir.Alias{GoName: name, Def: old, Type: b.defs[now],
 		Doc: ir.Doc{Text: fmt.Sprintf("%s is the name that older revisions give to %s.", name, b.defName(now))}})
-	b.pkg.Defs = append(b.pkg.Defs, &ir.Def{Name: old, Type: b.defs[now]})
+	b.pkg.Defs = append(b.pkg.Defs, &ir.Def{Name: old, Type: b.defs[now], Base: b.external(now)})
 	return nil
 }
 
@@ -476,9 +477,6 @@ func (b *builder) fillStruct(st *ir.Struct, n *merge.Object, s scope) error {
 		if required(m) {
 			f.Bit = bit
 			bit++
-			if child, ok := resolveAlias(f.Type).(*ir.Struct); ok {
-				child.Embedded = true
-			}
 		} else if f.Presence = ir.Pointer; nilMeansAbsent(f.Type) {
 			f.Presence = ir.NilEmpty
 		}
@@ -977,6 +975,11 @@ func (b *builder) finish() {
 	slices.SortFunc(p.Wrappers, func(a, b *ir.Wrapper) int { return cmp.Compare(a.GoName, b.GoName) })
 	slices.SortFunc(p.Aliases, func(a, b *ir.Alias) int { return cmp.Compare(a.GoName, b.GoName) })
 	for _, s := range p.Structs {
+		for _, f := range s.Fields {
+			if child, ok := resolveAlias(f.Type).(*ir.Struct); ok && f.Presence == ir.Plain {
+				child.Embedded = true
+			}
+		}
 		slices.SortFunc(s.Unions, func(a, b *ir.Union) int { return cmp.Compare(a.GoName, b.GoName) })
 	}
 	if b.Base != nil {

@@ -36,7 +36,8 @@ func Generate() ([]Package, error) {
 	core := gen.Config{
 		Package: "mcp",
 		Path:    module + "mcp",
-		Doc: "holds every message of the Model Context Protocol as a Go type: one package for all published revisions.\n\n" +
+		Doc: "holds the params and the results of all messages of the Model Context Protocol as Go types: one package for " +
+			"all published revisions. [DecodeRequest] and [DecodeResponse] decode a message together with them.\n\n" +
 			"A member that every revision requires is a plain field; any other is a pointer, or a slice, map, raw value or union " +
 			"whose nil means absent. Unions are interfaces whose variants are pointers, for a type switch; what is no variant " +
 			"comes as [*Unknown]. Every struct keeps the members it has no field for in its field Extra, so that decoding and " +

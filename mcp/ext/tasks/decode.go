@@ -10,32 +10,6 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-var membersOfCancelTaskRequest = codec.Members{
-	Names: []string{`"id":`, `"jsonrpc":`, `"method":`, `"params":`},
-	ID:    26887,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *CancelTaskRequest) DecodeJSON(r *codec.Reader) {
-	*x = CancelTaskRequest{}
-	seen := r.Enter(&membersOfCancelTaskRequest)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // id
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-		case 1: // jsonrpc
-			r.Const(&seen, &x.Extra, "2.0")
-		case 2: // method
-			r.Const(&seen, &x.Extra, "tasks/cancel")
-		case 3: // params
-			x.Params.DecodeJSON(r)
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 4)
-}
-
 var membersOfCancelTaskRequestParams = codec.Members{
 	Names: []string{`"taskId":`},
 	ID:    59813,
@@ -224,32 +198,6 @@ func (x *FailedTask) DecodeJSON(r *codec.Reader) {
 		}
 	}
 	r.Require(&seen, &x.Extra, 6)
-}
-
-var membersOfGetTaskRequest = codec.Members{
-	Names: []string{`"id":`, `"jsonrpc":`, `"method":`, `"params":`},
-	ID:    46131,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *GetTaskRequest) DecodeJSON(r *codec.Reader) {
-	*x = GetTaskRequest{}
-	seen := r.Enter(&membersOfGetTaskRequest)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // id
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-		case 1: // jsonrpc
-			r.Const(&seen, &x.Extra, "2.0")
-		case 2: // method
-			r.Const(&seen, &x.Extra, "tasks/get")
-		case 3: // params
-			x.Params.DecodeJSON(r)
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 4)
 }
 
 var membersOfGetTaskRequestParams = codec.Members{
@@ -545,30 +493,6 @@ func (x *Task) DecodeJSON(r *codec.Reader) {
 	r.Require(&seen, &x.Extra, 5)
 }
 
-var membersOfTaskStatusNotification = codec.Members{
-	Names: []string{`"jsonrpc":`, `"method":`, `"params":`},
-	ID:    34493,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *TaskStatusNotification) DecodeJSON(r *codec.Reader) {
-	*x = TaskStatusNotification{}
-	seen := r.Enter(&membersOfTaskStatusNotification)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // jsonrpc
-			r.Const(&seen, &x.Extra, "2.0")
-		case 1: // method
-			r.Const(&seen, &x.Extra, "notifications/tasks")
-		case 2: // params
-			x.Params = DecodeTaskStatusNotificationParams(r)
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 3)
-}
-
 var membersOfTaskStatusNotificationParamsCancelled = codec.Members{
 	Names: []string{`"createdAt":`, `"lastUpdatedAt":`, `"status":`, `"taskId":`, `"ttlMs":`, `"_meta":`, `"pollIntervalMs":`, `"statusMessage":`},
 	Null:  1 << 4,
@@ -796,32 +720,6 @@ func (x *TaskSubscriptionNotifications) DecodeJSON(r *codec.Reader) {
 			r.Extra(&x.Extra)
 		}
 	}
-}
-
-var membersOfUpdateTaskRequest = codec.Members{
-	Names: []string{`"id":`, `"jsonrpc":`, `"method":`, `"params":`},
-	ID:    53382,
-}
-
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *UpdateTaskRequest) DecodeJSON(r *codec.Reader) {
-	*x = UpdateTaskRequest{}
-	seen := r.Enter(&membersOfUpdateTaskRequest)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
-		switch i {
-		case 0: // id
-			x.ID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
-		case 1: // jsonrpc
-			r.Const(&seen, &x.Extra, "2.0")
-		case 2: // method
-			r.Const(&seen, &x.Extra, "tasks/update")
-		case 3: // params
-			x.Params.DecodeJSON(r)
-		default:
-			r.Extra(&x.Extra)
-		}
-	}
-	r.Require(&seen, &x.Extra, 4)
 }
 
 var membersOfUpdateTaskRequestParams = codec.Members{

@@ -11,31 +11,6 @@ import (
 )
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *CancelTaskRequest) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfCancelTaskRequest)
-	if !extra.Absent(1) {
-		w.Key(`,"jsonrpc":"2.0"`)
-	}
-	if !extra.Absent(2) {
-		w.Key(`,"method":"tasks/cancel"`)
-	}
-	if !extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`,"id":`)
-		w.Scalar(x.ID)
-	}
-	if !extra.Absent(3) || !x.Params.IsZero() {
-		w.Key(`,"params":`)
-		x.Params.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfCancelTaskRequest)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *CancelTaskRequestParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -47,12 +22,6 @@ func (x *CancelTaskRequestParams) EncodeJSON(w *codec.Writer) {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
 	w.EndOf(start, x.Extra, &membersOfCancelTaskRequestParams)
-}
-
-// IsZero reports whether no field is set.
-func (x *CancelTaskRequestParams) IsZero() bool {
-	return x.TaskID == "" &&
-		x.Extra.IsZero()
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -212,7 +181,7 @@ func (x *FailedTask) EncodeJSON(w *codec.Writer) {
 	if !extra.Absent(0) || x.CreatedAt != "" {
 		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
-	if !extra.Absent(1) || !x.Error.IsZero() {
+	if !extra.Absent(1) || x.Error.Code != 0 || x.Error.Data != nil || x.Error.Message != "" || !x.Error.Extra.IsZero() {
 		w.Key(`,"error":`)
 		x.Error.EncodeJSON(w)
 	}
@@ -241,31 +210,6 @@ func (x *FailedTask) EncodeJSON(w *codec.Writer) {
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *GetTaskRequest) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfGetTaskRequest)
-	if !extra.Absent(1) {
-		w.Key(`,"jsonrpc":"2.0"`)
-	}
-	if !extra.Absent(2) {
-		w.Key(`,"method":"tasks/get"`)
-	}
-	if !extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`,"id":`)
-		w.Scalar(x.ID)
-	}
-	if !extra.Absent(3) || !x.Params.IsZero() {
-		w.Key(`,"params":`)
-		x.Params.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfGetTaskRequest)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *GetTaskRequestParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -277,12 +221,6 @@ func (x *GetTaskRequestParams) EncodeJSON(w *codec.Writer) {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
 	w.EndOf(start, x.Extra, &membersOfGetTaskRequestParams)
-}
-
-// IsZero reports whether no field is set.
-func (x *GetTaskRequestParams) IsZero() bool {
-	return x.TaskID == "" &&
-		x.Extra.IsZero()
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -400,7 +338,7 @@ func (x *GetTaskResultFailed) EncodeJSON(w *codec.Writer) {
 	if !extra.Absent(0) || x.CreatedAt != "" {
 		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
-	if !extra.Absent(1) || !x.Error.IsZero() {
+	if !extra.Absent(1) || x.Error.Code != 0 || x.Error.Data != nil || x.Error.Message != "" || !x.Error.Extra.IsZero() {
 		w.Key(`,"error":`)
 		x.Error.EncodeJSON(w)
 	}
@@ -603,27 +541,6 @@ func (x *Task) EncodeJSON(w *codec.Writer) {
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *TaskStatusNotification) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfTaskStatusNotification)
-	if !extra.Absent(0) {
-		w.Key(`,"jsonrpc":"2.0"`)
-	}
-	if !extra.Absent(1) {
-		w.Key(`,"method":"notifications/tasks"`)
-	}
-	if !extra.Absent(2) || x.Params != nil {
-		w.Key(`,"params":`)
-		codec.WriteUnion(w, x.Params)
-	}
-	w.EndOf(start, x.Extra, &membersOfTaskStatusNotification)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *TaskStatusNotificationParamsCancelled) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -729,7 +646,7 @@ func (x *TaskStatusNotificationParamsFailed) EncodeJSON(w *codec.Writer) {
 	if !extra.Absent(0) || x.CreatedAt != "" {
 		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
-	if !extra.Absent(1) || !x.Error.IsZero() {
+	if !extra.Absent(1) || x.Error.Code != 0 || x.Error.Data != nil || x.Error.Message != "" || !x.Error.Extra.IsZero() {
 		w.Key(`,"error":`)
 		x.Error.EncodeJSON(w)
 	}
@@ -874,31 +791,6 @@ func (x *TaskSubscriptionNotifications) EncodeJSON(w *codec.Writer) {
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *UpdateTaskRequest) EncodeJSON(w *codec.Writer) {
-	if x == nil {
-		w.Fail("", codec.ErrNoValue)
-		return
-	}
-	start := w.Begin()
-	extra := x.Extra.Of(&membersOfUpdateTaskRequest)
-	if !extra.Absent(1) {
-		w.Key(`,"jsonrpc":"2.0"`)
-	}
-	if !extra.Absent(2) {
-		w.Key(`,"method":"tasks/update"`)
-	}
-	if !extra.Absent(0) || !x.ID.IsZero() {
-		w.Key(`,"id":`)
-		w.Scalar(x.ID)
-	}
-	if !extra.Absent(3) || !x.Params.IsZero() {
-		w.Key(`,"params":`)
-		x.Params.EncodeJSON(w)
-	}
-	w.EndOf(start, x.Extra, &membersOfUpdateTaskRequest)
-}
-
-// EncodeJSON writes x as an object: its fields, then the members in x.Extra.
 func (x *UpdateTaskRequestParams) EncodeJSON(w *codec.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
@@ -914,13 +806,6 @@ func (x *UpdateTaskRequestParams) EncodeJSON(w *codec.Writer) {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
 	w.EndOf(start, x.Extra, &membersOfUpdateTaskRequestParams)
-}
-
-// IsZero reports whether no field is set.
-func (x *UpdateTaskRequestParams) IsZero() bool {
-	return x.InputResponses == nil &&
-		x.TaskID == "" &&
-		x.Extra.IsZero()
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.

@@ -10,12 +10,6 @@ import (
 )
 
 // MarshalJSON is EncodeJSON for encoding/json.
-func (x CancelTaskRequest) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *CancelTaskRequest) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
 func (x CancelTaskRequestParams) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
 
 // UnmarshalJSON is DecodeJSON for encoding/json.
@@ -50,12 +44,6 @@ func (x FailedTask) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
 
 // UnmarshalJSON is DecodeJSON for encoding/json.
 func (x *FailedTask) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
-func (x GetTaskRequest) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *GetTaskRequest) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
 
 // MarshalJSON is EncodeJSON for encoding/json.
 func (x GetTaskRequestParams) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
@@ -106,12 +94,6 @@ func (x Task) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
 
 // UnmarshalJSON is DecodeJSON for encoding/json.
 func (x *Task) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
-
-// MarshalJSON is EncodeJSON for encoding/json.
-func (x TaskStatusNotification) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *TaskStatusNotification) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
 
 // MarshalJSON is EncodeJSON for encoding/json.
 func (x TaskStatusNotificationParamsCancelled) MarshalJSON() ([]byte, error) {
@@ -176,12 +158,6 @@ func (x TaskSubscriptionNotifications) MarshalJSON() ([]byte, error) { return co
 func (x *TaskSubscriptionNotifications) UnmarshalJSON(data []byte) error {
 	return codec.Unmarshal(data, x)
 }
-
-// MarshalJSON is EncodeJSON for encoding/json.
-func (x UpdateTaskRequest) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (x *UpdateTaskRequest) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
 
 // MarshalJSON is EncodeJSON for encoding/json.
 func (x UpdateTaskRequestParams) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }

@@ -28,6 +28,7 @@ func TestEveryDefinitionSurvivesTheRoundTrip(t *testing.T) {
 		Revision: revision,
 		Schema:   src,
 		New:      newValue,
+		Params:   func(r *codec.Reader, method string) codec.Value { return tasks.ReadMethodParams(r, method) },
 		Validate: func(definition string, text []byte) error { return tasks.Validate(revision, definition, text) },
 		ValidateValue: func(v codec.Value) error {
 			if v, ok := v.(tasks.Value); ok {

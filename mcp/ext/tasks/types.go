@@ -35,22 +35,6 @@ type Value interface {
 	Validate(rev Revision) error
 }
 
-// CancelTaskRequest asks the server to cancel a task. The server acknowledges it with an
-// empty CancelTaskResult, even if the task has already finished, and stops the work when it
-// can. The response for an unknown task is error -32602.
-//
-// See https://modelcontextprotocol.io/extensions/tasks/overview
-type CancelTaskRequest struct {
-	// Pairs a request with its response. The sender of the request chooses it; the response
-	// repeats it unchanged.
-	ID mcp.RequestID
-	// Carries the arguments of the message. Their form depends on the method.
-	Params CancelTaskRequestParams
-
-	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0", "method" is always "tasks/cancel".
-	Extra codec.Extra
-}
-
 // CancelTaskRequestParams is the value of params of CancelTaskRequest. Carries the arguments
 // of the message. Their form depends on the method.
 type CancelTaskRequestParams struct {
@@ -184,22 +168,6 @@ type FailedTask struct {
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here. The member "status" is always "failed".
-	Extra codec.Extra
-}
-
-// GetTaskRequest asks for the current state of a task. Requestors typically poll with it
-// until the state is terminal. The response is a GetTaskResult, or error -32602 if the task
-// is unknown or has expired.
-//
-// See https://modelcontextprotocol.io/extensions/tasks/overview
-type GetTaskRequest struct {
-	// Pairs a request with its response. The sender of the request chooses it; the response
-	// repeats it unchanged.
-	ID mcp.RequestID
-	// Carries the arguments of the message. Their form depends on the method.
-	Params GetTaskRequestParams
-
-	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0", "method" is always "tasks/get".
 	Extra codec.Extra
 }
 
@@ -407,18 +375,6 @@ type Task struct {
 	Extra codec.Extra
 }
 
-// TaskStatusNotification reports a changed task to subscriptions that name it in taskIds. It
-// contains the complete task, as tasks/get would return it.
-//
-// See https://modelcontextprotocol.io/extensions/tasks/overview
-type TaskStatusNotification struct {
-	// Contains the complete task and, in _meta, the subscription of the notification.
-	Params TaskStatusNotificationParams
-
-	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0", "method" is always "notifications/tasks".
-	Extra codec.Extra
-}
-
 // TaskStatusNotificationParamsCancelled is a variant of [TaskStatusNotificationParams].
 type TaskStatusNotificationParamsCancelled struct {
 	// Holds metadata in addition to the fields that the protocol defines. A key may have a
@@ -579,21 +535,6 @@ type TaskSubscriptionNotifications struct {
 	TaskIDs []string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
-}
-
-// UpdateTaskRequest sends input to a task that waits for it. The server acknowledges it with
-// an UpdateTaskResult, or responds with error -32602 if the task is unknown.
-//
-// See https://modelcontextprotocol.io/extensions/tasks/overview
-type UpdateTaskRequest struct {
-	// Pairs a request with its response. The sender of the request chooses it; the response
-	// repeats it unchanged.
-	ID mcp.RequestID
-	// Carries the arguments of the message. Their form depends on the method.
-	Params UpdateTaskRequestParams
-
-	// Extra keeps the members that have no field here. The member "jsonrpc" is always "2.0", "method" is always "tasks/update".
 	Extra codec.Extra
 }
 

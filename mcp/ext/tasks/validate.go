@@ -40,11 +40,6 @@ func validate(x codec.Encoder, rev Revision, definitions ...string) error {
 }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *CancelTaskRequest) Validate(rev Revision) error {
-	return validate(x, rev, "CancelTaskRequest")
-}
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *CancelTaskRequestParams) Validate(rev Revision) error {
 	return validate(x, rev, "CancelTaskRequest/params")
 }
@@ -63,9 +58,6 @@ func (x *CreateTaskResult) Validate(rev Revision) error { return validate(x, rev
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *FailedTask) Validate(rev Revision) error { return validate(x, rev, "FailedTask") }
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *GetTaskRequest) Validate(rev Revision) error { return validate(x, rev, "GetTaskRequest") }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *GetTaskRequestParams) Validate(rev Revision) error {
@@ -100,11 +92,6 @@ func (x *InputRequiredTask) Validate(rev Revision) error {
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *Task) Validate(rev Revision) error { return validate(x, rev, "Task") }
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *TaskStatusNotification) Validate(rev Revision) error {
-	return validate(x, rev, "TaskStatusNotification")
-}
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *TaskStatusNotificationParamsCancelled) Validate(rev Revision) error {
@@ -142,11 +129,6 @@ func (x *TaskSubscriptionNotifications) Validate(rev Revision) error {
 }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
-func (x *UpdateTaskRequest) Validate(rev Revision) error {
-	return validate(x, rev, "UpdateTaskRequest")
-}
-
-// Validate encodes x and checks it against the schema of revision rev; see [Value].
 func (x *UpdateTaskRequestParams) Validate(rev Revision) error {
 	return validate(x, rev, "UpdateTaskRequest/params")
 }
@@ -159,7 +141,8 @@ func (x *WorkingTask) Validate(rev Revision) error { return validate(x, rev, "Wo
 
 // New returns a new value for a definition of the schemas, by the name that the definition has
 // there, or nil if there is none of that name. For a struct it is a pointer to it; for anything else
-// it is a holder whose method Unwrap returns the value.
+// it is a holder whose method Unwrap returns the value. A JSON-RPC message is raw JSON text there:
+// its type is [jsonrpc.Message].
 func New(definition string) Value {
 	i, ok := slices.BinarySearchFunc(definitions[:], definition, func(d registered, name string) int { return strings.Compare(d.name, name) })
 	if !ok {
@@ -193,34 +176,24 @@ func structOf[T any, P interface {
 
 // definitions are sorted by name.
 var definitions = [...]registered{
-	{"CancelTaskRequest", structOf[CancelTaskRequest]},
+	{"CancelTaskRequest", hold("CancelTaskRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
 	{"CancelTaskResult", structOf[CancelTaskResult]},
 	{"CancelledTask", structOf[CancelledTask]},
 	{"CompletedTask", structOf[CompletedTask]},
 	{"CreateTaskResult", structOf[CreateTaskResult]},
-	{"DetailedTask", func() Value {
-		return &holder[DetailedTask]{definition: "DetailedTask", read: DecodeDetailedTask, write: codec.WriteUnion[DetailedTask]}
-	}},
+	{"DetailedTask", hold("DetailedTask", DecodeDetailedTask, codec.WriteUnion[DetailedTask])},
 	{"FailedTask", structOf[FailedTask]},
-	{"GetTaskRequest", structOf[GetTaskRequest]},
-	{"GetTaskResult", func() Value {
-		return &holder[GetTaskResult]{definition: "GetTaskResult", read: DecodeGetTaskResult, write: codec.WriteUnion[GetTaskResult]}
-	}},
+	{"GetTaskRequest", hold("GetTaskRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"GetTaskResult", hold("GetTaskResult", DecodeGetTaskResult, codec.WriteUnion[GetTaskResult])},
 	{"InputRequiredTask", structOf[InputRequiredTask]},
 	{"Task", structOf[Task]},
-	{"TaskStatus", func() Value {
-		return &holder[TaskStatus]{definition: "TaskStatus", read: func(r *codec.Reader) TaskStatus { return TaskStatus(r.Text()) }, write: func(w *codec.Writer, v TaskStatus) { w.Text(string(v)) }}
-	}},
-	{"TaskStatusNotification", structOf[TaskStatusNotification]},
-	{"TaskStatusNotificationParams", func() Value {
-		return &holder[TaskStatusNotificationParams]{definition: "TaskStatusNotificationParams", read: DecodeTaskStatusNotificationParams, write: codec.WriteUnion[TaskStatusNotificationParams]}
-	}},
+	{"TaskStatus", hold("TaskStatus", func(r *codec.Reader) TaskStatus { return TaskStatus(r.Text()) }, func(w *codec.Writer, v TaskStatus) { w.Text(string(v)) })},
+	{"TaskStatusNotification", hold("TaskStatusNotification", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"TaskStatusNotificationParams", hold("TaskStatusNotificationParams", DecodeTaskStatusNotificationParams, codec.WriteUnion[TaskStatusNotificationParams])},
 	{"TaskSubscriptionAcknowledgedNotifications", structOf[TaskSubscriptionAcknowledgedNotifications]},
 	{"TaskSubscriptionNotifications", structOf[TaskSubscriptionNotifications]},
-	{"TasksExtensionCapability", func() Value {
-		return &holder[TasksExtensionCapability]{definition: "TasksExtensionCapability", read: func(r *codec.Reader) TasksExtensionCapability { return codec.DecodeMapFunc(r, (*codec.Reader).Raw) }, write: func(w *codec.Writer, v TasksExtensionCapability) { codec.EncodeMapFunc(w, v, (*codec.Writer).Raw) }}
-	}},
-	{"UpdateTaskRequest", structOf[UpdateTaskRequest]},
+	{"TasksExtensionCapability", hold("TasksExtensionCapability", func(r *codec.Reader) TasksExtensionCapability { return codec.DecodeMapFunc(r, (*codec.Reader).Raw) }, func(w *codec.Writer, v TasksExtensionCapability) { codec.EncodeMapFunc(w, v, (*codec.Writer).Raw) })},
+	{"UpdateTaskRequest", hold("UpdateTaskRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
 	{"UpdateTaskResult", structOf[UpdateTaskResult]},
 	{"WorkingTask", structOf[WorkingTask]},
 }
@@ -231,6 +204,11 @@ type holder[T any] struct {
 	definition string
 	read       func(*codec.Reader) T
 	write      func(*codec.Writer, T)
+}
+
+// hold returns a function that makes a holder.
+func hold[T any](definition string, read func(*codec.Reader) T, write func(*codec.Writer, T)) func() Value {
+	return func() Value { return &holder[T]{definition: definition, read: read, write: write} }
 }
 
 func (h *holder[T]) DecodeJSON(r *codec.Reader)  { h.value = h.read(r) }
