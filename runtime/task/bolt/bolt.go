@@ -62,8 +62,7 @@ var ErrLocked = errors.New("bolt: file is in use")
 // still hold it.
 const lockTimeout = time.Second
 
-// Store keeps records in a file. Make one with [Open]. Its methods may be called by many
-// goroutines.
+// Store stores records in a file. Create one with [Open]. Its methods may be called concurrently.
 type Store struct {
 	path    string
 	hub     watch.Hub
@@ -186,7 +185,8 @@ func openDB(path string) (db *bbolt.DB, err error) {
 		return nil, fmt.Errorf("%w: %s", ErrLocked, path)
 	}
 	if err != nil {
-		if _, ok := errors.AsType[syscall.Errno](err); ok { // a system error, such as too many open files
+		// A system error, such as too many open files.
+		if _, ok := errors.AsType[syscall.Errno](err); ok {
 			return nil, fmt.Errorf("bolt: %w", err)
 		}
 		return nil, fmt.Errorf("%w: %s: %w", task.ErrCorrupt, path, err)

@@ -16,9 +16,9 @@ const DefaultEvents = 16384
 // calls.
 const maxText = 256
 
-// History keeps the latest events of a [task.Manager], except [task.EventRead]. Refusals have a
-// separate buffer, so that they do not displace other events. Its methods may be called by many
-// goroutines.
+// History holds the latest events of a [task.Manager], except [task.EventRead]. Refused calls have
+// a separate buffer, so that they do not displace other events. Its methods may be called
+// concurrently.
 type History struct {
 	mu              sync.Mutex
 	events, refused ring
@@ -31,7 +31,7 @@ type entry struct {
 	Reason     string // the text of Err
 }
 
-// NewHistory returns a History of at most n events and n/16 refusals. If n is not positive,
+// NewHistory returns a History of at most n events and n/16 refused calls. If n is not positive,
 // [DefaultEvents] is used.
 func NewHistory(n int) *History {
 	if n <= 0 {
@@ -45,22 +45,22 @@ func (h *History) Add(e task.Event) {
 	if e.Kind == task.EventRead {
 		return
 	}
-	kept := entry{Event: e, At: time.Now()}
+	stored := entry{Event: e, At: time.Now()}
 	if e.Err != nil {
-		kept.Reason, kept.Err = clip(e.Err.Error()), nil
+		stored.Reason, stored.Err = clip(e.Err.Error()), nil
 	}
-	kept.Principal, kept.Task, kept.Method = clip(e.Principal), clip(e.Task), clip(e.Method)
+	stored.Principal, stored.Task, stored.Method = clip(e.Principal), clip(e.Task), clip(e.Method)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if e.Kind == task.EventRefused {
-		h.refused.add(kept)
+		h.refused.add(stored)
 	} else {
-		h.events.add(kept)
+		h.events.add(stored)
 	}
 }
 
-// of returns the events of a task without refusals, oldest first.
-func (h *History) of(id string) []entry {
+// taskEvents returns the events of a task without refused calls, oldest first.
+func (h *History) taskEvents(id string) []entry {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var list []entry
@@ -72,7 +72,7 @@ func (h *History) of(id string) []entry {
 	return list
 }
 
-// refusals returns at most n of the latest refusals, newest first.
+// refusals returns at most n of the latest refused calls, newest first.
 func (h *History) refusals(n int) []entry {
 	h.mu.Lock()
 	defer h.mu.Unlock()

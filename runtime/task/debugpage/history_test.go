@@ -15,7 +15,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 )
 
-// A History keeps the latest events in order. Read events and refusals do not displace them.
+// A History holds the latest events in order. Read events and refused calls do not displace them.
 func TestHistoryKeepsLatestEvents(t *testing.T) {
 	history := debugpage.NewHistory(4)
 	h := debugpage.New(debugpage.Config{Store: memory.New(), History: history})

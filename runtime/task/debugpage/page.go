@@ -236,7 +236,7 @@ func (p *page) task(w http.ResponseWriter, r *http.Request, id string) {
 		v.Owner = query{status: statusAll, owner: &record.Owner}.link()
 	}
 	if v.HasHistory {
-		v.History = p.History.of(id)
+		v.History = p.History.taskEvents(id)
 	}
 	p.show(w, status, "task", v)
 }

@@ -34,10 +34,10 @@ func BenchmarkLockHold(b *testing.B) {
 			r.Status = mcp.TaskStatusCompleted
 			timed("update", func() error { return s.swap(&r) })
 		}
-		dropped := make([]*entry, 0, sweepPortion)
+		dropped := make([]*entry, 0, sweepBatch)
 		for total := 0; total < n; total += len(dropped) {
 			timed("drop", func() (err error) {
-				dropped, _, err = s.drop(created.Add(time.Hour), sweepPortion, dropped[:0])
+				dropped, _, err = s.drop(created.Add(time.Hour), sweepBatch, dropped[:0])
 				return err
 			})
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/internal/watch"
 )
 
-// Store keeps records in maps. Make one with [New]. It may be used by many goroutines.
+// Store holds records in memory. Create one with [New]. It may be used concurrently.
 type Store struct {
 	mu     sync.RWMutex
 	byID   map[string]*entry
@@ -55,12 +55,12 @@ func (s *Store) Create(ctx context.Context, r task.Record) (task.Record, error) 
 	r.Seq, r.Revision = s.seq, 1
 	e := &entry{r}
 	s.byID[r.ID] = e
-	mine := s.owners[r.Owner]
-	if mine == nil {
-		mine = new(series)
-		s.owners[r.Owner] = mine
+	ownerTasks := s.owners[r.Owner]
+	if ownerTasks == nil {
+		ownerTasks = new(series)
+		s.owners[r.Owner] = ownerTasks
 	}
-	mine.add(e)
+	ownerTasks.add(e)
 	if r.TTL != 0 {
 		s.expiry.add(e)
 	}
@@ -131,11 +131,11 @@ func (s *Store) List(ctx context.Context, owner string, after uint64, limit int)
 	if s.closed {
 		return nil, task.ErrClosed
 	}
-	mine := s.owners[owner]
-	if mine == nil {
+	ownerTasks := s.owners[owner]
+	if ownerTasks == nil {
 		return nil, nil
 	}
-	return mine.list(after, limit), nil
+	return ownerTasks.list(after, limit), nil
 }
 
 // Sweep implements [task.Store].
@@ -146,9 +146,9 @@ func (s *Store) Sweep(ctx context.Context, now time.Time, limit int) (briefs []t
 	var dropped []*entry
 	for more := true; more && err == nil; {
 		before := len(dropped)
-		portion := min(limit-before, sweepPortion)
-		dropped, next, err = s.drop(now, portion, dropped)
-		more = len(dropped)-before == portion && len(dropped) < limit
+		batch := min(limit-before, sweepBatch)
+		dropped, next, err = s.drop(now, batch, dropped)
+		more = len(dropped)-before == batch && len(dropped) < limit
 		for _, e := range dropped[before:] {
 			s.hub.Remove(e.ID)
 		}
@@ -160,8 +160,8 @@ func (s *Store) Sweep(ctx context.Context, now time.Time, limit int) (briefs []t
 	return briefs, next, err
 }
 
-// sweepPortion is the largest number of tasks that Sweep drops without releasing the lock.
-const sweepPortion = 32
+// sweepBatch is the maximum number of tasks that Sweep drops without releasing the lock.
+const sweepBatch = 32
 
 // drop drops at most limit tasks that have expired at now and appends them to dropped. It returns
 // when the next task expires.

@@ -70,31 +70,31 @@ func (o Options) receive(next session.Handler) session.Handler {
 		}
 		switch req.Method {
 		case mcp.MethodTasksGet, mcp.MethodTasksResult, mcp.MethodTasksList, mcp.MethodTasksCancel:
-			result, err := o.answer(ctx, req)
+			result, err := o.serveTasks(ctx, req)
 			if err != nil {
-				return nil, wire(ctx, err)
+				return nil, wireError(ctx, err)
 			}
 			return result, nil
 		}
 		if m, ok := mcp.LookupMethod(req.Method); ok && m.Task {
-			return o.request(ctx, req, next)
+			return o.serveRequest(ctx, req, next)
 		}
 		return next(ctx, req)
 	}
 }
 
-// wire converts an error for the peer. An error of a cancelled request is not sent and stays as it
-// is.
-func wire(ctx context.Context, err error) error {
+// wireError converts an error for the peer. An error of a cancelled request is not sent and stays
+// as it is.
+func wireError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return err
 	}
 	return task.WireError(err)
 }
 
-// answer serves the tasks/* methods. It ignores the _meta of requests: the taskId in their params
-// selects the task.
-func (o Options) answer(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+// serveTasks serves the tasks/* methods. It ignores the _meta of requests: the taskId in their
+// params selects the task.
+func (o Options) serveTasks(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 	m, principal := o.Manager, session.Principal(ctx)
 	switch req.Method {
 	case mcp.MethodTasksGet:
@@ -141,8 +141,8 @@ type payload struct{ raw json.RawMessage }
 
 func (p *payload) EncodeJSON(w *codec.Writer) { session.Raw(p.raw).EncodeJSON(w) }
 
-// request serves a request whose method allows tasks.
-func (o Options) request(ctx context.Context, req *session.Request, next session.Handler) (codec.Encoder, error) {
+// serveRequest serves a request whose method allows tasks.
+func (o Options) serveRequest(ctx context.Context, req *session.Request, next session.Handler) (codec.Encoder, error) {
 	metadata, asTask := req.Task()
 	offered := req.Session.TakesTask(req.Method)
 	if asTask && (!offered || string(metadata) == "null") { // the task member is ignored
@@ -234,7 +234,7 @@ func Work(handler session.Handler, r task.Record) task.Work {
 // request.
 func serve(next session.Handler, req *session.Request) task.Work {
 	return func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
-		result, err := next(session.WithPeer(ctx, requestor{run}), req)
+		result, err := next(session.WithPeer(ctx, taskPeer{run}), req)
 		if err == nil && result == nil {
 			result = session.Raw(`{}`)
 		}
@@ -242,10 +242,10 @@ func serve(next session.Handler, req *session.Request) task.Work {
 	}
 }
 
-// requestor is the peer of a handler that runs as a task.
-type requestor struct{ *task.Run }
+// taskPeer is the peer of a handler that runs as a task.
+type taskPeer struct{ *task.Run }
 
-func (r requestor) Report(p session.Progress) error {
+func (r taskPeer) Report(p session.Progress) error {
 	err := r.Run.Report(task.Progress(p))
 	switch {
 	case errors.Is(err, task.ErrNotIncreasing):

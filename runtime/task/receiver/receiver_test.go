@@ -39,8 +39,8 @@ type fixture struct {
 	received []string // requests and notifications at the client: method and params
 }
 
-// unchecked sends a request without checking the server's capabilities, on a new connection.
-func (f *fixture) unchecked(method, params string) (string, error) {
+// callUnchecked sends a request without checking the server's capabilities, on a new connection.
+func (f *fixture) callUnchecked(method, params string) (string, error) {
 	a, b := transport.Pair(transport.Options{})
 	server := session.Serve(b, &mcp.InitializeResult{Capabilities: f.server.Server().Capabilities}, &f.config)
 	defer server.Close()
@@ -107,7 +107,7 @@ func setup(t *testing.T, c config) *fixture {
 				return nil, err
 			}
 			if p.Task != nil {
-				t.Error("the params have a task member")
+				t.Error("params have a task member")
 			}
 			return c.tools[p.Name](ctx, req)
 		},
@@ -138,7 +138,8 @@ func setup(t *testing.T, c config) *fixture {
 	return f
 }
 
-func (f *fixture) seen() []string {
+// messages returns the messages that the client has received so far.
+func (f *fixture) messages() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]string(nil), f.received...)
@@ -150,8 +151,8 @@ func (f *fixture) call(method, params string) (string, error) {
 	return string(raw), err
 }
 
-// must sends a raw request and returns its decoded result.
-func (f *fixture) must(method, params string) map[string]any {
+// mustCall sends a raw request and returns its decoded result.
+func (f *fixture) mustCall(method, params string) map[string]any {
 	f.t.Helper()
 	raw, err := f.call(method, params)
 	if err != nil {
@@ -167,7 +168,7 @@ func (f *fixture) must(method, params string) map[string]any {
 // create calls a tool as a task and returns the task's id.
 func (f *fixture) create(params string) string {
 	f.t.Helper()
-	created := f.must("tools/call", params)
+	created := f.mustCall("tools/call", params)
 	return created["task"].(map[string]any)["taskId"].(string)
 }
 
@@ -176,7 +177,8 @@ type rawParams string
 
 func (r rawParams) EncodeJSON(w *codec.Writer) { w.Raw(json.RawMessage(r)) }
 
-func code(err error) int64 {
+// wireCode returns the code of a JSON-RPC error, or 0.
+func wireCode(err error) int64 {
 	e, ok := errors.AsType[*jsonrpc.Error](err)
 	if !ok {
 		return 0
@@ -191,15 +193,18 @@ func equal(t *testing.T, what string, want, got any) {
 	}
 }
 
+// returns is a handler that returns a result at once.
 func returns(text string) session.Handler {
 	return func(context.Context, *session.Request) (codec.Encoder, error) { return session.Raw(text), nil }
 }
 
-func forever(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+// blockUntilDone is a handler that returns when its context ends.
+func blockUntilDone(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 	<-ctx.Done()
 	return nil, context.Cause(ctx)
 }
 
+// optional returns optional task support for each of the tools.
 func optional(tools ...string) map[string]receiver.Support {
 	m := map[string]receiver.Support{}
 	for _, name := range tools {
@@ -208,7 +213,8 @@ func optional(tools ...string) map[string]receiver.Support {
 	return m
 }
 
-func bubble(t *testing.T, c config, test func(t *testing.T, f *fixture)) {
+// runInBubble runs a test in a synctest bubble, with a fixture.
+func runInBubble(t *testing.T, c config, test func(t *testing.T, f *fixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(t, setup(t, c)) })
 }
@@ -226,11 +232,11 @@ func TestTaskOverTheWire(t *testing.T) {
 		tools:   map[string]session.Handler{"t": returns(plain)},
 		support: optional("t"),
 	}
-	bubble(t, c, func(t *testing.T, f *fixture) {
+	runInBubble(t, c, func(t *testing.T, f *fixture) {
 		if got, err := f.call("tools/call", `{"name":"t"}`); err != nil || got != plain {
 			t.Errorf("plain call: %s, %v", got, err)
 		}
-		created := f.must("tools/call", `{"name":"t","task":{"ttl":60000,"taskId":"mine"},"taskId":"mine"}`)
+		created := f.mustCall("tools/call", `{"name":"t","task":{"ttl":60000,"taskId":"mine"},"taskId":"mine"}`)
 		if len(created) != 1 {
 			t.Errorf("created: %v", created)
 		}
@@ -243,8 +249,8 @@ func TestTaskOverTheWire(t *testing.T) {
 		if want := strings.Replace(plain, `"_meta":{`, fmt.Sprintf(`"_meta":{%q:{"taskId":%q},`, relatedKey, id), 1); err != nil || got != want {
 			t.Errorf("result: %s, %v\nwant    %s", got, err, want)
 		}
-		state := f.must("tasks/get", fmt.Sprintf(`{"taskId":%q}`, id))
-		list := f.must("tasks/list", `{}`)["tasks"].([]any)
+		state := f.mustCall("tasks/get", fmt.Sprintf(`{"taskId":%q}`, id))
+		list := f.mustCall("tasks/list", `{}`)["tasks"].([]any)
 		equal(t, "listed", []any{state}, list)
 		for _, key := range []string{"taskId", "status", "createdAt", "lastUpdatedAt", "ttl", "pollInterval"} {
 			if _, ok := state[key]; !ok {
@@ -267,14 +273,14 @@ func TestTaskOverTheWire(t *testing.T) {
 func TestUnlimitedTaskHasTTLOfNull(t *testing.T) {
 	c := config{
 		manager: task.Config{Unlimited: true}, caps: receiver.ServerCapabilities(true),
-		tools: map[string]session.Handler{"t": forever}, support: optional("t"),
+		tools: map[string]session.Handler{"t": blockUntilDone}, support: optional("t"),
 	}
-	bubble(t, c, func(t *testing.T, f *fixture) {
-		created := f.must("tools/call", `{"name":"t","task":{"ttl":null}}`)["task"].(map[string]any)
+	runInBubble(t, c, func(t *testing.T, f *fixture) {
+		created := f.mustCall("tools/call", `{"name":"t","task":{"ttl":null}}`)["task"].(map[string]any)
 		id := fmt.Sprintf(`{"taskId":%q}`, created["taskId"])
 		for where, shown := range map[string]any{
-			"tools/call": created, "tasks/get": f.must("tasks/get", id), "tasks/list": f.must("tasks/list", `{}`)["tasks"].([]any)[0],
-			"tasks/cancel": f.must("tasks/cancel", id),
+			"tools/call": created, "tasks/get": f.mustCall("tasks/get", id), "tasks/list": f.mustCall("tasks/list", `{}`)["tasks"].([]any)[0],
+			"tasks/cancel": f.mustCall("tasks/cancel", id),
 		} {
 			if ttl, ok := shown.(map[string]any)["ttl"]; !ok || ttl != nil {
 				t.Errorf("%s: got %v", where, shown)
@@ -295,14 +301,14 @@ func TestToolSupportIsEnforced(t *testing.T) {
 		c.tools[name] = returns(`{"content":[]}`)
 		c.support[name] = receiver.Support{Mode: mode}
 	}
-	bubble(t, c, func(t *testing.T, f *fixture) {
+	runInBubble(t, c, func(t *testing.T, f *fixture) {
 		for name, want := range map[string][2]int64{"silent": {0, -32601}, "forbidden": {0, -32601}, "optional": {0, 0}, "required": {-32601, 0}} {
 			plain, err := f.call("tools/call", fmt.Sprintf(`{"name":%q}`, name))
-			if code(err) != want[0] || err == nil && plain != `{"content":[]}` {
+			if wireCode(err) != want[0] || err == nil && plain != `{"content":[]}` {
 				t.Errorf("%s, plain: %s, %v", name, plain, err)
 			}
 			created, err := f.call("tools/call", fmt.Sprintf(`{"name":%q,"task":{}}`, name))
-			if code(err) != want[1] || err == nil && !strings.HasPrefix(created, `{"task":{`) {
+			if wireCode(err) != want[1] || err == nil && !strings.HasPrefix(created, `{"task":{`) {
 				t.Errorf("%s, as a task: %s, %v", name, created, err)
 			}
 		}
@@ -324,20 +330,20 @@ func TestUndeclaredTasksAreNotServed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := config{caps: tt.caps, tools: map[string]session.Handler{"t": returns(`{"content":[]}`)}, support: optional("t")}
-			bubble(t, c, func(t *testing.T, f *fixture) {
+			runInBubble(t, c, func(t *testing.T, f *fixture) {
 				if name != "no list" {
-					// unchecked, because the session of a client would refuse these calls.
+					// The session of a client would not send these calls.
 					for _, params := range []string{`{"name":"t","task":{}}`, `{"name":"t","task":5}`, `{"name":"t","task":{"ttl":-1}}`} {
-						if got, err := f.unchecked("tools/call", params); err != nil || got != `{"content":[]}` {
+						if got, err := f.callUnchecked("tools/call", params); err != nil || got != `{"content":[]}` {
 							t.Errorf("%s: %s, %v", params, got, err)
 						}
 					}
 				}
-				if got, err := f.unchecked("prompts/get", `{"name":"p","task":{}}`); err != nil || got != `{"messages":[]}` {
+				if got, err := f.callUnchecked("prompts/get", `{"name":"p","task":{}}`); err != nil || got != `{"messages":[]}` {
 					t.Errorf("prompt: %s, %v", got, err)
 				}
 				for method, want := range tt.want {
-					if _, err := f.unchecked(method, `{"taskId":"x"}`); code(err) != want {
+					if _, err := f.callUnchecked(method, `{"taskId":"x"}`); wireCode(err) != want {
 						t.Errorf("%s: %v, want code %d", method, err, want)
 					}
 				}
@@ -370,7 +376,7 @@ func TestClientIsReceiver(t *testing.T) {
 			return string(raw), err
 		}
 		const params = `"messages":[],"maxTokens":1`
-		if _, err := call("sampling/createMessage", `{`+params+`}`); code(err) != -32600 {
+		if _, err := call("sampling/createMessage", `{`+params+`}`); wireCode(err) != -32600 {
 			t.Errorf("plain: %v", err)
 		}
 		created, err := server.Call(t.Context(), "sampling/createMessage", rawParams(`{`+params+`,"task":{}}`))
@@ -386,7 +392,7 @@ func TestClientIsReceiver(t *testing.T) {
 			t.Errorf("result: %s, %v", got, err)
 		}
 		mode = mcp.TaskSupportForbidden
-		if _, err := call("elicitation/create", `{"message":"m","requestedSchema":{"type":"object","properties":{}},"task":{}}`); code(err) != -32600 {
+		if _, err := call("elicitation/create", `{"message":"m","requestedSchema":{"type":"object","properties":{}},"task":{}}`); wireCode(err) != -32600 {
 			t.Errorf("forbidden: %v", err)
 		}
 	})
@@ -397,39 +403,39 @@ func TestClientIsReceiver(t *testing.T) {
 //
 // Proves TASK-44, TASK-61, TASK-62.
 func TestInvalidTaskRequests(t *testing.T) {
-	c := config{caps: receiver.ServerCapabilities(true), tools: map[string]session.Handler{"t": returns(`{"content":[]}`), "f": forever}, support: optional("t", "f")}
-	bubble(t, c, func(t *testing.T, f *fixture) {
+	c := config{caps: receiver.ServerCapabilities(true), tools: map[string]session.Handler{"t": returns(`{"content":[]}`), "f": blockUntilDone}, support: optional("t", "f")}
+	runInBubble(t, c, func(t *testing.T, f *fixture) {
 		for _, method := range []string{"tasks/get", "tasks/result", "tasks/cancel"} {
 			for _, params := range []string{`{"taskId":"no such"}`, `{"taskId":""}`, `{"taskId":7}`, `{"taskId":null}`, `{}`} {
-				if got, err := f.call(method, params); code(err) != -32602 {
+				if got, err := f.call(method, params); wireCode(err) != -32602 {
 					t.Errorf("%s %s: %s, %v", method, params, got, err)
 				}
 			}
 		}
 		for _, params := range []string{`{"cursor":"nonsense"}`, `{"cursor":7}`} {
-			if got, err := f.call("tasks/list", params); code(err) != -32602 {
+			if got, err := f.call("tasks/list", params); wireCode(err) != -32602 {
 				t.Errorf("tasks/list %s: %s, %v", params, got, err)
 			}
 		}
 		for _, params := range []string{`{"name":"t","task":5}`, `{"name":"t","task":{"ttl":"x"}}`, `{"name":"t","task":{"ttl":1.5}}`, `{"name":"t","task":{"ttl":0}}`, `{"name":"t","task":{"ttl":-5}}`} {
-			if got, err := f.call("tools/call", params); code(err) != -32602 {
+			if got, err := f.call("tools/call", params); wireCode(err) != -32602 {
 				t.Errorf("tools/call %s: %s, %v", params, got, err)
 			}
 		}
 		a, b := f.create(`{"name":"t","task":{"ttl":6e4}}`), f.create(`{"name":"f","task":{}}`)
 		synctest.Wait()
 		meta := fmt.Sprintf(`"_meta":{%q:{"taskId":%q}}`, relatedKey, b)
-		if got := f.must("tasks/get", fmt.Sprintf(`{"taskId":%q,%s}`, a, meta)); got["taskId"] != a {
+		if got := f.mustCall("tasks/get", fmt.Sprintf(`{"taskId":%q,%s}`, a, meta)); got["taskId"] != a {
 			t.Errorf("got %v instead of %s", got, a)
 		}
-		f.must("tasks/result", fmt.Sprintf(`{"taskId":%q,%s}`, a, meta))
-		if _, err := f.call("tasks/cancel", fmt.Sprintf(`{"taskId":%q,%s}`, a, meta)); code(err) != -32602 {
+		f.mustCall("tasks/result", fmt.Sprintf(`{"taskId":%q,%s}`, a, meta))
+		if _, err := f.call("tasks/cancel", fmt.Sprintf(`{"taskId":%q,%s}`, a, meta)); wireCode(err) != -32602 {
 			t.Errorf("cancel of a terminal task: %v", err)
 		}
-		if got := f.must("tasks/get", fmt.Sprintf(`{"taskId":%q}`, b)); got["status"] != "working" {
-			t.Errorf("the other task: %v", got)
+		if got := f.mustCall("tasks/get", fmt.Sprintf(`{"taskId":%q}`, b)); got["status"] != "working" {
+			t.Errorf("other task: %v", got)
 		}
-		cancelled := f.must("tasks/cancel", fmt.Sprintf(`{"taskId":%q}`, b))
+		cancelled := f.mustCall("tasks/cancel", fmt.Sprintf(`{"taskId":%q}`, b))
 		if cancelled["status"] != "cancelled" || cancelled["_meta"] != nil {
 			t.Errorf("cancelled: %v", cancelled)
 		}
@@ -473,7 +479,7 @@ func TestToolReachesItsRequestor(t *testing.T) {
 		caps: receiver.ServerCapabilities(false), tools: map[string]session.Handler{"t": tool}, support: optional("t"),
 		answer: session.Methods(map[string]session.Handler{"elicitation/create": returns(`{"action":"accept","content":{"name":"Ann"}}`)}, nil),
 	}
-	bubble(t, c, func(t *testing.T, f *fixture) {
+	runInBubble(t, c, func(t *testing.T, f *fixture) {
 		tracker := f.client.NewTracker()
 		raw, err := f.client.With(session.Track(tracker)).Call(t.Context(), "tools/call", rawParams(`{"name":"t","task":{}}`))
 		if err != nil {
@@ -486,15 +492,15 @@ func TestToolReachesItsRequestor(t *testing.T) {
 		id := created.Task.TaskID
 		step <- true
 		synctest.Wait()
-		if got := f.must("tasks/get", fmt.Sprintf(`{"taskId":%q}`, id)); got["status"] != "input_required" {
-			t.Errorf("while asking: %v", got)
+		if got := f.mustCall("tasks/get", fmt.Sprintf(`{"taskId":%q}`, id)); got["status"] != "input_required" {
+			t.Errorf("before tasks/result: %v", got)
 		}
-		for _, m := range f.seen() {
+		for _, m := range f.messages() {
 			if strings.HasPrefix(m, "elicitation/create") {
 				t.Errorf("input request before tasks/result: %s", m)
 			}
 		}
-		result := f.must("tasks/result", fmt.Sprintf(`{"taskId":%q}`, id))
+		result := f.mustCall("tasks/result", fmt.Sprintf(`{"taskId":%q}`, id))
 		equal(t, "answer", map[string]any{"action": "accept", "content": map[string]any{"name": "Ann"}}, result["structuredContent"])
 		step <- true
 		<-step
@@ -503,7 +509,7 @@ func TestToolReachesItsRequestor(t *testing.T) {
 		}
 		synctest.Wait()
 		kinds := map[string]int{}
-		for _, m := range f.seen() {
+		for _, m := range f.messages() {
 			method, params, _ := strings.Cut(m, " ")
 			kinds[method]++
 			related := strings.Contains(params, fmt.Sprintf(`%q:{"taskId":%q}`, relatedKey, id))
@@ -535,9 +541,9 @@ func TestInputRequestWithoutCapability(t *testing.T) {
 			return nil, err
 		},
 	}}
-	bubble(t, c, func(t *testing.T, f *fixture) {
+	runInBubble(t, c, func(t *testing.T, f *fixture) {
 		id := f.create(`{"name":"t","task":{}}`)
-		if _, err := f.call("tasks/result", fmt.Sprintf(`{"taskId":%q}`, id)); code(err) != -32601 {
+		if _, err := f.call("tasks/result", fmt.Sprintf(`{"taskId":%q}`, id)); wireCode(err) != -32601 {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -548,20 +554,20 @@ func TestInputRequestWithoutCapability(t *testing.T) {
 // Proves TASK-16.
 func TestImmediateResponse(t *testing.T) {
 	c := config{
-		caps: receiver.ServerCapabilities(false), tools: map[string]session.Handler{"t": forever, "u": forever},
+		caps: receiver.ServerCapabilities(false), tools: map[string]session.Handler{"t": blockUntilDone, "u": blockUntilDone},
 		support: map[string]receiver.Support{
 			"t": {Mode: mcp.TaskSupportOptional, Immediate: "I am on it", StatusMessage: "queued", PollInterval: time.Minute},
 			"u": {Mode: mcp.TaskSupportOptional},
 		},
 	}
-	bubble(t, c, func(t *testing.T, f *fixture) {
-		created := f.must("tools/call", `{"name":"t","task":{}}`)
+	runInBubble(t, c, func(t *testing.T, f *fixture) {
+		created := f.mustCall("tools/call", `{"name":"t","task":{}}`)
 		equal(t, "meta", map[string]any{"io.modelcontextprotocol/model-immediate-response": "I am on it"}, created["_meta"].(map[string]any))
 		one := created["task"].(map[string]any)
 		if one["statusMessage"] != "queued" || one["pollInterval"] != 60000.0 {
 			t.Errorf("created: %v", one)
 		}
-		if created := f.must("tools/call", `{"name":"u","task":{}}`); created["_meta"] != nil {
+		if created := f.mustCall("tools/call", `{"name":"u","task":{}}`); created["_meta"] != nil {
 			t.Errorf("created: %v", created)
 		}
 	})
@@ -616,8 +622,8 @@ func TestTaskSurvivesReconnect(t *testing.T) {
 //
 // Proves TASK-30, CANC-04.
 func TestCancelledNotificationLeavesTask(t *testing.T) {
-	c := config{caps: receiver.ServerCapabilities(false), tools: map[string]session.Handler{"t": forever}, support: optional("t")}
-	bubble(t, c, func(t *testing.T, f *fixture) {
+	c := config{caps: receiver.ServerCapabilities(false), tools: map[string]session.Handler{"t": blockUntilDone}, support: optional("t")}
+	runInBubble(t, c, func(t *testing.T, f *fixture) {
 		id := f.create(`{"name":"t","task":{}}`)
 		for n := range 5 { // ids of requests that were sent
 			f.client.Notify(t.Context(), "notifications/cancelled", rawParams(fmt.Sprintf(`{"requestId":%d}`, n)))
@@ -630,16 +636,16 @@ func TestCancelledNotificationLeavesTask(t *testing.T) {
 		}()
 		synctest.Wait()
 		if n := f.manager.Stats().Waiting; n != 1 {
-			t.Errorf("%d calls of tasks/result wait", n)
+			t.Errorf("%d pending calls of tasks/result", n)
 		}
 		cancel()
 		<-done
 		synctest.Wait()
 		if n := f.manager.Stats().Waiting; n != 0 {
-			t.Errorf("%d calls of tasks/result still wait", n)
+			t.Errorf("%d calls of tasks/result still pending", n)
 		}
-		if got := f.must("tasks/get", fmt.Sprintf(`{"taskId":%q}`, id)); got["status"] != "working" {
-			t.Errorf("the task: %v", got)
+		if got := f.mustCall("tasks/get", fmt.Sprintf(`{"taskId":%q}`, id)); got["status"] != "working" {
+			t.Errorf("task: %v", got)
 		}
 	})
 }
@@ -698,8 +704,8 @@ func TestTypedWorkIsRerun(t *testing.T) {
 	}
 }
 
-// Notifications of a task go to the session that created it, and after a tasks/get to the session
-// of that. They never go to all sessions.
+// Notifications of a task go to the session that created it. After a tasks/get they go to the
+// session that sent the tasks/get. They never go to all sessions.
 func TestStatusGoesToOneSession(t *testing.T) {
 	end := make(chan bool)
 	c := config{caps: receiver.ServerCapabilities(true), support: optional("t"), tools: map[string]session.Handler{
@@ -708,7 +714,7 @@ func TestStatusGoesToOneSession(t *testing.T) {
 			return session.Raw(`{"content":[]}`), nil
 		},
 	}}
-	bubble(t, c, func(t *testing.T, f *fixture) {
+	runInBubble(t, c, func(t *testing.T, f *fixture) {
 		var others []string
 		var mu sync.Mutex
 		client := sessiontest.Side{}
@@ -733,23 +739,23 @@ func TestStatusGoesToOneSession(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		equal(t, "notifications of the other session", []string{"notifications/tasks/status"}, others)
-		if got := f.seen(); len(got) != 1 || strings.Contains(got[0], second) {
+		if got := f.messages(); len(got) != 1 || strings.Contains(got[0], second) {
 			t.Errorf("notifications of the first session: %q", got)
 		}
 	})
 }
 
-// A client that cannot be asked leaves input requests to the clients that can, whether they wait
-// already or come later.
+// A client without the elicitation capability leaves input requests to clients that have it,
+// whether these are already waiting or begin to wait later.
 func TestWatcherLeavesInputRequests(t *testing.T) {
 	c := config{
-		caps: receiver.ServerCapabilities(false), support: optional("t"), tools: map[string]session.Handler{"t": asking},
+		caps: receiver.ServerCapabilities(false), support: optional("t"), tools: map[string]session.Handler{"t": elicitingTool},
 		answer: session.Methods(map[string]session.Handler{"elicitation/create": func(context.Context, *session.Request) (codec.Encoder, error) {
 			time.Sleep(2 * time.Second)
 			return session.Raw(`{"action":"decline"}`), nil
 		}}, nil),
 	}
-	bubble(t, c, func(t *testing.T, f *fixture) {
+	runInBubble(t, c, func(t *testing.T, f *fixture) {
 		watcher, _ := sessiontest.Pair(t, sessiontest.Side{}, sessiontest.Side{
 			Server: mcp.ServerCapabilities{Tools: new(mcp.ServerCapabilitiesTools), Tasks: receiver.ServerCapabilities(false)}, Config: f.config,
 		})
@@ -759,21 +765,21 @@ func TestWatcherLeavesInputRequests(t *testing.T) {
 		wait := func() {
 			raw, err := watcher.Call(t.Context(), "tasks/result", rawParams(about))
 			if err != nil || !strings.Contains(string(raw), `"decline"`) {
-				t.Errorf("the watcher got %s, %v", raw, err)
+				t.Errorf("result at the watcher: %s, %v", raw, err)
 			}
 		}
 		group.Go(wait)
 		time.Sleep(time.Second)
-		equal(t, "status without a client that can be asked", any("input_required"), f.must("tasks/get", about)["status"])
+		equal(t, "status without a capable client", any("input_required"), f.mustCall("tasks/get", about)["status"])
 		group.Go(func() {
 			time.Sleep(time.Second)
 			wait()
 		})
-		equal(t, "answer", any("decline"), f.must("tasks/result", about)["action"])
+		equal(t, "answer", any("decline"), f.mustCall("tasks/result", about)["action"])
 		group.Wait()
-		asked := slices.DeleteFunc(f.seen(), func(m string) bool { return strings.HasPrefix(m, "notifications/tasks/status") })
-		if len(asked) != 1 {
-			t.Errorf("the client received %q", asked)
+		received := slices.DeleteFunc(f.messages(), func(m string) bool { return strings.HasPrefix(m, "notifications/tasks/status") })
+		if len(received) != 1 {
+			t.Errorf("the client received %q", received)
 		}
 	})
 }
@@ -802,7 +808,7 @@ func TestToolRunsAsJob(t *testing.T) {
 		tools:   map[string]session.Handler{"t": returns(`{"content":[],"plain":true}`)},
 		support: map[string]receiver.Support{"t": {Mode: mcp.TaskSupportOptional, Runner: "queue"}},
 	}
-	bubble(t, c, func(t *testing.T, f *fixture) {
+	runInBubble(t, c, func(t *testing.T, f *fixture) {
 		id := f.create(`{"name":"t","task":{},"arguments":{"n":1}}`)
 		got, err := f.call("tasks/result", fmt.Sprintf(`{"taskId":%q}`, id))
 		if err != nil || !strings.HasSuffix(got, `,"content":[]}`) {
@@ -823,30 +829,30 @@ func TestToolSendsThroughSession(t *testing.T) {
 		return session.Raw(`{"content":[]}`), req.Session.Notify(ctx, "notifications/message", rawParams(`{"level":"info","data":1}`))
 	}
 	c := config{caps: receiver.ServerCapabilities(false), tools: map[string]session.Handler{"t": tool}, support: optional("t")}
-	bubble(t, c, func(t *testing.T, f *fixture) {
+	runInBubble(t, c, func(t *testing.T, f *fixture) {
 		id := f.create(`{"name":"t","task":{}}`)
 		synctest.Wait()
 		want := fmt.Sprintf(`notifications/message {"level":"info","data":1,"_meta":{%q:{"taskId":%q}}}`, relatedKey, id)
-		equal(t, "notification", want, f.seen()[0])
-		before := len(f.seen())
-		f.must("tools/call", `{"name":"t"}`)
+		equal(t, "notification", want, f.messages()[0])
+		before := len(f.messages())
+		f.mustCall("tools/call", `{"name":"t"}`)
 		synctest.Wait()
-		equal(t, "notifications of a plain call", []string{`notifications/message {"level":"info","data":1}`}, f.seen()[before:])
+		equal(t, "notifications of a plain call", []string{`notifications/message {"level":"info","data":1}`}, f.messages()[before:])
 	})
 }
 
 // "task":null means the same as no task member.
 func TestTaskOfNullIsIgnored(t *testing.T) {
 	c := config{caps: receiver.ServerCapabilities(false), support: optional("t"), tools: map[string]session.Handler{"t": returns(`{"content":[]}`)}}
-	bubble(t, c, func(t *testing.T, f *fixture) {
-		if got, err := f.unchecked("tools/call", `{"name":"t","task":null}`); err != nil || got != `{"content":[]}` {
+	runInBubble(t, c, func(t *testing.T, f *fixture) {
+		if got, err := f.callUnchecked("tools/call", `{"name":"t","task":null}`); err != nil || got != `{"content":[]}` {
 			t.Errorf("%s, %v", got, err)
 		}
 	})
 }
 
-// asking is a tool that sends an input request with a timeout of a minute.
-func asking(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+// elicitingTool is a tool that sends an input request with a timeout of a minute.
+func elicitingTool(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 	peer, _ := session.PeerFrom(ctx)
 	short, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -859,17 +865,17 @@ func asking(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 // Proves TASK-46.
 func TestWithdrawnInputRequestIsCancelled(t *testing.T) {
 	c := config{
-		caps: receiver.ServerCapabilities(false), support: optional("t"), tools: map[string]session.Handler{"t": asking},
-		answer: session.Methods(map[string]session.Handler{"elicitation/create": forever}, nil),
+		caps: receiver.ServerCapabilities(false), support: optional("t"), tools: map[string]session.Handler{"t": elicitingTool},
+		answer: session.Methods(map[string]session.Handler{"elicitation/create": blockUntilDone}, nil),
 	}
-	bubble(t, c, func(t *testing.T, f *fixture) {
+	runInBubble(t, c, func(t *testing.T, f *fixture) {
 		id := f.create(`{"name":"t","task":{}}`)
 		if _, err := f.call("tasks/result", fmt.Sprintf(`{"taskId":%q}`, id)); err == nil {
-			t.Error("the tool has received an answer")
+			t.Error("tasks/result succeeded without an answer")
 		}
 		synctest.Wait()
 		n := 0
-		for _, m := range f.seen() {
+		for _, m := range f.messages() {
 			if strings.HasPrefix(m, "notifications/cancelled ") {
 				n++
 				if !strings.Contains(m, fmt.Sprintf(`%q:{"taskId":%q}`, relatedKey, id)) {
@@ -878,7 +884,7 @@ func TestWithdrawnInputRequestIsCancelled(t *testing.T) {
 			}
 		}
 		if n != 1 {
-			t.Errorf("%d input requests were cancelled: %q", n, f.seen())
+			t.Errorf("%d input requests were cancelled: %q", n, f.messages())
 		}
 	})
 }
@@ -886,8 +892,8 @@ func TestWithdrawnInputRequestIsCancelled(t *testing.T) {
 // A response that is not a valid message fails an input request of a task, as it does in a plain
 // call.
 func TestInvalidResponseFailsInputRequest(t *testing.T) {
-	c := config{caps: receiver.ServerCapabilities(false), support: optional("t"), tools: map[string]session.Handler{"t": asking}}
-	bubble(t, c, func(t *testing.T, f *fixture) {
+	c := config{caps: receiver.ServerCapabilities(false), support: optional("t"), tools: map[string]session.Handler{"t": elicitingTool}}
+	runInBubble(t, c, func(t *testing.T, f *fixture) {
 		a, b := transport.Pair(transport.Options{})
 		server := session.Serve(b, &mcp.InitializeResult{Capabilities: f.server.Server().Capabilities}, &f.config)
 		defer server.Close()
@@ -923,12 +929,12 @@ func TestInvalidResponseFailsInputRequest(t *testing.T) {
 			t.Fatal(err)
 		}
 		send(fmt.Sprintf(`{"jsonrpc":"2.0","id":3,"method":"tasks/result","params":{"taskId":%q}}`, created.Task.TaskID))
-		question := next(jsonrpc.KindRequest)
+		inputRequest := next(jsonrpc.KindRequest)
 		before := time.Now()
-		send(`{"jsonrpc":"2.0","id":` + question.ID.String() + `,"result":null}`)
+		send(`{"jsonrpc":"2.0","id":` + inputRequest.ID.String() + `,"result":null}`)
 		m := next(jsonrpc.KindErrorResponse)
 		if d := time.Since(before); m.ID.String() != "3" || d != 0 || !strings.Contains(m.Error.Message, "invalid answer") {
-			t.Errorf("answered %s %v after %v", m.ID, m.Error, d)
+			t.Errorf("response %s %v after %v", m.ID, m.Error, d)
 		}
 	})
 }
@@ -943,10 +949,10 @@ func TestTaskDoesNotRetainMessage(t *testing.T) {
 			if outer, ok := session.FromContext(ctx); !ok || len(outer.Params) > 20 {
 				t.Error("the context refers to the message")
 			}
-			return forever(ctx, req)
+			return blockUntilDone(ctx, req)
 		},
 	}}
-	bubble(t, c, func(t *testing.T, f *fixture) {
+	runInBubble(t, c, func(t *testing.T, f *fixture) {
 		a, b := transport.Pair(transport.Options{})
 		server := session.Serve(b, &mcp.InitializeResult{Capabilities: f.server.Server().Capabilities}, &f.config)
 		defer server.Close()
@@ -980,7 +986,7 @@ func TestTaskDoesNotRetainMessage(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := f.manager.Stats().Running; n != tasks-1 {
-			t.Fatalf("%d tasks run", n)
+			t.Fatalf("%d tasks running", n)
 		}
 		if more := heap() - before; more > tasks*size/8 {
 			t.Errorf("%d tasks hold %d KiB", tasks-1, more>>10)
@@ -1043,7 +1049,7 @@ func TestMethodsAreDeclaredSeparately(t *testing.T) {
 				answer := read()
 				declared := sampling == (method == "sampling/createMessage")
 				if got := string(answer.Result); declared == (got == `{"plain":1}`) {
-					t.Errorf("sampling declared is %v: %s gets %s, %v", sampling, method, got, answer.Error)
+					t.Errorf("sampling declared: %v; %s returned %s, %v", sampling, method, got, answer.Error)
 				}
 			}
 		})

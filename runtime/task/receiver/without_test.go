@@ -21,7 +21,7 @@ func TestWithoutRemovesMember(t *testing.T) {
 	}
 	for _, in := range []string{``, `[]`, `{"task":1`, `{"task":}`, `{"a":1,"task":1}x`} {
 		if got, err := without([]byte(in), "task"); err == nil {
-			t.Errorf("%s became %s", in, got)
+			t.Errorf("without(%s) = %s, want an error", in, got)
 		}
 	}
 }

@@ -51,22 +51,20 @@ var ErrNoResult = errors.New("requestor: the result of the task did not arrive")
 
 // follower follows one task while it has users. It keeps one tasks/result request open, during
 // which the task's input requests arrive, too. It also polls the state with tasks/get, for Updates
-// and in case the open request fails. Status notifications are optional.
-//
-// A task that ends within its poll interval costs one request and one goroutine.
+// and in case the open request fails. Status notifications are not required.
 type follower struct {
-	tasks   *Tasks
-	s       *session.Session
-	id      string
-	tracker *session.Tracker // nil without progress
-	own     bool             // the tracker is closed at the end of the task
+	tasks       *Tasks
+	s           *session.Session
+	id          string
+	tracker     *session.Tracker // nil without progress
+	ownsTracker bool             // the tracker is closed at the end of the task
 
-	over chan struct{} // closed when out is set
-	out  outcome
+	finished chan struct{} // closed when out is set
+	out      outcome
 
-	life  sync.Mutex // held while following starts or stops
-	users int
-	stop  func() // stops following and waits until it has stopped; nil without users
+	startStop sync.Mutex // held while following starts or stops
+	users     int
+	stop      func() // stops following and waits until it has stopped; nil without users
 
 	mu           sync.Mutex
 	state        mcp.Task
@@ -87,25 +85,25 @@ type outcome struct {
 }
 
 func newFollower(t *Tasks, s *session.Session, o options) *follower {
-	return &follower{tasks: t, s: s, tracker: o.tracker, own: o.progress, over: make(chan struct{}), changed: make(chan struct{}), version: 1}
+	return &follower{tasks: t, s: s, tracker: o.tracker, ownsTracker: o.progress, finished: make(chan struct{}), changed: make(chan struct{}), version: 1}
 }
 
-// join adds a user. The first one starts following.
-func (f *follower) join() {
-	f.life.Lock()
-	defer f.life.Unlock()
-	if f.users++; f.users > 1 || f.isOver() {
+// addUser adds a user. The first one starts following.
+func (f *follower) addUser() {
+	f.startStop.Lock()
+	defer f.startStop.Unlock()
+	if f.users++; f.users > 1 || f.isFinished() {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	f.tasks.subscribe(f)
-	p := &pursuit{f: f, ctx: ctx}
+	p := &followPeriod{f: f, ctx: ctx}
 	p.group.Add(1) // for the timer, until it has run or was stopped
 	f.mu.Lock()
 	f.lastResponse, f.repeats = time.Now(), 0
 	f.timer = time.AfterFunc(f.wait(), p.tick)
 	f.mu.Unlock()
-	p.group.Go(p.await) // ends with ctx, or with the task
+	p.group.Go(p.awaitResult) // ends with ctx, or with the task
 	f.stop = func() {
 		cancel()
 		f.mu.Lock()
@@ -119,19 +117,20 @@ func (f *follower) join() {
 	}
 }
 
-// leave removes a user. The last one stops following.
-func (f *follower) leave() {
-	f.life.Lock()
-	defer f.life.Unlock()
+// removeUser removes a user. The last one stops following.
+func (f *follower) removeUser() {
+	f.startStop.Lock()
+	defer f.startStop.Unlock()
 	if f.users--; f.users == 0 && f.stop != nil {
 		f.stop()
 		f.stop = nil
 	}
 }
 
-func (f *follower) isOver() bool {
+// isFinished reports whether the outcome is set.
+func (f *follower) isFinished() bool {
 	select {
-	case <-f.over:
+	case <-f.finished:
 		return true
 	default:
 		return false
@@ -151,21 +150,21 @@ func (f *follower) finish(out outcome) {
 	if f.id != "" {
 		f.tasks.log.Info("task ended", "task", f.id, "error", out.err)
 	}
-	if f.own {
+	if f.ownsTracker {
 		f.tracker.Close()
 	}
-	close(f.over)
+	close(f.finished)
 }
 
-// cancelling adds n to the number of cancel requests: 1 for a request, -1 if it was refused.
-func (f *follower) cancelling(n int) {
+// addCancels adds n to the number of cancel requests: 1 for a request, -1 if it was refused.
+func (f *follower) addCancels(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.cancels += n
 }
 
-// cancelled sets the outcome after the receiver has cancelled the task.
-func (f *follower) cancelled(state mcp.Task) {
+// finishCancelled sets the outcome after the receiver has cancelled the task.
+func (f *follower) finishCancelled(state mcp.Task) {
 	f.observe(state, 0)
 	f.finish(outcome{err: task.ErrCancelled})
 }
@@ -179,7 +178,8 @@ func (f *follower) wasCancelled() bool {
 	return f.state.Status == mcp.TaskStatusCancelled || f.cancels > 0 && f.unknown
 }
 
-func (f *follower) last() mcp.Task {
+// lastState returns the latest known state.
+func (f *follower) lastState() mcp.Task {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.state
@@ -206,9 +206,9 @@ func (f *follower) observe(state mcp.Task, version uint64) {
 	f.lastResponse = time.Now()
 	ends := task.Terminal(state.Status)
 	switch {
-	case task.Terminal(f.state.Status), same(&state, &f.state):
+	case task.Terminal(f.state.Status), sameState(&state, &f.state):
 		return
-	case !ends && version != f.version && older(state.LastUpdatedAt, f.state.LastUpdatedAt):
+	case !ends && version != f.version && isBefore(state.LastUpdatedAt, f.state.LastUpdatedAt):
 		return
 	}
 	f.state = state
@@ -220,14 +220,15 @@ func (f *follower) observe(state mcp.Task, version uint64) {
 	}
 }
 
-// older reports whether date a is before b. It returns false if either cannot be parsed.
-func older(a, b string) bool {
+// isBefore reports whether date a is before b. It returns false if either cannot be parsed.
+func isBefore(a, b string) bool {
 	x, errX := time.Parse(time.RFC3339Nano, a)
 	y, errY := time.Parse(time.RFC3339Nano, b)
 	return errX == nil && errY == nil && x.Before(y)
 }
 
-func same(a, b *mcp.Task) bool {
+// sameState reports whether two states are equal.
+func sameState(a, b *mcp.Task) bool {
 	return a.Status == b.Status && a.LastUpdatedAt == b.LastUpdatedAt && equal(a.StatusMessage, b.StatusMessage) &&
 		equal(a.PollInterval, b.PollInterval) && equal(a.TTL, b.TTL)
 }
@@ -244,16 +245,16 @@ func (f *follower) refresh(ctx context.Context) (mcp.Task, error) {
 	f.mu.Unlock()
 	r, err := peer(f.s).GetTask(ctx, &mcp.GetTaskRequestParams{TaskID: f.id})
 	if err != nil {
-		return f.last(), err
+		return f.lastState(), err
 	}
 	f.observe(mcp.Task{
 		TaskID: r.TaskID, Status: r.Status, StatusMessage: r.StatusMessage, CreatedAt: r.CreatedAt,
 		LastUpdatedAt: r.LastUpdatedAt, TTL: r.TTL, PollInterval: r.PollInterval,
 	}, version)
-	return f.last(), nil
+	return f.lastState(), nil
 }
 
-// interval returns the poll interval of the receiver, within limits. It is called with mu held.
+// interval returns the poll interval of the receiver, within limits. The caller holds mu.
 func (f *follower) interval() time.Duration {
 	if ms := f.state.PollInterval; ms != nil && *ms > 0 {
 		return max(time.Duration(min(*ms, maxInterval.Milliseconds()))*time.Millisecond, MinPollInterval)
@@ -261,7 +262,7 @@ func (f *follower) interval() time.Duration {
 	return defaultInterval
 }
 
-// wait returns the time until the next tick. It is called with mu held.
+// wait returns the time until the next tick. The caller holds mu.
 func (f *follower) wait() time.Duration {
 	if task.Terminal(f.state.Status) {
 		return resultTimeout << f.repeats
@@ -269,34 +270,36 @@ func (f *follower) wait() time.Duration {
 	return jittered(f.interval())
 }
 
+// jittered returns d with a random addition.
 func jittered(d time.Duration) time.Duration {
 	return d + time.Duration(rand.Float64()*jitter*float64(d))
 }
 
-// pursuit is one period of following, from the first user of a handle to the last.
-type pursuit struct {
+// followPeriod is one period of following, from the first user of a handle to the last.
+type followPeriod struct {
 	f     *follower
 	ctx   context.Context
 	group sync.WaitGroup
 
-	repeat context.CancelFunc // cancels the last repeated tasks/result; nil before the first; used by tick only
+	// repeat cancels the last repeated tasks/result. It is nil before the first. Only tick uses it.
+	repeat context.CancelFunc
 }
 
 // tick runs when the poll interval has passed, or when the result of a terminal task is overdue. It
 // requests the state, or the result again, beside the open request.
-func (p *pursuit) tick() {
+func (p *followPeriod) tick() {
 	defer p.group.Done()
 	f := p.f
 	switch {
-	case p.ctx.Err() != nil || f.isOver():
+	case p.ctx.Err() != nil || f.isFinished():
 		return
-	case !task.Terminal(f.last().Status):
+	case !task.Terminal(f.lastState().Status):
 		_, err := f.refresh(p.ctx)
-		if lifetime := f.silent(err); lifetime > 0 {
+		if lifetime := f.unresponsive(err); lifetime > 0 {
 			f.finish(outcome{err: fmt.Errorf("requestor: task %q: no response for the %v that the task is kept: %w", f.id, lifetime, err)})
 			return
 		}
-	case f.repeated() > maxRepeats:
+	case f.countRepeat() > maxRepeats:
 		f.finish(outcome{err: fmt.Errorf("%w: no response to tasks/result for task %q", ErrNoResult, f.id)})
 		return
 	default:
@@ -318,18 +321,18 @@ func (p *pursuit) tick() {
 	}
 }
 
-// repeated counts a repeated request for the result and returns the number so far.
-func (f *follower) repeated() int {
+// countRepeat counts a repeated request for the result and returns the number so far.
+func (f *follower) countRepeat() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.repeats++
 	return f.repeats
 }
 
-// silent returns the lifetime of the task if err of tasks/get shows that the receiver has not
+// unresponsive returns the lifetime of the task if err of tasks/get shows that the receiver has not
 // responded for that long. The task has expired by then. Otherwise, and for a task without TTL, it
 // returns 0.
-func (f *follower) silent(err error) time.Duration {
+func (f *follower) unresponsive(err error) time.Duration {
 	if err == nil {
 		return 0
 	}
@@ -344,9 +347,9 @@ func (f *follower) silent(err error) time.Duration {
 	return time.Duration(*f.state.TTL) * time.Millisecond
 }
 
-// await keeps a tasks/result request open, and sends it again if it fails, until there is an
+// awaitResult keeps a tasks/result request open, and sends it again if it fails, until there is an
 // outcome.
-func (p *pursuit) await() {
+func (p *followPeriod) awaitResult() {
 	unclear := 0
 	for failures := 0; ; failures++ {
 		retryable, err := p.request(p.ctx)
@@ -369,7 +372,7 @@ func (p *pursuit) await() {
 // request sends tasks/result and waits for the response. If it sets the outcome, err is nil.
 // Otherwise retryable reports whether another request may succeed: there was no response, or a
 // valid one. tick limits how long responses may be missing after the end of the task.
-func (p *pursuit) request(ctx context.Context) (retryable bool, err error) {
+func (p *followPeriod) request(ctx context.Context) (retryable bool, err error) {
 	f := p.f
 	raw, err := f.s.With(session.Timeout(0)).Call(ctx, mcp.MethodTasksResult, &mcp.GetTaskPayloadRequestParams{TaskID: f.id})
 	switch {
@@ -388,7 +391,7 @@ func (p *pursuit) request(ctx context.Context) (retryable bool, err error) {
 // classify handles an error of tasks/result. It is the outcome of the task, means that the task or
 // the session does not exist, or is temporary. Only the state of the task shows whether the error
 // is its outcome. The results are those of request.
-func (p *pursuit) classify(ctx context.Context, err error) (retryable bool, _ error) {
+func (p *followPeriod) classify(ctx context.Context, err error) (retryable bool, _ error) {
 	f := p.f
 	_, undeclared := errors.AsType[*session.CapabilityError](err)
 	if undeclared || errors.Is(err, session.ErrClosed) || errors.Is(err, transport.ErrTooLong) {
@@ -400,7 +403,7 @@ func (p *pursuit) classify(ctx context.Context, err error) (retryable bool, _ er
 		return true, err
 	}
 	if !answered {
-		return false, err // such as an invalid response
+		return false, err // for example an invalid response
 	}
 	state, failed := f.refresh(ctx)
 	switch refusal, _ := errors.AsType[*jsonrpc.Error](failed); {
@@ -431,7 +434,7 @@ func temporary(code int64) bool {
 // pause waits before a request is sent again, longer with each failure. If the state becomes
 // terminal or input_required, it returns early, but not before MinPollInterval. It returns false if
 // following has stopped.
-func (p *pursuit) pause(failures int) bool {
+func (p *followPeriod) pause(failures int) bool {
 	f := p.f
 	f.mu.Lock()
 	interval := f.interval()
@@ -449,7 +452,7 @@ func (p *pursuit) pause(failures int) bool {
 			return true
 		case <-floor.C:
 		case <-changed:
-		case <-f.over:
+		case <-f.finished:
 			return false
 		case <-p.ctx.Done():
 			return false

@@ -26,15 +26,15 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 )
 
-// scripted responds to the requests for the task T, which tools/call creates as working.
-type scripted struct {
+// scriptedReceiver responds to the requests for the task T, which tools/call creates as working.
+type scriptedReceiver struct {
 	get    func() (codec.Encoder, error)
 	result func(ctx context.Context, n int) (codec.Encoder, error) // the nth request, from 1
 
 	gets, results atomic.Int32
 }
 
-func (s *scripted) handle(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+func (s *scriptedReceiver) handle(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 	switch req.Method {
 	case "tools/call":
 		return session.Raw(`{"task":` + taskJSON("working", "") + `}`), nil
@@ -48,7 +48,7 @@ func (s *scripted) handle(ctx context.Context, req *session.Request) (codec.Enco
 }
 
 // start creates the task.
-func (s *scripted) start(t *testing.T) *requestor.Handle[*mcp.CallToolResult] {
+func (s *scriptedReceiver) start(t *testing.T) *requestor.Handle[*mcp.CallToolResult] {
 	t.Helper()
 	tasks, c, _ := mock(t, s.handle)
 	h, err := tasks.CallTool(t.Context(), c, render)
@@ -58,11 +58,13 @@ func (s *scripted) start(t *testing.T) *requestor.Handle[*mcp.CallToolResult] {
 	return h
 }
 
-func hang(ctx context.Context) (codec.Encoder, error) {
+// blockUntilDone returns when ctx ends.
+func blockUntilDone(ctx context.Context) (codec.Encoder, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
 
+// always returns a get function that always returns the same state.
 func always(state string) func() (codec.Encoder, error) {
 	return func() (codec.Encoder, error) { return session.Raw(state), nil }
 }
@@ -72,7 +74,7 @@ func always(state string) func() (codec.Encoder, error) {
 func TestSlowResultArrives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const delay = 15 * time.Minute
-		s := &scripted{get: always(taskJSON("completed", "")), result: func(ctx context.Context, n int) (codec.Encoder, error) {
+		s := &scriptedReceiver{get: always(taskJSON("completed", "")), result: func(ctx context.Context, n int) (codec.Encoder, error) {
 			select {
 			case <-time.After(delay):
 				return text(fmt.Sprint(n)), nil
@@ -94,14 +96,14 @@ func TestSlowResultArrives(t *testing.T) {
 // Result fails if the result of a terminal task never arrives.
 func TestLostResultIsAnError(t *testing.T) {
 	for name, result := range map[string]func(context.Context, int) (codec.Encoder, error){
-		"no response": func(ctx context.Context, _ int) (codec.Encoder, error) { return hang(ctx) },
+		"no response": func(ctx context.Context, _ int) (codec.Encoder, error) { return blockUntilDone(ctx) },
 		"overloaded": func(context.Context, int) (codec.Encoder, error) {
 			return nil, &jsonrpc.Error{Code: session.CodeOverloaded, Message: "not now"}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &scripted{get: always(taskJSON("completed", "")), result: result}
+				s := &scriptedReceiver{get: always(taskJSON("completed", "")), result: result}
 				h, began := s.start(t), time.Now()
 				if _, err := h.Result(t.Context()); !errors.Is(err, requestor.ErrNoResult) {
 					t.Errorf("got %v", err)
@@ -118,7 +120,7 @@ func TestLostResultIsAnError(t *testing.T) {
 func TestUnclearResponsesAreAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fault := &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "what?"}
-		s := &scripted{get: func() (codec.Encoder, error) { return nil, fault }, result: func(context.Context, int) (codec.Encoder, error) { return nil, fault }}
+		s := &scriptedReceiver{get: func() (codec.Encoder, error) { return nil, fault }, result: func(context.Context, int) (codec.Encoder, error) { return nil, fault }}
 		_, err := s.start(t).Result(t.Context())
 		if e, ok := errors.AsType[*jsonrpc.Error](err); !errors.Is(err, requestor.ErrNoResult) || !ok || e.Message != "what?" {
 			t.Errorf("got %v", err)
@@ -126,13 +128,13 @@ func TestUnclearResponsesAreAnError(t *testing.T) {
 	})
 }
 
-// silent is a connection whose writes are dropped from some moment on.
-type silent struct {
+// droppingConn is a connection that drops its writes while dropping is set.
+type droppingConn struct {
 	transport.Conn
 	dropping atomic.Bool
 }
 
-func (s *silent) Write(ctx context.Context, m transport.Message) error {
+func (s *droppingConn) Write(ctx context.Context, m transport.Message) error {
 	if s.dropping.Load() {
 		return nil
 	}
@@ -140,17 +142,17 @@ func (s *silent) Write(ctx context.Context, m transport.Message) error {
 }
 
 // Result fails if the receiver has not responded for the lifetime of the task.
-func TestSilentReceiverIsAnError(t *testing.T) {
+func TestUnresponsiveReceiverIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := inmemory.Pair(inmemory.Options{})
-		conn := &silent{Conn: a}
+		conn := &droppingConn{Conn: a}
 		var client, server sessiontest.Side
 		server.Server = mcp.ServerCapabilities{Tools: new(mcp.ServerCapabilitiesTools), Tasks: receiver.ServerCapabilities(true)}
 		server.Config.Handler = func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			if req.Method == "tools/call" {
 				return session.Raw(`{"task":` + strings.Replace(taskJSON("working", ""), `"ttl":null`, `"ttl":3600000`, 1) + `}`), nil
 			}
-			return hang(ctx)
+			return blockUntilDone(ctx)
 		}
 		tasks := requestor.Attach(&client.Config)
 		c, _ := sessiontest.Connect(t, conn, b, client, server)
@@ -174,7 +176,7 @@ func TestStateIsAcceptedAfterClockChange(t *testing.T) {
 		t.Run(status, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				created := time.Now()
-				s := &scripted{}
+				s := &scriptedReceiver{}
 				dated := func(status, date string) (codec.Encoder, error) {
 					return session.Raw(strings.ReplaceAll(taskJSON(status, ""), `"lastUpdatedAt":"2026-01-01T00:00:00Z"`, `"lastUpdatedAt":"`+date+`"`)), nil
 				}
@@ -216,7 +218,7 @@ func TestStateIsAcceptedAfterClockChange(t *testing.T) {
 // Result of a cancelled task fails with ErrCancelled, even if tasks/result returns a result.
 func TestCancelledTaskHasNoResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &scripted{get: always(taskJSON("cancelled", "")), result: func(context.Context, int) (codec.Encoder, error) {
+		s := &scriptedReceiver{get: always(taskJSON("cancelled", "")), result: func(context.Context, int) (codec.Encoder, error) {
 			time.Sleep(time.Minute)
 			return text("done"), nil
 		}}
@@ -229,7 +231,7 @@ func TestCancelledTaskHasNoResult(t *testing.T) {
 func TestResultWithoutContentIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for result, ok := range map[string]bool{`{"_meta":{}}`: false, `{"structuredContent":{}}`: false, `{"content":[]}`: true} {
-			s := &scripted{get: always(taskJSON("completed", "")), result: func(context.Context, int) (codec.Encoder, error) { return session.Raw(result), nil }}
+			s := &scriptedReceiver{get: always(taskJSON("completed", "")), result: func(context.Context, int) (codec.Encoder, error) { return session.Raw(result), nil }}
 			if r, err := s.start(t).Result(t.Context()); (err == nil) != ok {
 				t.Errorf("%s: got %v, %v", result, r, err)
 			}
@@ -237,7 +239,7 @@ func TestResultWithoutContentIsAnError(t *testing.T) {
 	})
 }
 
-// A result that the transport refuses as too long is not requested again and again.
+// A result that the transport refuses as too long is requested only a few times.
 func TestTooLongResultIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fromServer, toClient := io.Pipe()
@@ -270,12 +272,12 @@ func TestTooLongResultIsAnError(t *testing.T) {
 	})
 }
 
-// A receiver cannot make a requestor send more than ten tasks/get or tasks/result a second, neither
-// by a short poll interval nor by many status notifications.
+// However short its poll interval is and however many status notifications it sends, a receiver
+// cannot make a requestor send more than ten tasks/get or tasks/result requests per second.
 func TestRequestRateIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const state = `,"pollInterval":1`
-		s := &scripted{get: always(taskJSON("input_required", state)), result: func(context.Context, int) (codec.Encoder, error) {
+		s := &scriptedReceiver{get: always(taskJSON("input_required", state)), result: func(context.Context, int) (codec.Encoder, error) {
 			return nil, &jsonrpc.Error{Code: session.CodeOverloaded, Message: "not now"}
 		}}
 		tasks, c, remote := mock(t, s.handle)
@@ -316,7 +318,7 @@ func TestRefusedCancelIsNotCounted(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := h.Cancel(t.Context()); err == nil {
-			t.Error("the task was cancelled")
+			t.Error("Cancel succeeded")
 		}
 		_, err = h.Result(t.Context())
 		equal(t, "result", error(expired), err)
@@ -349,7 +351,7 @@ func TestInvokeCancelsTask(t *testing.T) {
 			case "tasks/cancel":
 				return nil, &jsonrpc.Error{Code: -32603, Message: "full disk"}
 			}
-			return hang(ctx)
+			return blockUntilDone(ctx)
 		})
 		required := &mcp.Tool{Name: "render", Execution: &mcp.ToolExecution{TaskSupport: new(mcp.TaskSupportRequired)}}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

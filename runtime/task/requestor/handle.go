@@ -14,8 +14,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// Handle stands for a task of the peer whose result is an R. Its methods may be called by many
-// goroutines. It follows the task only during calls of Result and Updates, and needs no Close.
+// Handle stands for a task of the peer whose result is an R. Its methods may be called
+// concurrently. It follows the task only during calls of Result and Updates, and needs no Close.
 type Handle[R any] struct {
 	read      func(json.RawMessage) (R, error)
 	immediate string
@@ -27,7 +27,7 @@ func (h *Handle[R]) ID() string { return h.f.id }
 
 // State returns the last known state of the task. Its Status is "" if none is known yet, as for a
 // newly attached handle.
-func (h *Handle[R]) State() mcp.Task { return h.f.last() }
+func (h *Handle[R]) State() mcp.Task { return h.f.lastState() }
 
 // Immediate returns the text that the receiver suggests for a model until the task is terminal, or
 // "".
@@ -51,12 +51,12 @@ func (h *Handle[R]) Refresh(ctx context.Context) (mcp.Task, error) { return h.f.
 // the result, and [ErrNoResult] if the result of a terminal task did not arrive.
 func (h *Handle[R]) Result(ctx context.Context) (R, error) {
 	var none R
-	h.f.join()
-	defer h.f.leave()
+	h.f.addUser()
+	defer h.f.removeUser()
 	select {
-	case <-h.f.over:
+	case <-h.f.finished:
 	case <-ctx.Done():
-		if !h.f.isOver() {
+		if !h.f.isFinished() {
 			return none, context.Cause(ctx)
 		}
 	}
@@ -72,9 +72,9 @@ func (h *Handle[R]) Result(ctx context.Context) (R, error) {
 // task is a state, not an error.
 func (h *Handle[R]) Updates(ctx context.Context) iter.Seq2[mcp.Task, error] {
 	return func(yield func(mcp.Task, error) bool) {
-		h.f.join()
-		defer h.f.leave()
-		if h.f.last().Status == "" && !h.f.isOver() {
+		h.f.addUser()
+		defer h.f.removeUser()
+		if h.f.lastState().Status == "" && !h.f.isFinished() {
 			h.f.refresh(ctx) // ignore the error: tasks/result returns it, too
 		}
 		for seen := uint64(0); ; {
@@ -88,8 +88,8 @@ func (h *Handle[R]) Updates(ctx context.Context) iter.Seq2[mcp.Task, error] {
 			}
 			select {
 			case <-changed:
-			case <-h.f.over:
-				h.end(ctx, yield, seen)
+			case <-h.f.finished:
+				h.yieldLast(ctx, yield, seen)
 				return
 			case <-ctx.Done():
 				yield(state, context.Cause(ctx))
@@ -99,8 +99,8 @@ func (h *Handle[R]) Updates(ctx context.Context) iter.Seq2[mcp.Task, error] {
 	}
 }
 
-// end yields the last state, or the error, once the follower has an outcome.
-func (h *Handle[R]) end(ctx context.Context, yield func(mcp.Task, error) bool, seen uint64) {
+// yieldLast yields the last state, or the error, once the follower has an outcome.
+func (h *Handle[R]) yieldLast(ctx context.Context, yield func(mcp.Task, error) bool, seen uint64) {
 	state, version, _ := h.f.current()
 	if !task.Terminal(state.Status) && h.f.id != "" {
 		// The result arrived before the terminal state. An error of refresh does not matter.
@@ -124,7 +124,7 @@ const cancelTimeout = 10 * time.Second
 // cancelled, the error also contains its id.
 func (h *Handle[R]) ResultOrCancel(ctx context.Context) (R, error) {
 	result, err := h.Result(ctx)
-	if err == nil || ctx.Err() == nil || h.f.id == "" || h.f.isOver() {
+	if err == nil || ctx.Err() == nil || h.f.id == "" || h.f.isFinished() {
 		return result, err
 	}
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
@@ -141,11 +141,11 @@ func (h *Handle[R]) Cancel(ctx context.Context) (mcp.Task, error) {
 	if h.f.id == "" {
 		return mcp.Task{}, errNoTask
 	}
-	h.f.cancelling(1)
+	h.f.addCancels(1)
 	r, err := peer(h.f.s).CancelTask(ctx, &mcp.CancelTaskRequestParams{TaskID: h.f.id})
 	if err != nil {
 		if _, refused := errors.AsType[*jsonrpc.Error](err); refused {
-			h.f.cancelling(-1)
+			h.f.addCancels(-1)
 		}
 		return mcp.Task{}, err
 	}
@@ -153,7 +153,7 @@ func (h *Handle[R]) Cancel(ctx context.Context) (mcp.Task, error) {
 		TaskID: r.TaskID, Status: r.Status, StatusMessage: r.StatusMessage, CreatedAt: r.CreatedAt,
 		LastUpdatedAt: r.LastUpdatedAt, TTL: r.TTL, PollInterval: r.PollInterval,
 	}
-	h.f.cancelled(state)
+	h.f.finishCancelled(state)
 	return state, nil
 }
 

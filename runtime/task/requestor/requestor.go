@@ -25,8 +25,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// Tasks creates the handles of sessions and passes status notifications to them. It may be used by
-// many goroutines.
+// Tasks creates the handles of sessions and passes status notifications to them. It may be used
+// concurrently.
 type Tasks struct {
 	log *slog.Logger
 
@@ -55,7 +55,7 @@ func Attach(cfg *session.Config) *Tasks {
 func (t *Tasks) receive(next session.Handler) session.Handler {
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 		if req.Method == mcp.MethodNotificationsTasksStatus {
-			t.notified(req)
+			t.handleStatus(req)
 		}
 		result, err := next(ctx, req)
 		if id := relatedTo(req); id != "" && err == nil && !req.IsNotification() {
@@ -78,6 +78,7 @@ func relatedTo(req *session.Request) string {
 	return meta.RelatedTask.TaskID
 }
 
+// relateResult adds the related task to the _meta of a result.
 func relateResult(result codec.Encoder, id string) (codec.Encoder, error) {
 	var raw json.RawMessage
 	if result != nil {
@@ -103,8 +104,8 @@ func relate(next session.Sender) session.Sender {
 	}
 }
 
-// notified passes a status notification to the handles of its task.
-func (t *Tasks) notified(req *session.Request) {
+// handleStatus passes a status notification to the handles of its task.
+func (t *Tasks) handleStatus(req *session.Request) {
 	var p mcp.TaskStatusNotificationParams
 	if codec.Unmarshal(req.Params, &p) != nil {
 		return // the session's handler receives the notification, too
@@ -134,7 +135,7 @@ func (t *Tasks) subscribe(f *follower) {
 	t.handles[key][f] = true
 }
 
-// unsubscribe reverses subscribe.
+// unsubscribe undoes subscribe.
 func (t *Tasks) unsubscribe(f *follower) {
 	key := taskKey{f.s, f.id}
 	t.mu.Lock()
@@ -211,7 +212,7 @@ func (t *Tasks) AttachElicit(s *session.Session, id string, opts ...Option) *Han
 }
 
 func readTool(raw json.RawMessage) (*mcp.CallToolResult, error) {
-	r, err := into(raw, new(mcp.CallToolResult))
+	r, err := decodeInto(raw, new(mcp.CallToolResult))
 	if err == nil && r.Content == nil {
 		return nil, errors.New("requestor: tool result without content")
 	}
@@ -219,14 +220,14 @@ func readTool(raw json.RawMessage) (*mcp.CallToolResult, error) {
 }
 
 func readMessage(raw json.RawMessage) (*mcp.CreateMessageResult, error) {
-	return into(raw, new(mcp.CreateMessageResult))
+	return decodeInto(raw, new(mcp.CreateMessageResult))
 }
 
 func readElicit(raw json.RawMessage) (*mcp.ElicitResult, error) {
-	return into(raw, new(mcp.ElicitResult))
+	return decodeInto(raw, new(mcp.ElicitResult))
 }
 
-func into[T codec.Decoder](raw json.RawMessage, v T) (T, error) {
+func decodeInto[T codec.Decoder](raw json.RawMessage, v T) (T, error) {
 	var none T
 	if err := codec.Unmarshal(raw, v, codec.AllowSize(raw)...); err != nil {
 		return none, err

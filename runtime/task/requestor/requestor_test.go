@@ -50,8 +50,8 @@ func (s *spy) middleware(next session.Handler) session.Handler {
 	}
 }
 
-// seen returns the messages of a method and the times of their arrival.
-func (s *spy) seen(method string) (list []string, at []time.Time) {
+// received returns the messages of a method and the times of their arrival.
+func (s *spy) received(method string) (list []string, at []time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, m := range s.list {
@@ -155,7 +155,7 @@ func TestCallTool(t *testing.T) {
 			t.Fatal(err)
 		}
 		if render.Task != nil {
-			t.Error("the caller's params were changed")
+			t.Error("the params of the caller were changed")
 		}
 		if state := h.State(); h.ID() == "" || state.TaskID != h.ID() || state.Status != mcp.TaskStatusWorking || *state.TTL != 60_000 {
 			t.Errorf("created: %+v", state)
@@ -187,7 +187,7 @@ func TestCallTool(t *testing.T) {
 		group.Wait()
 		equal(t, "progress", []float64{0, 1, 2}, values)
 		for _, method := range []string{"tasks/get", "tasks/result"} {
-			list, _ := s.spy.seen(method)
+			list, _ := s.spy.received(method)
 			for _, m := range list {
 				equal(t, "request", method+fmt.Sprintf(` {"taskId":%q}`, h.ID()), m)
 			}
@@ -262,7 +262,7 @@ func TestHandlerNotifiesDuringInputRequest(t *testing.T) {
 			t.Error(err)
 		}
 		synctest.Wait()
-		list, _ := s.spy.seen("x/note")
+		list, _ := s.spy.received("x/note")
 		equal(t, "note", []string{fmt.Sprintf(`x/note {"_meta":{"io.modelcontextprotocol/related-task":{"taskId":%q}}}`, h.ID())}, list)
 	})
 }
@@ -414,14 +414,14 @@ func TestCancelEndsResult(t *testing.T) {
 			t.Errorf("cancel: %+v, %v", state, err)
 		}
 		if err := <-waiting; err != task.ErrCancelled {
-			t.Errorf("waiting ended with %v", err)
+			t.Errorf("Result: %v", err)
 		}
 		synctest.Wait()
-		if list, _ := s.spy.seen("tasks/cancel"); len(list) != 1 {
+		if list, _ := s.spy.received("tasks/cancel"); len(list) != 1 {
 			t.Errorf("sent %q", list)
 		}
 		if _, err := h.Cancel(t.Context()); err == nil {
-			t.Error("cancelled twice")
+			t.Error("second Cancel succeeded")
 		}
 		equal(t, "state", mcp.TaskStatusCancelled, h.State().Status)
 	})
@@ -690,7 +690,7 @@ func TestUndeclaredTasksAreNotRequested(t *testing.T) {
 				err      error
 			}{"tools/call": {false, toolErr}, "sampling/createMessage": {sampling, messageErr}, "elicitation/create": {!sampling, formErr}} {
 				_, lacking := errors.AsType[*session.CapabilityError](test.err)
-				list, _ := s.seen(method)
+				list, _ := s.received(method)
 				if lacking == test.declared || len(list) > 0 != test.declared {
 					t.Errorf("%s, declared is %v: sent %q, %v", method, test.declared, list, test.err)
 				}
@@ -753,11 +753,11 @@ func TestConcurrentResultCalls(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		if _, err := h.Result(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("given up: %v", err)
+			t.Errorf("cancelled Result: %v", err)
 		}
-		_, before := s.spy.seen("tasks/get")
+		_, before := s.spy.received("tasks/get")
 		time.Sleep(10 * time.Second)
-		if _, after := s.spy.seen("tasks/get"); len(after) != len(before) {
+		if _, after := s.spy.received("tasks/get"); len(after) != len(before) {
 			t.Errorf("%d polls without a call of Result", len(after)-len(before))
 		}
 		var group sync.WaitGroup
@@ -769,7 +769,7 @@ func TestConcurrentResultCalls(t *testing.T) {
 			})
 		}
 		group.Wait()
-		if list, _ := s.spy.seen("tasks/result"); len(slices.Compact(list)) != 1 || len(list) > 2 {
+		if list, _ := s.spy.received("tasks/result"); len(slices.Compact(list)) != 1 || len(list) > 2 {
 			t.Errorf("sent %q", list)
 		}
 	})

@@ -63,7 +63,7 @@ func TestToolSupportIsRespected(t *testing.T) {
 				if refused := errors.Is(err, requestor.ErrNotAsTask) || lacking; refused != tt.refused {
 					t.Errorf("as a task: %v", err)
 				}
-				before, _ := s.seen("tools/call")
+				before, _ := s.received("tools/call")
 				if want := map[bool]int{false: 1}[tt.refused]; len(before) != want {
 					t.Errorf("sent %q", before)
 				}
@@ -71,7 +71,7 @@ func TestToolSupportIsRespected(t *testing.T) {
 				if err != nil || content(t, r) != "done" {
 					t.Errorf("invoked: %v, %v", r, err)
 				}
-				after, _ := s.seen("tools/call")
+				after, _ := s.received("tools/call")
 				if got := strings.Contains(after[len(after)-1], `"task"`); got != tt.invokedAsATask {
 					t.Errorf("invoked by %s", after[len(after)-1])
 				}

@@ -42,17 +42,17 @@ func Run(t *testing.T, subject Subject) {
 		test func(*testing.T, task.Store)
 	}{
 		{"records survive a round trip", roundTrip},
-		{"ids are unique", ids},
-		{"an update needs the current revision", conflicts},
-		{"an update keeps constant fields", constants},
-		{"concurrent updates are serialised", races},
-		{"missing tasks are not found", missing},
-		{"tasks of an owner are listed in order and by page", lists},
-		{"owners are isolated", owners},
-		{"pages are stable under concurrent writes", pages},
-		{"tasks expire in order", expiry},
-		{"tasks without TTL do not expire", unlimited},
-		{"a swept task is dropped from all indexes", swept},
+		{"ids are unique", uniqueIDs},
+		{"an update needs the current revision", updateConflicts},
+		{"an update keeps constant fields", constantFields},
+		{"concurrent updates are serialised", concurrentUpdates},
+		{"missing tasks are not found", missingTasks},
+		{"tasks of an owner are listed in order and by page", listsInOrder},
+		{"owners are isolated", isolatedOwners},
+		{"pages are stable under concurrent writes", stablePages},
+		{"tasks expire in order", expiryOrder},
+		{"tasks without TTL do not expire", unlimitedTTL},
+		{"a swept task is dropped from all indexes", sweptTask},
 		{"a scan yields every task once", scan},
 		{"a wait returns at once for a newer revision", waitPast},
 		{"a wait blocks until the next revision", waitNext},
@@ -60,8 +60,8 @@ func Run(t *testing.T, subject Subject) {
 		{"a waiter misses no change", waitAll},
 		{"a wait ends when its task is dropped", waitDropped},
 		{"a wait ends with its context", waitContext},
-		{"a closed store fails all calls", closed},
-		{"calls with an ended context fail", ended},
+		{"a closed store fails all calls", closedStore},
+		{"calls with an ended context fail", endedContext},
 		{"an interrupted update is atomic", interruptedUpdate},
 		{"an interrupted creation is atomic", interruptedCreate},
 		{"an interrupted sweep is completed by the next", interruptedSweep},
@@ -178,11 +178,11 @@ func roundTrip(t *testing.T, s task.Store) {
 	large.Params = json.RawMessage(`"` + string(slices.Repeat([]byte("x"), 1<<20)) + `"`)
 	create(t, s, large)
 	if got := get(t, s, "large"); string(got.Params) != string(large.Params) {
-		t.Errorf("large params came back with %d bytes", len(got.Params))
+		t.Errorf("large params returned with %d bytes", len(got.Params))
 	}
 }
 
-func ids(t *testing.T, s task.Store) {
+func uniqueIDs(t *testing.T, s task.Store) {
 	create(t, s, plain("a", "o"))
 	_, err := s.Create(t.Context(), plain("a", "p"))
 	fails(t, "same id", task.ErrExists, err)
@@ -190,12 +190,12 @@ func ids(t *testing.T, s task.Store) {
 		t.Errorf("the owner changed to %q", got.Owner)
 	}
 	// Of concurrent calls with the same id, one succeeds.
-	var won sync.Map
+	var created sync.Map
 	var group sync.WaitGroup
 	for i := range 16 {
 		group.Go(func() {
 			if _, err := s.Create(t.Context(), plain("b", fmt.Sprint(i))); err == nil {
-				won.Store(i, true)
+				created.Store(i, true)
 			} else {
 				fails(t, "racing create", task.ErrExists, err)
 			}
@@ -203,13 +203,13 @@ func ids(t *testing.T, s task.Store) {
 	}
 	group.Wait()
 	n := 0
-	won.Range(func(any, any) bool { n++; return true })
+	created.Range(func(any, any) bool { n++; return true })
 	if n != 1 {
 		t.Errorf("%d of 16 calls created the same task", n)
 	}
 }
 
-func conflicts(t *testing.T, s task.Store) {
+func updateConflicts(t *testing.T, s task.Store) {
 	first := create(t, s, plain("a", "o"))
 	second := first
 	second.StatusMessage = "second"
@@ -225,7 +225,7 @@ func conflicts(t *testing.T, s task.Store) {
 	equal(t, "after refused updates", second, get(t, s, "a"))
 }
 
-func constants(t *testing.T, s task.Store) {
+func constantFields(t *testing.T, s task.Store) {
 	r := create(t, s, full("a", "o"))
 	other := r
 	other.Owner, other.Seq, other.Created, other.TTL = "p", 99, start.Add(time.Hour), 0
@@ -233,11 +233,11 @@ func constants(t *testing.T, s task.Store) {
 	equal(t, "updated", r, update(t, s, other))
 	equal(t, "read", r, get(t, s, "a"))
 	if list, err := s.List(t.Context(), "p", 0, 10); err != nil || len(list) != 0 {
-		t.Errorf("tasks of the other owner: %v, %v", list, err)
+		t.Errorf("tasks of another owner: %v, %v", list, err)
 	}
 }
 
-func races(t *testing.T, s task.Store) {
+func concurrentUpdates(t *testing.T, s task.Store) {
 	create(t, s, plain("a", "o"))
 	const writers, writes = 8, 20
 	var group sync.WaitGroup
@@ -267,7 +267,7 @@ func races(t *testing.T, s task.Store) {
 	}
 }
 
-func missing(t *testing.T, s task.Store) {
+func missingTasks(t *testing.T, s task.Store) {
 	for _, id := range []string{"a", "", "\x00", string(make([]byte, 1<<10))} {
 		_, err := s.Get(t.Context(), id)
 		fails(t, "get", task.ErrNotFound, err)
@@ -282,9 +282,9 @@ func missing(t *testing.T, s task.Store) {
 	if err != nil || len(list) != 0 {
 		t.Errorf("list: %v, %v", list, err)
 	}
-	gone, next, err := s.Sweep(t.Context(), start, 10)
-	if err != nil || len(gone) != 0 || !next.IsZero() {
-		t.Errorf("sweep: %v, %v, %v", gone, next, err)
+	dropped, next, err := s.Sweep(t.Context(), start, 10)
+	if err != nil || len(dropped) != 0 || !next.IsZero() {
+		t.Errorf("sweep: %v, %v, %v", dropped, next, err)
 	}
 }
 
@@ -310,7 +310,7 @@ func page(t *testing.T, s task.Store, owner string, after uint64, limit int) (id
 	return ids, last
 }
 
-func lists(t *testing.T, s task.Store) {
+func listsInOrder(t *testing.T, s task.Store) {
 	var want []string
 	for i := range 700 {
 		id := fmt.Sprintf("task %d", i*7919%700) // creation order differs from id order
@@ -343,7 +343,7 @@ func lists(t *testing.T, s task.Store) {
 	}
 }
 
-func owners(t *testing.T, s task.Store) {
+func isolatedOwners(t *testing.T, s task.Store) {
 	names := []string{"", "o", "o\x00", "oo", "\x00", "\xff", "o\xff"}
 	for i, owner := range names {
 		create(t, s, plain(fmt.Sprint(i), owner))
@@ -355,7 +355,7 @@ func owners(t *testing.T, s task.Store) {
 	}
 }
 
-func pages(t *testing.T, s task.Store) {
+func stablePages(t *testing.T, s task.Store) {
 	// While the tasks are listed page by page, half of them are dropped and others are created.
 	stay := map[string]bool{}
 	for i := range 200 {
@@ -390,16 +390,16 @@ func pages(t *testing.T, s task.Store) {
 	group.Wait()
 	for id, n := range seen {
 		if n != 1 {
-			t.Errorf("%s was seen %d times", id, n)
+			t.Errorf("%s was listed %d times", id, n)
 		}
 		delete(stay, id)
 	}
 	if len(stay) > 0 {
-		t.Errorf("never seen: %q", slices.Sorted(maps.Keys(stay)))
+		t.Errorf("never listed: %q", slices.Sorted(maps.Keys(stay)))
 	}
 }
 
-func expiry(t *testing.T, s task.Store) {
+func expiryOrder(t *testing.T, s task.Store) {
 	order := []int{5, 3, 9, 1, 7, 2, 8, 4, 6}
 	for _, n := range order {
 		r := full(fmt.Sprint(n), fmt.Sprint("owner ", n%2))
@@ -408,12 +408,12 @@ func expiry(t *testing.T, s task.Store) {
 	}
 	sweep := func(now time.Duration, limit int, want []string, next time.Duration) {
 		t.Helper()
-		gone, at, err := s.Sweep(t.Context(), start.Add(now), limit)
+		dropped, at, err := s.Sweep(t.Context(), start.Add(now), limit)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var got []string
-		for _, r := range gone {
+		for _, r := range dropped {
 			got = append(got, r.ID)
 			equal(t, "swept", r.Brief(), r)
 		}
@@ -434,16 +434,16 @@ func expiry(t *testing.T, s task.Store) {
 	sweep(time.Hour, 10, []string{"7", "8", "9"}, 0)
 }
 
-func unlimited(t *testing.T, s task.Store) {
+func unlimitedTTL(t *testing.T, s task.Store) {
 	create(t, s, plain("a", "o"))
-	gone, next, err := s.Sweep(t.Context(), start.AddDate(1000, 0, 0), 10)
-	if err != nil || len(gone) != 0 || !next.IsZero() {
-		t.Errorf("swept %v, next %v, %v", gone, next, err)
+	dropped, next, err := s.Sweep(t.Context(), start.AddDate(1000, 0, 0), 10)
+	if err != nil || len(dropped) != 0 || !next.IsZero() {
+		t.Errorf("swept %v, next %v, %v", dropped, next, err)
 	}
 	get(t, s, "a")
 }
 
-func swept(t *testing.T, s task.Store) {
+func sweptTask(t *testing.T, s task.Store) {
 	r := create(t, s, full("a", "o"))
 	if _, _, err := s.Sweep(t.Context(), start.Add(time.Hour), 10); err != nil {
 		t.Fatal(err)
@@ -463,8 +463,8 @@ func swept(t *testing.T, s task.Store) {
 	if again.Seq <= r.Seq {
 		t.Errorf("seq went from %d to %d", r.Seq, again.Seq)
 	}
-	if gone, _, err := s.Sweep(t.Context(), start.Add(2*time.Hour), 10); err != nil || len(gone) != 0 {
-		t.Errorf("swept again: %v, %v", gone, err)
+	if dropped, _, err := s.Sweep(t.Context(), start.Add(2*time.Hour), 10); err != nil || len(dropped) != 0 {
+		t.Errorf("swept again: %v, %v", dropped, err)
 	}
 }
 
@@ -552,7 +552,8 @@ func waitMany(t *testing.T, s task.Store) {
 }
 
 func waitAll(t *testing.T, s task.Store) {
-	// Waiters loop during concurrent writes. They must see increasing revisions, up to the last.
+	// Waiters loop during concurrent writes. They must receive increasing revisions, up to the
+	// last.
 	const waiters, writes = 8, 100
 	create(t, s, plain("a", "o"))
 	var group sync.WaitGroup
@@ -613,7 +614,7 @@ func waitContext(t *testing.T, s task.Store) {
 	fails(t, "wait", context.DeadlineExceeded, err)
 }
 
-func closed(t *testing.T, s task.Store) {
+func closedStore(t *testing.T, s task.Store) {
 	r := create(t, s, plain("a", "o"))
 	done := make(chan error, 1)
 	go func() {
@@ -649,7 +650,7 @@ func closed(t *testing.T, s task.Store) {
 	}
 }
 
-func ended(t *testing.T, s task.Store) {
+func endedContext(t *testing.T, s task.Store) {
 	r := create(t, s, plain("a", "o"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -687,8 +688,9 @@ func interrupt(t *testing.T, n int, write func(ctx context.Context) error) error
 	return err
 }
 
-// settled updates the record of a task, so that no interrupted write is pending, and returns it.
-func settled(t *testing.T, s task.Store, id string) task.Record {
+// afterPendingWrites updates the record of a task and returns it. No interrupted write is pending
+// after that.
+func afterPendingWrites(t *testing.T, s task.Store, id string) task.Record {
 	t.Helper()
 	for {
 		r, err := s.Update(t.Context(), get(t, s, id))
@@ -709,7 +711,7 @@ func interruptedUpdate(t *testing.T, s task.Store) {
 		changed := old
 		changed.StatusMessage, changed.InputRequests, changed.Result = "changed", nil, json.RawMessage(`{"new":1}`)
 		err := interrupt(t, n, func(ctx context.Context) error { _, err := s.Update(ctx, changed); return err })
-		got := settled(t, s, id)
+		got := afterPendingWrites(t, s, id)
 		want := changed
 		want.Revision = 3 // after settled
 		if err != nil && got.Revision == 2 {
@@ -735,7 +737,7 @@ func interruptedCreate(t *testing.T, s task.Store) {
 		} else if err == nil {
 			t.Errorf("%s was created twice", id)
 		}
-		got := settled(t, s, id)
+		got := afterPendingWrites(t, s, id)
 		want.Seq, want.Revision = got.Seq, 2
 		equal(t, "settled", want, got)
 		list, err := s.List(t.Context(), id, 0, 10)
@@ -747,11 +749,11 @@ func interruptedCreate(t *testing.T, s task.Store) {
 }
 
 func interruptedSweep(t *testing.T, s task.Store) {
-	const portion = 50
+	const batch = 50
 	for n := range 20 {
 		var ids []string
 		var waiting sync.WaitGroup
-		for i := range portion {
+		for i := range batch {
 			id := fmt.Sprint(n, "-", i)
 			ids = append(ids, id)
 			waiting.Go(func() {
@@ -764,7 +766,7 @@ func interruptedSweep(t *testing.T, s task.Store) {
 		}
 		synctest.Wait()
 		interrupt(t, n, func(ctx context.Context) error {
-			swept, _, err := s.Sweep(ctx, start.Add(time.Hour), portion)
+			swept, _, err := s.Sweep(ctx, start.Add(time.Hour), batch)
 			for _, r := range swept {
 				if r.ID == "" {
 					t.Error("a swept task has no id")
@@ -772,10 +774,11 @@ func interruptedSweep(t *testing.T, s task.Store) {
 			}
 			return err
 		})
-		if _, _, err := s.Sweep(t.Context(), start.Add(time.Hour), portion); err != nil {
+		if _, _, err := s.Sweep(t.Context(), start.Add(time.Hour), batch); err != nil {
 			t.Fatal(err)
 		}
-		create(t, s, plain(fmt.Sprint("later ", n), "p")) // the interrupted sweep may be pending until now
+		// The interrupted sweep may be pending until now.
+		create(t, s, plain(fmt.Sprint("later ", n), "p"))
 		waiting.Wait()
 		for _, id := range ids {
 			_, err := s.Get(t.Context(), id)
@@ -812,7 +815,8 @@ func reopenIndexes(t *testing.T, s task.Store, reopened func(task.Store) task.St
 		r.TTL = time.Duration(10-i) * time.Minute
 		create(t, s, r)
 	}
-	if _, _, err := s.Sweep(t.Context(), start.Add(2*time.Minute), 10); err != nil { // drops 9 and 8
+	// Drops 9 and 8.
+	if _, _, err := s.Sweep(t.Context(), start.Add(2*time.Minute), 10); err != nil {
 		t.Fatal(err)
 	}
 	_, last := page(t, s, "o", 0, 4)
@@ -823,9 +827,9 @@ func reopenIndexes(t *testing.T, s task.Store, reopened func(task.Store) task.St
 	create(t, s, plain("later", "o"))
 	ids, _ := page(t, s, "o", last, 10) // last is from before the reopen
 	equal(t, "second page", []string{"4", "5", "6", "7", "later"}, ids)
-	gone, next, err := s.Sweep(t.Context(), start.Add(3*time.Minute), 10)
-	if err != nil || len(gone) != 1 || gone[0].ID != "7" || !next.Equal(start.Add(4*time.Minute)) {
-		t.Errorf("swept %v, next %v, %v", gone, next, err)
+	dropped, next, err := s.Sweep(t.Context(), start.Add(3*time.Minute), 10)
+	if err != nil || len(dropped) != 1 || dropped[0].ID != "7" || !next.Equal(start.Add(4*time.Minute)) {
+		t.Errorf("swept %v, next %v, %v", dropped, next, err)
 	}
 	r := get(t, s, "6")
 	r = update(t, s, r)

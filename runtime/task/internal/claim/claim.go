@@ -9,7 +9,7 @@ import (
 )
 
 // Claim implements [task.Exclusive] for stores that one process uses. The zero value is not
-// acquired. It may be used by many goroutines.
+// acquired. It may be used concurrently.
 type Claim struct{ taken atomic.Bool }
 
 // Acquire acquires the claim until release is called. It fails with [task.ErrInUse] if the claim is

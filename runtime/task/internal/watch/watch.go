@@ -9,20 +9,22 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// Hub holds the waiters of a store's tasks. The zero value is ready to use. It may be used by many
-// goroutines at once.
+// Hub holds the waiters of a store's tasks. The zero value is ready to use. It may be used
+// concurrently.
 type Hub struct {
 	mu      sync.Mutex
 	waiters map[string]*waiter // by task id; the latest waiter, head of a linked list
 	closed  bool
-	idle    sync.Pool // of *waiter in no list, whose woken is empty
+	idle    sync.Pool // pool of *waiter that are in no list and whose woken is empty
 }
 
 // waiter is a call of Wait that is blocked until the next change of one task. All waiters of a
 // task form a linked list.
 type waiter struct {
-	woken          chan struct{} // capacity 1; filled after record and err are set and the waiter has left its list
-	record         *task.Record  // shared between waiters, read-only
+	// woken has capacity 1. It is filled after record and err are set and the waiter has left its
+	// list.
+	woken          chan struct{}
+	record         *task.Record // shared between waiters, read-only
 	err            error
 	earlier, later *waiter
 }
@@ -55,7 +57,7 @@ func (h *Hub) Recheck() {
 	}
 }
 
-// wake wakes the waiters in the list that starts with w. It is called with mu held.
+// wake wakes the waiters in the list that starts with w. The caller holds mu.
 func (h *Hub) wake(id string, w *waiter, r *task.Record, err error) {
 	delete(h.waiters, id)
 	for w != nil {
@@ -79,20 +81,20 @@ func (h *Hub) Close() {
 // Wait returns the record of a task as soon as its revision is greater than the given one. It
 // registers a waiter before it reads the record with get, so that it misses no change.
 func (h *Hub) Wait(ctx context.Context, id string, revision uint64, get func(context.Context, string) (task.Record, error)) (task.Record, error) {
-	var ended, endedToo <-chan struct{}
+	var done1, done2 <-chan struct{}
 	if both, ok := ctx.(*lazyctx.Both); ok {
-		ended, endedToo = both.Each()
+		done1, done2 = both.Each()
 	} else {
-		ended = ctx.Done()
+		done1 = ctx.Done()
 	}
 	for {
-		w, err := h.join(id)
+		w, err := h.register(id)
 		if err != nil {
 			return task.Record{}, err
 		}
 		r, err := get(ctx, id)
 		if err != nil || r.Revision > revision {
-			h.leave(id, w)
+			h.unregister(id, w)
 			return r, err
 		}
 		select {
@@ -106,17 +108,18 @@ func (h *Hub) Wait(ctx context.Context, id string, revision uint64, get func(con
 			if published != nil && published.Revision > revision {
 				return *published, nil
 			}
-		case <-ended:
-			h.leave(id, w)
+		case <-done1:
+			h.unregister(id, w)
 			return task.Record{}, ctx.Err()
-		case <-endedToo:
-			h.leave(id, w)
+		case <-done2:
+			h.unregister(id, w)
 			return task.Record{}, ctx.Err()
 		}
 	}
 }
 
-func (h *Hub) join(id string) (*waiter, error) {
+// register adds a waiter to the list of a task.
+func (h *Hub) register(id string) (*waiter, error) {
 	w, ok := h.idle.Get().(*waiter)
 	if !ok {
 		w = &waiter{woken: make(chan struct{}, 1)}
@@ -136,8 +139,8 @@ func (h *Hub) join(id string) (*waiter, error) {
 	return w, nil
 }
 
-// leave removes a waiter from its list, unless wake has already done so.
-func (h *Hub) leave(id string, w *waiter) {
+// unregister removes a waiter from its list, unless wake has already done so.
+func (h *Hub) unregister(id string, w *waiter) {
 	h.mu.Lock()
 	select {
 	case <-w.woken:

@@ -49,8 +49,9 @@ func (s *revisionStore) drop(id string) {
 	s.hub.Remove(id)
 }
 
-// A waiter misses no change, and gets no record of another task and no earlier revision, while
-// other waiters join and leave. Each task is written until all waiters have seen its last revision.
+// A waiter misses no change and receives no record of another task and no earlier revision, while
+// other waiters join and leave. Each task is written until all waiters have received its last
+// revision.
 func TestWaitersMissNoChange(t *testing.T) {
 	const last, waiters = 300, 8
 	s := &revisionStore{revisions: map[string]uint64{}}
@@ -82,7 +83,7 @@ func TestWaitersMissNoChange(t *testing.T) {
 					}
 					r, err := s.hub.Wait(both, id, last, s.get)
 					if err != context.Canceled {
-						t.Errorf("cancelled waiter got %+v, %v", r, err)
+						t.Errorf("cancelled waiter: %+v, %v", r, err)
 					}
 					both.Release()
 				}
