@@ -40,8 +40,9 @@ func (byHand) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.C
 	return &mcp.CallToolResult{Content: []mcp.ContentBlock{&mcp.TextContent{Text: string(text)}}, StructuredContent: text}, nil
 }
 
-// BenchmarkCall measures a tools/call in memory, both sides in one process: of a tool that is a Go function, of one
-// that takes JSON, and of a handler by hand that moves the same values and checks nothing.
+// BenchmarkCall measures a tools/call in memory, both sides in one process: of a tool that is a Go
+// function, of one that takes JSON, and of a handler by hand that moves the same values and checks
+// nothing.
 func BenchmarkCall(b *testing.B) {
 	result := must(server.Structured(forecast{"Oslo", true}))
 	for _, way := range []struct {

@@ -13,9 +13,10 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// Call is a request that a handler serves, plainly or as a task. Its methods reach the client that
-// sent the request; those of a task reach it even over a later connection. They are safe for
-// concurrent use until the handler returns. The zero Call is not usable: its methods panic.
+// Call is a request that a handler serves, as a plain call or as a task. Its methods reach the
+// client that sent the request; those of a task reach it even over a later connection. They are
+// safe for concurrent use until the handler returns. The zero Call is not usable: its methods
+// panic.
 type Call struct {
 	p *peer
 	// ctx is the handler's context. Session, task and peer are looked up in its values on demand,
@@ -37,14 +38,14 @@ func (c *Call) Session() *session.Session {
 	return c.p.session.Load()
 }
 
-// Principal returns on whose authority the client acts.
+// Principal returns the principal of the call, "" if there is none.
 func (c *Call) Principal() string { return session.Principal(c.ctx) }
 
 // Task returns the task that the call runs as; ok is false if it is a plain call.
 func (c *Call) Task() (run *task.Run, ok bool) { return task.FromContext(c.ctx) }
 
 // Progress reports the progress of the call. Value must increase with every report. Total is the
-// value at completion, or 0 if that is unknown. The message is for people and may be empty.
+// value at completion, or 0 if that is unknown. Message is for people to read and may be empty.
 // Progress fails with [session.ErrNotIncreasing], or with [session.ErrProgressOver] after the end
 // of the call. It does nothing if the client did not request progress.
 func (c *Call) Progress(value, total float64, message string) error {
@@ -59,7 +60,8 @@ func (c *Call) Progress(value, total float64, message string) error {
 	return to.Report(p)
 }
 
-// Notify sends any notification to the client.
+// Notify sends a notification to the client. It fails with [session.ErrClosed] if the call has no
+// client.
 func (c *Call) Notify(ctx context.Context, method string, params codec.Encoder) error {
 	to, ok := session.PeerFrom(c.ctx)
 	if !ok {
@@ -68,8 +70,9 @@ func (c *Call) Notify(ctx context.Context, method string, params codec.Encoder) 
 	return to.Notify(ctx, method, params)
 }
 
-// client returns a sender of requests to the client. A user may take long to answer, so they have
-// the InputTimeout. Requests of a task are limited by ctx alone, as a task waits for its client.
+// client returns a sender of input requests to the client. A user may take long to respond, so
+// requests of a plain call have the InputTimeout. Only ctx limits requests of a task, because a
+// task waits for its client to reconnect.
 func (c *Call) client() mcp.ToClient {
 	to, ok := session.PeerFrom(c.ctx)
 	if !ok {
@@ -83,14 +86,14 @@ func (c *Call) client() mcp.ToClient {
 	return mcp.ToClient{Caller: to}
 }
 
-// noClient is the caller of a call without a client. Its requests fail.
+// noClient sends the requests of a call without a client: they fail.
 type noClient struct{}
 
 func (noClient) Call(context.Context, string, codec.Encoder) (json.RawMessage, error) {
 	return nil, session.ErrClosed
 }
 
-// capabilities are those of the client; nil if that is not known.
+// capabilities returns the capabilities of the client, or nil if they are unknown.
 func (c *Call) capabilities() *mcp.ClientCapabilities {
 	open := c.Session()
 	if open == nil || open.Client() == nil {
@@ -105,17 +108,18 @@ type handler struct {
 	p *peer
 }
 
-// maxQuoted is how many bytes of a peer's text an error repeats.
-const maxQuoted = 200
+// maxQuotedBytes limits how much of a text of the client an error repeats.
+const maxQuotedBytes = 200
 
-// invalidParams returns an error that refuses params. It shortens the peer's texts.
+// invalidParams returns an error that rejects params. It truncates texts among args, because the
+// client has sent them.
 func invalidParams(format string, args ...any) error {
 	for i, arg := range args {
 		switch text := arg.(type) {
 		case string:
-			args[i] = boundary.Text(text, maxQuoted)
+			args[i] = boundary.Text(text, maxQuotedBytes)
 		case mcp.LoggingLevel:
-			args[i] = boundary.Text(string(text), maxQuoted)
+			args[i] = boundary.Text(string(text), maxQuotedBytes)
 		}
 	}
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf(format, args...)}

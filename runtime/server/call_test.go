@@ -21,7 +21,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// answers is the handler of a client that answers each method with a JSON text, and notes the params.
+// answers is the handler of a client that answers each method with a JSON text, and notes the
+// params.
 type answers struct {
 	mu      sync.Mutex
 	results map[string]string
@@ -52,7 +53,8 @@ func capable(t *testing.T, capabilities string) (c mcp.ClientCapabilities) {
 	return c
 }
 
-// run adds a tool that does something with its call, and calls it. It returns the text of the result.
+// run adds a tool that does something with its call, and calls it. It returns the text of the
+// result.
 func run(t *testing.T, with side, f func(ctx context.Context, c *server.Call) (string, error)) string {
 	t.Helper()
 	s := newServer(t, server.Config{})
@@ -295,8 +297,8 @@ func TestFormsDoNotAskForSecrets(t *testing.T) {
 	}
 }
 
-// What the client says of a visit is whether the user agrees; what it adds to that goes nowhere. It is given no page
-// with credentials in it.
+// What the client says of a visit is whether the user agrees; what it adds to that goes nowhere. It
+// is given no page with credentials in it.
 //
 // Proves ELIC-19.
 func TestNothingOfAVisitPassesThroughTheClient(t *testing.T) {
@@ -379,7 +381,8 @@ func TestAToolSamples(t *testing.T) {
 	}
 }
 
-// A client that never answers does not hold a call for ever, and is told that it need not answer any more.
+// A client that never answers does not hold a call for ever, and is told that it need not answer
+// any more.
 //
 // Proves LIFE-18.
 func TestInputRequestsTimeOut(t *testing.T) {
@@ -541,7 +544,7 @@ func TestNilContentIsNotSampled(t *testing.T) {
 			_, err := c.Sample(ctx, &mcp.CreateMessageRequestParams{Messages: []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: mcp.SamplingContent{Items: []mcp.SamplingMessageContentBlock{block}}}}})
 			return "", err
 		})
-		if len(client.asked) > 0 || got != "server: invalid conversation: message 0: it has nil content" {
+		if len(client.asked) > 0 || got != "server: sample: invalid conversation: message 0: nil content" {
 			t.Errorf("%T: got %q", block, got)
 		}
 	}

@@ -13,9 +13,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
 
-// hello returns the result of initialize. It fails if the author's function for the capabilities
-// panics.
-func (s *Server) hello(tasks *task.Manager, list bool) (*mcp.InitializeResult, error) {
+// initializeResult returns the result of initialize. It fails if [Config].Capabilities panics.
+func (s *Server) initializeResult(tasks *task.Manager, list bool) (*mcp.InitializeResult, error) {
 	result := &mcp.InitializeResult{ServerInfo: s.cfg.Info, Capabilities: s.capabilities(tasks, list)}
 	if s.cfg.Instructions != "" {
 		result.Instructions = &s.cfg.Instructions
@@ -28,7 +27,7 @@ func (s *Server) hello(tasks *task.Manager, list bool) (*mcp.InitializeResult, e
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("server: capabilities: %w", err)
+		return nil, fmt.Errorf("server: Config.Capabilities: %w", err)
 	}
 	return result, nil
 }
@@ -37,17 +36,17 @@ func (s *Server) hello(tasks *task.Manager, list bool) (*mcp.InitializeResult, e
 // "Capability Negotiation").
 func (s *Server) capabilities(tasks *task.Manager, list bool) mcp.ServerCapabilities {
 	c := mcp.ServerCapabilities{Logging: json.RawMessage(`{}`)}
-	if !s.tools.empty() || s.raw(mcp.MethodToolsList, mcp.MethodToolsCall) {
+	if !s.tools.empty() || s.hasMethod(mcp.MethodToolsList, mcp.MethodToolsCall) {
 		c.Tools = &mcp.ServerCapabilitiesTools{ListChanged: new(true)}
 	}
 	if !s.resources.empty() || !s.templates.empty() ||
-		s.raw(mcp.MethodResourcesList, mcp.MethodResourcesRead, mcp.MethodResourcesTemplatesList) {
+		s.hasMethod(mcp.MethodResourcesList, mcp.MethodResourcesRead, mcp.MethodResourcesTemplatesList) {
 		c.Resources = &mcp.ServerCapabilitiesResources{ListChanged: new(true), Subscribe: new(true)}
 	}
-	if !s.prompts.empty() || s.raw(mcp.MethodPromptsList, mcp.MethodPromptsGet) {
+	if !s.prompts.empty() || s.hasMethod(mcp.MethodPromptsList, mcp.MethodPromptsGet) {
 		c.Prompts = &mcp.ServerCapabilitiesPrompts{ListChanged: new(true)}
 	}
-	if s.completes() || s.raw(mcp.MethodCompletionComplete) {
+	if s.hasCompletions() || s.hasMethod(mcp.MethodCompletionComplete) {
 		c.Completions = json.RawMessage(`{}`)
 	}
 	if tasks != nil {
@@ -56,8 +55,8 @@ func (s *Server) capabilities(tasks *task.Manager, list bool) mcp.ServerCapabili
 	return c
 }
 
-// raw reports whether one of the methods has a handler of the author's.
-func (s *Server) raw(methods ...string) bool {
+// hasMethod reports whether [Config].Methods has a handler for any of the methods.
+func (s *Server) hasMethod(methods ...string) bool {
 	for _, m := range methods {
 		if s.cfg.Methods[m] != nil {
 			return true
@@ -67,42 +66,44 @@ func (s *Server) raw(methods ...string) bool {
 }
 
 // receive is the middleware that removes members from the result of initialize that its revision
-// does not have, and drops cached roots when the client announces changes.
+// does not define, and drops cached roots when the client announces changes.
 func (p *peer) receive(next session.Handler) session.Handler {
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 		if req.Method == mcp.MethodNotificationsRootsListChanged {
 			p.roots.changed()
 		}
 		result, err := next(ctx, req)
-		if hello, ok := result.(*mcp.InitializeResult); ok && err == nil {
-			return projectHello(mcp.Revision(hello.ProtocolVersion), hello), nil
+		if handshake, ok := result.(*mcp.InitializeResult); ok && err == nil {
+			return projectHello(mcp.Revision(handshake.ProtocolVersion), handshake), nil
 		}
 		return result, err
 	}
 }
 
-// receiveTasks and sendTasks are the middleware for tasks that the client runs. Sessions without
-// such tasks bypass them.
+// receiveTasks is the receiving middleware for tasks that the client runs. Sessions without such
+// tasks bypass it.
 func (p *peer) receiveTasks(next session.Handler) session.Handler {
 	related := next
-	for _, m := range p.s.ofTasks.Receiving {
+	for _, m := range p.s.taskMiddleware.Receiving {
 		related = m(related)
 	}
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
-		if p.asksForTasks.Load() {
+		if p.requestsTasks.Load() {
 			return related(ctx, req)
 		}
 		return next(ctx, req)
 	}
 }
 
+// sendTasks is the sending middleware for tasks that the client runs. Sessions without such tasks
+// bypass it.
 func (p *peer) sendTasks(next session.Sender) session.Sender {
 	related := next
-	for _, m := range p.s.ofTasks.Sending {
+	for _, m := range p.s.taskMiddleware.Sending {
 		related = m(related)
 	}
 	return func(ctx context.Context, call *session.Call) (json.RawMessage, error) {
-		if p.asksForTasks.Load() {
+		if p.requestsTasks.Load() {
 			return related(ctx, call)
 		}
 		return next(ctx, call)

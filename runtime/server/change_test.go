@@ -261,7 +261,8 @@ func TestPagesOfOddNames(t *testing.T) {
 	}
 }
 
-// A client cannot make up the cursor of a list callback. Servers with the same key accept each other's.
+// A client cannot make up the cursor of a list callback. Servers with the same key accept each
+// other's.
 func TestCursorsOfListCallbacksCannotBeForged(t *testing.T) {
 	var asked []string
 	open := func(key string) *asker {

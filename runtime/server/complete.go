@@ -9,12 +9,12 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// CompleteFunc proposes values for an argument of a prompt or a variable of a template: value is what was typed so
-// far, and others are the values of other arguments that are known already. The most relevant come first. There may be
-// more than the protocol sends, which is 100; the client is told how many.
+// CompleteFunc proposes values for an argument of a prompt or a variable of a template, the most
+// relevant first. Value is the text typed so far, and others are the values of other arguments that
+// are known already. The server sends the first 100 proposals, and their total number.
 type CompleteFunc func(ctx context.Context, c *Call, value string, others map[string]string) ([]string, error)
 
-// maxValues is how many values are proposed at once (MCP completion, "Completion Results").
+// maxValues limits the values in a result (MCP completion, "Completion Results").
 const maxValues = 100
 
 // Completion is an option of [Server.AddPrompt] and [Server.AddTemplate]; see [Complete].
@@ -23,13 +23,14 @@ type Completion struct {
 	f    CompleteFunc
 }
 
-// Complete is the completion for one argument of a prompt, or one variable of a template.
+// Complete returns the completion of one argument of a prompt, or one variable of a template.
 func Complete(name string, f CompleteFunc) Completion { return Completion{name, f} }
 
-func (c Completion) forPrompt(p *prompt)     { p.completes[c.name] = c.f }
-func (c Completion) forTemplate(t *template) { t.completes[c.name] = c.f }
+func (c Completion) forPrompt(p *prompt)     { p.completers[c.name] = c.f }
+func (c Completion) forTemplate(t *template) { t.completers[c.name] = c.f }
 
-// OneOf proposes the values of a fixed list that begin with the typed text, ignoring case.
+// OneOf returns a function that proposes those of the values that begin with the typed text,
+// ignoring case.
 func OneOf(values ...string) CompleteFunc {
 	values = slices.Clone(values)
 	return func(_ context.Context, _ *Call, value string, _ map[string]string) ([]string, error) {
@@ -44,8 +45,8 @@ func OneOf(values ...string) CompleteFunc {
 	}
 }
 
-// firstRunes returns the first n characters of a text. It counts characters, as upper and lower
-// case may differ in their number of bytes.
+// firstRunes returns the first n characters of a text. It counts characters, because upper and
+// lower case may differ in their number of bytes.
 func firstRunes(text string, n int) string {
 	for i := range text {
 		if n == 0 {
@@ -56,15 +57,15 @@ func firstRunes(text string, n int) string {
 	return text
 }
 
-// completes reports whether anything can be completed.
-func (s *Server) completes() bool {
-	for _, e := range *s.prompts.shown.Load() {
-		if len(e.value.completes) > 0 {
+// hasCompletions reports whether an enabled prompt or template has a completion.
+func (s *Server) hasCompletions() bool {
+	for _, e := range *s.prompts.enabled.Load() {
+		if len(e.value.completers) > 0 {
 			return true
 		}
 	}
-	for _, e := range *s.templates.shown.Load() {
-		if len(e.value.completes) > 0 {
+	for _, e := range *s.templates.enabled.Load() {
+		if len(e.value.completers) > 0 {
 			return true
 		}
 	}
@@ -95,7 +96,7 @@ func (h *handler) Complete(ctx context.Context, params *mcp.CompleteRequestParam
 	return result, nil
 }
 
-// completion returns what completes an argument; nil if nothing does.
+// completion returns the function that completes an argument, or nil if there is none.
 func (s *Server) completion(params *mcp.CompleteRequestParams) (CompleteFunc, error) {
 	name := params.Argument.Name
 	switch ref := params.Ref.(type) {
@@ -105,21 +106,21 @@ func (s *Server) completion(params *mcp.CompleteRequestParams) (CompleteFunc, er
 			return nil, invalidParams("unknown prompt: %q", ref.Name)
 		}
 		if !slices.ContainsFunc(p.def.Arguments, func(a mcp.PromptArgument) bool { return a.Name == name }) {
-			return nil, invalidParams("the prompt %q has no argument %q", ref.Name, name)
+			return nil, invalidParams("prompt %q has no argument %q", ref.Name, name)
 		}
-		return p.completes[name], nil
+		return p.completers[name], nil
 	case *mcp.ResourceTemplateReference:
 		t, ok := s.templates.get(ref.URI)
 		if !ok {
 			if _, static := s.resources.get(ref.URI); static {
-				return nil, nil // it has nothing to be completed
+				return nil, nil // a static resource has no variables
 			}
 			return nil, invalidParams("unknown resource template: %q", ref.URI)
 		}
 		if !slices.Contains(t.names, name) {
-			return nil, invalidParams("the template %q has no variable %q", ref.URI, name)
+			return nil, invalidParams("resource template %q has no variable %q", ref.URI, name)
 		}
-		return t.completes[name], nil
+		return t.completers[name], nil
 	}
 	return nil, invalidParams("unknown kind of reference")
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// This file checks content before it is sent, and refuses content that the protocol does not admit.
+// The functions of this file reject content that the protocol does not admit, before it is sent.
 
 // internalError returns the error for an invalid result of a handler. The client receives its text,
 // which names the cause.
@@ -19,7 +19,7 @@ func internalError(format string, args ...any) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: " + fmt.Sprintf(format, args...)}
 }
 
-// checkBlocks returns an error that says which content block is wrong.
+// checkBlocks checks content blocks. Its error names the first invalid one.
 func checkBlocks(blocks []mcp.ContentBlock) error {
 	for i, block := range blocks {
 		if text, ok := block.(*mcp.TextContent); ok && text != nil && text.Annotations == nil {
@@ -32,12 +32,12 @@ func checkBlocks(blocks []mcp.ContentBlock) error {
 	return nil
 }
 
-// checkBlock refuses binary data that is not base64, a missing or malformed media type, a resource
+// checkBlock rejects binary data that is not base64, a missing or malformed media type, a resource
 // without a valid URI, and annotations with an undefined role or an invalid priority (MCP tools,
 // "Tool Result").
 func checkBlock(block mcp.ContentBlock) error {
 	if isNil(block) {
-		return errors.New("it is nil")
+		return errors.New("nil content")
 	}
 	switch b := block.(type) {
 	case *mcp.TextContent:
@@ -47,7 +47,7 @@ func checkBlock(block mcp.ContentBlock) error {
 	case *mcp.AudioContent:
 		return errors.Join(checkBinary("audio", b.Data, &b.MIMEType), checkAnnotations(b.Annotations))
 	case *mcp.ResourceLink:
-		if !uriForm.MatchString(b.URI) {
+		if !uriSyntax.MatchString(b.URI) {
 			return fmt.Errorf("resource link without a valid URI: %q", b.URI)
 		}
 		return checkAnnotations(b.Annotations)
@@ -63,7 +63,7 @@ func isNil(v any) bool {
 	return !p.IsValid() || p.Kind() == reflect.Pointer && p.IsNil()
 }
 
-// checkContents refuses contents of a resource by the rules of checkBlock.
+// checkContents checks the contents of a resource by the rules of checkBlock.
 func checkContents(contents mcp.AnyResourceContents) error {
 	if isNil(contents) {
 		return errors.New("resource without contents")
@@ -77,14 +77,14 @@ func checkContents(contents mcp.AnyResourceContents) error {
 	default:
 		return nil
 	}
-	if !uriForm.MatchString(uri) {
+	if !uriSyntax.MatchString(uri) {
 		return fmt.Errorf("resource without a valid URI: %q", uri)
 	}
 	return checkBinary("resource", blob, mimeType)
 }
 
-// checkBinary refuses data that is not base64, and a malformed media type. A nil mimeType is
-// admitted.
+// checkBinary rejects data that is not base64, and a malformed media type. The media type may be
+// nil.
 func checkBinary(kind, data string, mimeType *string) error {
 	if !isBase64(data) {
 		return fmt.Errorf("%s data is not base64", kind)
@@ -98,7 +98,7 @@ func checkBinary(kind, data string, mimeType *string) error {
 	return nil
 }
 
-// isBase64 reports whether a text is base64 with padding and without line breaks (RFC 4648, Section 4).
+// isBase64 reports whether text is padded base64 without line breaks (RFC 4648, Section 4).
 func isBase64(text string) bool {
 	if len(text)%4 != 0 {
 		return false
@@ -123,8 +123,8 @@ func checkAnnotations(a *mcp.Annotations) error {
 	return nil
 }
 
-// checkPrompt refuses messages whose role is neither user nor assistant, content that checkBlock refuses, and embedded
-// resources without a media type (MCP prompts, "PromptMessage").
+// checkPrompt rejects messages whose role is neither user nor assistant, content that checkBlock
+// rejects, and embedded resources without a media type (MCP prompts, "PromptMessage").
 func checkPrompt(messages []mcp.PromptMessage) error {
 	for i, m := range messages {
 		if m.Role != mcp.RoleUser && m.Role != mcp.RoleAssistant {
@@ -150,9 +150,9 @@ func hasMediaType(contents mcp.AnyResourceContents) bool {
 	return true
 }
 
-// oneLine returns the first of several faults and the number of the others, as the message of an
-// error should be one sentence.
-func oneLine(faults string) string {
+// firstFault returns the first of several faults and the number of the others, because the message
+// of an error should be one sentence (JSON-RPC 2.0, Section 5.1).
+func firstFault(faults string) string {
 	first, rest, more := strings.Cut(strings.TrimSpace(faults), "\n")
 	if !more {
 		return first

@@ -12,15 +12,15 @@ import (
 	"github.com/mcpwire/mcpwire/codec/value"
 )
 
-// defaultMember is a member of arguments that has a default.
+// defaultMember is a member of the arguments that has a default.
 type defaultMember struct {
 	name string
 	text []byte // the member as JSON, with its name
 }
 
-// setDefaults finds the defaults in the input schema, and checks that the schema and the type of
+// findDefaults finds the defaults in the input schema, and checks that the schema and the type of
 // the arguments admit them.
-func (t *tool) setDefaults() error {
+func (t *tool) findDefaults() error {
 	t.defaults = nil
 	if len(t.def.InputSchema.Properties) == 0 {
 		return nil
@@ -40,7 +40,7 @@ func (t *tool) setDefaults() error {
 			continue
 		}
 		if faults := t.in.CheckMember(name, property.Default); faults != "" {
-			return fmt.Errorf("the default of %q does not comply with its schema: %s", name, faults)
+			return fmt.Errorf("default of %q does not comply with its schema: %s", name, faults)
 		}
 		text, err := codec.Marshal(value.Of(map[string]json.RawMessage{name: property.Default}))
 		if err != nil {
@@ -48,7 +48,7 @@ func (t *tool) setDefaults() error {
 		}
 		if err := t.decode(text); err != nil {
 			if e, ok := errors.AsType[*codec.Error](err); ok && strings.HasPrefix(e.Pointer, "/") {
-				return fmt.Errorf("the default of %q does not fit the type of the arguments: %w", name, e.Err)
+				return fmt.Errorf("default of %q does not fit the type of the arguments: %w", name, e.Err)
 			}
 		}
 		t.defaults = append(t.defaults, defaultMember{name, text[1 : len(text)-1]})
@@ -57,8 +57,8 @@ func (t *tool) setDefaults() error {
 	return nil
 }
 
-// withDefaults adds the defaults of absent members to arguments, which are an object, and reports
-// whether there were any.
+// withDefaults adds the defaults of absent members to arguments, which must be an object. It
+// reports whether it added any.
 func (t *tool) withDefaults(arguments json.RawMessage) (json.RawMessage, bool) {
 	if len(t.defaults) == 0 {
 		return arguments, false

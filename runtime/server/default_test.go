@@ -108,13 +108,13 @@ func TestDefaultsComplyWithTheSchema(t *testing.T) {
 	}
 	s := newServer(t, server.Config{})
 	for schema, want := range map[string]string{
-		`{"type":"object","properties":{"n":{"type":"integer","default":"abc"}}}`:                           `the default of "n" does not comply with its schema: got string, want integer`,
-		`{"type":"object","properties":{"n":{"type":"integer","maximum":5,"default":99}}}`:                  `the default of "n" does not comply with its schema: `,
-		`{"type":"object","properties":{"n":{"$ref":"#/$defs/a","default":9}},"$defs":{"a":{"maximum":5}}}`: `the default of "n" does not comply with its schema: `,
-		`{"type":"object","properties":{"n":{"default":"abc"}}}`:                                            `the default of "n" does not fit the type of the arguments: want integer, got string`,
-		`{"type":"object","properties":{"n":{"type":"number","default":1.5}}}`:                              `the default of "n" does not fit the type of the arguments: `,
+		`{"type":"object","properties":{"n":{"type":"integer","default":"abc"}}}`:                           `default of "n" does not comply with its schema: got string, want integer`,
+		`{"type":"object","properties":{"n":{"type":"integer","maximum":5,"default":99}}}`:                  `default of "n" does not comply with its schema: `,
+		`{"type":"object","properties":{"n":{"$ref":"#/$defs/a","default":9}},"$defs":{"a":{"maximum":5}}}`: `default of "n" does not comply with its schema: `,
+		`{"type":"object","properties":{"n":{"default":"abc"}}}`:                                            `default of "n" does not fit the type of the arguments: want integer, got string`,
+		`{"type":"object","properties":{"n":{"type":"number","default":1.5}}}`:                              `default of "n" does not fit the type of the arguments: `,
 	} {
-		if _, err := addEcho[in](t, s, "x", schema); err == nil || !strings.Contains(err.Error(), `server: the tool "x": `+want) {
+		if _, err := addEcho[in](t, s, "x", schema); err == nil || !strings.Contains(err.Error(), `server: tool "x": `+want) {
 			t.Errorf("%s: got %v, want %s", schema, err, want)
 		}
 	}

@@ -24,11 +24,11 @@
 // has an older revision, the server omits members that this revision does not define, or replaces
 // them: a link to a resource becomes text, for example.
 //
-// # What is declared
+// # Declared capabilities
 //
-// A server declares the capabilities of the features that it has when a session opens, see
+// A server declares the capabilities of the features that it has when a session opens; see
 // [Config.Capabilities]. Features may be added, changed and removed at any time. The server
-// notifies the sessions in which it has declared features of that kind.
+// notifies the sessions in which it has declared that kind of feature.
 //
 // # Restarts
 //
@@ -40,36 +40,35 @@
 //
 // [Config] limits what a client can make the server do and hold: the length of URIs, the number and
 // the bytes of subscriptions, calls and log messages per second, how long the client may take to
-// answer an input request, and the rounds of tool calls in a conversation. The limits of messages
-// and of requests that are served at once are those of [session.Config]. Arguments and output are
-// refused if validation takes more than a million steps, plus 8 for each byte. A schema that refers
-// to itself in several branches can reach that with a few levels of nesting.
+// answer an input request, and the rounds of tool calls in a conversation. [session.Config] limits
+// the length of messages and the number of concurrent requests. Arguments and output are rejected
+// if validation takes more than a million steps, plus 8 for each byte. A schema that refers to
+// itself in several branches can reach that with a few levels of nesting.
 //
 // # Access
 //
 // [Call.Principal] returns the principal of a call. To offer a feature to some principals only, put
-// middleware into Receiving of the Session. It may refuse a tools/call before the tool runs, and
+// middleware into [session.Config.Receiving]. It may reject a tools/call before the tool runs, and
 // remove tools from the [*mcp.ListToolsResult] that tools/list returns. Call [Server.ToolsChanged]
-// when that changes.
+// when the set of permitted tools changes.
 //
-// # What is checked
+// # Validation
 //
 // Arguments of tools are validated against the input schema, and structured output against the
 // output schema. Content of tools, prompts and resources must comply with the protocol: base64 data
-// with a media type, resources with a URI, messages of the user or the assistant. Invalid results
-// are logged, and answered with an internal error.
+// with a media type, resources with a URI, messages of the user or the assistant. The server logs
+// an invalid result and responds with an internal error.
 //
 // # Shutdown
 //
 // [Server.Run] serves one connection until its context ends, and gives calls 5 seconds to finish.
 // With several sessions, such as those of an HTTP handler, [Server.Shutdown] ends all of them in
-// order and refuses new ones; then shut down the handler and the http.Server.
+// order and rejects new ones; then shut down the handler and the http.Server.
 //
 // # Errors
 //
-// A failure of a tool, and arguments that do not comply with its schema, become results with
-// isError for the model to read. A [*jsonrpc.Error] that a handler returns is sent to the client
-// unchanged. The text of any other error of a tool is sent to the model: return no error whose text
-// the model must not see. Other errors of other handlers become internal errors, and their text is
-// sent to the client.
+// A [*jsonrpc.Error] that a handler returns is sent to the client unchanged. Any other error of a
+// tool, and arguments that do not comply with its schema, become results with isError. The model
+// reads their text: return no error whose text the model must not see. Any other error of another
+// handler becomes an internal error, and its text is sent to the client.
 package server

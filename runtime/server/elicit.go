@@ -21,19 +21,20 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 )
 
-// CodeURLElicitationRequired refuses a request until the user has visited a page (MCP elicitation, "URL Elicitation
-// Required Error").
+// CodeURLElicitationRequired is the error code of a request that the server cannot serve before the
+// user has visited a page (MCP elicitation, "URL Elicitation Required Error").
 const CodeURLElicitationRequired = -32042
 
-// ErrAnswer says that the client has answered a question with what does not comply with it.
-var ErrAnswer = errors.New("server: the answer does not comply with the question")
+// ErrAnswer reports that the client's response does not comply with the input request.
+var ErrAnswer = errors.New("server: response does not comply with the input request")
 
-// Elicit asks the user to fill in a form, whose fields are those of the struct T: strings, numbers and booleans (MCP
-// elicitation, "Form Mode Elicitation"). Those that are not zero are proposed. If the user accepts, fields has what was
-// filled in; otherwise it stays as it is. See [Call.ElicitForm] for choices and other constraints, and for the
-// errors. Never ask for secrets in a form.
+// Elicit asks the user to fill in a form with the fields of the struct T: strings, numbers and
+// booleans (MCP elicitation, "Form Mode Elicitation"). Values that are not zero are the defaults of
+// the form. If the user accepts, Elicit sets fields to the values of the form; otherwise fields
+// does not change. See [Call.ElicitForm] for choices and other constraints, and for the errors.
+// Never ask for secrets in a form.
 func Elicit[T any](ctx context.Context, c *Call, message string, fields *T) (mcp.ElicitAction, error) {
-	params, err := formOf(message, fields)
+	params, err := formParams(message, fields)
 	if err != nil {
 		return "", err
 	}
@@ -45,14 +46,14 @@ func Elicit[T any](ctx context.Context, c *Call, message string, fields *T) (mcp
 	if err != nil {
 		return "", err
 	}
-	var answer struct {
+	var filled struct {
 		Content *T `json:"content"`
 	}
-	answer.Content = new(*fields)
-	if err := codec.Unmarshal(text, value.Of(&answer)); err != nil {
+	filled.Content = new(*fields)
+	if err := codec.Unmarshal(text, value.Of(&filled)); err != nil {
 		return "", fmt.Errorf("%w: %w", ErrAnswer, err)
 	}
-	*fields = *answer.Content
+	*fields = *filled.Content
 	return result.Action, nil
 }
 
@@ -63,11 +64,14 @@ func actionOf(result *mcp.ElicitResult) mcp.ElicitAction {
 	return result.Action
 }
 
-// formOf returns the question for a struct.
-func formOf[T any](message string, fields *T) (*mcp.ElicitRequestFormParams, error) {
+// formParams returns the params of a form with the fields of a struct.
+func formParams[T any](message string, fields *T) (*mcp.ElicitRequestFormParams, error) {
 	t := reflect.TypeFor[T]()
-	if t.Kind() != reflect.Struct || fields == nil {
-		return nil, fmt.Errorf("server: a form is a pointer to a struct, not a %v", reflect.TypeOf(fields))
+	if t.Kind() != reflect.Struct {
+		return nil, fmt.Errorf("server: elicit: want a pointer to a struct, got %T", fields)
+	}
+	if fields == nil {
+		return nil, fmt.Errorf("server: elicit: nil %T", fields)
 	}
 	text, err := schemaOf(t, reading)
 	if err != nil {
@@ -79,7 +83,7 @@ func formOf[T any](message string, fields *T) (*mcp.ElicitRequestFormParams, err
 	}
 	zero, err := codec.Marshal(value.Of(new(T)))
 	if err != nil {
-		zero = json.RawMessage(`{}`) // a type may have no text for its zero value
+		zero = json.RawMessage(`{}`) // the zero value of a type may have no JSON
 	}
 	if text, err = withDefaults(text, values, zero); err != nil {
 		return nil, err
@@ -88,7 +92,7 @@ func formOf[T any](message string, fields *T) (*mcp.ElicitRequestFormParams, err
 	if err := codec.Unmarshal(text, &params.RequestedSchema); err != nil {
 		return nil, err
 	}
-	params.RequestedSchema.Extra.Delete("additionalProperties") // which forms do not have
+	params.RequestedSchema.Extra.Delete("additionalProperties") // not a keyword of forms
 	return params, nil
 }
 
@@ -110,11 +114,11 @@ func withDefaults(schema, values, zero json.RawMessage) (json.RawMessage, error)
 
 // ElicitForm asks the user to fill in a form. The schema must be flat. No field may have the name
 // of a secret, such as userPassword, api_key, accessToken or cardNumber; tokenCount is allowed. It
-// fails with a [*session.CapabilityError] if the client has no forms, with an error that wraps
-// [ErrAnswer] if the answer does not comply with the schema, with [session.ErrTimeout] after
-// [Config.InputTimeout], and with a [*jsonrpc.Error] if the client answers with one.
+// fails with a [*session.CapabilityError] if the client does not support forms, with an error that
+// wraps [ErrAnswer] if the response does not comply with the schema, with [session.ErrTimeout]
+// after [Config.InputTimeout], and with a [*jsonrpc.Error] if the client responds with one.
 func (c *Call) ElicitForm(ctx context.Context, params *mcp.ElicitRequestFormParams) (*mcp.ElicitResult, error) {
-	sent, err := c.form(params)
+	sent, err := c.prepareForm(params)
 	if err != nil {
 		return nil, err
 	}
@@ -128,35 +132,35 @@ func (c *Call) ElicitForm(ctx context.Context, params *mcp.ElicitRequestFormPara
 	return result, nil
 }
 
-// form returns a form as it is sent to the client. It fails if the client does not support forms,
-// or if the form must not be sent.
-func (c *Call) form(params *mcp.ElicitRequestFormParams) (*mcp.ElicitRequestFormParams, error) {
+// prepareForm checks a form and converts it to the revision of the session. It fails if the form is
+// invalid or the client does not support forms.
+func (c *Call) prepareForm(params *mcp.ElicitRequestFormParams) (*mcp.ElicitRequestFormParams, error) {
 	if params == nil {
-		return nil, errors.New("server: nil form")
+		return nil, errors.New("server: elicit: nil form")
 	}
 	if err := params.Validate(latest()); err != nil {
-		return nil, fmt.Errorf("server: invalid form: %w", err)
+		return nil, fmt.Errorf("server: elicit: invalid form: %w", err)
 	}
 	for name, p := range params.RequestedSchema.Properties {
 		if _, unknown := p.(*mcp.Unknown); unknown {
-			return nil, fmt.Errorf("server: invalid form: the field %q is of no primitive type", name)
+			return nil, fmt.Errorf("server: elicit: invalid form: field %q: type is not primitive", name)
 		}
-		if secret(name) {
-			return nil, fmt.Errorf("server: invalid form: the field %q asks for a secret, which is what ElicitURL is for", name)
+		if isSecretName(name) {
+			return nil, fmt.Errorf("server: elicit: invalid form: field %q is a secret; use ElicitURL", name)
 		}
 	}
-	if err := c.mayElicit("form"); err != nil {
+	if err := c.checkElicitation("form"); err != nil {
 		return nil, err
 	}
 	return c.projectForm(params)
 }
 
-// ElicitTask asks the user to fill in a form as [Call.ElicitForm] does, as a task of the client: it returns once the
-// client has created the task, and the answer is awaited by Result of the handle, for as long as the client keeps the
-// task. It fails with a [*session.CapabilityError] if the client does not run elicitations as tasks. Check the content
-// of an answer with [form.Check].
+// ElicitTask is [Call.ElicitForm] as a task of the client. It returns once the client has created
+// the task; Result of the handle waits for the response, for as long as the client keeps the task.
+// ElicitTask fails with a [*session.CapabilityError] if the client does not run elicitations as
+// tasks. The content of the response is not validated: check it with [form.Check].
 func (c *Call) ElicitTask(ctx context.Context, params *mcp.ElicitRequestFormParams, options ...requestor.Option) (*requestor.Handle[*mcp.ElicitResult], error) {
-	sent, err := c.form(params)
+	sent, err := c.prepareForm(params)
 	if err != nil {
 		return nil, err
 	}
@@ -167,23 +171,23 @@ func (c *Call) ElicitTask(ctx context.Context, params *mcp.ElicitRequestFormPara
 	return c.p.s.clientTasks.Elicit(ctx, open, sent, options...)
 }
 
-// elicit asks, and waits for the answer.
+// elicit sends an elicitation to the client and returns its result.
 func (c *Call) elicit(ctx context.Context, params mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 	outcome, err := c.client().Elicit(ctx, params)
 	if err != nil {
 		return nil, err
 	}
 	result, ok := outcome.(*mcp.ElicitResult)
-	if !ok || !isAnswer(result) {
+	if !ok || !isElicitResult(result) {
 		return nil, fmt.Errorf("%w: invalid result of elicitation", ErrAnswer)
 	}
 	return result, nil
 }
 
-// isAnswer reports whether the action and the values of a result are defined by the protocol. The
-// schema of revision 2025-11-25 is stricter: it admits no fractions in answers, although forms may
+// isElicitResult reports whether the protocol defines the action and the values of a result. The
+// schema of revision 2025-11-25 is stricter: it admits no fractions as values, although forms may
 // have number fields.
-func isAnswer(result *mcp.ElicitResult) bool {
+func isElicitResult(result *mcp.ElicitResult) bool {
 	switch result.Action {
 	case mcp.ElicitActionAccept, mcp.ElicitActionDecline, mcp.ElicitActionCancel:
 	default:
@@ -199,8 +203,9 @@ func isAnswer(result *mcp.ElicitResult) bool {
 	return true
 }
 
-// mayElicit refuses a mode that the client has not declared, as far as that is known.
-func (c *Call) mayElicit(mode string) error {
+// checkElicitation rejects a mode that the client has not declared. If the capabilities of the
+// client are unknown, it returns nil.
+func (c *Call) checkElicitation(mode string) error {
 	client := c.capabilities()
 	if client == nil {
 		return nil
@@ -218,7 +223,7 @@ func (c *Call) mayElicit(mode string) error {
 	return &session.CapabilityError{Method: mcp.MethodElicitationCreate, Capability: "elicitation." + mode, Revision: c.Session().Revision()}
 }
 
-// projectForm returns a form as the revision of the session has it.
+// projectForm converts a form to the revision of the session.
 func (c *Call) projectForm(params *mcp.ElicitRequestFormParams) (*mcp.ElicitRequestFormParams, error) {
 	if c.Session() == nil || c.Session().Revision().Defines("LegacyTitledEnumSchema") {
 		return params, nil
@@ -230,14 +235,14 @@ func (c *Call) projectForm(params *mcp.ElicitRequestFormParams) (*mcp.ElicitRequ
 	for name, p := range params.RequestedSchema.Properties {
 		old, err := projectField(p)
 		if err != nil {
-			return nil, fmt.Errorf("server: the field %q: %w", name, err)
+			return nil, fmt.Errorf("server: elicit: field %q: %w", name, err)
 		}
 		out.RequestedSchema.Properties[name] = old
 	}
 	return &out, nil
 }
 
-// projectField returns a field as revision 2025-06-18 has it.
+// projectField converts a field to revision 2025-06-18.
 func projectField(p mcp.PrimitiveSchemaDefinition) (mcp.PrimitiveSchemaDefinition, error) {
 	switch p := p.(type) {
 	case *mcp.StringSchema:
@@ -255,71 +260,75 @@ func projectField(p mcp.PrimitiveSchemaDefinition) (mcp.PrimitiveSchemaDefinitio
 		}
 		return out, nil
 	case *mcp.UntitledMultiSelectEnumSchema, *mcp.TitledMultiSelectEnumSchema:
-		return nil, errors.New("the revision of the session has no multiple choices")
+		return nil, errors.New("revision of the session has no fields with multiple choices")
 	}
 	return p, nil
 }
 
-// elicitation is a page that a user was asked to visit.
+// elicitation is an open URL elicitation: a page that a user was asked to visit.
 type elicitation struct {
 	principal string
-	task      *task.Run // that has asked, and still runs; nil for a plain call
+	task      *task.Run // the running task that sent it; nil for a plain call
 }
 
-// ElicitURL asks the user to visit a page, and returns whether the user agrees; what happens there does not pass
-// through the client (MCP elicitation, "URL Mode Elicitation"). The page is https, or http on this machine. The id is
-// what the page calls it; "" makes one. It is good for [Server.ElicitationComplete], and for
-// [Server.ElicitationPrincipal], which the page needs to check that its visitor is the user who was asked. It fails
-// with a [*session.CapabilityError] if the client does not open pages, and as [Call.ElicitForm] does.
+// ElicitURL asks the user to visit a page, and returns whether the user agrees. The input of the
+// page does not pass through the client (MCP elicitation, "URL Mode Elicitation"). The URL of the
+// page is https, or http on this machine, without credentials. Id identifies the elicitation in
+// [Server.ElicitationPrincipal] and [Server.ElicitationComplete]; "" generates one. The page must
+// check that its visitor is the principal of the elicitation. ElicitURL fails with a
+// [*session.CapabilityError] if the client does not support URL elicitation, and otherwise as
+// [Call.ElicitForm] does.
 func (c *Call) ElicitURL(ctx context.Context, message, page, id string) (mcp.ElicitAction, error) {
-	params, err := c.visit(message, page, id)
+	params, err := c.urlParams(message, page, id)
 	if err != nil {
 		return "", err
 	}
-	if err := c.mayElicit("url"); err != nil {
+	if err := c.checkElicitation("url"); err != nil {
 		return "", err
 	}
-	if err := c.expect(ctx, *params.ElicitationID); err != nil {
+	if err := c.registerElicitation(ctx, *params.ElicitationID); err != nil {
 		return "", err
 	}
 	result, err := c.elicit(ctx, params)
 	if err != nil || result.Action != mcp.ElicitActionAccept {
-		if c.p.s.nowhere.dropTaskElicitation(*params.ElicitationID) == nil {
-			c.p.forget(ctx, *params.ElicitationID)
+		if c.p.s.detached.removeTaskElicitation(*params.ElicitationID) == nil {
+			c.p.endElicitation(ctx, *params.ElicitationID)
 		}
 	}
 	return actionOf(result), err
 }
 
-// RequireURL is the error that the user has to visit a page before the request can be served; the client sends it
-// again afterwards. It fails otherwise, as ElicitURL does, with the error that tells why.
+// RequireURL returns the error [CodeURLElicitationRequired], for a handler to return. The client
+// asks the user to visit the page and then sends the request again. If the elicitation is not
+// possible, RequireURL returns another error, as [Call.ElicitURL] does.
 func (c *Call) RequireURL(message, page, id string) error {
-	params, err := c.visit(message, page, id)
+	params, err := c.urlParams(message, page, id)
 	if err != nil {
 		return err
 	}
-	if err := c.mayElicit("url"); err != nil {
+	if err := c.checkElicitation("url"); err != nil {
 		return err
 	}
-	if err := c.expect(c.ctx, *params.ElicitationID); err != nil {
+	if err := c.registerElicitation(c.ctx, *params.ElicitationID); err != nil {
 		return err
 	}
 	data, err := codec.Marshal(&mcp.URLElicitationRequiredErrorErrorData{Elicitations: []mcp.ElicitRequestURLParams{*params}})
 	if err != nil {
 		return err
 	}
-	return &jsonrpc.Error{Code: CodeURLElicitationRequired, Message: "a page has to be visited first: " + message, Data: data}
+	return &jsonrpc.Error{Code: CodeURLElicitationRequired, Message: "page must be visited first: " + message, Data: data}
 }
 
-func (c *Call) visit(message, page, id string) (*mcp.ElicitRequestURLParams, error) {
+// urlParams checks the URL of a page, and returns the params of its elicitation.
+func (c *Call) urlParams(message, page, id string) (*mcp.ElicitRequestURLParams, error) {
 	u, err := url.Parse(page)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("server: invalid page: %w", err)
+		return nil, fmt.Errorf("server: elicit: invalid page: %w", err)
 	case u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !loopback(u.Hostname())):
-		return nil, fmt.Errorf("server: invalid page %q: want https", page)
+		return nil, fmt.Errorf("server: elicit: invalid page %q: want an https URL", page)
 	case u.User != nil:
-		return nil, errors.New("server: invalid page: it has credentials in it")
+		return nil, errors.New("server: elicit: invalid page: URL has credentials")
 	}
 	if id == "" {
 		id = rand.Text()
@@ -333,72 +342,73 @@ func loopback(host string) bool {
 	return err == nil && address.IsLoopback() || strings.EqualFold(host, "localhost")
 }
 
-// maxElicitations is how many pages of one session, and of the running tasks of one principal, may be
-// open.
+// maxElicitations limits the open URL elicitations of a session, and of the running tasks of a
+// principal.
 const maxElicitations = 1000
 
-// expect notes that a page is to be visited. The page of a task belongs to no session while the task
-// runs: the task may outlive its session, or have none.
-func (c *Call) expect(ctx context.Context, id string) error {
+// registerElicitation records an open elicitation. While a task runs, its elicitations belong to
+// the detached peer: the task may outlive its session, or have none.
+func (c *Call) registerElicitation(ctx context.Context, id string) error {
 	e := &elicitation{principal: c.Principal()}
 	run, isTask := c.Task()
 	if !isTask {
 		if err := c.p.claimElicitation(id, e); err != nil {
 			return err
 		}
-		if err := c.p.keep(ctx); err != nil {
-			c.p.drop(id)
+		if err := c.p.persist(ctx); err != nil {
+			c.p.removeElicitation(id)
 			return err
 		}
 		return nil
 	}
 	e.task = run
-	if err := c.p.s.nowhere.claimElicitation(id, e); err != nil {
+	if err := c.p.s.detached.claimElicitation(id, e); err != nil {
 		return err
 	}
 	context.AfterFunc(c.ctx, func() {
-		if c.p.inheritElicitation(id, e) {
-			c.p.keepLater(context.Background())
+		if c.p.moveElicitation(id, e) {
+			c.p.tryPersist(context.Background())
 		}
 	})
 	return nil
 }
 
-// inheritElicitation moves the elicitation of a task that has ended to the session of the task. It
-// drops the elicitation, and returns false, if the session is over.
-func (p *peer) inheritElicitation(id string, e *elicitation) bool {
+// moveElicitation moves the elicitation of a task that has ended to the session of the task. If the
+// session has ended or has too many elicitations, it removes the elicitation and returns false.
+func (p *peer) moveElicitation(id string, e *elicitation) bool {
 	p.s.claiming.Lock()
 	defer p.s.claiming.Unlock()
-	from := p.s.nowhere
+	from := p.s.detached
 	from.mu.Lock()
 	there := from.elicitations[id] == e
 	from.mu.Unlock()
 	if !there {
 		return false
 	}
-	defer from.drop(id)
+	defer from.removeElicitation(id)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p == from || p.over || len(p.elicitations) >= maxElicitations {
+	if p == from || p.ended || len(p.elicitations) >= maxElicitations {
 		return false
 	}
-	p.noteElicitation(id, &elicitation{principal: e.principal})
+	p.addElicitation(id, &elicitation{principal: e.principal})
 	return true
 }
 
-// dropTaskElicitation takes out the elicitation of a running task; it returns nil if there is none.
-func (p *peer) dropTaskElicitation(id string) *elicitation {
+// removeTaskElicitation removes the elicitation of a running task. It returns nil if there is none.
+func (p *peer) removeTaskElicitation(id string) *elicitation {
 	p.s.claiming.Lock()
 	defer p.s.claiming.Unlock()
-	return p.drop(id)
+	return p.removeElicitation(id)
 }
 
-// claimElicitation notes an elicitation whose id no other one of the server has.
+// claimElicitation records an elicitation. It fails if the id is in use in the server, or if the
+// session, or the running tasks of the principal, have maxElicitations.
 func (p *peer) claimElicitation(id string, e *elicitation) error {
 	p.s.claiming.Lock()
 	defer p.s.claiming.Unlock()
 	if _, taken := p.s.ElicitationPrincipal(id); taken {
-		return fmt.Errorf("server: there is an elicitation %q already", id)
+		return fmt.Errorf("server: elicit: id %q is in use", id)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -412,47 +422,48 @@ func (p *peer) claimElicitation(id string, e *elicitation) error {
 		}
 	}
 	if n >= maxElicitations {
-		return fmt.Errorf("server: %d elicitations are not complete", maxElicitations)
+		return fmt.Errorf("server: elicit: limit of %d open elicitations is reached", maxElicitations)
 	}
-	p.noteElicitation(id, e)
+	p.addElicitation(id, e)
 	return nil
 }
 
-// noteElicitation notes an elicitation. It is called with mu held.
-func (p *peer) noteElicitation(id string, e *elicitation) {
+// addElicitation records an elicitation. The caller must hold mu.
+func (p *peer) addElicitation(id string, e *elicitation) {
 	if p.elicitations == nil {
 		p.elicitations = map[string]*elicitation{}
 	}
 	p.elicitations[id] = e
-	p.changes++
+	p.stateChanges++
 }
 
-// forget takes an elicitation out; it reports whether there was one.
-func (p *peer) forget(ctx context.Context, id string) bool {
-	there := p.drop(id) != nil
+// endElicitation removes an elicitation and persists that. It reports whether there was one.
+func (p *peer) endElicitation(ctx context.Context, id string) bool {
+	there := p.removeElicitation(id) != nil
 	if there {
-		p.keepLater(ctx)
+		p.tryPersist(ctx)
 	}
 	return there
 }
 
-// drop takes an elicitation out and returns it, or nil if there was none.
-func (p *peer) drop(id string) *elicitation {
+// removeElicitation removes an elicitation and returns it, or nil if there was none.
+func (p *peer) removeElicitation(id string) *elicitation {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e := p.elicitations[id]
 	if e != nil {
 		delete(p.elicitations, id)
-		p.changes++
+		p.stateChanges++
 	}
 	return e
 }
 
-// ElicitationPrincipal returns on whose behalf a page is to be visited; ok is false if there is no such elicitation,
-// or it was completed or refused, or its session is over, or has not gone on yet after a restart of the server. The
-// elicitation of a task does not need a session while the task runs. Whoever opens the page must be the same user.
+// ElicitationPrincipal returns the principal that a page is meant for: the page must check that its
+// visitor is the same user. It returns false if the elicitation is unknown, completed or declined,
+// if its session has ended, or if its session is not restored yet after a restart of the server.
+// While a task runs, its elicitations need no session.
 func (s *Server) ElicitationPrincipal(id string) (principal string, ok bool) {
-	for _, p := range append(s.everyPeer(), s.nowhere) {
+	for _, p := range append(s.allPeers(), s.detached) {
 		p.mu.Lock()
 		e := p.elicitations[id]
 		p.mu.Unlock()
@@ -463,16 +474,17 @@ func (s *Server) ElicitationPrincipal(id string) (principal string, ok bool) {
 	return "", false
 }
 
-// ElicitationComplete tells the client that was asked to open a page, and no other one, that the visit is complete
-// (MCP elicitation, "Completion Notifications"). While the task that has asked runs, the notification takes the way of
-// the task. It does nothing if there is no such elicitation any more.
+// ElicitationComplete ends an elicitation, and notifies the client that was asked to open the page
+// (MCP elicitation, "Completion Notifications"). If the elicitation belongs to a running task, the
+// notification is sent like the other messages of the task. ElicitationComplete does nothing if the
+// elicitation is unknown or has ended.
 func (s *Server) ElicitationComplete(ctx context.Context, id string) error {
-	if e := s.nowhere.dropTaskElicitation(id); e != nil {
+	if e := s.detached.removeTaskElicitation(id); e != nil {
 		return mcp.NotifyClient{Notifier: e.task}.ElicitationComplete(ctx, &mcp.ElicitationCompleteNotificationParams{ElicitationID: id})
 	}
-	for _, p := range s.everyPeer() {
+	for _, p := range s.allPeers() {
 		open := p.session.Load()
-		if open == nil || !p.forget(ctx, id) {
+		if open == nil || !p.endElicitation(ctx, id) {
 			continue
 		}
 		return mcp.NotifyClient{Notifier: open}.ElicitationComplete(ctx, &mcp.ElicitationCompleteNotificationParams{ElicitationID: id})

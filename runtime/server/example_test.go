@@ -27,8 +27,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// converse connects a client with a server in this process. A server of its own runs over stdio.Server or under a
-// streamable.Handler.
+// converse connects a client with a server in this process. A server of its own runs over
+// stdio.Server or under a streamable.Handler.
 func converse(ctx context.Context, s *server.Server) *client.Client {
 	here, there := inmemory.Pair(inmemory.Options{})
 	if _, err := s.Serve(there); err != nil {
@@ -294,7 +294,8 @@ func ExampleServer_Serve() {
 	// greeter says: Be polite.
 }
 
-// A server for one client; in a program of its own over stdio.Server(stdio.Options{}). It ends when the client goes.
+// A server for one client; in a program of its own over stdio.Server(stdio.Options{}). It ends when
+// the client goes.
 func ExampleServer_Run() {
 	ctx := context.Background()
 	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "greeter", Version: "1"}})

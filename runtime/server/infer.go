@@ -21,8 +21,8 @@ import (
 	"github.com/mcpwire/mcpwire/codec/value"
 )
 
-// direction says whether a schema is for values that are read, such as arguments, or written, such
-// as output. The two may differ because of the methods of a type.
+// direction distinguishes schemas of decoded values, such as arguments, from those of encoded
+// values, such as output. They may differ because of the methods of a type.
 type direction bool
 
 const (
@@ -30,20 +30,20 @@ const (
 	writing direction = true
 )
 
-// typeSchema is a schema that is inferred. The zero value admits every value.
+// typeSchema is an inferred schema. The zero value admits every value.
 type typeSchema struct {
-	Type            any         `json:"type,omitempty"` // a name, or a list of them
-	Format          string      `json:"format,omitempty"`
-	ContentEncoding string      `json:"contentEncoding,omitempty"`
-	Description     string      `json:"description,omitempty"`
-	Minimum         json.Number `json:"minimum,omitempty"`
-	Maximum         json.Number `json:"maximum,omitempty"`
-	Items           *typeSchema `json:"items,omitempty"`
-	MinItems        *int        `json:"minItems,omitempty"`
-	MaxItems        *int        `json:"maxItems,omitempty"`
-	Properties      properties  `json:"properties,omitempty"`
-	Required        []string    `json:"required,omitempty"`
-	Others          any         `json:"additionalProperties,omitempty"` // false or a *typeSchema
+	Type                 any         `json:"type,omitempty"` // a string or a []string
+	Format               string      `json:"format,omitempty"`
+	ContentEncoding      string      `json:"contentEncoding,omitempty"`
+	Description          string      `json:"description,omitempty"`
+	Minimum              json.Number `json:"minimum,omitempty"`
+	Maximum              json.Number `json:"maximum,omitempty"`
+	Items                *typeSchema `json:"items,omitempty"`
+	MinItems             *int        `json:"minItems,omitempty"`
+	MaxItems             *int        `json:"maxItems,omitempty"`
+	Properties           properties  `json:"properties,omitempty"`
+	Required             []string    `json:"required,omitempty"`
+	AdditionalProperties any         `json:"additionalProperties,omitempty"` // false or a *typeSchema
 }
 
 // properties are the members of an object in the order of their fields.
@@ -77,13 +77,13 @@ func (p properties) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// inference derives the schema of a type, as package codec/value reads or writes its values.
+// inference derives the schema of a type, as package codec/value decodes or encodes its values.
 type inference struct {
-	dir  direction
-	open []reflect.Type // the structs and other named types around the current one
+	dir       direction
+	enclosing []reflect.Type // the named types around the current one
 }
 
-// knownTypes are types of the standard library whose methods write one kind of value.
+// knownTypes holds the schemas of types whose methods encode only one kind of value.
 var knownTypes = map[reflect.Type]typeSchema{
 	reflect.TypeFor[time.Time]():     {Type: "string", Format: "date-time"},
 	reflect.TypeFor[time.Duration](): {Type: "integer", Description: "a duration in nanoseconds"},
@@ -107,11 +107,11 @@ func (x *inference) schema(t reflect.Type) (*typeSchema, error) {
 		return &typeSchema{}, nil
 	}
 	if t.Name() != "" {
-		if slices.Contains(x.open, t) {
+		if slices.Contains(x.enclosing, t) {
 			return nil, fmt.Errorf("type %v contains itself", t)
 		}
-		x.open = append(x.open, t)
-		defer func() { x.open = x.open[:len(x.open)-1] }()
+		x.enclosing = append(x.enclosing, t)
+		defer func() { x.enclosing = x.enclosing[:len(x.enclosing)-1] }()
 	}
 	switch t.Kind() {
 	case reflect.Bool:
@@ -131,7 +131,7 @@ func (x *inference) schema(t reflect.Type) (*typeSchema, error) {
 		return &typeSchema{Type: "string"}, nil
 	case reflect.Interface:
 		if x.dir == reading && t.NumMethod() > 0 {
-			return nil, fmt.Errorf("nothing can be decoded into a value of interface type %v", t)
+			return nil, fmt.Errorf("cannot decode into interface type %v", t)
 		}
 		return &typeSchema{}, nil
 	case reflect.Slice, reflect.Array:
@@ -141,12 +141,12 @@ func (x *inference) schema(t reflect.Type) (*typeSchema, error) {
 	case reflect.Struct:
 		return x.record(t)
 	}
-	return nil, fmt.Errorf("values of type %v have no JSON form", t)
+	return nil, fmt.Errorf("type %v has no JSON form", t)
 }
 
 func decimal(n int64) json.Number { return json.Number(strconv.FormatInt(n, 10)) }
 
-// pointer returns the schema of what a pointer type points to, which may be null.
+// pointer returns the schema of a pointer type: that of its element, or null.
 func (x *inference) pointer(t reflect.Type) (*typeSchema, error) {
 	if t.Name() != "" {
 		return nil, fmt.Errorf("pointer type %v has a name", t)
@@ -161,17 +161,17 @@ func (x *inference) pointer(t reflect.Type) (*typeSchema, error) {
 	return s, nil
 }
 
-// ownForm is the form that methods give to the JSON of a type.
-type ownForm int
+// jsonForm is the form of the JSON of a type that results from its methods.
+type jsonForm int
 
 const (
-	formKind ownForm = iota // none: the kind of the type decides
-	formText                // a string
-	formAny                 // a value of any kind
+	formKind jsonForm = iota // no methods: the kind of the type decides
+	formText                 // a string
+	formAny                  // a value of any kind
 )
 
-// form returns the JSON form that the methods of a type give it in the direction of x.
-func (x *inference) form(t reflect.Type) ownForm {
+// form returns the JSON form that results from the methods of a type in the direction of x.
+func (x *inference) form(t reflect.Type) jsonForm {
 	p, kind := reflect.PointerTo(t), t.Kind()
 	if kind == reflect.Interface {
 		return formKind
@@ -196,8 +196,8 @@ func (x *inference) form(t reflect.Type) ownForm {
 	return formKind
 }
 
-// methodless reports whether a type has methods in neither direction.
-func methodless(t reflect.Type) bool {
+// hasNoJSONMethods reports whether a type has JSON or text methods in neither direction.
+func hasNoJSONMethods(t reflect.Type) bool {
 	return (&inference{dir: reading}).form(t) == formKind && (&inference{dir: writing}).form(t) == formKind
 }
 
@@ -205,8 +205,8 @@ func methodless(t reflect.Type) bool {
 func (x *inference) list(t reflect.Type) (*typeSchema, error) {
 	elem := t.Elem()
 	if t.Kind() == reflect.Slice && elem.Kind() == reflect.Uint8 {
-		if !methodless(elem) {
-			return nil, fmt.Errorf("%v is a list of bytes of a type with methods", t)
+		if !hasNoJSONMethods(elem) {
+			return nil, fmt.Errorf("byte type of %v has JSON methods", t)
 		}
 		return &typeSchema{Type: "string", ContentEncoding: "base64"}, nil
 	}
@@ -227,13 +227,13 @@ func (x *inference) object(t reflect.Type) (*typeSchema, error) {
 	switch f := x.form(key); {
 	case f == formText:
 	case f == formAny, key.Kind() != reflect.String && !isInteger(key.Kind()):
-		return nil, fmt.Errorf("%v is not a type for the names of an object", key)
+		return nil, fmt.Errorf("type %v cannot be the key of a JSON object", key)
 	}
 	values, err := x.schema(t.Elem())
 	if err != nil {
 		return nil, err
 	}
-	return &typeSchema{Type: "object", Others: values}, nil
+	return &typeSchema{Type: "object", AdditionalProperties: values}, nil
 }
 
 func isInteger(k reflect.Kind) bool { return reflect.Int <= k && k <= reflect.Uintptr }
@@ -244,7 +244,7 @@ func (x *inference) record(t reflect.Type) (*typeSchema, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &typeSchema{Type: "object", Others: false}
+	s := &typeSchema{Type: "object", AdditionalProperties: false}
 	for _, f := range fields {
 		p, err := x.member(f)
 		if err != nil {
@@ -271,14 +271,14 @@ func (x *inference) member(f field) (*typeSchema, error) {
 	}
 	if tag, ok := f.Tag.Lookup("jsonschema"); ok {
 		if keyword := keywordIn(tag); keyword != "" {
-			return nil, fmt.Errorf("the tag jsonschema:%q is a description and cannot hold the keyword %s", tag, keyword)
+			return nil, fmt.Errorf("tag jsonschema:%q is a description and cannot contain the keyword %s", tag, keyword)
 		}
 		s.Description = tag
 	}
 	return s, nil
 }
 
-// quoted returns the schema of a field with the tag option string.
+// quoted returns the schema of a field with the json tag option string.
 func quoted(t reflect.Type) (*typeSchema, error) {
 	elem := t
 	if t.Kind() == reflect.Pointer {
@@ -286,8 +286,8 @@ func quoted(t reflect.Type) (*typeSchema, error) {
 	}
 	k := elem.Kind()
 	number := isInteger(k) || k == reflect.Float32 || k == reflect.Float64
-	if !methodless(elem) || elem == reflect.TypeFor[json.Number]() || !number && k != reflect.Bool && k != reflect.String {
-		return nil, fmt.Errorf("the json tag option string does not apply to type %v", t)
+	if !hasNoJSONMethods(elem) || elem == reflect.TypeFor[json.Number]() || !number && k != reflect.Bool && k != reflect.String {
+		return nil, fmt.Errorf("json tag option string does not apply to type %v", t)
 	}
 	if elem != t {
 		return &typeSchema{Type: []string{"null", "string"}}, nil
@@ -300,7 +300,7 @@ var keywords = regexp.MustCompile(`^(\S+?=)|(?:^|,)\s*((?:type|enum|const|defaul
 	`minimum|maximum|exclusiveMinimum|exclusiveMaximum|minLength|maxLength|minItems|maxItems|uniqueItems|minProperties|maxProperties|` +
 	`min|max|required|nullable|oneof_type|oneof_required|anyof_type|anyof_required)\s*=)|^\s*(required|nullable|optional|-)\s*$`)
 
-// keywordIn returns the first keyword in a jsonschema tag, and "" if the tag is a description.
+// keywordIn returns the first keyword in a jsonschema tag, or "" if the tag is a description.
 func keywordIn(tag string) string {
 	if tag == "" {
 		return `""`
@@ -317,19 +317,20 @@ type field struct {
 	reflect.StructField
 	index            []int // from the outermost struct
 	name             string
-	tagged           bool // its name is from a tag
+	tagged           bool // the name is from a tag
 	optional, quoted bool
 }
 
-// embedded is a struct whose fields are members of the object around it.
+// embedded is an embedded struct, whose fields are members of the enclosing object.
 type embedded struct {
 	typ      reflect.Type
 	index    []int
 	optional bool // the path to it has a pointer
 }
 
-// fieldsOf returns the members of a struct by the rules of encoding/json: a name belongs to the
-// field with the shortest path, then to the one with the name in a tag; otherwise to none.
+// fieldsOf returns the members of a struct by the rules of encoding/json. If several fields have a
+// name, it belongs to the one with the shortest path. Among fields of that depth it belongs to the
+// one with the name in a tag, and to no field if there is not exactly one.
 func (x *inference) fieldsOf(t reflect.Type) ([]field, error) {
 	var members []field
 	taken := map[string]bool{}
@@ -374,7 +375,7 @@ func dominant(found []field, taken map[string]bool) (members []field) {
 			if g.name == f.name && g.tagged == f.tagged {
 				rivals++
 			} else if g.name == f.name && g.tagged {
-				rivals += 2 // they take precedence over f
+				rivals += 2 // g takes precedence over f
 			}
 		}
 		if rivals == 1 {
@@ -387,7 +388,8 @@ func dominant(found []field, taken map[string]bool) (members []field) {
 	return members
 }
 
-// fieldOf returns the member that a field of a struct is, or the struct that it embeds, or neither.
+// fieldOf returns field i of a struct as a member, or the struct that it embeds. It returns neither
+// if the field is not encoded.
 func (x *inference) fieldOf(e embedded, i int) (*field, *embedded, error) {
 	f := e.typ.Field(i)
 	tag := f.Tag.Get("json")
@@ -400,22 +402,22 @@ func (x *inference) fieldOf(e embedded, i int) (*field, *embedded, error) {
 	}
 	name, list, _ := strings.Cut(tag, ",")
 	if strings.ContainsAny(name, "'\"`\\") || !utf8.ValidString(name) {
-		return nil, nil, fmt.Errorf("the name in the tag json:%q has quotes, backslashes or invalid UTF-8", tag)
+		return nil, nil, fmt.Errorf("name in the tag json:%q has quotes, backslashes or invalid UTF-8", tag)
 	}
 	options := strings.Split(list, ",")
 	for _, option := range options {
 		if strings.ContainsFunc(option, func(c rune) bool { return c != ':' && c != '_' && !unicode.IsLetter(c) && !unicode.IsDigit(c) }) ||
 			option == "embed" || strings.HasPrefix(option, "format") {
-			return nil, nil, fmt.Errorf("the option %q in the tag json:%q is not supported", option, tag)
+			return nil, nil, fmt.Errorf("option %q in the tag json:%q is not supported", option, tag)
 		}
 	}
 	index := append(slices.Clip(e.index), i)
 	if f.Anonymous && name == "" && elem.Kind() == reflect.Struct {
 		switch {
-		case !methodless(elem):
-			return nil, nil, fmt.Errorf("embedded type %v has methods for JSON", elem)
+		case !hasNoJSONMethods(elem):
+			return nil, nil, fmt.Errorf("embedded type %v has JSON methods", elem)
 		case x.dir == reading && elem != f.Type && !f.IsExported():
-			return nil, nil, fmt.Errorf("nothing can be decoded into an embedded pointer of the unexported type %v", elem)
+			return nil, nil, fmt.Errorf("cannot decode into an embedded pointer to the unexported type %v", elem)
 		}
 		return nil, &embedded{elem, index, e.optional || elem != f.Type}, nil
 	}

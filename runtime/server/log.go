@@ -15,7 +15,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// levels are those of RFC 5424, the least severe first.
+// levels returns the levels of RFC 5424, the least severe first.
 func levels() []mcp.LoggingLevel {
 	return []mcp.LoggingLevel{
 		mcp.LoggingLevelDebug, mcp.LoggingLevelInfo, mcp.LoggingLevelNotice, mcp.LoggingLevelWarning,
@@ -23,7 +23,7 @@ func levels() []mcp.LoggingLevel {
 	}
 }
 
-// severity returns how severe a level is.
+// severity returns the index of a level in levels; ok is false if the level is unknown.
 func severity(level mcp.LoggingLevel) (n int, ok bool) {
 	n = slices.Index(levels(), level)
 	return n, n >= 0
@@ -35,32 +35,34 @@ func (h *handler) SetLevel(ctx context.Context, params *mcp.SetLevelRequestParam
 		return nil, invalidParams("unknown level: %q", params.Level)
 	}
 	before := h.p.setLevel(params.Level)
-	if err := h.p.keep(ctx); err != nil {
+	if err := h.p.persist(ctx); err != nil {
 		h.p.setLevel(before)
 		return nil, err
 	}
 	return new(mcp.Result), nil
 }
 
-// setLevel sets the level that the client wants, "" for that of the server, and returns the one before.
+// setLevel sets the client's level, and returns the one before. The level "" means
+// [Config].LogLevel.
 func (p *peer) setLevel(level mcp.LoggingLevel) (before mcp.LoggingLevel) {
 	n, ok := severity(level)
 	if !ok {
-		n, _ = severity(p.s.cfg.LogLevel) // which New has looked at
+		n, _ = severity(p.s.cfg.LogLevel) // New has checked it
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.level.Store(int32(n))
-	if before = p.set; before != level {
-		p.set = level
-		p.changes++
+	if before = p.clientLevel; before != level {
+		p.clientLevel = level
+		p.stateChanges++
 	}
 	return before
 }
 
-// Log sends a log message to the client, if it is severe enough for that. Logger names what logs, "" for nothing; data
-// is written by package codec/value. It must hold no secrets. Messages beyond [Config.LogRate] are dropped, and all if
-// the server has not declared logging.
+// Log sends a log message to the client, unless it is less severe than the level of the session.
+// Logger names the logger and may be empty. Package codec/value encodes data, which must not
+// contain secrets. Log drops messages beyond [Config.LogRate], and all messages if the server has
+// not declared logging. It fails if the level is unknown or data cannot be encoded.
 func (c *Call) Log(ctx context.Context, level mcp.LoggingLevel, logger string, data any) error {
 	n, ok := severity(level)
 	if !ok {
@@ -88,40 +90,40 @@ func (c *Call) Log(ctx context.Context, level mcp.LoggingLevel, logger string, d
 	return err
 }
 
-// logs reports whether messages of a severity go to the client.
+// logs reports whether messages of a severity are sent to the client.
 func (c *Call) logs(severity int) bool {
 	return severity >= int(c.p.level.Load())
 }
 
-// levelError says that a level is none of the protocol's.
+// levelError reports a level that the protocol does not define.
 type levelError struct{ level mcp.LoggingLevel }
 
-func (e *levelError) Error() string { return "server: unknown level " + string(e.level) }
+func (e *levelError) Error() string { return fmt.Sprintf("server: unknown log level %q", e.level) }
 
-// Logger returns a logger whose records go to the client as log messages: objects with the message
-// as msg and the attributes. An attribute that is called msg as well becomes fields.msg, and a
-// value without a JSON form becomes the text that package fmt prints. Values between slog's levels
-// stand for the levels that slog lacks: notice is 2 above info, critical 4 above error, alert 8 and
-// emergency 12.
+// Logger returns a logger that sends its records to the client as log messages. The data of a
+// message is an object with the attributes, and with the text of the record as msg. An attribute
+// named msg becomes fields.msg. A value without a JSON form becomes the text that package fmt
+// prints. Values between slog's levels stand for the levels that slog lacks: notice is 2 above
+// info, critical 4 above error, alert 8 and emergency 12.
 func (c *Call) Logger(name string) *slog.Logger {
 	return slog.New(&logHandler{c: c, name: name})
 }
 
-// logHandler is a slog.Handler that sends to a client.
+// logHandler is a slog.Handler that sends records to a client.
 type logHandler struct {
 	c      *Call
 	name   string
 	groups []string
-	attrs  []inGroups
+	attrs  []groupedAttr
 }
 
-// inGroups is an attribute and the groups that were open when it came.
-type inGroups struct {
+// groupedAttr is an attribute and the groups that were open when it was added.
+type groupedAttr struct {
 	groups []string
 	attr   slog.Attr
 }
 
-// levelOf returns the level of the protocol that a level of slog stands for.
+// levelOf converts a level of slog to one of the protocol.
 func levelOf(l slog.Level) mcp.LoggingLevel {
 	switch {
 	case l < slog.LevelInfo:
@@ -150,28 +152,28 @@ func (h *logHandler) Enabled(_ context.Context, l slog.Level) bool {
 func (h *logHandler) Handle(ctx context.Context, r slog.Record) error {
 	data := map[string]any{}
 	for _, a := range h.attrs {
-		put(data, a.groups, a.attr)
+		addAttr(data, a.groups, a.attr)
 	}
 	r.Attrs(func(a slog.Attr) bool {
-		put(data, h.groups, a)
+		addAttr(data, h.groups, a)
 		return true
 	})
 	if attr, taken := data["msg"]; taken {
-		data["fields.msg"] = attr // msg is the message itself
+		data["fields.msg"] = attr // msg is the text of the record
 	}
 	data["msg"] = strings.ToValidUTF8(r.Message, "\uFFFD")
 	return h.c.Log(ctx, levelOf(r.Level), h.name, data)
 }
 
-// put puts an attribute into the object of its groups.
-func put(data map[string]any, groups []string, a slog.Attr) {
+// addAttr adds an attribute to the object of its groups.
+func addAttr(data map[string]any, groups []string, a slog.Attr) {
 	v := a.Value.Resolve()
 	if v.Kind() == slog.KindGroup {
 		if a.Key != "" {
 			groups = append(slices.Clone(groups), a.Key)
 		}
 		for _, member := range v.Group() {
-			put(data, groups, member)
+			addAttr(data, groups, member)
 		}
 		return
 	}
@@ -187,12 +189,12 @@ func put(data map[string]any, groups []string, a slog.Attr) {
 		}
 		data = inner
 	}
-	data[strings.ToValidUTF8(a.Key, "\uFFFD")] = plain(v)
+	data[strings.ToValidUTF8(a.Key, "\uFFFD")] = loggable(v)
 }
 
-// plain returns the value to write for v. Without a JSON form, that is the text that package fmt
-// prints.
-func plain(v slog.Value) any {
+// loggable returns the value to encode for v: the text that package fmt prints if v has no JSON
+// form.
+func loggable(v slog.Value) any {
 	switch v.Kind() {
 	case slog.KindBool, slog.KindInt64, slog.KindUint64, slog.KindTime:
 		return v.Any()
@@ -202,7 +204,7 @@ func plain(v slog.Value) any {
 		return v.Duration().String()
 	}
 	x := v.Any()
-	if readable, ok := withTexts(x, 0); ok {
+	if readable, ok := errorsAsText(x, 0); ok {
 		x = readable
 	}
 	text, err := boundary.Marshal(value.Of(x))
@@ -212,14 +214,14 @@ func plain(v slog.Value) any {
 	return json.RawMessage(text)
 }
 
-// maxNesting is how deep maps and lists may be nested.
+// maxNesting limits how deep errorsAsText looks into maps and lists.
 const maxNesting = 10
 
-// withTexts returns an error as its text, and maps and lists with the texts of the errors in them; ok is false if x is
-// none of these.
-func withTexts(x any, depth int) (out any, ok bool) {
+// errorsAsText returns the text of an error, or a copy of a map or list in which errors are
+// replaced by their texts. It returns false for any other x.
+func errorsAsText(x any, depth int) (out any, ok bool) {
 	each := func(member any) any {
-		if readable, ok := withTexts(member, depth+1); ok {
+		if readable, ok := errorsAsText(member, depth+1); ok {
 			return readable
 		}
 		return member
@@ -259,7 +261,7 @@ func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	out := *h
 	out.attrs = slices.Clone(h.attrs)
 	for _, a := range attrs {
-		out.attrs = append(out.attrs, inGroups{h.groups, a})
+		out.attrs = append(out.attrs, groupedAttr{h.groups, a})
 	}
 	return &out
 }

@@ -44,7 +44,7 @@ func TestLogMessagesAreSentFromALevelOn(t *testing.T) {
 				c.expect("logging/setLevel", fmt.Sprintf(`{"level":%q}`, l), `{}`)
 			}
 			before := len(c.heard("notifications/message"))
-			if result, _ := c.call("tools/call", `{"name":"log"}`); text(t, result) != "server: unknown level loud" {
+			if result, _ := c.call("tools/call", `{"name":"log"}`); text(t, result) != `server: unknown log level "loud"` {
 				t.Errorf("an unknown level: %s", result)
 			}
 			synctest.Wait()

@@ -11,10 +11,10 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// notice is a notification that belongs to no request.
+// notice is a notification of a changed list or an updated resource.
 type notice struct {
 	method string
-	uri    string // of the resource that was updated
+	uri    string // of the updated resource; "" for a list
 }
 
 // mergeNotices is the number of pending notices of a session from which equal ones are merged.
@@ -40,19 +40,18 @@ func (s *Server) announce(method string) {
 }
 
 func (s *Server) broadcast(method string) {
-	for _, p := range s.everyPeer() {
+	for _, p := range s.allPeers() {
 		p.notify(notice{method: method})
 	}
 }
 
 // ToolsChanged notifies every session that its list of tools has changed. Call it if middleware
 // changes the lists that sessions see; the server itself reports changes of its features.
-// [Server.ResourcesChanged], also for list callbacks, and [Server.PromptsChanged] do the same for
-// their lists.
+// [Server.ResourcesChanged] and [Server.PromptsChanged] do the same for their lists.
 func (s *Server) ToolsChanged() { s.announce(mcp.MethodNotificationsToolsListChanged) }
 
 // ResourcesChanged notifies every session that its list of resources has changed; see
-// [Server.ToolsChanged].
+// [Server.ToolsChanged]. Call it also if the result of a [ListFunc] changes.
 func (s *Server) ResourcesChanged() { s.announce(mcp.MethodNotificationsResourcesListChanged) }
 
 // PromptsChanged notifies every session that its list of prompts has changed; see
@@ -62,43 +61,42 @@ func (s *Server) PromptsChanged() { s.announce(mcp.MethodNotificationsPromptsLis
 // ResourceUpdated notifies the sessions that subscribe to a resource that its contents have changed
 // (MCP resources, "Subscriptions"). It queues the notifications and returns at once.
 func (s *Server) ResourceUpdated(uri string) {
-	for _, p := range s.everyPeer() {
+	for _, p := range s.allPeers() {
 		p.notify(notice{method: mcp.MethodNotificationsResourcesUpdated, uri: uri})
 	}
 }
 
-// notify queues a notice. It is sent once the session is open.
+// notify queues a notice, which is sent once the session is open.
 func (p *peer) notify(n notice) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.over || n.uri != "" && !p.subscribed(n.uri) || p.waits(n) {
+	if p.ended || n.uri != "" && !p.isSubscribed(n.uri) || p.canMerge(n) {
 		return
 	}
 	p.notices = append(p.notices, n)
-	p.beginNotices()
+	p.sendPending()
 }
 
-// startNotices begins to send what was queued while the session was being opened.
+// startNotices starts sending the notices that were queued while the session was being opened.
 func (p *peer) startNotices() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.beginNotices()
+	p.sendPending()
 }
 
-// beginNotices starts sending the queue, unless that is under way or there is no session yet. mu
-// must be held.
-func (p *peer) beginNotices() {
-	if p.noticing || len(p.notices) == 0 || p.session.Load() == nil {
+// sendPending starts a goroutine that sends the pending notices, unless one is running or there is
+// no session yet. The caller must hold mu.
+func (p *peer) sendPending() {
+	if p.sendingNotices || len(p.notices) == 0 || p.session.Load() == nil {
 		return
 	}
-	p.noticing = true
+	p.sendingNotices = true
 	p.s.running.Add(1)
-	go p.sendNotices() // ends when none is left, as it is at the latest when the session has ended
+	go p.sendNotices() // ends when no notice is pending; the end of the session drops all of them
 }
 
-// waits reports whether n can be merged with an equal notice that is pending. The caller must hold
-// mu.
-func (p *peer) waits(n notice) bool {
+// canMerge reports whether n can be merged with an equal pending notice. The caller must hold mu.
+func (p *peer) canMerge(n notice) bool {
 	if len(p.notices) < mergeNotices {
 		return false
 	}
@@ -112,19 +110,19 @@ func (p *peer) waits(n notice) bool {
 
 func (p *peer) sendNotices() {
 	defer p.s.running.Done()
-	// A client may have fetched a list before the handshake is complete, so its notices are sent
-	// afterwards. The queue is emptied when the session ends.
+	// A client may have fetched a list before the handshake is complete, so notices of that time
+	// are not dropped but sent after the handshake. Ready also returns when the session ends.
 	p.session.Load().Ready(context.Background())
 	for {
 		p.mu.Lock()
 		if len(p.notices) == 0 {
-			p.noticing = false
+			p.sendingNotices = false
 			p.mu.Unlock()
 			return
 		}
 		n := p.notices[0]
 		p.notices = p.notices[1:]
-		dropped := n.uri != "" && !p.subscribed(n.uri)
+		dropped := n.uri != "" && !p.isSubscribed(n.uri)
 		p.mu.Unlock()
 		if dropped {
 			continue
@@ -136,7 +134,7 @@ func (p *peer) sendNotices() {
 	}
 }
 
-// send sends a notice to a client, unless the server has not declared such notices.
+// send sends a notice to the client. It does nothing if the server has not declared its capability.
 func (p *peer) send(n notice) error {
 	var params codec.Encoder
 	if n.uri != "" {

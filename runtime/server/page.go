@@ -14,16 +14,13 @@ import (
 // lists are sorted, a cursor stays valid when features are added or removed, and in any process
 // with the same features (MCP pagination).
 type place struct {
-	list string // the method that the cursor is for
-
-	// key is that of the last feature on the page before, and source that of the template, if any,
-	// whose list callback comes next, with its own cursor.
-	key    string
-	source string
-	inner  string
+	list   string // the method of the list
+	key    string // of the last feature on the previous page
+	source string // of the template whose list callback is called next; "" if none
+	inner  string // cursor of that callback
 }
 
-// sumSize is how many bytes of the checksum are in a cursor.
+// sumSize is the length of the checksum in a cursor, in bytes.
 const sumSize = 16
 
 // cursor encodes the place for the client: a checksum, and the parts with their lengths. The
@@ -45,7 +42,8 @@ func (s *Server) cursor(p place) string {
 	return base64.RawURLEncoding.EncodeToString(append(mac.Sum(nil)[:sumSize], parts...))
 }
 
-// parsePlace reads the cursor of a request. None, and an empty one, is the start.
+// parsePlace parses the cursor of a request. If it is absent or empty, the place is the start of
+// the list.
 func (s *Server) parsePlace(list string, params *mcp.PaginatedRequestParams) (place, error) {
 	p := place{list: list}
 	if params == nil || params.Cursor == nil || *params.Cursor == "" {
@@ -70,8 +68,8 @@ func (s *Server) parsePlace(list string, params *mcp.PaginatedRequestParams) (pl
 	return p, nil
 }
 
-// page returns the features of the page that params ask for, and the cursor of the next one, nil if
-// there is none.
+// page returns the features of the page that params request, and the cursor of the next page, or
+// nil if there is none.
 func page[T comparable](x *set[T], list string, params *mcp.PaginatedRequestParams) ([]*entry[T], *string, error) {
 	from, err := x.s.parsePlace(list, params)
 	if err != nil {

@@ -8,37 +8,37 @@ import (
 	"strings"
 )
 
-// pattern matches URIs against an RFC 6570 template, in time that is linear in the length of the URI.
+// pattern matches URIs against an RFC 6570 template, in time linear in the length of the URI.
 type pattern struct {
 	re   *regexp.Regexp
-	vars []variable // one for each group of re
+	vars []variable // one per group of re
 }
 
-// variable is a variable of a template, and the syntax that separates the values in its group.
+// variable is a variable of a template, and the syntax of the values in its group.
 type variable struct {
 	name string
-	sep  string // between two values; "" if the group is one value
-	key  string // prefix of each value, such as "v="; "" for none
+	sep  string // separator of values; "" if the group is one value
+	key  string // prefix of each value, such as "v="; may be empty
 }
 
-// operator says how the variables of an expression are written (RFC 6570, Appendix A).
+// operator describes how an expression writes its variables (RFC 6570, Appendix A).
 type operator struct {
-	first, sep string
-	named      bool
-	empty      string // behind the name of an empty value, if named
-	reserved   bool   // reserved characters stand for themselves
+	prefix, sep string
+	named       bool
+	empty       string // follows the name of an empty value, if named
+	reserved    bool   // reserved characters are not percent-encoded
 }
 
 func operators() map[byte]operator {
 	return map[byte]operator{
 		0:   {sep: ","},
 		'+': {sep: ",", reserved: true},
-		'#': {first: "#", sep: ",", reserved: true},
-		'.': {first: ".", sep: "."},
-		'/': {first: "/", sep: "/"},
-		';': {first: ";", sep: ";", named: true},
-		'?': {first: "?", sep: "&", named: true, empty: "="},
-		'&': {first: "&", sep: "&", named: true, empty: "="},
+		'#': {prefix: "#", sep: ",", reserved: true},
+		'.': {prefix: ".", sep: "."},
+		'/': {prefix: "/", sep: "/"},
+		';': {prefix: ";", sep: ";", named: true},
+		'?': {prefix: "?", sep: "&", named: true, empty: "="},
+		'&': {prefix: "&", sep: "&", named: true, empty: "="},
 	}
 }
 
@@ -47,10 +47,10 @@ const (
 	reservedClass   = `[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]`
 )
 
-// maxPrefix is the largest length of a prefix modifier that a pattern can count to.
+// maxPrefix limits the length in a prefix modifier, because package regexp limits repetitions.
 const maxPrefix = 1000
 
-// newPattern compiles a template that is known to be valid.
+// newPattern compiles a template, which must be valid.
 func newPattern(template string) (*pattern, error) {
 	p := &pattern{}
 	var b strings.Builder
@@ -72,7 +72,8 @@ func newPattern(template string) (*pattern, error) {
 	return p, err
 }
 
-// add writes the regular expression of an expression of the template. Any of its variables may be undefined.
+// add writes the regular expression of an expression of the template. Any of its variables may be
+// undefined.
 func (p *pattern) add(b *strings.Builder, expression string) error {
 	known := operators()
 	op, ok := known[expression[0]]
@@ -81,7 +82,7 @@ func (p *pattern) add(b *strings.Builder, expression string) error {
 	} else {
 		op = known[0]
 	}
-	b.WriteString("(?:" + regexp.QuoteMeta(op.first))
+	b.WriteString("(?:" + regexp.QuoteMeta(op.prefix))
 	for i, spec := range strings.Split(expression, ",") {
 		b.WriteString("(?:")
 		if i > 0 {
@@ -107,7 +108,7 @@ func (p *pattern) addVariable(b *strings.Builder, op operator, spec string) erro
 	if cut {
 		n, err := strconv.Atoi(prefix)
 		if err != nil || n > maxPrefix {
-			return fmt.Errorf("prefix of %s characters, want at most %d", prefix, maxPrefix)
+			return fmt.Errorf("prefix of %s characters: want at most %d", prefix, maxPrefix)
 		}
 		repeat = "{0," + prefix + "}"
 	}
@@ -117,7 +118,7 @@ func (p *pattern) addVariable(b *strings.Builder, op operator, spec string) erro
 		v.sep, sep = op.sep, op.sep
 	}
 	if !op.named && (op.reserved || v.sep == ".") {
-		v.sep = "" // the separator may be part of a value, so the list is taken for one
+		v.sep = "" // the separator may be part of a value, so the group is one value
 	}
 	sep, label := regexp.QuoteMeta(sep), regexp.QuoteMeta(name)
 	empty := regexp.QuoteMeta(op.empty)
@@ -128,22 +129,23 @@ func (p *pattern) addVariable(b *strings.Builder, op operator, spec string) erro
 		b.WriteString("(" + pair + "(?:" + sep + pair + ")*)?")
 	case op.named:
 		b.WriteString(label + "(?:=(" + value + "(?:" + sep + value + ")*)|" + empty + ")")
-	default: // lazy, so that what follows a separator may be the next variable
+	default: // lazy, so that the text after a separator may belong to the next variable
 		b.WriteString("(" + value + "(?:" + sep + value + ")*?)")
 	}
 	p.vars = append(p.vars, v)
 	return nil
 }
 
-// match returns the decoded values of the variables in a URI; ok is false if the template does not expand to it.
+// match returns the decoded values of the variables in a URI; ok is false if the URI does not match
+// the template.
 func (p *pattern) match(uri string) (values url.Values, ok bool) {
-	at := p.re.FindStringSubmatchIndex(uri)
-	if at == nil {
+	bounds := p.re.FindStringSubmatchIndex(uri)
+	if bounds == nil {
 		return nil, false
 	}
 	values = url.Values{}
 	for i, v := range p.vars {
-		from, to := at[2*i+2], at[2*i+3]
+		from, to := bounds[2*i+2], bounds[2*i+3]
 		if from < 0 {
 			continue
 		}
@@ -165,9 +167,9 @@ func (v variable) split(group string) (list []string) {
 	}
 	for value := range strings.SplitSeq(group, v.sep) {
 		if v.key != "" {
-			var given bool
-			if value, given = strings.CutPrefix(value, v.key); !given {
-				continue // the name alone
+			var ok bool
+			if value, ok = strings.CutPrefix(value, v.key); !ok {
+				continue // a name without a value
 			}
 		}
 		list = append(list, value)

@@ -11,8 +11,8 @@ import (
 	"github.com/yosida95/uritemplate/v3"
 )
 
-// FuzzPattern compares patterns with the matcher of the template library, whose time grows faster than
-// its input.
+// FuzzPattern compares patterns with the matcher of the template library, whose time grows faster
+// than its input.
 func FuzzPattern(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(seed)

@@ -14,35 +14,35 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// peer is what a server knows of the client of one session.
+// peer holds the server's state for the client of one session.
 type peer struct {
-	s            *Server
-	session      atomic.Pointer[session.Session] // nil before it has opened, and for calls without a session
-	level        atomic.Int32                    // least severe that is sent
-	logs         *rate.Limiter
-	calls        *rate.Limiter
-	roots        rootCache
-	asksForTasks atomic.Bool // the client has been asked to create a task
+	s             *Server
+	session       atomic.Pointer[session.Session] // nil before it has opened, and for calls without a session
+	level         atomic.Int32                    // severity of the least severe messages that are sent
+	logs          *rate.Limiter
+	calls         *rate.Limiter
+	roots         rootCache
+	requestsTasks atomic.Bool // the client has been asked to create a task
 
-	keeper  transport.Keeper // nil if nothing is kept
-	keeping sync.Mutex       // held while it keeps something
-	safe    uint64           // changes that are kept; guarded by keeping
+	store     transport.Keeper // nil if the connection does not persist state
+	persistMu sync.Mutex       // held while the state is persisted
+	persisted uint64           // stateChanges in the persisted state; guarded by persistMu
 
-	telling chan struct{}      // closed when the author knows of the subscriptions that were kept; nil if there are none
-	untold  []string           // those subscriptions
-	leave   context.CancelFunc // stops telling the author
+	restored      []string           // URIs of the restored subscriptions, until restoring is closed
+	restoring     chan struct{}      // closed after Subscribe was called for them; nil if there are none
+	cancelRestore context.CancelFunc // ends the context of those calls
 
-	mu              sync.Mutex
-	over            bool
-	changes         uint64                   // of what is kept, so far
-	set             mcp.LoggingLevel         // that the client has set; "" for none
-	principal       string                   // that has subscribed last
-	subscriptions   map[string]struct{}      // by URI
-	subscribedBytes int                      // of their URIs
-	changing        map[string]chan struct{} // closed when the request that changes the subscription to this URI is served
-	elicitations    map[string]*elicitation  // that are not complete, by id
-	notices         []notice                 // that wait to be sent
-	noticing        bool                     // a goroutine sends them
+	mu                sync.Mutex
+	ended             bool
+	stateChanges      uint64                   // number of changes to the state that is persisted
+	clientLevel       mcp.LoggingLevel         // set by the client; "" if it has set none
+	principal         string                   // of the latest subscription
+	subscriptions     map[string]struct{}      // by URI
+	subscribedBytes   int                      // total length of their URIs
+	subscriptionLocks map[string]chan struct{} // by URI; closed when unlocked
+	elicitations      map[string]*elicitation  // open URL elicitations by id
+	notices           []notice                 // pending
+	sendingNotices    bool                     // a goroutine sends them
 }
 
 func newPeer(s *Server) *peer {
@@ -51,8 +51,8 @@ func newPeer(s *Server) *peer {
 	return p
 }
 
-// limiter allows so much per second, and twice as much at once. It is nil, which allows everything, if that is not
-// positive.
+// limiter returns a limiter with bursts of twice the rate, or nil, which means no limit, if the
+// rate is not positive.
 func limiter(perSecond float64) *rate.Limiter {
 	if perSecond <= 0 {
 		return nil
@@ -60,19 +60,19 @@ func limiter(perSecond float64) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(perSecond), max(1, int(2*perSecond)))
 }
 
-// handler serves the requests of the client.
+// handler returns the handler of the client's requests and notifications.
 func (p *peer) handler() session.Handler {
 	h := &handler{p: p}
 	rest := p.s.cfg.Session.Handler
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
-		ok, authors := serves(req.Method)
+		ok, limited := serves(req.Method)
 		if !ok || req.IsNotification() && req.Session != nil {
 			if rest == nil {
-				return nil, unserved(req)
+				return nil, methodNotFound(req)
 			}
 			return rest(ctx, req)
 		}
-		if authors && p.calls != nil && !p.calls.Allow() {
+		if limited && p.calls != nil && !p.calls.Allow() {
 			return nil, &jsonrpc.Error{Code: session.CodeOverloaded, Message: "overloaded: too many calls, try again later"}
 		}
 		rev := revision(req)
@@ -84,18 +84,18 @@ func (p *peer) handler() session.Handler {
 	}
 }
 
-func unserved(req *session.Request) error {
+func methodNotFound(req *session.Request) error {
 	if req.IsNotification() {
 		return nil
 	}
 	return jsonrpc.MethodNotFound(req.Method)
 }
 
-// latest returns the newest revision that has sessions.
+// latest returns the newest revision that sessions support.
 func latest() mcp.Revision { return session.Revisions()[0] }
 
-// revision returns the revision of the session of a request. Only a task that is recovered serves its request without
-// a session, and tasks have the newest revision.
+// revision returns the revision of the session of a request. Only recovered tasks serve a request
+// without a session, and tasks are of the newest revision.
 func revision(req *session.Request) mcp.Revision {
 	if req.Session == nil {
 		return latest()
@@ -103,9 +103,9 @@ func revision(req *session.Request) mcp.Revision {
 	return req.Session.Revision()
 }
 
-// serves reports whether handler answers requests of a method, and whether that runs code of the author, which
-// [Config.CallRate] limits.
-func serves(method string) (ok, authors bool) {
+// serves reports whether handler serves requests of a method, and whether that calls a function of
+// the author, so that [Config.CallRate] limits it.
+func serves(method string) (ok, limited bool) {
 	switch method {
 	case mcp.MethodCompletionComplete, mcp.MethodPromptsGet, mcp.MethodResourcesList, mcp.MethodResourcesRead,
 		mcp.MethodResourcesSubscribe, mcp.MethodToolsCall:
@@ -117,15 +117,15 @@ func serves(method string) (ok, authors bool) {
 	return false, false
 }
 
-// end forgets what belonged to the session.
+// end drops the state of the session, and calls [Config].Unsubscribe for its subscriptions.
 func (p *peer) end() {
-	p.stopTelling()
+	p.stopRestoring()
 	p.mu.Lock()
-	p.over = true
+	p.ended = true
 	uris := p.subscriptions
 	p.subscriptions, p.elicitations, p.notices = nil, nil, nil
 	p.mu.Unlock()
 	for uri := range uris {
-		p.tellUnsubscribed(context.Background(), nil, uri)
+		p.callUnsubscribe(context.Background(), nil, uri)
 	}
 }

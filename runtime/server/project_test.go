@@ -33,8 +33,8 @@ func definitionsOf(t *testing.T, rev mcp.Revision) definitions {
 	return doc.Definitions
 }
 
-// strangers returns the places of members that a schema has no property for, and of union members that it has no
-// variant for.
+// strangers returns the places of members that a schema has no property for, and of union members
+// that it has no variant for.
 func (d definitions) strangers(s map[string]any, v any, at string) (found []string) {
 	if ref, ok := s["$ref"].(string); ok {
 		return d.strangers(d[path.Base(ref)], v, at)

@@ -12,19 +12,19 @@ import (
 // Errors of changes to the features of a server.
 var (
 	// ErrExists is returned if the server already has a feature with that name or URI.
-	ErrExists = errors.New("server: exists already")
+	ErrExists = errors.New("server: feature exists already")
 	// ErrRemoved is returned if the feature was removed.
-	ErrRemoved = errors.New("server: was removed")
+	ErrRemoved = errors.New("server: feature was removed")
 )
 
-// set is the features of one kind, by name or URI.
+// set holds the features of one kind, by name or URI.
 type set[T comparable] struct {
 	s       *Server
-	changed string // the notification of a change
+	changed string // the method of the notification of a change
 
-	mu    sync.Mutex
-	all   map[string]*entry[T]
-	shown atomic.Pointer[[]*entry[T]] // those that are enabled, sorted by key; never changed once it is here
+	mu      sync.Mutex
+	entries map[string]*entry[T]
+	enabled atomic.Pointer[[]*entry[T]] // enabled entries sorted by key; the slice is immutable
 }
 
 // entry is a feature in a set. It is immutable: a change replaces the entry.
@@ -35,21 +35,21 @@ type entry[T comparable] struct {
 }
 
 func newSet[T comparable](s *Server, changed string) *set[T] {
-	x := &set[T]{s: s, changed: changed, all: map[string]*entry[T]{}}
-	x.shown.Store(new([]*entry[T]))
+	x := &set[T]{s: s, changed: changed, entries: map[string]*entry[T]{}}
+	x.enabled.Store(new([]*entry[T]))
 	return x
 }
 
-// empty reports whether there is no feature, not even one that is disabled.
+// empty reports whether there are no features. Disabled features count.
 func (x *set[T]) empty() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return len(x.all) == 0
+	return len(x.entries) == 0
 }
 
 // get returns an enabled feature.
 func (x *set[T]) get(key string) (value T, ok bool) {
-	list := *x.shown.Load()
+	list := *x.enabled.Load()
 	i, ok := slices.BinarySearchFunc(list, key, compareKey[T])
 	if !ok {
 		return value, false
@@ -59,10 +59,10 @@ func (x *set[T]) get(key string) (value T, ok bool) {
 
 func compareKey[T comparable](e *entry[T], key string) int { return cmp.Compare(e.key, key) }
 
-// after returns the enabled features behind a key, at most limit of them, and whether there are
+// after returns the enabled features after a key, at most limit of them, and whether there are
 // more.
 func (x *set[T]) after(key string, limit int) (page []*entry[T], more bool) {
-	list := *x.shown.Load()
+	list := *x.enabled.Load()
 	i, found := slices.BinarySearchFunc(list, key, compareKey[T])
 	if found {
 		i++
@@ -76,23 +76,24 @@ func (x *set[T]) after(key string, limit int) (page []*entry[T], more bool) {
 
 func (x *set[T]) add(key string, value T) error {
 	x.mu.Lock()
-	if x.all[key] != nil {
+	if x.entries[key] != nil {
 		x.mu.Unlock()
 		return fmt.Errorf("%w: %q", ErrExists, key)
 	}
-	x.all[key] = &entry[T]{key: key, value: value}
-	x.show(key, x.all[key])
+	x.entries[key] = &entry[T]{key: key, value: value}
+	x.setEnabled(key, x.entries[key])
 	x.mu.Unlock()
 	x.s.announce(x.changed)
 	return nil
 }
 
-// change replaces an entry by the result of f, or removes it if that is nil. It does nothing if f
-// returns an equal entry. It calls f again if the entry was replaced meanwhile.
+// change replaces an entry by the result of f, or removes it if the result is nil. It does nothing
+// if f returns an equal entry. If another call replaces the entry while f runs, change calls f
+// again.
 func (x *set[T]) change(key string, f func(entry[T]) (*entry[T], error)) error {
 	for {
 		x.mu.Lock()
-		old := x.all[key]
+		old := x.entries[key]
 		x.mu.Unlock()
 		if old == nil {
 			return fmt.Errorf("%w: %q", ErrRemoved, key)
@@ -110,26 +111,27 @@ func (x *set[T]) change(key string, f func(entry[T]) (*entry[T], error)) error {
 	}
 }
 
-// replace puts an entry in the place of another one, if that is still there.
+// replace replaces the entry old, or removes it if now is nil. It returns false if old is not the
+// current entry.
 func (x *set[T]) replace(key string, old, now *entry[T]) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.all[key] != old {
+	if x.entries[key] != old {
 		return false
 	}
 	if now == nil {
-		delete(x.all, key)
+		delete(x.entries, key)
 	} else {
-		x.all[key] = now
+		x.entries[key] = now
 	}
-	x.show(key, now)
+	x.setEnabled(key, now)
 	return true
 }
 
-// show puts an entry, or nothing if that is nil or disabled, in its place in the list of the
-// enabled features. It is called with mu held.
-func (x *set[T]) show(key string, e *entry[T]) {
-	old := *x.shown.Load()
+// setEnabled updates the entry of a key in the list of enabled features: it adds or replaces e, or
+// removes the key if e is nil or disabled. The caller must hold mu.
+func (x *set[T]) setEnabled(key string, e *entry[T]) {
+	old := *x.enabled.Load()
 	i, found := slices.BinarySearchFunc(old, key, compareKey[T])
 	list := append(make([]*entry[T], 0, len(old)+1), old[:i]...)
 	if e != nil && !e.disabled {
@@ -139,11 +141,11 @@ func (x *set[T]) show(key string, e *entry[T]) {
 		i++
 	}
 	list = append(list, old[i:]...)
-	x.shown.Store(&list)
+	x.enabled.Store(&list)
 }
 
 // Handle changes a feature of a server, also while sessions are open. D is the type of its
-// description, such as [mcp.Tool]. It is safe for concurrent use. Its methods fail with
+// description, such as [mcp.Tool]. Its methods are safe for concurrent use. They fail with
 // [ErrRemoved] if the feature was removed, and for the zero Handle.
 type Handle[D any] struct {
 	change  func(func(*D)) error
@@ -151,13 +153,13 @@ type Handle[D any] struct {
 	remove  func() error
 }
 
-// Change changes the description of the feature: f gets a copy of it, which shares its lists with
-// the original: f may replace them, not change them. F may be called again if another change comes
-// in between. The new description is checked as at the start, and stays what it was if there is a
-// fault. The name, or the URI, cannot be changed: remove the feature and add another.
+// Change changes the description of the feature. F receives a copy, which shares its lists with the
+// original: f may replace a list, but must not modify it. Change calls f again if another change
+// comes first. If the new description is invalid, Change fails and the feature stays as it was. The
+// name, or the URI, cannot be changed: remove the feature and add another.
 func (h *Handle[D]) Change(f func(*D)) error {
 	if f == nil {
-		return errors.New("server: no function to change the description")
+		return errors.New("server: change a feature: nil function")
 	}
 	if h.change == nil {
 		return ErrRemoved
@@ -165,13 +167,14 @@ func (h *Handle[D]) Change(f func(*D)) error {
 	return h.change(f)
 }
 
-// Disable hides the feature, as if it were not there, until Enable is called.
-func (h *Handle[D]) Disable() error { return h.able(true) }
+// Disable hides the feature from clients until Enable is called: it is not listed, and requests for
+// it fail as for an unknown feature.
+func (h *Handle[D]) Disable() error { return h.setDisabled(true) }
 
 // Enable shows a disabled feature again.
-func (h *Handle[D]) Enable() error { return h.able(false) }
+func (h *Handle[D]) Enable() error { return h.setDisabled(false) }
 
-func (h *Handle[D]) able(disabled bool) error {
+func (h *Handle[D]) setDisabled(disabled bool) error {
 	if h.disable == nil {
 		return ErrRemoved
 	}
@@ -186,8 +189,8 @@ func (h *Handle[D]) Remove() error {
 	return h.remove()
 }
 
-// addTo adds the feature that build returns for def, and returns its handle. Define returns the
-// description of a feature.
+// addTo adds the feature that build returns for def, and returns its handle. Key returns the key of
+// a description, and define the description of a feature.
 func addTo[T comparable, D any](x *set[T], def D, key func(*D) string, build func(D) (T, error), define func(T) D) (*Handle[D], error) {
 	value, err := build(def)
 	if err != nil {
@@ -203,7 +206,7 @@ func addTo[T comparable, D any](x *set[T], def D, key func(*D) string, build fun
 				def := define(e.value)
 				f(&def)
 				if key(&def) != name {
-					return nil, fmt.Errorf("server: %q cannot become %q by a change", name, key(&def))
+					return nil, fmt.Errorf("server: change feature %q: name changed to %q", name, key(&def))
 				}
 				value, err := build(def)
 				if err != nil {

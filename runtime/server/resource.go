@@ -21,11 +21,11 @@ import (
 // Handling").
 const CodeResourceNotFound = -32002
 
-// Resource is the resource that a client wants to read.
+// Resource is the argument of a [ReadFunc]: the resource that a client reads.
 type Resource struct {
 	URI string
-	// Vars are the values of the variables of its template, decoded; empty for a resource without
-	// template. A value has no path segment that leads upwards.
+	// Vars are the decoded values of the template's variables, nil for a resource without template.
+	// No value has a ".." path segment.
 	Vars url.Values
 }
 
@@ -34,82 +34,83 @@ type Resource struct {
 // resource does not exist.
 type ReadFunc func(ctx context.Context, c *Call, r Resource) ([]mcp.AnyResourceContents, error)
 
-// TextContents is the contents of a resource as text.
+// TextContents returns contents of a resource with a text.
 func TextContents(text string) []mcp.AnyResourceContents {
 	return []mcp.AnyResourceContents{&mcp.TextResourceContents{Text: text}}
 }
 
-// BlobContents is the contents of a resource as bytes.
+// BlobContents returns contents of a resource with binary data.
 func BlobContents(data []byte) []mcp.AnyResourceContents {
 	return []mcp.AnyResourceContents{&mcp.BlobResourceContents{Blob: base64.StdEncoding.EncodeToString(data)}}
 }
 
-// NotFound is the error that a resource does not exist.
+// NotFound returns the error for a resource that does not exist. Its code is
+// [CodeResourceNotFound].
 func NotFound(uri string) error {
 	data, err := codec.Marshal(value.Of(map[string]string{"uri": uri}))
-	if err != nil { // it is not UTF-8
+	if err != nil { // uri is not UTF-8
 		data = nil
 	}
 	return &jsonrpc.Error{Code: CodeResourceNotFound, Message: fmt.Sprintf("resource not found: %q", uri), Data: data}
 }
 
-// resource is a resource of a server. It does not change.
+// resource is a resource of a server. It is immutable.
 type resource struct {
 	def  mcp.Resource
 	read ReadFunc
 }
 
-// AddResource adds a resource. It fails if the description is not what the protocol admits, or with
-// [ErrExists] if there is one with that URI.
+// AddResource adds a resource. It fails if the protocol does not admit the description, and with
+// [ErrExists] if there is a resource with that URI.
 func (s *Server) AddResource(def mcp.Resource, read ReadFunc) (*Handle[mcp.Resource], error) {
 	if read == nil {
-		return nil, errors.New("server: no function for the resource " + def.URI)
+		return nil, fmt.Errorf("server: resource %q: nil function", def.URI)
 	}
 	build := func(def mcp.Resource) (*resource, error) {
 		if err := s.checkURI(def.URI); err != nil {
-			return nil, fmt.Errorf("server: the resource %q: %w", def.Name, err)
+			return nil, fmt.Errorf("server: resource %q: %w", def.Name, err)
 		}
 		if def.Name == "" {
-			return nil, fmt.Errorf("server: the resource %q has no name", def.URI)
+			return nil, fmt.Errorf("server: resource %q: no name", def.URI)
 		}
 		if err := def.Validate(latest()); err != nil {
-			return nil, fmt.Errorf("server: the resource %q: %w", def.URI, err)
+			return nil, fmt.Errorf("server: resource %q: %w", def.URI, err)
 		}
 		return &resource{def, read}, nil
 	}
 	return addTo(s.resources, def, func(d *mcp.Resource) string { return d.URI }, build, func(r *resource) mcp.Resource { return r.def })
 }
 
-// uriForm is what absolute URIs of RFC 3986 are made of: the scheme, the path with what is in front
-// of it, the rest.
-var uriForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:((?:[A-Za-z0-9._~!$&'()*+,;=:@/\[\]-]|%[0-9A-Fa-f]{2})*)(?:[?#](?:[A-Za-z0-9._~!$&'()*+,;=:@/?#\[\]-]|%[0-9A-Fa-f]{2})*)?$`)
+// uriSyntax matches absolute URIs (RFC 3986). Its group is the part between the scheme and the
+// query or fragment.
+var uriSyntax = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:((?:[A-Za-z0-9._~!$&'()*+,;=:@/\[\]-]|%[0-9A-Fa-f]{2})*)(?:[?#](?:[A-Za-z0-9._~!$&'()*+,;=:@/?#\[\]-]|%[0-9A-Fa-f]{2})*)?$`)
 
-// checkURI refuses URIs that are longer than [Config.MaxURI], before any other work on them, and
-// those that checkForm refuses.
+// checkURI rejects URIs that are longer than [Config.MaxURI], before any other work on them, and
+// those that checkURISyntax rejects.
 func (s *Server) checkURI(uri string) error {
 	if len(uri) > s.cfg.MaxURI {
 		return fmt.Errorf("invalid URI: %d bytes long, the limit is %d", len(uri), s.cfg.MaxURI)
 	}
-	return checkForm(uri)
+	return checkURISyntax(uri)
 }
 
-// checkForm refuses texts that are not absolute URIs, and paths that lead upwards (MCP resources,
-// "Security Considerations"). Package url knows hosts only as the web has them, and would refuse
-// some of other schemes.
-func checkForm(uri string) error {
-	parts := uriForm.FindStringSubmatch(uri)
+// checkURISyntax rejects texts that are not absolute URIs, and paths with a ".." segment (MCP
+// resources, "Security Considerations"). It does not use package url, which rejects hosts that some
+// schemes allow.
+func checkURISyntax(uri string) error {
+	parts := uriSyntax.FindStringSubmatch(uri)
 	if parts == nil {
-		return errors.New("invalid URI: want an absolute one, as RFC 3986 has it")
+		return errors.New("invalid URI: want an absolute URI (RFC 3986)")
 	}
 	path, err := url.PathUnescape(parts[1])
-	if err != nil || upwards(path) {
-		return errors.New("invalid URI: its path leads upwards")
+	if err != nil || hasParentSegment(path) {
+		return errors.New(`invalid URI: path has a ".." segment`)
 	}
 	return nil
 }
 
-// upwards reports whether a path has a segment that leads to the folder above.
-func upwards(path string) bool {
+// hasParentSegment reports whether a path has a ".." segment.
+func hasParentSegment(path string) bool {
 	for segment := range strings.FieldsFuncSeq(path, func(c rune) bool { return c == '/' || c == '\\' }) {
 		if segment == ".." {
 			return true
@@ -118,8 +119,8 @@ func upwards(path string) bool {
 	return false
 }
 
-// find returns the function that reads a resource, its argument, and the media type if that is
-// known. It stops when ctx ends.
+// find returns the function that reads a resource, its argument, and the media type, or nil if that
+// is unknown. It fails when ctx ends.
 func (s *Server) find(ctx context.Context, uri string) (read ReadFunc, r Resource, mime *string, err error) {
 	if err := s.checkURI(uri); err != nil {
 		return nil, r, nil, invalidParams("%v", err)
@@ -127,7 +128,7 @@ func (s *Server) find(ctx context.Context, uri string) (read ReadFunc, r Resourc
 	if static, ok := s.resources.get(uri); ok {
 		return static.read, Resource{URI: uri}, static.def.MIMEType, nil
 	}
-	for _, e := range *s.templates.shown.Load() {
+	for _, e := range *s.templates.enabled.Load() {
 		if ctx.Err() != nil {
 			return nil, r, nil, context.Cause(ctx)
 		}
@@ -150,18 +151,18 @@ func (h *handler) ReadResource(ctx context.Context, params *mcp.ReadResourceRequ
 	}
 	result := &mcp.ReadResourceResult{Contents: make([]mcp.AnyResourceContents, len(contents))}
 	for i, c := range contents {
-		result.Contents[i] = completed(c, r.URI, mime)
+		result.Contents[i] = withURIAndType(c, r.URI, mime)
 		if fault := checkContents(result.Contents[i]); fault != nil {
-			err := internalError("contents %d of the resource are invalid: %s", i, oneLine(fault.Error()))
-			h.p.s.cfg.Logger.Error("contents of a resource refused", "uri", r.URI, "error", err)
+			err := internalError("contents %d of the resource are invalid: %s", i, firstFault(fault.Error()))
+			h.p.s.cfg.Logger.Error("resource contents rejected", "uri", r.URI, "error", err)
 			return nil, err
 		}
 	}
 	return result, nil
 }
 
-// completed returns contents with the URI and media type of their resource where they have none.
-func completed(c mcp.AnyResourceContents, uri string, mime *string) mcp.AnyResourceContents {
+// withURIAndType returns contents with the URI and media type of their resource if they lack them.
+func withURIAndType(c mcp.AnyResourceContents, uri string, mime *string) mcp.AnyResourceContents {
 	if isNil(c) {
 		return nil
 	}
@@ -239,22 +240,22 @@ func (h *handler) Subscribe(ctx context.Context, params *mcp.SubscribeRequestPar
 	if _, _, _, err := h.p.s.find(ctx, params.URI); err != nil {
 		return nil, err
 	}
-	release, err := h.p.hold(ctx, params.URI)
+	unlock, err := h.p.lockSubscription(ctx, params.URI)
 	if err != nil {
 		return nil, err
 	}
-	defer release()
+	defer unlock()
 	fresh, err := h.p.subscribe(params.URI, session.Principal(ctx))
 	if err != nil {
 		return nil, err
 	}
 	if fresh {
-		if err := h.p.tellSubscribed(ctx, params.URI); err != nil {
+		if err := h.p.callSubscribe(ctx, params.URI); err != nil {
 			h.p.unsubscribe(params.URI)
 			return nil, err
 		}
 	}
-	if err := h.p.keep(ctx); err != nil {
+	if err := h.p.persist(ctx); err != nil {
 		if fresh {
 			h.unsubscribe(ctx, params.URI)
 		}
@@ -268,13 +269,13 @@ func (h *handler) Unsubscribe(ctx context.Context, params *mcp.UnsubscribeReques
 	if err := h.p.s.checkURI(params.URI); err != nil {
 		return nil, invalidParams("%v", err)
 	}
-	release, err := h.p.hold(ctx, params.URI)
+	unlock, err := h.p.lockSubscription(ctx, params.URI)
 	if err != nil {
 		return nil, err
 	}
-	defer release()
+	defer unlock()
 	h.unsubscribe(ctx, params.URI)
-	if err := h.p.keep(ctx); err != nil {
+	if err := h.p.persist(ctx); err != nil {
 		return nil, err
 	}
 	return new(mcp.Result), nil
@@ -283,13 +284,12 @@ func (h *handler) Unsubscribe(ctx context.Context, params *mcp.UnsubscribeReques
 // unsubscribe ends a subscription, if there is one, and calls [Config].Unsubscribe.
 func (h *handler) unsubscribe(ctx context.Context, uri string) {
 	if h.p.unsubscribe(uri) {
-		h.p.tellUnsubscribed(ctx, newCall(ctx, h.p), uri)
+		h.p.callUnsubscribe(ctx, newCall(ctx, h.p), uri)
 	}
 }
 
-// tellSubscribed calls [Config].Subscribe for a new subscription, and returns its error, which
-// refuses the subscription.
-func (p *peer) tellSubscribed(ctx context.Context, uri string) (err error) {
+// callSubscribe calls [Config].Subscribe for a new subscription, and returns its error.
+func (p *peer) callSubscribe(ctx context.Context, uri string) (err error) {
 	defer boundary.Catch(&err)
 	if p.s.cfg.Subscribe == nil {
 		return nil
@@ -297,8 +297,8 @@ func (p *peer) tellSubscribed(ctx context.Context, uri string) (err error) {
 	return p.s.cfg.Subscribe(ctx, newCall(ctx, p), uri)
 }
 
-// tellUnsubscribed calls [Config].Unsubscribe for a subscription that has ended.
-func (p *peer) tellUnsubscribed(ctx context.Context, c *Call, uri string) {
+// callUnsubscribe calls [Config].Unsubscribe for a subscription that has ended.
+func (p *peer) callUnsubscribe(ctx context.Context, c *Call, uri string) {
 	if p.s.cfg.Unsubscribe == nil {
 		return
 	}
@@ -309,16 +309,16 @@ func (p *peer) tellUnsubscribed(ctx context.Context, c *Call, uri string) {
 	boundary.Report(p.s.cfg.Logger, "Unsubscribe panicked", err, "uri", uri)
 }
 
-// hold waits until no other request changes the subscription to a resource, and until Subscribe was
-// called for the restored subscriptions. The next request goes on after release. So Subscribe and
-// Unsubscribe are called one at a time, in the order of the changes.
-func (p *peer) hold(ctx context.Context, uri string) (release func(), err error) {
-	if err := p.told(ctx); err != nil {
+// lockSubscription locks the subscription to a resource, so that Subscribe and Unsubscribe are
+// called one at a time, in the order of the changes. It first waits until Subscribe was called for
+// the restored subscriptions. It fails when ctx ends.
+func (p *peer) lockSubscription(ctx context.Context, uri string) (unlock func(), err error) {
+	if err := p.waitRestored(ctx); err != nil {
 		return nil, err
 	}
 	for {
 		p.mu.Lock()
-		other := p.changing[uri]
+		other := p.subscriptionLocks[uri]
 		if other == nil {
 			break
 		}
@@ -330,15 +330,15 @@ func (p *peer) hold(ctx context.Context, uri string) (release func(), err error)
 		}
 	}
 	defer p.mu.Unlock()
-	if p.changing == nil {
-		p.changing = map[string]chan struct{}{}
+	if p.subscriptionLocks == nil {
+		p.subscriptionLocks = map[string]chan struct{}{}
 	}
 	mine := make(chan struct{})
-	p.changing[uri] = mine
+	p.subscriptionLocks[uri] = mine
 	return func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		delete(p.changing, uri)
+		delete(p.subscriptionLocks, uri)
 		close(mine)
 	}, nil
 }
@@ -347,7 +347,7 @@ func (p *peer) hold(ctx context.Context, uri string) (release func(), err error)
 func (p *peer) subscribe(uri, principal string) (fresh bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.subscribed(uri) {
+	if p.isSubscribed(uri) {
 		return false, nil
 	}
 	cfg := &p.s.cfg
@@ -357,7 +357,7 @@ func (p *peer) subscribe(uri, principal string) (fresh bool, err error) {
 	if p.subscribedBytes+len(uri) > cfg.MaxSubscriptionBytes {
 		return false, invalidRequest("limit of %d bytes of subscriptions is reached", cfg.MaxSubscriptionBytes)
 	}
-	p.note(uri)
+	p.addSubscription(uri)
 	p.principal = principal
 	return true, nil
 }
@@ -366,31 +366,31 @@ func invalidRequest(format string, limit int) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: fmt.Sprintf(format, limit)}
 }
 
-// note records a subscription. The caller must hold mu.
-func (p *peer) note(uri string) {
+// addSubscription records a subscription. The caller must hold mu.
+func (p *peer) addSubscription(uri string) {
 	if p.subscriptions == nil {
 		p.subscriptions = map[string]struct{}{}
 	}
-	p.subscriptions[strings.Clone(uri)] = struct{}{} // a copy, as uri may hold the memory of its neighbours in the message
+	p.subscriptions[strings.Clone(uri)] = struct{}{} // uri may share the memory of the whole message
 	p.subscribedBytes += len(uri)
-	p.changes++
+	p.stateChanges++
 }
 
-// unsubscribe ends a subscription; it reports whether there was one.
+// unsubscribe removes a subscription. It reports whether there was one.
 func (p *peer) unsubscribe(uri string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	there := p.subscribed(uri)
+	there := p.isSubscribed(uri)
 	if there {
 		delete(p.subscriptions, uri)
 		p.subscribedBytes -= len(uri)
-		p.changes++
+		p.stateChanges++
 	}
 	return there
 }
 
-// subscribed reports whether there is a subscription. It is called with mu held.
-func (p *peer) subscribed(uri string) bool {
+// isSubscribed reports whether there is a subscription. The caller must hold mu.
+func (p *peer) isSubscribed(uri string) bool {
 	_, ok := p.subscriptions[uri]
 	return ok
 }

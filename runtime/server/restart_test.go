@@ -23,8 +23,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltstore"
 )
 
-// The server that is killed is this test program, told by its environment which file to use. It is given the listener as
-// its first extra file: the test keeps that open, so that the port is never free and connections wait for the next server.
+// The server that is killed is this test program, told by its environment which file to use. It is
+// given the listener as its first extra file: the test keeps that open, so that the port is never
+// free and connections wait for the next server.
 const (
 	fileEnv    = "MCPWIRE_TEST_FILE"
 	listenerFD = 3
@@ -114,8 +115,8 @@ func (r reader) LoggingMessage(_ context.Context, p *mcp.LoggingMessageNotificat
 	return nil
 }
 
-// A server that is killed and started again goes on with a session as if nothing had happened: the client does not even
-// notice, and need not ask again.
+// A server that is killed and started again goes on with a session as if nothing had happened: the
+// client does not even notice, and need not ask again.
 func TestASessionSurvivesItsServer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("kills processes")
@@ -153,7 +154,8 @@ func TestASessionSurvivesItsServer(t *testing.T) {
 		}
 		return result.Content[0].(*mcp.TextContent).Text
 	}
-	// check has all resources updated, and waits for what comes of that: the last one is always subscribed to.
+	// check has all resources updated, and waits for what comes of that: the last one is always
+	// subscribed to.
 	check := func(when string, want ...string) {
 		t.Helper()
 		for _, name := range []string{"sports", "today", "weather"} {

@@ -9,8 +9,9 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// resultOf returns what makes a result of the output of a tool.
-func resultOf[Out any](t reflect.Type) (func(Out) (*mcp.CallToolResult, error), error) {
+// resultConverter returns the function that converts output of type Out to a result. T is the
+// reflect type of Out.
+func resultConverter[Out any](t reflect.Type) (func(Out) (*mcp.CallToolResult, error), error) {
 	var give any
 	switch any(*new(Out)).(type) {
 	case *mcp.CallToolResult:
@@ -30,15 +31,15 @@ func resultOf[Out any](t reflect.Type) (func(Out) (*mcp.CallToolResult, error), 
 			if t.Kind() == reflect.Slice || t.Kind() == reflect.Array {
 				hint = " (wrap it in a struct)"
 			}
-			return nil, fmt.Errorf("server: want a struct, a map with string keys, string, content or *mcp.CallToolResult, got %v%s", t, hint)
+			return nil, fmt.Errorf("want a struct, a map with string keys, string, content or *mcp.CallToolResult, got %v%s", t, hint)
 		}
 	}
 	return give.(func(Out) (*mcp.CallToolResult, error)), nil
 }
 
-// Text is a result with a text.
+// Text returns a result with a text.
 func Text(text string) *mcp.CallToolResult {
-	r := &struct { // all in one piece of memory
+	r := &struct { // one allocation for all
 		result  mcp.CallToolResult
 		content [1]mcp.ContentBlock
 		text    mcp.TextContent
@@ -48,17 +49,18 @@ func Text(text string) *mcp.CallToolResult {
 	return &r.result
 }
 
-// Content is a result with content blocks.
+// Content returns a result with content blocks.
 func Content(blocks ...mcp.ContentBlock) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: blocks}
 }
 
-// Structured is a result with structured output, and with its JSON as a text for clients that do not look at that. Out
-// is a struct or a map; package codec/value writes it. Structured fails if its JSON is no object.
+// Structured returns a result with structured output, and with the same JSON as a text block for
+// clients without support for structured output. Package codec/value encodes out. Structured fails
+// if its JSON is not an object.
 func Structured(out any) (*mcp.CallToolResult, error) {
 	text, err := codec.Marshal(value.Of(out))
 	if err != nil {
-		return nil, fmt.Errorf("output: %w", err)
+		return nil, fmt.Errorf("server: structured output: %w", err)
 	}
 	if text[0] != '{' {
 		return nil, fmt.Errorf("server: structured output: want a JSON object, got %T", out)

@@ -13,11 +13,11 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// Roots asks the client for the places in which the server may work (MCP roots, "Listing Roots").
-// It fails with a [*session.CapabilityError] if the client has not declared roots, and with
-// [session.ErrTimeout] after [Config.InputTimeout]. Roots may change, so call it for each use. If
-// the client announces changes, the session caches the roots until the next
-// notifications/roots/list_changed. The list belongs to the caller.
+// Roots requests the folders and files in which the server may work from the client (MCP roots,
+// "Listing Roots"). It fails with a [*session.CapabilityError] if the client has not declared
+// roots, and with [session.ErrTimeout] after [Config.InputTimeout]. Roots may change, so call it
+// for each use. If the client announces changes, the session caches the roots until the next
+// notifications/roots/list_changed. The caller may modify the list.
 func (c *Call) Roots(ctx context.Context) ([]mcp.Root, error) {
 	client := c.capabilities()
 	if client != nil && client.Roots == nil {
@@ -37,7 +37,7 @@ func (c *Call) askRoots(ctx context.Context) ([]mcp.Root, error) {
 	return result.Roots, nil
 }
 
-// rootCache keeps the roots of a client until they change.
+// rootCache caches the roots of a client until the client announces a change.
 type rootCache struct {
 	mu      sync.Mutex
 	changes uint64
@@ -46,7 +46,7 @@ type rootCache struct {
 }
 
 // get returns a copy of the cached roots. If there are none it calls ask, and caches the result
-// unless the client has announced a change meanwhile.
+// unless the client has announced a change during the call.
 func (r *rootCache) get(ask func() ([]mcp.Root, error)) ([]mcp.Root, error) {
 	r.mu.Lock()
 	known, list, changes := r.known, r.list, r.changes
@@ -74,12 +74,12 @@ func (r *rootCache) changed() {
 	r.known, r.list = false, nil
 }
 
-// ErrOutside says that a path leads out of all roots.
-var ErrOutside = errors.New("server: the path is outside of all roots")
+// ErrOutside reports that a path is outside of all roots.
+var ErrOutside = errors.New("server: path is outside of all roots")
 
-// Inside returns a path with its symbolic links followed, if it is inside of one of the roots, and fails with
-// [ErrOutside] otherwise. The path must exist. Files may be moved behind the back of a server: where that matters, use
-// [os.OpenRoot].
+// Inside resolves the symbolic links of path and returns the result if it is inside of one of the
+// roots. Otherwise it fails with an error that wraps [ErrOutside]. The path must exist. Another
+// process may replace a file between the check and its use: where that matters, use [os.OpenRoot].
 func Inside(roots []mcp.Root, path string) (string, error) {
 	absolute, err := filepath.Abs(path)
 	if err != nil {
@@ -92,23 +92,23 @@ func Inside(roots []mcp.Root, path string) (string, error) {
 	for _, r := range roots {
 		folder, err := rootFolder(r)
 		if err != nil {
-			continue // one that has vanished, or is no folder of this machine
+			continue // the root does not exist, or is not a folder of this machine
 		}
 		if rel, err := filepath.Rel(folder, actual); err == nil && filepath.IsLocal(rel) {
 			return actual, nil
 		}
 	}
-	return "", fmt.Errorf("%w: %s", ErrOutside, path)
+	return "", fmt.Errorf("%w: %q", ErrOutside, path)
 }
 
-// rootFolder returns the folder that a root stands for.
+// rootFolder returns the path of a root, with its symbolic links resolved.
 func rootFolder(r mcp.Root) (string, error) {
 	u, err := url.Parse(r.URI)
 	if err != nil {
 		return "", err
 	}
 	if u.Scheme != "file" || u.Host != "" && u.Host != "localhost" || u.Path == "" {
-		return "", fmt.Errorf("server: the root %q is no folder of this machine", r.URI)
+		return "", fmt.Errorf("server: root %q is not a folder of this machine", r.URI)
 	}
 	return filepath.EvalSymlinks(filepath.FromSlash(u.Path))
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// An answer that was under way when the client announced a change is not kept, and neither is an error.
+// An answer that was under way when the client announced a change is not kept, and neither is an
+// error.
 func TestRootsThatChangeMeanwhileAreNotKept(t *testing.T) {
 	var r rootCache
 	asked := 0

@@ -10,13 +10,18 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 )
 
-// Sample asks the model of the client to continue a conversation (MCP sampling, "Creating Messages"). It fails with a
-// [*session.CapabilityError] if the client has not declared what is asked of it, with an error that says what is wrong
-// if tool calls and their results do not fit together, with [ErrToolRounds] after [Config.MaxToolRounds] rounds of tool
-// calls, with [session.ErrTimeout] after [Config.InputTimeout], and with a [*jsonrpc.Error] if the client answers with
-// one.
+// Sample has the model of the client continue a conversation (MCP sampling, "Creating Messages").
+// It fails
+//
+//   - if the conversation is invalid, such as a tool call without a result,
+//   - with a [*session.CapabilityError] if the client has not declared a capability that params need,
+//   - with [ErrToolRounds] if the conversation has more than [Config.MaxToolRounds] rounds of tool
+//     calls,
+//   - with [session.ErrTimeout] after [Config.InputTimeout],
+//   - with [ErrAnswer] if the client's response is not a valid message,
+//   - and with a [*jsonrpc.Error] if the client responds with one.
 func (c *Call) Sample(ctx context.Context, params *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
-	if err := c.maySend(params); err != nil {
+	if err := c.checkSampling(params); err != nil {
 		return nil, err
 	}
 	outcome, err := c.client().CreateMessage(ctx, c.projectSampling(params))
@@ -25,16 +30,16 @@ func (c *Call) Sample(ctx context.Context, params *mcp.CreateMessageRequestParam
 	}
 	result, ok := outcome.(*mcp.CreateMessageResult)
 	if !ok || result.Validate(latest()) != nil {
-		return nil, fmt.Errorf("%w: it is no message", ErrAnswer)
+		return nil, fmt.Errorf("%w: invalid message", ErrAnswer)
 	}
 	return result, nil
 }
 
-// SampleTask asks the model of the client as [Call.Sample] does, as a task of the client: it returns once the client has
-// created the task, and the message is awaited by Result of the handle, for as long as the client keeps the task. It
-// fails with a [*session.CapabilityError] if the client does not run sampling as tasks.
+// SampleTask is [Call.Sample] as a task of the client. It returns once the client has created the
+// task; Result of the handle waits for the message, for as long as the client keeps the task.
+// SampleTask fails with a [*session.CapabilityError] if the client does not run sampling as tasks.
 func (c *Call) SampleTask(ctx context.Context, params *mcp.CreateMessageRequestParams, options ...requestor.Option) (*requestor.Handle[*mcp.CreateMessageResult], error) {
-	if err := c.maySend(params); err != nil {
+	if err := c.checkSampling(params); err != nil {
 		return nil, err
 	}
 	open, err := c.taskSession(mcp.MethodSamplingCreateMessage, "tasks.requests.sampling.createMessage")
@@ -44,7 +49,7 @@ func (c *Call) SampleTask(ctx context.Context, params *mcp.CreateMessageRequestP
 	return c.p.s.clientTasks.CreateMessage(ctx, open, params, options...)
 }
 
-// projectSampling converts a conversation for the revision of the session. In older revisions, a
+// projectSampling converts a conversation to the revision of the session. In older revisions, a
 // message has one block: a message with several blocks becomes several messages.
 func (c *Call) projectSampling(params *mcp.CreateMessageRequestParams) *mcp.CreateMessageRequestParams {
 	if c.Session() == nil || c.Session().Revision().Defines("SamplingMessageContentBlock") {
@@ -67,7 +72,8 @@ func (c *Call) projectSampling(params *mcp.CreateMessageRequestParams) *mcp.Crea
 	return &out
 }
 
-// taskSession returns the session for a request that asks the client to create a task for a method.
+// taskSession returns the session for a request that the client shall run as a task. It fails with
+// a [*session.CapabilityError] if the client has not declared that for the method.
 func (c *Call) taskSession(method, capability string) (*session.Session, error) {
 	open := c.Session()
 	if open == nil {
@@ -76,27 +82,27 @@ func (c *Call) taskSession(method, capability string) (*session.Session, error) 
 	if !open.PeerTakesTask(method) {
 		return nil, &session.CapabilityError{Method: method, Capability: capability, Revision: open.Revision()}
 	}
-	c.p.asksForTasks.Store(true)
+	c.p.requestsTasks.Store(true)
 	return open, nil
 }
 
 // ErrToolRounds reports that a conversation has more rounds of tool calls than
 // [Config.MaxToolRounds].
-var ErrToolRounds = errors.New("server: the conversation has too many rounds of tool calls")
+var ErrToolRounds = errors.New("server: too many rounds of tool calls")
 
-// maySend refuses a conversation that is not valid, or that needs a capability that the client has
-// not declared.
-func (c *Call) maySend(params *mcp.CreateMessageRequestParams) error {
+// checkSampling rejects an invalid conversation, and one that needs a capability which the client
+// has not declared.
+func (c *Call) checkSampling(params *mcp.CreateMessageRequestParams) error {
 	if params == nil {
-		return errors.New("server: nil params of a sampling")
+		return errors.New("server: sample: nil params")
 	}
 	if err := checkConversation(params.Messages); err != nil {
-		return fmt.Errorf("server: invalid conversation: %w", err)
+		return fmt.Errorf("server: sample: invalid conversation: %w", err)
 	}
 	if limit := c.p.s.cfg.MaxToolRounds; limit > 0 && toolRounds(params.Messages) > limit {
 		return fmt.Errorf("%w: the limit is %d", ErrToolRounds, limit)
 	}
-	return c.maySample(params)
+	return c.checkSamplingCapability(params)
 }
 
 // toolRounds counts the messages with tool calls since the last user message that is not a tool
@@ -122,32 +128,33 @@ func toolRounds(messages []mcp.SamplingMessage) (n int) {
 	return n
 }
 
-// maySample refuses what the client has not declared, as far as that is known.
-func (c *Call) maySample(params *mcp.CreateMessageRequestParams) error {
+// checkSamplingCapability rejects params that need a capability which the client has not declared.
+// If the capabilities of the client are unknown, it returns nil.
+func (c *Call) checkSamplingCapability(params *mcp.CreateMessageRequestParams) error {
 	client := c.capabilities()
 	if client == nil {
 		return nil
 	}
-	lacking := ""
+	missing := ""
 	include := params.IncludeContext
 	switch {
 	case client.Sampling == nil:
-		lacking = "sampling"
+		missing = "sampling"
 	case (params.Tools != nil || params.ToolChoice != nil) && client.Sampling.Tools == nil:
-		lacking = "sampling.tools"
+		missing = "sampling.tools"
 	case include != nil && *include != mcp.IncludeContextNone &&
-		client.Sampling.Context == nil && c.Session().Revision() >= mcp.Revision20251125: // before, it was not declared
-		lacking = "sampling.context"
+		client.Sampling.Context == nil && c.Session().Revision() >= mcp.Revision20251125: // older revisions do not define the capability
+		missing = "sampling.context"
 	default:
 		return nil
 	}
-	return &session.CapabilityError{Method: mcp.MethodSamplingCreateMessage, Capability: lacking, Revision: c.Session().Revision()}
+	return &session.CapabilityError{Method: mcp.MethodSamplingCreateMessage, Capability: missing, Revision: c.Session().Revision()}
 }
 
-// checkConversation refuses tool calls without their results right behind them, and results with anything else in
-// their message (MCP sampling, "Message Constraints").
+// checkConversation rejects tool calls whose results are not in the next message, and messages with
+// tool results and other content (MCP sampling, "Message Constraints").
 func checkConversation(messages []mcp.SamplingMessage) error {
-	open := map[string]bool{} // tool calls of the message before
+	open := map[string]bool{} // tool calls of the previous message
 	for i, m := range messages {
 		if m.Role != mcp.RoleUser && m.Role != mcp.RoleAssistant {
 			return fmt.Errorf("message %d: role %q, want user or assistant", i, m.Role)
@@ -155,21 +162,24 @@ func checkConversation(messages []mcp.SamplingMessage) error {
 		calls, results, others := map[string]bool{}, 0, 0
 		for _, block := range m.Content.Items {
 			if isNil(block) {
-				return fmt.Errorf("message %d: it has nil content", i)
+				return fmt.Errorf("message %d: nil content", i)
 			}
 			switch b := block.(type) {
 			case *mcp.ToolUseContent:
 				if m.Role != mcp.RoleAssistant {
-					return fmt.Errorf("message %d: a tool call that is not the assistant's", i)
+					return fmt.Errorf("message %d: role %q with a tool call, want assistant", i, m.Role)
 				}
 				if calls[b.ID] {
-					return fmt.Errorf("message %d: two tool calls have the id %q", i, b.ID)
+					return fmt.Errorf("message %d: duplicate tool call id %q", i, b.ID)
 				}
 				calls[b.ID] = true
 			case *mcp.ToolResultContent:
 				results++
-				if m.Role != mcp.RoleUser || !open[b.ToolUseID] {
-					return fmt.Errorf("message %d: a result for no tool call in the message before: %q", i, b.ToolUseID)
+				if m.Role != mcp.RoleUser {
+					return fmt.Errorf("message %d: role %q with a tool result, want user", i, m.Role)
+				}
+				if !open[b.ToolUseID] {
+					return fmt.Errorf("message %d: result for tool call %q, which is not in the previous message", i, b.ToolUseID)
 				}
 				delete(open, b.ToolUseID)
 			default:
@@ -182,15 +192,15 @@ func checkConversation(messages []mcp.SamplingMessage) error {
 			}
 		}
 		if results > 0 && others > 0 {
-			return fmt.Errorf("message %d: results of tools and other content", i)
+			return fmt.Errorf("message %d: other content beside tool results", i)
 		}
 		for id := range open {
-			return fmt.Errorf("message %d: no result for the tool call %q in the message before", i, id)
+			return fmt.Errorf("message %d: no result for tool call %q of the previous message", i, id)
 		}
 		open = calls
 	}
 	if len(open) > 0 {
-		return errors.New("the last message has tool calls without results")
+		return fmt.Errorf("message %d: tool calls without results", len(messages)-1)
 	}
 	return nil
 }

@@ -222,34 +222,34 @@ type badTag struct {
 func TestTypesWithoutSchemas(t *testing.T) {
 	check := func(err error, want string) {
 		t.Helper()
-		if err == nil || !strings.HasPrefix(err.Error(), "server: no schema for ") || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "give the tool a schema") {
+		if err == nil || !strings.HasPrefix(err.Error(), "server: no schema for type ") || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "give the tool a schema") {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
 	check(refusedArguments[node](t), "field Kids: type server_test.node contains itself")
-	check(refusedArguments[member[chan int]](t), "field V: values of type chan int have no JSON form")
-	check(refusedArguments[member[func()]](t), "field V: values of type func() have no JSON form")
-	check(refusedArguments[member[[]complex128]](t), "field V: values of type complex128 have no JSON form")
-	check(refusedArguments[member[map[bool]int]](t), "field V: bool is not a type for the names of an object")
-	check(refusedArguments[member[error]](t), "field V: nothing can be decoded into a value of interface type error")
-	check(refusedArguments[badTag](t), `field X: the tag jsonschema:"how many,minimum=1,maximum=10" is a description and cannot hold the keyword minimum=`)
+	check(refusedArguments[member[chan int]](t), "field V: type chan int has no JSON form")
+	check(refusedArguments[member[func()]](t), "field V: type func() has no JSON form")
+	check(refusedArguments[member[[]complex128]](t), "field V: type complex128 has no JSON form")
+	check(refusedArguments[member[map[bool]int]](t), "field V: type bool cannot be the key of a JSON object")
+	check(refusedArguments[member[error]](t), "field V: cannot decode into interface type error")
+	check(refusedArguments[badTag](t), `field X: tag jsonschema:"how many,minimum=1,maximum=10" is a description and cannot contain the keyword minimum=`)
 	check(refusedArguments[struct {
 		X int `jsonschema:"minimum=1"`
-	}](t), `cannot hold the keyword minimum=`)
+	}](t), `cannot contain the keyword minimum=`)
 	check(refusedArguments[struct {
 		X int `jsonschema:"required"`
-	}](t), `cannot hold the keyword required`)
+	}](t), `cannot contain the keyword required`)
 	check(refusedArguments[struct {
 		X []int `json:"x,string"`
-	}](t), "field X: the json tag option string does not apply to type []int")
+	}](t), "field X: json tag option string does not apply to type []int")
 	check(refusedArguments[struct {
 		X time.Time `json:"x,format:RFC3339"`
-	}](t), `field X: the option "format:RFC3339" in the tag json:"x,format:RFC3339" is not supported`)
+	}](t), `field X: option "format:RFC3339" in the tag json:"x,format:RFC3339" is not supported`)
 	check(refusedArguments[struct {
 		X int `json:"a'b"`
-	}](t), `field X: the name in the tag json:"a'b" has quotes`)
-	check(refusedArguments[struct{ *hidden }](t), "field hidden: nothing can be decoded into an embedded pointer of the unexported type")
-	check(refusedArguments[wrapped](t), "server_test.wrapped: its methods make its JSON, which need not be an object")
+	}](t), `field X: name in the tag json:"a'b" has quotes`)
+	check(refusedArguments[struct{ *hidden }](t), "field hidden: cannot decode into an embedded pointer to the unexported type")
+	check(refusedArguments[wrapped](t), "server_test.wrapped: its methods encode it, so that its JSON may not be an object")
 	if _, err := server.SchemaFor[described](); err != nil {
 		t.Error(err)
 	}

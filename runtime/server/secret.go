@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// wordBorder matches where a word begins in the name of a field, such as userPassword,
+// wordBorder matches the start of a word in the name of a field, such as userPassword,
 // user_password or APIKey.
 var wordBorder = regexp.MustCompile(`[^A-Za-z]+|([a-z])([A-Z])|([A-Z])([A-Z][a-z])`)
 
@@ -16,11 +16,11 @@ func words(name string) []string {
 	return strings.Fields(strings.ToLower(wordBorder.ReplaceAllString(spaced, "$1$3 $2$4"))) // borders may overlap
 }
 
-// secret reports whether the name of a field says that it asks for a secret: a password, a key, a
-// token, or the data of a payment card (MCP elicitation, "User Interaction Model"). Words such as
-// password count anywhere in the name. Others count only at its end, as the last word of an English
-// name names the kind of thing: an accessToken is a secret, a tokenCount is not.
-func secret(name string) bool {
+// isSecretName reports whether the name of a field is that of a secret: a password, a key, a token,
+// or the data of a payment card (MCP elicitation, "User Interaction Model"). Words such as password
+// count anywhere in the name. Others count only at its end, because the last word of an English
+// name is its noun: an accessToken is a secret, a tokenCount is not.
+func isSecretName(name string) bool {
 	list := words(name)
 	for _, word := range list {
 		switch word {
@@ -34,7 +34,7 @@ func secret(name string) bool {
 	for len(list) > 1 && slices.Contains([]string{"my", "your", "user", "new", "old", "current", "confirm", "repeat"}, list[0]) {
 		list = list[1:]
 	}
-	if len(list) == 1 && list[0] == "pin" { // a mapPin is not one
+	if len(list) == 1 && list[0] == "pin" { // a mapPin is not a secret
 		return true
 	}
 	for i := range list {

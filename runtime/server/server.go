@@ -31,7 +31,7 @@ type Config struct {
 
 	// Capabilities may change the capabilities that the server declares when a session opens. Its
 	// argument holds those of the current features. Declare more to add the first feature of a kind
-	// later, or less to switch a kind off.
+	// later, or fewer to switch a kind off.
 	Capabilities func(*mcp.ServerCapabilities)
 
 	// Session is the configuration of each session. Its Handler receives the requests and
@@ -83,11 +83,11 @@ type Config struct {
 	// bytes. The default is [DefaultMaxSubscriptionBytes].
 	MaxSubscriptionBytes int
 	// Subscribe is called when a session subscribes to a resource for the first time; its error
-	// refuses that. Unsubscribe is called when the session unsubscribes or has ended; in the latter
-	// case, c is nil and ctx belongs to no call. Either function may be nil. Calls for one resource
-	// of one session do not overlap, so the last call reflects the current state.
+	// rejects the subscription. Unsubscribe is called when the session unsubscribes or has ended;
+	// in the latter case, c is nil and ctx belongs to no call. Either function may be nil. Calls
+	// for one resource of one session do not overlap, so the last call reflects the current state.
 	//
-	// After a restart, Subscribe is called again for each restored subscription, see
+	// After a restart, Subscribe is called again for each restored subscription; see
 	// [Server.Serve]. Then c has a session and a principal, but cannot reach the client, and ctx
 	// ends with the session. An error ends the subscription; it is not reported to the client.
 	Subscribe   func(ctx context.Context, c *Call, uri string) error
@@ -120,26 +120,26 @@ type Server struct {
 	templates *set[*template]
 	prompts   *set[*prompt]
 
-	nowhere *peer // of calls that belong to no session
+	detached *peer // for calls that belong to no session, such as those of recovered tasks
 
-	clientTasks *requestor.Tasks // that clients run
-	ofTasks     session.Config   // the middleware of clientTasks
+	clientTasks    *requestor.Tasks // tasks that clients run
+	taskMiddleware session.Config   // the middleware of clientTasks
 
 	claiming sync.Mutex // held while an elicitation claims its id; taken before all other locks
 
-	mu      sync.Mutex
-	peers   map[*peer]struct{}
-	tasks   *task.Manager
-	list    bool                   // tasks may be listed
-	timers  map[string]*time.Timer // of notices that wait, by method
-	closed  bool
-	running sync.WaitGroup // sessions that are not over, or not yet forgotten
+	mu        sync.Mutex
+	peers     map[*peer]struct{}
+	tasks     *task.Manager
+	listTasks bool                   // tasks may be listed
+	timers    map[string]*time.Timer // of notices that wait, by method
+	closed    bool
+	running   sync.WaitGroup // sessions that are not over, or not yet forgotten
 }
 
 // New returns a server without features.
 func New(cfg Config) (*Server, error) {
 	if cfg.Info.Name == "" || cfg.Info.Version == "" {
-		return nil, errors.New("server: name and version of the server are missing")
+		return nil, errors.New("server: Config.Info needs both a name and a version")
 	}
 	if cfg.Debounce < 0 {
 		return nil, fmt.Errorf("server: negative Debounce (%v)", cfg.Debounce)
@@ -168,7 +168,7 @@ func New(cfg Config) (*Server, error) {
 	case cfg.InputTimeout == 0:
 		cfg.InputTimeout = DefaultInputTimeout
 	case cfg.InputTimeout < 0:
-		cfg.InputTimeout = 0 // as session.Timeout has it
+		cfg.InputTimeout = 0 // session.Timeout takes 0 as no limit
 	}
 	if cfg.MaxToolRounds == 0 {
 		cfg.MaxToolRounds = DefaultMaxToolRounds
@@ -180,7 +180,7 @@ func New(cfg Config) (*Server, error) {
 		cfg.LogLevel = mcp.LoggingLevelInfo
 	}
 	if _, ok := severity(cfg.LogLevel); !ok {
-		return nil, errors.New("server: unknown level " + string(cfg.LogLevel))
+		return nil, fmt.Errorf("server: unknown LogLevel (%q)", cfg.LogLevel)
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = cfg.Session.Logger
@@ -196,25 +196,25 @@ func New(cfg Config) (*Server, error) {
 	s.resources = newSet[*resource](s, mcp.MethodNotificationsResourcesListChanged)
 	s.templates = newSet[*template](s, mcp.MethodNotificationsResourcesListChanged)
 	s.prompts = newSet[*prompt](s, mcp.MethodNotificationsPromptsListChanged)
-	s.ofTasks.Logger = cfg.Session.Logger
-	s.clientTasks = requestor.Attach(&s.ofTasks)
-	s.nowhere = newPeer(s)
+	s.taskMiddleware.Logger = cfg.Session.Logger
+	s.clientTasks = requestor.Attach(&s.taskMiddleware)
+	s.detached = newPeer(s)
 	return s, nil
 }
 
-// OfferTasks runs tool calls as tasks of m if the tool supports tasks. It applies to sessions that
-// open afterwards. If list is true, clients can list tasks; set it only if clients have different
-// principals (MCP tasks, "Task Isolation and Access Control"). The caller closes m, after the
-// server. See also [Server.RecoverTask].
+// OfferTasks lets clients call tools as tasks of m, if the tool supports tasks. It applies to
+// sessions that open afterwards. If list is true, clients can list tasks; set it only if clients
+// have different principals (MCP tasks, "Task Isolation and Access Control"). The caller closes m,
+// after the server. See also [Server.RecoverTask].
 func (s *Server) OfferTasks(m *task.Manager, list bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.tasks, s.list = m, list
+	s.tasks, s.listTasks = m, list
 }
 
-// RecoverTask returns the work of a task that an earlier process has left, nil if its tool is not
-// there. It is made to be the Recover of a [task.Config]: add the tools, then make the manager,
-// then offer its tasks.
+// RecoverTask returns the work of an unfinished task of an earlier process, or nil if the server
+// does not have its tool. Use it as Recover of a [task.Config]: add the tools, then make the
+// manager, then offer its tasks.
 func (s *Server) RecoverTask(r task.Record) task.Work {
 	if r.Method != mcp.MethodToolsCall {
 		return nil
@@ -223,7 +223,7 @@ func (s *Server) RecoverTask(r task.Record) task.Work {
 	if _, ok := s.tools.get(name); !ok {
 		return nil
 	}
-	work := receiver.Work(s.nowhere.handler(), r)
+	work := receiver.Work(s.detached.handler(), r)
 	return func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 		return work(transport.WithPrincipal(ctx, r.Owner), run)
 	}
@@ -232,10 +232,10 @@ func (s *Server) RecoverTask(r task.Record) task.Work {
 // Serve opens a session over conn and returns at once. The session owns conn. If the server is
 // closed, Serve fails and closes conn.
 //
-// If conn is a [transport.Keeper], it persists the state that the client does not send again: its
-// subscriptions, its log level and its open URL elicitations. The server rejects a request that
-// changes this state if it cannot be persisted. After a restart, the next server that serves the
-// session restores it. Updates of resources in between are not reported.
+// If conn is a [transport.Keeper], the server persists the state that the client does not send
+// again: its subscriptions, its log level and its open URL elicitations. The server rejects a
+// request that changes this state if it cannot be persisted. After a restart, the next server that
+// serves the session restores it. Updates of resources in between are not reported.
 func (s *Server) Serve(conn transport.Conn) (*session.Session, error) {
 	if conn == nil {
 		return nil, errors.New("server: nil connection")
@@ -244,8 +244,8 @@ func (s *Server) Serve(conn transport.Conn) (*session.Session, error) {
 	if keeper, ok := transport.As[transport.Keeper](conn); ok {
 		p.restore(keeper)
 	}
-	opened, err := s.openFor(p, func(hello *mcp.InitializeResult, cfg *session.Config) *session.Session {
-		return session.Serve(conn, hello, cfg)
+	opened, err := s.openFor(p, func(result *mcp.InitializeResult, cfg *session.Config) *session.Session {
+		return session.Serve(conn, result, cfg)
 	})
 	if err != nil {
 		suspend(conn) // another process may serve it
@@ -254,11 +254,11 @@ func (s *Server) Serve(conn transport.Conn) (*session.Session, error) {
 	return opened, err
 }
 
-// Open opens a session in a way of the caller's, such as [session.Restore]: start gets how the
-// server introduces itself and the configuration of the session, and returns the session. It is not
-// called, and Open fails with [session.ErrClosed], if the server was closed. Open does not restore
-// persisted state; use Serve for that.
-func (s *Server) Open(start func(hello *mcp.InitializeResult, cfg *session.Config) *session.Session) (*session.Session, error) {
+// Open opens a session with the caller's function, which may call [session.Restore], for example.
+// Start receives the result of the handshake and the configuration of the session, and returns the
+// session. If the server is closed, Open does not call start and fails with [session.ErrClosed].
+// Open does not restore persisted state; use Serve for that.
+func (s *Server) Open(start func(result *mcp.InitializeResult, cfg *session.Config) *session.Session) (*session.Session, error) {
 	if start == nil {
 		return nil, errors.New("server: nil function to open a session")
 	}
@@ -267,41 +267,41 @@ func (s *Server) Open(start func(hello *mcp.InitializeResult, cfg *session.Confi
 
 func (s *Server) openFor(p *peer, start func(*mcp.InitializeResult, *session.Config) *session.Session) (opened *session.Session, err error) {
 	s.mu.Lock()
-	tasks, list := s.tasks, s.list
+	tasks, list := s.tasks, s.listTasks
 	s.mu.Unlock()
-	hello, err := s.hello(tasks, list)
+	result, err := s.initializeResult(tasks, list)
 	if err != nil {
 		return nil, err
 	}
 	cfg := s.sessionConfig(p, tasks)
-	if !s.join(p) {
+	if !s.addPeer(p) {
 		return nil, session.ErrClosed
 	}
 	defer func() {
 		if opened == nil { // also if start panics
-			s.leave(p)
+			s.removePeer(p)
 		}
 	}()
-	if opened = start(hello, cfg); opened == nil {
-		return nil, errors.New("server: no session was opened")
+	if opened = start(result, cfg); opened == nil {
+		return nil, errors.New("server: open a session: the function returned nil")
 	}
 	p.session.Store(opened)
-	p.tellAgain()
+	p.restoreSubscriptions()
 	p.startNotices()
 	s.mu.Lock()
 	closed := s.closed
 	s.mu.Unlock()
-	if closed { // by endAll, which may have missed this session
-		suspend(p.keeper)
+	if closed { // endAll may have missed this session
+		suspend(p.store)
 		opened.Stop()
 	}
-	opened.AfterDone(func() { s.leave(p) })
+	opened.AfterDone(func() { s.removePeer(p) })
 	return opened, nil
 }
 
-// join adds a peer, which is notified of changes from then on. It returns false if the server is
+// addPeer adds a peer, which is notified of changes from then on. It returns false if the server is
 // closed.
-func (s *Server) join(p *peer) bool {
+func (s *Server) addPeer(p *peer) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -312,8 +312,8 @@ func (s *Server) join(p *peer) bool {
 	return true
 }
 
-// leave removes a peer whose session has ended.
-func (s *Server) leave(p *peer) {
+// removePeer removes a peer whose session has ended.
+func (s *Server) removePeer(p *peer) {
 	defer s.running.Done()
 	s.mu.Lock()
 	delete(s.peers, p)
@@ -360,8 +360,8 @@ func (s *Server) Close() error {
 }
 
 // Shutdown ends all sessions in order, see [session.Session.Shutdown], and waits for their
-// handlers. When ctx ends first, it does not wait for handlers that ignore the end of their
-// context. Connections keep sessions as with Close.
+// handlers. If ctx ends first, it does not wait for handlers that ignore the end of their context.
+// Connections keep sessions for another process as with Close.
 func (s *Server) Shutdown(ctx context.Context) error {
 	return s.endAll(ctx, func(open *session.Session) error { return open.Shutdown(ctx) })
 }
@@ -375,8 +375,8 @@ func (s *Server) endAll(ctx context.Context, end func(*session.Session) error) e
 	}
 	clear(s.timers)
 	s.mu.Unlock()
-	for _, p := range s.everyPeer() {
-		suspend(p.keeper)
+	for _, p := range s.allPeers() {
+		suspend(p.store)
 	}
 	var group sync.WaitGroup
 	var mu sync.Mutex
@@ -405,7 +405,7 @@ func (s *Server) endAll(ctx context.Context, end func(*session.Session) error) e
 // Sessions returns the sessions that are open, in no particular order.
 func (s *Server) Sessions() []*session.Session {
 	var list []*session.Session
-	for _, p := range s.everyPeer() {
+	for _, p := range s.allPeers() {
 		if open := p.session.Load(); open != nil {
 			list = append(list, open)
 		}
@@ -413,7 +413,7 @@ func (s *Server) Sessions() []*session.Session {
 	return list
 }
 
-func (s *Server) everyPeer() []*peer {
+func (s *Server) allPeers() []*peer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list := make([]*peer, 0, len(s.peers))
@@ -423,8 +423,8 @@ func (s *Server) everyPeer() []*peer {
 	return list
 }
 
-// sessionConfig returns the configuration for the session of p. If tasks is not nil, calls of tools
-// can become tasks of it.
+// sessionConfig returns the configuration for the session of p. If tasks is not nil, tools can be
+// called as tasks of it.
 func (s *Server) sessionConfig(p *peer, tasks *task.Manager) *session.Config {
 	cfg := s.cfg.Session
 	cfg.Handler = session.Methods(s.cfg.Methods, p.handler())

@@ -81,7 +81,8 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// The author is told of changes to the subscription of a session one at a time, so that what it hears last is so.
+// The author is told of changes to the subscription of a session one at a time, so that what it
+// hears last is so.
 func TestChangesOfASubscriptionDoNotOverlap(t *testing.T) {
 	for _, refused := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -136,7 +137,8 @@ func TestChangesOfASubscriptionDoNotOverlap(t *testing.T) {
 	}
 }
 
-// Panics of the author's functions for subscriptions end the request, not the process, also where no request is served.
+// Panics of the author's functions for subscriptions end the request, not the process, also where
+// no request is served.
 func TestSubscriptionCallbacksMayPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, server.Config{
@@ -164,8 +166,8 @@ func TestSubscriptionCallbacksMayPanic(t *testing.T) {
 	})
 }
 
-// A client that lists the tools of a session which is still being opened, or before its handshake is complete, hears of
-// the changes since.
+// A client that lists the tools of a session which is still being opened, or before its handshake
+// is complete, hears of the changes since.
 func TestChangesWhileASessionOpensAreAnnounced(t *testing.T) {
 	for _, opening := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {

@@ -267,8 +267,9 @@ func TestRunShutsDownWhenItsContextEnds(t *testing.T) {
 	}
 }
 
-// A handler asks the client for a task, which may take longer than an input request. It hears of the task's state before
-// it would ask for it, and what is sent while a request of the task is served is marked as the task's.
+// A handler asks the client for a task, which may take longer than an input request. It hears of
+// the task's state before it would ask for it, and what is sent while a request of the task is
+// served is marked as the task's.
 //
 // Proves TASK-03, TASK-46.
 func TestAHandlerAsksTheClientForTasks(t *testing.T) {
@@ -385,8 +386,8 @@ func TestAHandlerAsksTheClientForTasks(t *testing.T) {
 	})
 }
 
-// follow goes over the states of a task that makes a request of its own. States in between may be skipped: a later one
-// may be told first.
+// follow goes over the states of a task that makes a request of its own. States in between may be
+// skipped: a later one may be told first.
 func follow(t *testing.T, updates iter.Seq2[mcp.Task, error]) {
 	var got []mcp.TaskStatus
 	for state, err := range updates {
@@ -446,8 +447,8 @@ func TestTasksAreDeclaredWhereTheyAreOffered(t *testing.T) {
 	}
 }
 
-// A result with a key that _meta cannot have is not sent, whatever the revision, neither as that of a call nor as that of a
-// task.
+// A result with a key that _meta cannot have is not sent, whatever the revision, neither as that of
+// a call nor as that of a task.
 //
 // Proves META-02.
 func TestMetaKeysOfResultsAreChecked(t *testing.T) {

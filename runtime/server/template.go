@@ -12,33 +12,35 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// ListFunc lists resources that a template stands for, a page at a time: cursor is "" for the first page, and then
-// what it returned as next; next is "" after the last page. Clients cannot forge a cursor; see [Config.CursorKey].
+// ListFunc lists resources of a template, a page at a time. Cursor is "" for the first page, and
+// for each other page the next that the call before returned. Next is "" after the last page.
+// Clients cannot forge a cursor; see [Config.CursorKey].
 type ListFunc func(ctx context.Context, c *Call, cursor string) (page []mcp.Resource, next string, err error)
 
-// TemplateOption says more about a resource template than the protocol does.
+// TemplateOption is an option of [Server.AddTemplate]: a [ListFunc] or a [Completion].
 type TemplateOption interface{ forTemplate(*template) }
 
-// forTemplate makes a list callback an option.
+// forTemplate implements TemplateOption.
 func (f ListFunc) forTemplate(t *template) { t.list = f }
 
-// template is a resource template of a server. It does not change.
+// template is a resource template of a server. It is immutable.
 type template struct {
-	def       mcp.ResourceTemplate
-	uri       *pattern
-	names     []string // of the variables
-	read      ReadFunc
-	list      ListFunc // nil for none
-	completes map[string]CompleteFunc
+	def        mcp.ResourceTemplate
+	uri        *pattern
+	names      []string // of the variables
+	read       ReadFunc
+	list       ListFunc // nil for none
+	completers map[string]CompleteFunc
 }
 
-// AddTemplate adds a family of resources whose URIs are those of an RFC 6570 template. A static resource goes before
-// templates, and among these the first in the order of their texts that fits. Options are a [ListFunc], by which
-// resources/list has resources of the family, and completions by [Complete] for variables. It fails if the template or
-// the description is not what it should be, or with [ErrExists] if there is such a template.
+// AddTemplate adds the resources whose URIs match an RFC 6570 template. If several features match a
+// URI, a static resource takes precedence, then the template that sorts first. The options are a
+// [ListFunc], whose resources resources/list includes, and completions of variables, see
+// [Complete]. It fails if the template is invalid or the protocol does not admit the description,
+// and with [ErrExists] if the server has the template already.
 func (s *Server) AddTemplate(def mcp.ResourceTemplate, read ReadFunc, options ...TemplateOption) (*Handle[mcp.ResourceTemplate], error) {
 	if read == nil {
-		return nil, errors.New("server: no function for the template " + def.URITemplate)
+		return nil, fmt.Errorf("server: resource template %q: nil function", def.URITemplate)
 	}
 	build := func(def mcp.ResourceTemplate) (*template, error) { return newTemplate(def, read, options) }
 	return addTo(s.templates, def, func(d *mcp.ResourceTemplate) string { return d.URITemplate }, build, func(t *template) mcp.ResourceTemplate { return t.def })
@@ -50,45 +52,45 @@ func newTemplate(def mcp.ResourceTemplate, read ReadFunc, options []TemplateOpti
 	}
 	parsed, err := uritemplate.New(def.URITemplate)
 	if err != nil {
-		return nil, fmt.Errorf("server: the template %q: %w", def.URITemplate, err)
+		return nil, fmt.Errorf("server: resource template %q: %w", def.URITemplate, err)
 	}
 	uri, err := newPattern(def.URITemplate)
 	if err != nil {
-		return nil, fmt.Errorf("server: the template %q: %w", def.URITemplate, err)
+		return nil, fmt.Errorf("server: resource template %q: %w", def.URITemplate, err)
 	}
 	if err := def.Validate(latest()); err != nil {
-		return nil, fmt.Errorf("server: the template %q: %w", def.URITemplate, err)
+		return nil, fmt.Errorf("server: resource template %q: %w", def.URITemplate, err)
 	}
-	t := &template{def: def, uri: uri, names: parsed.Varnames(), read: read, completes: map[string]CompleteFunc{}}
+	t := &template{def: def, uri: uri, names: parsed.Varnames(), read: read, completers: map[string]CompleteFunc{}}
 	for _, o := range options {
 		if o == nil {
-			return nil, fmt.Errorf("server: nil option of the template %q", def.URITemplate)
+			return nil, fmt.Errorf("server: resource template %q: nil option", def.URITemplate)
 		}
 		o.forTemplate(t)
 	}
-	for name := range t.completes {
+	for name := range t.completers {
 		if !slices.Contains(t.names, name) {
-			return nil, fmt.Errorf("server: the template %q has no variable %q to complete", def.URITemplate, name)
+			return nil, fmt.Errorf("server: resource template %q: completion of unknown variable %q", def.URITemplate, name)
 		}
 	}
 	return t, nil
 }
 
-// match returns the values of the variables in a URI; ok is false if it is none of the template's, or one of them
-// leads upwards.
+// match returns the values of the variables in a URI; ok is false if the URI does not match, or if
+// a value has a ".." segment.
 func (t *template) match(uri string) (vars url.Values, ok bool) {
 	vars, ok = t.uri.match(uri)
 	for _, values := range vars {
-		if slices.ContainsFunc(values, upwards) {
+		if slices.ContainsFunc(values, hasParentSegment) {
 			return nil, false
 		}
 	}
 	return vars, ok
 }
 
-// listed returns the templates with a list callback, from the one with a key on, or all if that is "".
+// listed returns the enabled templates with a list callback, beginning with the key from.
 func (s *Server) listed(from string) (list []*entry[*template]) {
-	for _, e := range *s.templates.shown.Load() {
+	for _, e := range *s.templates.enabled.Load() {
 		if e.value.list != nil && e.key >= from {
 			list = append(list, e)
 		}

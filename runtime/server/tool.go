@@ -19,28 +19,29 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
 
-// ToolFunc is a tool as a Go function. Its arguments have been validated against its schema. An
-// error becomes a result with isError and the text of the error, for the model to read. A
-// [*jsonrpc.Error] is sent as the error response instead. The same function serves plain calls and
-// tasks; ctx ends when the call is cancelled.
+// ToolFunc is a Go function that serves calls of a tool. Its arguments have been validated against
+// the schema of the tool. An error becomes a result with isError and the text of the error, for the
+// model to read. A [*jsonrpc.Error] is sent as the error response instead. The same function serves
+// plain calls and tasks; ctx ends when the call is cancelled.
 type ToolFunc[In, Out any] func(ctx context.Context, c *Call, in In) (Out, error)
 
-// RawToolFunc is a tool that takes its arguments as a JSON object, validated against the input
-// schema, and builds its result itself.
+// RawToolFunc serves calls of a tool like [ToolFunc]. It receives the arguments as a JSON object,
+// validated against the input schema, and builds the result itself.
 type RawToolFunc func(ctx context.Context, c *Call, arguments json.RawMessage) (*mcp.CallToolResult, error)
 
-// ToolOption says more about a tool than the protocol does.
+// ToolOption is an option of [AddTool] and [Server.AddRawTool].
 type ToolOption func(*tool)
 
-// Tasks says how calls of the tool can be tasks, and how those are run; see [receiver.Support].
-// Without it, and without an Execution in the description, they cannot.
+// Tasks sets whether the tool can be called as a task, and how such a task runs; see
+// [receiver.Support]. The default is the Execution of the tool's description; without one, the tool
+// cannot be called as a task.
 func Tasks(support receiver.Support) ToolOption {
 	return func(t *tool) { t.support = support }
 }
 
 // PartialResults announces that the tool may return partial results. It sets the member
-// [partial.PartialResultsMeta] in the _meta of the tool's description, so that clients know before a
-// call that they can request further parts by token. Build the parts with [partial.PartFrom];
+// [partial.PartialResultsMeta] in the _meta of the tool's description, so that clients know before
+// a call that they can request further parts by token. Build the parts with [partial.PartFrom];
 // sessions need the middleware of [partial.Receive].
 func PartialResults() ToolOption {
 	return func(t *tool) { t.partial = true }
@@ -56,12 +57,12 @@ func withPartialResults(meta *mcp.MetaObject) *mcp.MetaObject {
 	return &out
 }
 
-// tool is a tool of a server. It does not change.
+// tool is a tool of a server. It is immutable.
 type tool struct {
 	def     mcp.Tool
 	support receiver.Support
 	partial bool               // it may return partial results
-	in, out *toolschema.Schema // out is nil if the output has no promised form
+	in, out *toolschema.Schema // out is nil if the tool has no output schema
 	call    RawToolFunc
 	// decode decodes arguments without calling the tool. It is nil for a tool that takes JSON; such
 	// a tool has no defaults.
@@ -69,38 +70,38 @@ type tool struct {
 	defaults []defaultMember
 }
 
-// AddTool adds a tool that is a Go function. In is a struct, or a map with string keys: its schema
+// AddTool adds a tool whose calls f serves. In is a struct, or a map with string keys: its schema
 // is inferred, see [SchemaFor], unless def has one. Absent members get their defaults from the
 // properties of the schema before f is called. Members that the client has sent are never changed.
 // Out is one of
 //
 //   - a struct or such a map: it becomes the structured output, and a text block with the same
-//     JSON; its schema is inferred as well, and checked,
+//     JSON; the output schema is inferred, too, and the output is validated against it,
 //   - string, [mcp.ContentBlock] or [][mcp.ContentBlock]: it becomes the content,
 //   - [*mcp.CallToolResult]: it is the result; if def has an output schema, structured output must
 //     comply with it.
 //
-// It fails if a schema, the name or the description is not what the protocol admits, or with
-// [ErrExists].
+// AddTool fails if the protocol does not admit a schema, the name or the description, and with
+// [ErrExists] if there is a tool of that name.
 func AddTool[In, Out any](s *Server, def mcp.Tool, f ToolFunc[In, Out], options ...ToolOption) (*Handle[mcp.Tool], error) {
 	in, out := reflect.TypeFor[In](), reflect.TypeFor[Out]()
 	if s == nil {
 		return nil, errors.New("server: nil Server")
 	}
 	if f == nil {
-		return nil, errors.New("server: no function for the tool " + def.Name)
+		return nil, fmt.Errorf("server: tool %q: nil function", def.Name)
 	}
 	if !objectType(in) {
-		return nil, fmt.Errorf("server: arguments of the tool %q: want a struct or a map with string keys, got %v", def.Name, in)
+		return nil, fmt.Errorf("server: tool %q: arguments: want a struct or a map with string keys, got %v", def.Name, in)
 	}
 	if def.InputSchema.IsZero() {
 		if err := inferInto(&def.InputSchema, in, reading); err != nil {
 			return nil, err
 		}
 	}
-	give, err := resultOf[Out](out)
+	toResult, err := resultConverter[Out](out)
 	if err != nil {
-		return nil, fmt.Errorf("%w, as output of the tool %q", err, def.Name)
+		return nil, fmt.Errorf("server: tool %q: output: %w", def.Name, err)
 	}
 	if def.OutputSchema == nil && objectType(out) {
 		def.OutputSchema = new(mcp.ToolOutputSchema)
@@ -111,23 +112,23 @@ func AddTool[In, Out any](s *Server, def mcp.Tool, f ToolFunc[In, Out], options 
 	call := func(ctx context.Context, c *Call, arguments json.RawMessage) (*mcp.CallToolResult, error) {
 		var in In
 		if err := value.Decode(arguments, &in); err != nil {
-			return failure("The arguments are not valid.\n" + err.Error()), nil
+			return errorResult("The arguments are not valid.\n" + err.Error()), nil
 		}
 		out, err := f(ctx, c, in)
 		if err != nil {
 			return nil, err
 		}
-		return give(out)
+		return toResult(out)
 	}
 	decode := func(arguments json.RawMessage) error { return value.Decode(arguments, new(In)) }
 	return s.addTool(def, call, decode, options)
 }
 
-// AddRawTool adds a tool whose schemas are those of def, and whose handler sees JSON. See
-// [AddTool].
+// AddRawTool adds a tool whose schemas are those of def, and whose function receives the arguments
+// as JSON. The arguments have no defaults. It fails as [AddTool] does.
 func (s *Server) AddRawTool(def mcp.Tool, f RawToolFunc, options ...ToolOption) (*Handle[mcp.Tool], error) {
 	if f == nil {
-		return nil, errors.New("server: no function for the tool " + def.Name)
+		return nil, fmt.Errorf("server: tool %q: nil function", def.Name)
 	}
 	return s.addTool(def, f, nil, options)
 }
@@ -136,7 +137,7 @@ func (s *Server) addTool(def mcp.Tool, f RawToolFunc, decode func(json.RawMessag
 	var declared tool
 	for _, o := range options {
 		if o == nil {
-			return nil, fmt.Errorf("server: nil option of the tool %q", def.Name)
+			return nil, fmt.Errorf("server: tool %q: nil option", def.Name)
 		}
 		o(&declared)
 	}
@@ -150,38 +151,39 @@ func (s *Server) addTool(def mcp.Tool, f RawToolFunc, decode func(json.RawMessag
 	return addTo(s.tools, def, func(d *mcp.Tool) string { return d.Name }, build, func(t *tool) mcp.Tool { return t.def })
 }
 
-// toolName is what names of tools are made of.
+// toolName matches valid names of tools (MCP tools, "Tool Names").
 var toolName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
 
 // newTool builds a tool from its definition and from declared, which has the other fields.
 func newTool(def mcp.Tool, declared tool) (*tool, error) {
 	if !toolName.MatchString(def.Name) {
-		return nil, fmt.Errorf("server: the name of the tool %q: want 1 to 128 of ASCII letters, digits, underscore, hyphen and dot", def.Name)
+		return nil, fmt.Errorf("server: tool name %q: want 1 to 128 ASCII letters, digits, underscores, hyphens and dots", def.Name)
 	}
 	t := &declared
 	t.def = def
 	t.declareTasks()
 	var err error
 	if t.in, err = objectSchema(&def.InputSchema); err != nil {
-		return nil, fmt.Errorf("server: input schema of the tool %q: %w", def.Name, err)
+		return nil, fmt.Errorf("server: tool %q: input schema: %w", def.Name, err)
 	}
 	if def.OutputSchema != nil {
 		if t.out, err = objectSchema(def.OutputSchema); err != nil {
-			return nil, fmt.Errorf("server: output schema of the tool %q: %w", def.Name, err)
+			return nil, fmt.Errorf("server: tool %q: output schema: %w", def.Name, err)
 		}
 	}
 	if err := t.def.Validate(latest()); err != nil {
-		return nil, fmt.Errorf("server: the tool %q: %w", def.Name, err)
+		return nil, fmt.Errorf("server: tool %q: %w", def.Name, err)
 	}
 	if t.decode != nil {
-		if err := t.setDefaults(); err != nil {
-			return nil, fmt.Errorf("server: the tool %q: %w", def.Name, err)
+		if err := t.findDefaults(); err != nil {
+			return nil, fmt.Errorf("server: tool %q: %w", def.Name, err)
 		}
 	}
 	return t, nil
 }
 
-// declareTasks makes the description and the support for tasks say the same.
+// declareTasks sets the task support of the description from the option [Tasks], or the other way
+// round if there is no such option.
 func (t *tool) declareTasks() {
 	switch {
 	case t.support.Mode != "":
@@ -209,12 +211,13 @@ func objectSchema(s codec.Encoder) (*toolschema.Schema, error) {
 		return nil, err
 	}
 	if string(root.Type) != `"object"` {
-		return nil, errors.New(`its type is not "object"`)
+		return nil, errors.New(`type is not "object"`)
 	}
 	return toolschema.Compile(text)
 }
 
-// objectType reports whether values of a type are written as JSON objects.
+// objectType reports whether values of a type are encoded as JSON objects, unless its methods say
+// otherwise.
 func objectType(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct || t.Kind() == reflect.Map && t.Key().Kind() == reflect.String
 }
@@ -252,16 +255,16 @@ func (h *handler) CallTool(ctx context.Context, params *mcp.CallToolRequestParam
 		arguments = json.RawMessage(`{}`)
 	}
 	if faults := t.in.Check(arguments); faults != "" {
-		return failure("The arguments do not comply with the input schema of this tool.\n" + faults), nil
+		return errorResult("The arguments do not comply with the input schema of this tool.\n" + faults), nil
 	}
 	if arguments, ok = t.withDefaults(arguments); ok {
 		if faults := t.in.Check(arguments); faults != "" {
-			return failure("With the defaults of absent members, the arguments do not comply with the input schema of this tool.\n" + faults), nil
+			return errorResult("With the defaults of absent members, the arguments do not comply with the input schema of this tool.\n" + faults), nil
 		}
 	}
 	result, err := t.call(ctx, newCall(ctx, h.p), arguments)
 	if err != nil {
-		return failed(ctx, err)
+		return failureResult(ctx, err)
 	}
 	if result == nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: the tool returned no result"}
@@ -269,46 +272,46 @@ func (h *handler) CallTool(ctx context.Context, params *mcp.CallToolRequestParam
 	err = t.checkOutput(result)
 	if err == nil {
 		if fault := checkBlocks(result.Content); fault != nil {
-			err = internalError("the result of the tool is invalid: %s", oneLine(fault.Error()))
+			err = internalError("the result of the tool is invalid: %s", firstFault(fault.Error()))
 		}
 	}
 	if err != nil {
-		h.p.s.cfg.Logger.Error("output of a tool refused", "tool", params.Name, "error", err)
+		h.p.s.cfg.Logger.Error("tool output rejected", "tool", params.Name, "error", err)
 		return nil, err
 	}
 	return result, nil
 }
 
-// failed is what a call ends with when the tool returns an error.
-func failed(ctx context.Context, err error) (mcp.CallToolOutcome, error) {
+// failureResult returns the outcome of a call whose tool has returned an error.
+func failureResult(ctx context.Context, err error) (mcp.CallToolOutcome, error) {
 	if _, ok := errors.AsType[*jsonrpc.Error](err); ok || ctx.Err() != nil {
 		return nil, err
 	}
-	return failure(boundary.ErrorText(err)), nil
+	return errorResult(boundary.ErrorText(err)), nil
 }
 
-// failure is a result that tells the model what went wrong.
-func failure(text string) *mcp.CallToolResult {
+// errorResult returns a result with isError and a text for the model.
+func errorResult(text string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.ContentBlock{&mcp.TextContent{Text: text}}, IsError: new(true)}
 }
 
-// checkOutput refuses output that does not comply with the tool's output schema, rather than
-// mislead the client (MCP tools, "Output Schema").
+// checkOutput rejects structured output that does not comply with the tool's output schema (MCP
+// tools, "Output Schema").
 func (t *tool) checkOutput(result *mcp.CallToolResult) error {
 	if t.out == nil || result.IsError != nil && *result.IsError {
 		return nil
 	}
-	faults := "there is none"
+	faults := "it is missing"
 	if result.StructuredContent != nil {
 		faults = t.out.Check(result.StructuredContent)
 	}
 	if faults == "" {
 		return nil
 	}
-	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: structured output does not comply with the output schema of the tool: " + oneLine(faults)}
+	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: structured output does not comply with the output schema of the tool: " + firstFault(faults)}
 }
 
-// support says how a request can be a task; see [receiver.Options].
+// support returns the support for a request as a task; see [receiver.Options].
 func (s *Server) support(ctx context.Context, req *session.Request) receiver.Support {
 	name, ok := toolNameOf(req.Params)
 	if t, found := s.tools.get(name); ok && found {
@@ -317,11 +320,11 @@ func (s *Server) support(ctx context.Context, req *session.Request) receiver.Sup
 		}
 		return t.support
 	}
-	// The handler knows what to say of it, as a task or not.
+	// The handler answers a call of an unknown tool with an error, as a task or not.
 	return receiver.Support{Mode: mcp.TaskSupportOptional}
 }
 
-// toolNameOf reads which tool a request calls.
+// toolNameOf returns the name of the tool that a request calls.
 func toolNameOf(params json.RawMessage) (name string, ok bool) {
 	r := codec.Borrow(params, codec.AllowSize(params)...)
 	defer r.Release()

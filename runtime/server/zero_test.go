@@ -49,7 +49,7 @@ func TestNilArgumentsAreRefused(t *testing.T) {
 		},
 		"function to change": func() error { return h.Change(nil) },
 	} {
-		if err := do(); err == nil || !strings.HasPrefix(err.Error(), "server: n") {
+		if err := do(); err == nil || !strings.HasPrefix(err.Error(), "server: ") || !strings.Contains(err.Error(), ": nil ") {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
@@ -70,7 +70,8 @@ func TestNilArgumentsAreRefused(t *testing.T) {
 	})
 }
 
-// A panic of the author's function for the capabilities ends the opening of a session, and nothing else.
+// A panic of the author's function for the capabilities ends the opening of a session, and nothing
+// else.
 func TestCapabilitiesMayPanic(t *testing.T) {
 	panics := true
 	s := newServer(t, server.Config{Capabilities: func(*mcp.ServerCapabilities) {
@@ -79,7 +80,7 @@ func TestCapabilitiesMayPanic(t *testing.T) {
 		}
 	}})
 	_, there := inmemory.Pair(inmemory.Options{})
-	if _, err := s.Serve(there); err == nil || !strings.Contains(err.Error(), "capabilities") {
+	if _, err := s.Serve(there); err == nil || !strings.Contains(err.Error(), "Config.Capabilities") {
 		t.Errorf("got %v", err)
 	}
 	panics = false

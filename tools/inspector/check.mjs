@@ -210,7 +210,7 @@ async function everything(name, target, http) {
 	}
 	await check(`${name}: prompts/get without a required argument`, async () => {
 		const { error } = await cli(target, 'prompts/get', '--prompt-name', 'test_prompt_with_arguments', '--prompt-args', 'arg1=Paris');
-		assert.equal(error.message, 'the prompt "test_prompt_with_arguments" needs the argument "arg2"');
+		assert.equal(error.message, 'prompt "test_prompt_with_arguments" needs the argument "arg2"');
 	});
 	await check(`${name}: logging/setLevel`, async () => {
 		assert.deepEqual((await cli(target, 'logging/setLevel', '--log-level', 'warning')).result, {});

@@ -63,8 +63,8 @@ func connectKept(t *testing.T, s *server.Server, with side, state []byte) (*aske
 	return connectOver(t, s, with, here, k), k
 }
 
-// library is a server with resources a to c, and tools that log and ask to open a page. Told are what it is told of
-// subscriptions; refuse is one that it does not want.
+// library is a server with resources a to c, and tools that log and ask to open a page. Told are
+// what it is told of subscriptions; refuse is one that it does not want.
 func library(t *testing.T, refuse string) (s *server.Server, told func() []string) {
 	t.Helper()
 	var mu sync.Mutex
@@ -268,7 +268,8 @@ func TestWishesAreKeptTogether(t *testing.T) {
 	}
 }
 
-// A session that ends while the author is told of its subscriptions ends those that the author knows of.
+// A session that ends while the author is told of its subscriptions ends those that the author
+// knows of.
 func TestASessionEndsWhileItsSubscriptionsAreToldOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var begun, ended []string
