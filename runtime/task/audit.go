@@ -16,7 +16,7 @@ type EventKind string
 // The kinds of events (MCP tasks, "Audit and Logging").
 const (
 	EventCreated   EventKind = "created"
-	EventRecovered EventKind = "recovered" // its work runs again after a restart
+	EventRecovered EventKind = "recovered" // recovered by New after a restart
 	EventMoved     EventKind = "moved"     // its status changed
 	EventRead      EventKind = "read"      // its state, its outcome or a page of tasks was read
 	EventRefused   EventKind = "refused"   // a call failed

@@ -10,7 +10,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 )
 
-// Errors of a [Manager], possibly wrapped. It also returns the errors of its [Store].
+// Errors of a [Manager], possibly wrapped. A Manager also returns the errors of its [Store].
 var (
 	// ErrExpired reports that the task existed and has expired. It is also the cause with which the
 	// context of the task's work ends.

@@ -45,14 +45,14 @@ func (m *Manager) sweepOnce() (pause time.Duration) {
 		m.logFault("drop expired tasks", err)
 		next = time.Now().Add(time.Second)
 	}
-	wake := time.Now().Add(maxSweepInterval)
-	if !next.IsZero() && next.Before(wake) {
-		wake = next
+	sweepAt := time.Now().Add(maxSweepInterval)
+	if !next.IsZero() && next.Before(sweepAt) {
+		sweepAt = next
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.nextSweep.IsZero() || wake.Before(m.nextSweep) {
-		m.nextSweep = wake
+	if m.nextSweep.IsZero() || sweepAt.Before(m.nextSweep) {
+		m.nextSweep = sweepAt
 	}
 	if len(dropped) == sweepBatch {
 		return 0
@@ -66,9 +66,9 @@ func (m *Manager) waitForSweep(timer *time.Timer, pause time.Duration) (ok bool)
 	earliest := time.Now().Add(pause)
 	for {
 		m.mu.Lock()
-		wake := m.nextSweep
+		sweepAt := m.nextSweep
 		m.mu.Unlock()
-		timer.Reset(max(time.Until(wake), time.Until(earliest)))
+		timer.Reset(max(time.Until(sweepAt), time.Until(earliest)))
 		select {
 		case <-timer.C:
 			return true
@@ -125,32 +125,33 @@ type expiredSet struct {
 // maxExpiredIDs is the capacity of an expiredSet.
 const maxExpiredIDs = 4096
 
-func (g *expiredSet) hash(owner, id string) uint64 {
-	g.once.Do(func() { g.seed = maphash.MakeSeed() })
-	return maphash.Comparable(g.seed, [2]string{owner, id})
+// hash returns the hash of a task id, which depends on the principal.
+func (s *expiredSet) hash(principal, id string) uint64 {
+	s.once.Do(func() { s.seed = maphash.MakeSeed() })
+	return maphash.Comparable(s.seed, [2]string{principal, id})
 }
 
-func (g *expiredSet) add(owner, id string) {
-	h := g.hash(owner, id)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.hashes == nil {
-		g.hashes = map[uint64]struct{}{}
+func (s *expiredSet) add(principal, id string) {
+	h := s.hash(principal, id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.hashes == nil {
+		s.hashes = map[uint64]struct{}{}
 	}
-	if len(g.ring) < maxExpiredIDs {
-		g.ring = append(g.ring, h)
+	if len(s.ring) < maxExpiredIDs {
+		s.ring = append(s.ring, h)
 	} else {
-		delete(g.hashes, g.ring[g.next])
-		g.ring[g.next] = h
-		g.next = (g.next + 1) % maxExpiredIDs
+		delete(s.hashes, s.ring[s.next])
+		s.ring[s.next] = h
+		s.next = (s.next + 1) % maxExpiredIDs
 	}
-	g.hashes[h] = struct{}{}
+	s.hashes[h] = struct{}{}
 }
 
-func (g *expiredSet) contains(owner, id string) bool {
-	h := g.hash(owner, id)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	_, ok := g.hashes[h]
+func (s *expiredSet) contains(principal, id string) bool {
+	h := s.hash(principal, id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.hashes[h]
 	return ok
 }

@@ -155,17 +155,17 @@ func (m *Manager) claim(ctx context.Context, via Requestor, r *Record, waiter ui
 	var superseded []*claim
 	m.mu.Lock()
 	for _, q := range open {
-		name := inputRequestID{r.ID, q.Number}
-		before := m.claims[name]
-		if before != nil && before.waiter >= waiter {
+		key := inputRequestID{r.ID, q.Number}
+		previous := m.claims[key]
+		if previous != nil && previous.waiter >= waiter {
 			continue
 		}
-		if before != nil {
-			superseded = append(superseded, before)
+		if previous != nil {
+			superseded = append(superseded, previous)
 		}
 		c := &claim{request: q, waiter: waiter}
 		c.ctx, c.cancel = context.WithCancelCause(ctx)
-		m.claims[name] = c
+		m.claims[key] = c
 		claims = append(claims, c)
 	}
 	m.mu.Unlock()
@@ -202,9 +202,9 @@ func supports(via Requestor, method string) (yes bool) {
 }
 
 // endClaim cancels the delivery of an input request, unless its claim is own.
-func (m *Manager) endClaim(name inputRequestID, own *claim) {
+func (m *Manager) endClaim(key inputRequestID, own *claim) {
 	m.mu.Lock()
-	c := m.claims[name]
+	c := m.claims[key]
 	if c == own {
 		c = nil
 	}
@@ -216,10 +216,10 @@ func (m *Manager) endClaim(name inputRequestID, own *claim) {
 
 // releaseClaim ends a claim. It returns false if the claim had been superseded.
 func (m *Manager) releaseClaim(id string, c *claim) bool {
-	name := inputRequestID{id, c.request.Number}
+	key := inputRequestID{id, c.request.Number}
 	m.mu.Lock()
-	if m.claims[name] == c {
-		delete(m.claims, name)
+	if m.claims[key] == c {
+		delete(m.claims, key)
 	}
 	m.mu.Unlock()
 	superseded := context.Cause(c.ctx) == errSuperseded
@@ -240,17 +240,17 @@ func (m *Manager) deliver(via Requestor, id string, c *claim) bool {
 		return true
 	}
 	result, err := m.call(c.ctx, via, id, q)
-	var refused *jsonrpc.Error
+	var failure *jsonrpc.Error
 	switch {
 	case err == nil && len(result) == 0:
-		refused = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: the answer is empty"}
+		failure = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: the answer is empty"}
 	case err != nil:
 		if e, ok := errors.AsType[*jsonrpc.Error](err); !ok || e == nil {
 			return false
 		}
-		refused = boundary.WireError(err)
+		failure = boundary.WireError(err)
 	}
-	err = m.answer(id, q.Number, result, refused)
+	err = m.answer(id, q.Number, result, failure)
 	if limit, ok := errors.AsType[*LimitError](err); ok {
 		err = m.answer(id, q.Number, nil, WireError(limit))
 	}
@@ -270,7 +270,7 @@ func (m *Manager) call(ctx context.Context, via Requestor, id string, q *InputRe
 
 // answer stores the answer to an input request, unless the input request was already answered or
 // withdrawn.
-func (m *Manager) answer(id string, number uint64, result json.RawMessage, refused *jsonrpc.Error) error {
+func (m *Manager) answer(id string, number uint64, result json.RawMessage, failure *jsonrpc.Error) error {
 	_, err := m.change(context.Background(), id, func(r *Record) error {
 		if r.terminal() {
 			return errUnchanged
@@ -280,8 +280,8 @@ func (m *Manager) answer(id string, number uint64, result json.RawMessage, refus
 		if q == nil || !q.Open() {
 			return errUnchanged
 		}
-		if refused != nil {
-			q.Error = encodeError(refused)
+		if failure != nil {
+			q.Error = encodeError(failure)
 			q.Params = nil // frees bytes for the error, in case the limit is reached
 		} else {
 			q.Result = bytes.Clone(result) // the message that contains it may be much larger

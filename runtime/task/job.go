@@ -12,7 +12,7 @@ import (
 const (
 	jobPollInterval   = time.Second      // between two polls of a job, unless Look.After is set
 	jobCancelTimeout  = 30 * time.Second // for one attempt to cancel a job
-	jobCancelAttempts = 8                // the pause starts at jobPollInterval and doubles
+	jobCancelAttempts = 8                // with pauses that start at jobPollInterval and double
 )
 
 // jobWork returns the work of a task that stands for a job. The work starts the job, unless the job

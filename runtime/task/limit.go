@@ -80,18 +80,18 @@ func (l *limiter) allowCall(principal string) error {
 }
 
 // addTask counts a new task. It fails above a limit.
-func (l *limiter) addTask(s *taskUsage) error {
+func (l *limiter) addTask(t *taskUsage) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	u := l.usageOf(s.principal)
+	u := l.usageOf(t.principal)
 	if l.limits.Tasks > 0 && u.tasks >= l.limits.Tasks {
 		return &LimitError{Code: CodeTooManyTasks, Limit: int64(l.limits.Tasks)}
 	}
-	if l.limits.Bytes > 0 && u.bytes+s.bytes > l.limits.Bytes {
+	if l.limits.Bytes > 0 && u.bytes+t.bytes > l.limits.Bytes {
 		return &LimitError{Code: CodeTooManyBytes, Limit: l.limits.Bytes}
 	}
 	u.tasks++
-	u.bytes += s.bytes
+	u.bytes += t.bytes
 	return nil
 }
 
@@ -120,48 +120,48 @@ func (l *limiter) reserve(principal string, more int64, must bool) error {
 
 // commit counts the stored record of a task. The count replaces the earlier one of the task and the
 // bytes reserved for this change. commit returns false if a later revision was already counted.
-func (l *limiter) commit(s *taskUsage, r *Record, reserved int64) bool {
+func (l *limiter) commit(t *taskUsage, r *Record, reserved int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	u := l.usageOf(s.principal)
+	u := l.usageOf(t.principal)
 	u.bytes -= reserved
-	if s.dropped || r.Revision <= s.revision {
+	if t.dropped || r.Revision <= t.revision {
 		return false
 	}
-	u.bytes += r.Bytes - s.bytes
-	s.bytes, s.revision = r.Bytes, r.Revision
+	u.bytes += r.Bytes - t.bytes
+	t.bytes, t.revision = r.Bytes, r.Revision
 	if r.terminal() {
-		s.setTerminal(u)
+		t.setTerminal(u)
 	}
 	return true
 }
 
 // setTerminal records that the task is terminal. The caller holds the limiter's mu.
-func (s *taskUsage) setTerminal(u *usage) {
-	if s.terminal {
+func (t *taskUsage) setTerminal(u *usage) {
+	if t.terminal {
 		return
 	}
-	s.terminal = true
-	if s.returned {
+	t.terminal = true
+	if t.returned {
 		u.tasks--
 	} else {
-		u.bytes += s.requestBytes
+		u.bytes += t.requestBytes
 	}
 }
 
 // workReturned records that the work of a task has returned. A terminal task then no longer counts
 // as a task.
-func (l *limiter) workReturned(s *taskUsage) {
+func (l *limiter) workReturned(t *taskUsage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if s.returned {
+	if t.returned {
 		return
 	}
-	s.returned = true
-	if s.terminal {
-		u := l.usageOf(s.principal)
+	t.returned = true
+	if t.terminal {
+		u := l.usageOf(t.principal)
 		u.tasks--
-		u.bytes -= s.requestBytes
+		u.bytes -= t.requestBytes
 	}
 }
 
@@ -178,14 +178,14 @@ func (l *limiter) dropTaskWithoutWork(r *Record) {
 
 // dropTaskWithWork stops counting a dropped task that has work in this process, except for what
 // that work still holds.
-func (l *limiter) dropTaskWithWork(s *taskUsage) {
+func (l *limiter) dropTaskWithWork(t *taskUsage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if s.dropped {
+	if t.dropped {
 		return
 	}
-	u := l.usageOf(s.principal)
-	u.bytes -= s.bytes
-	s.bytes, s.dropped = 0, true
-	s.setTerminal(u)
+	u := l.usageOf(t.principal)
+	u.bytes -= t.bytes
+	t.bytes, t.dropped = 0, true
+	t.setTerminal(u)
 }

@@ -52,16 +52,17 @@ func (m *Manager) list(ctx context.Context, principal, cursor string) (tasks []m
 	return tasks, next, nil
 }
 
-// A cursor holds the Seq of the last task of the previous page, and a checksum over that and the
-// principal. The checksum detects cursors that are malformed or belong to another principal. It
-// need not be secret, because a cursor gives access only to the principal's own tasks.
-
+// formatCursor returns the cursor of the page after the task with the given Seq. A cursor holds
+// that Seq, and a checksum over it and the principal. The checksum detects cursors that are
+// malformed or belong to another principal. It need not be secret, because a cursor gives access
+// only to the principal's own tasks.
 func formatCursor(principal string, seq uint64) string {
 	b := binary.BigEndian.AppendUint64(make([]byte, 0, 16+len(principal)), seq)
 	sum := sha256.Sum256(append(b, principal...))
 	return base64.RawURLEncoding.EncodeToString(append(b, sum[:8]...))
 }
 
+// parseCursor returns the Seq in a cursor, or 0 for the empty cursor.
 func parseCursor(principal, cursor string) (after uint64, err error) {
 	if cursor == "" {
 		return 0, nil

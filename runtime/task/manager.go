@@ -83,7 +83,7 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 		m.Close(ctx)
 		return nil, err
 	}
-	m.group.Go(m.sweepLoop) // ends with m.life
+	m.group.Go(m.sweepLoop) // ends with m.lifetime
 	return m, nil
 }
 
@@ -213,7 +213,7 @@ func (m *Manager) setWriteError(err error) {
 // errUnchanged makes change leave the record as it is.
 var errUnchanged = errors.New("task: nothing to change")
 
-// change applies f to the record of a task and stores it. It starts over if the record was written
+// change applies f to the record of a task and stores it. It starts again if the record was written
 // in between. An illegal move fails with a [*MoveError], and too many bytes fail with a
 // [*LimitError]. If f returns errUnchanged, change returns the record as it is, without a write; f
 // must not have modified the record.
@@ -272,21 +272,21 @@ func (m *Manager) replace(from mcp.TaskStatus, r *Record) error {
 // confirmWrite returns nil if the store has written r although Update failed with err. Otherwise it
 // returns err.
 func (m *Manager) confirmWrite(r *Record, err error) error {
-	var now Record
-	if failed := m.store.get(context.Background(), r.ID, &now); failed != nil || !wasWritten(&now, r) {
+	var stored Record
+	if failed := m.store.get(context.Background(), r.ID, &stored); failed != nil || !wasWritten(&stored, r) {
 		return err
 	}
-	*r = now
+	*r = stored
 	return nil
 }
 
 // smallError is the size in bytes up to which an error is stored even above the limit.
 const smallError = 4 << 10
 
-// wasWritten reports whether now, the stored record, is the result of Update(r).
-func wasWritten(now, r *Record) bool {
-	return now.Revision == r.Revision+1 && now.Updated.Equal(r.Updated) && now.Status == r.Status &&
-		now.StatusMessage == r.StatusMessage && now.Bytes == r.Bytes && len(now.InputRequests) == len(r.InputRequests)
+// wasWritten reports whether stored, the record in the store, is the result of Update(r).
+func wasWritten(stored, r *Record) bool {
+	return stored.Revision == r.Revision+1 && stored.Updated.Equal(r.Updated) && stored.Status == r.Status &&
+		stored.StatusMessage == r.StatusMessage && stored.Bytes == r.Bytes && len(stored.InputRequests) == len(r.InputRequests)
 }
 
 // laterThan returns the current time, or the microsecond after t if the clock has not passed t.

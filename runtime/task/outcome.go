@@ -55,7 +55,7 @@ func (m *Manager) retryPublish(run *Run, end finalState, err error) {
 		} else if closing++; closing == 1 {
 			wait = pause
 		}
-		m.cfg.Logger.Error("task outcome not stored", "task", run.id, "error", err, "retry", wait)
+		m.cfg.Logger.Error("task outcome not stored", "task", run.id, "error", err, "retry_in", wait)
 		if closing == closeAttempts || errors.Is(err, ErrClosed) {
 			m.lostOutcomes.Add(1)
 			return

@@ -150,14 +150,14 @@ func (run *Run) abortProgress() {
 }
 
 // end ends progress and returns the pending report. The caller holds the mu of the Run.
-func (p *progress) end() (held *Progress) {
-	held = p.pending
+func (p *progress) end() (pending *Progress) {
+	pending = p.pending
 	p.ended, p.pending = true, nil
 	if p.timer != nil {
 		p.timer.Stop()
 		p.timer = nil
 	}
-	return held
+	return pending
 }
 
 // whenIdle returns a channel that is closed once no report is being sent. The caller holds the mu
@@ -185,12 +185,12 @@ func (run *Run) pauseProgress() {
 		run.mu.Unlock()
 		return
 	}
-	settled := run.progress.whenIdle()
+	idle := run.progress.whenIdle()
 	run.mu.Unlock()
 	timer := time.NewTimer(lastReportTimeout)
 	defer timer.Stop()
 	select {
-	case <-settled:
+	case <-idle:
 	case <-timer.C:
 		sending.Cancel(nil)
 	}
@@ -217,7 +217,7 @@ func (run *Run) finishProgress() {
 		run.mu.Unlock()
 		return
 	}
-	settled := p.whenIdle()
+	idle := p.whenIdle()
 	run.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), lastReportTimeout)
 	defer cancel()
@@ -225,7 +225,7 @@ func (run *Run) finishProgress() {
 	go func() { // ends with ctx, provided that the requestor's Notify does
 		defer close(done)
 		select {
-		case <-settled:
+		case <-idle:
 			if last != nil {
 				run.sendReport(ctx, to, last)
 			}

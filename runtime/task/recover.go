@@ -21,7 +21,7 @@ func (m *Manager) recover(ctx context.Context) error {
 	defer cancel(nil)
 	briefs := make(chan Record)
 	var group sync.WaitGroup
-	for range recoveryWorkers { // end with the scan
+	for range recoveryWorkers { // the goroutines end with the scan
 		group.Go(func() {
 			for r := range briefs {
 				if err := m.recoverTask(ctx, r); err != nil && !errors.Is(err, ErrNotFound) {
@@ -62,7 +62,7 @@ func (m *Manager) scan(ctx context.Context, briefs chan<- Record) error {
 	return nil
 }
 
-// recoverTask runs the work of a task again, or fails the task.
+// recoverTask starts the work that recovers a task, or fails the task.
 func (m *Manager) recoverTask(ctx context.Context, brief Record) error {
 	var r Record
 	err := m.store.get(ctx, brief.ID, &r)

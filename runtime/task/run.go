@@ -38,12 +38,14 @@ type Outcome struct {
 type Run struct {
 	m  *Manager
 	id string
-	// Seq of the record, set before the work starts; 0 if its creation may have failed.
+	// seq is the Seq of the record. It is set before the work starts. It is 0 if the creation of
+	// the task may have failed.
 	seq         uint64
 	method      string
 	token       mcp.ProgressToken
 	recoverable bool // the next Manager recovers the task
-	// Requestor that created the task; nil if unknown, for example after a restart.
+	// creator is the requestor that created the task. It is nil if unknown, for example after a
+	// restart.
 	creator Requestor
 	ctx     workContext
 	usage   taskUsage
@@ -53,13 +55,13 @@ type Run struct {
 	waiters          []Requestor  // requestors that wait in Result, the latest last
 	waitersBuf       [1]Requestor // initial buffer of waiters
 	progress         progress
-	lastInputRequest uint64 // number of the latest input request
-	consumed         map[uint64]bool
-	notifiedRevision uint64  // revision of the latest status that was sent
-	notifying        bool    // a goroutine is sending a status
-	pendingStatus    *Record // latest status to send after that one, or nil
+	lastInputRequest uint64          // number of the latest input request
+	consumed         map[uint64]bool // numbers of the input requests whose answers were returned
+	notifiedRevision uint64          // revision of the latest status that was sent
+	notifying        bool            // a goroutine is sending a status
+	pendingStatus    *Record         // latest status to send after that one, or nil
 
-	// Ends when an input request needs another waiter; nil without a waiter.
+	// redelivery ends when an input request needs another waiter. It is nil until a waiter uses it.
 	redelivery *lazyctx.Cancellable
 }
 
@@ -214,6 +216,7 @@ func (run *Run) SetPollInterval(ctx context.Context, d time.Duration) error {
 	return run.set(ctx, func(r *Record) { r.PollInterval = wholeMilliseconds(d) })
 }
 
+// set applies f to the record of the task.
 func (run *Run) set(ctx context.Context, f func(r *Record)) error {
 	_, err := run.m.change(ctx, run.id, func(r *Record) error { f(r); return nil })
 	return err
