@@ -106,13 +106,13 @@ type workContext struct {
 }
 
 func (c *workContext) Value(key any) any {
-	switch {
-	case key == runKey{}:
+	if key == (runKey{}) {
 		return c.run
-	case lazyctx.IsCancelKey(key):
-		return c.Cancellable.Value(key)
 	}
-	return c.values.Value(key)
+	if v := c.values.Value(key); v != nil {
+		return v
+	}
+	return c.Cancellable.Value(key)
 }
 
 type runKey struct{}

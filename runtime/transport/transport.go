@@ -16,6 +16,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 )
 
 // Conn is one end of a connection.
@@ -257,7 +258,7 @@ const (
 	DefaultStallTimeout = 30 * time.Second
 )
 
-type principalKey struct{}
+type principalKey struct{ lazyctx.Key }
 
 // WithPrincipal returns a context that says on whose authority a message came. A transport that knows sets it in
 // [Message.Context].

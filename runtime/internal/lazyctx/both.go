@@ -83,9 +83,4 @@ func (b *Both) Cause() error {
 }
 
 // Value implements [context.Context].
-func (b *Both) Value(key any) any {
-	if IsCancelKey(key) {
-		return b.full().Value(key)
-	}
-	return b.first.Value(key)
-}
+func (b *Both) Value(key any) any { return b.full().Value(key) }

@@ -71,34 +71,17 @@ func (c *Cancellable) Cause() error {
 	return c.cause
 }
 
-// Value implements [context.Context]. It returns a value only for the internal key of the context
-// package.
+// Value implements [context.Context]. A Cancellable has no values, but the context package uses
+// Value to find cancellable parents.
 func (c *Cancellable) Value(key any) any {
-	if !IsCancelKey(key) {
+	if _, ok := key.(interface{ noParent() }); ok {
 		return nil
 	}
 	return c.full().Value(key)
 }
 
-// IsCancelKey reports whether key is the one by which the context package finds cancellable
-// parents.
-func IsCancelKey(key any) bool { return key == cancelKey }
+// Key is to be embedded in the type of a context key that is often looked up in vain. The lookup
+// then does not allocate a context.
+type Key struct{}
 
-// cancelKey is the internal key of the context package for cancellable parents.
-var cancelKey = func() any {
-	var p probe
-	context.Cause(&p)
-	return p.key
-}()
-
-// probe is a context that records the key of the last Value call.
-type probe struct{ key any }
-
-func (p *probe) Deadline() (time.Time, bool) { return time.Time{}, false }
-func (p *probe) Done() <-chan struct{}       { return nil }
-func (p *probe) Err() error                  { return context.Canceled }
-
-func (p *probe) Value(key any) any {
-	p.key = key
-	return nil
-}
+func (Key) noParent() {}
