@@ -8,6 +8,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
@@ -116,7 +117,7 @@ func (r *Request) Detach(params json.RawMessage) {
 	r.Params = params
 }
 
-type requestKey struct{}
+type requestKey struct{ lazyctx.Key }
 
 // FromContext returns the request that is being served under ctx. ok is false if there is none.
 func FromContext(ctx context.Context) (req *Request, ok bool) {

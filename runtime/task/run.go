@@ -109,13 +109,13 @@ func (c *workContext) Value(key any) any {
 	if key == (runKey{}) {
 		return c.run
 	}
-	if v := c.values.Value(key); v != nil {
+	if v := c.Cancellable.Value(key); v != nil {
 		return v
 	}
-	return c.Cancellable.Value(key)
+	return c.values.Value(key)
 }
 
-type runKey struct{}
+type runKey struct{ lazyctx.Key }
 
 // FromContext returns the Run of the work that ctx belongs to. If there is none, ok is false.
 func FromContext(ctx context.Context) (run *Run, ok bool) {

@@ -135,3 +135,15 @@ func TestBothLeavesNothingBehind(t *testing.T) {
 		})
 	}
 }
+
+func TestLookupOfKeyDoesNotAllocate(t *testing.T) {
+	type key struct{ lazyctx.Key }
+	if n := testing.AllocsPerRun(10, func() {
+		var c lazyctx.Cancellable
+		if v := c.Value(key{}); v != nil {
+			t.Errorf("value %v, want nil", v)
+		}
+	}); n > 1 { // c itself
+		t.Errorf("%v allocations, want at most 1", n)
+	}
+}

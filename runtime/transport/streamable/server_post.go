@@ -12,6 +12,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
 )
@@ -496,7 +497,7 @@ type origin struct {
 	st *serverStream
 }
 
-type originKey struct{}
+type originKey struct{ lazyctx.Key }
 
 func (o *origin) Value(key any) any {
 	if key == (originKey{}) {
