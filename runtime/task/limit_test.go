@@ -132,11 +132,11 @@ func TestDisabledLimits(t *testing.T) {
 		limits  task.Limits
 		refused int64
 	}{
-		"defaults":  {task.Limits{}, task.CodeTooManyBytes},
-		"no rate":   {task.Limits{Rate: -1, Bytes: -1}, task.CodeTooManyTasks},
-		"no tasks":  {task.Limits{Tasks: -1, Bytes: -1}, task.CodeTooManyCalls},
-		"no bytes":  {task.Limits{Bytes: -1}, task.CodeTooManyTasks},
-		"no limits": {task.Limits{Tasks: -1, Bytes: -1, Rate: -1}, 0},
+		"defaults":      {task.Limits{}, task.CodeTooManyBytes},
+		"no rate limit": {task.Limits{Rate: -1, Bytes: -1}, task.CodeTooManyTasks},
+		"no task limit": {task.Limits{Tasks: -1, Bytes: -1}, task.CodeTooManyCalls},
+		"no byte limit": {task.Limits{Bytes: -1}, task.CodeTooManyTasks},
+		"no limits":     {task.Limits{Tasks: -1, Bytes: -1, Rate: -1}, 0},
 	} {
 		runInBubble(t, task.Config{Limits: tt.limits}, func(t *testing.T, m *task.Manager) {
 			large := json.RawMessage(make([]byte, task.DefaultMaxBytes))

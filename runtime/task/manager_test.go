@@ -376,7 +376,7 @@ func TestTaskIDs(t *testing.T) {
 	// They come from crypto/rand alone: with the same seed, the ids are the same.
 	var again [2]string
 	for i := range again {
-		t.Run("seeded", func(t *testing.T) {
+		t.Run("with a seed", func(t *testing.T) {
 			cryptotest.SetGlobalRandom(t, 1)
 			again[i] = create(t, newManager(t, task.Config{}), task.Request{Work: returns(`{}`)}).TaskID
 		})

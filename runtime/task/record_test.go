@@ -16,10 +16,10 @@ func TestTaskTimestamps(t *testing.T) {
 		created, updated time.Time
 		want             [2]string
 	}{
-		"the same":     {created, created, [2]string{"2026-01-02T03:04:05.000060Z", "2026-01-02T03:04:05.000060Z"}},
-		"changed":      {created, created.Add(time.Second - 60*time.Microsecond), [2]string{"2026-01-02T03:04:05.000060Z", "2026-01-02T03:04:06.000000Z"}},
-		"all digits":   {created, created.Add(987_654_999 * time.Nanosecond), [2]string{"2026-01-02T03:04:05.000060Z", "2026-01-02T03:04:05.987714Z"}},
-		"another zone": {created.In(time.FixedZone("", 3600)), created, [2]string{"2026-01-02T03:04:05.000060Z", "2026-01-02T03:04:05.000060Z"}},
+		"never updated": {created, created, [2]string{"2026-01-02T03:04:05.000060Z", "2026-01-02T03:04:05.000060Z"}},
+		"updated":       {created, created.Add(time.Second - 60*time.Microsecond), [2]string{"2026-01-02T03:04:05.000060Z", "2026-01-02T03:04:06.000000Z"}},
+		"all digits":    {created, created.Add(987_654_999 * time.Nanosecond), [2]string{"2026-01-02T03:04:05.000060Z", "2026-01-02T03:04:05.987714Z"}},
+		"another zone":  {created.In(time.FixedZone("", 3600)), created, [2]string{"2026-01-02T03:04:05.000060Z", "2026-01-02T03:04:05.000060Z"}},
 	} {
 		r := task.Record{ID: "1", Status: mcp.TaskStatusWorking, Created: row.created, Updated: row.updated}
 		got := r.Task()

@@ -294,7 +294,7 @@ func TestUnlimitedTaskHasTTLOfNull(t *testing.T) {
 // Proves TASK-09, TASK-10, TASK-12.
 func TestToolSupportIsEnforced(t *testing.T) {
 	modes := map[string]mcp.TaskSupport{
-		"silent": "", "forbidden": mcp.TaskSupportForbidden, "optional": mcp.TaskSupportOptional, "required": mcp.TaskSupportRequired,
+		"unset": "", "forbidden": mcp.TaskSupportForbidden, "optional": mcp.TaskSupportOptional, "required": mcp.TaskSupportRequired,
 	}
 	c := config{caps: receiver.ServerCapabilities(false), tools: map[string]session.Handler{}, support: map[string]receiver.Support{}}
 	for name, mode := range modes {
@@ -302,7 +302,7 @@ func TestToolSupportIsEnforced(t *testing.T) {
 		c.support[name] = receiver.Support{Mode: mode}
 	}
 	runInBubble(t, c, func(t *testing.T, f *fixture) {
-		for name, want := range map[string][2]int64{"silent": {0, -32601}, "forbidden": {0, -32601}, "optional": {0, 0}, "required": {-32601, 0}} {
+		for name, want := range map[string][2]int64{"unset": {0, -32601}, "forbidden": {0, -32601}, "optional": {0, 0}, "required": {-32601, 0}} {
 			plain, err := f.call("tools/call", fmt.Sprintf(`{"name":%q}`, name))
 			if wireCode(err) != want[0] || err == nil && plain != `{"content":[]}` {
 				t.Errorf("%s, plain: %s, %v", name, plain, err)

@@ -210,12 +210,12 @@ func TestHandlerAnswersInputRequests(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			return text("done"), err
 		})
-		asked := make(chan bool)
+		proceed := make(chan bool)
 		tasks, c := s.connect(func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			if req.IsNotification() {
 				return nil, nil
 			}
-			<-asked
+			<-proceed
 			return session.Raw(`{"action":"accept","content":{}}`), nil
 		})
 		h, err := tasks.CallTool(t.Context(), c, render)
@@ -229,7 +229,7 @@ func TestHandlerAnswersInputRequests(t *testing.T) {
 			}
 			states = append(states, state.Status)
 			if state.Status == mcp.TaskStatusInputRequired {
-				asked <- true
+				proceed <- true
 			}
 		}
 		equal(t, "states", []mcp.TaskStatus{"working", "input_required", "working", "completed"}, states)
@@ -316,7 +316,7 @@ func TestHandleDoesNotCloseCallersTracker(t *testing.T) {
 			t.Error(err)
 		}
 		if _, err := c.NewTrackerFor(tracker.Token()); err != session.ErrTokenInUse {
-			t.Errorf("the token of the tracker can be taken: %v", err)
+			t.Errorf("the tracker was closed: %v", err)
 		}
 	})
 }
@@ -436,7 +436,7 @@ func TestCancelEndsResult(t *testing.T) {
 				return session.Raw(taskJSON("cancelled", "")), nil
 			}
 			if dropped.Load() {
-				return nil, &jsonrpc.Error{Code: -32602, Message: "gone"}
+				return nil, &jsonrpc.Error{Code: -32602, Message: "no such task"}
 			}
 			<-ctx.Done()
 			return nil, ctx.Err()
@@ -558,31 +558,30 @@ func TestResultIsRequestedAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				born := time.Now()
-				waits := 0
+				start := time.Now()
+				requests := 0
 				var mu sync.Mutex
-				tasks, c, s := mock(t, func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
-					over := time.Since(born) > 10*time.Second
+				tasks, c, _ := mock(t, func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+					terminal := time.Since(start) > 10*time.Second
 					switch {
 					case req.Method == "tools/call":
 						return session.Raw(`{"task":` + taskJSON("working", "") + `}`), nil
-					case req.Method == "tasks/get" && over:
+					case req.Method == "tasks/get" && terminal:
 						return session.Raw(taskJSON("completed", "")), nil
 					case req.Method == "tasks/get":
 						return session.Raw(taskJSON("working", "")), nil
 					case req.Method == "tasks/result":
 						mu.Lock()
-						waits++
-						n := waits
+						requests++
+						n := requests
 						mu.Unlock()
-						if n == 1 || !over {
+						if n == 1 || !terminal {
 							return nil, first(ctx)
 						}
 						return text("done"), nil
 					}
 					return nil, nil
 				})
-				_ = s
 				h, err := tasks.CallTool(t.Context(), c, render)
 				if err != nil {
 					t.Fatal(err)
