@@ -25,10 +25,10 @@ type forecast struct {
 	Rain bool   `json:"rain"`
 }
 
-// byHand is a handler that does what the tool below does, without a server.
-type byHand struct{ mcp.UnimplementedServerHandler }
+// handWritten is a handler that serves the tool below without a server.
+type handWritten struct{ mcp.UnimplementedServerHandler }
 
-func (byHand) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.CallToolOutcome, error) {
+func (handWritten) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.CallToolOutcome, error) {
 	var in place
 	if err := codec.Unmarshal(p.Arguments, value.Of(&in)); err != nil {
 		return nil, err
@@ -40,9 +40,9 @@ func (byHand) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.C
 	return &mcp.CallToolResult{Content: []mcp.ContentBlock{&mcp.TextContent{Text: string(text)}}, StructuredContent: text}, nil
 }
 
-// BenchmarkCall measures a tools/call in memory, both sides in one process: of a tool that is a Go
-// function, of one that takes JSON, and of a handler by hand that moves the same values and checks
-// nothing.
+// BenchmarkCall measures tools/call in memory, with client and server in one process: for a tool
+// that is a Go function, for a raw tool, and for a handwritten handler that moves the same values
+// and validates nothing.
 func BenchmarkCall(b *testing.B) {
 	result := must(server.Structured(forecast{"Oslo", true}))
 	for _, way := range []struct {
@@ -50,7 +50,7 @@ func BenchmarkCall(b *testing.B) {
 		cfg  server.Config
 		add  func(s *server.Server)
 	}{
-		{"by hand", server.Config{Methods: map[string]session.Handler{"tools/call": session.ServerHandler(byHand{}, nil)}}, func(*server.Server) {}},
+		{"handwritten", server.Config{Methods: map[string]session.Handler{"tools/call": session.ServerHandler(handWritten{}, nil)}}, func(*server.Server) {}},
 		{"function", server.Config{}, func(s *server.Server) {
 			must(server.AddTool(s, mcp.Tool{Name: "weather"}, func(_ context.Context, _ *server.Call, in place) (forecast, error) {
 				return forecast{in.City, in.Days > 2}, nil
@@ -66,7 +66,7 @@ func BenchmarkCall(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/%d callers", way.name, callers), func(b *testing.B) {
 				s := newServer(b, way.cfg)
 				way.add(s)
-				c := connect(b, s, side{})
+				c := connect(b, s, clientConfig{})
 				params := &mcp.CallToolRequestParams{Name: "weather", Arguments: json.RawMessage(`{"city":"Oslo","days":3}`)}
 				b.ReportAllocs()
 				var left atomic.Int64

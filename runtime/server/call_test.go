@@ -21,22 +21,22 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// answers is the handler of a client that answers each method with a JSON text, and notes the
-// params.
-type answers struct {
-	mu      sync.Mutex
-	results map[string]string
-	asked   map[string][]string
+// responder is the handler of a client. It responds to each method with a fixed JSON result, and
+// records the params.
+type responder struct {
+	mu       sync.Mutex
+	results  map[string]string
+	received map[string][]string
 }
 
-func answering(results map[string]string) *answers {
-	return &answers{results: results, asked: map[string][]string{}}
+func respondWith(results map[string]string) *responder {
+	return &responder{results: results, received: map[string][]string{}}
 }
 
-func (a *answers) serve(_ context.Context, req *session.Request) (codec.Encoder, error) {
+func (a *responder) serve(_ context.Context, req *session.Request) (codec.Encoder, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.asked[req.Method] = append(a.asked[req.Method], string(req.Params))
+	a.received[req.Method] = append(a.received[req.Method], string(req.Params))
 	result, ok := a.results[req.Method]
 	if !ok {
 		return nil, jsonrpc.MethodNotFound(req.Method)
@@ -44,8 +44,8 @@ func (a *answers) serve(_ context.Context, req *session.Request) (codec.Encoder,
 	return session.Raw(result), nil
 }
 
-// capable is a client that has declared what is said as JSON.
-func capable(t *testing.T, capabilities string) (c mcp.ClientCapabilities) {
+// clientCapabilities decodes the capabilities of a client from JSON.
+func clientCapabilities(t *testing.T, capabilities string) (c mcp.ClientCapabilities) {
 	t.Helper()
 	if err := codec.Unmarshal([]byte(capabilities), &c); err != nil {
 		t.Fatal(err)
@@ -53,9 +53,9 @@ func capable(t *testing.T, capabilities string) (c mcp.ClientCapabilities) {
 	return c
 }
 
-// run adds a tool that does something with its call, and calls it. It returns the text of the
-// result.
-func run(t *testing.T, with side, f func(ctx context.Context, c *server.Call) (string, error)) string {
+// callTool calls a tool that runs f, and returns the text of the result, or the code and message of
+// an error.
+func callTool(t *testing.T, with clientConfig, f func(ctx context.Context, c *server.Call) (string, error)) string {
 	t.Helper()
 	s := newServer(t, server.Config{})
 	must(server.AddTool(s, mcp.Tool{Name: "do"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) { return f(ctx, c) }))
@@ -75,7 +75,7 @@ type person struct {
 }
 
 // Proves ELIC-03, ELIC-06, ELIC-17, SDK-15.
-func TestAFormIsAStruct(t *testing.T) {
+func TestElicitFillsStruct(t *testing.T) {
 	for _, tt := range []struct{ answer, want string }{
 		{`{"action":"accept","content":{"name":"Ada","age":36,"member":true}}`, `accept {Ada 36 1.7 true}`},
 		{`{"action":"accept","content":{"name":"Ada","age":36,"height":1.75}}`, `accept {Ada 36 1.75 false}`},
@@ -87,8 +87,8 @@ func TestAFormIsAStruct(t *testing.T) {
 		{`{"action":"accept"}`, server.ErrAnswer.Error() + ": name: is required"},
 		{`{"action":"perhaps"}`, server.ErrAnswer.Error() + ": invalid result of elicitation"},
 	} {
-		client := answering(map[string]string{"elicitation/create": tt.answer})
-		got := run(t, side{capabilities: capable(t, `{"elicitation":{}}`), handler: client.serve}, func(ctx context.Context, c *server.Call) (string, error) {
+		client := respondWith(map[string]string{"elicitation/create": tt.answer})
+		got := callTool(t, clientConfig{capabilities: clientCapabilities(t, `{"elicitation":{}}`), handler: client.serve}, func(ctx context.Context, c *server.Call) (string, error) {
 			p := person{Age: 30, Height: 1.7}
 			action, err := server.Elicit(ctx, c, "Who are you?", &p)
 			return fmt.Sprint(action, " ", p), err
@@ -96,15 +96,15 @@ func TestAFormIsAStruct(t *testing.T) {
 		if got != tt.want {
 			t.Errorf("%s: got %q, want %q", tt.answer, got, tt.want)
 		}
-		same(t, "question", `{"message":"Who are you?","requestedSchema":{"type":"object","required":["name"],"properties":{
+		equalJSON(t, "params", `{"message":"Who are you?","requestedSchema":{"type":"object","required":["name"],"properties":{
 			"name":{"type":"string","description":"your name"},"age":{"type":"integer","default":30},"height":{"type":"number","default":1.7},"member":{"type":"boolean"}}}}`,
-			client.asked["elicitation/create"][0])
+			client.received["elicitation/create"][0])
 	}
 }
 
-func TestZeroValuesAreNotProposed(t *testing.T) {
-	client := answering(map[string]string{"elicitation/create": `{"action":"decline"}`})
-	run(t, side{capabilities: capable(t, `{"elicitation":{}}`), handler: client.serve}, func(ctx context.Context, c *server.Call) (string, error) {
+func TestElicitSendsNoZeroDefaults(t *testing.T) {
+	client := respondWith(map[string]string{"elicitation/create": `{"action":"decline"}`})
+	callTool(t, clientConfig{capabilities: clientCapabilities(t, `{"elicitation":{}}`), handler: client.serve}, func(ctx context.Context, c *server.Call) (string, error) {
 		action, err := server.Elicit(ctx, c, "When?", &struct {
 			From  time.Time     `json:"from"`
 			Until time.Time     `json:"until"`
@@ -112,9 +112,9 @@ func TestZeroValuesAreNotProposed(t *testing.T) {
 		}{Until: time.Date(2026, 7, 28, 0, 0, 0, 0, time.UTC)})
 		return string(action), err
 	})
-	same(t, "question", `{"message":"When?","requestedSchema":{"type":"object","required":["from","until","step"],"properties":{
+	equalJSON(t, "params", `{"message":"When?","requestedSchema":{"type":"object","required":["from","until","step"],"properties":{
 		"from":{"type":"string","format":"date-time"},"until":{"type":"string","format":"date-time","default":"2026-07-28T00:00:00Z"},
-		"step":{"type":"integer","description":"a duration in nanoseconds"}}}}`, client.asked["elicitation/create"][0])
+		"step":{"type":"integer","description":"a duration in nanoseconds"}}}}`, client.received["elicitation/create"][0])
 }
 
 const choices = `{"type":"object","properties":{
@@ -126,13 +126,13 @@ const choices = `{"type":"object","properties":{
 	"old":{"type":"string","enum":["r"],"enumNames":["Red"]}}}`
 
 // Proves ELIC-05, ELIC-17.
-func TestChoicesInAForm(t *testing.T) {
+func TestElicitFormChecksChoices(t *testing.T) {
 	for _, tt := range []struct{ content, want string }{
 		{`{"one":"r","titled":"r","many":["r","g"],"manyTitled":["r"],"old":"r","mail":"x@y.z"}`, "accept"},
 		{`{"one":"b"}`, "one: must be one of r, g"}, {`{"titled":"b"}`, "titled: must be one of r"}, {`{"many":["b"]}`, `many: "b" is not one of r, g`}, {`{"manyTitled":["b"]}`, `manyTitled: "b" is not one of r`}, {`{"many":"r"}`, "many: must be a list"},
 	} {
-		client := answering(map[string]string{"elicitation/create": `{"action":"accept","content":` + tt.content + `}`})
-		got := run(t, side{capabilities: capable(t, `{"elicitation":{"form":{},"url":{}}}`), handler: client.serve}, func(ctx context.Context, c *server.Call) (string, error) {
+		client := respondWith(map[string]string{"elicitation/create": `{"action":"accept","content":` + tt.content + `}`})
+		got := callTool(t, clientConfig{capabilities: clientCapabilities(t, `{"elicitation":{"form":{},"url":{}}}`), handler: client.serve}, func(ctx context.Context, c *server.Call) (string, error) {
 			params := &mcp.ElicitRequestFormParams{Message: "Choose."}
 			if err := codec.Unmarshal([]byte(choices), &params.RequestedSchema); err != nil {
 				return "", err
@@ -146,12 +146,12 @@ func TestChoicesInAForm(t *testing.T) {
 		if !strings.Contains(got, tt.want) {
 			t.Errorf("%s: got %q, want %q", tt.content, got, tt.want)
 		}
-		same(t, "question", `{"message":"Choose.","requestedSchema":`+choices+`}`, client.asked["elicitation/create"][0])
+		equalJSON(t, "params", `{"message":"Choose.","requestedSchema":`+choices+`}`, client.received["elicitation/create"][0])
 	}
 }
 
 // Proves ELIC-02, ELIC-03, SAMP-03, SAMP-04, ROOT-04.
-func TestNothingIsAskedThatWasNotDeclared(t *testing.T) {
+func TestInputRequestsNeedDeclaredCapabilities(t *testing.T) {
 	form := func(ctx context.Context, c *server.Call) (string, error) {
 		_, err := server.Elicit(ctx, c, "?", &person{})
 		return "asked", err
@@ -187,7 +187,7 @@ func TestNothingIsAskedThatWasNotDeclared(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name, capabilities string
-		ask                func(context.Context, *server.Call) (string, error)
+		send               func(context.Context, *server.Call) (string, error)
 		want               string
 	}{
 		{"form, none", `{}`, form, "elicitation.form"},
@@ -209,29 +209,29 @@ func TestNothingIsAskedThatWasNotDeclared(t *testing.T) {
 		{"roots, none", `{}`, roots, "roots"},
 		{"roots", `{"roots":{}}`, roots, ""},
 	} {
-		client := answering(nil)
-		got := run(t, side{capabilities: capable(t, tt.capabilities), handler: client.serve}, tt.ask)
-		if sent := len(client.asked) > 0; sent != (tt.want == "") || !strings.Contains(got, tt.want) {
-			t.Errorf("%s: sent %v: %s, want %q", tt.name, client.asked, got, tt.want)
+		client := respondWith(nil)
+		got := callTool(t, clientConfig{capabilities: clientCapabilities(t, tt.capabilities), handler: client.serve}, tt.send)
+		if sent := len(client.received) > 0; sent != (tt.want == "") || !strings.Contains(got, tt.want) {
+			t.Errorf("%s: sent %v: %s, want %q", tt.name, client.received, got, tt.want)
 		}
 	}
 }
 
 // Proves ELIC-07, ELIC-09, ELIC-16, ELIC-18, SDK-15.
-func TestAPageIsVisited(t *testing.T) {
+func TestElicitURL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, server.Config{Session: session.Config{Principal: "ada"}})
 		must(server.AddTool(s, mcp.Tool{Name: "visit"}, func(ctx context.Context, c *server.Call, in struct{ Page, ID string }) (string, error) {
 			action, err := c.ElicitURL(ctx, "Log in.", in.Page, in.ID)
 			return string(action), err
 		}))
-		agrees := answering(map[string]string{"elicitation/create": `{"action":"accept"}`})
-		c := connect(t, s, side{capabilities: capable(t, `{"elicitation":{"url":{}}}`), handler: agrees.serve})
-		other := connect(t, s, side{capabilities: capable(t, `{"elicitation":{"url":{}}}`), handler: answering(map[string]string{"elicitation/create": `{"action":"decline"}`}).serve})
+		accepts := respondWith(map[string]string{"elicitation/create": `{"action":"accept"}`})
+		c := connect(t, s, clientConfig{capabilities: clientCapabilities(t, `{"elicitation":{"url":{}}}`), handler: accepts.serve})
+		other := connect(t, s, clientConfig{capabilities: clientCapabilities(t, `{"elicitation":{"url":{}}}`), handler: respondWith(map[string]string{"elicitation/create": `{"action":"decline"}`}).serve})
 		c.expect("tools/call", `{"name":"visit","arguments":{"Page":"https://example.com/login","ID":"one"}}`, `{"content":[{"type":"text","text":"accept"}]}`)
-		same(t, "question", `{"mode":"url","message":"Log in.","url":"https://example.com/login","elicitationId":"one"}`, agrees.asked["elicitation/create"][0])
-		if who, ok := s.ElicitationPrincipal("one"); !ok || who != "ada" {
-			t.Errorf("the principal of the visit: %q, %v", who, ok)
+		equalJSON(t, "params", `{"mode":"url","message":"Log in.","url":"https://example.com/login","elicitationId":"one"}`, accepts.received["elicitation/create"][0])
+		if principal, ok := s.ElicitationPrincipal("one"); !ok || principal != "ada" {
+			t.Errorf("got principal %q, %v", principal, ok)
 		}
 		for _, bad := range []string{`"Page":"https://example.com/","ID":"one"`, `"Page":"http://example.com/","ID":""`, `"Page":"javascript:x","ID":""`, `"Page":"http://127.0.0.1.evil.example/","ID":""`, `"Page":"http://127.evil.example/","ID":""`, `"Page":"/login","ID":""`, `"Page":"https://u:p@example.com/","ID":""`} {
 			if result, _ := c.call("tools/call", `{"name":"visit","arguments":{`+bad+`}}`); !strings.Contains(result, `"isError":true`) {
@@ -251,11 +251,11 @@ func TestAPageIsVisited(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if diff := cmp.Diff([]string{`{"elicitationId":"one"}`}, c.heard("notifications/elicitation/complete")); diff != "" {
-			t.Errorf("the client heard (-want +got):\n%s", diff)
+		if diff := cmp.Diff([]string{`{"elicitationId":"one"}`}, c.notifications("notifications/elicitation/complete")); diff != "" {
+			t.Errorf("notifications (-want +got):\n%s", diff)
 		}
-		if got := other.heard("notifications/elicitation/complete"); got != nil {
-			t.Errorf("another client heard %v", got)
+		if got := other.notifications("notifications/elicitation/complete"); got != nil {
+			t.Errorf("notifications to another client: %v", got)
 		}
 		if _, ok := s.ElicitationPrincipal("one"); ok {
 			t.Error("the elicitation is still there")
@@ -264,8 +264,8 @@ func TestAPageIsVisited(t *testing.T) {
 }
 
 // Proves ELIC-13.
-func TestFormsDoNotAskForSecrets(t *testing.T) {
-	for name, refused := range map[string]bool{
+func TestElicitFormRejectsSecretFields(t *testing.T) {
+	for name, secret := range map[string]bool{
 		"password": true, "userPassword": true, "user_passwd": true, "DB SECRET": true, "credentials": true, "pass-phrase": false, "passphrase2": true,
 		"apiKey": true, "api_key": true, "API-KEY": true, "APIKey": true, "apikey": true, "access_token": true, "accessToken": true, "token": true,
 		"ACCESS_TOKEN": true, "cardNumber": true, "card number": true, "creditCard": true, "cvv": true, "CVV2": true, "pin": true, "newPin": true,
@@ -274,42 +274,41 @@ func TestFormsDoNotAskForSecrets(t *testing.T) {
 		"spin": false, "tokenizer": false, "cardNumberFormat": false, "discard": false, "keyboard": false, "monkey": false, "shopping": false,
 		"secretary": false, "name": false, "passwordless": false, "compass": false,
 	} {
-		client := answering(map[string]string{"elicitation/create": `{"action":"decline"}`})
-		got := run(t, side{capabilities: capable(t, `{"elicitation":{}}`), handler: client.serve}, func(ctx context.Context, c *server.Call) (string, error) {
+		client := respondWith(map[string]string{"elicitation/create": `{"action":"decline"}`})
+		got := callTool(t, clientConfig{capabilities: clientCapabilities(t, `{"elicitation":{}}`), handler: client.serve}, func(ctx context.Context, c *server.Call) (string, error) {
 			_, err := c.ElicitForm(ctx, &mcp.ElicitRequestFormParams{Message: "?", RequestedSchema: mcp.ElicitRequestFormParamsRequestedSchema{
 				Properties: map[string]mcp.PrimitiveSchemaDefinition{name: new(mcp.StringSchema)},
 			}})
 			return "asked", err
 		})
-		if (got != "asked") != refused || len(client.asked) > 0 == refused {
+		if (got != "asked") != secret || len(client.received) > 0 == secret {
 			t.Errorf("%s: got %q", name, got)
 		}
 	}
-	client := answering(nil)
-	got := run(t, side{capabilities: capable(t, `{"elicitation":{}}`), handler: client.serve}, func(ctx context.Context, c *server.Call) (string, error) {
+	client := respondWith(nil)
+	got := callTool(t, clientConfig{capabilities: clientCapabilities(t, `{"elicitation":{}}`), handler: client.serve}, func(ctx context.Context, c *server.Call) (string, error) {
 		_, err := c.ElicitForm(ctx, &mcp.ElicitRequestFormParams{Message: "?", RequestedSchema: mcp.ElicitRequestFormParamsRequestedSchema{
 			Properties: map[string]mcp.PrimitiveSchemaDefinition{"x": &mcp.StringSchema{Format: new(mcp.StringSchemaFormat("password"))}},
 		}})
 		return "asked", err
 	})
-	if len(client.asked) > 0 || !strings.Contains(got, "format") {
+	if len(client.received) > 0 || !strings.Contains(got, "format") {
 		t.Errorf("a field for passwords: got %q", got)
 	}
 }
 
-// What the client says of a visit is whether the user agrees; what it adds to that goes nowhere. It
-// is given no page with credentials in it.
+// The client receives no URL with credentials, and content in its response is ignored.
 //
 // Proves ELIC-19.
-func TestNothingOfAVisitPassesThroughTheClient(t *testing.T) {
-	client := answering(map[string]string{"elicitation/create": `{"action":"accept","content":{"token":"stolen"}}`})
-	got := run(t, side{capabilities: capable(t, `{"elicitation":{"url":{}}}`), handler: client.serve}, func(ctx context.Context, c *server.Call) (string, error) {
+func TestElicitURLKeepsCredentialsFromClient(t *testing.T) {
+	client := respondWith(map[string]string{"elicitation/create": `{"action":"accept","content":{"token":"stolen"}}`})
+	got := callTool(t, clientConfig{capabilities: clientCapabilities(t, `{"elicitation":{"url":{}}}`), handler: client.serve}, func(ctx context.Context, c *server.Call) (string, error) {
 		for _, page := range []string{"https://user:secret@example.com/", "https://token@example.com/"} {
 			if _, err := c.ElicitURL(ctx, "Log in.", page, ""); err == nil {
-				t.Errorf("the client was given the credentials of %s", page)
+				t.Errorf("ElicitURL accepts %s", page)
 			}
 			if err := c.RequireURL("Log in.", page, ""); errors.As(err, new(*jsonrpc.Error)) {
-				t.Errorf("the client would be given the credentials of %s", page)
+				t.Errorf("RequireURL accepts %s", page)
 			}
 		}
 		action, err := c.ElicitURL(ctx, "Log in.", "https://example.com/login", "one")
@@ -318,38 +317,38 @@ func TestNothingOfAVisitPassesThroughTheClient(t *testing.T) {
 	if got != "accept" {
 		t.Errorf("got %q", got)
 	}
-	if len(client.asked["elicitation/create"]) != 1 {
-		t.Fatalf("asked %v", client.asked)
+	if len(client.received["elicitation/create"]) != 1 {
+		t.Fatalf("the client received %v, want one elicitation", client.received)
 	}
-	same(t, "question", `{"mode":"url","message":"Log in.","url":"https://example.com/login","elicitationId":"one"}`, client.asked["elicitation/create"][0])
+	equalJSON(t, "params", `{"mode":"url","message":"Log in.","url":"https://example.com/login","elicitationId":"one"}`, client.received["elicitation/create"][0])
 }
 
 // Proves ELIC-11, ELIC-18, SDK-15.
-func TestAPageIsRequired(t *testing.T) {
+func TestRequireURL(t *testing.T) {
 	s := newServer(t, server.Config{Session: session.Config{Principal: "ada"}})
 	must(server.AddTool(s, mcp.Tool{Name: "files"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 		return "", c.RequireURL("Log in.", "https://example.com/login", "one")
 	}))
-	c := connect(t, s, side{capabilities: capable(t, `{"elicitation":{"url":{}}}`)})
+	c := connect(t, s, clientConfig{capabilities: clientCapabilities(t, `{"elicitation":{"url":{}}}`)})
 	_, err := c.Call(t.Context(), "tools/call", session.Raw(`{"name":"files"}`))
 	wire, ok := errors.AsType[*jsonrpc.Error](err)
 	if !ok || wire.Code != -32042 {
 		t.Fatalf("got %v, want code -32042", err)
 	}
-	same(t, "data", `{"elicitations":[{"mode":"url","message":"Log in.","url":"https://example.com/login","elicitationId":"one"}]}`, string(wire.Data))
+	equalJSON(t, "data", `{"elicitations":[{"mode":"url","message":"Log in.","url":"https://example.com/login","elicitationId":"one"}]}`, string(wire.Data))
 	if principal, ok := s.ElicitationPrincipal("one"); !ok || principal != "ada" {
-		t.Errorf("the principal of the visit: %q, %v", principal, ok)
+		t.Errorf("got principal %q, %v", principal, ok)
 	}
 }
 
 // Proves SAMP-02, SDK-06.
-func TestAToolSamples(t *testing.T) {
+func TestSample(t *testing.T) {
 	for _, answer := range []string{
 		`{"role":"assistant","model":"m","content":{"type":"text","text":"four"}}`,
 		`{"role":"assistant","model":"m","content":[{"type":"text","text":"four"},{"type":"image","data":"aQ==","mimeType":"image/png"},{"type":"audio","data":"aQ==","mimeType":"audio/wav"}]}`,
 	} {
-		client := answering(map[string]string{"sampling/createMessage": answer})
-		got := run(t, side{capabilities: capable(t, `{"sampling":{}}`), handler: client.serve}, func(ctx context.Context, c *server.Call) (string, error) {
+		client := respondWith(map[string]string{"sampling/createMessage": answer})
+		got := callTool(t, clientConfig{capabilities: clientCapabilities(t, `{"sampling":{}}`), handler: client.serve}, func(ctx context.Context, c *server.Call) (string, error) {
 			result, err := c.Sample(ctx, &mcp.CreateMessageRequestParams{MaxTokens: 10, Messages: []mcp.SamplingMessage{
 				{Role: mcp.RoleUser, Content: mcp.SamplingContent{Items: []mcp.SamplingMessageContentBlock{&mcp.TextContent{Text: "2+2?"}}}},
 			}})
@@ -361,7 +360,7 @@ func TestAToolSamples(t *testing.T) {
 		if got != "four" {
 			t.Errorf("got %q", got)
 		}
-		same(t, "request", `{"maxTokens":10,"messages":[{"role":"user","content":{"type":"text","text":"2+2?"}}]}`, client.asked["sampling/createMessage"][0])
+		equalJSON(t, "request", `{"maxTokens":10,"messages":[{"role":"user","content":{"type":"text","text":"2+2?"}}]}`, client.received["sampling/createMessage"][0])
 	}
 	for _, answer := range []string{
 		`{"role":"assistant","content":{"type":"text","text":"four"}}`,
@@ -370,23 +369,22 @@ func TestAToolSamples(t *testing.T) {
 		`{"role":"robot","model":"m","content":{"type":"text","text":"four"}}`,
 		`{"role":"assistant","model":"m","content":{"type":"text"}}`,
 	} {
-		client := answering(map[string]string{"sampling/createMessage": answer})
-		got := run(t, side{capabilities: capable(t, `{"sampling":{}}`), handler: client.serve}, func(ctx context.Context, c *server.Call) (string, error) {
+		client := respondWith(map[string]string{"sampling/createMessage": answer})
+		got := callTool(t, clientConfig{capabilities: clientCapabilities(t, `{"sampling":{}}`), handler: client.serve}, func(ctx context.Context, c *server.Call) (string, error) {
 			_, err := c.Sample(ctx, &mcp.CreateMessageRequestParams{MaxTokens: 10})
 			return fmt.Sprint(err != nil), nil
 		})
 		if got != "true" {
-			t.Errorf("%s was taken: %s", answer, got)
+			t.Errorf("%s: no error: %s", answer, got)
 		}
 	}
 }
 
-// A client that never answers does not hold a call for ever, and is told that it need not answer
-// any more.
+// If the client does not respond, the call fails and the server cancels the request.
 //
 // Proves LIFE-18.
 func TestInputRequestsTimeOut(t *testing.T) {
-	for name, ask := range map[string]func(context.Context, *server.Call) error{
+	for name, send := range map[string]func(context.Context, *server.Call) error{
 		"sampling": func(ctx context.Context, c *server.Call) error {
 			_, err := c.Sample(ctx, &mcp.CreateMessageRequestParams{MaxTokens: 1})
 			return err
@@ -411,13 +409,13 @@ func TestInputRequestsTimeOut(t *testing.T) {
 				must(server.AddTool(s, mcp.Tool{Name: "ask"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 					ctx, cancel := context.WithTimeout(ctx, time.Hour)
 					defer cancel()
-					err = ask(ctx, c)
+					err = send(ctx, c)
 					return "", nil
 				}))
-				ended := false
-				c := connect(t, s, side{capabilities: capable(t, `{"sampling":{},"roots":{},"elicitation":{"form":{},"url":{}}}`), handler: func(ctx context.Context, _ *session.Request) (codec.Encoder, error) {
+				cancelled := false
+				c := connect(t, s, clientConfig{capabilities: clientCapabilities(t, `{"sampling":{},"roots":{},"elicitation":{"form":{},"url":{}}}`), handler: func(ctx context.Context, _ *session.Request) (codec.Encoder, error) {
 					<-ctx.Done()
-					ended = true
+					cancelled = true
 					return nil, ctx.Err()
 				}})
 				start := time.Now()
@@ -425,8 +423,8 @@ func TestInputRequestsTimeOut(t *testing.T) {
 					t.Error(callErr)
 				}
 				synctest.Wait()
-				if took := time.Since(start); took != tt.want || !errors.Is(err, context.DeadlineExceeded) || !ended {
-					t.Errorf("%s, limit %v: got %v after %v, want a timeout after %v; the client was told: %v", name, tt.limit, err, took, tt.want, ended)
+				if took := time.Since(start); took != tt.want || !errors.Is(err, context.DeadlineExceeded) || !cancelled {
+					t.Errorf("%s, limit %v: got %v after %v, want a timeout after %v; cancelled at the client: %v", name, tt.limit, err, took, tt.want, cancelled)
 				}
 			})
 		}
@@ -434,7 +432,7 @@ func TestInputRequestsTimeOut(t *testing.T) {
 }
 
 // Proves SAMP-10.
-func TestRoundsOfToolCallsAreLimited(t *testing.T) {
+func TestSampleLimitsToolRounds(t *testing.T) {
 	s := newServer(t, server.Config{MaxToolRounds: 3})
 	text := func(role mcp.Role, blocks ...mcp.SamplingMessageContentBlock) mcp.SamplingMessage {
 		return mcp.SamplingMessage{Role: role, Content: mcp.SamplingContent{Items: blocks}}
@@ -452,18 +450,18 @@ func TestRoundsOfToolCallsAreLimited(t *testing.T) {
 		}
 		return "no limit", nil
 	}))
-	client := answering(map[string]string{"sampling/createMessage": `{"role":"assistant","model":"m","stopReason":"toolUse","content":{"type":"tool_use","id":"1","name":"x","input":{}}}`})
-	c := connect(t, s, side{capabilities: capable(t, `{"sampling":{"tools":{}}}`), handler: client.serve})
+	client := respondWith(map[string]string{"sampling/createMessage": `{"role":"assistant","model":"m","stopReason":"toolUse","content":{"type":"tool_use","id":"1","name":"x","input":{}}}`})
+	c := connect(t, s, clientConfig{capabilities: clientCapabilities(t, `{"sampling":{"tools":{}}}`), handler: client.serve})
 	result, _ := c.call("tools/call", `{"name":"loop"}`)
 	if want := server.ErrToolRounds.Error() + ": the limit is 3"; !strings.Contains(result, want) || rounds != 4 {
 		t.Errorf("after %d messages: got %s, want %q", rounds, result, want)
 	}
 }
 
-// Roots are asked for once, until the client says that they have changed.
+// The server requests roots once, until the client announces a change.
 //
 // Proves ROOT-07.
-func TestRootsAreKeptUntilTheyChange(t *testing.T) {
+func TestRootsAreCachedUntilTheyChange(t *testing.T) {
 	for _, announced := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newServer(t, server.Config{})
@@ -475,17 +473,17 @@ func TestRootsAreKeptUntilTheyChange(t *testing.T) {
 				}
 				return "", err
 			}))
-			client := answering(map[string]string{"roots/list": `{"roots":[{"uri":"file:///a"}]}`})
-			c := connect(t, s, side{capabilities: capable(t, fmt.Sprintf(`{"roots":{"listChanged":%v}}`, announced)), handler: client.serve})
-			see := func(want string, asked int) {
+			client := respondWith(map[string]string{"roots/list": `{"roots":[{"uri":"file:///a"}]}`})
+			c := connect(t, s, clientConfig{capabilities: clientCapabilities(t, fmt.Sprintf(`{"roots":{"listChanged":%v}}`, announced)), handler: client.serve})
+			check := func(want string, requests int) {
 				t.Helper()
 				result, _ := c.call("tools/call", `{"name":"roots"}`)
-				if got := text(t, result); got != want || announced && len(client.asked["roots/list"]) != asked {
-					t.Errorf("got %s after %d requests, want %s after %d", got, len(client.asked["roots/list"]), want, asked)
+				if got := text(t, result); got != want || announced && len(client.received["roots/list"]) != requests {
+					t.Errorf("got %s after %d requests, want %s after %d", got, len(client.received["roots/list"]), want, requests)
 				}
 			}
-			see("file:///a", 1)
-			see("file:///a", 1)
+			check("file:///a", 1)
+			check("file:///a", 1)
 			client.results["roots/list"] = `{"roots":[{"uri":"file:///b"}]}`
 			if announced {
 				if err := c.Notify(t.Context(), "notifications/roots/list_changed", nil); err != nil {
@@ -493,20 +491,20 @@ func TestRootsAreKeptUntilTheyChange(t *testing.T) {
 				}
 				synctest.Wait()
 			}
-			see("file:///b", 2)
-			see("file:///b", 2)
+			check("file:///b", 2)
+			check("file:///b", 2)
 		})
 	}
 }
 
 // Proves SAMP-05, SAMP-06.
-func TestToolCallsAndResultsFitTogether(t *testing.T) {
+func TestSampleChecksToolCallsAndResults(t *testing.T) {
 	const use, result, words = `{"type":"tool_use","id":"1","name":"x","input":{}}`, `{"type":"tool_result","toolUseId":"1","content":[]}`, `{"type":"text","text":"t"}`
 	user := func(content string) string { return `{"role":"user","content":` + content + `}` }
 	assistant := func(content string) string { return `{"role":"assistant","content":` + content + `}` }
 	for _, tt := range []struct {
 		messages string
-		good     bool
+		valid    bool
 	}{
 		{user(words), true},
 		{user(words) + "," + assistant(use) + "," + user(result), true},
@@ -522,8 +520,8 @@ func TestToolCallsAndResultsFitTogether(t *testing.T) {
 		{user(words) + "," + assistant("["+use+","+strings.Replace(use, "1", "2", 1)+"]") + "," + user(result), false},
 		{user(words) + "," + assistant("["+use+","+use+"]") + "," + user(result), false},
 	} {
-		client := answering(map[string]string{"sampling/createMessage": `{"role":"assistant","model":"m","content":` + words + `}`})
-		run(t, side{capabilities: capable(t, `{"sampling":{}}`), handler: client.serve}, func(ctx context.Context, c *server.Call) (string, error) {
+		client := respondWith(map[string]string{"sampling/createMessage": `{"role":"assistant","model":"m","content":` + words + `}`})
+		callTool(t, clientConfig{capabilities: clientCapabilities(t, `{"sampling":{}}`), handler: client.serve}, func(ctx context.Context, c *server.Call) (string, error) {
 			params := new(mcp.CreateMessageRequestParams)
 			if err := codec.Unmarshal([]byte(`{"maxTokens":10,"messages":[`+tt.messages+`]}`), params); err != nil {
 				return "", err
@@ -531,27 +529,27 @@ func TestToolCallsAndResultsFitTogether(t *testing.T) {
 			_, err := c.Sample(ctx, params)
 			return "", err
 		})
-		if sent := len(client.asked) > 0; sent != tt.good {
+		if sent := len(client.received) > 0; sent != tt.valid {
 			t.Errorf("%s: sent %v", tt.messages, sent)
 		}
 	}
 }
 
-func TestNilContentIsNotSampled(t *testing.T) {
+func TestSampleRejectsNilContent(t *testing.T) {
 	for _, block := range []mcp.SamplingMessageContentBlock{nil, (*mcp.TextContent)(nil), (*mcp.ToolUseContent)(nil), (*mcp.ToolResultContent)(nil)} {
-		client := answering(nil)
-		got := run(t, side{capabilities: capable(t, `{"sampling":{}}`), handler: client.serve}, func(ctx context.Context, c *server.Call) (string, error) {
+		client := respondWith(nil)
+		got := callTool(t, clientConfig{capabilities: clientCapabilities(t, `{"sampling":{}}`), handler: client.serve}, func(ctx context.Context, c *server.Call) (string, error) {
 			_, err := c.Sample(ctx, &mcp.CreateMessageRequestParams{Messages: []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: mcp.SamplingContent{Items: []mcp.SamplingMessageContentBlock{block}}}}})
 			return "", err
 		})
-		if len(client.asked) > 0 || got != "server: sample: invalid conversation: message 0: nil content" {
+		if len(client.received) > 0 || got != "server: sample: invalid conversation: message 0: nil content" {
 			t.Errorf("%T: got %q", block, got)
 		}
 	}
 }
 
 // Proves ROOT-04.
-func TestPathsStayInsideOfTheRoots(t *testing.T) {
+func TestInsideAcceptsOnlyPathsInRoots(t *testing.T) {
 	folder := must(filepath.EvalSymlinks(t.TempDir()))
 	for _, d := range []string{"in/side", "in side", "inner"} {
 		if err := os.MkdirAll(filepath.Join(folder, d), 0o755); err != nil {
@@ -563,8 +561,8 @@ func TestPathsStayInsideOfTheRoots(t *testing.T) {
 			t.Skip(err)
 		}
 	}
-	client := answering(map[string]string{"roots/list": `{"roots":[{"uri":"file:///does/not/exist"},{"uri":"https://example.com/"},{"uri":"file://` + folder + `/in"},{"uri":"file://` + folder + `/in%20side"}]}`})
-	run(t, side{capabilities: capable(t, `{"roots":{}}`), handler: client.serve}, func(ctx context.Context, c *server.Call) (string, error) {
+	client := respondWith(map[string]string{"roots/list": `{"roots":[{"uri":"file:///does/not/exist"},{"uri":"https://example.com/"},{"uri":"file://` + folder + `/in"},{"uri":"file://` + folder + `/in%20side"}]}`})
+	callTool(t, clientConfig{capabilities: clientCapabilities(t, `{"roots":{}}`), handler: client.serve}, func(ctx context.Context, c *server.Call) (string, error) {
 		roots, err := c.Roots(ctx)
 		if err != nil {
 			t.Error(err)
@@ -599,7 +597,7 @@ func TestProgressAndUnknownMeta(t *testing.T) {
 			_, isTask := c.Task()
 			return fmt.Sprint(isTask, c.Principal(), c.Session() != nil, c.Server() == s), nil
 		}))
-		c := connect(t, s, side{})
+		c := connect(t, s, clientConfig{})
 		var got []string
 		caller := c.With(session.OnProgress(func(p session.Progress) { got = append(got, fmt.Sprint(p.Value, " of ", *p.Total, " ", p.Message)) }))
 		result := must(caller.Call(t.Context(), "tools/call", session.Raw(`{"name":"slow","_meta":{"x/y":1,"io.modelcontextprotocol/related-task":7,"mcp.dev/z":[null]}}`)))
@@ -613,8 +611,8 @@ func TestProgressAndUnknownMeta(t *testing.T) {
 }
 
 // Proves SDK-14.
-func TestRawHandlersForAnyMethod(t *testing.T) {
-	heard := make(chan string, 1)
+func TestConfigMethodsTakePrecedence(t *testing.T) {
+	received := make(chan string, 1)
 	s := newServer(t, server.Config{
 		Methods: map[string]session.Handler{
 			"example/echo": func(_ context.Context, req *session.Request) (codec.Encoder, error) {
@@ -624,7 +622,7 @@ func TestRawHandlersForAnyMethod(t *testing.T) {
 				return session.Raw(`{"tools":[]}`), nil
 			},
 			"example/noticed": func(_ context.Context, req *session.Request) (codec.Encoder, error) {
-				heard <- string(req.Params)
+				received <- string(req.Params)
 				return nil, nil
 			},
 		},
@@ -646,17 +644,17 @@ func TestRawHandlersForAnyMethod(t *testing.T) {
 		},
 	})
 	must(s.AddPrompt(mcp.Prompt{Name: "p"}, func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) { return nil, nil }))
-	c := connect(t, s, side{})
+	c := connect(t, s, clientConfig{})
 	c.expect("example/echo", `{"a":1}`, `{"a":1}`)
 	c.expect("tools/list", ``, `{"tools":[]}`)
 	c.expect("prompts/list", ``, `{"prompts":[{"name":"p"}]}`)
 	c.expect("example/rest", ``, `{"rest":true}`)
-	c.refused("example/refused", ``, -9)
-	c.refused("example/unknown", ``, jsonrpc.CodeMethodNotFound)
+	c.expectError("example/refused", ``, -9)
+	c.expectError("example/unknown", ``, jsonrpc.CodeMethodNotFound)
 	if err := c.Notify(t.Context(), "example/noticed", session.Raw(`{"b":2}`)); err != nil {
 		t.Fatal(err)
 	}
-	if got := <-heard; got != `{"b":2}` {
+	if got := <-received; got != `{"b":2}` {
 		t.Errorf("the notification had %s", got)
 	}
 }

@@ -19,10 +19,10 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/server"
 )
 
-func hi(context.Context, *server.Call, struct{}) (string, error) { return "hi", nil }
+func sayHi(context.Context, *server.Call, struct{}) (string, error) { return "hi", nil }
 
-// names returns the names of all tools, and how many pages they took.
-func (c *asker) names() (names []string, pages int) {
+// toolNames returns the names of all tools, and the number of pages.
+func (c *testClient) toolNames() (names []string, pages int) {
 	c.t.Helper()
 	var params mcp.PaginatedRequestParams
 	for {
@@ -38,7 +38,7 @@ func (c *asker) names() (names []string, pages int) {
 }
 
 // Proves TOOL-04, RES-04, PROMPT-04, SDK-12.
-func TestFeaturesChangeWhileClientsAreConnected(t *testing.T) {
+func TestFeatureChangesAreAnnounced(t *testing.T) {
 	get := func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) {
 		return server.Messages(), nil
 	}
@@ -53,7 +53,7 @@ func TestFeaturesChangeWhileClientsAreConnected(t *testing.T) {
 	}
 	for _, tt := range []steps{{
 		func(s *server.Server) (_, _, _, _ func() error) {
-			h := must(server.AddTool(s, mcp.Tool{Name: "x"}, hi))
+			h := must(server.AddTool(s, mcp.Tool{Name: "x"}, sayHi))
 			return func() error { return h.Change(func(d *mcp.Tool) { d.Title = new("T") }) }, h.Disable, h.Enable, h.Remove
 		},
 		"notifications/tools/list_changed", "tools/list", `{"tools":[]}`,
@@ -81,18 +81,18 @@ func TestFeaturesChangeWhileClientsAreConnected(t *testing.T) {
 	}} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newServer(t, server.Config{Capabilities: all})
-			c := connect(t, s, side{})
+			c := connect(t, s, clientConfig{})
 			c.expect(tt.list, "", tt.none)
-			said := 0
-			step := func(what string, err error, list string, news int) {
+			total := 0
+			step := func(what string, err error, list string, sent int) {
 				t.Helper()
 				if err != nil {
 					t.Errorf("%s: %v", what, err)
 				}
 				synctest.Wait()
-				said += news
-				if got := len(c.heard(tt.method)); got != said {
-					t.Errorf("%s: %d notifications so far, want %d", what, got, said)
+				total += sent
+				if got := len(c.notifications(tt.method)); got != total {
+					t.Errorf("%s: %d notifications so far, want %d", what, got, total)
 				}
 				c.expect(tt.list, "", list)
 			}
@@ -112,20 +112,20 @@ func TestFeaturesChangeWhileClientsAreConnected(t *testing.T) {
 	}
 }
 
-func TestAChangeThatIsWrongChangesNothing(t *testing.T) {
+func TestInvalidChangeKeepsFeature(t *testing.T) {
 	s := newServer(t, server.Config{})
-	h := must(server.AddTool(s, mcp.Tool{Name: "x"}, hi))
+	h := must(server.AddTool(s, mcp.Tool{Name: "x"}, sayHi))
 	if err := h.Change(func(d *mcp.Tool) { d.Name = "y" }); err == nil {
 		t.Error("the name was changed")
 	}
 	if err := h.Change(func(d *mcp.Tool) { d.InputSchema.Properties = []byte(`{"a":{"type":"objekt"}}`) }); err == nil {
-		t.Error("a wrong schema was taken")
+		t.Error("an invalid schema: no error")
 	}
 	if err := h.Disable(); err != nil {
 		t.Fatal(err)
 	}
-	c := connect(t, s, side{})
-	c.refused("tools/call", `{"name":"x"}`, jsonrpc.CodeInvalidParams)
+	c := connect(t, s, clientConfig{})
+	c.expectError("tools/call", `{"name":"x"}`, jsonrpc.CodeInvalidParams)
 	if err := h.Enable(); err != nil {
 		t.Fatal(err)
 	}
@@ -133,37 +133,37 @@ func TestAChangeThatIsWrongChangesNothing(t *testing.T) {
 }
 
 // Proves SDK-13.
-func TestNoticesAreMergedIfAskedFor(t *testing.T) {
+func TestDebounceMergesNotices(t *testing.T) {
 	for _, tt := range []struct {
 		debounce time.Duration
 		want     int
 	}{{0, 10}, {time.Second, 1}} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newServer(t, server.Config{Debounce: tt.debounce})
-			must(server.AddTool(s, mcp.Tool{Name: "hi"}, hi))
+			must(server.AddTool(s, mcp.Tool{Name: "hi"}, sayHi))
 			must(s.AddResource(mcp.Resource{Name: "a", URI: "test://a"}, readText))
 			time.Sleep(time.Minute)
-			c := connect(t, s, side{})
+			c := connect(t, s, clientConfig{})
 			c.expect("resources/subscribe", `{"uri":"test://a"}`, `{}`)
 			for i := range 10 {
-				must(server.AddTool(s, mcp.Tool{Name: fmt.Sprint(i)}, hi))
+				must(server.AddTool(s, mcp.Tool{Name: fmt.Sprint(i)}, sayHi))
 				s.ResourceUpdated("test://a")
 			}
 			time.Sleep(time.Minute)
-			if got := len(c.heard("notifications/tools/list_changed")); got != tt.want {
+			if got := len(c.notifications("notifications/tools/list_changed")); got != tt.want {
 				t.Errorf("debounce %v: %d notifications, want %d", tt.debounce, got, tt.want)
 			}
-			if got := len(c.heard("notifications/resources/updated")); got != 10 {
+			if got := len(c.notifications("notifications/resources/updated")); got != 10 {
 				t.Errorf("debounce %v: %d updates, want 10", tt.debounce, got)
 			}
 			s.ToolsChanged()
-			s.PromptsChanged() // which were not declared
+			s.PromptsChanged() // prompts were not declared
 			s.ResourcesChanged()
 			time.Sleep(time.Minute)
-			if got := len(c.heard("notifications/tools/list_changed")); got != tt.want+1 {
+			if got := len(c.notifications("notifications/tools/list_changed")); got != tt.want+1 {
 				t.Errorf("debounce %v: %d notifications, want one more", tt.debounce, got)
 			}
-			if got := c.heard("notifications/prompts/list_changed"); got != nil {
+			if got := c.notifications("notifications/prompts/list_changed"); got != nil {
 				t.Errorf("notices of prompts: %v", got)
 			}
 		})
@@ -176,45 +176,45 @@ func TestListsArePaged(t *testing.T) {
 	var want []string
 	for i := range 9 {
 		want = append(want, fmt.Sprint("tool", i))
-		must(server.AddTool(s, mcp.Tool{Name: want[i]}, hi))
+		must(server.AddTool(s, mcp.Tool{Name: want[i]}, sayHi))
 	}
-	c := connect(t, s, side{})
-	if names, pages := c.names(); !slices.Equal(names, want) || pages != 3 {
+	c := connect(t, s, clientConfig{})
+	if names, pages := c.toolNames(); !slices.Equal(names, want) || pages != 3 {
 		t.Errorf("got %v on %d pages, want %v on 3", names, pages, want)
 	}
 	first := must(mcp.ToServer{Caller: c}.ListTools(t.Context(), nil))
-	must(server.AddTool(s, mcp.Tool{Name: "early"}, hi))
-	must(server.AddTool(s, mcp.Tool{Name: "tool21"}, hi))
+	must(server.AddTool(s, mcp.Tool{Name: "early"}, sayHi))
+	must(server.AddTool(s, mcp.Tool{Name: "tool21"}, sayHi))
 	second := must(mcp.ToServer{Caller: c}.ListTools(t.Context(), &mcp.PaginatedRequestParams{Cursor: first.NextCursor}))
 	if got := []string{second.Tools[0].Name, second.Tools[1].Name, second.Tools[2].Name}; !slices.Equal(got, []string{"tool21", "tool3", "tool4"}) {
 		t.Errorf("the second page after a change: %v", got)
 	}
 	must(s.AddPrompt(mcp.Prompt{Name: "p"}, func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) { return nil, nil }))
 	must(s.AddResource(mcp.Resource{Name: "r", URI: "r://"}, readText))
-	again := connect(t, s, side{})
+	again := connect(t, s, clientConfig{})
 	for _, method := range []string{"tools/list", "prompts/list", "resources/list", "resources/templates/list"} {
 		for _, cursor := range []string{"x", "AAAA", "====", *first.NextCursor + "A", "%"} {
-			again.refused(method, fmt.Sprintf(`{"cursor":%q}`, cursor), jsonrpc.CodeInvalidParams)
+			again.expectError(method, fmt.Sprintf(`{"cursor":%q}`, cursor), jsonrpc.CodeInvalidParams)
 		}
 		if method != "tools/list" {
-			again.refused(method, fmt.Sprintf(`{"cursor":%q}`, *first.NextCursor), jsonrpc.CodeInvalidParams)
+			again.expectError(method, fmt.Sprintf(`{"cursor":%q}`, *first.NextCursor), jsonrpc.CodeInvalidParams)
 		}
 	}
 }
 
-// Each of the lists has pages, and says that another one follows only if that is so.
+// Only the last page of a list has no cursor.
 //
 // Proves PAGE-01.
-func TestEveryListIsPaged(t *testing.T) {
+func TestAllListsArePaged(t *testing.T) {
 	s := newServer(t, server.Config{PageSize: 2})
 	get := func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) { return nil, nil }
 	for _, name := range []string{"a", "b", "c", "d"} {
-		must(server.AddTool(s, mcp.Tool{Name: name}, hi))
+		must(server.AddTool(s, mcp.Tool{Name: name}, sayHi))
 		must(s.AddPrompt(mcp.Prompt{Name: name}, get))
 		must(s.AddResource(mcp.Resource{Name: name, URI: "r://" + name}, readText))
 		must(s.AddTemplate(mcp.ResourceTemplate{Name: name, URITemplate: "t://" + name + "/{x}"}, readText))
 	}
-	c := connect(t, s, side{})
+	c := connect(t, s, clientConfig{})
 	for method, member := range map[string]string{"tools/list": "tools", "prompts/list": "prompts", "resources/list": "resources", "resources/templates/list": "resourceTemplates"} {
 		params := `{}`
 		for _, want := range [][]string{{"a", "b"}, {"c", "d"}} {
@@ -237,14 +237,14 @@ func TestEveryListIsPaged(t *testing.T) {
 	}
 }
 
-// Names with any characters have a place in a list.
-func TestPagesOfOddNames(t *testing.T) {
+// Cursors work for names with any characters.
+func TestPagesOfUnusualNames(t *testing.T) {
 	s := newServer(t, server.Config{PageSize: 1})
 	want := []string{"a", "a\x00b", "a\x00b\x00", "\u00e9", "\u65e5"}
 	for _, name := range want {
 		must(s.AddPrompt(mcp.Prompt{Name: name}, func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) { return nil, nil }))
 	}
-	c := connect(t, s, side{})
+	c := connect(t, s, clientConfig{})
 	var got []string
 	var params mcp.PaginatedRequestParams
 	for range 2 * len(want) {
@@ -261,46 +261,46 @@ func TestPagesOfOddNames(t *testing.T) {
 	}
 }
 
-// A client cannot make up the cursor of a list callback. Servers with the same key accept each
-// other's.
+// A client cannot forge the cursor of a list callback. Servers with the same key accept each
+// other's cursors.
 func TestCursorsOfListCallbacksCannotBeForged(t *testing.T) {
-	var asked []string
-	open := func(key string) *asker {
+	var cursors []string
+	open := func(key string) *testClient {
 		s := newServer(t, server.Config{CursorKey: []byte(key)})
 		must(s.AddTemplate(mcp.ResourceTemplate{Name: "x", URITemplate: "x://{n}"}, readText, server.ListFunc(func(_ context.Context, _ *server.Call, cursor string) ([]mcp.Resource, string, error) {
-			asked = append(asked, cursor)
+			cursors = append(cursors, cursor)
 			return []mcp.Resource{{Name: "r", URI: "x://1"}}, "next", nil
 		})))
-		return connect(t, s, side{})
+		return connect(t, s, clientConfig{})
 	}
-	cursorOf := func(c *asker) string {
+	cursorOf := func(c *testClient) string {
 		return *must(mcp.ToServer{Caller: c}.ListResources(t.Context(), nil)).NextCursor
 	}
 	c, other, same := open(""), open(""), open("k")
 	cursor := cursorOf(c)
-	other.refused("resources/list", fmt.Sprintf(`{"cursor":%q}`, cursor), jsonrpc.CodeInvalidParams)
+	other.expectError("resources/list", fmt.Sprintf(`{"cursor":%q}`, cursor), jsonrpc.CodeInvalidParams)
 	bytes := must(base64.RawURLEncoding.DecodeString(cursor))
 	forged := base64.RawURLEncoding.EncodeToString([]byte(strings.Replace(string(bytes), "next", "evil", 1)))
-	c.refused("resources/list", fmt.Sprintf(`{"cursor":%q}`, forged), jsonrpc.CodeInvalidParams)
+	c.expectError("resources/list", fmt.Sprintf(`{"cursor":%q}`, forged), jsonrpc.CodeInvalidParams)
 	if _, code := c.call("resources/list", fmt.Sprintf(`{"cursor":%q}`, cursor)); code != 0 {
-		t.Errorf("its own cursor is refused with %d", code)
+		t.Errorf("own cursor: got code %d", code)
 	}
 	if _, code := same.call("resources/list", fmt.Sprintf(`{"cursor":%q}`, cursorOf(open("k")))); code != 0 {
-		t.Errorf("the cursor of a server with the same key is refused with %d", code)
+		t.Errorf("cursor of a server with the same key: got code %d", code)
 	}
-	if diff := cmp.Diff([]string{"", "next", "", "next"}, asked); diff != "" {
-		t.Errorf("the callback was given (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]string{"", "next", "", "next"}, cursors); diff != "" {
+		t.Errorf("cursors of the callback (-want +got):\n%s", diff)
 	}
 }
 
 func TestFeaturesChangeFromManyGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, server.Config{})
-		must(server.AddTool(s, mcp.Tool{Name: "hi"}, hi))
-		c := connect(t, s, side{})
+		must(server.AddTool(s, mcp.Tool{Name: "hi"}, sayHi))
+		c := connect(t, s, clientConfig{})
 		for i := range 20 {
 			go func() {
-				h := must(server.AddTool(s, mcp.Tool{Name: fmt.Sprint(i)}, hi))
+				h := must(server.AddTool(s, mcp.Tool{Name: fmt.Sprint(i)}, sayHi))
 				for range 20 {
 					h.Disable()
 					h.Change(func(d *mcp.Tool) { d.Title = new("x") })
@@ -312,10 +312,10 @@ func TestFeaturesChangeFromManyGoroutines(t *testing.T) {
 			}()
 		}
 		for range 50 {
-			c.names()
+			c.toolNames()
 		}
 		synctest.Wait()
-		names, _ := c.names()
+		names, _ := c.toolNames()
 		want := []string{"1", "11", "13", "15", "17", "19", "3", "5", "7", "9", "hi"}
 		if diff := cmp.Diff(want, names); diff != "" {
 			t.Errorf("tools (-want +got):\n%s", diff)

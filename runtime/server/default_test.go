@@ -20,7 +20,7 @@ func inputSchema(t *testing.T, text string) (s mcp.ToolInputSchema) {
 	return s
 }
 
-// addEcho adds a tool that returns its arguments as text, as they are after decoding.
+// addEcho adds a tool that returns its decoded arguments as text.
 func addEcho[In any](t *testing.T, s *server.Server, name, schema string) (*server.Handle[mcp.Tool], error) {
 	t.Helper()
 	return server.AddTool(s, mcp.Tool{Name: name, InputSchema: inputSchema(t, schema)}, func(_ context.Context, _ *server.Call, in In) (string, error) {
@@ -29,8 +29,8 @@ func addEcho[In any](t *testing.T, s *server.Server, name, schema string) (*serv
 	})
 }
 
-// said returns the text that a tool answers with.
-func said(t *testing.T, c *asker, name, arguments string) string {
+// echoed calls a tool and returns the text of its result.
+func echoed(t *testing.T, c *testClient, name, arguments string) string {
 	t.Helper()
 	result, code := c.call("tools/call", `{"name":"`+name+`","arguments":`+arguments+`}`)
 	if code != 0 {
@@ -39,8 +39,8 @@ func said(t *testing.T, c *asker, name, arguments string) string {
 	return text(t, result)
 }
 
-// A default stands for a member that is absent, and for nothing else.
-func TestDefaultsStandForAbsentMembers(t *testing.T) {
+// A default replaces an absent member. It does not replace null or an empty value.
+func TestDefaultsReplaceAbsentMembers(t *testing.T) {
 	type options struct {
 		A int `json:"a,omitempty"`
 		B int `json:"b,omitempty"`
@@ -60,26 +60,26 @@ func TestDefaultsStandForAbsentMembers(t *testing.T) {
 		"p":{"type":["object","null"],"default":{"a":1,"b":2}},
 		"é":{"type":["integer","null"],"default":7},
 		"other":{}}}`))
-	c := connect(t, s, side{})
+	c := connect(t, s, clientConfig{})
 	for _, tt := range []struct{ sent, got string }{
 		{`{"o":{"a":5},"m":{"y":2},"l":[{"a":7}],"p":{"a":9},"\u00e9":1}`, `{"o":{"a":5},"m":{"y":2},"l":[{"a":7}],"p":{"a":9},"é":1}`},
 		{`{"o":{},"m":{},"l":[],"p":null,"é":null}`, `{}`},
 		{`{}`, `{"o":{"a":1,"b":2},"m":{"x":1},"l":[{"a":1,"b":2}],"p":{"a":1,"b":2},"é":7}`},
 		{` { "o" : { "a" : 5 } } `, `{"o":{"a":5},"m":{"x":1},"l":[{"a":1,"b":2}],"p":{"a":1,"b":2},"é":7}`},
 	} {
-		if got := said(t, c, "x", tt.sent); got != tt.got {
+		if got := echoed(t, c, "x", tt.sent); got != tt.got {
 			t.Errorf("%s: got %s, want %s", tt.sent, got, tt.got)
 		}
 	}
 }
 
-func TestDefaultsFollowAChange(t *testing.T) {
+func TestDefaultsFollowSchemaChange(t *testing.T) {
 	type in struct {
 		N int `json:"n,omitempty"`
 	}
 	s := newServer(t, server.Config{})
 	h := must(addEcho[in](t, s, "x", `{"type":"object","properties":{"n":{"type":"integer","default":1}}}`))
-	c := connect(t, s, side{})
+	c := connect(t, s, clientConfig{})
 	for _, tt := range []struct{ schema, want string }{
 		{`{"type":"object","properties":{"n":{"type":"integer","default":2}}}`, `{"n":2}`},
 		{`{"type":"object","properties":{"n":{"type":"integer"}}}`, `{}`},
@@ -87,21 +87,21 @@ func TestDefaultsFollowAChange(t *testing.T) {
 		if err := h.Change(func(d *mcp.Tool) { d.InputSchema = inputSchema(t, tt.schema) }); err != nil {
 			t.Fatal(err)
 		}
-		if got := said(t, c, "x", `{}`); got != tt.want {
+		if got := echoed(t, c, "x", `{}`); got != tt.want {
 			t.Errorf("%s: got %s, want %s", tt.schema, got, tt.want)
 		}
 	}
 	if err := h.Change(func(d *mcp.Tool) {
 		d.InputSchema = inputSchema(t, `{"type":"object","properties":{"n":{"type":"integer","default":"x"}}}`)
 	}); err == nil {
-		t.Error("a default that its schema refuses came by a change")
+		t.Error("a change to an invalid default: no error")
 	}
-	if got := said(t, c, "x", `{}`); got != `{}` {
+	if got := echoed(t, c, "x", `{}`); got != `{}` {
 		t.Errorf("after a change that failed: %s", got)
 	}
 }
 
-func TestDefaultsComplyWithTheSchema(t *testing.T) {
+func TestDefaultsMustComplyWithSchema(t *testing.T) {
 	type in struct {
 		N int    `json:"n,omitempty"`
 		A string `json:"a,omitempty"`
@@ -118,33 +118,33 @@ func TestDefaultsComplyWithTheSchema(t *testing.T) {
 			t.Errorf("%s: got %v, want %s", schema, err, want)
 		}
 	}
-	// Together with what the client sends, good defaults may not comply.
+	// Valid defaults may not comply together with the arguments of the client.
 	must(addEcho[in](t, s, "y", `{"type":"object","properties":{"n":{"type":"integer","default":1},"a":{"type":"string"}},"maxProperties":1}`))
-	c := connect(t, s, side{})
-	if got := said(t, c, "y", `{"a":"x"}`); !strings.HasPrefix(got, "With the defaults of absent members, the arguments do not comply") {
+	c := connect(t, s, clientConfig{})
+	if got := echoed(t, c, "y", `{"a":"x"}`); !strings.HasPrefix(got, "With the defaults of absent members, the arguments do not comply") {
 		t.Error(got)
 	}
-	if got := said(t, c, "y", `{}`); got != `{"n":1}` {
+	if got := echoed(t, c, "y", `{}`); got != `{"n":1}` {
 		t.Error(got)
 	}
 }
 
-// A tool that takes its arguments as JSON gets what the client has sent.
+// A raw tool receives the arguments as the client has sent them.
 func TestRawToolsHaveNoDefaults(t *testing.T) {
 	s := newServer(t, server.Config{})
 	must(s.AddRawTool(mcp.Tool{Name: "x", InputSchema: inputSchema(t, `{"type":"object","properties":{"n":{"default":1}}}`)},
 		func(_ context.Context, _ *server.Call, arguments json.RawMessage) (*mcp.CallToolResult, error) {
 			return server.Text(string(arguments)), nil
 		}))
-	if got := said(t, connect(t, s, side{}), "x", `{}`); got != `{}` {
+	if got := echoed(t, connect(t, s, clientConfig{}), "x", `{}`); got != `{}` {
 		t.Error(got)
 	}
 }
 
-func TestStructuredOutputIsAnObject(t *testing.T) {
+func TestStructuredRejectsNonObjects(t *testing.T) {
 	for _, v := range []any{5, nil, "x", []int{1}, json.RawMessage("true")} {
 		if r, err := server.Structured(v); err == nil {
-			t.Errorf("%v became %s", v, r.StructuredContent)
+			t.Errorf("%v: got %s, want an error", v, r.StructuredContent)
 		}
 	}
 	if r, err := server.Structured(map[string]int(nil)); err != nil || string(r.StructuredContent) != `{}` {

@@ -27,9 +27,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// converse connects a client with a server in this process. A server of its own runs over
-// stdio.Server or under a streamable.Handler.
-func converse(ctx context.Context, s *server.Server) *client.Client {
+// connectInMemory connects a client to a server in the same process. A server in a process of its
+// own uses stdio.Server or a streamable.Handler.
+func connectInMemory(ctx context.Context, s *server.Server) *client.Client {
 	here, there := inmemory.Pair(inmemory.Options{})
 	if _, err := s.Serve(there); err != nil {
 		log.Fatal(err)
@@ -63,7 +63,7 @@ func ExampleAddTool() {
 		log.Fatal(err)
 	}
 
-	c := converse(ctx, s)
+	c := connectInMemory(ctx, s)
 	defer c.Close()
 	result, err := c.CallTool(ctx, "add", map[string]int{"a": 1, "b": 2})
 	fmt.Println(string(result.StructuredContent), err)
@@ -105,7 +105,7 @@ func ExampleTasks() {
 	defer s.Close()
 	s.OfferTasks(tasks, false)
 
-	c := converse(ctx, s)
+	c := connectInMemory(ctx, s)
 	defer c.Close()
 	handle, err := c.StartTool(ctx, "cook", order{"soup"})
 	if err != nil {
@@ -132,7 +132,7 @@ func ExampleServer_AddTemplate() {
 		log.Fatal(err)
 	}
 
-	c := converse(ctx, s)
+	c := connectInMemory(ctx, s)
 	defer c.Close()
 	result, err := c.ReadResource(ctx, "greeting://Ada")
 	fmt.Println(result.Contents[0].(*mcp.TextResourceContents).Text, err)
@@ -158,7 +158,7 @@ func ExampleServer_AddPrompt() {
 		log.Fatal(err)
 	}
 
-	c := converse(ctx, s)
+	c := connectInMemory(ctx, s)
 	defer c.Close()
 	result, err := c.GetPrompt(ctx, "review", map[string]string{"code": "x++"})
 	fmt.Println(result.Messages[0].Content.(*mcp.TextContent).Text, err)
@@ -212,7 +212,7 @@ func ExampleElicit() {
 	// It is on its way to 12 St James's Square. <nil>
 }
 
-// A tool whose schema is the author's own, and which makes its result itself.
+// This tool has a handwritten schema and builds its result itself.
 func ExampleServer_AddRawTool() {
 	ctx := context.Background()
 	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "archive", Version: "1"}})
@@ -220,28 +220,28 @@ func ExampleServer_AddRawTool() {
 		log.Fatal(err)
 	}
 	defer s.Close()
-	_, err = s.AddRawTool(mcp.Tool{Name: "keep", InputSchema: mcp.ToolInputSchema{
+	_, err = s.AddRawTool(mcp.Tool{Name: "store", InputSchema: mcp.ToolInputSchema{
 		Properties: json.RawMessage(`{"what":{"type":"string","minLength":1}}`), Required: []string{"what"},
 	}}, func(ctx context.Context, c *server.Call, arguments json.RawMessage) (*mcp.CallToolResult, error) {
-		return server.Content(&mcp.TextContent{Text: "kept " + string(arguments)}, &mcp.ResourceLink{Name: "it", URI: "archive:///1"}), nil
+		return server.Content(&mcp.TextContent{Text: "stored " + string(arguments)}, &mcp.ResourceLink{Name: "it", URI: "archive:///1"}), nil
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
 
-	c := converse(ctx, s)
+	c := connectInMemory(ctx, s)
 	defer c.Close()
 	for _, arguments := range []string{`{"what":"x","why":1.0}`, `{"what":""}`} {
-		result, err := c.CallTool(ctx, "keep", json.RawMessage(arguments))
+		result, err := c.CallTool(ctx, "store", json.RawMessage(arguments))
 		fmt.Println(result.Content[0].(*mcp.TextContent).Text, err)
 	}
 	// Output:
-	// kept {"what":"x","why":1.0} <nil>
+	// stored {"what":"x","why":1.0} <nil>
 	// The arguments do not comply with the input schema of this tool.
 	// /what: minLength: got 0, want 1 <nil>
 }
 
-// A resource that changes, and goes.
+// This resource is updated, changed and removed.
 func ExampleServer_AddResource() {
 	ctx := context.Background()
 	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "clock", Version: "1"}})
@@ -258,12 +258,12 @@ func ExampleServer_AddResource() {
 		log.Fatal(err)
 	}
 
-	c := converse(ctx, s)
+	c := connectInMemory(ctx, s)
 	defer c.Close()
 	result, err := c.ReadResource(ctx, "clock:///hour")
 	fmt.Println(result.Contents[0].(*mcp.TextResourceContents).Text, err)
 	hour++
-	s.ResourceUpdated("clock:///hour") // tells those who have subscribed to it
+	s.ResourceUpdated("clock:///hour") // notifies subscribers
 	fmt.Println(handle.Change(func(r *mcp.Resource) { r.Title = new("The hour") }), handle.Remove())
 	_, err = c.ReadResource(ctx, "clock:///hour")
 	fmt.Println(err)
@@ -273,7 +273,7 @@ func ExampleServer_AddResource() {
 	// jsonrpc: resource not found: "clock:///hour" (code -32002)
 }
 
-// A server over HTTP: a session for each client.
+// This server runs over HTTP, with a session for each client.
 func ExampleServer_Serve() {
 	ctx := context.Background()
 	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "greeter", Version: "1"}, Instructions: "Be polite."})
@@ -294,8 +294,8 @@ func ExampleServer_Serve() {
 	// greeter says: Be polite.
 }
 
-// A server for one client; in a program of its own over stdio.Server(stdio.Options{}). It ends when
-// the client goes.
+// This server serves one client and returns when the client disconnects. In a program of its own,
+// the connection is stdio.Server(stdio.Options{}).
 func ExampleServer_Run() {
 	ctx := context.Background()
 	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "greeter", Version: "1"}})
@@ -303,7 +303,7 @@ func ExampleServer_Run() {
 		log.Fatal(err)
 	}
 	here, there := inmemory.Pair(inmemory.Options{})
-	go func() { // ends when the server does
+	go func() { // ends after Close
 		c, err := client.Connect(ctx, here, nil)
 		if err != nil {
 			log.Fatal(err)
@@ -315,7 +315,7 @@ func ExampleServer_Run() {
 	// <nil>
 }
 
-// A handler tells how far it is, and asks the model of the host.
+// This handler reports progress, logs, and has the model of the client write a verse.
 func ExampleCall() {
 	ctx := context.Background()
 	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "poet", Version: "1"}})
@@ -327,7 +327,7 @@ func ExampleCall() {
 		if err := c.Progress(1, 2, "thinking"); err != nil {
 			return "", err
 		}
-		c.Logger("muse").Debug("not sent: the client has asked for less")
+		c.Logger("muse").Debug("not sent: less severe than info")
 		verse, err := c.Sample(ctx, &mcp.CreateMessageRequestParams{MaxTokens: 100, Messages: []mcp.SamplingMessage{
 			{Role: mcp.RoleUser, Content: mcp.SamplingContent{Items: []mcp.SamplingMessageContentBlock{&mcp.TextContent{Text: "A line about the sea."}}}},
 		}})
@@ -357,7 +357,7 @@ func ExampleCall() {
 	// It sleeps, and dreams of ships. <nil>
 }
 
-// A method that the protocol does not have, and middleware that sees every request.
+// This server has a custom method, and middleware that receives every request.
 func ExampleConfig() {
 	ctx := context.Background()
 	count := func(next session.Handler) session.Handler {
@@ -379,7 +379,7 @@ func ExampleConfig() {
 		log.Fatal(err)
 	}
 	defer s.Close()
-	c := converse(ctx, s)
+	c := connectInMemory(ctx, s)
 	defer c.Close()
 	result, err := c.Session().Call(ctx, "example.com/version", nil)
 	fmt.Println(string(result), err)
@@ -400,7 +400,7 @@ func ExampleSchemaFor() {
 	// {"type":"object","properties":{"dish":{"type":"string","description":"what to cook"},"extra":{"type":"array","items":{"type":"string"}}},"required":["dish"],"additionalProperties":false} <nil>
 }
 
-// A tool that reads files keeps to what the client lets it see.
+// A tool that reads files checks that they are inside of the client's roots.
 func ExampleInside() {
 	dir, err := os.MkdirTemp("", "project")
 	if err != nil {
@@ -421,7 +421,7 @@ func ExampleInside() {
 	// true
 }
 
-// A handler asks the model of the host for something that takes long, as a task of the client.
+// This handler has the client sample as a task, because the response may take long.
 func ExampleCall_SampleTask() {
 	ctx := context.Background()
 	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "poet", Version: "1"}})

@@ -47,9 +47,9 @@ type typeSchema struct {
 }
 
 // properties are the members of an object in the order of their fields.
-type properties []property
+type properties []inputSchemaOf
 
-type property struct {
+type inputSchemaOf struct {
 	name   string
 	schema *typeSchema
 }
@@ -250,7 +250,7 @@ func (x *inference) record(t reflect.Type) (*typeSchema, error) {
 		if err != nil {
 			return nil, fmt.Errorf("field %s: %w", f.Name, err)
 		}
-		s.Properties = append(s.Properties, property{f.name, p})
+		s.Properties = append(s.Properties, inputSchemaOf{f.name, p})
 		if !f.optional {
 			s.Required = append(s.Required, f.name)
 		}

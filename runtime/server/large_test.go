@@ -16,10 +16,10 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
-// The transport alone limits the length of messages.
-func TestArgumentsAndResultsMayBeAsLongAsTheTransportAllows(t *testing.T) {
+// Arguments and results may be as long as the transport allows.
+func TestTransportAloneLimitsMessageLength(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes some hundred megabytes")
+		t.Skip("allocates several hundred megabytes")
 	}
 	type text struct {
 		Text string `json:"text"`

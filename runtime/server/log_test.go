@@ -21,7 +21,7 @@ import (
 var levels = []mcp.LoggingLevel{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 
 // Proves LOG-01, LOG-02, LOG-03, LOG-04, LOG-05.
-func TestLogMessagesAreSentFromALevelOn(t *testing.T) {
+func TestLogRespectsLevel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, server.Config{})
 		must(server.AddTool(s, mcp.Tool{Name: "log"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
@@ -32,18 +32,18 @@ func TestLogMessagesAreSentFromALevelOn(t *testing.T) {
 			}
 			return "", c.Log(ctx, "loud", "", "x")
 		}))
-		c := connect(t, s, side{})
+		c := connect(t, s, clientConfig{})
 		if c.Server().Capabilities.Logging == nil {
 			t.Error("no capability for logging")
 		}
 		for i, l := range append([]mcp.LoggingLevel{""}, levels...) {
 			from := i - 1
 			if l == "" {
-				from = 1 // info, unless the client says otherwise
+				from = 1 // the default is info
 			} else {
 				c.expect("logging/setLevel", fmt.Sprintf(`{"level":%q}`, l), `{}`)
 			}
-			before := len(c.heard("notifications/message"))
+			before := len(c.notifications("notifications/message"))
 			if result, _ := c.call("tools/call", `{"name":"log"}`); text(t, result) != `server: unknown log level "loud"` {
 				t.Errorf("an unknown level: %s", result)
 			}
@@ -52,33 +52,33 @@ func TestLogMessagesAreSentFromALevelOn(t *testing.T) {
 			for _, sent := range levels[from:] {
 				want = append(want, fmt.Sprintf(`{"data":%q,"level":%q}`, sent, sent))
 			}
-			if diff := cmp.Diff(want, c.heard("notifications/message")[before:]); diff != "" {
+			if diff := cmp.Diff(want, c.notifications("notifications/message")[before:]); diff != "" {
 				t.Errorf("level %q (-want +got):\n%s", l, diff)
 			}
 		}
-		c.refused("logging/setLevel", `{"level":"verbose"}`, jsonrpc.CodeInvalidParams)
-		c.refused("logging/setLevel", `{"level":"INFO"}`, jsonrpc.CodeInvalidParams)
+		c.expectError("logging/setLevel", `{"level":"verbose"}`, jsonrpc.CodeInvalidParams)
+		c.expectError("logging/setLevel", `{"level":"INFO"}`, jsonrpc.CodeInvalidParams)
 	})
 }
 
 // Proves LOG-01.
-func TestAServerThatDeclaresNoLoggingSendsNone(t *testing.T) {
+func TestLogWithoutDeclaredLogging(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, server.Config{Capabilities: func(c *mcp.ServerCapabilities) { c.Logging = nil }})
 		must(server.AddTool(s, mcp.Tool{Name: "log"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			return "fine", c.Log(ctx, "error", "", "x")
 		}))
-		c := connect(t, s, side{})
+		c := connect(t, s, clientConfig{})
 		c.expect("tools/call", `{"name":"log"}`, `{"content":[{"type":"text","text":"fine"}]}`)
 		synctest.Wait()
-		if got := c.heard("notifications/message"); got != nil {
-			t.Errorf("heard %v", got)
+		if got := c.notifications("notifications/message"); got != nil {
+			t.Errorf("got messages %v", got)
 		}
 	})
 }
 
 // Proves LOG-04.
-func TestALoggerSendsObjects(t *testing.T) {
+func TestLoggerSendsObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, server.Config{})
 		must(server.AddTool(s, mcp.Tool{Name: "log"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
@@ -88,21 +88,21 @@ func TestALoggerSendsObjects(t *testing.T) {
 			l.Log(ctx, slog.LevelError+4, "gone")
 			return "", nil
 		}))
-		c := connect(t, s, side{})
+		c := connect(t, s, clientConfig{})
 		c.call("tools/call", `{"name":"log"}`)
 		synctest.Wait()
 		want := []string{
 			`{"data":{"msg":"slow","query":{"err":"lock","rows":{"read":7},"took":"2s"},"table":"users"},"level":"warning","logger":"db"}`,
 			`{"data":{"msg":"gone","table":"users"},"level":"critical","logger":"db"}`,
 		}
-		if diff := cmp.Diff(want, c.heard("notifications/message")); diff != "" {
+		if diff := cmp.Diff(want, c.notifications("notifications/message")); diff != "" {
 			t.Errorf("messages (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// Records are not lost because of a value that has no form in JSON.
-func TestALoggerSendsValuesOfAllKinds(t *testing.T) {
+// A record is sent even if a value has no JSON form.
+func TestLoggerSendsAllKindsOfValues(t *testing.T) {
 	type point struct{ X, Y int }
 	cycle := []any{1}
 	cycle[0] = cycle
@@ -127,14 +127,14 @@ func TestALoggerSendsValuesOfAllKinds(t *testing.T) {
 				c.Logger("").InfoContext(ctx, "m", "v", tt.value, "msg", "other")
 				return "", nil
 			}))
-			c := connect(t, s, side{})
+			c := connect(t, s, clientConfig{})
 			c.call("tools/call", `{"name":"log"}`)
 			synctest.Wait()
-			got := c.heard("notifications/message")
+			got := c.notifications("notifications/message")
 			if len(got) != 1 {
 				t.Fatalf("%s: %d messages", name, len(got))
 			}
-			same(t, name, `{"data":{"fields.msg":"other","msg":"m","v":`+tt.want+`},"level":"info"}`, got[0])
+			equalJSON(t, name, `{"data":{"fields.msg":"other","msg":"m","v":`+tt.want+`},"level":"info"}`, got[0])
 		})
 	}
 }
@@ -148,7 +148,7 @@ type badMarshaler struct{}
 func (badMarshaler) MarshalJSON() ([]byte, error) { panic("no") }
 
 // Proves LOG-06.
-func TestLogMessagesAreLimited(t *testing.T) {
+func TestLogRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, server.Config{LogRate: 5})
 		must(server.AddTool(s, mcp.Tool{Name: "log"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
@@ -157,12 +157,12 @@ func TestLogMessagesAreLimited(t *testing.T) {
 			}
 			return "", nil
 		}))
-		c := connect(t, s, side{})
+		c := connect(t, s, clientConfig{})
 		for range 2 {
 			c.call("tools/call", `{"name":"log"}`)
 			time.Sleep(time.Second)
 		}
-		if got := len(c.heard("notifications/message")); got != 15 {
+		if got := len(c.notifications("notifications/message")); got != 15 {
 			t.Errorf("got %d messages, want 10 at once and 5 a second later", got)
 		}
 	})

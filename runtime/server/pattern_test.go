@@ -11,8 +11,8 @@ import (
 	"github.com/yosida95/uritemplate/v3"
 )
 
-// FuzzPattern compares patterns with the matcher of the template library, whose time grows faster
-// than its input.
+// FuzzPattern compares patterns with the matcher of the template library, which takes more than
+// linear time.
 func FuzzPattern(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(seed)
@@ -46,7 +46,8 @@ func FuzzPattern(f *testing.F) {
 	})
 }
 
-// randomTemplate returns a template without prefixes, which the library counts in another way.
+// randomTemplate returns a template without prefix modifiers, whose lengths the library counts in
+// another way.
 func randomTemplate(r *rand.Rand) string {
 	var b strings.Builder
 	b.WriteString("t:")
@@ -64,7 +65,7 @@ func randomTemplate(r *rand.Rand) string {
 	return b.String()
 }
 
-// randomURI returns an expansion of a template, some of them with a fault.
+// randomURI returns an expansion of a template, sometimes with a text inserted.
 func randomURI(r *rand.Rand, template *uritemplate.Template) string {
 	values := uritemplate.Values{}
 	word := func() string { return []string{"", "x", "a b", "1,2", "ü", "a.b", "x/y", "="}[r.IntN(8)] }
@@ -85,15 +86,15 @@ func randomURI(r *rand.Rand, template *uritemplate.Template) string {
 	return uri
 }
 
-// The work for a URI is linear in its length, also where it has thousands of values.
-func TestMatchingAllocatesLittle(t *testing.T) {
+// Matching allocates memory linear in the length of the URI, even if it has thousands of values.
+func TestMatchAllocatesLinearly(t *testing.T) {
 	uri := "x:" + strings.Repeat("/a", DefaultMaxURI/2-1)
 	for _, template := range []string{"x:{/path*}", "x:{+path}", "x:{/a}{/b}{+c}", "x:{/path*}/end{?q*}"} {
 		p, err := newPattern(template)
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.match(uri) // which makes what later matches share
+		p.match(uri) // the first match allocates memory that later ones reuse
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		p.match(uri)

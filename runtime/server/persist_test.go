@@ -20,77 +20,78 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
-// keeper is a connection that keeps a state.
-type keeper struct {
+// statefulConn is a connection that persists the state of its session in memory.
+type statefulConn struct {
 	transport.Conn
 
-	mu    sync.Mutex
-	state []byte
-	times int   // that it was given one
-	err   error // what it says to that
+	mu     sync.Mutex
+	state  []byte
+	writes int   // number of calls of Keep
+	err    error // returned by Keep
 
-	keeping chan bool     // gets a value when it is given one; nil for nobody
-	wait    chan struct{} // closed when it may be kept; nil for at once
+	writing chan bool     // receives a value when Keep begins, if release is not nil
+	release chan struct{} // Keep waits until it is closed; nil for no wait
 }
 
-func (k *keeper) Kept() ([]byte, bool) { return k.state, true }
+func (k *statefulConn) Kept() ([]byte, bool) { return k.state, true }
 
-func (k *keeper) Keep(_ context.Context, state []byte) error {
-	if k.wait != nil {
-		k.keeping <- true
-		<-k.wait
+func (k *statefulConn) Keep(_ context.Context, state []byte) error {
+	if k.release != nil {
+		k.writing <- true
+		<-k.release
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.times++
+	k.writes++
 	if k.err == nil {
 		k.state = state
 	}
 	return k.err
 }
 
-func (k *keeper) fail(err error) {
+func (k *statefulConn) setError(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.err = err
 }
 
-// connectKept opens a session over a connection with a state.
-func connectKept(t *testing.T, s *server.Server, with side, state []byte) (*asker, *keeper) {
+// connectWithState opens a session over a connection with a state.
+func connectWithState(t *testing.T, s *server.Server, with clientConfig, state []byte) (*testClient, *statefulConn) {
 	t.Helper()
 	here, there := inmemory.Pair(inmemory.Options{})
-	k := &keeper{Conn: there, state: state}
+	k := &statefulConn{Conn: there, state: state}
 	return connectOver(t, s, with, here, k), k
 }
 
-// library is a server with resources a to c, and tools that log and ask to open a page. Told are
-// what it is told of subscriptions; refuse is one that it does not want.
-func library(t *testing.T, refuse string) (s *server.Server, told func() []string) {
+// newLibrary returns a server with the resources a to c, and tools that log and require a URL. It
+// rejects subscriptions to one URI. Events returns the calls of Subscribe and Unsubscribe since the
+// last call of events.
+func newLibrary(t *testing.T, rejected string) (s *server.Server, events func() []string) {
 	t.Helper()
 	var mu sync.Mutex
 	var list []string
-	note := func(what, uri string, c *server.Call) {
+	record := func(what, uri string, c *server.Call) {
 		mu.Lock()
 		defer mu.Unlock()
-		who := ""
+		principal := ""
 		if c != nil {
-			who = " for " + c.Principal()
+			principal = " for " + c.Principal()
 		}
-		list = append(list, what+" "+uri+who)
+		list = append(list, what+" "+uri+principal)
 	}
 	s = newServer(t, server.Config{
 		Session: session.Config{Principal: "ann"},
 		Subscribe: func(_ context.Context, c *server.Call, uri string) error {
 			if c.Session() == nil {
-				t.Error("there is no session")
+				t.Error("Subscribe was called without a session")
 			}
-			if uri == refuse {
-				return errors.New("not any more")
+			if uri == rejected {
+				return errors.New("rejected")
 			}
-			note("begin", uri, c)
+			record("begin", uri, c)
 			return nil
 		},
-		Unsubscribe: func(_ context.Context, c *server.Call, uri string) { note("end", uri, c) },
+		Unsubscribe: func(_ context.Context, c *server.Call, uri string) { record("end", uri, c) },
 	})
 	for _, name := range []string{"a", "b", "c"} {
 		must(s.AddResource(mcp.Resource{Name: name, URI: "test://" + name}, readText))
@@ -112,26 +113,26 @@ func library(t *testing.T, refuse string) (s *server.Server, told func() []strin
 	}
 }
 
-func compare(t *testing.T, what string, want, got any) {
+func equal(t *testing.T, what string, want, got any) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }
 
-// What a client has asked for once and for all holds over the next connection of its session, too.
-func TestASessionGoesOnAsItWas(t *testing.T) {
+// Subscriptions, log level and open elicitations outlast a restart of the server.
+func TestSessionStateIsRestored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		opens := side{capabilities: capable(t, `{"elicitation":{"url":{}}}`)}
-		s, told := library(t, "")
-		c, k := connectKept(t, s, opens, nil)
+		with := clientConfig{capabilities: clientCapabilities(t, `{"elicitation":{"url":{}}}`)}
+		s, events := newLibrary(t, "")
+		c, k := connectWithState(t, s, with, nil)
 		for _, uri := range []string{"test://a", "test://b", "test://c"} {
 			c.expect("resources/subscribe", `{"uri":"`+uri+`"}`, `{}`)
 		}
 		c.expect("resources/unsubscribe", `{"uri":"test://b"}`, `{}`)
 		c.expect("logging/setLevel", `{"level":"error"}`, `{}`)
 		for _, id := range []string{"one", "two"} {
-			c.refused("tools/call", `{"name":"visit","arguments":{"ID":"`+id+`"}}`, server.CodeURLElicitationRequired)
+			c.expectError("tools/call", `{"name":"visit","arguments":{"ID":"`+id+`"}}`, server.CodeURLElicitationRequired)
 		}
 		if err := s.ElicitationComplete(t.Context(), "two"); err != nil {
 			t.Error(err)
@@ -139,14 +140,14 @@ func TestASessionGoesOnAsItWas(t *testing.T) {
 		state := k.state
 		c.Close()
 		synctest.Wait()
-		compare(t, "told", []string{"begin test://a for ann", "begin test://b for ann", "begin test://c for ann",
-			"end test://a", "end test://b for ann", "end test://c"}, told())
+		equal(t, "events", []string{"begin test://a for ann", "begin test://b for ann", "begin test://c for ann",
+			"end test://a", "end test://b for ann", "end test://c"}, events())
 		s.Close()
 
-		s, told = library(t, "test://c")
-		c, k = connectKept(t, s, opens, state)
+		s, events = newLibrary(t, "test://c")
+		c, k = connectWithState(t, s, with, state)
 		synctest.Wait()
-		compare(t, "told after the restart", []string{"begin test://a for ann"}, told())
+		equal(t, "events after the restart", []string{"begin test://a for ann"}, events())
 		for _, name := range []string{"a", "b", "c"} {
 			s.ResourceUpdated("test://" + name)
 		}
@@ -154,27 +155,27 @@ func TestASessionGoesOnAsItWas(t *testing.T) {
 			t.Error(err)
 		}
 		synctest.Wait()
-		compare(t, "updates", []string{`{"uri":"test://a"}`}, c.heard("notifications/resources/updated"))
-		compare(t, "log messages", []string{`{"data":"a fault","level":"error"}`}, sortedMembers(t, c.heard("notifications/message")))
+		equal(t, "updates", []string{`{"uri":"test://a"}`}, c.notifications("notifications/resources/updated"))
+		equal(t, "log messages", []string{`{"data":"a fault","level":"error"}`}, sortedMembers(t, c.notifications("notifications/message")))
 		for id, want := range map[string]string{"one": "ann", "two": ""} {
 			if got, _ := s.ElicitationPrincipal(id); got != want {
-				t.Errorf("the page %s is for %q, want %q", id, got, want)
+				t.Errorf("principal of elicitation %s: got %q, want %q", id, got, want)
 			}
 		}
-		if k.times != 0 {
-			t.Errorf("what was kept was kept %d times again", k.times)
+		if k.writes != 0 {
+			t.Errorf("the restored state was persisted %d times, want 0", k.writes)
 		}
 		c.expect("resources/unsubscribe", `{"uri":"test://a"}`, `{}`)
-		compare(t, "told of the end", []string{"end test://a for ann"}, told())
+		equal(t, "events at the end", []string{"end test://a for ann"}, events())
 		c.Close()
 		s.Close()
 		if got := string(k.state); got != `{"principal":"ann","level":"error","elicitations":{"one":"ann"}}` {
-			t.Errorf("kept is %s", got)
+			t.Errorf("got state %s", got)
 		}
 	})
 }
 
-// sortedMembers returns objects with their members in order.
+// sortedMembers returns JSON objects with their members sorted by name.
 func sortedMembers(t *testing.T, texts []string) (sorted []string) {
 	t.Helper()
 	for _, text := range texts {
@@ -188,8 +189,8 @@ func sortedMembers(t *testing.T, texts []string) (sorted []string) {
 	return sorted
 }
 
-// A wish that would be lost in a restart is not granted.
-func TestWhatCannotBeKeptIsRefused(t *testing.T) {
+// A request fails, and changes nothing, if its change of the state cannot be persisted.
+func TestRequestFailsIfStateIsNotPersisted(t *testing.T) {
 	for _, test := range []struct {
 		err  error
 		code int64
@@ -198,121 +199,122 @@ func TestWhatCannotBeKeptIsRefused(t *testing.T) {
 		{errors.New("the disk is full"), jsonrpc.CodeInternalError},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s, told := library(t, "")
-			c, k := connectKept(t, s, side{capabilities: capable(t, `{"elicitation":{"url":{}}}`)}, nil)
+			s, events := newLibrary(t, "")
+			c, k := connectWithState(t, s, clientConfig{capabilities: clientCapabilities(t, `{"elicitation":{"url":{}}}`)}, nil)
 			c.expect("resources/subscribe", `{"uri":"test://a"}`, `{}`)
-			k.fail(test.err)
-			c.refused("resources/subscribe", `{"uri":"test://b"}`, test.code)
-			c.refused("logging/setLevel", `{"level":"error"}`, test.code)
-			c.refused("tools/call", `{"name":"visit","arguments":{"ID":"one"}}`, test.code)
+			k.setError(test.err)
+			c.expectError("resources/subscribe", `{"uri":"test://b"}`, test.code)
+			c.expectError("logging/setLevel", `{"level":"error"}`, test.code)
+			c.expectError("tools/call", `{"name":"visit","arguments":{"ID":"one"}}`, test.code)
 			if _, ok := s.ElicitationPrincipal("one"); ok {
-				t.Error("the page is expected to be opened")
+				t.Error("the elicitation is open")
 			}
-			compare(t, "told", []string{"begin test://a for ann", "begin test://b for ann", "end test://b for ann"}, told())
+			equal(t, "events", []string{"begin test://a for ann", "begin test://b for ann", "end test://b for ann"}, events())
 			s.ResourceUpdated("test://a")
 			s.ResourceUpdated("test://b")
 			if _, err := c.Call(t.Context(), "tools/call", session.Raw(`{"name":"log"}`)); err != nil {
 				t.Error(err)
 			}
 			synctest.Wait()
-			compare(t, "updates", []string{`{"uri":"test://a"}`}, c.heard("notifications/resources/updated"))
-			if got := c.heard("notifications/message"); len(got) != 2 {
+			equal(t, "updates", []string{`{"uri":"test://a"}`}, c.notifications("notifications/resources/updated"))
+			if got := c.notifications("notifications/message"); len(got) != 2 {
 				t.Errorf("log messages: %q", got)
 			}
-			k.fail(nil)
+			k.setError(nil)
 			c.expect("resources/subscribe", `{"uri":"test://c"}`, `{}`)
 			if got := string(k.state); got != `{"principal":"ann","subscriptions":["test://a","test://c"]}` {
-				t.Errorf("kept is %s", got)
+				t.Errorf("got state %s", got)
 			}
 		})
 	}
 }
 
-// Wishes that come while others are being kept are kept together, and are not granted before.
-func TestWishesAreKeptTogether(t *testing.T) {
-	begun := make(chan string, 21)
+// Changes made while the state is being written are written together, and their requests succeed
+// only after that.
+func TestConcurrentChangesArePersistedTogether(t *testing.T) {
+	subscribing := make(chan string, 21)
 	s := newServer(t, server.Config{Subscribe: func(_ context.Context, _ *server.Call, uri string) error {
-		begun <- uri
+		subscribing <- uri
 		return nil
 	}})
 	must(s.AddTemplate(mcp.ResourceTemplate{Name: "many", URITemplate: "many://{n}"}, readText))
-	c, k := connectKept(t, s, side{}, nil)
-	k.wait, k.keeping = make(chan struct{}), make(chan bool, 21)
-	granted := make(chan bool, 21)
+	c, k := connectWithState(t, s, clientConfig{}, nil)
+	k.release, k.writing = make(chan struct{}), make(chan bool, 21)
+	done := make(chan bool, 21)
 	subscribe := func(n int) {
 		c.expect("resources/subscribe", fmt.Sprintf(`{"uri":"many://%d"}`, n), `{}`)
-		granted <- true
+		done <- true
 	}
-	go subscribe(0) // ends when it is granted, like the others
-	<-begun
-	<-k.keeping
+	go subscribe(0) // ends when the state is persisted, like the others
+	<-subscribing
+	<-k.writing
 	for n := range 20 {
 		go subscribe(n + 1)
 	}
 	for range 20 {
-		<-begun
+		<-subscribing
 	}
-	if len(granted) > 0 {
-		t.Error("granted before they are kept")
+	if len(done) > 0 {
+		t.Error("a request succeeded before its change was persisted")
 	}
-	close(k.wait)
+	close(k.release)
 	for range 21 {
-		<-granted
+		<-done
 	}
 	var state struct{ Subscriptions []string }
 	if err := json.Unmarshal(k.state, &state); err != nil || len(state.Subscriptions) != 21 {
-		t.Errorf("%d are kept, %v", len(state.Subscriptions), err)
+		t.Errorf("got %d subscriptions in the state, %v, want 21", len(state.Subscriptions), err)
 	}
-	if k.times != 2 {
-		t.Errorf("they were kept in %d parts", k.times)
+	if k.writes != 2 {
+		t.Errorf("the state was written %d times, want 2", k.writes)
 	}
 }
 
-// A session that ends while the author is told of its subscriptions ends those that the author
-// knows of.
-func TestASessionEndsWhileItsSubscriptionsAreToldOf(t *testing.T) {
+// If a session ends while its subscriptions are restored, Unsubscribe is called for those for which
+// Subscribe was called.
+func TestSessionEndsDuringRestore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var begun, ended []string
+		var subscribed, unsubscribed []string
 		s := newServer(t, server.Config{
 			Subscribe: func(ctx context.Context, _ *server.Call, uri string) error {
-				begun = append(begun, uri)
+				subscribed = append(subscribed, uri)
 				if uri == "test://b" {
 					<-ctx.Done()
 				}
 				return nil
 			},
-			Unsubscribe: func(_ context.Context, _ *server.Call, uri string) { ended = append(ended, uri) },
+			Unsubscribe: func(_ context.Context, _ *server.Call, uri string) { unsubscribed = append(unsubscribed, uri) },
 		})
-		c, _ := connectKept(t, s, side{}, []byte(`{"subscriptions":["test://a","test://b","test://c"]}`))
+		c, _ := connectWithState(t, s, clientConfig{}, []byte(`{"subscriptions":["test://a","test://b","test://c"]}`))
 		synctest.Wait()
-		go c.Call(t.Context(), "resources/unsubscribe", session.Raw(`{"uri":"test://a"}`)) // which has to wait; ends with the session
+		go c.Call(t.Context(), "resources/unsubscribe", session.Raw(`{"uri":"test://a"}`)) // waits for the restored subscriptions; ends with the session
 		synctest.Wait()
 		c.Close()
 		s.Close()
-		slices.Sort(ended)
-		compare(t, "begun", []string{"test://a", "test://b"}, begun)
-		compare(t, "ended", []string{"test://a", "test://b"}, ended)
+		slices.Sort(unsubscribed)
+		equal(t, "subscribed", []string{"test://a", "test://b"}, subscribed)
+		equal(t, "unsubscribed", []string{"test://a", "test://b"}, unsubscribed)
 	})
 }
 
-// A state that means nothing is as good as none.
-func TestAStateThatCannotBeRead(t *testing.T) {
+// A session with an invalid state opens as if it had none.
+func TestInvalidStateIsDiscarded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, told := library(t, "")
+		s, events := newLibrary(t, "")
 		for _, state := range []string{``, `{`, `{"subscriptions":{}}`, `{"level":"loud"}`, `null`} {
-			c, k := connectKept(t, s, side{}, []byte(state))
+			c, k := connectWithState(t, s, clientConfig{}, []byte(state))
 			if _, err := c.Call(t.Context(), "tools/call", session.Raw(`{"name":"log"}`)); err != nil {
 				t.Error(err)
 			}
 			synctest.Wait()
-			if got := c.heard("notifications/message"); len(got) != 2 {
+			if got := c.notifications("notifications/message"); len(got) != 2 {
 				t.Errorf("with %q: log messages: %q", state, got)
 			}
 			c.expect("logging/setLevel", `{"level":"error"}`, `{}`)
 			if got := string(k.state); got != `{"level":"error"}` {
-				t.Errorf("with %q: kept is %s", state, got)
+				t.Errorf("with %q: got state %s", state, got)
 			}
 		}
-		compare(t, "told", []string(nil), told())
+		equal(t, "events", []string(nil), events())
 	})
 }

@@ -15,14 +15,14 @@ import (
 	"github.com/mcpwire/mcpwire/schema"
 )
 
-// definitions are those of a revision, by name.
-type definitions map[string]map[string]any
+// schemaDefinitions holds the definitions of a revision's schema, by name.
+type schemaDefinitions map[string]map[string]any
 
-func definitionsOf(t *testing.T, rev mcp.Revision) definitions {
+func definitionsOf(t *testing.T, rev mcp.Revision) schemaDefinitions {
 	t.Helper()
 	var doc struct {
-		Definitions definitions `json:"definitions"`
-		Defs        definitions `json:"$defs"`
+		Definitions schemaDefinitions `json:"definitions"`
+		Defs        schemaDefinitions `json:"$defs"`
 	}
 	if err := json.Unmarshal(must(schema.Read(string(rev))), &doc); err != nil {
 		t.Fatal(err)
@@ -33,11 +33,11 @@ func definitionsOf(t *testing.T, rev mcp.Revision) definitions {
 	return doc.Definitions
 }
 
-// strangers returns the places of members that a schema has no property for, and of union members
-// that it has no variant for.
-func (d definitions) strangers(s map[string]any, v any, at string) (found []string) {
+// undefinedMembers returns the paths of members that a schema does not define, and of union values
+// for which it has no variant.
+func (d schemaDefinitions) undefinedMembers(s map[string]any, v any, at string) (found []string) {
 	if ref, ok := s["$ref"].(string); ok {
-		return d.strangers(d[path.Base(ref)], v, at)
+		return d.undefinedMembers(d[path.Base(ref)], v, at)
 	}
 	if variants, ok := s["anyOf"].([]any); ok {
 		object, _ := v.(map[string]any)
@@ -49,7 +49,7 @@ func (d definitions) strangers(s map[string]any, v any, at string) (found []stri
 			properties, _ := resolved["properties"].(map[string]any)
 			kind, _ := properties["type"].(map[string]any)
 			if kind == nil && (properties["text"] != nil) == (object["text"] != nil) || kind != nil && kind["const"] == object["type"] {
-				return d.strangers(resolved, v, at)
+				return d.undefinedMembers(resolved, v, at)
 			}
 		}
 		return []string{at}
@@ -58,7 +58,7 @@ func (d definitions) strangers(s map[string]any, v any, at string) (found []stri
 	case []any:
 		items, _ := s["items"].(map[string]any)
 		for i, e := range v {
-			found = append(found, d.strangers(items, e, fmt.Sprint(at, "/", i))...)
+			found = append(found, d.undefinedMembers(items, e, fmt.Sprint(at, "/", i))...)
 		}
 	case map[string]any:
 		properties, ok := s["properties"].(map[string]any)
@@ -70,7 +70,7 @@ func (d definitions) strangers(s map[string]any, v any, at string) (found []stri
 			if !ok {
 				found = append(found, at+"/"+name)
 			} else if !strings.HasSuffix(name, "Schema") {
-				found = append(found, d.strangers(p, v[name], at+"/"+name)...)
+				found = append(found, d.undefinedMembers(p, v[name], at+"/"+name)...)
 			}
 		}
 	}
@@ -78,7 +78,7 @@ func (d definitions) strangers(s map[string]any, v any, at string) (found []stri
 }
 
 // Proves LIFE-12.
-func TestOlderClientsGetNothingThatTheyDoNotKnow(t *testing.T) {
+func TestResultsFitOlderRevisions(t *testing.T) {
 	icons := []mcp.Icon{{Src: "https://example.com/icon.png"}}
 	meta := &mcp.MetaObject{}
 	meta.Extra.Set("example.com/x", []byte(`1`))
@@ -115,14 +115,14 @@ func TestOlderClientsGetNothingThatTheyDoNotKnow(t *testing.T) {
 	}))
 	for _, rev := range []mcp.Revision{mcp.Revision20241105, mcp.Revision20250326, mcp.Revision20250618, mcp.Revision20251125} {
 		d := definitionsOf(t, rev)
-		c := connect(t, s, side{revision: rev})
+		c := connect(t, s, clientConfig{revision: rev})
 		if c.Revision() != rev {
-			t.Fatalf("the session speaks %s, not %s", c.Revision(), rev)
+			t.Fatalf("got revision %s, want %s", c.Revision(), rev)
 		}
 		check := func(definition, text string) {
 			t.Helper()
-			if found := d.strangers(d[definition], decoded(text), ""); found != nil {
-				t.Errorf("%s, %s: unknown are %v in %s", rev, definition, found, text)
+			if found := d.undefinedMembers(d[definition], decoded(text), ""); found != nil {
+				t.Errorf("%s, %s: undefined members %v in %s", rev, definition, found, text)
 			}
 			if err := mcp.Validate(rev, definition, []byte(text)); err != nil {
 				t.Errorf("%s, %s: %v", rev, definition, err)
@@ -150,13 +150,13 @@ func TestOlderClientsGetNothingThatTheyDoNotKnow(t *testing.T) {
 		if rev < mcp.Revision20250618 {
 			result, _ := c.call("tools/call", `{"name":"all"}`)
 			if !strings.Contains(result, `[resource n (about): x://y]`) {
-				t.Errorf("%s: the link has become nothing: %s", rev, result)
+				t.Errorf("%s: no text for the link: %s", rev, result)
 			}
 		}
 		c.Close()
 	}
 	if now := string(must(json.Marshal(result))); now != whole {
-		t.Errorf("the author's result was changed to %s", now)
+		t.Errorf("the handler's result was changed to %s", now)
 	}
 }
 
@@ -164,11 +164,11 @@ func TestOlderClientsGetNothingThatTheyDoNotKnow(t *testing.T) {
 func TestTitlesAndIconsAreListed(t *testing.T) {
 	s := newServer(t, server.Config{})
 	icons := []mcp.Icon{{Src: "https://example.com/icon.png", MIMEType: new("image/png"), Sizes: []string{"48x48"}}}
-	must(server.AddTool(s, mcp.Tool{Name: "x", Title: new("T"), Icons: icons}, hi))
+	must(server.AddTool(s, mcp.Tool{Name: "x", Title: new("T"), Icons: icons}, sayHi))
 	must(s.AddPrompt(mcp.Prompt{Name: "x", Title: new("T"), Icons: icons}, func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) { return nil, nil }))
 	must(s.AddResource(mcp.Resource{Name: "x", URI: "x://", Title: new("T"), Icons: icons}, readText))
 	must(s.AddTemplate(mcp.ResourceTemplate{Name: "x", URITemplate: "x://{y}", Title: new("T"), Icons: icons}, readText))
-	c := connect(t, s, side{})
+	c := connect(t, s, clientConfig{})
 	for _, method := range []string{"tools/list", "prompts/list", "resources/list", "resources/templates/list"} {
 		if got, _ := c.call(method, ""); !strings.Contains(got, `"icons":[{"mimeType":"image/png","sizes":["48x48"],"src":"https://example.com/icon.png"}]`) || !strings.Contains(got, `"title":"T"`) {
 			t.Errorf("%s: %s", method, got)
@@ -176,19 +176,19 @@ func TestTitlesAndIconsAreListed(t *testing.T) {
 	}
 }
 
-func TestConversationsAreProjected(t *testing.T) {
+func TestSampleFitsOlderRevisions(t *testing.T) {
 	for rev, want := range map[mcp.Revision]string{
 		mcp.Revision20241105: `[{"role":"user","content":{"type":"text","text":"a"}},{"role":"user","content":{"type":"text","text":"[sound of type audio/wav]"}}]`,
 		mcp.Revision20250618: `[{"role":"user","content":{"type":"text","text":"a"}},{"role":"user","content":{"type":"audio","data":"AAAA","mimeType":"audio/wav"}}]`,
 		mcp.Revision20251125: `[{"role":"user","content":[{"type":"text","text":"a"},{"type":"audio","data":"AAAA","mimeType":"audio/wav"}]}]`,
 	} {
-		client := answering(map[string]string{"sampling/createMessage": `{"role":"assistant","model":"m","content":{"type":"text","text":"b"}}`})
-		run(t, side{capabilities: capable(t, `{"sampling":{}}`), handler: client.serve, revision: rev}, func(ctx context.Context, c *server.Call) (string, error) {
+		client := respondWith(map[string]string{"sampling/createMessage": `{"role":"assistant","model":"m","content":{"type":"text","text":"b"}}`})
+		callTool(t, clientConfig{capabilities: clientCapabilities(t, `{"sampling":{}}`), handler: client.serve, revision: rev}, func(ctx context.Context, c *server.Call) (string, error) {
 			_, err := c.Sample(ctx, &mcp.CreateMessageRequestParams{MaxTokens: 1, Messages: []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: mcp.SamplingContent{
 				Items: []mcp.SamplingMessageContentBlock{&mcp.TextContent{Text: "a"}, &mcp.AudioContent{Data: "AAAA", MIMEType: "audio/wav"}},
 			}}}})
 			return "", err
 		})
-		same(t, string(rev), `{"maxTokens":1,"messages":`+want+`}`, client.asked["sampling/createMessage"][0])
+		equalJSON(t, string(rev), `{"maxTokens":1,"messages":`+want+`}`, client.received["sampling/createMessage"][0])
 	}
 }

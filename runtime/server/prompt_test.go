@@ -29,7 +29,7 @@ func TestPromptsAreListedAndFilledIn(t *testing.T) {
 	must(s.AddPrompt(mcp.Prompt{Name: "nothing"}, func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) {
 		return nil, nil
 	}))
-	c := connect(t, s, side{})
+	c := connect(t, s, clientConfig{})
 	if c.Server().Capabilities.Prompts == nil {
 		t.Error("no capability for prompts")
 	}
@@ -39,19 +39,19 @@ func TestPromptsAreListedAndFilledIn(t *testing.T) {
 	c.expect("prompts/get", `{"name":"rich"}`, `{"messages":[{"role":"user","content":{"type":"image","data":"aQ==","mimeType":"image/png"}},
 		{"role":"user","content":{"type":"audio","data":"aQ==","mimeType":"audio/wav"}},
 		{"role":"assistant","content":{"type":"resource","resource":{"uri":"x://y","mimeType":"text/plain","text":"e"}}}]}`)
-	c.refused("prompts/get", `{"name":"nope"}`, jsonrpc.CodeInvalidParams)
-	c.refused("prompts/get", `{"name":"ask","arguments":{"how":"x"}}`, jsonrpc.CodeInvalidParams)
-	c.refused("prompts/get", `{"name":"ask","arguments":{"what":7}}`, jsonrpc.CodeInvalidParams)
-	c.refused("prompts/get", `{"name":"nothing"}`, jsonrpc.CodeInternalError)
+	c.expectError("prompts/get", `{"name":"nope"}`, jsonrpc.CodeInvalidParams)
+	c.expectError("prompts/get", `{"name":"ask","arguments":{"how":"x"}}`, jsonrpc.CodeInvalidParams)
+	c.expectError("prompts/get", `{"name":"ask","arguments":{"what":7}}`, jsonrpc.CodeInvalidParams)
+	c.expectError("prompts/get", `{"name":"nothing"}`, jsonrpc.CodeInternalError)
 	for _, def := range []mcp.Prompt{{}, {Name: "x", Arguments: []mcp.PromptArgument{{}}}, {Name: "x", Arguments: []mcp.PromptArgument{{Name: "a"}, {Name: "a"}}}} {
 		if _, err := s.AddPrompt(def, func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) { return nil, nil }); err == nil {
-			t.Errorf("%+v was taken", def)
+			t.Errorf("%+v: no error", def)
 		}
 	}
 }
 
 // Proves COMPL-01, COMPL-02, COMPL-03, COMPL-04, SDK-04.
-func TestCompletionSeesTheArgumentsSoFar(t *testing.T) {
+func TestComplete(t *testing.T) {
 	s := newServer(t, server.Config{})
 	get := func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) {
 		return server.Messages(), nil
@@ -70,7 +70,7 @@ func TestCompletionSeesTheArgumentsSoFar(t *testing.T) {
 		server.Complete("country", server.OneOf("France", "Finland", "Norway", "Ⱥb")), server.Complete("city", city), server.Complete("many", many)))
 	must(s.AddTemplate(mcp.ResourceTemplate{Name: "map", URITemplate: "map://{country}/{city}"}, readText, server.Complete("city", city)))
 	must(s.AddResource(mcp.Resource{Name: "a", URI: "test://a"}, readText))
-	c := connect(t, s, side{})
+	c := connect(t, s, clientConfig{})
 	if c.Server().Capabilities.Completions == nil {
 		t.Error("no capability for completion")
 	}
@@ -101,15 +101,15 @@ func TestCompletionSeesTheArgumentsSoFar(t *testing.T) {
 		`{"ref":{"type":"ref/resource","uri":"map://{country}/{city}"},"argument":{"name":"nope","value":""}}`,
 		`{"ref":{"type":"ref/other"},"argument":{"name":"x","value":""}}`,
 	} {
-		c.refused("completion/complete", params, jsonrpc.CodeInvalidParams)
+		c.expectError("completion/complete", params, jsonrpc.CodeInvalidParams)
 	}
 	if _, err := s.AddPrompt(mcp.Prompt{Name: "p"}, get, server.Complete("nope", many)); err == nil || !strings.Contains(err.Error(), "nope") {
-		t.Errorf("a completion of no argument: got %v", err)
+		t.Errorf("completion of an unknown argument: got %v", err)
 	}
 
 	without := newServer(t, server.Config{})
 	must(without.AddPrompt(mcp.Prompt{Name: "visit"}, get))
-	_, err := connect(t, without, side{}).Call(t.Context(), "completion/complete", nil)
+	_, err := connect(t, without, clientConfig{}).Call(t.Context(), "completion/complete", nil)
 	if err == nil || !strings.Contains(err.Error(), "completions") {
 		t.Errorf("a server without completion: got %v", err)
 	}

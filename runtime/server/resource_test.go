@@ -34,7 +34,7 @@ func TestResourcesAreListedAndRead(t *testing.T) {
 	}))
 	must(s.AddTemplate(mcp.ResourceTemplate{Name: "greeting", URITemplate: "greeting://{name}", MIMEType: new("text/x-greeting")}, readText))
 	must(s.AddTemplate(mcp.ResourceTemplate{Name: "files", URITemplate: "files://host{/path*}{?v}"}, readText))
-	c := connect(t, s, side{})
+	c := connect(t, s, clientConfig{})
 	c.expect("resources/list", "", `{"resources":[
 		{"name":"a","uri":"test://a","mimeType":"text/plain","annotations":{"audience":["user"],"priority":0,"lastModified":"2025-01-12T15:00:58Z"}},
 		{"name":"b","uri":"test://b"},{"name":"broken","uri":"test://broken"},{"name":"gone","uri":"test://gone"}]}`)
@@ -51,11 +51,11 @@ func TestResourcesAreListedAndRead(t *testing.T) {
 			t.Errorf("%s: got %v, want -32002 with the uri", uri, err)
 		}
 	}
-	c.refused("resources/read", `{"uri":"test://broken"}`, jsonrpc.CodeInternalError)
+	c.expectError("resources/read", `{"uri":"test://broken"}`, jsonrpc.CodeInternalError)
 }
 
 // Proves RES-02, RES-08, RES-09.
-func TestURIsThatLeadElsewhereAreRefused(t *testing.T) {
+func TestInvalidURIsAreRejected(t *testing.T) {
 	s := newServer(t, server.Config{})
 	read := false
 	must(s.AddTemplate(mcp.ResourceTemplate{Name: "files", URITemplate: "file:///data/{+path}"}, func(_ context.Context, _ *server.Call, r server.Resource) ([]mcp.AnyResourceContents, error) {
@@ -66,7 +66,7 @@ func TestURIsThatLeadElsewhereAreRefused(t *testing.T) {
 		read = true
 		return server.TextContents(""), nil
 	}))
-	c := connect(t, s, side{})
+	c := connect(t, s, clientConfig{})
 	for _, uri := range []string{
 		"search://all?folder=..", "search://all?folder=a%2F..%2Fb", "file:///data/a?/../b", "not a uri", "", "relative/path", "file:///../x", "file:///data/../etc/passwd", "file:///data/a/../../etc/passwd",
 		"file:///data/%2e%2e/etc/passwd", "file:///data/..%2fetc", `file:///data/..\\etc`, "file:///data/..%5cetc", "file:///data/%zz",
@@ -78,33 +78,33 @@ func TestURIsThatLeadElsewhereAreRefused(t *testing.T) {
 	c.expect("resources/read", `{"uri":"file:///data/a..b/c"}`, `{"contents":[{"uri":"file:///data/a..b/c","text":"a..b/c"}]}`)
 	for _, def := range []mcp.Resource{{Name: "x", URI: "no uri"}, {Name: "x", URI: ""}, {Name: "x", URI: "test://x/../y"}, {URI: "test://x"}, {Name: "x", URI: "test://x", Annotations: &mcp.Annotations{Priority: new(2.0)}}} {
 		if _, err := s.AddResource(def, readText); err == nil {
-			t.Errorf("%+v was taken", def)
+			t.Errorf("%+v: no error", def)
 		}
 	}
 	for _, def := range []mcp.ResourceTemplate{{Name: "x", URITemplate: "test://{x"}, {Name: "x"}, {URITemplate: "test://{x}"}} {
 		if _, err := s.AddTemplate(def, readText); err == nil {
-			t.Errorf("%+v was taken", def)
+			t.Errorf("%+v: no error", def)
 		}
 	}
 }
 
 // Proves RES-01.
-func TestWhatIsDeclaredOfResourcesIsUpToTheServer(t *testing.T) {
+func TestResourceCapabilitiesAreConfigurable(t *testing.T) {
 	for _, subscribe := range []bool{false, true} {
 		for _, changed := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
 				s := newServer(t, server.Config{Capabilities: func(c *mcp.ServerCapabilities) {
 					c.Resources = &mcp.ServerCapabilitiesResources{Subscribe: &subscribe, ListChanged: &changed}
 				}})
-				c := connect(t, s, side{})
+				c := connect(t, s, clientConfig{})
 				want := &mcp.ServerCapabilitiesResources{Subscribe: &subscribe, ListChanged: &changed}
 				if diff := cmp.Diff(want.Subscribe, c.Server().Capabilities.Resources.Subscribe); diff != "" {
 					t.Error(diff)
 				}
 				must(s.AddResource(mcp.Resource{Name: "a", URI: "test://a"}, readText))
 				synctest.Wait()
-				if heard := len(c.heard("notifications/resources/list_changed")) == 1; heard != changed {
-					t.Errorf("listChanged %v: the change was announced: %v", changed, heard)
+				if announced := len(c.notifications("notifications/resources/list_changed")) == 1; announced != changed {
+					t.Errorf("listChanged %v: announced %v", changed, announced)
 				}
 			})
 		}
@@ -112,7 +112,7 @@ func TestWhatIsDeclaredOfResourcesIsUpToTheServer(t *testing.T) {
 }
 
 // Proves RES-05, RES-06.
-func TestSubscribersHearOfUpdates(t *testing.T) {
+func TestSubscribersAreNotifiedOfUpdates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var subscribed, unsubscribed []string
 		s := newServer(t, server.Config{
@@ -130,31 +130,31 @@ func TestSubscribersHearOfUpdates(t *testing.T) {
 		must(s.AddResource(mcp.Resource{Name: "b", URI: "test://b"}, readText))
 		must(s.AddResource(mcp.Resource{Name: "c", URI: "test://c"}, readText))
 		must(s.AddResource(mcp.Resource{Name: "secret", URI: "test://secret"}, readText))
-		one, other := connect(t, s, side{}), connect(t, s, side{})
+		one, other := connect(t, s, clientConfig{}), connect(t, s, clientConfig{})
 		one.expect("resources/subscribe", `{"uri":"test://a"}`, `{}`)
 		one.expect("resources/subscribe", `{"uri":"test://a"}`, `{}`)
-		one.refused("resources/subscribe", `{"uri":"test://nothing"}`, -32002)
-		one.refused("resources/subscribe", `{"uri":"test://secret"}`, -7)
+		one.expectError("resources/subscribe", `{"uri":"test://nothing"}`, -32002)
+		one.expectError("resources/subscribe", `{"uri":"test://secret"}`, -7)
 		s.ResourceUpdated("test://a")
 		s.ResourceUpdated("test://b")
 		s.ResourceUpdated("test://secret")
 		synctest.Wait()
-		if diff := cmp.Diff([]string{`{"uri":"test://a"}`}, one.heard("notifications/resources/updated")); diff != "" {
-			t.Errorf("the subscriber heard (-want +got):\n%s", diff)
+		if diff := cmp.Diff([]string{`{"uri":"test://a"}`}, one.notifications("notifications/resources/updated")); diff != "" {
+			t.Errorf("notifications (-want +got):\n%s", diff)
 		}
-		if got := other.heard("notifications/resources/updated"); got != nil {
-			t.Errorf("another client heard %v", got)
+		if got := other.notifications("notifications/resources/updated"); got != nil {
+			t.Errorf("notifications to another client: %v", got)
 		}
 		one.expect("resources/unsubscribe", `{"uri":"test://a"}`, `{}`)
 		one.expect("resources/unsubscribe", `{"uri":"test://a"}`, `{}`)
 		s.ResourceUpdated("test://a")
 		synctest.Wait()
-		if got := one.heard("notifications/resources/updated"); len(got) != 1 {
+		if got := one.notifications("notifications/resources/updated"); len(got) != 1 {
 			t.Errorf("after unsubscribing: %v", got)
 		}
 		one.expect("resources/subscribe", `{"uri":"test://a"}`, `{}`)
 		one.expect("resources/subscribe", `{"uri":"test://b"}`, `{}`)
-		one.refused("resources/subscribe", `{"uri":"test://c"}`, jsonrpc.CodeInvalidRequest)
+		one.expectError("resources/subscribe", `{"uri":"test://c"}`, jsonrpc.CodeInvalidRequest)
 		one.Close()
 		synctest.Wait()
 		slices.Sort(unsubscribed)
@@ -168,7 +168,7 @@ func TestSubscribersHearOfUpdates(t *testing.T) {
 }
 
 // Proves SDK-03, PAGE-01.
-func TestListCallbacksListWhatTemplatesStandFor(t *testing.T) {
+func TestListFuncResourcesAreListed(t *testing.T) {
 	s := newServer(t, server.Config{PageSize: 3})
 	for i := range 4 {
 		must(s.AddResource(mcp.Resource{Name: "s", URI: fmt.Sprintf("test://%d", i)}, readText))
@@ -189,7 +189,7 @@ func TestListCallbacksListWhatTemplatesStandFor(t *testing.T) {
 	must(s.AddTemplate(mcp.ResourceTemplate{Name: "x", URITemplate: "x://{n}"}, readText, list("x", 2)))
 	must(s.AddTemplate(mcp.ResourceTemplate{Name: "none", URITemplate: "y://{n}"}, readText))
 	must(s.AddTemplate(mcp.ResourceTemplate{Name: "z", URITemplate: "z://{n}"}, readText, list("z", 3)))
-	c := connect(t, s, side{})
+	c := connect(t, s, clientConfig{})
 	want := []string{"test://0", "test://1", "test://2", "test://3", "x://0-0", "x://0-1", "x://1-0", "x://1-1", "z://0-0", "z://0-1", "z://1-0", "z://1-1", "z://2-0", "z://2-1"}
 	var got []string
 	var params mcp.PaginatedRequestParams

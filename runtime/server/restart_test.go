@@ -23,9 +23,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltstore"
 )
 
-// The server that is killed is this test program, told by its environment which file to use. It is
-// given the listener as its first extra file: the test keeps that open, so that the port is never
-// free and connections wait for the next server.
+// The server that is killed is this test program. An environment variable names its file, and the
+// listener is its first extra file. The test keeps the listener open, so that no other process can
+// take the port, and connections wait for the next server.
 const (
 	fileEnv    = "MCPWIRE_TEST_FILE"
 	listenerFD = 3
@@ -33,14 +33,14 @@ const (
 
 func TestMain(m *testing.M) {
 	if file := os.Getenv(fileEnv); file != "" {
-		fmt.Fprintln(os.Stderr, serveNews(file))
+		fmt.Fprintln(os.Stderr, serveNewsServer(file))
 		os.Exit(1)
 	}
 	os.Exit(m.Run())
 }
 
-// serveNews serves until it is killed.
-func serveNews(file string) error {
+// serveNewsServer serves until it is killed.
+func serveNewsServer(file string) error {
 	events, err := boltstore.Open(file, boltstore.Options{})
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ func serveNews(file string) error {
 	must(server.AddTool(s, mcp.Tool{Name: "publish"}, func(ctx context.Context, c *server.Call, in struct{ URI string }) (string, error) {
 		s.ResourceUpdated(in.URI)
 		c.Log(ctx, mcp.LoggingLevelInfo, "", "published "+in.URI)
-		return "", c.Log(ctx, mcp.LoggingLevelAlert, "", "everybody reads "+in.URI)
+		return "", c.Log(ctx, mcp.LoggingLevelAlert, "", "alert about "+in.URI)
 	}))
 	must(server.AddTool(s, mcp.Tool{Name: "readers"}, func(context.Context, *server.Call, struct{}) (string, error) {
 		mu.Lock()
@@ -81,8 +81,9 @@ func serveNews(file string) error {
 	}))
 }
 
-// startNews starts the server in a process of its own, and returns what kills it.
-func startNews(t *testing.T, listener *os.File, file string) (kill func()) {
+// startNewsServer starts the server in a process of its own, and returns the function that kills
+// it.
+func startNewsServer(t *testing.T, listener *os.File, file string) (kill func()) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), fileEnv+"="+file)
@@ -99,30 +100,30 @@ func startNews(t *testing.T, listener *os.File, file string) (kill func()) {
 	return kill
 }
 
-// reader notes what it is told.
-type reader struct {
+// notificationRecorder sends the notifications that it receives to channels.
+type notificationRecorder struct {
 	mcp.UnimplementedClientNotificationHandler
 	updated, logged chan string
 }
 
-func (r reader) ResourceUpdated(_ context.Context, p *mcp.ResourceUpdatedNotificationParams) error {
+func (r notificationRecorder) ResourceUpdated(_ context.Context, p *mcp.ResourceUpdatedNotificationParams) error {
 	r.updated <- p.URI
 	return nil
 }
 
-func (r reader) LoggingMessage(_ context.Context, p *mcp.LoggingMessageNotificationParams) error {
+func (r notificationRecorder) LoggingMessage(_ context.Context, p *mcp.LoggingMessageNotificationParams) error {
 	r.logged <- string(p.Data)
 	return nil
 }
 
-// A server that is killed and started again goes on with a session as if nothing had happened: the
-// client does not even notice, and need not ask again.
-func TestASessionSurvivesItsServer(t *testing.T) {
+// After a server is killed and started again, it restores its sessions: the client does not repeat
+// the handshake, its subscriptions or its log level.
+func TestSessionSurvivesServerRestart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("kills processes")
 	}
 	if runtime.GOOS == "windows" {
-		t.Skip("a process cannot be given a listener")
+		t.Skip("a process cannot inherit a listener")
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -135,9 +136,9 @@ func TestASessionSurvivesItsServer(t *testing.T) {
 	}
 	defer socket.Close()
 	file := filepath.Join(t.TempDir(), "events.db")
-	kill := startNews(t, socket, file)
-	told := reader{updated: make(chan string, 10), logged: make(chan string, 10)}
-	o := client.Options{Notifications: told}
+	kill := startNewsServer(t, socket, file)
+	recorder := notificationRecorder{updated: make(chan string, 10), logged: make(chan string, 10)}
+	o := client.Options{Notifications: recorder}
 	o.HTTP.Header = http.Header{"Authorization": {"ann"}}
 	o.HTTP.RetryDelay = time.Millisecond
 	o.HTTP.Renewed = func(json.RawMessage) { t.Error("the session was lost") }
@@ -154,23 +155,23 @@ func TestASessionSurvivesItsServer(t *testing.T) {
 		}
 		return result.Content[0].(*mcp.TextContent).Text
 	}
-	// check has all resources updated, and waits for what comes of that: the last one is always
-	// subscribed to.
+	// check updates all resources, and waits for the notifications. The client always subscribes to
+	// the last one.
 	check := func(when string, want ...string) {
 		t.Helper()
 		for _, name := range []string{"sports", "today", "weather"} {
 			call("publish", map[string]string{"URI": "news://" + name})
-			if got := <-told.logged; got != `"everybody reads news://`+name+`"` {
+			if got := <-recorder.logged; got != `"alert about news://`+name+`"` {
 				t.Errorf("%s: logged %s", when, got)
 			}
 		}
 		for _, uri := range want {
-			if got := <-told.updated; got != uri {
-				t.Errorf("%s: told of an update of %s, want %s", when, got, uri)
+			if got := <-recorder.updated; got != uri {
+				t.Errorf("%s: got an update of %s, want %s", when, got, uri)
 			}
 		}
 	}
-	ask := func(err error) {
+	noError := func(err error) {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
@@ -179,29 +180,29 @@ func TestASessionSurvivesItsServer(t *testing.T) {
 	restart := func() {
 		t.Helper()
 		kill()
-		kill = startNews(t, socket, file)
-		for range 10 { // what goes out on a connection to the first server is lost
+		kill = startNewsServer(t, socket, file)
+		for range 10 { // requests on a connection to the first server are lost
 			if c.Ping(t.Context()) == nil {
 				return
 			}
 		}
-		t.Fatal("the session does not go on")
+		t.Fatal("the session was not restored")
 	}
 	for _, name := range []string{"sports", "today", "weather"} {
-		ask(c.Subscribe(t.Context(), "news://"+name))
+		noError(c.Subscribe(t.Context(), "news://"+name))
 	}
-	ask(c.Unsubscribe(t.Context(), "news://sports"))
-	ask(c.SetLogLevel(t.Context(), mcp.LoggingLevelAlert))
+	noError(c.Unsubscribe(t.Context(), "news://sports"))
+	noError(c.SetLogLevel(t.Context(), mcp.LoggingLevelAlert))
 	check("before", "news://today", "news://weather")
 	restart()
 	check("after a restart", "news://today", "news://weather")
-	ask(c.Unsubscribe(t.Context(), "news://today"))
+	noError(c.Unsubscribe(t.Context(), "news://today"))
 	if got := call("readers", nil); got != "ann of news://today, ann of news://weather" {
 		t.Errorf("readers after a restart: %s", got)
 	}
 	restart()
-	check("after another one", "news://weather")
-	ask(c.Unsubscribe(t.Context(), "news://sports")) // comes behind what the author is told
+	check("after another restart", "news://weather")
+	noError(c.Unsubscribe(t.Context(), "news://sports")) // waits until Subscribe was called for all restored subscriptions
 	if got := call("readers", nil); got != "ann of news://weather" {
 		t.Errorf("readers after another restart: %s", got)
 	}

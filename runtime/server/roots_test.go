@@ -7,18 +7,18 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// An answer that was under way when the client announced a change is not kept, and neither is an
-// error.
-func TestRootsThatChangeMeanwhileAreNotKept(t *testing.T) {
+// Roots are not cached if the client announces a change during the request, or if the request
+// fails.
+func TestRootsChangedDuringRequestAreNotCached(t *testing.T) {
 	var r rootCache
-	asked := 0
-	get := func(meanwhile func()) error {
+	requests := 0
+	get := func(during func()) error {
 		_, err := r.get(func() ([]mcp.Root, error) {
-			asked++
-			if meanwhile == nil {
-				return nil, errors.New("no answer")
+			requests++
+			if during == nil {
+				return nil, errors.New("no response")
 			}
-			meanwhile()
+			during()
 			return []mcp.Root{{URI: "file:///a"}}, nil
 		})
 		return err
@@ -29,7 +29,7 @@ func TestRootsThatChangeMeanwhileAreNotKept(t *testing.T) {
 	get(r.changed)
 	get(func() {})
 	get(func() {})
-	if asked != 3 {
-		t.Errorf("the client was asked %d times, want 3", asked)
+	if requests != 3 {
+		t.Errorf("got %d requests, want 3", requests)
 	}
 }

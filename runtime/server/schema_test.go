@@ -23,12 +23,12 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/server"
 )
 
-// Types with methods and struct definitions of all kinds.
+// Types with methods, and various structs.
 type (
-	shouted struct{ text string } // read and written as text
-	hue     int                   // the same, as a number
-	posted  int                   // written as text only
-	wrapped struct{ v any }       // read and written as any JSON
+	shouted struct{ text string } // decoded and encoded as text
+	hue     int                   // decoded and encoded as text
+	posted  int                   // encoded as text, decoded as a number
+	wrapped struct{ v any }       // decoded and encoded as any JSON
 	octet   byte
 	ident   struct {
 		ID int `json:"id"`
@@ -72,7 +72,7 @@ type member[T any] struct {
 	V T `json:"v"`
 }
 
-// roundTrip gives each value out of a tool with an inferred schema, and sends it back as an
+// roundTrip returns each value from a tool with an inferred schema, and sends it back as an
 // argument.
 func roundTrip[T any](t *testing.T, want string, values ...T) {
 	t.Helper()
@@ -93,25 +93,25 @@ func roundTrip[T any](t *testing.T, want string, values ...T) {
 	for i, v := range values {
 		must(server.AddTool(s, mcp.Tool{Name: fmt.Sprint("give", i)}, func(context.Context, *server.Call, struct{}) (member[T], error) { return member[T]{v}, nil }))
 	}
-	c := connect(t, s, side{})
+	c := connect(t, s, clientConfig{})
 	for i, v := range values {
-		given, code := c.call("tools/call", fmt.Sprintf(`{"name":"give%d"}`, i))
-		if code != 0 || strings.Contains(given, `"isError"`) {
-			t.Errorf("%s: %+v is not given: %d %s", typ, v, code, given)
+		output, code := c.call("tools/call", fmt.Sprintf(`{"name":"give%d"}`, i))
+		if code != 0 || strings.Contains(output, `"isError"`) {
+			t.Errorf("%s: %+v as output: %d %s", typ, v, code, output)
 			continue
 		}
-		out := text(t, given)
+		out := text(t, output)
 		back, code := c.call("tools/call", `{"name":"echo","arguments":`+out+`}`)
 		if code != 0 || strings.Contains(back, `"isError"`) || text(t, back) != out {
-			t.Errorf("%s: %s is sent back as %d %s", typ, out, code, back)
+			t.Errorf("%s: %s as argument: %d %s", typ, out, code, back)
 		}
 	}
 }
 
-// The schema that is inferred for a type is that of its JSON.
+// The schema inferred for a type describes its JSON.
 //
 // Proves TOOL-07, SDK-02.
-func TestInferredSchemasAreThoseOfTheJSON(t *testing.T) {
+func TestInferredSchemaMatchesJSON(t *testing.T) {
 	const integer, text, date, anything = `{"type":"integer"}`, `{"type":"string"}`, `{"type":"string","format":"date-time"}`, `{}`
 	roundTrip(t, integer, 0, math.MaxInt64, math.MinInt64)
 	roundTrip(t, `{"type":"integer","minimum":-128,"maximum":127}`, int8(-128), 127)
@@ -192,8 +192,8 @@ func TestInferredSchemasAreThoseOfTheJSON(t *testing.T) {
 	}{1, 2})
 }
 
-// Values that are written otherwise than they are read have a schema for each direction.
-func TestSchemasOfArgumentsAndOutputMayDiffer(t *testing.T) {
+// Types that are encoded and decoded differently have a schema for each direction.
+func TestArgumentAndOutputSchemasMayDiffer(t *testing.T) {
 	s := newServer(t, server.Config{})
 	must(server.AddTool(s, mcp.Tool{Name: "a"}, func(_ context.Context, _ *server.Call, in member[posted]) (member[posted], error) { return in, nil }))
 	must(server.AddTool(s, mcp.Tool{Name: "b"}, func(context.Context, *server.Call, struct{}) (member[error], error) {
@@ -202,7 +202,7 @@ func TestSchemasOfArgumentsAndOutputMayDiffer(t *testing.T) {
 	must(server.AddTool(s, mcp.Tool{Name: "c"}, func(context.Context, *server.Call, struct{}) (member[fmt.Stringer], error) {
 		return member[fmt.Stringer]{&url.URL{Path: "x"}}, nil
 	}))
-	c := connect(t, s, side{})
+	c := connect(t, s, clientConfig{})
 	c.expect("tools/call", `{"name":"a","arguments":{"v":3}}`, `{"content":[{"type":"text","text":"{\"v\":\"posted\"}"}],"structuredContent":{"v":"posted"}}`)
 	c.expect("tools/call", `{"name":"b"}`, `{"content":[{"type":"text","text":"{\"v\":{}}"}],"structuredContent":{"v":{}}}`)
 	if result, code := c.call("tools/call", `{"name":"c"}`); code != 0 || strings.Contains(result, "isError") {
@@ -218,44 +218,44 @@ type badTag struct {
 	X int `json:"x" jsonschema:"how many,minimum=1,maximum=10"`
 }
 
-// A type without a schema is refused when the tool is added, with a reason.
-func TestTypesWithoutSchemas(t *testing.T) {
+// AddTool fails for a type without a schema, and names the reason.
+func TestAddToolRejectsTypesWithoutSchema(t *testing.T) {
 	check := func(err error, want string) {
 		t.Helper()
 		if err == nil || !strings.HasPrefix(err.Error(), "server: no schema for type ") || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "give the tool a schema") {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
-	check(refusedArguments[node](t), "field Kids: type server_test.node contains itself")
-	check(refusedArguments[member[chan int]](t), "field V: type chan int has no JSON form")
-	check(refusedArguments[member[func()]](t), "field V: type func() has no JSON form")
-	check(refusedArguments[member[[]complex128]](t), "field V: type complex128 has no JSON form")
-	check(refusedArguments[member[map[bool]int]](t), "field V: type bool cannot be the key of a JSON object")
-	check(refusedArguments[member[error]](t), "field V: cannot decode into interface type error")
-	check(refusedArguments[badTag](t), `field X: tag jsonschema:"how many,minimum=1,maximum=10" is a description and cannot contain the keyword minimum=`)
-	check(refusedArguments[struct {
+	check(addToolError[node](t), "field Kids: type server_test.node contains itself")
+	check(addToolError[member[chan int]](t), "field V: type chan int has no JSON form")
+	check(addToolError[member[func()]](t), "field V: type func() has no JSON form")
+	check(addToolError[member[[]complex128]](t), "field V: type complex128 has no JSON form")
+	check(addToolError[member[map[bool]int]](t), "field V: type bool cannot be the key of a JSON object")
+	check(addToolError[member[error]](t), "field V: cannot decode into interface type error")
+	check(addToolError[badTag](t), `field X: tag jsonschema:"how many,minimum=1,maximum=10" is a description and cannot contain the keyword minimum=`)
+	check(addToolError[struct {
 		X int `jsonschema:"minimum=1"`
 	}](t), `cannot contain the keyword minimum=`)
-	check(refusedArguments[struct {
+	check(addToolError[struct {
 		X int `jsonschema:"required"`
 	}](t), `cannot contain the keyword required`)
-	check(refusedArguments[struct {
+	check(addToolError[struct {
 		X []int `json:"x,string"`
 	}](t), "field X: json tag option string does not apply to type []int")
-	check(refusedArguments[struct {
+	check(addToolError[struct {
 		X time.Time `json:"x,format:RFC3339"`
 	}](t), `field X: option "format:RFC3339" in the tag json:"x,format:RFC3339" is not supported`)
-	check(refusedArguments[struct {
+	check(addToolError[struct {
 		X int `json:"a'b"`
 	}](t), `field X: name in the tag json:"a'b" has quotes`)
-	check(refusedArguments[struct{ *hidden }](t), "field hidden: cannot decode into an embedded pointer to the unexported type")
-	check(refusedArguments[wrapped](t), "server_test.wrapped: its methods encode it, so that its JSON may not be an object")
+	check(addToolError[struct{ *hidden }](t), "field hidden: cannot decode into an embedded pointer to the unexported type")
+	check(addToolError[wrapped](t), "server_test.wrapped: its methods encode it, so that its JSON may not be an object")
 	if _, err := server.SchemaFor[described](); err != nil {
 		t.Error(err)
 	}
 }
 
-// described has descriptions that are none of a keyword.
+// described has descriptions that resemble keywords.
 type described struct {
 	A int `jsonschema:"one of red, green"`
 	B int `jsonschema:"the unit, x=5 for instance"`
@@ -263,7 +263,7 @@ type described struct {
 	D int `jsonschema:"the default is 5, minimum 1"`
 }
 
-func refusedArguments[In any](t *testing.T) error {
+func addToolError[In any](t *testing.T) error {
 	s := newServer(t, server.Config{})
 	_, err := server.AddTool(s, mcp.Tool{Name: "x"}, func(context.Context, *server.Call, In) (string, error) { return "", nil })
 	return err

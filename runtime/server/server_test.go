@@ -21,8 +21,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
-// asker is a session with a server, and what came through it.
-type asker struct {
+// testClient is a session with a server, and the notifications that it received.
+type testClient struct {
 	*session.Session
 	t testing.TB
 
@@ -32,28 +32,28 @@ type asker struct {
 
 type notice struct{ Method, Params string }
 
-// side is how a client is.
-type side struct {
+// clientConfig configures a testClient.
+type clientConfig struct {
 	capabilities mcp.ClientCapabilities
 	handler      session.Handler
 	revision     mcp.Revision
 }
 
-// connect opens a session with s, which ends with the test.
-func connect(t testing.TB, s *server.Server, with side) *asker {
+// connect opens a session with s in memory. It ends with the test.
+func connect(t testing.TB, s *server.Server, with clientConfig) *testClient {
 	t.Helper()
 	here, there := inmemory.Pair(inmemory.Options{})
 	return connectOver(t, s, with, here, there)
 }
 
-// connectOver is connect over a connection with ends here and there.
-func connectOver(t testing.TB, s *server.Server, with side, here, there transport.Conn) *asker {
+// connectOver is connect over the connection whose ends are here and there.
+func connectOver(t testing.TB, s *server.Server, with clientConfig, here, there transport.Conn) *testClient {
 	t.Helper()
 	opened, err := s.Serve(there)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &asker{t: t}
+	c := &testClient{t: t}
 	cfg := &session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 		if req.IsNotification() {
 			c.mu.Lock()
@@ -82,7 +82,7 @@ func connectOver(t testing.TB, s *server.Server, with side, here, there transpor
 	return c
 }
 
-// newServer returns a server, which is closed with the test.
+// newServer returns a server. It is closed at the end of the test.
 func newServer(t testing.TB, cfg server.Config) *server.Server {
 	t.Helper()
 	cfg.Info = mcp.Implementation{Name: "test", Version: "1"}
@@ -97,7 +97,7 @@ func newServer(t testing.TB, cfg server.Config) *server.Server {
 	return s
 }
 
-// must is for what only a mistake in the test makes fail.
+// must returns v. It panics if err is not nil.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -105,8 +105,8 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// call sends a request, and returns the result, or the code of the error.
-func (c *asker) call(method, params string) (result string, code int64) {
+// call sends a request, and returns the result, or the message and code of the error.
+func (c *testClient) call(method, params string) (result string, code int64) {
 	c.t.Helper()
 	var p codec.Encoder
 	if params != "" {
@@ -122,23 +122,23 @@ func (c *asker) call(method, params string) (result string, code int64) {
 	return string(raw), 0
 }
 
-// expect sends a request and compares its result.
-func (c *asker) expect(method, params, want string) {
+// expect sends a request and checks its result.
+func (c *testClient) expect(method, params, want string) {
 	c.t.Helper()
 	got, _ := c.call(method, params)
-	same(c.t, method+" "+params, want, got)
+	equalJSON(c.t, method+" "+params, want, got)
 }
 
-// refused sends a request and compares the code of the error.
-func (c *asker) refused(method, params string, want int64) {
+// expectError sends a request and checks the code of the error.
+func (c *testClient) expectError(method, params string, want int64) {
 	c.t.Helper()
 	if got, code := c.call(method, params); code != want {
 		c.t.Errorf("%s %s: got code %d (%s), want %d", method, params, code, got, want)
 	}
 }
 
-// same compares JSON texts.
-func same(t testing.TB, what, want, got string) {
+// equalJSON compares JSON texts.
+func equalJSON(t testing.TB, what, want, got string) {
 	t.Helper()
 	if diff := cmp.Diff(decoded(want), decoded(got)); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)
@@ -153,8 +153,8 @@ func decoded(text string) any {
 	return v
 }
 
-// heard returns the notifications with a method so far.
-func (c *asker) heard(method string) (params []string) {
+// notifications returns the params of the notifications of a method so far.
+func (c *testClient) notifications(method string) (params []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, n := range c.notices {
@@ -190,7 +190,7 @@ func TestShutdownDoesNotWaitForStuckHandlers(t *testing.T) {
 			<-release
 			return "", nil
 		}))
-		c := connect(t, s, side{})
+		c := connect(t, s, clientConfig{})
 		go c.Call(context.Background(), "tools/call", session.Raw(`{"name":"stuck"}`))
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

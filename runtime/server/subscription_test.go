@@ -20,15 +20,15 @@ import (
 )
 
 // Proves RES-08.
-func TestURIsAreLimitedInLength(t *testing.T) {
+func TestMaxURI(t *testing.T) {
 	const limit = 100
 	s := newServer(t, server.Config{MaxURI: limit})
 	must(s.AddTemplate(mcp.ResourceTemplate{Name: "x", URITemplate: "x://{name}"}, readText))
-	c := connect(t, s, side{})
+	c := connect(t, s, clientConfig{})
 	longest := "x://" + strings.Repeat("a", limit-4)
 	for _, method := range []string{"resources/read", "resources/subscribe", "resources/unsubscribe"} {
 		if message, code := c.call(method, fmt.Sprintf(`{"uri":%q}`, longest)); code != 0 {
-			t.Errorf("%s: a URI of %d bytes is refused: %s", method, limit, message)
+			t.Errorf("%s: a URI of %d bytes: %s", method, limit, message)
 		}
 		message, code := c.call(method, fmt.Sprintf(`{"uri":%q}`, longest+"a"))
 		if want := "invalid URI: 101 bytes long, the limit is 100"; code != jsonrpc.CodeInvalidParams || message != want {
@@ -40,39 +40,39 @@ func TestURIsAreLimitedInLength(t *testing.T) {
 	}
 }
 
-func TestSubscriptionsAreLimitedInBytes(t *testing.T) {
+func TestMaxSubscriptionBytes(t *testing.T) {
 	s := newServer(t, server.Config{MaxSubscriptionBytes: 20})
 	must(s.AddTemplate(mcp.ResourceTemplate{Name: "x", URITemplate: "x://{name}"}, readText))
-	c := connect(t, s, side{})
+	c := connect(t, s, clientConfig{})
 	c.expect("resources/subscribe", `{"uri":"x://aaaaaa"}`, `{}`)
 	c.expect("resources/subscribe", `{"uri":"x://aaaaaa"}`, `{}`)
 	c.expect("resources/subscribe", `{"uri":"x://bbbbbb"}`, `{}`)
-	c.refused("resources/subscribe", `{"uri":"x://"}`, jsonrpc.CodeInvalidRequest)
+	c.expectError("resources/subscribe", `{"uri":"x://"}`, jsonrpc.CodeInvalidRequest)
 	c.expect("resources/unsubscribe", `{"uri":"x://aaaaaa"}`, `{}`)
 	c.expect("resources/subscribe", `{"uri":"x://cccccc"}`, `{}`)
 }
 
-func TestSubscriptionsHoldNoMoreThanTheirLimit(t *testing.T) {
+func TestSubscriptionsDoNotRetainMessages(t *testing.T) {
 	s := newServer(t, server.Config{})
 	must(s.AddTemplate(mcp.ResourceTemplate{Name: "x", URITemplate: "x://{name}"}, readText))
-	c := connect(t, s, side{})
-	before, taken := heap(), 0
+	c := connect(t, s, clientConfig{})
+	before, accepted := heap(), 0
 	for i := range 3 * server.DefaultMaxSubscriptionBytes / server.DefaultMaxURI {
 		uri := fmt.Sprintf("x://%d-", i)
 		uri += strings.Repeat("a", server.DefaultMaxURI-len(uri))
 		if _, code := c.call("resources/subscribe", fmt.Sprintf(`{"more":%q,"uri":%q}`, uri, uri)); code == 0 {
-			taken++
+			accepted++
 		}
 	}
-	if want := server.DefaultMaxSubscriptionBytes / server.DefaultMaxURI; taken != want {
-		t.Errorf("%d subscriptions were taken, want %d", taken, want)
+	if want := server.DefaultMaxSubscriptionBytes / server.DefaultMaxURI; accepted != want {
+		t.Errorf("got %d subscriptions, want %d", accepted, want)
 	}
-	if held := int64(heap()) - int64(before); held > 2*server.DefaultMaxSubscriptionBytes {
-		t.Errorf("subscriptions hold %d KiB, the limit is %d KiB", held>>10, server.DefaultMaxSubscriptionBytes>>10)
+	if retained := int64(heap()) - int64(before); retained > 2*server.DefaultMaxSubscriptionBytes {
+		t.Errorf("subscriptions hold %d KiB, the limit is %d KiB", retained>>10, server.DefaultMaxSubscriptionBytes>>10)
 	}
 }
 
-// heap returns how many bytes are in use.
+// heap returns the allocated bytes of the heap after a garbage collection.
 func heap() uint64 {
 	runtime.GC()
 	runtime.GC()
@@ -81,28 +81,28 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// The author is told of changes to the subscription of a session one at a time, so that what it
-// hears last is so.
-func TestChangesOfASubscriptionDoNotOverlap(t *testing.T) {
-	for _, refused := range []bool{false, true} {
+// Subscribe and Unsubscribe are called one at a time for a subscription, so that the last call
+// reflects the current state.
+func TestSubscriptionCallbacksDoNotOverlap(t *testing.T) {
+	for _, rejected := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			var told []string
+			var events []string
 			proceed := make(chan struct{})
 			s := newServer(t, server.Config{
 				Subscribe: func(context.Context, *server.Call, string) error {
-					told = append(told, "subscribe")
+					events = append(events, "subscribe")
 					<-proceed
-					told = append(told, "subscribed")
-					if refused {
+					events = append(events, "subscribed")
+					if rejected {
 						return errors.New("no")
 					}
 					return nil
 				},
-				Unsubscribe: func(context.Context, *server.Call, string) { told = append(told, "unsubscribed") },
+				Unsubscribe: func(context.Context, *server.Call, string) { events = append(events, "unsubscribed") },
 			})
 			must(s.AddResource(mcp.Resource{Name: "a", URI: "x:a"}, readText))
-			c := connect(t, s, side{})
-			ask := func(method string) chan error {
+			c := connect(t, s, clientConfig{})
+			call := func(method string) chan error {
 				done := make(chan error, 1)
 				go func() {
 					_, err := c.Call(t.Context(), method, session.Raw(`{"uri":"x:a"}`))
@@ -111,34 +111,34 @@ func TestChangesOfASubscriptionDoNotOverlap(t *testing.T) {
 				synctest.Wait()
 				return done
 			}
-			first := ask("resources/subscribe")
-			if refused {
-				second := ask("resources/subscribe")
+			first := call("resources/subscribe")
+			if rejected {
+				second := call("resources/subscribe")
 				close(proceed)
-				if err, again := <-first, <-second; err == nil || again == nil {
-					t.Errorf("subscribe: %v, subscribe meanwhile: %v, want both to fail", err, again)
+				if err, secondErr := <-first, <-second; err == nil || secondErr == nil {
+					t.Errorf("subscribe: %v, concurrent subscribe: %v, want both to fail", err, secondErr)
 				}
 				return
 			}
-			second := ask("resources/unsubscribe")
+			second := call("resources/unsubscribe")
 			other, cancel := context.WithCancel(t.Context())
 			cancel()
 			if _, err := c.Call(other, "resources/unsubscribe", session.Raw(`{"uri":"x:a"}`)); err == nil {
-				t.Error("a request that is cancelled did not end")
+				t.Error("a cancelled request: no error")
 			}
 			close(proceed)
-			if err, then := <-first, <-second; err != nil || then != nil {
-				t.Errorf("subscribe: %v, unsubscribe: %v", err, then)
+			if err, secondErr := <-first, <-second; err != nil || secondErr != nil {
+				t.Errorf("subscribe: %v, unsubscribe: %v", err, secondErr)
 			}
-			if diff := cmp.Diff([]string{"subscribe", "subscribed", "unsubscribed"}, told); diff != "" {
-				t.Errorf("the author was told (-want +got):\n%s", diff)
+			if diff := cmp.Diff([]string{"subscribe", "subscribed", "unsubscribed"}, events); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// Panics of the author's functions for subscriptions end the request, not the process, also where
-// no request is served.
+// A panic of Subscribe or Unsubscribe does not end the process, whether it is called by a request
+// or not.
 func TestSubscriptionCallbacksMayPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, server.Config{
@@ -153,8 +153,8 @@ func TestSubscriptionCallbacksMayPanic(t *testing.T) {
 		for _, uri := range []string{"x:bad", "x:good"} {
 			must(s.AddResource(mcp.Resource{Name: "a", URI: uri}, readText))
 		}
-		c, _ := connectKept(t, s, side{}, []byte(`{"subscriptions":["x:bad"]}`))
-		c.refused("resources/subscribe", `{"uri":"x:bad"}`, jsonrpc.CodeInternalError)
+		c, _ := connectWithState(t, s, clientConfig{}, []byte(`{"subscriptions":["x:bad"]}`))
+		c.expectError("resources/subscribe", `{"uri":"x:bad"}`, jsonrpc.CodeInternalError)
 		c.expect("resources/subscribe", `{"uri":"x:good"}`, `{}`)
 		c.expect("resources/unsubscribe", `{"uri":"x:good"}`, `{}`)
 		c.expect("resources/subscribe", `{"uri":"x:good"}`, `{}`)
@@ -166,15 +166,15 @@ func TestSubscriptionCallbacksMayPanic(t *testing.T) {
 	})
 }
 
-// A client that lists the tools of a session which is still being opened, or before its handshake
-// is complete, hears of the changes since.
-func TestChangesWhileASessionOpensAreAnnounced(t *testing.T) {
-	for _, opening := range []bool{true, false} {
+// A client may list tools while the session is being opened, or before its handshake is complete.
+// It is notified of later changes.
+func TestChangesDuringHandshakeAreAnnounced(t *testing.T) {
+	for _, inside := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newServer(t, server.Config{})
-			must(server.AddTool(s, mcp.Tool{Name: "a"}, hi))
+			must(server.AddTool(s, mcp.Tool{Name: "a"}, sayHi))
 			here, there := inmemory.Pair(inmemory.Options{})
-			talk := func() {
+			handshake := func() {
 				send := func(text string) {
 					if err := here.Write(t.Context(), transport.Message{Text: []byte(text)}); err != nil {
 						t.Error(err)
@@ -184,26 +184,26 @@ func TestChangesWhileASessionOpensAreAnnounced(t *testing.T) {
 				here.Read()
 				send(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
 				here.Read()
-				must(server.AddTool(s, mcp.Tool{Name: "b"}, hi))
+				must(server.AddTool(s, mcp.Tool{Name: "b"}, sayHi))
 				synctest.Wait()
 				send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 			}
-			must(s.Open(func(hello *mcp.InitializeResult, cfg *session.Config) *session.Session {
-				opened := session.Serve(there, hello, cfg)
-				if opening {
-					talk()
+			must(s.Open(func(result *mcp.InitializeResult, cfg *session.Config) *session.Session {
+				opened := session.Serve(there, result, cfg)
+				if inside {
+					handshake()
 				}
 				return opened
 			}))
-			if !opening {
-				talk()
+			if !inside {
+				handshake()
 			}
 			message, err := here.Read()
 			if err != nil {
 				t.Fatal(err)
 			}
 			if !strings.Contains(string(message.Text), `"notifications/tools/list_changed"`) {
-				t.Errorf("opening %v: got %s", opening, message.Text)
+				t.Errorf("opening %v: got %s", inside, message.Text)
 			}
 			here.Close()
 		})

@@ -15,9 +15,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
 
-// A page that a task asks its user to visit belongs to the task: the session that created the task
-// may have ended, or belong to an earlier process.
-func TestPageOfATaskNeedsNoSession(t *testing.T) {
+// While a task runs, its elicitations belong to the task: the session that created it may have
+// ended, or belong to an earlier process.
+func TestTaskElicitationNeedsNoSession(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		t.Run(map[bool]string{false: "reconnect", true: "restart"}[restart], func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -46,8 +46,8 @@ func TestPageOfATaskNeedsNoSession(t *testing.T) {
 							server.Tasks(receiver.Support{Mode: mcp.TaskSupportRequired, Restartable: true})))
 					})
 				}
-				client := answering(map[string]string{"elicitation/create": `{"action":"accept"}`})
-				with := side{capabilities: capable(t, `{"elicitation":{"url":{}}}`), handler: client.serve}
+				client := respondWith(map[string]string{"elicitation/create": `{"action":"accept"}`})
+				with := clientConfig{capabilities: clientCapabilities(t, `{"elicitation":{"url":{}}}`), handler: client.serve}
 				s, m := open()
 				c := connect(t, s, with)
 				created, _ := c.call("tools/call", `{"name":"visit","task":{}}`)
@@ -64,21 +64,21 @@ func TestPageOfATaskNeedsNoSession(t *testing.T) {
 					results <- string(raw)
 				}()
 				time.Sleep(2 * time.Minute)
-				if who, ok := s.ElicitationPrincipal("one"); !ok || who != "ada" {
-					t.Errorf("the page is to be visited by %q, %v", who, ok)
+				if principal, ok := s.ElicitationPrincipal("one"); !ok || principal != "ada" {
+					t.Errorf("got principal %q, %v", principal, ok)
 				}
 				if err := s.ElicitationComplete(t.Context(), "one"); err != nil {
 					t.Error(err)
 				}
 				synctest.Wait()
-				if got := c.heard("notifications/elicitation/complete"); len(got) != 1 || !strings.Contains(got[0], `"one"`) {
+				if got := c.notifications("notifications/elicitation/complete"); len(got) != 1 || !strings.Contains(got[0], `"one"`) {
 					t.Errorf("completions: %q", got)
 				}
 				if _, ok := s.ElicitationPrincipal("one"); ok {
-					t.Error("the page is still to be visited after its completion")
+					t.Error("the elicitation is open after its completion")
 				}
 				close(visited)
-				same(t, "result", "accept", text(t, <-results))
+				equalJSON(t, "result", "accept", text(t, <-results))
 			})
 		})
 	}

@@ -24,8 +24,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
-// order is a tool that takes its time, reports progress, logs and asks.
-func order(ctx context.Context, c *server.Call, in struct {
+// orderTool is a tool that reports progress, logs and elicits input.
+func orderTool(ctx context.Context, c *server.Call, in struct {
 	Dish string `json:"dish"`
 }) (map[string]any, error) {
 	if err := c.Progress(1, 2, "cooking"); err != nil {
@@ -43,7 +43,8 @@ func order(ctx context.Context, c *server.Call, in struct {
 	return map[string]any{"dish": in.Dish, "for": p.Name, "action": action, "task": isTask, "principal": c.Principal()}, nil
 }
 
-// withTasks makes a server with tasks in a store, and closes both with the test.
+// withTasks returns a server with tasks in a store, and its manager. Both are closed at the end of
+// the test.
 func withTasks(t *testing.T, store task.Store, add func(*server.Server)) (*server.Server, *task.Manager) {
 	t.Helper()
 	s := newServer(t, server.Config{Session: session.Config{Principal: "ada"}})
@@ -61,16 +62,16 @@ func withTasks(t *testing.T, store task.Store, add func(*server.Server)) (*serve
 }
 
 // Proves SDK-16, SDK-15.
-func TestTheSameFunctionServesCallsAndTasks(t *testing.T) {
+func TestOneFunctionServesCallsAndTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		s, _ := withTasks(t, store, func(s *server.Server) {
-			must(server.AddTool(s, mcp.Tool{Name: "order"}, order, server.Tasks(receiver.Support{Mode: mcp.TaskSupportOptional, Immediate: "It is cooking."})))
-			must(server.AddTool(s, mcp.Tool{Name: "plain"}, hi))
-			must(server.AddTool(s, mcp.Tool{Name: "task", Execution: &mcp.ToolExecution{TaskSupport: new(mcp.TaskSupportRequired)}}, hi))
+			must(server.AddTool(s, mcp.Tool{Name: "order"}, orderTool, server.Tasks(receiver.Support{Mode: mcp.TaskSupportOptional, Immediate: "It is cooking."})))
+			must(server.AddTool(s, mcp.Tool{Name: "plain"}, sayHi))
+			must(server.AddTool(s, mcp.Tool{Name: "task", Execution: &mcp.ToolExecution{TaskSupport: new(mcp.TaskSupportRequired)}}, sayHi))
 		})
-		client := answering(map[string]string{"elicitation/create": `{"action":"accept","content":{"name":"Ada"}}`})
-		c := connect(t, s, side{capabilities: capable(t, `{"elicitation":{}}`), handler: client.serve})
+		client := respondWith(map[string]string{"elicitation/create": `{"action":"accept","content":{"name":"Ada"}}`})
+		c := connect(t, s, clientConfig{capabilities: clientCapabilities(t, `{"elicitation":{}}`), handler: client.serve})
 		listed, _ := c.call("tools/list", "")
 		for _, want := range []string{`"execution":{"taskSupport":"optional"}`, `"execution":{"taskSupport":"required"}`} {
 			if !strings.Contains(listed, want) {
@@ -81,7 +82,7 @@ func TestTheSameFunctionServesCallsAndTasks(t *testing.T) {
 			return `{"dish":"soup","for":"Ada","action":"accept","task":` + isTask + `,"principal":"ada"}`
 		}
 		result, _ := c.call("tools/call", `{"name":"order","arguments":{"dish":"soup"},"_meta":{"progressToken":"plain"}}`)
-		same(t, "plain call", want("false"), text(t, result))
+		equalJSON(t, "plain call", want("false"), text(t, result))
 
 		created, _ := c.call("tools/call", `{"name":"order","arguments":{"dish":"soup"},"task":{"ttl":60000},"_meta":{"progressToken":"task"}}`)
 		id := taskID(t, created)
@@ -93,14 +94,14 @@ func TestTheSameFunctionServesCallsAndTasks(t *testing.T) {
 			t.Errorf("the task does not wait for input: %s", got)
 		}
 		result, _ = c.call("tasks/result", `{"taskId":"`+id+`"}`)
-		same(t, "task", want("true"), text(t, result))
+		equalJSON(t, "task", want("true"), text(t, result))
 		synctest.Wait()
-		if got := c.heard("notifications/message"); len(got) != 2 || strings.Contains(got[0], id) || !strings.Contains(got[1], id) {
+		if got := c.notifications("notifications/message"); len(got) != 2 || strings.Contains(got[0], id) || !strings.Contains(got[1], id) {
 			t.Errorf("log messages: %v", got)
 		}
-		c.refused("tools/call", `{"name":"plain","task":{}}`, jsonrpc.CodeMethodNotFound)
-		c.refused("tools/call", `{"name":"task"}`, jsonrpc.CodeMethodNotFound)
-		c.refused("tools/call", `{"name":"nope"}`, jsonrpc.CodeInvalidParams)
+		c.expectError("tools/call", `{"name":"plain","task":{}}`, jsonrpc.CodeMethodNotFound)
+		c.expectError("tools/call", `{"name":"task"}`, jsonrpc.CodeMethodNotFound)
+		c.expectError("tools/call", `{"name":"nope"}`, jsonrpc.CodeInvalidParams)
 
 		bad, _ := c.call("tools/call", `{"name":"order","arguments":{"dish":7},"task":{}}`)
 		result, _ = c.call("tasks/result", `{"taskId":"`+taskID(t, bad)+`"}`)
@@ -114,22 +115,22 @@ func TestTheSameFunctionServesCallsAndTasks(t *testing.T) {
 }
 
 // Proves TASK-01.
-func TestTasksAreDeclaredIfTheyAreOffered(t *testing.T) {
+func TestOfferTasksDeclaresCapabilities(t *testing.T) {
 	declared := func(s *server.Server) string {
-		tasks := connect(t, s, side{}).Server().Capabilities.Tasks
+		tasks := connect(t, s, clientConfig{}).Server().Capabilities.Tasks
 		if tasks == nil {
 			return ""
 		}
 		return string(must(codec.Marshal(tasks)))
 	}
 	s := newServer(t, server.Config{})
-	must(server.AddTool(s, mcp.Tool{Name: "x"}, hi))
-	same(t, "without tasks", "", declared(s))
+	must(server.AddTool(s, mcp.Tool{Name: "x"}, sayHi))
+	equalJSON(t, "without tasks", "", declared(s))
 
 	s, m := withTasks(t, memory.New(), func(*server.Server) {})
-	same(t, "with tasks", `{"cancel":{},"list":{},"requests":{"tools":{"call":{}}}}`, declared(s))
+	equalJSON(t, "with tasks", `{"cancel":{},"list":{},"requests":{"tools":{"call":{}}}}`, declared(s))
 	s.OfferTasks(m, false)
-	same(t, "without a list", `{"cancel":{},"requests":{"tools":{"call":{}}}}`, declared(s))
+	equalJSON(t, "without a list", `{"cancel":{},"requests":{"tools":{"call":{}}}}`, declared(s))
 }
 
 func taskID(t *testing.T, created string) string {
@@ -141,7 +142,7 @@ func taskID(t *testing.T, created string) string {
 	return result.Task.TaskID
 }
 
-func TestATaskOfAnEarlierProcessIsResumed(t *testing.T) {
+func TestRecoverTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		support := server.Tasks(receiver.Support{Mode: mcp.TaskSupportRequired, Restartable: true})
@@ -150,26 +151,26 @@ func TestATaskOfAnEarlierProcessIsResumed(t *testing.T) {
 			return nil, ctx.Err()
 		}
 		first, m := withTasks(t, store, func(s *server.Server) { must(s.AddRawTool(mcp.Tool{Name: "order"}, hang, support)) })
-		c := connect(t, first, side{capabilities: capable(t, `{"elicitation":{}}`)})
+		c := connect(t, first, clientConfig{capabilities: clientCapabilities(t, `{"elicitation":{}}`)})
 		created, _ := c.call("tools/call", `{"name":"order","arguments":{"dish":"soup"},"task":{}}`)
 		first.Close()
 		m.Close(t.Context())
 
-		second, _ := withTasks(t, store, func(s *server.Server) { must(server.AddTool(s, mcp.Tool{Name: "order"}, order, support)) })
+		second, _ := withTasks(t, store, func(s *server.Server) { must(server.AddTool(s, mcp.Tool{Name: "order"}, orderTool, support)) })
 		for params, want := range map[string]bool{`{"name":"order"}`: true, `{"name":"other"}`: false, `{}`: false} {
 			if got := second.RecoverTask(task.Record{Method: "tools/call", Params: json.RawMessage(params)}) != nil; got != want {
 				t.Errorf("work for %s: %v", params, got)
 			}
 		}
 		time.Sleep(time.Second)
-		client := answering(map[string]string{"elicitation/create": `{"action":"accept","content":{"name":"Ada"}}`})
-		c = connect(t, second, side{capabilities: capable(t, `{"elicitation":{}}`), handler: client.serve})
+		client := respondWith(map[string]string{"elicitation/create": `{"action":"accept","content":{"name":"Ada"}}`})
+		c = connect(t, second, clientConfig{capabilities: clientCapabilities(t, `{"elicitation":{}}`), handler: client.serve})
 		result, _ := c.call("tasks/result", `{"taskId":"`+taskID(t, created)+`"}`)
-		same(t, "result", `{"dish":"soup","for":"Ada","action":"accept","task":true,"principal":"ada"}`, text(t, result))
+		equalJSON(t, "result", `{"dish":"soup","for":"Ada","action":"accept","task":true,"principal":"ada"}`, text(t, result))
 	})
 }
 
-func TestCancellationReachesTheTool(t *testing.T) {
+func TestCancellationEndsToolContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan error, 2)
 		s, _ := withTasks(t, memory.New(), func(s *server.Server) {
@@ -179,7 +180,7 @@ func TestCancellationReachesTheTool(t *testing.T) {
 				return "", ctx.Err()
 			}, server.Tasks(receiver.Support{Mode: mcp.TaskSupportOptional})))
 		})
-		c := connect(t, s, side{})
+		c := connect(t, s, clientConfig{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := c.Call(ctx, "tools/call", session.Raw(`{"name":"wait"}`)); err != context.DeadlineExceeded {
@@ -203,7 +204,7 @@ func TestShutdownWaitsForCalls(t *testing.T) {
 			time.Sleep(time.Minute)
 			return "done", nil
 		}))
-		c := connect(t, s, side{})
+		c := connect(t, s, clientConfig{})
 		got := make(chan string)
 		go func() {
 			result, _ := c.With(session.Timeout(0)).Call(context.Background(), "tools/call", session.Raw(`{"name":"slow"}`))
@@ -213,22 +214,22 @@ func TestShutdownWaitsForCalls(t *testing.T) {
 		stopped := make(chan error)
 		go func() { stopped <- s.Shutdown(context.Background()) }()
 		if result := <-got; !strings.Contains(result, "done") {
-			t.Errorf("the call was answered with %q", result)
+			t.Errorf("got result %q", result)
 		}
 		if err := <-stopped; err != nil {
 			t.Error(err)
 		}
 		if _, err := s.Open(func(*mcp.InitializeResult, *session.Config) *session.Session { return nil }); !errors.Is(err, session.ErrClosed) {
-			t.Errorf("a session that opens after the end: got %v, want ErrClosed", err)
+			t.Errorf("Open after Shutdown: got %v, want ErrClosed", err)
 		}
 		if n := len(s.Sessions()); n != 0 {
-			t.Errorf("%d sessions are left", n)
+			t.Errorf("%d sessions are open", n)
 		}
 	})
 }
 
-// Calls have five seconds to finish when the context of Run ends, which is no failure.
-func TestRunShutsDownWhenItsContextEnds(t *testing.T) {
+// When the context of Run ends, calls have five seconds to finish, and Run returns nil.
+func TestRunShutsDownWhenContextEnds(t *testing.T) {
 	for _, tt := range []struct{ work, want time.Duration }{{time.Second, time.Second}, {time.Minute, 5 * time.Second}} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newServer(t, server.Config{})
@@ -259,20 +260,20 @@ func TestRunShutsDownWhenItsContextEnds(t *testing.T) {
 			if err := <-ended; err != nil || time.Since(start) != tt.want {
 				t.Errorf("a call of %v: Run returned %v after %v, want nil after %v", tt.work, err, time.Since(start), tt.want)
 			}
-			wire, refused := errors.AsType[*jsonrpc.Error](<-called)
-			if late := tt.work > tt.want; refused != late || late && wire.Code != session.CodeClosing {
+			wire, rejected := errors.AsType[*jsonrpc.Error](<-called)
+			if late := tt.work > tt.want; rejected != late || late && wire.Code != session.CodeClosing {
 				t.Errorf("a call of %v: got %v", tt.work, wire)
 			}
 		})
 	}
 }
 
-// A handler asks the client for a task, which may take longer than an input request. It hears of
-// the task's state before it would ask for it, and what is sent while a request of the task is
-// served is marked as the task's.
+// A handler has the client run an input request as a task, which may take longer than InputTimeout.
+// The client notifies it of the task's states before it polls. Messages sent while the server
+// serves a request of the task are related to the task.
 //
 // Proves TASK-03, TASK-46.
-func TestAHandlerAsksTheClientForTasks(t *testing.T) {
+func TestHandlerCreatesTasksOfClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, server.Config{InputTimeout: time.Second})
 		must(server.AddTool(s, mcp.Tool{Name: "sample"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
@@ -283,7 +284,7 @@ func TestAHandlerAsksTheClientForTasks(t *testing.T) {
 			if h.ID() == "" || h.State().Status != mcp.TaskStatusWorking {
 				t.Errorf("the task is %+v", h.State())
 			}
-			follow(t, h.Updates(ctx))
+			checkUpdates(t, h.Updates(ctx))
 			result, err := h.Result(ctx)
 			if err != nil {
 				return "", err
@@ -295,7 +296,7 @@ func TestAHandlerAsksTheClientForTasks(t *testing.T) {
 			if err != nil {
 				return "", err
 			}
-			follow(t, h.Updates(ctx))
+			checkUpdates(t, h.Updates(ctx))
 			result, err := h.Result(ctx)
 			if err != nil {
 				return "", err
@@ -317,8 +318,8 @@ func TestAHandlerAsksTheClientForTasks(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer tasks.Close(context.Background())
-		var logged notes
-		think := func(ctx context.Context) {
+		var logged taskLog
+		serveInput := func(ctx context.Context) {
 			id := ""
 			if run, ok := task.FromContext(ctx); ok {
 				id = run.ID()
@@ -338,11 +339,11 @@ func TestAHandlerAsksTheClientForTasks(t *testing.T) {
 			Tasks:         tasks,
 			Notifications: &logged,
 			Fill: func(ctx context.Context, _ *client.FormRequest) (*mcp.ElicitResult, error) {
-				think(ctx)
+				serveInput(ctx)
 				return client.Decline(), nil
 			},
 			Sample: func(ctx context.Context, _ *client.SampleRequest) (*mcp.CreateMessageResult, error) {
-				think(ctx)
+				serveInput(ctx)
 				return &mcp.CreateMessageResult{Model: "m", Role: mcp.RoleAssistant, Content: mcp.SamplingContent{Items: []mcp.SamplingMessageContentBlock{&mcp.TextContent{Text: "x"}}}}, nil
 			},
 		}
@@ -364,7 +365,7 @@ func TestAHandlerAsksTheClientForTasks(t *testing.T) {
 			}
 		}
 		if result := must(c.CallTool(t.Context(), "secret", nil)); result.IsError == nil {
-			t.Error("the user was asked for a secret")
+			t.Error("ElicitTask accepts a secret field")
 		}
 
 		for tool, capabilities := range map[string][]string{
@@ -372,9 +373,9 @@ func TestAHandlerAsksTheClientForTasks(t *testing.T) {
 			"elicit": {`{"sampling":{},"elicitation":{}}`, `{"sampling":{},"elicitation":{},"tasks":{"requests":{"sampling":{"createMessage":{}}}}}`},
 		} {
 			for _, declared := range capabilities {
-				without := connect(t, s, side{capabilities: capable(t, declared), handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
+				without := connect(t, s, clientConfig{capabilities: clientCapabilities(t, declared), handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 					if !req.IsNotification() {
-						t.Errorf("%s is sent to a client with %s", req.Method, declared)
+						t.Errorf("%s was sent to a client with %s", req.Method, declared)
 					}
 					return nil, nil
 				}})
@@ -386,9 +387,9 @@ func TestAHandlerAsksTheClientForTasks(t *testing.T) {
 	})
 }
 
-// follow goes over the states of a task that makes a request of its own. States in between may be
-// skipped: a later one may be told first.
-func follow(t *testing.T, updates iter.Seq2[mcp.Task, error]) {
+// checkUpdates checks the states of a task that sends a request of its own. Intermediate states may
+// be missing, because a later state may arrive first.
+func checkUpdates(t *testing.T, updates iter.Seq2[mcp.Task, error]) {
 	var got []mcp.TaskStatus
 	for state, err := range updates {
 		if err != nil {
@@ -407,14 +408,14 @@ func follow(t *testing.T, updates iter.Seq2[mcp.Task, error]) {
 	}
 }
 
-// notes collects the tasks that log messages belong to.
-type notes struct {
+// taskLog collects the ids of the tasks that log messages are related to.
+type taskLog struct {
 	mcp.UnimplementedClientNotificationHandler
 	mu    sync.Mutex
 	tasks []string
 }
 
-func (n *notes) LoggingMessage(_ context.Context, p *mcp.LoggingMessageNotificationParams) error {
+func (n *taskLog) LoggingMessage(_ context.Context, p *mcp.LoggingMessageNotificationParams) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	id := ""
@@ -425,7 +426,7 @@ func (n *notes) LoggingMessage(_ context.Context, p *mcp.LoggingMessageNotificat
 	return nil
 }
 
-func (n *notes) take() []string {
+func (n *taskLog) take() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	tasks := n.tasks
@@ -433,25 +434,25 @@ func (n *notes) take() []string {
 	return tasks
 }
 
-// A server declares tasks if it has any, and else not.
+// A server declares the tasks capability only after OfferTasks.
 //
 // Proves TASK-01.
-func TestTasksAreDeclaredWhereTheyAreOffered(t *testing.T) {
-	without := connect(t, newServer(t, server.Config{}), side{})
+func TestTasksAreDeclaredOnlyIfOffered(t *testing.T) {
+	without := connect(t, newServer(t, server.Config{}), clientConfig{})
 	if got := without.Server().Capabilities.Tasks; got != nil {
 		t.Errorf("declared without tasks: %+v", got)
 	}
-	s, _ := withTasks(t, memory.New(), func(s *server.Server) { must(server.AddTool(s, mcp.Tool{Name: "plain"}, hi)) })
-	if got := connect(t, s, side{}).Server().Capabilities.Tasks; got == nil || got.Requests == nil || got.Requests.Tools == nil {
+	s, _ := withTasks(t, memory.New(), func(s *server.Server) { must(server.AddTool(s, mcp.Tool{Name: "plain"}, sayHi)) })
+	if got := connect(t, s, clientConfig{}).Server().Capabilities.Tasks; got == nil || got.Requests == nil || got.Requests.Tools == nil {
 		t.Errorf("declared with tasks: %+v", got)
 	}
 }
 
-// A result with a key that _meta cannot have is not sent, whatever the revision, neither as that of
-// a call nor as that of a task.
+// A result with an invalid key in _meta is not sent in any revision, neither as the result of a
+// call nor of a task.
 //
 // Proves META-02.
-func TestMetaKeysOfResultsAreChecked(t *testing.T) {
+func TestResultMetaKeysAreChecked(t *testing.T) {
 	for key, want := range map[string]int64{"com.example/x": 0, "1a/x": jsonrpc.CodeInternalError} {
 		for _, revision := range []mcp.Revision{mcp.Revision20241105, mcp.Revision20251125} {
 			synctest.Test(t, func(t *testing.T) {
@@ -463,7 +464,7 @@ func TestMetaKeysOfResultsAreChecked(t *testing.T) {
 						return result, nil
 					}, server.Tasks(receiver.Support{Mode: mcp.TaskSupportOptional})))
 				})
-				c := connect(t, s, side{revision: revision})
+				c := connect(t, s, clientConfig{revision: revision})
 				if result, code := c.call("tools/call", `{"name":"x"}`); code != want {
 					t.Errorf("%s, %s: got %d %s, want %d", revision, key, code, result, want)
 				}

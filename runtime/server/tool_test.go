@@ -34,14 +34,14 @@ func add(ctx context.Context, c *server.Call, in terms) (sum, error) {
 }
 
 // Proves TOOL-01, TOOL-02, TOOL-09, SDK-01, SDK-02.
-func TestAToolIsAGoFunction(t *testing.T) {
+func TestAddTool(t *testing.T) {
 	s := newServer(t, server.Config{})
 	must(server.AddTool(s, mcp.Tool{Name: "add", Description: new("Adds two numbers."), Title: new("Sum"), Annotations: &mcp.ToolAnnotations{ReadOnlyHint: new(true)}}, add))
 	must(server.AddTool(s, mcp.Tool{Name: "none"}, func(context.Context, *server.Call, struct{}) (string, error) { return "done", nil }))
 	must(s.AddRawTool(mcp.Tool{Name: "raw"}, func(context.Context, *server.Call, json.RawMessage) (*mcp.CallToolResult, error) {
 		return server.Text(""), nil
 	}))
-	c := connect(t, s, side{})
+	c := connect(t, s, clientConfig{})
 	if c.Server().Capabilities.Tools == nil {
 		t.Error("no capability for tools")
 	}
@@ -57,13 +57,13 @@ func TestAToolIsAGoFunction(t *testing.T) {
 }
 
 // Proves TOOL-05, TOOL-06, SDK-02.
-func TestFaultsOfAToolAreForTheModel(t *testing.T) {
+func TestToolErrorsAreResults(t *testing.T) {
 	s := newServer(t, server.Config{})
 	must(server.AddTool(s, mcp.Tool{Name: "add"}, add))
 	must(server.AddTool(s, mcp.Tool{Name: "refuse"}, func(context.Context, *server.Call, struct{}) (string, error) {
 		return "", &jsonrpc.Error{Code: -7, Message: "not you"}
 	}))
-	c := connect(t, s, side{})
+	c := connect(t, s, clientConfig{})
 	for _, tt := range []struct{ arguments, want string }{
 		{`{"a":1}`, "missing property 'b'"},
 		{`{}`, "missing properties 'a', 'b'"},
@@ -83,15 +83,15 @@ func TestFaultsOfAToolAreForTheModel(t *testing.T) {
 			t.Errorf("%s: got %d %s, want an error for the model with %q", tt.arguments, code, result, tt.want)
 		}
 	}
-	c.refused("tools/call", `{"name":"nope"}`, jsonrpc.CodeInvalidParams)
-	c.refused("tools/call", `{"name":"ADD","arguments":{"a":1,"b":2}}`, jsonrpc.CodeInvalidParams)
-	c.refused("tools/call", `{"arguments":{}}`, jsonrpc.CodeInvalidParams)
-	c.refused("tools/call", `{"name":"add","arguments":[1,2]}`, jsonrpc.CodeInvalidParams)
-	c.refused("tools/call", `{"name":"refuse"}`, -7)
+	c.expectError("tools/call", `{"name":"nope"}`, jsonrpc.CodeInvalidParams)
+	c.expectError("tools/call", `{"name":"ADD","arguments":{"a":1,"b":2}}`, jsonrpc.CodeInvalidParams)
+	c.expectError("tools/call", `{"arguments":{}}`, jsonrpc.CodeInvalidParams)
+	c.expectError("tools/call", `{"name":"add","arguments":[1,2]}`, jsonrpc.CodeInvalidParams)
+	c.expectError("tools/call", `{"name":"refuse"}`, -7)
 }
 
 // Proves TOOL-03, TOOL-12.
-func TestAToolReturnsContentOfAllKinds(t *testing.T) {
+func TestToolReturnsAllKindsOfContent(t *testing.T) {
 	s := newServer(t, server.Config{})
 	blocks := []mcp.ContentBlock{
 		&mcp.TextContent{Text: "t"}, &mcp.ImageContent{Data: "aQ==", MIMEType: "image/png"}, &mcp.AudioContent{Data: "aQ==", MIMEType: "audio/wav"},
@@ -103,7 +103,7 @@ func TestAToolReturnsContentOfAllKinds(t *testing.T) {
 	must(s.AddTemplate(mcp.ResourceTemplate{Name: "x", URITemplate: "x://{name}"}, func(_ context.Context, _ *server.Call, r server.Resource) ([]mcp.AnyResourceContents, error) {
 		return server.TextContents("contents of " + r.Vars.Get("name")), nil
 	}))
-	c := connect(t, s, side{})
+	c := connect(t, s, clientConfig{})
 	c.expect("tools/call", `{"name":"all"}`, `{"content":[{"type":"text","text":"t"},{"type":"image","data":"aQ==","mimeType":"image/png"},{"type":"audio","data":"aQ==","mimeType":"audio/wav"},
 		{"type":"resource_link","name":"hidden","uri":"x://hidden"},{"type":"resource","resource":{"uri":"x://y","text":"e"}}]}`)
 	c.expect("tools/call", `{"name":"one"}`, `{"content":[{"type":"text","text":"t"}]}`)
@@ -125,15 +125,15 @@ func TestStructuredOutputCompliesWithItsSchema(t *testing.T) {
 		}
 		return &mcp.CallToolResult{StructuredContent: in.Give, IsError: new(string(in.Give) == `{"n":"wrong"}`)}, nil
 	}))
-	c := connect(t, s, side{})
+	c := connect(t, s, clientConfig{})
 	c.expect("tools/call", `{"name":"raw","arguments":{"give":{"n":1}}}`, `{"content":[],"isError":false,"structuredContent":{"n":1}}`)
 	c.expect("tools/call", `{"name":"raw","arguments":{"give":{"n":"wrong"}}}`, `{"content":[],"isError":true,"structuredContent":{"n":"wrong"}}`)
-	c.refused("tools/call", `{"name":"raw","arguments":{"give":{"n":"bad"}}}`, jsonrpc.CodeInternalError)
-	c.refused("tools/call", `{"name":"raw","arguments":{}}`, jsonrpc.CodeInternalError)
+	c.expectError("tools/call", `{"name":"raw","arguments":{"give":{"n":"bad"}}}`, jsonrpc.CodeInternalError)
+	c.expectError("tools/call", `{"name":"raw","arguments":{}}`, jsonrpc.CodeInternalError)
 }
 
 // Proves TOOL-10, SCHEMA-02, SCHEMA-03.
-func TestToolsThatTheProtocolDoesNotAdmitAreRefused(t *testing.T) {
+func TestAddToolRejectsInvalidDefinitions(t *testing.T) {
 	s := newServer(t, server.Config{})
 	raw := func(context.Context, *server.Call, json.RawMessage) (*mcp.CallToolResult, error) {
 		return server.Text(""), nil
@@ -159,7 +159,7 @@ func TestToolsThatTheProtocolDoesNotAdmitAreRefused(t *testing.T) {
 		}
 		_, err := s.AddRawTool(tool, raw)
 		if err == nil {
-			t.Errorf("%s was taken", def)
+			t.Errorf("%s: no error", def)
 			continue
 		}
 		if dialect := strings.Contains(def, "my-dialect"); dialect != strings.Contains(err.Error(), `schema dialect "https://example.com/my-dialect" is not supported; supported: `+server.Dialects()[0]) {
@@ -171,27 +171,27 @@ func TestToolsThatTheProtocolDoesNotAdmitAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := s.AddRawTool(old, raw); err != nil {
-		t.Errorf("a schema that is valid in its own dialect alone: %v", err)
+		t.Errorf("a schema that is valid only in its own dialect: %v", err)
 	}
 	must(s.AddRawTool(mcp.Tool{Name: "getUser"}, raw))
 	must(s.AddRawTool(mcp.Tool{Name: "GetUser"}, raw))
 	if _, err := s.AddRawTool(mcp.Tool{Name: "getUser"}, raw); !errors.Is(err, server.ErrExists) {
-		t.Errorf("the second tool of a name: got %v, want ErrExists", err)
+		t.Errorf("a duplicate name: got %v, want ErrExists", err)
 	}
 	if _, err := server.AddTool(s, mcp.Tool{Name: "n"}, func(context.Context, *server.Call, int) (string, error) { return "", nil }); err == nil {
-		t.Error("arguments that are no object were taken")
+		t.Error("arguments of type int: no error")
 	}
 	if _, err := server.AddTool(s, mcp.Tool{Name: "n"}, func(context.Context, *server.Call, struct{}) (int, error) { return 0, nil }); err == nil {
-		t.Error("output that is no object was taken")
+		t.Error("output of type int: no error")
 	}
 }
 
 // Proves SCHEMA-01, SCHEMA-02, TOOL-13.
-func TestSchemasAreKeptAndApplied(t *testing.T) {
+func TestToolSchemasAreListedAndApplied(t *testing.T) {
 	s := newServer(t, server.Config{})
 	schemas := map[string]string{
 		"new":      `{"type":"object","$defs":{"short":{"type":"string","maxLength":3}},"properties":{"a":{"$ref":"#/$defs/short"}},"allOf":[{"required":["a"]}],"unevaluatedProperties":false}`,
-		"draft-07": `{"type":"object","$schema":"http://json-schema.org/draft-07/schema#","definitions":{"short":{"type":"string","maxLength":3}},"properties":{"a":{"$ref":"#/definitions/short","minLength":100}},"required":["a"],"additionalProperties":false}`, // nothing counts beside $ref
+		"draft-07": `{"type":"object","$schema":"http://json-schema.org/draft-07/schema#","definitions":{"short":{"type":"string","maxLength":3}},"properties":{"a":{"$ref":"#/definitions/short","minLength":100}},"required":["a"],"additionalProperties":false}`, // keywords beside $ref are ignored
 	}
 	for name, schema := range schemas {
 		var def mcp.Tool
@@ -202,21 +202,21 @@ func TestSchemasAreKeptAndApplied(t *testing.T) {
 			return server.Text("fine"), nil
 		}))
 	}
-	c := connect(t, s, side{})
+	c := connect(t, s, clientConfig{})
 	listed, _ := c.call("tools/list", "")
 	for name, schema := range schemas {
-		same(t, name, schema, property(t, listed, name))
+		equalJSON(t, name, schema, inputSchemaOf(t, listed, name))
 		for _, bad := range []string{`{"a":"long"}`, `{}`, `{"a":"x","b":1}`, `{"a":1}`} {
 			if result, _ := c.call("tools/call", `{"name":"`+name+`","arguments":`+bad+`}`); !strings.Contains(result, `"isError":true`) {
-				t.Errorf("%s: %s was taken: %s", name, bad, result)
+				t.Errorf("%s: %s: got %s, want isError", name, bad, result)
 			}
 		}
 		c.expect("tools/call", `{"name":"`+name+`","arguments":{"a":"abc"}}`, `{"content":[{"type":"text","text":"fine"}]}`)
 	}
 }
 
-// property returns the input schema of a tool in a list.
-func property(t *testing.T, list, name string) string {
+// inputSchemaOf returns the input schema of a tool in a list.
+func inputSchemaOf(t *testing.T, list, name string) string {
 	t.Helper()
 	var r struct {
 		Tools []struct {
@@ -235,10 +235,10 @@ func property(t *testing.T, list, name string) string {
 	return ""
 }
 
-func TestFaultsAreBounded(t *testing.T) {
+func TestReportedFaultsAreLimited(t *testing.T) {
 	s := newServer(t, server.Config{})
 	must(server.AddTool(s, mcp.Tool{Name: "add"}, add))
-	c := connect(t, s, side{})
+	c := connect(t, s, clientConfig{})
 	many := strings.Repeat("7,", 1000) + "7"
 	long := strings.Repeat("ü", 1000)
 	for arguments, want := range map[string]int{
@@ -253,11 +253,11 @@ func TestFaultsAreBounded(t *testing.T) {
 	}
 }
 
-func TestDefaultsOfASchemaAreSet(t *testing.T) {
+func TestDefaultsAreDecoded(t *testing.T) {
 	s := newServer(t, server.Config{})
 	def := mcp.Tool{Name: "add", InputSchema: mcp.ToolInputSchema{Properties: json.RawMessage(`{"a":{"type":"integer","default":40},"b":{"type":"integer"}}`), Required: []string{"b"}}}
 	must(server.AddTool(s, def, add))
-	c := connect(t, s, side{})
+	c := connect(t, s, clientConfig{})
 	for arguments, want := range map[string]string{`{"b":2}`: `42`, `{"a":1,"b":2}`: `3`} {
 		result, _ := c.call("tools/call", `{"name":"add","arguments":`+arguments+`}`)
 		if !strings.Contains(text(t, result), `"sum":`+want) {
@@ -267,17 +267,17 @@ func TestDefaultsOfASchemaAreSet(t *testing.T) {
 }
 
 // Proves TOOL-13, COMPL-05.
-func TestCallsAreLimited(t *testing.T) {
+func TestCallRate(t *testing.T) {
 	s := newServer(t, server.Config{CallRate: 0.001})
 	must(s.AddPrompt(mcp.Prompt{Name: "p", Arguments: []mcp.PromptArgument{{Name: "a"}}}, func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) {
 		return server.Messages(), nil
 	}, server.Complete("a", server.OneOf("x"))))
 	must(server.AddTool(s, mcp.Tool{Name: "add"}, add))
-	c := connect(t, s, side{})
+	c := connect(t, s, clientConfig{})
 	c.call("tools/call", `{"name":"add","arguments":{"a":1,"b":2}}`)
-	c.refused("tools/call", `{"name":"add","arguments":{"a":1,"b":2}}`, -32050)
-	c.refused("completion/complete", `{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":""}}`, -32050)
-	c.refused("prompts/get", `{"name":"p"}`, -32050)
+	c.expectError("tools/call", `{"name":"add","arguments":{"a":1,"b":2}}`, -32050)
+	c.expectError("completion/complete", `{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":""}}`, -32050)
+	c.expectError("prompts/get", `{"name":"p"}`, -32050)
 	if _, code := c.call("tools/list", ""); code != 0 {
 		t.Error("lists are limited, too")
 	}
@@ -333,10 +333,10 @@ func TestInvalidContentIsNotSent(t *testing.T) {
 			}
 			return nil, nil
 		}))
-		c := connect(t, s, side{})
+		c := connect(t, s, clientConfig{})
 		for method, params := range map[string]string{"tools/call": `{"name":"x"}`, "prompts/get": `{"name":"x"}`, "resources/read": `{"uri":"x:y"}`} {
 			if e, ok := tt.block.(*mcp.EmbeddedResource); method == "resources/read" && (!ok || e == nil || strings.Contains(name, "without URI")) {
-				continue // the URI of the resource stands in
+				continue // contents without a URI get that of the resource
 			}
 			message, code := c.call(method, params)
 			if want := tt.want != ""; (code == jsonrpc.CodeInternalError) != want || want && !strings.Contains(message, tt.want) {
@@ -353,39 +353,39 @@ func TestInvalidContentIsNotSent(t *testing.T) {
 		must(s.AddPrompt(mcp.Prompt{Name: "x"}, func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) {
 			return server.Messages(m), nil
 		}))
-		message, code := connect(t, s, side{}).call("prompts/get", `{"name":"x"}`)
+		message, code := connect(t, s, clientConfig{}).call("prompts/get", `{"name":"x"}`)
 		if code != jsonrpc.CodeInternalError || !strings.Contains(message, name) {
 			t.Errorf("prompt with a bad %s: got code %d, %s", name, code, message)
 		}
 	}
 }
 
-// The text of an error reaches the model also if it is not UTF-8.
-func TestErrorsOfAToolAreValidText(t *testing.T) {
+// Invalid UTF-8 in the text of an error is replaced.
+func TestToolErrorTextIsValidUTF8(t *testing.T) {
 	s := newServer(t, server.Config{})
 	must(server.AddTool(s, mcp.Tool{Name: "x"}, func(context.Context, *server.Call, struct{}) (string, error) {
 		return "", errors.New("file a\xff is missing")
 	}))
-	connect(t, s, side{}).expect("tools/call", `{"name":"x"}`, `{"content":[{"type":"text","text":"file a\uFFFD is missing"}],"isError":true}`)
+	connect(t, s, clientConfig{}).expect("tools/call", `{"name":"x"}`, `{"content":[{"type":"text","text":"file a\uFFFD is missing"}],"isError":true}`)
 }
 
-func TestToolsSayThatTheirResultsComeInParts(t *testing.T) {
+func TestPartialResultsAreAnnounced(t *testing.T) {
 	s := newServer(t, server.Config{})
 	meta := &mcp.MetaObject{}
 	meta.Extra.Set("example.com/a", []byte("1"))
-	h := must(server.AddTool(s, mcp.Tool{Name: "x", Meta: meta}, hi, server.PartialResults()))
+	h := must(server.AddTool(s, mcp.Tool{Name: "x", Meta: meta}, sayHi, server.PartialResults()))
 	if err := h.Change(func(d *mcp.Tool) { d.Title = new("T") }); err != nil {
 		t.Fatal(err)
 	}
 	if meta.Extra.Len() != 1 {
 		t.Error("the metadata of the caller was changed")
 	}
-	connect(t, s, side{}).expect("tools/list", "", `{"tools":[{"name":"x","title":"T","inputSchema":{"type":"object","additionalProperties":false},
+	connect(t, s, clientConfig{}).expect("tools/list", "", `{"tools":[{"name":"x","title":"T","inputSchema":{"type":"object","additionalProperties":false},
 		"_meta":{"example.com/a":1,"io.github.mcpwire/partialResults":true}}]}`)
 }
 
 // Proves JSONRPC-14.
-func TestErrorsAreOneSentence(t *testing.T) {
+func TestErrorMessageIsOneSentence(t *testing.T) {
 	s := newServer(t, server.Config{})
 	def := mcp.Tool{Name: "x", OutputSchema: new(mcp.ToolOutputSchema)}
 	if err := codec.Unmarshal([]byte(`{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"string"},"c":{"type":"string"}}}`), def.OutputSchema); err != nil {
@@ -394,16 +394,16 @@ func TestErrorsAreOneSentence(t *testing.T) {
 	must(server.AddTool(s, def, func(context.Context, *server.Call, struct{}) (*mcp.CallToolResult, error) {
 		return server.Structured(map[string]int{"a": 1, "b": 2, "c": 3})
 	}))
-	message, code := connect(t, s, side{}).call("tools/call", `{"name":"x"}`)
+	message, code := connect(t, s, clientConfig{}).call("tools/call", `{"name":"x"}`)
 	if code != jsonrpc.CodeInternalError || strings.Contains(message, "\n") || !strings.HasSuffix(message, "(and 2 more)") {
 		t.Errorf("got code %d, %q", code, message)
 	}
 }
 
-// A middleware decides which principal sees and calls a tool.
+// Middleware decides which principals can list and call a tool.
 //
 // Proves TOOL-13.
-func TestAccessToToolsIsControlledByPrincipal(t *testing.T) {
+func TestMiddlewareControlsAccessByPrincipal(t *testing.T) {
 	only := func(principal, tool string) session.Middleware {
 		return func(next session.Handler) session.Handler {
 			return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
@@ -427,12 +427,12 @@ func TestAccessToToolsIsControlledByPrincipal(t *testing.T) {
 			ran = true
 			return "", nil
 		}))
-		must(server.AddTool(s, mcp.Tool{Name: "read"}, hi))
-		c := connect(t, s, side{})
-		names, _ := c.names()
+		must(server.AddTool(s, mcp.Tool{Name: "read"}, sayHi))
+		c := connect(t, s, clientConfig{})
+		names, _ := c.toolNames()
 		_, code := c.call("tools/call", `{"name":"delete"}`)
 		if slices.Contains(names, "delete") != allowed || !slices.Contains(names, "read") || (code == 0) != allowed || ran != allowed {
-			t.Errorf("%s sees %v, the call is answered with %d, the tool ran: %v", principal, names, code, ran)
+			t.Errorf("%s: tools %v, code %d, tool ran %v", principal, names, code, ran)
 		}
 	}
 }

@@ -17,18 +17,18 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
-// What is missing is an error, and no panic later on.
-func TestNilArgumentsAreRefused(t *testing.T) {
+// Nil arguments and the zero Handle cause errors, not panics.
+func TestNilArgumentsAreErrors(t *testing.T) {
 	s := newServer(t, server.Config{})
 	get := func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) { return nil, nil }
-	h := must(server.AddTool(s, mcp.Tool{Name: "x"}, hi))
+	h := must(server.AddTool(s, mcp.Tool{Name: "x"}, sayHi))
 	for name, do := range map[string]func() error{
 		"server": func() error {
-			_, err := server.AddTool(nil, mcp.Tool{Name: "y"}, hi)
+			_, err := server.AddTool(nil, mcp.Tool{Name: "y"}, sayHi)
 			return err
 		},
 		"tool option": func() error {
-			_, err := server.AddTool(s, mcp.Tool{Name: "y"}, hi, nil)
+			_, err := server.AddTool(s, mcp.Tool{Name: "y"}, sayHi, nil)
 			return err
 		},
 		"prompt option": func() error {
@@ -59,7 +59,7 @@ func TestNilArgumentsAreRefused(t *testing.T) {
 			t.Errorf("the zero Handle: got %v", err)
 		}
 	}
-	run(t, side{}, func(ctx context.Context, c *server.Call) (string, error) {
+	callTool(t, clientConfig{}, func(ctx context.Context, c *server.Call) (string, error) {
 		if _, err := c.Sample(ctx, nil); err == nil {
 			t.Error("sampling without params: no error")
 		}
@@ -70,9 +70,8 @@ func TestNilArgumentsAreRefused(t *testing.T) {
 	})
 }
 
-// A panic of the author's function for the capabilities ends the opening of a session, and nothing
-// else.
-func TestCapabilitiesMayPanic(t *testing.T) {
+// If Config.Capabilities panics, Serve fails, and the server can open further sessions.
+func TestCapabilitiesPanicFailsServe(t *testing.T) {
 	panics := true
 	s := newServer(t, server.Config{Capabilities: func(*mcp.ServerCapabilities) {
 		if panics {
@@ -84,13 +83,13 @@ func TestCapabilitiesMayPanic(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	panics = false
-	if err := connect(t, s, side{}).Ping(t.Context()); err != nil {
+	if err := connect(t, s, clientConfig{}).Ping(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
 
-// Whatever the code of an author does, the request alone fails that it was called for.
-func TestAuthorsCodeCannotEndTheServer(t *testing.T) {
+// A fault of an author's function fails only the request that it serves.
+func TestPanicFailsOnlyItsRequest(t *testing.T) {
 	var nilError *jsonrpc.Error
 	fault := func(name string) error {
 		switch name {
@@ -123,19 +122,19 @@ func TestAuthorsCodeCannotEndTheServer(t *testing.T) {
 					return nil, "", fault(name)
 				})))
 			})
-			c := connect(t, s, side{})
-			c.expectFault("tools/call", `{"name":"x"}`)
+			c := connect(t, s, clientConfig{})
+			c.expectFailure("tools/call", `{"name":"x"}`)
 			created, _ := c.call("tools/call", `{"name":"x","task":{}}`)
 			var task mcp.CreateTaskResult
 			if err := codec.Unmarshal([]byte(created), &task); err != nil {
 				t.Fatal(err)
 			}
-			c.expectFault("tasks/result", fmt.Sprintf(`{"taskId":%q}`, task.Task.TaskID))
+			c.expectFailure("tasks/result", fmt.Sprintf(`{"taskId":%q}`, task.Task.TaskID))
 			if name != "output" {
-				c.expectFault("prompts/get", `{"name":"x"}`)
-				c.expectFault("resources/read", `{"uri":"x:1"}`)
-				c.expectFault("resources/list", ``)
-				c.expectFault("completion/complete", `{"ref":{"type":"ref/prompt","name":"x"},"argument":{"name":"a","value":""}}`)
+				c.expectFailure("prompts/get", `{"name":"x"}`)
+				c.expectFailure("resources/read", `{"uri":"x:1"}`)
+				c.expectFailure("resources/list", ``)
+				c.expectFailure("completion/complete", `{"ref":{"type":"ref/prompt","name":"x"},"argument":{"name":"a","value":""}}`)
 			}
 			if err := c.Ping(t.Context()); err != nil {
 				t.Error(err)
@@ -144,21 +143,21 @@ func TestAuthorsCodeCannotEndTheServer(t *testing.T) {
 	}
 }
 
-// expectFault sends a request that fails, be it as the result of a tool.
-func (c *asker) expectFault(method, params string) {
+// expectFailure sends a request and checks that it fails, with an error or a result with isError.
+func (c *testClient) expectFailure(method, params string) {
 	c.t.Helper()
 	if result, code := c.call(method, params); code == 0 && !strings.Contains(result, `"isError":true`) {
 		c.t.Errorf("%s %s: got %s", method, params, result)
 	}
 }
 
-// What a client calls things is repeated in part only.
-func TestErrorsRepeatLittleOfTheRequest(t *testing.T) {
+// Errors truncate the names that a client has sent.
+func TestErrorsQuoteLittleOfRequest(t *testing.T) {
 	long := strings.Repeat("a", 100_000)
 	s := newServer(t, server.Config{})
-	must(server.AddTool(s, mcp.Tool{Name: "x"}, hi))
+	must(server.AddTool(s, mcp.Tool{Name: "x"}, sayHi))
 	must(s.AddPrompt(mcp.Prompt{Name: "x"}, func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) { return nil, nil }))
-	c := connect(t, s, side{})
+	c := connect(t, s, clientConfig{})
 	for method, params := range map[string]string{
 		"tools/call": `{"name":%q}`, "prompts/get": `{"name":%q}`, "logging/setLevel": `{"level":%q}`,
 	} {
