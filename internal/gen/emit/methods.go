@@ -93,11 +93,7 @@ var methods = [...]Method{
 			w.f(", Result: %q", goType(m.Result))
 		}
 		w.methodColumns(m)
-		var revs uint64
-		for _, i := range m.Revisions {
-			revs |= 1 << i
-		}
-		w.f(", definition: %q, revisions: %#b},\n", m.Def, revs)
+		w.f(", definition: %q, revisions: %#b},\n", m.Def, m.In)
 	}
 	w.f("}\n\n")
 

@@ -2,7 +2,6 @@ package emit
 
 import (
 	"fmt"
-	"reflect"
 	"strings"
 
 	"github.com/mcpwire/mcpwire/internal/gen/ir"
@@ -137,79 +136,38 @@ func (w *printer) union(u *ir.Union) {
 	}
 	w.f("func Decode%s(r *codec.Reader) %[1]s {\n", u.GoName)
 	code, final := pick(u.Pick, true)
-	w.f("%s%s", guess(u.Pick), code)
+	w.f("%s%s", guess(u.Guesses), code)
 	if !final {
 		w.f("return newUnknown(r)\n")
 	}
 	w.f("}\n\n")
 }
 
-// guess is code that spares looking ahead through all of a value to find that nothing marks it as anything but the
-// plain variant: it reads that one, or the one whose key comes first, and sees whether what was read bears that out.
-func guess(p ir.Pick) string {
-	rest, tag := p, ir.TagCase{}
-	if len(p.Tags) == 1 && p.Tags[0].Absent != nil && p.Tags[0].Other != nil {
-		tag, rest = p.Tags[0], *p.Tags[0].Absent
-		if tag.Bool || !reflect.DeepEqual(rest, *tag.Other) {
-			return ""
-		}
-	}
-	if rest.Default == nil || len(rest.Tags) > 0 || len(p.Kinds) > 0 || len(rest.Keys) > 1 || len(rest.Keys) == 0 && tag.Member == "" {
+// guess is the code that tries the guesses in turn.
+func guess(list []ir.Guess) string {
+	if list == nil {
 		return ""
 	}
-	var b strings.Builder
-	b.WriteString("// Its first member nearly always tells what it is.\nstart := r.Mark()\n")
-	for _, k := range rest.Keys {
-		agrees, ok := bearsOut(k.Variant, tag, nil)
-		if len(k.Path) > 1 || !ok {
-			return ""
-		}
-		fmt.Fprintf(&b, "if r.Leads(%s) {\nif %s {\nreturn x\n}\n} else ", key(k), agrees)
-	}
-	agrees, ok := bearsOut(rest.Default, tag, rest.Keys)
-	if !ok {
-		return ""
-	}
-	fmt.Fprintf(&b, "if %s {\nreturn x\n}\n", agrees)
-	return b.String()
-}
-
-// bearsOut is a condition that reads a variant and sees that neither a tag nor one of the keys selects another.
-func bearsOut(v *ir.Variant, tag ir.TagCase, keys []ir.KeyCase) (condition string, ok bool) {
-	s, ok := v.Type.(*ir.Struct)
-	if !ok {
-		return "", false
-	}
-	field := func(name string) *ir.Field {
-		for _, f := range s.Fields {
-			if f.JSON == name {
-				return f
+	code := ""
+	for _, g := range list {
+		var conditions []string
+		for _, c := range g.Unless {
+			if c.Field == nil {
+				conditions = append(conditions, fmt.Sprintf("!x.Extra.Has(%q)", c.Member))
+			} else {
+				conditions = append(conditions, fmt.Sprintf("!codec.Is(x.%s, %q)", c.Field.GoName, c.Value))
 			}
 		}
-		return nil
-	}
-	conditions := []string{}
-	for _, value := range tag.Values {
-		f := field(tag.Member)
-		if f == nil && s.Rest == nil {
-			conditions = append(conditions, fmt.Sprintf("!x.Extra.Has(%q)", tag.Member))
-			break
+		if len(conditions) == 0 {
+			conditions = append(conditions, "true")
 		}
-		if f == nil || f.Type != ir.String || f.Presence != ir.Pointer {
-			return "", false
+		try := fmt.Sprintf("if x := codec.New(r, (*%s).DecodeJSON); r.BornOut(start, %s) {\nreturn x\n}\n", goType(g.Variant.Type), strings.Join(conditions, " && "))
+		if g.First != nil {
+			try = fmt.Sprintf("if r.Leads(%s) {\n%s} else ", key(*g.First), try)
 		}
-		conditions = append(conditions, fmt.Sprintf("!codec.Is(x.%s, %q)", f.GoName, value.Value))
+		code += try
 	}
-	for _, k := range keys {
-		if field(k.Path[0]) != nil || s.Rest != nil {
-			return "", false
-		}
-		conditions = append(conditions, fmt.Sprintf("!x.Extra.Has(%q)", k.Path[0]))
-	}
-	if len(conditions) == 0 {
-		conditions = append(conditions, "true")
-	}
-	return fmt.Sprintf("x := codec.New(r, (*%s).DecodeJSON); r.BornOut(start, %s)", goType(v.Type), strings.Join(conditions, " && ")), true
+	return "// Its first member nearly always tells what it is.\nstart := r.Mark()\n" + code
 }
 
 // article is the indefinite article for a name.

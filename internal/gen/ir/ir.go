@@ -108,6 +108,7 @@ type Union struct {
 	Doc      Doc
 	Variants []*Variant
 	Pick     Pick
+	Guesses  []Guess // variants to try in turn before Pick, for speed; may be nil
 	// ByMethod marks the union of all results of one side, which only the request tells
 	// apart: it is decoded through the method table.
 	ByMethod bool
@@ -127,6 +128,22 @@ type Pick struct {
 	Tags    []TagCase  // by the values of string members, the member most variants share first
 	Keys    []KeyCase  // by the presence of a member
 	Default *Variant   // for an object that nothing else selects, or nil
+}
+
+// Guess is a variant to read before anything is known of an object but its first member. The value
+// read is right if none of the contradictions is found in it.
+type Guess struct {
+	First   *KeyCase // first member of an object that the guess is for, or nil for any object
+	Variant *Variant // a *Struct
+	Unless  []Contradiction
+}
+
+// Contradiction is what shows that a value is of another variant than the one it was read as: a
+// member without a field, or a certain string in a field.
+type Contradiction struct {
+	Member string // a member without a field, or "" for a Field
+	Field  *Field // optional
+	Value  string // of Field
 }
 
 // KindCase selects a variant by JSON type. Kind is a name of codec's kinds without the
@@ -292,8 +309,7 @@ type Method struct {
 	OptParams    bool // params may be left out
 	Result       Type // *Struct, *Union or *External; nil for notifications
 	Task         bool // the request may be run as a task (2025-11-25)
-	Revisions    []int
-	Doc          Doc
+	In           Revs // revisions that have the method
 
 	Capability     string // that the message needs, or ""
 	CapabilityIn   Revs   // revisions that have the capability

@@ -98,7 +98,7 @@ func (b *builder) methods() error {
 		if method == "" || sent[method] != 0 && !listed[o] {
 			continue // what is listed is the message; this one is part of another
 		}
-		m := &ir.Method{Name: method, GoName: goName(stems[0]), Def: name, Notification: !request, From: sent[method]}
+		m := &ir.Method{Name: method, GoName: goName(stems[0]), Def: name, Notification: !request, From: sent[method], In: ir.Revs(o.In)}
 		if other, taken := byName[m.Name]; taken {
 			return o.At().Errorf("the method %q belongs to the definition %s already", m.Name, other)
 		}
@@ -106,12 +106,6 @@ func (b *builder) methods() error {
 		m.Const = "Method" + joined(m.Name)
 		if err := b.claim(m.Const, "", o); err != nil {
 			return err
-		}
-		m.Doc = b.doc(scope{def: name, at: name, name: m.GoName, in: o.In | b.g.Defs[name].In}, o)
-		for i := range b.g.Revisions {
-			if o.In.Has(i) {
-				m.Revisions = append(m.Revisions, i)
-			}
 		}
 		if from, ok := b.Overrides.Direction(m.Name); ok {
 			m.From = map[string]ir.Direction{"client": ir.FromClient, "server": ir.FromServer, "both": ir.FromBoth}[from]

@@ -1,0 +1,63 @@
+package plan
+
+import (
+	"reflect"
+
+	"github.com/mcpwire/mcpwire/internal/gen/ir"
+)
+
+// guesses lists the variants to read without looking ahead, by the first member of the object. They
+// spare looking through all of a value to find that nothing marks it as anything but the plain
+// variant. There are none if what was read could not confirm them.
+func guesses(p ir.Pick) []ir.Guess {
+	rest, tag := p, ir.TagCase{}
+	if len(p.Tags) == 1 && p.Tags[0].Absent != nil && p.Tags[0].Other != nil {
+		tag, rest = p.Tags[0], *p.Tags[0].Absent
+		if tag.Bool || !reflect.DeepEqual(rest, *tag.Other) {
+			return nil
+		}
+	}
+	if rest.Default == nil || len(rest.Tags) > 0 || len(p.Kinds) > 0 || len(rest.Keys) > 1 || len(rest.Keys) == 0 && tag.Member == "" {
+		return nil
+	}
+	var list []ir.Guess
+	for _, k := range rest.Keys {
+		unless, ok := contradictions(k.Variant, tag, nil)
+		if len(k.Path) > 1 || !ok {
+			return nil
+		}
+		list = append(list, ir.Guess{First: &k, Variant: k.Variant, Unless: unless})
+	}
+	unless, ok := contradictions(rest.Default, tag, rest.Keys)
+	if !ok {
+		return nil
+	}
+	return append(list, ir.Guess{Variant: rest.Default, Unless: unless})
+}
+
+// contradictions lists what in a value of v shows that the tag or one of the keys selects another
+// variant. It returns false if a value of v does not show that.
+func contradictions(v *ir.Variant, tag ir.TagCase, keys []ir.KeyCase) (list []ir.Contradiction, ok bool) {
+	s, ok := v.Type.(*ir.Struct)
+	if !ok || s.Rest != nil && (len(keys) > 0 || tag.Member != "" && member(s, tag.Member) == nil) {
+		return nil, false
+	}
+	switch f := member(s, tag.Member); {
+	case tag.Member == "":
+	case f == nil:
+		list = append(list, ir.Contradiction{Member: tag.Member})
+	case f.Type != ir.String || f.Presence != ir.Pointer:
+		return nil, false
+	default:
+		for _, value := range tag.Values {
+			list = append(list, ir.Contradiction{Field: f, Value: value.Value})
+		}
+	}
+	for _, k := range keys {
+		if member(s, k.Path[0]) != nil {
+			return nil, false
+		}
+		list = append(list, ir.Contradiction{Member: k.Path[0]})
+	}
+	return list, true
+}
